@@ -18,9 +18,12 @@ GROUP = "attnbench.mechanisms"
 
 def names() -> tuple[str, ...]:
     """Every registered mechanism, sorted; imports none of them."""
+    return tuple(sorted(_own() | {point.name for point in entry_points(group=GROUP)}))
+
+
+def _own() -> set[str]:
     folder = Path(__file__).parent / "mechanisms"
-    own = {module.name for module in pkgutil.iter_modules([str(folder)])}
-    return tuple(sorted(own | {point.name for point in entry_points(group=GROUP)}))
+    return {module.name for module in pkgutil.iter_modules([str(folder)])}
 
 
 def card(name: str) -> "Card":
@@ -30,11 +33,11 @@ def card(name: str) -> "Card":
     """
     if ".py:" in name:
         return _from_path(name)
+    if name in _own():
+        return importlib.import_module(f"attnbench.mechanisms.{name}").CARD
     for point in entry_points(group=GROUP, name=name):
         return point.load()
-    if name not in names():
-        raise UnknownMechanism(unknown(name, names()))
-    return importlib.import_module(f"attnbench.mechanisms.{name}").CARD
+    raise UnknownMechanism(unknown(name, names()))
 
 
 def unknown(name: str, known: tuple[str, ...], what: str = "mechanism") -> str:

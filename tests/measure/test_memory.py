@@ -84,9 +84,13 @@ def lean():
 @pytest.mark.parametrize(("name", "form", "causal"), list(lean()))
 @pytest.mark.parametrize("mode", list(Mode))
 def test_lean_mechanisms_never_hold_a_square_of_the_length(name, form, causal, mode):
-    """Twice the length costs about 2 to the card's exponent; an N×N tensor would cost 4."""
+    """Four times the length costs about 4 to the card's exponent; an N×N tensor would cost 16.
+
+    Four times, since √N then doubles exactly wherever it is rounded.
+    """
     its = card(name)
-    config = its.examples[0]
+    # a window that follows √N is a default; as a small example it would be fixed
+    config = its.examples[0] if its.cost.memory == 1 else its.config()
     options = tuple(
         (key, value) for key, value in vars(config).items() if value != getattr(its.config(), key)
     )
@@ -108,9 +112,9 @@ def test_lean_mechanisms_never_hold_a_square_of_the_length(name, form, causal, m
         found, _ = measured(one)
         return found["allocated_delta_bytes"]
 
-    short, long = delta(4096), delta(8192)
-    assert long <= 2**its.cost.memory * 1.25 * short
-    assert short < 4096**2 * 4, "an N×N tensor of one head"
+    short, long = delta(1024), delta(4096)
+    assert long <= 4**its.cost.memory * 1.25 * short
+    assert its.cost.memory > 1 or long < 4096**2 * 4, "an N×N tensor of one head"
 
 
 def test_the_counter_does_not_count_views():

@@ -1,0 +1,278 @@
+"""Adaptively sparse transformer (Correia et al., 2019): softmax that learns how many weights are 0.
+
+    Z = q kᵀ / √d                                       [B, H, N, N]
+    A = α-entmax(Z), along keys                         [B, H, N, N]
+    o = A v                                             [B, H, N, d]
+
+    α-entmax(z)_j = [(α − 1) z_j − τ]₊^(1 / (α − 1)), with τ such that they sum to 1
+
+α is each head's own and learned: α = 1 + sigmoid(a). Towards 1 it is softmax, at 2 sparsemax.
+
+With y_j = [(α − 1) z_j − τ]₊, τ solves ‖y‖_p = 1 for p = 1 / (α − 1). That norm is convex and
+falling in τ and nearly straight, so Newton's method from the left rises to τ and is there, to the
+last digits, in 4 to 10 steps. Both gradients, for z and for α, are the paper's, in closed form.
+
+`chunked` is exact: a few rows at a time, keeping only τ and computing the weights again in the
+backward pass, so that no N × N tensor is stored.
+
+Differs from the paper in one bound: α stays within [1.01, 2), for p has no finite value at 1.
+Source: arXiv:1909.00015, equations (6) to (8) and proposition 1.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attnbench.contract import (
+    BaseConfig,
+    Card,
+    Cost,
+    Flops,
+    Paper,
+    QKVAttention,
+    causal_mask,
+    four_maps,
+    key_mask,
+    map_flops,
+)
+from attnbench.records import Causality, Family, Workload
+
+STEPS = 10  # what the flattest rows need; most stop after 4 or 5
+NEAREST = (0.01, 1 - 1e-6)  # α - 1 is kept within
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(BaseConfig):
+    """Adaptively sparse attention has no options of its own: α is learned."""
+
+
+class AdaptivelySparse(QKVAttention):
+    def __init__(self, config: Config, workload: Workload) -> None:
+        super().__init__(config, workload)
+        self.a = nn.Parameter(torch.randn(workload.heads))
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        logits = q @ (k.mT / q.shape[-1] ** 0.5)  # [B, H, N, N]
+        allowed = self.allowed(q, mask)
+        if allowed is not None:
+            logits = logits.masked_fill(~allowed, torch.finfo(logits.dtype).min)
+        o = Entmax.apply(logits, self.sparsity()[:, None, None]) @ v
+        return o if mask is None else o * allowed.any(-1, keepdim=True)
+
+    def sparsity(self) -> Tensor:
+        """α - 1 of each head, [H]."""
+        return self.a.sigmoid().clamp(*NEAREST)
+
+    def allowed(self, q: Tensor, mask: Tensor | None) -> Tensor | None:
+        """Which keys each query may use, broadcastable to [B, H, N, N]; None: all."""
+        keys = key_mask(mask)
+        if not self.causal:
+            return keys
+        past = causal_mask(q.shape[-2], q.shape[-2], q.device)
+        return past if keys is None else past & keys
+
+    @staticmethod
+    def flops(config: Config, w: Workload) -> Flops:
+        """q kᵀ and A v; a causal mask halves nothing here, the products are full."""
+        return Flops(map_flops(w), 2 * (2 * w.tokens * w.seq_len * w.width))
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        return 5 * w.heads * w.tokens * w.seq_len
+
+
+class Chunked(AdaptivelySparse):
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        sparsity = self.sparsity().repeat(len(q))  # [B·H]
+        keys = None if mask is None else mask.repeat_interleave(self.heads, 0)  # [B·H, N]
+        q, k, v = (x.flatten(0, 1) for x in (q / q.shape[-1] ** 0.5, k, v))
+        o = Rows.apply(q, k, v, sparsity, keys, self.causal).unflatten(0, (-1, self.heads))
+        if mask is None:
+            return o
+        seen = mask.cumsum(-1) > 0 if self.causal else mask.any(-1, keepdim=True)
+        return o * seen[:, None, :, None]
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        return 2 * w.heads * w.tokens + 5 * piece(w.device)
+
+
+def threshold(x: Tensor, a: Tensor) -> Tensor:
+    """τ [·, 1] of rows x = (α - 1) z [·, N] whose largest entry is 0; a = α - 1."""
+    tau = x.new_full((*x.shape[:-1], 1), -1.0)
+    for _ in range(STEPS):
+        y, w = powers(x, tau, a)
+        total = (y * w).sum(-1, keepdim=True)
+        step = total * (1 - total**-a) / w.sum(-1, keepdim=True)
+        tau = tau + step
+        # it converges quadratically: the next step would be below the last digit
+        if step.amax() < torch.finfo(x.dtype).eps ** 0.6:
+            break
+    return tau
+
+
+def powers(x: Tensor, tau: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
+    """y = [x - τ]₊ and w = y^(1/a - 1), which is also A^(2 - α)."""
+    y = (x - tau).clamp_(min=0)
+    return y, y ** (1 / a - 1)
+
+
+def weights(logits: Tensor, a: Tensor, tau: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """A and w [·, N] and τ [·, 1] from logits [·, N]."""
+    x = a * (logits - logits.amax(-1, keepdim=True))
+    tau = threshold(x, a) if tau is None else tau
+    y, w = powers(x, tau, a)
+    A = y.mul_(w)
+    return A.div_(A.sum(-1, keepdim=True)), w, tau
+
+
+def gradients(A: Tensor, w: Tensor, a: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+    """Of the logits [·, N] and of α for each row [·, 1], from the gradient of A."""
+    skewed = (w * grad).sum(-1, keepdim=True) / w.sum(-1, keepdim=True)
+    slope = (A * grad).sum(-1, keepdim=True) - skewed
+    entropy = torch.xlogy(A, A)
+    tilt = (entropy * grad).sum(-1, keepdim=True) - skewed * entropy.sum(-1, keepdim=True)
+    return w * (grad - skewed), slope / a**2 - tilt / a
+
+
+class Entmax(torch.autograd.Function):
+    """logits [B, H, N, N] and α - 1 [H, 1, 1] to weights [B, H, N, N]."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, a: Tensor) -> Tensor:
+        A, _, _ = weights(wide(logits), wide(a))
+        ctx.save_for_backward(A, a)
+        return A.to(logits.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        A, a = ctx.saved_tensors
+        dtype, grad = grad.dtype, wide(grad)
+        to_logits, to_alpha = gradients(A, A ** (1 - wide(a)), wide(a), grad)
+        return to_logits.to(dtype), to_alpha.sum((0, 2, 3))[:, None, None].to(a.dtype)
+
+
+class Rows(torch.autograd.Function):
+    """q (scaled), k, v [B·H, N, d], α - 1 [B·H], keys [B·H, N] or None to o [B·H, N, d]."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, a: Tensor, keys: Tensor | None, causal: bool
+    ) -> Tensor:
+        o, tau = torch.empty_like(v), wide(q.new_empty(*q.shape[:2], 1))
+        for at, logits in pieces(q, k, keys, causal):
+            A, _, tau[at] = weights(logits, wide(a)[at[0], None, None])
+            o[at] = A.to(v.dtype) @ v[at[0]]
+        ctx.save_for_backward(q, k, v, a, keys, tau)
+        ctx.causal = causal
+        return o
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, a, keys, tau = ctx.saved_tensors
+        dq, dk, dv, da = (torch.zeros_like(x) for x in (q, k, v, a))
+        for at, logits in pieces(q, k, keys, ctx.causal):
+            head = at[0]
+            A, w, _ = weights(logits, wide(a)[head, None, None], tau[at])
+            dv[head] += A.to(v.dtype).mT @ grad[at]
+            to_A = wide(grad[at] @ v[head].mT)
+            to_logits, to_alpha = gradients(A, w, wide(a)[head, None, None], to_A)
+            to_logits = to_logits.to(q.dtype)
+            dq[at] = to_logits @ k[head]
+            dk[head] += to_logits.mT @ q[at]
+            da[head] += to_alpha.sum((1, 2)).to(a.dtype)
+        return dq, dk, dv, da, None, None
+
+
+def pieces(
+    q: Tensor, k: Tensor, keys: Tensor | None, causal: bool
+) -> Iterator[tuple[tuple[slice, slice], Tensor]]:
+    """Which heads and rows, and their logits [heads, rows, N], a cache's worth at a time."""
+    count, N = q.shape[:2]
+    rows = min(N, max(1, piece(q.device.type) // N))
+    heads = max(1, piece(q.device.type) // (rows * N))
+    lowest = torch.finfo(q.dtype).min
+    for h in range(0, count, heads):
+        for i in range(0, N, rows):
+            at = slice(h, h + heads), slice(i, i + rows)
+            logits = q[at] @ k[at[0]].mT
+            if causal:
+                past = causal_mask(N, N, q.device) if rows == N else band(i, rows, N, q.device)
+                logits.masked_fill_(~past, lowest)
+            if keys is not None:
+                logits.masked_fill_(~keys[at[0], None], lowest)
+            yield at, wide(logits)
+
+
+def band(first: int, rows: int, N: int, device: torch.device) -> Tensor:
+    """[rows, N]: True where key j is not after query i, for queries from `first` on."""
+    i = torch.arange(first, min(first + rows, N), device=device)
+    return torch.arange(N, device=device) <= i[:, None]
+
+
+def piece(device: str) -> int:
+    """Logits worked on at once: what a core's cache holds, or enough to fill a GPU."""
+    return 2**18 if device == "cpu" else 2**26
+
+
+def wide(x: Tensor) -> Tensor:
+    """float32 in place of the half types, whose powers lose too much."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def reference(module: AdaptivelySparse, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+    d = module.width // module.heads
+    q, k, v = module.query(x), module.key(x), module.value(x)
+    heads = []
+    for h in range(module.heads):
+        part = slice(h * d, (h + 1) * d)
+        alpha, rows = 1 + torch.sigmoid(module.a[h]), []
+        for i in range(len(x)):
+            keys = [j for j in range(len(x)) if mask is None or mask[j]]
+            keys = [j for j in keys if j <= i or not module.causal]
+            z = k[keys, part] @ q[i, part] / d**0.5
+            rows.append(entmax(z, alpha) @ v[keys, part] if keys else torch.zeros_like(v[i, part]))
+        heads.append(torch.stack(rows))
+    return module.output(torch.cat(heads, -1))
+
+
+def entmax(z: Tensor, alpha: Tensor) -> Tensor:
+    """τ by bisection; one Newton step at the root then carries the gradients."""
+    p, x = 1 / (alpha - 1), (alpha - 1) * z
+    power, entries = p.item(), x.tolist()
+    low, high = max(entries) - 1, max(entries)
+    for _ in range(60):
+        middle = (low + high) / 2
+        over = sum((entry - middle) ** power for entry in entries if entry > middle) > 1
+        low, high = (middle, high) if over else (low, middle)
+    inside = x > low
+    y = x[inside] - low
+    tau = low + ((y**p).sum() - 1) / (p * y ** (p - 1)).sum().detach()
+    return torch.zeros_like(z).masked_scatter(inside, (x[inside] - tau) ** p)
+
+
+def parameters(config: Config, w: Workload) -> int:
+    """The four maps and one α for each head."""
+    return four_maps(config, w) + w.heads
+
+
+def default(config: Config, w: Workload) -> str:
+    """In pieces: it is faster at every length, and stores no N × N tensor."""
+    return "chunked"
+
+
+CARD = Card(
+    forms={"eager": AdaptivelySparse, "chunked": Chunked},
+    config=Config,
+    reference=reference,
+    parameters=parameters,
+    family=Family.FULL,
+    causality=Causality.OPTIONAL,
+    paper=Paper("Adaptively Sparse Transformers", "Correia et al.", 2019, "arXiv:1909.00015"),
+    cost=Cost("O(N²·d)", time=2, memory=2),
+    examples=(Config(), Config(bias=True)),
+    default=default,
+)

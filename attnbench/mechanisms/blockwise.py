@@ -1,0 +1,167 @@
+"""BlockBERT (Qiu et al., 2019): each block of queries attends to one block of keys per head.
+
+    q, k, v in n blocks of b = ⌈N / n⌉ tokens                      [B, n, H, b, d]
+    A_i = softmax(q_i k_{π(i)}ᵀ / √d)                              [B, n, H, b, b]
+    o_i = A_i v_{π(i)}, blocks joined again                        [B, H, N, d]
+
+π is a permutation of the n blocks, one for each head and the same at every call. `cyclic` takes
+shifts: most heads keep their own block (shift 0), and each of the n − 1 other shifts has a sixth
+of the heads, the paper's 10:2 and 8:2:2 of 12 heads. `random` draws a permutation for each head
+from `seed`. The cost stays quadratic, divided by n. `sdpa` is the same with a fused kernel for
+each pair of blocks, which stores no scores.
+
+Left out: a causal form, as the paper's encoder has none and a shifted block may lie ahead.
+Reconstructed: with fewer heads than shifts, the largest shifts have no head.
+Source: arXiv:1911.02972, section 3.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from attnbench.contract import (
+    BaseConfig,
+    Card,
+    Cost,
+    Flops,
+    Paper,
+    QKVAttention,
+    four_maps,
+    map_flops,
+    masked_softmax,
+)
+from attnbench.records import Causality, Family, Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(BaseConfig):
+    """`blocks`: n; `permutation`: cyclic or random; `seed`: of the random permutations."""
+
+    blocks: int = 2
+    permutation: str = "cyclic"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.blocks < 1:
+            raise ValueError(f"blocks is {self.blocks}; it takes at least 1")
+        if self.permutation not in ("cyclic", "random"):
+            raise ValueError(f"no permutation {self.permutation!r}; there are: cyclic, random")
+
+
+class Blockwise(QKVAttention):
+    def __init__(self, config: Config, workload: Workload) -> None:
+        super().__init__(config, workload)
+        permutations = {"cyclic": cyclic, "random": drawn}[config.permutation]
+        self.register_buffer("pi", permutations(config, workload.heads), persistent=False)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        B, H, N, _ = q.shape
+        n = self.config.blocks
+        b = -(-N // n)
+        q, k, v = (
+            F.pad(x.transpose(1, 2), (0, 0, 0, 0, 0, n * b - N))
+            .unflatten(1, (n, b))
+            .transpose(2, 3)
+            for x in (q, k, v)
+        )  # [B, n, H, b, d]
+        chosen = self.pi.T, torch.arange(H, device=q.device)
+        k, v = (x[:, chosen[0], chosen[1]] for x in (k, v))
+        keys = self.real(mask, N, n * b, q.device)
+        if keys is not None:
+            keys = keys.unflatten(1, (n, b))[:, chosen[0], None].expand(B, -1, -1, -1, -1)
+            keys = keys.flatten(0, 1)  # [B n, H, 1, b]
+        o = self.dense(*(x.flatten(0, 1) for x in (q, k, v)), keys)  # [B n, H, b, d]
+        return o.transpose(1, 2).reshape(B, n * b, H, -1)[:, :N].transpose(1, 2)
+
+    def real(self, mask: Tensor | None, N: int, padded: int, device: torch.device) -> Tensor | None:
+        """[B or 1, padded]: which keys are tokens; None: all."""
+        if mask is not None:
+            return F.pad(mask, (0, padded - N))
+        return None if padded == N else (torch.arange(padded, device=device) < N)[None]
+
+    def dense(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """[G, H, b, d] three times and a mask [G, H, 1, b] or None to [G, H, b, d]."""
+        return masked_softmax(q / q.shape[-1] ** 0.5 @ k.mT, mask) @ v
+
+    @staticmethod
+    def flops(config: Config, w: Workload) -> Flops:
+        """q kᵀ and A v of n pairs of blocks, padding included."""
+        b = -(-w.seq_len // config.blocks)
+        return Flops(map_flops(w), 4 * w.batch * config.blocks * b * b * w.width)
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        return 2 * w.heads * w.tokens * -(-w.seq_len // config.blocks) + 2 * w.tokens * w.width
+
+
+class Sdpa(Blockwise):
+    def dense(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        if mask is None:
+            return F.scaled_dot_product_attention(q, k, v)
+        # the lowest finite number in place of −∞: a row without a key must not turn into NaN
+        bias = torch.zeros_like(mask, dtype=q.dtype).masked_fill(~mask, torch.finfo(q.dtype).min)
+        o = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+        return o * mask.any(-1, keepdim=True)
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        return 2 * w.tokens * w.width + w.heads * w.tokens
+
+
+def cyclic(config: Config, heads: int) -> Tensor:
+    """[H, n]: block i of head h looks at block i + shift of h, modulo n."""
+    n, each = config.blocks, max(1, heads // 6)
+    shifted = min((n - 1) * each, heads - 1)
+    shifts = [0] * (heads - shifted) + [1 + i // each for i in range(shifted)]
+    return (torch.arange(n) + torch.tensor(shifts)[:, None]) % n
+
+
+def drawn(config: Config, heads: int) -> Tensor:
+    """[H, n]: a permutation of the blocks for each head, from the seed alone."""
+    generator = torch.Generator().manual_seed(config.seed)
+    rows = [torch.randperm(config.blocks, generator=generator) for _ in range(heads)]
+    return torch.stack(rows)
+
+
+def reference(module: Blockwise, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+    N, H, d, n = len(x), module.heads, module.width // module.heads, module.config.blocks
+    b = (N + n - 1) // n
+    q, k, v = (linear(x).view(N, H, d) for linear in (module.query, module.key, module.value))
+    o = torch.zeros_like(q)
+    for h in range(H):
+        for i in range(N):
+            block = int(module.pi[h, i // b])
+            keys = [j for j in range(N) if j // b == block and (mask is None or mask[j])]
+            if keys:
+                o[i, h] = (k[keys, h] @ q[i, h] / d**0.5).softmax(0) @ v[keys, h]
+    return module.output(o.flatten(1))
+
+
+def default(config: Config, w: Workload) -> str:
+    return "sdpa"
+
+
+CARD = Card(
+    forms={"eager": Blockwise, "sdpa": Sdpa},
+    config=Config,
+    reference=reference,
+    parameters=four_maps,
+    family=Family.FIXED,
+    causality=Causality.NEVER,
+    paper=Paper(
+        "Blockwise Self-Attention for Long Document Understanding",
+        "Qiu et al.",
+        2019,
+        "arXiv:1911.02972",
+    ),
+    cost=Cost("O(N²·d/n)", time=2, memory=2),
+    examples=(
+        Config(),
+        Config(blocks=5, bias=True),
+        Config(blocks=3, permutation="random", seed=4),
+    ),
+    default=default,
+    length_free=False,  # a block is the n-th part of N
+)

@@ -1,0 +1,344 @@
+"""Compressive Transformer (Rae et al., 2019): what leaves the memory is kept, c tokens to one slot.
+
+    h̃ = [SG(slots); SG(memory); segment]                      [B, C + M + L, D]
+    attention of Transformer-XL over h̃, distances counted in places of h̃    [B, N, D]
+    leaving tokens X_b [L, D] of each segment: slots f_c(X_b)                [L / c, D]
+
+`compression` is f_c: `mean` or `max` of each c neighbours; `conv`, a map of each c neighbours
+[c D to D]; `dilated`, the same map of c tokens L / c apart; `most_used`, which keeps the L / c
+tokens that got most attention, over all heads, while they were in the memory.
+
+The task trains no f_c: slots come without gradient, and `auxiliary_loss` is the paper's attention
+reconstruction, the mean squared difference of what a segment reads in the tokens that leave after
+it and in their slots, by content alone; it reaches f_c and nothing else. Slots that no segment of
+the sequence reads are not made and add no loss.
+
+The sweep is that of Transformer-XL: a layer's memories are made of its inputs, so equal segments
+run together; `most_used` alone must go one by one, for its choice depends on the scores.
+
+Reconstructed: `dilated`, of which the paper gives no sizes; where it takes norms, means are taken.
+Notation: our L, M, C are the paper's n_s, n_m, n_cm. Causal in any sweep.
+Source: arXiv:1911.05507, algorithms 1 and 2.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from attnbench.contract import BaseConfig, Card, Cost, Flops, Paper, causal_mask, map_flops
+from attnbench.mechanisms import transformer_xl as xl
+from attnbench.records import Causality, Family, Level, Mode, Workload
+
+COMPRESSIONS = ("conv", "dilated", "max", "mean", "most_used")
+LEARNED = ("conv", "dilated")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(BaseConfig):
+    """`segment`: L; `memory`: M; `compressed`: C, slots; `rate`: c; `compression`: f_c."""
+
+    segment: int = 512
+    memory: int = 512
+    compressed: int = 512
+    rate: int = 2
+    compression: str = "conv"
+
+    def __post_init__(self) -> None:
+        if self.compression not in COMPRESSIONS:
+            known = ", ".join(COMPRESSIONS)
+            raise ValueError(f"no compression {self.compression!r}; there are: {known}")
+        if min(self.segment, self.rate) < 1 or min(self.memory, self.compressed) < 0:
+            raise ValueError("segment and rate are at least 1, memory and compressed at least 0")
+        if self.segment % self.rate or self.memory % self.segment:
+            raise ValueError("rate must divide segment, and segment must divide memory")
+        if self.compression == "most_used" and not self.memory:
+            raise ValueError("most_used counts the use of a memory; memory=0 has none")
+
+
+class CompressiveTransformer(xl.TransformerXL):
+    def __init__(self, config: Config, workload: Workload) -> None:
+        super().__init__(config, workload)
+        self.loss: Tensor | None = None
+        self.kept: Tensor | None = None
+        if config.compression in LEARNED:
+            D = workload.width
+            self.compress = nn.Linear(config.rate * D, D, bias=config.bias)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        q = self.split(self.query(x))
+        k, v = self.recalled(self.key, x), self.recalled(self.value, x)
+        masks = None if mask is None else (mask, mask)
+        self.loss = self.kept = None
+        evicted = leaving(self.config, x.shape[1])
+        if self.config.compression == "most_used":
+            return self.output(self.one_by_one(q, k, v, masks).flatten(2))
+        if evicted:
+            slots, real = self.slots(x[:, :evicted].detach(), mask)
+            k, v = (
+                (*t, self.split(linear(slots.detach())))
+                for t, linear in ((k, self.key), (v, self.value))
+            )
+            masks = None if mask is None else (*masks, real)
+            if self.training and self.config.compression in LEARNED:
+                self.loss = self.reconstruction(q, k, v, slots, masks)
+        return self.output(self.sweep(q, k, v, masks).flatten(2))
+
+    @staticmethod
+    def layout(config: Config, seq_len: int) -> list[xl.Group]:
+        L = min(config.segment, seq_len)
+        return xl.groups(seq_len, L, config.memory, config.compressed, config.rate)
+
+    def slots(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """f_c of the tokens that leave, [B, n, D], and which slots have a real token, [B, n]."""
+        x = self.neighbours(x)  # [B, n, c, D]
+        real = None
+        if mask is not None:
+            real = self.neighbours(mask[:, : x.shape[1] * x.shape[2], None])  # [B, n, c, 1]
+            x = x * real
+        match self.config.compression:
+            case "mean":
+                slots = x.mean(2) if real is None else x.sum(2) / real.sum(2).clamp(min=1)
+            case "max":
+                slots = x.amax(2)
+                if real is not None:
+                    lowest = x.masked_fill(~real, torch.finfo(x.dtype).min).amax(2)
+                    slots = torch.where(real.any(2), lowest, 0)
+            case _:
+                slots = self.compress(x.flatten(2))
+        return slots, None if real is None else real.any(2)[..., 0]
+
+    def neighbours(self, x: Tensor) -> Tensor:
+        """[B, n · c, D] to the tokens of each slot, [B, n, c, D]."""
+        c = self.config.rate
+        if self.config.compression != "dilated":
+            return x.unflatten(1, (-1, c))
+        step = self.config.segment // c
+        return x.unflatten(1, (-1, c, step)).transpose(2, 3).flatten(1, 2)
+
+    def reconstruction(
+        self, q: Tensor, k: tuple, v: tuple, slots: Tensor, masks: tuple | None
+    ) -> Tensor:
+        """The loss of f_c: what segments read in tokens about to leave, and in their slots."""
+        M, L, n = self.config.memory, self.config.segment, slots.shape[1]
+        evicted, few = n * self.config.rate, L // self.config.rate
+        new = [
+            nn.functional.linear(slots, m.weight.detach(), detached(m.bias))
+            for m in (self.key, self.value)
+        ]
+        new = [blocks(self.split(t), few) for t in new]
+        old = [blocks(t[1][:, :, :evicted].detach(), L) for t in (k, v)]
+        q = blocks(q[:, :, M : M + evicted].detach(), L)
+        before = after = None
+        if masks is not None:
+            before = blocks(masks[1][:, None, :evicted, None], L).mT
+            after = blocks(masks[2][:, None, :, None], few).mT
+        error = read(q, *new, after) - read(q, *old, before)
+        error = error.square().mean((1, 3))  # [B · segments, L]
+        if masks is None:
+            return error.mean()
+        real = masks[0][:, M : M + evicted].reshape(error.shape)
+        return (error * real).sum() / real.sum().clamp(min=1)
+
+    def one_by_one(self, q: Tensor, k: tuple, v: tuple, masks: tuple | None) -> Tensor:
+        """The sweep of `most_used`, [B, N, H, d]; keeps which tokens became slots."""
+        L, memory = self.config.segment, self.config.memory // self.config.segment
+        real = torch.ones_like(q[:, 0, :, 0], dtype=torch.bool) if masks is None else masks[0]
+        # one split for all segments: the backward pass of a slice fills a whole tensor
+        new, old = (
+            list(zip(*(t.split(L, 2) for t in (k[n], v[n], real[:, None, :, None])), strict=True))
+            for n in (0, 1)
+        )
+        R = self.distances(max(g.keys for g in self.layout(self.config, q.shape[2])), q)
+        outputs, slots, kept, used = [], [], [], []
+        for s, q_s in enumerate(q.split(L, 2)):
+            first = max(0, s - memory)
+            k_s, v_s, seen = self.reach(slots, [*old[first:s], new[s]])
+            allowed = causal_mask(q_s.shape[2], k_s.shape[2], q.device)
+            if masks is not None:
+                allowed = allowed & seen.mT
+            R_s = R[:, :, R.shape[2] - k_s.shape[2] :]
+            o, use = self.read(q_s, k_s, v_s, R_s, allowed, new[s][2][:, 0, :, 0])
+            outputs.append(o.transpose(1, 2))
+            used.append(0)
+            for n in range(first, s):
+                start = use.shape[1] - q_s.shape[2] - (s - n) * L
+                used[n] = used[n] + use[:, start : start + L]
+            gone = s - memory
+            if 0 <= gone * L < leaving(self.config, q.shape[2]):
+                rows = self.busiest(used[gone], old[gone][2][:, 0, :, 0])  # [B, L / c]
+                index = rows[:, None, :, None]
+                slots.append([t.take_along_dim(index, 2) for t in old[gone]])
+                kept.append(rows + gone * L)
+        self.kept = torch.cat(kept, 1) if kept else None
+        return torch.cat(outputs, 1)
+
+    def reach(self, slots: list, segments: list) -> list[Tensor]:
+        """Keys, values and mask of what a segment reads: the last C slots, memory and itself."""
+        count = -(-self.config.compressed * self.config.rate // self.config.segment)
+        parts = []
+        for n in range(3):
+            part = [torch.cat([s[n] for s in slots[-count:]], 2)] if slots else []
+            part = [t[:, :, -self.config.compressed :] for t in part]
+            parts.append(torch.cat([*part, *(s[n] for s in segments)], 2))
+        return parts
+
+    def busiest(self, used: Tensor, real: Tensor) -> Tensor:
+        """The L / c most used tokens of a segment [B, L], in their order: [B, L / c]."""
+        top = used.masked_fill(~real, -1).topk(self.config.segment // self.config.rate)
+        return top.indices.sort(-1).values
+
+    def auxiliary_loss(self) -> Tensor | None:
+        return self.loss
+
+    def draws(self, index: int) -> dict[str, Tensor]:
+        """`kept` [slots]: the tokens that `most_used` made slots of."""
+        return {} if self.kept is None else {"kept": self.kept[index]}
+
+    @staticmethod
+    def needs(config: Config, w: Workload) -> str | None:
+        if w.level is Level.CORE:
+            return "compressed memory is made of x, so there is no core apart from the linear maps"
+        return xl.TransformerXL.needs(config, w)
+
+    @staticmethod
+    def flops(config: Config, w: Workload) -> Flops:
+        """Those of Transformer-XL; then f_c, W_k and W_v of the slots; the loss in training."""
+        core, D = CompressiveTransformer.products(config, w), w.width
+        evicted = leaving(config, w.seq_len)
+        slots = evicted // config.rate
+        learned = config.compression in LEARNED
+        if config.compression != "most_used":
+            core += 2 * (2 * w.batch * slots * D * D)
+        if learned:
+            core += 2 * w.batch * evicted * D * D
+        if learned and w.mode is Mode.TRAINING:
+            read = config.segment + config.segment // config.rate
+            core += 2 * (2 * w.batch * slots * D * D) + 2 * (2 * w.batch * evicted * read * D)
+        return Flops(map_flops(w), core)
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        return xl.stored(CompressiveTransformer.layout(config, w.seq_len), w)
+
+
+class Recomputed(CompressiveTransformer):
+    keeps = False
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        return xl.working(CompressiveTransformer.layout(config, w.seq_len), w)
+
+
+def leaving(config: Config, seq_len: int) -> int:
+    """Tokens at the start of the sequence that some segment reads as slots."""
+    last = (seq_len - 1) // config.segment * config.segment
+    return max(0, last - config.memory) if config.compressed else 0
+
+
+def blocks(x: Tensor, size: int) -> Tensor:
+    """[B, H, n, d] to [B · n / size, H, size, d]."""
+    return x.unflatten(2, (-1, size)).transpose(1, 2).flatten(0, 1)
+
+
+def read(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Plain attention of [n, H, L, d] over [n, H, P, d]; where no key is real, 0."""
+    attend = nn.functional.scaled_dot_product_attention
+    if mask is None:
+        return attend(q, k, v)
+    some = mask.any(-1, keepdim=True)
+    return attend(q, k, v, attn_mask=mask | ~some) * some
+
+
+def detached(x: Tensor | None) -> Tensor | None:
+    return None if x is None else x.detach()
+
+
+def reference(
+    module: CompressiveTransformer, x: Tensor, mask: Tensor | None, draws: dict
+) -> Tensor:
+    config, H = module.config, module.heads
+    d = module.width // H
+    slots = compressed(module, x.detach(), mask, draws)
+    rows = []
+    for i in range(len(x)):
+        start = i // config.segment * config.segment
+        first = max(0, start - config.memory)
+        count = first // config.rate
+        places = [*range(max(0, count - config.compressed), count)]
+        row = [slots[s] for s in places]
+        row += [x[j].detach() if mask is None or mask[j] else None for j in range(first, start)]
+        row += [x[j] if mask is None or mask[j] else None for j in range(start, i + 1)]
+        real = [n for n, token in enumerate(row) if token is not None]
+        o = torch.zeros(H, d, dtype=x.dtype)
+        if real:
+            k, v = (m(torch.stack([row[n] for n in real])) for m in (module.key, module.value))
+            far = [xl.sinusoid(len(row) - 1 - n, module.width, x) for n in real]
+            k, v, r = (t.view(-1, H, d) for t in (k, v, module.position(torch.stack(far))))
+            q = module.query(x[i]).view(H, d)
+            logits = ((q + module.u[:, 0]) * k).sum(-1) + ((q + module.v[:, 0]) * r).sum(-1)
+            o = ((logits / d**0.5).softmax(0)[..., None] * v).sum(0)
+        rows.append(o.flatten())
+    return module.output(torch.stack(rows))
+
+
+def compressed(
+    module: CompressiveTransformer, x: Tensor, mask: Tensor | None, draws: dict
+) -> list[Tensor | None]:
+    """The slots of one sequence in their order; None where all tokens of one are padding."""
+    config, slots = module.config, []
+    c, L = config.rate, config.segment
+    for s in range(leaving(config, len(x)) // c):
+        tokens = list(range(s * c, s * c + c))
+        if config.compression == "dilated":
+            block, row = divmod(s, L // c)
+            tokens = [block * L + row + n * (L // c) for n in range(c)]
+        if config.compression == "most_used":
+            tokens = [int(draws["kept"][s])]
+        real = [j for j in tokens if mask is None or mask[j]]
+        if not real:
+            slots.append(None)
+        elif config.compression == "max":
+            slots.append(torch.stack([x[j] for j in real]).max(0).values)
+        elif config.compression in LEARNED:
+            row = [x[j] if j in real else torch.zeros_like(x[j]) for j in tokens]
+            slots.append(module.compress(torch.cat(row)).detach())
+        else:
+            slots.append(sum(x[j] for j in real) / len(real))
+    return slots
+
+
+def parameters(config: Config, w: Workload) -> int:
+    """Those of Transformer-XL, and c D × D where f_c is learned."""
+    map_size = w.width * (config.rate * w.width + config.bias)
+    return xl.parameters(config, w) + (config.compression in LEARNED) * map_size
+
+
+def default(config: Config, w: Workload) -> str:
+    """Recomputed where training would otherwise keep more than half a GiB of float32 scores."""
+    return "recomputed" if CompressiveTransformer.elements(config, w) > 1 << 27 else "eager"
+
+
+CARD = Card(
+    forms={"eager": CompressiveTransformer, "recomputed": Recomputed},
+    config=Config,
+    reference=reference,
+    parameters=parameters,
+    family=Family.RECURRENCE,
+    causality=Causality.ALWAYS,
+    paper=Paper(
+        "Compressive Transformers for Long-Range Sequence Modelling",
+        "Rae et al.",
+        2019,
+        "arXiv:1911.05507",
+    ),
+    cost=Cost("O(N·(L + M + C))", time=1, memory=1),
+    examples=(
+        Config(segment=4, memory=4, compressed=3, bias=True),
+        Config(segment=6, memory=6, compressed=6, rate=3, compression="dilated"),
+        Config(segment=4, memory=8, compressed=2, rate=4, compression="max"),
+        Config(segment=5, memory=0, compressed=4, rate=1, compression="mean"),
+        Config(segment=4, memory=4, compressed=8, compression="most_used"),
+    ),
+    default=default,
+)

@@ -1,0 +1,205 @@
+"""ETC (Ainslie et al., 2020): a few global tokens see all, the others see them and a band.
+
+    global i:  keys = all G global and n long tokens                [B, H, G, G + n]
+    long i:    keys = long j with |i − j| ≤ r, and all G            [B, H, n, 2 r + 1 + G]
+    S_ij = q_i · (k_j + a_ij) / √d      o_i = softmax_j(S_ij) v_j   [B, H, N, d]
+
+a_ij is a learned vector for each head: within a kind of tokens by distance, clipped to ± `clip`,
+between the kinds one vector for each direction. Global tokens have maps of their own unless
+`shared`. The band runs in blocks of min(r, n) queries against three blocks and the global keys at
+once, in one softmax; no n × n tensor exists. Where r exceeds n, all long tokens see each other.
+
+The first min(G, N) tokens of the sequence are the global input, so that a layer keeps their
+outputs; n is the rest. The paper has them as a second, shorter input, and chooses a_ij from the
+structure of the text (both reconstructed here), and also offers maps for each of the four pieces.
+Left out: a causal form, since global tokens see the future.
+Source: arXiv:2004.08483, sections 3.2 to 3.4.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from attnbench.contract import (
+    BaseConfig,
+    Card,
+    Cost,
+    Flops,
+    Paper,
+    QKVAttention,
+    four_maps,
+    map_flops,
+    masked_softmax,
+    merge,
+)
+from attnbench.records import Causality, Family, Level, Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(BaseConfig):
+    """`global_tokens`: G; `radius`: r; `clip`: farthest distance told apart; `shared`: maps."""
+
+    global_tokens: int = 230
+    radius: int = 84
+    clip: int = 12
+    shared: bool = False
+
+    def __post_init__(self) -> None:
+        if self.global_tokens < 1 or self.radius < 1 or self.clip < 0:
+            raise ValueError("global_tokens and radius are at least 1, and clip at least 0")
+
+
+class Etc(QKVAttention):
+    def __init__(self, config: Config, workload: Workload) -> None:
+        super().__init__(config, workload)
+        H, D, d = workload.heads, workload.width, workload.head_width
+        self.near = nn.Parameter(0.02 * torch.randn(H, 2 * config.clip + 1, d))
+        self.to_global = nn.Parameter(0.02 * torch.randn(H, 1, d))
+        self.to_long = nn.Parameter(0.02 * torch.randn(H, 1, d))
+        if workload.level is not Level.CORE and not config.shared:
+            names = ("query_global", "key_global", "value_global", "output_global")
+            for name in names:
+                self.add_module(name, nn.Linear(D, D, bias=config.bias))
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        q, k, v = (self.split(self.both(name, x)) for name in ("query", "key", "value"))
+        return self.both("output", merge(self.attend(q, k, v, mask)))
+
+    def both(self, name: str, x: Tensor) -> Tensor:
+        """A map of all tokens, with the global tokens' own where they have one."""
+        long = getattr(self, name)
+        if self.config.shared:
+            return long(x)
+        G = self.config.global_tokens
+        return torch.cat([getattr(self, f"{name}_global")(x[:, :G]), long(x[:, G:])], 1)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        G = min(self.config.global_tokens, q.shape[2])
+        q = q / q.shape[-1] ** 0.5
+        o = self.global_rows(G, q[:, :, :G], k, v, mask)
+        if q.shape[2] == G:
+            return o
+        return torch.cat([o, self.long_rows(G, q[:, :, G:], k, v, mask)], 2)
+
+    def global_rows(self, G: int, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """[B, H, G, d] against all keys."""
+        k = torch.cat([k[:, :, :G], k[:, :, G:] + self.to_long], 2)
+        i = torch.arange(G, device=q.device)
+        near = self.labelled(q, i - i[:, None])  # [B, H, G, G]
+        logits = q @ k.mT + nn.functional.pad(near, (0, k.shape[2] - G))
+        return masked_softmax(logits, None if mask is None else mask[:, None, None]) @ v
+
+    def long_rows(self, G: int, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """[B, H, n, d] against three blocks of their neighbours and the global keys."""
+        n, device = q.shape[2], q.device
+        r = min(self.config.radius, n)
+        count = -(-n // r)
+        q = nn.functional.pad(q, (0, 0, 0, count * r - n)).unflatten(2, (count, r))
+        k = torch.cat([neighbours(k[:, :, G:], r), spread(k[:, :, :G] + self.to_global, count)], 3)
+        v = torch.cat([neighbours(v[:, :, G:], r), spread(v[:, :, :G], count)], 3)
+        i, j = torch.arange(r, device=device)[:, None], torch.arange(-r, 2 * r, device=device)
+        at = j + r * torch.arange(count, device=device)[:, None, None]  # [count, 1, 3 r]
+        band = ((j - i).abs() <= self.config.radius) & (at >= 0) & (at < n)  # [count, r, 3 r]
+        allowed = nn.functional.pad(band, (0, G), value=True)
+        if mask is not None:
+            keys = mask[:, None, :, None]
+            keys = torch.cat([neighbours(keys[:, :, G:], r), spread(keys[:, :, :G], count)], 3)
+            allowed = allowed & keys.mT  # [B, 1, count, r, 3 r + G]
+        logits = q @ k.mT  # [B, H, count, r, 3 r + G]
+        logits[..., : 3 * r] += self.labelled(q, j - i)
+        o = masked_softmax(logits, allowed) @ v
+        return o.flatten(2, 3)[:, :, :n]
+
+    def labelled(self, q: Tensor, distance: Tensor) -> Tensor:
+        """q_i · a_ij by clipped distance: [B, H, ..., n, d] and [n, n'] to [B, H, ..., n, n']."""
+        clip = self.config.clip
+        near = self.near.view(self.heads, *[1] * (q.dim() - 4), *self.near.shape[1:])
+        index = (distance.clamp(-clip, clip) + clip).expand(*q.shape[:-1], -1)
+        return (q @ near.mT).gather(-1, index)
+
+    @staticmethod
+    def flops(config: Config, w: Workload) -> Flops:
+        """S and A v of the global rows and of the padded long rows, and their distance vectors."""
+        G = min(config.global_tokens, w.seq_len)
+        n = w.seq_len - G
+        r = min(config.radius, n)
+        rows = -(-n // r) * r if n else 0
+        pairs = G * w.seq_len + rows * (3 * r + G)
+        labels = (G + rows) * (2 * config.clip + 1)
+        return Flops(map_flops(w), 2 * w.batch * w.width * (2 * pairs + labels))
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        G = min(config.global_tokens, w.seq_len)
+        r = min(config.radius, w.seq_len)
+        return 2 * w.heads * w.tokens * (3 * r + 2 * G) + w.tokens * w.width * (6 + 2 * G // r)
+
+
+def neighbours(x: Tensor, r: int) -> Tensor:
+    """[B, H, n, d] to the three blocks around each block of r, [B, H, count, 3 r, d]."""
+    after = r + -x.shape[2] % r
+    return nn.functional.pad(x, (0, 0, r, after)).unfold(2, 3 * r, r).mT
+
+
+def spread(x: Tensor, count: int) -> Tensor:
+    """[B, H, G, d] to [B, H, count, G, d], a view."""
+    return x[:, :, None].expand(-1, -1, count, -1, -1)
+
+
+def reference(module: Etc, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+    H, G, config = module.heads, module.config.global_tokens, module.config
+    d = module.width // H
+
+    def mapped(name: str, i: int, token: Tensor) -> Tensor:
+        own = i < G and not config.shared
+        return getattr(module, f"{name}_global" if own else name)(token)
+
+    q, k, v = ([mapped(n, i, t) for i, t in enumerate(x)] for n in ("query", "key", "value"))
+    outputs = []
+    for i in range(len(x)):
+        keys = [j for j in range(len(x)) if i < G or j < G or abs(i - j) <= config.radius]
+        keys = [j for j in keys if mask is None or mask[j]]
+        o = torch.zeros_like(x[0]).view(H, d)
+        if keys:
+            k_i = torch.stack([k[j].view(H, d) + label(module, i, j) for j in keys])
+            v_i = torch.stack([v[j].view(H, d) for j in keys])
+            weights = ((q[i].view(H, d) * k_i).sum(-1) / d**0.5).softmax(0)
+            o = (weights[..., None] * v_i).sum(0)
+        outputs.append(mapped("output", i, o.flatten()))
+    return torch.stack(outputs)
+
+
+def label(module: Etc, i: int, j: int) -> Tensor:
+    """a_ij of all heads, [H, d]."""
+    G, clip = module.config.global_tokens, module.config.clip
+    if (i < G) == (j < G):
+        return module.near[:, max(-clip, min(clip, j - i)) + clip]
+    return module.to_long[:, 0] if i < G else module.to_global[:, 0]
+
+
+def parameters(config: Config, w: Workload) -> int:
+    """Four maps, or eight, and the vectors of 2 clip + 1 distances and two directions."""
+    return four_maps(config, w) * (2 - config.shared) + (2 * config.clip + 3) * w.width
+
+
+CARD = Card(
+    forms={"eager": Etc},
+    config=Config,
+    reference=reference,
+    parameters=parameters,
+    family=Family.FIXED_MEMORY,
+    causality=Causality.NEVER,
+    paper=Paper(
+        "ETC: Encoding Long and Structured Inputs in Transformers",
+        "Ainslie et al.",
+        2020,
+        "arXiv:2004.08483",
+    ),
+    cost=Cost("O(G² + N·G + N·r)", time=1, memory=1),
+    examples=(
+        Config(global_tokens=3, radius=4, clip=2),
+        Config(global_tokens=5, radius=50, clip=3, shared=True, bias=True),
+        Config(global_tokens=30, radius=7, clip=0, bias=True),
+    ),
+)

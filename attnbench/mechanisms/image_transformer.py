@@ -1,0 +1,253 @@
+"""Image Transformer (Parmar et al., 2018): each block of queries attends to a memory around it.
+
+    q in blocks of l_q, for each block a memory M of l_m keys more     [B, n, H, l_q, d]
+    A = softmax(q k_Mᵀ / √d)                                    [B, n, H, l_q, l_q + l_m]
+    o = A v_M, blocks joined again                                          [B, H, N, d]
+
+`layout=1d`: a block is l_q tokens in a row, its memory the block itself and the l_m tokens before.
+`layout=2d`: the sequence is an image in blocks of h_q by w_q pixels, block after block in raster
+order and in raster order within each: the order in which the paper generates it. The memory is
+the block, h_m rows above and w_m columns to the left and right: (h_q + h_m)(w_q + 2 w_m) keys.
+
+Causal queries see only what stands before them in the sequence. Full attention keeps the same
+memory without that rule. `sdpa` is the same with a fused kernel for each block.
+In 1d, keys are joined from slices of blocks, so that nothing is masked where nothing is padded.
+
+Notation: `block` is l_q, `memory` l_m, `rows` h_q, `columns` w_q, `above` h_m, `beside` w_m, as
+in the paper; `across` is how many blocks stand side by side, None for near a square.
+Source: arXiv:1802.05751, section 4.2.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from attnbench.contract import (
+    BaseConfig,
+    Card,
+    Cost,
+    Flops,
+    Paper,
+    QKVAttention,
+    causal_mask,
+    four_maps,
+    map_flops,
+    masked_softmax,
+)
+from attnbench.records import Causality, Family, Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(BaseConfig):
+    """`layout`: 1d or 2d. 1d: `block`, l_q; `memory`, l_m. 2d: `rows`, h_q; `columns`, w_q;
+    `above`, h_m; `beside`, w_m; `across`, blocks side by side, None for near a square.
+    """
+
+    layout: str = "1d"
+    block: int = 256
+    memory: int = 256
+    rows: int = 8
+    columns: int = 16
+    above: int = 8
+    beside: int = 16
+    across: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.layout not in ("1d", "2d"):
+            raise ValueError(f"no layout {self.layout!r}; there are: 1d, 2d")
+        for name, least in {"block": 1, "memory": 0, "rows": 1, "columns": 1, "above": 0}.items():
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} is {getattr(self, name)}; it takes at least {least}")
+        if self.beside < 0 or (self.across is not None and self.across < 1):
+            raise ValueError("beside takes at least 0 columns, across at least 1 block or None")
+
+    def span(self, seq_len: int) -> int:
+        """Tokens of a query block, l_q; in 1d no more than there are."""
+        return self.rows * self.columns if self.layout == "2d" else min(self.block, seq_len)
+
+    def grid(self, seq_len: int) -> tuple[int, int]:
+        """Blocks from top to bottom and side by side, for this length."""
+        n = -(-seq_len // self.span(seq_len))
+        across = min(self.across or math.isqrt(n - 1) + 1, n)
+        return -(-n // across), across
+
+    def spans(self, seq_len: int) -> list[tuple[int, int]]:
+        """Blocks of 1d that have a memory of one size: one by one at the start, then the rest."""
+        lq = self.span(seq_len)
+        n = -(-seq_len // lq)
+        short = min(-(-self.memory // lq), n)
+        return [(i, i + 1) for i in range(short)] + [(short, n)] * (short < n)
+
+
+class ImageTransformer(QKVAttention):
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        N = q.shape[2]
+        blocks = self.lines if self.config.layout == "1d" else self.rectangles
+        parts = [
+            self.dense(*(t.transpose(1, 2) for t in qkv), allowed).transpose(1, 2)
+            for *qkv, allowed in blocks(*(t.transpose(1, 2) for t in (q, k, v)), mask)
+        ]  # [B n, l_q, H, d]
+        o = torch.cat([part.unflatten(0, (len(q), -1)) for part in parts], 1)
+        return o.flatten(1, 2)[:, :N].transpose(1, 2)
+
+    def lines(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Iterator[tuple]:
+        """Queries [B n, l_q, H, d], keys, values [B n, S, H, d] and what they may use, by spans."""
+        N, lq = q.shape[1], self.config.span(q.shape[1])
+        if mask is None and N % lq and not self.causal:
+            mask = torch.ones(q.shape[:2], dtype=torch.bool, device=q.device)
+        q, k, v = (F.pad(t, (0, 0, 0, 0, 0, -N % lq)).unflatten(1, (-1, lq)) for t in (q, k, v))
+        real = None if mask is None else F.pad(mask, (0, -N % lq)).unflatten(1, (-1, lq))
+        for first, last in self.config.spans(N):
+            memory = min(self.config.memory, first * lq)
+            keys, values = (window(t, first, last, memory) for t in (k, v))
+            allowed = causal_mask(lq, lq + memory, q.device) if self.causal else None
+            if real is not None:
+                its = window(real, first, last, memory)[:, None, None]  # [B n, 1, 1, S]
+                allowed = its if allowed is None else its & allowed
+            yield q[:, first:last].flatten(0, 1), keys, values, allowed
+
+    def rectangles(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Iterator[tuple]:
+        """As `lines`, all blocks in one."""
+        (B, N), lq = q.shape[:2], self.config.span(q.shape[1])
+        n, room = -(-N // lq), math.prod(self.config.grid(N)) * lq
+        q, k, v = (F.pad(t, (0, 0, 0, 0, 0, room - N)) for t in (q, k, v))
+        keys, values = (self.around(t, N)[:, :n].flatten(0, 1) for t in (k, v))
+        # pixels by their place in the sequence; −1 is outside of the image
+        place = torch.arange(1, room + 1, device=q.device)[None]
+        place = self.around(place, N)[0, :n, None] - 1  # [n, 1, S]
+        allowed = (place >= 0) & (place < N)
+        if self.causal:
+            allowed = allowed & (place <= torch.arange(n * lq, device=q.device).view(n, lq, 1))
+        allowed = allowed.expand(B, -1, -1, -1)
+        if mask is not None:
+            allowed = allowed & F.pad(mask, (0, room - N))[:, place.clamp(min=0)]
+        yield (
+            q[:, : n * lq].unflatten(1, (n, lq)).flatten(0, 1),
+            keys,
+            values,
+            allowed.flatten(0, 1)[:, None],
+        )
+
+    def around(self, x: Tensor, N: int) -> Tensor:
+        """[B, room, ...] in blocks to the memory of each block, [B, blocks, S, ...]."""
+        c, (down, across) = self.config, self.config.grid(N)
+        x = x.unflatten(1, (down, across, c.rows, c.columns)).transpose(2, 3)
+        x = x.flatten(3, 4).flatten(1, 2)  # [B, h, w, ...]
+        x = F.pad(x, (0, 0) * (x.dim() - 3) + (c.beside, c.beside, c.above, 0))
+        x = x.unfold(1, c.rows + c.above, c.rows).unfold(2, c.columns + 2 * c.beside, c.columns)
+        x = x.movedim((-2, -1), (3, 4))  # [B, down, across, h_q + h_m, w_q + 2 w_m, ...]
+        return x.flatten(3, 4).flatten(1, 2)
+
+    def dense(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """[G, H, l_q, d] and [G, H, S, d] twice to [G, H, l_q, d]."""
+        return masked_softmax(q / q.shape[-1] ** 0.5 @ k.mT, mask) @ v
+
+    @staticmethod
+    def flops(config: Config, w: Workload) -> Flops:
+        """q kᵀ and A v of every block, padding included."""
+        return Flops(map_flops(w), 4 * w.batch * scores(config, w) * w.width)
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        keys = scores(config, w) // config.span(w.seq_len)
+        return 2 * w.batch * (w.heads * scores(config, w) + keys * w.width)
+
+
+class Sdpa(ImageTransformer):
+    def dense(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        if mask is None:
+            return F.scaled_dot_product_attention(q, k, v)
+        # the lowest finite number in place of −∞: a row without a key must not turn into NaN
+        bias = torch.zeros_like(mask, dtype=q.dtype).masked_fill(~mask, torch.finfo(q.dtype).min)
+        o = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+        # a causal mask alone leaves every row its own token
+        return o if mask.dim() == 2 else o * mask.any(-1, keepdim=True)
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        keys = scores(config, w) // config.span(w.seq_len)
+        mask = scores(config, w) * (config.layout == "2d" and w.causal)
+        return w.batch * (2 * keys * w.width + 2 * mask) + w.tokens * w.width
+
+
+def window(x: Tensor, first: int, last: int, memory: int) -> Tensor:
+    """Blocks `first` to `last` of [B, n, l_q, ...], each after the `memory` tokens before it."""
+    lq = x.shape[2]
+    parts = [x[:, first:last]]
+    for back in range(1, -(-memory // lq) + 1):
+        size = min(lq, memory - (back - 1) * lq)
+        parts.insert(0, x[:, first - back : last - back, lq - size :])
+    return torch.cat(parts, 2).flatten(0, 1)
+
+
+def scores(config: Config, w: Workload) -> int:
+    """Pairs of query and key for one head of one sequence, padding included."""
+    lq = config.span(w.seq_len)
+    if config.layout == "2d":
+        n = -(-w.seq_len // lq)
+        return n * lq * (config.rows + config.above) * (config.columns + 2 * config.beside)
+    spans = config.spans(w.seq_len)
+    return sum((last - i) * lq * (lq + min(config.memory, i * lq)) for i, last in spans)
+
+
+def reference(module: ImageTransformer, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+    N, H, d = len(x), module.heads, module.width // module.heads
+    q, k, v = (linear(x).view(N, H, d) for linear in (module.query, module.key, module.value))
+    sees = {"1d": sees_line, "2d": sees_pixel}[module.config.layout]
+    o = torch.zeros_like(q)
+    for i in range(N):
+        keys = [j for j in range(N) if (mask is None or mask[j]) and sees(module.config, N, i, j)]
+        keys = [j for j in keys if j <= i or not module.causal]
+        for h in range(H if keys else 0):
+            o[i, h] = (k[keys, h] @ q[i, h] / d**0.5).softmax(0) @ v[keys, h]
+    return module.output(o.flatten(1))
+
+
+def sees_line(config: Config, N: int, i: int, j: int) -> bool:
+    start = i // config.block * config.block
+    return start - config.memory <= j < start + config.block
+
+
+def sees_pixel(config: Config, N: int, i: int, j: int) -> bool:
+    (top, left), (y, x) = corner(config, N, i), corner(config, N, j)
+    inside = j % (config.rows * config.columns)
+    y, x = y + inside // config.columns, x + inside % config.columns
+    return (
+        top - config.above <= y < top + config.rows
+        and left - config.beside <= x < left + config.columns + config.beside
+    )
+
+
+def corner(config: Config, N: int, i: int) -> tuple[int, int]:
+    """Row and column of the first pixel of the block of token i."""
+    block, across = i // (config.rows * config.columns), config.grid(N)[1]
+    return block // across * config.rows, block % across * config.columns
+
+
+def default(config: Config, w: Workload) -> str:
+    """The fused kernel, but not on a CPU for windows that are too short to fill it."""
+    short = config.layout == "1d" and config.span(w.seq_len) + config.memory <= 32
+    return "eager" if short and w.device == "cpu" and not w.causal else "sdpa"
+
+
+CARD = Card(
+    forms={"eager": ImageTransformer, "sdpa": Sdpa},
+    config=Config,
+    reference=reference,
+    parameters=four_maps,
+    family=Family.FIXED,
+    causality=Causality.OPTIONAL,
+    paper=Paper("Image Transformer", "Parmar et al.", 2018, "arXiv:1802.05751"),
+    cost=Cost("O(N·(l_q + l_m)·d)", time=1, memory=1),
+    examples=(
+        Config(block=8, memory=8),
+        Config(block=4, memory=11, bias=True),
+        Config(layout="2d", rows=2, columns=3, above=3, beside=2),
+    ),
+    default=default,
+    length_free=False,  # the image's width follows N where `across` is None
+)

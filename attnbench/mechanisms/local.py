@@ -1,0 +1,107 @@
+"""Local attention (Tay et al., 2021): a token attends to its own block, the baseline of LRA.
+
+    o_i = Σ_j softmax_j(q_i k_jᵀ / √d) v_j,    ⌊j / b⌋ = ⌊i / b⌋        [B, H, N, d]
+
+Blocks of b neighbouring tokens do not overlap and do not meet. The released code strides its
+blocks through the sequence instead; the paper's are contiguous, and so are these. A sequence that
+is no multiple of b is padded inside, and no padding is ever a key. Causal: j ≤ i within the block.
+Source: arXiv:2011.04006, section 3.2.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from attnbench.contract import (
+    BaseConfig,
+    Card,
+    Cost,
+    Flops,
+    Paper,
+    QKVAttention,
+    causal_mask,
+    four_maps,
+    map_flops,
+    masked_softmax,
+)
+from attnbench.records import Causality, Family, Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(BaseConfig):
+    """`block`: b, the tokens of a block."""
+
+    block: int = 20
+
+    def __post_init__(self) -> None:
+        if self.block < 1:
+            raise ValueError(f"block {self.block} is below 1")
+
+
+class Local(QKVAttention):
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        N, d = q.shape[2:]
+        q, k, v = (self.blocks(t) for t in (q / d**0.5, k, v))  # [B, H, n, b, d]
+        A = masked_softmax(q @ k.mT, self.allowed(N, mask, q.device))  # [B, H, n, b, b]
+        return (A @ v).flatten(2, 3)[:, :, :N]
+
+    def blocks(self, x: Tensor) -> Tensor:
+        """[B, H, N, d] to [B, H, n, b, d]."""
+        b = self.config.block
+        if extra := -x.shape[2] % b:
+            x = pad(x, (0, 0, 0, extra))
+        return x.unflatten(2, (-1, b))
+
+    def allowed(self, N: int, mask: Tensor | None, device: torch.device) -> Tensor | None:
+        """Keys of each block, broadcastable to [B, H, n, b, b]; None: all."""
+        b = self.config.block
+        past = causal_mask(b, b, device) if self.causal else None
+        if mask is None and N % b:
+            mask = torch.ones(1, N, dtype=torch.bool, device=device)
+        if mask is None:
+            return past
+        keys = pad(mask, (0, -N % b)).unflatten(1, (-1, b))[:, None, :, None]
+        return keys if past is None else keys & past
+
+    @staticmethod
+    def flops(config: Config, w: Workload) -> Flops:
+        """q kᵀ and A v of whole blocks."""
+        padded = w.seq_len + -w.seq_len % config.block
+        return Flops(map_flops(w), 4 * w.batch * padded * config.block * w.width)
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        return 2 * w.heads * w.tokens * config.block
+
+
+def reference(module: Local, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+    N, d, b = len(x), module.width // module.heads, module.config.block
+    rows = []
+    for i in range(N):
+        keys = [j for j in range(N) if j // b == i // b and (mask is None or mask[j])]
+        keys = [j for j in keys if j <= i or not module.causal]
+        q, k, v = module.query(x[i]), module.key(x[keys]), module.value(x[keys])
+        heads = [slice(h * d, (h + 1) * d) for h in range(module.heads)]
+        o = [(k[:, s] @ q[s] / d**0.5).softmax(0) @ v[:, s] for s in heads]
+        rows.append(torch.cat(o) if keys else torch.zeros_like(q))
+    return module.output(torch.stack(rows))
+
+
+CARD = Card(
+    forms={"eager": Local},
+    config=Config,
+    reference=reference,
+    parameters=four_maps,
+    family=Family.FIXED,
+    causality=Causality.OPTIONAL,
+    paper=Paper(
+        "Long Range Arena: A Benchmark for Efficient Transformers",
+        "Tay et al.",
+        2021,
+        "arXiv:2011.04006",
+    ),
+    cost=Cost("O(N·b·d)", time=1, memory=1),
+    examples=(Config(block=5), Config(bias=True)),
+)

@@ -1,0 +1,262 @@
+"""Memory-compressed attention (Liu et al., 2018): a strided convolution shortens keys and values.
+
+    k̃_j = C_K [k_{sj}; …; k_{sj+s−1}]      j < n = ⌈N / s⌉             [B, n, D]
+    ṽ_j = C_V [v_{sj}; …; v_{sj+s−1}]                                  [B, n, D]
+    o = softmax(q k̃ᵀ / √d) ṽ                                        [B, H, N, d]
+
+C_K and C_V: [D, s D] are convolutions of kernel and stride s over all heads. Padding is zero
+before them, and a compressed key of nothing but padding is masked.
+
+Causal: query i sees k̃_j once its block is complete, s j + s − 1 ≤ i. So that the first tokens
+have a key, a null key and value, learned from zero, stand before all others; the incomplete last
+block is dropped. This is a reconstruction, the paper does not say how it masks. `eager` stores
+the scores. `sdpa` uses a fused kernel; causal, it takes the tokens s apart together, i + 1 modulo
+s, since of each such class token a sees keys 0 to a: a plain causal mask.
+`folded` also joins two maps, C_K W_K and C_V W_V, so that no full K and V are made: exact.
+
+Left out: the local layers that alternate with these in the paper (L-M-L-M-L).
+Source: arXiv:1801.10198, section 4.2.4.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from attnbench.contract import (
+    BaseConfig,
+    Card,
+    Cost,
+    Flops,
+    Paper,
+    QKVAttention,
+    causal_mask,
+    four_maps,
+    map_flops,
+    masked_softmax,
+    merge,
+)
+from attnbench.records import Causality, Family, Level, Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(BaseConfig):
+    """`compression`: s, kernel and stride of the convolutions."""
+
+    compression: int = 3
+
+    def __post_init__(self) -> None:
+        if self.compression < 1:
+            raise ValueError(f"compression is {self.compression}; it takes at least 1")
+
+
+class MemoryCompressed(QKVAttention):
+    def __init__(self, config: Config, workload: Workload) -> None:
+        super().__init__(config, workload)
+        D, s = workload.width, config.compression
+        self.compress_key = nn.Linear(s * D, D, bias=config.bias)
+        self.compress_value = nn.Linear(s * D, D, bias=config.bias)
+        if self.causal:
+            self.null_key = nn.Parameter(torch.zeros(D))
+            self.null_value = nn.Parameter(torch.zeros(D))
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        k = self.compress_key(self.blocks(merge(k), mask))  # [B, n, D]
+        v = self.compress_value(self.blocks(merge(v), mask))
+        return self.compressed(q, k, v, mask)
+
+    def blocks(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """[B, N, D] to [B, n, s D]: zero where padded; causal, complete blocks alone."""
+        if mask is not None:
+            x = x * mask[..., None]
+        return self.whole(x).unflatten(1, (-1, self.config.compression)).flatten(2)
+
+    def whole(self, x: Tensor) -> Tensor:
+        """[B, N, ...] to a multiple of s tokens: with zeros added, or causal with some cut off."""
+        N, s = x.shape[1], self.config.compression
+        if self.causal or N % s == 0:
+            return x[:, : N - N % s]
+        return F.pad(x, (0, 0) * (x.dim() - 2) + (0, -N % s))
+
+    def compressed(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """[B, H, N, d] and [B, n, D] twice to [B, H, N, d]."""
+        keys = None
+        if mask is not None:
+            keys = self.whole(mask).unflatten(1, (-1, self.config.compression)).any(-1)  # [B, n]
+        if self.causal:
+            k, v = (
+                torch.cat([null.expand(len(x), 1, -1), x], 1)
+                for null, x in ((self.null_key, k), (self.null_value, v))
+            )
+        if self.causal and mask is not None:
+            # a sequence of padding alone has no null key either
+            keys = torch.cat([mask.any(1, keepdim=True), keys], 1)
+        keys = None if keys is None else keys[:, None, None]
+        return self.dense(q, self.split(k), self.split(v), keys)
+
+    def dense(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
+        """[B, H, N, d], [B, H, n, d] twice and a mask [B, 1, 1, n] or None to [B, H, N, d]."""
+        if self.causal:
+            i = torch.arange(q.shape[2], device=q.device)[:, None]
+            past = torch.arange(k.shape[2], device=q.device) <= (i + 1) // self.config.compression
+            keys = past if keys is None else keys & past
+        return masked_softmax(q / q.shape[-1] ** 0.5 @ k.mT, keys) @ v
+
+    @staticmethod
+    def flops(config: Config, w: Workload) -> Flops:
+        """Both convolutions, q k̃ᵀ and A ṽ."""
+        n, extra = lengths(config, w)
+        conv = 2 * (2 * w.batch * n * config.compression * w.width**2)
+        return Flops(map_flops(w), conv + 4 * w.tokens * (n + extra) * w.width)
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        n, extra = lengths(config, w)
+        return 2 * w.heads * w.tokens * (n + extra) + 2 * w.batch * n * w.width
+
+
+class Sdpa(MemoryCompressed):
+    def dense(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
+        if not self.causal:
+            return fused(q, k, v, keys)
+        (B, H, N, _), s = q.shape, self.config.compression
+        # one token more at the front, then query a of each class i + 1 modulo s sees keys 0 to a
+        q = F.pad(q.transpose(1, 2), (0, 0, 0, 0, 1, -(N + 1) % s))
+        q = q.unflatten(1, (-1, s)).flatten(2, 3).transpose(1, 2)  # [B, s H, n, d]
+        k, v = (x[:, None].expand(-1, s, -1, -1, -1).flatten(1, 2) for x in (k, v))
+        if keys is None:
+            o = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        else:
+            o = fused(q, k, v, keys & causal_mask(q.shape[2], k.shape[2], q.device))
+        return o.transpose(1, 2).reshape(B, -1, H, q.shape[3])[:, 1 : N + 1].transpose(1, 2)
+
+    @staticmethod
+    def flops(config: Config, w: Workload) -> Flops:
+        """As eager; causal, the queries are padded to s n, and the products are full."""
+        n, extra = lengths(config, w)
+        conv = 2 * (2 * w.batch * n * config.compression * w.width**2)
+        queries = config.compression * (n + 1) if w.causal else w.seq_len
+        return Flops(map_flops(w), conv + 4 * w.batch * queries * (n + extra) * w.width)
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        n, _ = lengths(config, w)
+        return w.heads * w.tokens + 2 * w.batch * n * w.width + 4 * w.tokens * w.width * w.causal
+
+
+class Folded(Sdpa):
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        blocks = self.blocks(x, mask)  # [B, n, s D]
+        k = self.joined(blocks, self.key, self.compress_key, mask, x.shape[1])
+        v = self.joined(blocks, self.value, self.compress_value, mask, x.shape[1])
+        return self.output(merge(self.compressed(self.split(self.query(x)), k, v, mask)))
+
+    def joined(
+        self, blocks: Tensor, first: nn.Linear, conv: nn.Linear, mask: Tensor | None, N: int
+    ) -> Tensor:
+        """C W and its bias, which only real tokens have: [B, n, s D] to [B, n, D]."""
+        C = conv.weight.unflatten(1, (self.config.compression, -1))  # [D, s, D]
+        k = F.linear(blocks, (C @ first.weight).flatten(1), conv.bias)
+        if first.bias is None:
+            return k
+        real = torch.ones(1, N, device=k.device, dtype=torch.bool) if mask is None else mask
+        counts = self.whole(real).unflatten(1, (-1, self.config.compression)).to(k.dtype)
+        return k + counts @ (C @ first.bias).T
+
+    @staticmethod
+    def needs(config: Config, w: Workload) -> str | None:
+        if w.level is Level.CORE:
+            return "folding joins the linear maps to the core; there is no core apart"
+        return None
+
+    @staticmethod
+    def flops(config: Config, w: Workload) -> Flops:
+        """W_Q and W_O, C W twice, both convolutions, q k̃ᵀ and A ṽ; the biases' own products."""
+        n, _ = lengths(config, w)
+        s, D = config.compression, w.width
+        weights = 2 * (2 * s * D**3) + config.bias * 2 * (2 * s * D * D + 2 * n * s * D)
+        return Flops(map_flops(w, 2), Sdpa.flops(config, w).core + weights)
+
+
+def fused(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    if mask is None:
+        return F.scaled_dot_product_attention(q, k, v)
+    # the lowest finite number in place of −∞: a row without a key must not turn into NaN
+    bias = torch.zeros_like(mask, dtype=q.dtype).masked_fill(~mask, torch.finfo(q.dtype).min)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias) * mask.any(-1, keepdim=True)
+
+
+def lengths(config: Config, w: Workload) -> tuple[int, int]:
+    """n and how many null keys there are."""
+    return (
+        (w.seq_len // config.compression, 1)
+        if w.causal
+        else (-(-w.seq_len // config.compression), 0)
+    )
+
+
+def reference(module: MemoryCompressed, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+    N, D, s = len(x), module.width, module.config.compression
+    d = D // module.heads
+    real = [mask is None or bool(mask[i]) for i in range(N)]
+    K, V, last = [], [], []
+    if module.causal and any(real):
+        K, V, last = [module.null_key], [module.null_value], [-1]
+    for start in range(0, N, s):
+        block = [j for j in range(start, min(start + s, N)) if real[j]]
+        if block and not (module.causal and start + s > N):
+            K.append(convolved(module.compress_key, module.key, x, block, s))
+            V.append(convolved(module.compress_value, module.value, x, block, s))
+            last.append(start + s - 1)
+    rows = []
+    for i in range(N):
+        keys = [n for n in range(len(K)) if not module.causal or last[n] <= i]
+        heads = []
+        for h in range(module.heads):
+            part = slice(h * d, (h + 1) * d)
+            q = module.query(x[i])[part]
+            a = [q @ K[n][part] / d**0.5 for n in keys]
+            a = torch.stack(a).softmax(0) if keys else []
+            heads.append(sum((a_n * V[n][part] for a_n, n in zip(a, keys, strict=True)), 0 * q))
+        rows.append(torch.cat(heads))
+    return module.output(torch.stack(rows))
+
+
+def convolved(conv: nn.Linear, linear: nn.Linear, x: Tensor, block: list[int], s: int) -> Tensor:
+    D = x.shape[1]
+    taps = (conv.weight[:, j % s * D :][:, :D] @ linear(x[j]) for j in block)
+    return sum(taps, torch.zeros_like(x[0]) if conv.bias is None else conv.bias)
+
+
+def parameters(config: Config, w: Workload) -> int:
+    """Four maps, two convolutions, and the null key and value of the causal form."""
+    D = w.width
+    conv = 2 * D * (config.compression * D + config.bias)
+    return four_maps(config, w) + conv + 2 * D * w.causal
+
+
+def default(config: Config, w: Workload) -> str:
+    """Folded from where the products of weights, 4 s D³, are less than the maps they save."""
+    if w.level is Level.CORE:
+        return "sdpa"
+    return "folded" if w.tokens >= 2 * config.compression * w.width else "sdpa"
+
+
+CARD = Card(
+    forms={"eager": MemoryCompressed, "sdpa": Sdpa, "folded": Folded},
+    config=Config,
+    reference=reference,
+    parameters=parameters,
+    family=Family.FIXED_MEMORY,
+    causality=Causality.OPTIONAL,
+    paper=Paper(
+        "Generating Wikipedia by Summarizing Long Sequences",
+        "Liu et al.",
+        2018,
+        "arXiv:1801.10198",
+    ),
+    cost=Cost("O(N²·d/s)", time=2, memory=2),
+    examples=(Config(), Config(compression=4, bias=True)),
+    default=default,
+)

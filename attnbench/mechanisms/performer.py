@@ -1,0 +1,363 @@
+"""Performer (Choromanski et al., 2021): random features whose products estimate softmax's kernel.
+
+    φ(q_i) = exp(ω q̂_i − |q̂_i|²/2 − max_f ω q̂_i) + ε       [B, H, N, M]
+    φ(k_j) = exp(ω k̂_j − |k̂_j|²/2 − max_j,f ω k̂_j) + ε     [B, H, N, M]
+    S = Σ_j φ(k_j) v_jᵀ,  z = Σ_j φ(k_j)                [B, H, M, d], [B, H, M]
+    o_i = Sᵀ φ(q_i) / zᵀ φ(q_i)                         [B, H, N, d]
+
+x̂ = x / d^¼; ω: [M, d] is drawn, one for all heads: Gaussian rows, orthogonal in blocks of d. The
+maxima are constants to the gradient. As ε comes after them they do not quite cancel: the keys' is
+over the real tokens of a sequence, and causal attention, where it would tell of the future, has
+none: exp(ω k̂ − |k̂|²/2) is at most exp(|ω|²/2). `trigonometric` is the first version's map
+exp(|x̂|²/2) [cos ω x̂, sin ω x̂], `relu` the generalised kernel max(ω x̂ / √M, 0) + ε.
+
+Causal: sums over j ≤ i, in chunks of C tokens with one S each between them. What has fewer than
+32 bits is widened to float32. `chunked` is exact: φ is never stored, but made for some tokens at
+a time and, in training, once more for the gradient. Full, it keeps ε and maxima out of the sums,
+    φ(q_i) = a_i f(q_i) + ε,  φ(k_j) = b f(k_j) + ε
+    Sᵀ φ(q_i) = a_i Cᵀ f(q_i) + ε Cᵀ 1,  C = b Σ_j f(k_j) v_jᵀ + ε 1 Σ_j v_jᵀ
+so that a and b, which wait for the maxima, weigh small results.
+
+Differs from released code: Q of the QR decomposition takes the signs of R's diagonal, without
+which its rows are not uniform in direction; ω is not redrawn unless `redraw` asks for it.
+Notation: our M is the paper's m; ε is 10⁻⁶, with relu 10⁻³, as in the authors' code.
+Source: arXiv:2009.14794, equations (4) to (7) and section 2.4.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import repeat
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+from torch.utils.checkpoint import checkpoint
+
+from attnbench.contract import (
+    BaseConfig,
+    Card,
+    Cost,
+    Flops,
+    Paper,
+    QKVAttention,
+    four_maps,
+    map_flops,
+)
+from attnbench.records import Causality, Family, Workload
+
+KERNELS = ("positive", "trigonometric", "relu")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(BaseConfig):
+    """`features`: M; `kernel`: positive, trigonometric or relu; `orthogonal`: rows of ω.
+
+    `redraw`: a new ω in each training forward; `epsilon`: ε, None: the authors';
+    `chunk`: C, tokens of a chunk in causal attention.
+    """
+
+    features: int = 256
+    kernel: str = "positive"
+    orthogonal: bool = True
+    redraw: bool = False
+    epsilon: float | None = None
+    chunk: int = 64
+
+    def __post_init__(self) -> None:
+        if self.kernel not in KERNELS:
+            raise ValueError(f"no kernel {self.kernel!r}; there are: {', '.join(KERNELS)}")
+        for name in ("features", "chunk"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if self.epsilon is not None and self.kernel == "trigonometric":
+            raise ValueError("the trigonometric kernel takes no epsilon; leave it out")
+        if self.epsilon is not None and self.epsilon < 0:
+            raise ValueError(f"epsilon is {self.epsilon}; it must not be negative")
+
+    @property
+    def added(self) -> float:
+        """ε."""
+        if self.epsilon is not None:
+            return self.epsilon
+        return {"positive": 1e-6, "trigonometric": 0.0, "relu": 1e-3}[self.kernel]
+
+    @property
+    def columns(self) -> int:
+        """Columns of φ."""
+        return self.features * (2 if self.kernel == "trigonometric" else 1)
+
+
+class Performer(QKVAttention):
+    omega: Tensor
+
+    def __init__(self, config: Config, workload: Workload) -> None:
+        super().__init__(config, workload)
+        omega = draw(config.features, workload.head_width, config.orthogonal)
+        self.register_buffer("omega", omega)
+
+    def draws(self, index: int) -> dict[str, Tensor]:
+        return {"omega": self.omega}
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        if self.training and self.config.redraw:
+            omega = draw(*self.omega.shape, self.config.orthogonal, self.omega.device)
+            self.omega = omega.to(self.omega.dtype)
+        dtype, scale = v.dtype, q.shape[-1] ** -0.25
+        q, k, v = wide(q) * scale, wide(k) * scale, wide(v)
+        keys = None if mask is None else mask[:, None, :, None]
+        if keys is not None:
+            k, v = k * keys, v * keys
+        sums = self.causal_sums if self.causal else self.full_sums
+        o = sums(q, k, v, keys)  # [B, H, N, d + 1]
+        total = o[..., -1:]
+        if keys is not None:
+            total = total + (total == 0)
+        return (o[..., :-1] / total).to(dtype)
+
+    def full_sums(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
+        """Sᵀ φ(q) and zᵀ φ(q), side by side."""
+        phi = self.key_features(k, keys)
+        S, z = phi.mT @ v, phi.sum(-2)
+        return self.query_features(q) @ torch.cat([S, z[..., None]], -1)
+
+    def causal_sums(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
+        """The same over j ≤ i."""
+        return self.prefix_sums(q, k, v, keys, self.nothing(q))[0]
+
+    def prefix_sums(
+        self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None, S: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Sums over j ≤ i on top of S, and S after the last; v's column of ones makes z of it."""
+        N = q.shape[2]
+        C = min(self.config.chunk, N)
+        q, k, v = self.query_features(q), self.key_features(k, keys), pad(v, (0, 1), value=1)
+        q, k, v = (pad(t, (0, 0, 0, -N % C)).unflatten(2, (-1, C)) for t in (q, k, v))
+        S = torch.cat([S[:, :, None], k.mT @ v], 2).cumsum(2)  # [B, H, N / C + 1, M, d + 1]
+        o = (q @ k.mT).tril() @ v + q @ S[:, :, :-1]
+        return o.flatten(2, 3)[:, :, :N], S[:, :, -1]
+
+    def nothing(self, q: Tensor) -> Tensor:
+        """The S and z of no token, [B, H, M, d + 1]."""
+        return q.new_zeros(*q.shape[:2], self.config.columns, q.shape[-1] + 1)
+
+    def query_features(self, q: Tensor) -> Tensor:
+        """φ(q̂) [B, H, N, M], up to a factor of each query that cancels."""
+        u = q @ self.omega.T.to(q.dtype)
+        if self.config.kernel != "positive":
+            return self.bare(u)
+        top = u.detach().amax(-1, keepdim=True)
+        return (u - half_square(q) - top).exp() + self.config.added
+
+    def key_features(self, k: Tensor, keys: Tensor | None) -> Tensor:
+        """φ(k̂) [B, H, N, M], 0 at padding."""
+        u = k @ self.omega.T.to(k.dtype)
+        if self.config.kernel == "positive":
+            top = 0 if self.causal else finite(highest(u.detach(), keys))
+            phi = (u - half_square(k) - top).exp() + self.config.added
+        elif self.config.kernel == "trigonometric":
+            phi = self.bare(u) * half_square(k).exp()
+        else:
+            phi = self.bare(u)
+        return phi if keys is None else phi * keys
+
+    def bare(self, u: Tensor) -> Tensor:
+        """What the other two kernels make of u = ω x̂ alone."""
+        if self.config.kernel == "relu":
+            return (u * self.config.features**-0.5).relu() + self.config.added
+        return torch.cat([u.cos(), u.sin()], -1)
+
+    @staticmethod
+    def flops(config: Config, w: Workload) -> Flops:
+        """ω q, ω k; φ(K)ᵀ v and φ(Q) [S z]. Causal: with z, and two products in each chunk."""
+        omega = 2 * 2 * w.tokens * config.features * w.width
+        if w.causal:
+            return Flops(map_flops(w), omega + prefix_flops(config, w, w.seq_len))
+        return Flops(map_flops(w), omega + 2 * w.tokens * config.columns * (2 * w.width + w.heads))
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        return 4 * w.tokens * w.heads * config.columns
+
+
+class Chunked(Performer):
+    block = 1024  # tokens whose features exist at a time: they fit a cache
+
+    def full_sums(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
+        return self.each(self.full_block, q, k, v, keys)
+
+    def causal_sums(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
+        return self.each(self.causal_block, q, k, v, keys)
+
+    def each(self, of: Callable[..., Tensor], *tensors: Tensor | None) -> Tensor:
+        """`of` some sequences at a time."""
+        sequences = max(1, self.block // tensors[0].shape[2])
+        return torch.cat([of(*part) for part in cut(sequences, 0, *tensors)])
+
+    def full_block(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
+        v = pad(v, (0, 1), value=1)
+        if keys is not None:
+            v = v * keys
+        blocks = [recomputed(self.key_sums, *part) for part in cut(self.block, 2, k, v, keys)]
+        sums, tops = zip(*blocks, strict=True)
+        b = (-finite(torch.stack(tops).amax(0))).exp()
+        C = b * torch.stack(sums).sum(0) + self.config.added * v.sum(2, keepdim=True)
+        return torch.cat([recomputed(self.query_sums, x, C) for x in q.split(self.block, 2)], 2)
+
+    def causal_block(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
+        S, outputs = self.nothing(q), []
+        for part in cut(self.block, 2, q, k, v, keys):
+            o, S = recomputed(self.prefix_sums, *part, S)
+            outputs.append(o)
+        return torch.cat(outputs, 2)
+
+    def key_sums(self, k: Tensor, v: Tensor, keys: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Σ f(k_j) v_jᵀ [B, H, M, d + 1] and −ln b [B, H, 1, 1] of these tokens."""
+        f, top = self.parts(k)
+        if self.config.kernel == "trigonometric":
+            v = v * half_square(k).exp()
+        return f.mT @ v, highest(top, keys)
+
+    def query_sums(self, q: Tensor, C: Tensor) -> Tensor:
+        """a_i Cᵀ f(q_i) + ε Cᵀ 1, [B, H, N, d + 1]."""
+        f, top = self.parts(q)
+        return (-top).exp() * (f @ C) + self.config.added * C.sum(2, keepdim=True)
+
+    def parts(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """f(x̂) [B, H, N, M] and what φ divides it by, as a logarithm, [B, H, N or 1, 1]."""
+        omega = self.omega.to(x.dtype)
+        if self.config.kernel == "positive":
+            half = half_square(x)
+            beside = torch.cat([omega, -torch.ones_like(omega[:, :1])], -1)
+            u = torch.cat([x, half], -1) @ beside.T  # ω x̂ − |x̂|²/2, in one product
+            top = (u.amax(-1, keepdim=True) + half).detach()
+            return u.exp_(), top
+        u = x @ omega.T
+        if self.config.kernel == "trigonometric":
+            return self.bare(u), x.new_zeros(1, 1, 1, 1)
+        return u.relu_(), x.new_full((1, 1, 1, 1), self.config.features).log() / 2
+
+    @staticmethod
+    def flops(config: Config, w: Workload) -> Flops:
+        """As eager, with z in both products and |x̂|²/2 beside ω x̂; causal: blocks apart."""
+        omega = 2 * 2 * w.tokens * config.features * w.width
+        wider = w.width + w.heads
+        if w.causal:
+            whole, rest = divmod(w.seq_len, Chunked.block)
+            core = whole * prefix_flops(config, w, Chunked.block) + prefix_flops(config, w, rest)
+            return Flops(map_flops(w), omega + core)
+        if config.kernel == "positive":
+            omega = 2 * 2 * w.tokens * config.features * wider
+        return Flops(map_flops(w), omega + 2 * 2 * w.tokens * config.columns * wider)
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        features = 3 * min(w.tokens, max(Chunked.block, w.batch)) * w.heads * config.columns
+        return features + 4 * w.tokens * (w.width + w.heads)
+
+
+def draw(rows: int, d: int, orthogonal: bool, device: torch.device | None = None) -> Tensor:
+    """ω: Gaussian rows [M, d], if `orthogonal` at right angles within each d of them."""
+    if not orthogonal:
+        return torch.randn(rows, d, device=device)
+    Q, R = torch.linalg.qr(torch.randn(-(-rows // d), d, d, device=device))
+    Q = Q * R.diagonal(dim1=-2, dim2=-1).sign()[:, None]
+    return Q.mT.flatten(0, 1)[:rows] * torch.randn(rows, d, device=device).norm(dim=-1)[:, None]
+
+
+def half_square(x: Tensor) -> Tensor:
+    """|x|²/2, [B, H, N, 1]."""
+    return x.square().sum(-1, keepdim=True) / 2
+
+
+def highest(u: Tensor, keys: Tensor | None) -> Tensor:
+    """The maximum over real tokens and columns, [B, H, 1, 1]; −∞ of none."""
+    u = u if keys is None else torch.where(keys, u, -torch.inf)
+    return u.amax((2, 3), keepdim=True)
+
+
+def finite(top: Tensor) -> Tensor:
+    """0 for the maximum of no token."""
+    return top.masked_fill(top.isneginf(), 0)
+
+
+def wide(x: Tensor) -> Tensor:
+    """At least float32."""
+    return x.float() if x.dtype.itemsize < 4 else x
+
+
+def cut(size: int, dim: int, *tensors: Tensor | None) -> Iterator[tuple[Tensor | None, ...]]:
+    """The tensors in pieces of `size` along `dim`, side by side; None is None in all."""
+    pieces = [repeat(None) if t is None else t.split(size, dim) for t in tensors]
+    return zip(*pieces, strict=False)
+
+
+def recomputed(f: Callable, *arguments: Tensor | None):
+    """f(arguments), whose inner results are made again for the gradient in place of stored."""
+    if not torch.is_grad_enabled():
+        return f(*arguments)
+    return checkpoint(f, *arguments, use_reentrant=False, preserve_rng_state=False)
+
+
+def prefix_flops(config: Config, w: Workload, tokens: int) -> int:
+    """The causal products of so many tokens of each sequence."""
+    C, wider = min(config.chunk, max(tokens, 1)), w.width + w.heads
+    tokens = w.batch * (tokens + -tokens % C)
+    within = C * (w.heads * config.columns + wider)
+    return 2 * tokens * (within + 2 * config.columns * wider)
+
+
+def reference(module: Performer, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+    N, d, omega = len(x), module.width // module.heads, draws["omega"]
+    real = [j for j in range(N) if mask is None or mask[j]]
+    heads = []
+    for part in (slice(h * d, (h + 1) * d) for h in range(module.heads)):
+        q, k, v = (f(x)[:, part] for f in (module.query, module.key, module.value))
+        q, k, v = q / d**0.25, k[real] / d**0.25, v[real]
+        top = 0.0 if module.causal else (k @ omega.T).detach().max()
+        phi_k = phi(module.config, omega, k, top)
+        rows = []
+        for i in range(N):
+            phi_q = phi(module.config, omega, q[i], (omega @ q[i]).detach().max())
+            seen = [n for n, j in enumerate(real) if j <= i or not module.causal]
+            similarity = phi_k[seen] @ phi_q
+            rows.append(similarity @ v[seen] / similarity.sum())
+        heads.append(torch.stack(rows))
+    return module.output(torch.cat(heads, -1))
+
+
+def phi(config: Config, omega: Tensor, x: Tensor, top: float | Tensor) -> Tensor:
+    """φ of scaled vectors, [..., d] to [..., M or 2M]."""
+    u, square = x @ omega.T, (x * x).sum(-1, keepdim=True)
+    if config.kernel == "positive":
+        return torch.exp(u - square / 2 - top) + config.added
+    if config.kernel == "relu":
+        return torch.clamp(u / config.features**0.5, min=0) + config.added
+    return torch.exp(square / 2) * torch.cat([torch.cos(u), torch.sin(u)], -1)
+
+
+def default(config: Config, w: Workload) -> str:
+    """Chunked, for a processor's caches; a GPU is kept busier by whole products."""
+    return "chunked" if w.device == "cpu" else "eager"
+
+
+CARD = Card(
+    forms={"eager": Performer, "chunked": Chunked},
+    config=Config,
+    reference=reference,
+    parameters=four_maps,
+    family=Family.KERNEL,
+    causality=Causality.OPTIONAL,
+    paper=Paper(
+        "Rethinking Attention with Performers",
+        "Choromanski et al.",
+        2021,
+        "arXiv:2009.14794",
+    ),
+    cost=Cost("O(N·d·m)", time=1, memory=1),
+    examples=(
+        Config(features=10, chunk=8, epsilon=1e-3),
+        Config(features=7, kernel="relu", orthogonal=False, bias=True, redraw=True),
+        Config(features=24, kernel="trigonometric", chunk=16),
+    ),
+    default=default,
+)

@@ -1,0 +1,385 @@
+"""Reformer (Kitaev et al., 2020): attend among tokens that hash alike.
+
+    k = q / ‖q‖                                         [B, H, N, d]
+    h_r(q) = argmax([q R_r; −q R_r]), R_r normal           [B, H, N], for each round r
+    sort the tokens of each round by (h_r, position), cut into chunks of M
+    o_i = Σ_r Σ_j∈P_i^r exp(q_i · k_j − z_i) v_j           [B, H, N, d]
+
+P_i^r: the chunk of i in round r and the chunk before it; z_i makes all weights of i sum to 1. The
+rounds follow each other as one circle, as in the authors' code, so the first chunk of a round sees
+the last of the round before it. A token attends to itself only where there is nobody else. With
+`within_bucket` only keys of the query's own bucket count. Causal: j ≤ i by original position.
+As in that code, ‖q‖² is d (mean square of q + 1e-6), and q · k is not divided by √d.
+
+More than 64 buckets are two hashes of √ as many, so no product grows with N². Masked tokens go to
+a bucket after all others. `chunked` is exact: a cache's worth of chunks at a time, computed again
+in the backward pass; only o and z are kept.
+
+Left out: the correction log N_ij for keys met in several rounds, which are counted each time here
+(the authors' default); the reversible residual, a matter of the model.
+Notation: our N is the paper's l, our M its m, `rounds` its n_rounds, `buckets` its n_buckets.
+Source: arXiv:2001.04451, section 2.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from attnbench.contract import (
+    BaseConfig,
+    Card,
+    Cost,
+    Flops,
+    Paper,
+    QKVAttention,
+    map_flops,
+    merge,
+)
+from attnbench.records import Causality, Family, Workload
+
+ITSELF = -5e4  # the logit of a token with itself; the lowest round number that float16 holds
+EPSILON = 1e-6  # beside the mean square of q
+PLAIN = 64  # buckets up to here are one hash, more are two
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(BaseConfig):
+    """`chunk`: M; `rounds` of hashing; `buckets`: a power of 2, near 2 N / M if None;
+    `within_bucket`: no key of another bucket."""
+
+    chunk: int = 64
+    rounds: int = 4
+    buckets: int | None = None
+    within_bucket: bool = False
+
+    def __post_init__(self) -> None:
+        if self.chunk < 1 or self.rounds < 1:
+            raise ValueError(f"chunk and rounds must be at least 1: {self.chunk}, {self.rounds}")
+        n = self.buckets
+        if n is not None and (n < 2 or n & (n - 1)):
+            raise ValueError(f"buckets must be a power of 2 from 2 on, or None, not {n}")
+
+
+class Sorted(NamedTuple):
+    """All rounds as one circle of C chunks of M items, for G = B·H heads."""
+
+    token: Tensor  # [G, C, M], its position in the sequence
+    valid: Tensor | None  # [G or 1, C, M], or None: all are
+    bucket: Tensor | None  # [G, C, M] where keys must share it
+    rounds: int
+
+    def heads(self, g: slice) -> "Sorted":
+        """Those of some heads."""
+        valid = self.valid if self.valid is None or len(self.valid) == 1 else self.valid[g]
+        bucket = None if self.bucket is None else self.bucket[g]
+        return Sorted(self.token[g], valid, bucket, self.rounds)
+
+    def hide(self, logits: Tensor, start: int, causal: bool) -> Tensor:
+        """Logits [G, c, M, 2 M] of the chunks from `start` on, in place."""
+        c, M = logits.shape[1:3]
+        chunks = slice(start, start + c)
+        lowest = torch.finfo(logits.dtype).min
+        # within a round a token meets itself on the diagonal of its own chunk alone
+        logits[..., M:].diagonal(dim1=-2, dim2=-1).fill_(ITSELF)
+        length = self.token.shape[1] // self.rounds
+        tokens, keys = self.token[:, chunks], look_back(self.token)[:, chunks]
+        first = slice(-start % length, None, length)
+        if first.start < c:
+            same = tokens[:, first, :, None] == keys[:, first, None, :M]
+            logits[:, first, :, :M].masked_fill_(same, ITSELF)
+        if causal:
+            logits.masked_fill_(tokens[..., None] < keys[..., None, :], lowest)
+        if self.bucket is not None:
+            keys = look_back(self.bucket)[:, chunks]
+            logits.masked_fill_(self.bucket[:, chunks, :, None] != keys[..., None, :], lowest)
+        if self.valid is not None:
+            logits.masked_fill_(~look_back(self.valid)[:, chunks, None], lowest)
+        return logits
+
+
+class Reformer(QKVAttention):
+    def __init__(self, config: Config, workload: Workload) -> None:
+        super().__init__(config, workload)
+        self.key = None  # shared with the queries
+        self.buckets = torch.empty(0)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        q, v = self.split(self.query(x)), self.split(self.value(x))
+        return self.output(merge(self.attend(q, q, v, mask)))
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """The queries are the keys too; `k` is not read."""
+        k = q / (q.square().mean(-1, keepdim=True) + EPSILON).sqrt() / q.shape[-1] ** 0.5
+        with torch.no_grad():
+            self.buckets = self.hash(q, mask)  # [B, H, R, N]
+            items = self.sort(self.buckets, mask)
+        o = self.among(*(x.flatten(0, 1) for x in (q, k, v)), items).view_as(v)
+        return o if mask is None else o * mask.any(-1)[:, None, None, None]
+
+    def among(self, q: Tensor, k: Tensor, v: Tensor, items: Sorted) -> Tensor:
+        """q, k, v [B·H, N, d] to [B·H, N, d]."""
+        N = q.shape[1]
+        q, k, v = (gathered(x, items.token) for x in (q, k, v))  # [B·H, C, M, d]
+        logits = q @ look_back(k).mT  # [B·H, C, M, 2 M]
+        A, z = softmax(items.hide(logits, 0, self.causal))
+        o = A @ look_back(v)
+        return unsorted(o, z, items, N)[0]
+
+    def hash(self, q: Tensor, mask: Tensor | None) -> Tensor:
+        """[B, H, N, d] to [B, H, R, N], one rotation per round and head for the whole batch."""
+        _, H, N, d = q.shape
+        sizes = factors(self.config, N)
+        total, rounds = 1, [0] * self.config.rounds
+        for size in sizes:
+            for r in range(self.config.rounds):
+                rotated = q @ torch.randn(H, d, size // 2, device=q.device, dtype=q.dtype)
+                best = rotated.abs().argmax(-1, keepdim=True)
+                negative = rotated.gather(-1, best) < 0
+                rounds[r] = rounds[r] + total * (best + size // 2 * negative).squeeze(-1)
+            total *= size
+        buckets = torch.stack(rounds, 2)
+        return buckets if mask is None else buckets.where(mask[:, None, None], total)
+
+    def sort(self, buckets: Tensor, mask: Tensor | None) -> Sorted:
+        """Tokens [B, H, R, N] in the order of their buckets, each round padded to whole chunks."""
+        B, H, R, N = buckets.shape
+        M, n = shape(self.config, N)
+        at = torch.arange(N, device=buckets.device)
+        order = (buckets * N + at).sort(-1).values % N
+        token = nn.functional.pad(order, (0, n - N)).view(B * H, -1, M)
+        valid = None
+        if mask is not None:
+            valid = mask[:, None, None].expand(B, H, R, N).gather(-1, order)
+            valid = nn.functional.pad(valid, (0, n - N)).view(B * H, -1, M)
+        elif n > N:
+            valid = (torch.arange(n, device=buckets.device) < N).repeat(R).view(1, -1, M)
+        if not self.config.within_bucket:
+            return Sorted(token, valid, None, R)
+        apart = N * buckets.amax() * torch.arange(1, R + 1, device=at.device)[:, None]
+        bucket = nn.functional.pad(buckets.gather(-1, order) + apart, (0, n - N))
+        return Sorted(token, valid, bucket.view(B * H, -1, M), R)
+
+    def draws(self, index: int) -> dict[str, Tensor]:
+        return {"buckets": self.buckets[index]}
+
+    @staticmethod
+    def flops(config: Config, w: Workload) -> Flops:
+        """W_QK, W_V, W_O; then the rotations, q kᵀ and A v of every round."""
+        M, n = shape(config, w.seq_len)
+        hashing = w.tokens * w.width * config.rounds * sum(factors(config, w.seq_len))
+        core = 2 * (2 * w.batch * n * config.rounds * 2 * M * w.width)
+        return Flops(map_flops(w, 3), hashing + core)
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        M, n = shape(config, w.seq_len)
+        items = config.rounds * w.batch * n
+        return items * (3 * w.heads * 2 * M + 8 * w.width)
+
+
+class Chunked(Reformer):
+    def among(self, q: Tensor, k: Tensor, v: Tensor, items: Sorted) -> Tensor:
+        return Rounds.apply(q, k, v, items, self.causal)
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        tables = w.tokens * (2 * w.width + w.heads)  # k, o and z
+        return tables + config.rounds * w.tokens * w.heads * 2 + 6 * piece(w.device)
+
+
+class Rounds(torch.autograd.Function):
+    """q, k, v [G, N, d] to o [G, N, d]."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, items: Sorted, causal: bool) -> Tensor:
+        o, z = torch.empty_like(v), q.new_empty(q.shape[:2])
+        for g, part in groups(items, q):
+            rows, keys, values = circle(q[g], k[g], v[g], part)
+            sums, norms = torch.empty_like(rows), rows.new_empty(rows.shape[:3])
+            for c in pieces(rows):
+                logits = part.hide(rows[:, c] @ keys[:, c].mT, c.start, causal)
+                A, norms[:, c] = softmax(logits)
+                sums[:, c] = A @ values[:, c]
+            o[g], z[g] = unsorted(sums, norms, part, q.shape[1])
+        ctx.save_for_backward(q, k, v, o, z)
+        ctx.items, ctx.causal = items, causal
+        return o
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, o, z = ctx.saved_tensors
+        dq, dk, dv = (torch.zeros_like(x) for x in (q, k, v))
+        inner = (grad * o).sum(-1)
+        for g, part in groups(ctx.items, q):
+            rows, keys, values = circle(q[g], k[g], v[g], part)
+            to_o = gathered(grad[g], part.token)
+            shift, drop = (gathered(x[g, :, None], part.token) for x in (z, inner))
+            # what fills the last chunk of a round is nobody's query
+            split_rounds(to_o, part)[:, :, q.shape[1] :] = 0
+            split_rounds(shift, part)[:, :, q.shape[1] :] = torch.finfo(q.dtype).max
+            to_q, to_k, to_v = (torch.empty_like(x) for x in (rows, keys, values))
+            for c in pieces(rows):
+                logits = part.hide(rows[:, c] @ keys[:, c].mT, c.start, ctx.causal)
+                A = logits.sub_(shift[:, c]).exp_()
+                to_v[:, c] = A.mT @ to_o[:, c]
+                to_logits = (to_o[:, c] @ values[:, c].mT).sub_(drop[:, c]).mul_(A)
+                to_q[:, c] = to_logits @ keys[:, c]
+                to_k[:, c] = to_logits.mT @ rows[:, c]
+            scattered(dq[g], to_q, part)
+            scattered(dk[g], fold(to_k), part)
+            scattered(dv[g], fold(to_v), part)
+        return dq, dk, dv, None, None
+
+
+def groups(items: Sorted, q: Tensor) -> Iterator[tuple[slice, Sorted]]:
+    """As many heads at a time as fit one piece, and their items."""
+    _, C, M = items.token.shape
+    step = max(1, piece(q.device.type) // (C * 2 * M * M))
+    for first in range(0, len(q), step):
+        g = slice(first, first + step)
+        yield g, items.heads(g)
+
+
+def pieces(rows: Tensor) -> Iterator[slice]:
+    """As many chunks of [G, C, M, d] at a time as fit one piece."""
+    G, C, M, _ = rows.shape
+    step = max(1, piece(rows.device.type) // (G * 2 * M * M))
+    for first in range(0, C, step):
+        yield slice(first, min(first + step, C))
+
+
+def piece(device: str) -> int:
+    """Logits worked on at once: what a core's cache holds, or enough to fill a GPU."""
+    return 2**18 if device == "cpu" else 2**26
+
+
+def circle(q: Tensor, k: Tensor, v: Tensor, items: Sorted) -> tuple[Tensor, Tensor, Tensor]:
+    """q [G, C, M, d], k and v [G, C, 2 M, d] in sorted order."""
+    q, k, v = (gathered(x, items.token) for x in (q, k, v))
+    return q, look_back(k), look_back(v)
+
+
+def gathered(x: Tensor, token: Tensor) -> Tensor:
+    """[G, N, d] at tokens [G, C, M] to [G, C, M, d]."""
+    return x.flatten(0, 1).index_select(0, flat(token, x.shape[1])).unflatten(0, token.shape)
+
+
+def scattered(to: Tensor, x: Tensor, items: Sorted) -> None:
+    """Add [G, C, M, d] to [G, N, d]; what fills the last chunk of a round adds 0."""
+    to.flatten(0, 1).index_add_(0, flat(items.token, to.shape[1]), x.flatten(0, 2))
+
+
+def flat(token: Tensor, N: int) -> Tensor:
+    """Rows of a table [G·N, ·] for tokens [G, ·]."""
+    first = N * torch.arange(len(token), device=token.device)
+    return (token.flatten(1) + first[:, None]).flatten()
+
+
+def look_back(x: Tensor) -> Tensor:
+    """[G, C, M, ·] to [G, C, 2 M, ·]: the chunk before, around the circle, then its own."""
+    return torch.cat([x.roll(1, 1), x], 2)
+
+
+def fold(x: Tensor) -> Tensor:
+    """The gradient of `look_back`."""
+    before, own = x.chunk(2, 2)
+    return own + before.roll(-1, 1)
+
+
+def softmax(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """Weights [G, C, M, 2 M] and the logarithm of their sum before normalising [G, C, M]."""
+    z = logits.logsumexp(-1)
+    return (logits - z[..., None]).exp(), z
+
+
+def unsorted(o: Tensor, z: Tensor, items: Sorted, N: int) -> tuple[Tensor, Tensor]:
+    """Join the rounds: o [G, C, M, d] and z [G, C, M] to [G, N, d] and [G, N]."""
+    o, z, token = (split_rounds(x, items)[:, :, :N] for x in (o, z, items.token))
+    joint = torch.zeros_like(z).scatter(-1, token, z).logsumexp(1)  # [G, N]
+    share = (z - joint[:, None].expand_as(z).gather(-1, token)).exp()
+    o = (o * share[..., None]).flatten(0, 2)
+    empty = o.new_zeros(len(token) * N, o.shape[-1])
+    return empty.index_add(0, flat(token, N), o).unflatten(0, (-1, N)), joint
+
+
+def split_rounds(x: Tensor, items: Sorted) -> Tensor:
+    """[G, C, M, ·] to [G, R, n, ·], a view."""
+    return x.unflatten(1, (items.rounds, -1)).flatten(2, 3)
+
+
+def shape(config: Config, N: int) -> tuple[int, int]:
+    """M, at most N, and N padded to a multiple of it."""
+    M = min(config.chunk, N)
+    return M, -(-N // M) * M
+
+
+def factors(config: Config, N: int) -> tuple[int, ...]:
+    """The sizes of the hashes whose product is the number of buckets."""
+    n = config.buckets or 2 ** max(1, (2 * N // config.chunk).bit_length() - 1)
+    if n <= PLAIN:
+        return (n,)
+    half = (n.bit_length() - 1) // 2
+    return 2**half, n >> half
+
+
+def reference(module: Reformer, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+    N, d, M = len(x), module.width // module.heads, min(module.config.chunk, len(x))
+    q, v, heads = module.query(x), module.value(x), []
+    for h in range(module.heads):
+        part = slice(h * d, (h + 1) * d)
+        circle = []
+        for r, bucket in enumerate(draws["buckets"][h]):
+            order = sorted(range(N), key=lambda t, bucket=bucket: (int(bucket[t]), t))
+            circle += [(r, int(bucket[t]), t) for t in order] + [None] * (-N % M)
+        chunks = [circle[c : c + M] for c in range(0, len(circle), M)]
+        logits, values = {t: [] for t in range(N)}, {t: [] for t in range(N)}
+        for c, chunk in enumerate(chunks):
+            keys = [key for key in chunks[c - 1] + chunk if key is not None]
+            keys = [key for key in keys if mask is None or mask[key[2]]]
+            for r, bucket, t in (item for item in chunk if item is not None):
+                allowed = [
+                    j
+                    for s, other, j in keys
+                    if (not module.causal or j <= t)
+                    and (not module.config.within_bucket or (s, other) == (r, bucket))
+                ]
+                k = q[allowed, part] / (q[allowed, part].square().mean(-1) + 1e-6).sqrt()[:, None]
+                itself = torch.tensor([j == t for j in allowed], dtype=torch.bool)
+                logits[t].append((k @ q[t, part] / d**0.5).where(~itself, -5e4))
+                values[t].append(v[allowed, part])
+        rows = [torch.cat(logits[t]).softmax(0) @ torch.cat(values[t]) for t in range(N)]
+        heads.append(torch.stack(rows))
+    return module.output(torch.cat(heads, -1))
+
+
+def parameters(config: Config, w: Workload) -> int:
+    """W_QK, W_V and W_O."""
+    return 3 * w.width * (w.width + config.bias)
+
+
+def default(config: Config, w: Workload) -> str:
+    """In pieces: faster at every length, and its memory does not grow with the rounds."""
+    return "chunked"
+
+
+CARD = Card(
+    forms={"eager": Reformer, "chunked": Chunked},
+    config=Config,
+    reference=reference,
+    parameters=parameters,
+    family=Family.LEARNED,
+    causality=Causality.OPTIONAL,
+    paper=Paper("Reformer: The Efficient Transformer", "Kitaev et al.", 2020, "arXiv:2001.04451"),
+    cost=Cost("O(N·log N)", time=1, memory=1),
+    examples=(
+        Config(chunk=4, rounds=2, buckets=4, bias=True),
+        Config(chunk=4, rounds=3, within_bucket=True, buckets=128),
+        Config(rounds=2),
+    ),
+    default=default,
+    length_free=False,
+    selection_leaks=True,
+)

@@ -1,0 +1,348 @@
+"""Routing Transformer (Roy et al., 2020): attend among tokens that are near the same centroid.
+
+    q̃, k̃ = q, k without mean, at unit variance          [B, H/2, N, d]
+    Q_c = the W tokens with the largest μ_c · q̃_i,  K_c likewise of k̃     [B, H/2, K, W]
+    o_i = mean over clusters c with i ∈ Q_c of Σ_j∈K_c softmax_j(q̃_i · k̃_j / √d) v_j
+    the other heads: own block of M tokens and the blocks beside it     [B, H/2, N, d]
+    y = merge(o) W_O                                       [B, N, D]
+
+Causal: k̃ = q̃, so K_c = Q_c and these heads have no key map; j ≤ i by position, and no next block.
+Members are chosen over the whole sequence, so a later token may push an earlier one out of a
+cluster. A token in no cluster gives 0.
+
+Centroids μ: [H/2, K, d] are no parameters: in training each moves to the mean of the tokens
+nearest to it, by 1 − λ a step. `auxiliary_loss` is the commitment, β mean (x̃ − μ_nearest)² over q̃
+and k̃. Scores are taken one head at a time.
+
+`sdpa` is exact: fused kernels over clusters and over blocks.
+
+Differs: the paper prints sums where its code takes means, for μ and for o; both are means here.
+Reconstructed: 1/√d, and μ drawn as normalised noise. Left out: relative positions.
+Notation: our K is the paper's k, our W its w, our M its attention window.
+Source: arXiv:2003.05997, section 4.1 and algorithm 1.
+"""
+
+from dataclasses import dataclass
+from math import isqrt
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from attnbench.contract import BaseConfig, Card, Cost, Flops, Paper, QKVAttention, map_flops, merge
+from attnbench.records import Causality, Family, Level, Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(BaseConfig):
+    """`clusters`: K, √N if None; `members`: W, N / K if None; `local_heads`: half if None;
+    `window`: M; `decay`: λ; `commitment`: β."""
+
+    clusters: int | None = None
+    members: int | None = None
+    local_heads: int | None = None
+    window: int = 256
+    decay: float = 0.999
+    commitment: float = 1e-4
+
+    def __post_init__(self) -> None:
+        for name in ("clusters", "members", "window"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, not {value}")
+        if self.local_heads is not None and self.local_heads < 0:
+            raise ValueError(f"local_heads must be at least 0, not {self.local_heads}")
+        if not 0 <= self.decay <= 1:
+            raise ValueError(f"decay must be from 0 to 1, not {self.decay}")
+
+
+def shape(config: Config, N: int) -> tuple[int, int]:
+    """K and W; W is at most N."""
+    K = config.clusters or max(1, isqrt(N))
+    return K, min(N, config.members or -(-N // K))
+
+
+def blocks(config: Config, w: Workload) -> tuple[int, int, int]:
+    """M, at most N, how many blocks, and how many keys each query of one sees."""
+    M = min(config.window, w.seq_len)
+    C = -(-w.seq_len // M)
+    return M, C, M if C == 1 else (2 if w.causal else 3) * M
+
+
+def local_heads(config: Config, w: Workload) -> int:
+    return w.heads // 2 if config.local_heads is None else config.local_heads
+
+
+class RoutingTransformer(QKVAttention):
+    def __init__(self, config: Config, workload: Workload) -> None:
+        super().__init__(config, workload)
+        D, d, self.local = workload.width, workload.head_width, local_heads(config, workload)
+        if workload.level is not Level.CORE and self.causal:
+            size = self.local * d
+            self.key = nn.Linear(D, size, bias=config.bias) if size else None
+        K, _ = shape(config, workload.seq_len)
+        means = torch.randn(workload.heads - self.local, K, d)
+        self.register_buffer("centroids", F.layer_norm(means, (d,)))
+        self.members: list[Tensor] = []
+        self.commitment: Tensor | None = None
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        q, v = self.split(self.query(x)), self.split(self.value(x))
+        k = q[:, :0] if self.key is None else self.key(x)
+        if self.key is not None:
+            k = k.unflatten(-1, (-1, q.shape[-1])).transpose(1, 2)
+        return self.output(merge(self.attend(q, k, v, mask)))
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """Keys of routing heads are not read if causal."""
+        L, parts = self.local, []
+        if L:
+            parts.append(self.nearby(q[:, :L], k[:, :L], v[:, :L], mask))
+        if self.heads > L:
+            parts.append(self.route(q[:, L:], k[:, L:], v[:, L:], mask))
+        return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+
+    def route(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        q = F.layer_norm(q, q.shape[-1:])
+        items = [q] if self.causal else [q, F.layer_norm(k, k.shape[-1:])]
+        with torch.no_grad():
+            found = [self.assign(x, mask) for x in items]
+        picked = [members for members, _ in found]
+        if self.training and torch.is_grad_enabled():
+            self.learn(items, [nearest for _, nearest in found], mask)
+        at, among = picked[0], picked[-1]  # [B, H', K, W]
+        keys = None
+        if mask is not None:
+            keys = mask[:, None, None].expand(*among.shape[:3], -1).gather(-1, among)
+            picked = [
+                p.where(mask[:, None, None].expand(*p.shape[:3], -1).gather(-1, p), -1)
+                for p in picked
+            ]
+        self.members = picked
+        bias, seen = self.bias(keys, at.shape[-1], q)
+        rows, k, v = (gathered(x, p) for x, p in ((q, at), (items[-1], among), (v, among)))
+        o = self.softmax(rows, k, v, bias)
+        return scattered_mean(o if seen is None else o * seen, at, q.shape[2])
+
+    def assign(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Members [B, H', K, W] in order of position, and nearest centroids [B, H', N]."""
+        _, W = shape(self.config, x.shape[2])
+        members, nearest = [], []
+        for h, centroids in enumerate(self.centroids.to(x.dtype)):
+            scores = centroids @ x[:, h].mT  # [B, K, N]
+            if self.training:
+                nearest.append(scores.max(1).indices)
+            if mask is not None:
+                scores = scores.masked_fill(~mask[:, None], -torch.inf)
+            members.append(scores.topk(W, sorted=False).indices.sort(-1).values)
+        return torch.stack(members, 1), torch.stack(nearest, 1) if nearest else x.new_empty(0)
+
+    def bias(
+        self, keys: Tensor | None, W: int, like: Tensor
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """What is added to a cluster's logits, and which of its queries have any key at all."""
+        if keys is None and not self.causal:
+            return None, None
+        allowed = torch.ones(W, W, dtype=torch.bool, device=like.device)
+        allowed = allowed.tril() if self.causal else allowed
+        allowed = allowed if keys is None else allowed & keys[..., None, :]
+        return hidden(allowed, like.dtype), None if keys is None else allowed.any(-1, keepdim=True)
+
+    def learn(self, items: list[Tensor], nearest: list[Tensor], mask: Tensor | None) -> None:
+        """Move the centroids, and keep the commitment loss to those they had."""
+        x, nearest = torch.cat(items, 2), torch.cat(nearest, 2)  # [B, H', 2 N, d], [B, H', 2 N]
+        heads, K, d = self.centroids.shape
+        row = nearest + K * torch.arange(heads, device=x.device)[:, None]
+        means = self.centroids.flatten(0, 1).to(x.dtype)
+        error = (x - means.index_select(0, row.flatten()).view_as(x)).square().mean(-1)
+        real = torch.ones_like(error)
+        if mask is not None:
+            real = real * mask.repeat(1, len(items))[:, None]
+        self.commitment = self.config.commitment * (error * real).sum() / real.sum().clamp(min=1)
+        with torch.no_grad():
+            sums = torch.zeros_like(means)
+            sums.index_add_(0, row.flatten(), (x * real[..., None]).flatten(0, 2))
+            count = means.new_zeros(len(means)).index_add_(0, row.flatten(), real.flatten())
+            target = torch.where(count[:, None] > 0, sums / count[:, None].clamp(min=1), means)
+            self.centroids.lerp_(
+                target.view(heads, K, d).to(self.centroids.dtype), 1 - self.config.decay
+            )
+
+    def nearby(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """[B, L, N, d]: blocks of M tokens, each with those beside it."""
+        N = q.shape[2]
+        M = min(self.config.window, N)
+        C = -(-N // M)
+        after = 0 if self.causal or C == 1 else M
+        before = 0 if C == 1 else M
+        q = F.pad(q, (0, 0, 0, C * M - N)).unflatten(2, (C, M))
+        sides = (0, 0, before, C * M - N + after)
+        k, v = (F.pad(x, sides).unfold(2, before + M + after, M).mT for x in (k, v))
+        bias, seen = None, None
+        if mask is not None or self.causal or C > 1:
+            real = torch.ones(1, N, dtype=torch.bool, device=q.device) if mask is None else mask
+            allowed = F.pad(real, sides[2:]).unfold(1, before + M + after, M)[:, None, :, None]
+            if self.causal:
+                allowed = allowed & torch.ones(
+                    M, before + M, dtype=torch.bool, device=q.device
+                ).tril(before)
+            bias = hidden(allowed, q.dtype)  # [B or 1, 1, C, M or 1, keys]
+            seen = None if mask is None else allowed.any(-1, keepdim=True)
+        o = self.softmax(q, k, v, bias)
+        return (o if seen is None else o * seen).flatten(2, 3)[:, :, :N]
+
+    def softmax(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
+        """[B, ·, C, ·, d] of the queries, keys and values of each block or cluster."""
+        logits = q @ (k.mT / q.shape[-1] ** 0.5)
+        return (logits if bias is None else logits + bias).softmax(-1) @ v
+
+    def auxiliary_loss(self) -> Tensor | None:
+        return self.commitment if self.training else None
+
+    def draws(self, index: int) -> dict[str, Tensor]:
+        """Members of each cluster [H', K, W]; -1 is a place that no real token took."""
+        if not self.members:
+            return {}
+        return {"queries": self.members[0][index], "keys": self.members[-1][index]}
+
+    @staticmethod
+    def needs(config: Config, w: Workload) -> str | None:
+        if local_heads(config, w) > w.heads:
+            return f"{config.local_heads} local heads are more than all {w.heads} heads"
+        return None
+
+    @staticmethod
+    def flops(config: Config, w: Workload) -> Flops:
+        """The maps; then μ q̃ᵀ (μ k̃ᵀ), q̃ k̃ᵀ and A v of clusters, q kᵀ and A v of blocks."""
+        L, d = local_heads(config, w), w.head_width
+        K, W = shape(config, w.seq_len)
+        M, C, keys = blocks(config, w)
+        scores = (1 if w.causal else 2) * 2 * w.tokens * K * d
+        clusters = 2 * 2 * w.batch * K * W * W * d
+        near = 2 * 2 * w.batch * C * M * keys * d
+        core = (w.heads - L) * (scores + clusters) + L * near
+        if w.causal:
+            return Flops(map_flops(w, 3) + 2 * w.tokens * w.width * L * d, core)
+        return Flops(map_flops(w), core)
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        L = local_heads(config, w)
+        K, W = shape(config, w.seq_len)
+        M, C, keys = blocks(config, w)
+        logits = L * C * M * keys + (w.heads - L) * K * W * W
+        return w.batch * (2 * logits + K * w.seq_len) + 6 * w.tokens * w.width
+
+
+class Sdpa(RoutingTransformer):
+    def softmax(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
+        if bias is not None:
+            bias = bias.expand(*q.shape[:3], q.shape[3], k.shape[3]).flatten(0, 1)
+        heads = q.shape[1]
+        q, k, v = (x.flatten(0, 1) for x in (q, k, v))  # [B·H', C, ·, d]
+        o = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+        return o.unflatten(0, (-1, heads))
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        K, _ = shape(config, w.seq_len)
+        return w.batch * K * w.seq_len + 8 * w.tokens * w.width
+
+
+def hidden(allowed: Tensor, dtype: torch.dtype) -> Tensor:
+    """0 where allowed, the lowest number elsewhere."""
+    return torch.zeros_like(allowed, dtype=dtype).masked_fill(~allowed, torch.finfo(dtype).min)
+
+
+def rows(members: Tensor, N: int) -> Tensor:
+    """[B, H', K, W] to rows of a table [B·H'·N, ·]."""
+    first = N * torch.arange(members[..., 0, 0].numel(), device=members.device)
+    return (members.flatten(0, 1).flatten(1) + first[:, None]).flatten()
+
+
+def gathered(x: Tensor, members: Tensor) -> Tensor:
+    """[B, H', N, d] at members [B, H', K, W] to [B, H', K, W, d]."""
+    table = x.flatten(0, 2)
+    return table.index_select(0, rows(members, x.shape[2])).unflatten(0, members.shape)
+
+
+def scattered_mean(o: Tensor, members: Tensor, N: int) -> Tensor:
+    """[B, H', K, W, d] to [B, H', N, d], the mean over the clusters of each token, or 0."""
+    B, H = members.shape[:2]
+    row = rows(members, N)
+    sums = o.new_zeros(B * H * N, o.shape[-1]).index_add(0, row, o.flatten(0, 3))
+    count = o.new_zeros(B * H * N).index_add(0, row, torch.ones_like(row, dtype=o.dtype))
+    return (sums / count.clamp(min=1)[:, None]).view(B, H, N, -1)
+
+
+def reference(module: RoutingTransformer, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+    N, d, L = len(x), module.width // module.heads, module.local
+    real = [j for j in range(N) if mask is None or mask[j]]
+    M = min(module.config.window, N)
+    q, v, heads = module.query(x), module.value(x), []
+    k = q if module.key is None else module.key(x)
+    for h in range(module.heads):
+        part = slice(h * d, (h + 1) * d)
+        a, b = (q[:, part], k[:, part]) if h < L else (q[:, part], None)
+        if h < L:
+            reach = {0, 1} if module.causal else {-1, 0, 1}
+            sets = [[j for j in real if i // M - j // M in reach] for i in range(N)]
+            pools = [[keys] for keys in sets]
+        else:
+            a = standard(a)
+            b = a if module.causal else standard(k[:, part])
+            clusters = list(zip(draws["queries"][h - L], draws["keys"][h - L], strict=True))
+            pools = [
+                [sorted(set(to.tolist()) & set(real)) for at, to in clusters if i in at]
+                for i in range(N)
+            ]
+        rows = []
+        for i in range(N):
+            seen = [[j for j in keys if j <= i or not module.causal] for keys in pools[i]]
+            each = [(b[keys] @ a[i] / d**0.5).softmax(0) @ v[keys, part] for keys in seen]
+            rows.append(torch.stack(each).mean(0) if each else torch.zeros_like(v[i, part]))
+        heads.append(torch.stack(rows))
+    return module.output(torch.cat(heads, -1))
+
+
+def standard(x: Tensor) -> Tensor:
+    """Each row without its mean, at unit variance, with the usual 1e-5 beside it."""
+    x = x - x.mean(-1, keepdim=True)
+    return x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+
+
+def parameters(config: Config, w: Workload) -> int:
+    """The four maps; if causal, the key map is that of the local heads alone."""
+    keys = local_heads(config, w) * w.head_width if w.causal else w.width
+    return (3 * w.width + keys) * (w.width + config.bias)
+
+
+def default(config: Config, w: Workload) -> str:
+    """The fused kernels."""
+    return "sdpa"
+
+
+CARD = Card(
+    forms={"eager": RoutingTransformer, "sdpa": Sdpa},
+    config=Config,
+    reference=reference,
+    parameters=parameters,
+    family=Family.LEARNED,
+    causality=Causality.OPTIONAL,
+    paper=Paper(
+        "Efficient Content-Based Sparse Attention with Routing Transformers",
+        "Roy et al.",
+        2020,
+        "arXiv:2003.05997",
+    ),
+    cost=Cost("O(N·√N·d)", time=1.5, memory=1.5),
+    examples=(
+        Config(clusters=3, window=5, bias=True),
+        Config(clusters=4, members=3, local_heads=0),
+        Config(),
+    ),
+    default=default,
+    needs=RoutingTransformer.needs,
+    length_free=False,
+    selection_leaks=True,
+)

@@ -1,0 +1,255 @@
+"""Set Transformer (Lee et al., 2019): the set talks to m learned points, and they answer.
+
+    MAB(X, Y) = O + relu(O W_o)      O = Q + merge(softmax(Q Kᵀ / √D) V)
+    Q = X W_Q      K = Y W_K      V = Y W_V
+    ISAB(X) = MAB(X, H)              H = MAB(I, X)              [B, N, D], [B, m, D]
+    SAB(X)  = MAB(X, X)                                            [B, N, D]
+    PMA(X)  = MAB(S, relu(X W_r))                                  [B, m, D]
+
+The residual inside a block is the projected query, and the scale is that of the whole width D, not
+of a head; both as in the authors' code. `norm` puts a LayerNorm after each of the two sums: the
+paper prints them, the authors' code leaves them out unless told. `block` chooses among the three;
+each is a whole layer here. PMA gives m vectors for a set: token i gets vector i mod m, so that the
+layer has the shape of the others.
+
+`folded` is exact: the points' queries are fixed, so the maps of the first block move from N tokens
+to m points,
+    logits = (I W_Q)_h (W_K)_hᵀ Xᵀ      [H m, D] by [B, D, N]
+    O_h = (softmax(logits) X) (W_V)_h   [B, m, D] by [D, d]
+and K and V of the set are never stored. `sdpa` leaves softmax(Q Kᵀ) V to torch's fused kernel.
+
+Left out: a causal form; a set has no order.
+Source: arXiv:1810.00825, equations (6) to (11).
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from attnbench.contract import (
+    Attention,
+    BaseConfig,
+    Card,
+    Cost,
+    Flops,
+    Paper,
+    key_mask,
+    map_flops,
+    masked_softmax,
+    merge,
+)
+from attnbench.records import Causality, Family, Workload
+
+BLOCKS = ("isab", "sab", "pma")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(BaseConfig):
+    """`block`: isab, sab or pma; `points`: m, inducing points or seeds; `norm`: LayerNorms."""
+
+    block: str = "isab"
+    points: int = 16
+    norm: bool = False
+
+    def __post_init__(self) -> None:
+        if self.block not in BLOCKS:
+            raise ValueError(f"no block {self.block!r}; there are: {', '.join(BLOCKS)}")
+        if self.points < 1:
+            raise ValueError("points is at least 1")
+
+
+class Block(nn.Module):
+    """The parameters of one MAB."""
+
+    def __init__(self, config: Config, D: int) -> None:
+        super().__init__()
+        self.query = nn.Linear(D, D, bias=config.bias)
+        self.key = nn.Linear(D, D, bias=config.bias)
+        self.value = nn.Linear(D, D, bias=config.bias)
+        self.output = nn.Linear(D, D, bias=config.bias)
+        self.norm_attention = nn.LayerNorm(D) if config.norm else nn.Identity()
+        self.norm_output = nn.LayerNorm(D) if config.norm else nn.Identity()
+
+
+class SetTransformer(Attention):
+    def __init__(self, config: Config, workload: Workload) -> None:
+        super().__init__(config, workload)
+        D = workload.width
+        self.block = Block(config, D)  # the one that reads the set
+        if config.block != "sab":
+            self.points = nn.Parameter(nn.init.xavier_uniform_(torch.empty(config.points, D)))
+        if config.block == "isab":
+            self.answer = Block(config, D)
+        if config.block == "pma":
+            self.feed = nn.Linear(D, D, bias=config.bias)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        match self.config.block:
+            case "sab":
+                return self.mab(self.block, self.block.query(x), x, mask)
+            case "isab":
+                return self.mab(self.answer, self.answer.query(x), self.gather(x, mask), None)
+        seeds = self.gather(self.feed(x).relu(), mask)  # [B, m, D]
+        N, m = x.shape[1], seeds.shape[1]
+        return seeds.repeat(1, -(-N // m), 1)[:, :N] if m > 1 else seeds.expand(-1, N, -1)
+
+    def gather(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """What the points read in the set, [B, m, D]."""
+        return self.mab(self.block, self.block.query(self.points)[None], x, mask)
+
+    def mab(self, block: Block, q: Tensor, y: Tensor, mask: Tensor | None) -> Tensor:
+        """MAB of the projected queries q and y, [B, ·, D] each."""
+        k, v = self.split(block.key(y)), self.split(block.value(y))
+        return self.finish(block, q, merge(self.attend(self.split(q), k, v, mask)))
+
+    def finish(self, block: Block, q: Tensor, o: Tensor) -> Tensor:
+        """The block's residual and feed-forward part: [B, ·, D] twice to [B, ·, D]."""
+        o = block.norm_attention(q + o)
+        return block.norm_output(o + block.output(o).relu_())
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """[B, H, ·, d] three times to [B, H, ·, d]; the scale goes to the shorter of q and k."""
+        scale = self.width**-0.5
+        q, k = (q * scale, k) if q.shape[2] < k.shape[2] else (q, k * scale)
+        return masked_softmax(q @ k.mT, key_mask(mask)) @ v
+
+    def split(self, x: Tensor) -> Tensor:
+        """[B, N, D] to [B, H, N, d], a view."""
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+    @staticmethod
+    def flops(config: Config, w: Workload) -> Flops:
+        """The maps of the tokens; then the maps of the m points, q kᵀ and a v of each block."""
+        m, D = config.points, w.width
+        points = 2 * m * D * D * (1 + w.batch)  # W_Q of the points once, W_o of each sequence
+        products = 2 * (2 * w.tokens * m * D)
+        match config.block:
+            case "sab":
+                return Flops(map_flops(w), 2 * (2 * w.tokens * w.seq_len * D))
+            case "isab":
+                points += 2 * (2 * w.batch * m * D * D)
+                return Flops(map_flops(w), points + 2 * products)
+        return Flops(map_flops(w, 3), points + products)
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        keys = w.seq_len if config.block == "sab" else config.points
+        return 2 * w.heads * w.tokens * keys
+
+
+class Sdpa(SetTransformer):
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        attend = nn.functional.scaled_dot_product_attention
+        q = q.expand(len(k), -1, -1, -1)
+        if mask is None:
+            return attend(q, k, v, scale=self.width**-0.5)
+        o = attend(q, k, v, attn_mask=key_mask(mask), scale=self.width**-0.5)
+        return o.masked_fill(~mask.any(-1)[:, None, None, None], 0)
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        return w.heads * w.tokens
+
+
+class Folded(SetTransformer):
+    def gather(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        B, H, D = len(x), self.heads, self.width
+        block, q = self.block, self.block.query(self.points)[None]  # [1, m, D]
+        scaled = self.split(q)[0] / D**0.5  # [H, m, d]
+        points = (scaled @ block.key.weight.view(H, -1, D)).flatten(0, 1)  # [H m, D]
+        logits = self.logits(scaled, points.expand(B, -1, -1), x)  # [B, H m, N]
+        a = masked_softmax(logits, None if mask is None else mask[:, None])
+        pooled = (a @ x).view(B, H, -1, D)
+        o = pooled @ block.value.weight.view(H, -1, D).mT  # [B, H, m, d]
+        if block.value.bias is not None:
+            # the weights of an empty set add up to 0, of any other to 1
+            o = o + a.sum(-1).view(B, H, -1, 1) * block.value.bias.view(H, 1, -1)
+        return self.finish(block, q, merge(o))
+
+    def logits(self, scaled: Tensor, points: Tensor, x: Tensor) -> Tensor:
+        if self.block.key.bias is None:
+            return points @ x.mT
+        shift = scaled @ self.block.key.bias.view(self.heads, -1, 1)  # [H, m, 1]
+        return points @ x.mT + shift.view(-1, 1)
+
+    @staticmethod
+    def needs(config: Config, w: Workload) -> str | None:
+        if config.block == "sab":
+            return "block=sab has no fixed queries to fold; use set_transformer:sdpa"
+        return None
+
+    @staticmethod
+    def flops(config: Config, w: Workload) -> Flops:
+        """Two maps of the tokens (PMA: one), two products with H m points, and the points' maps."""
+        m, D = config.points, w.width
+        thin = 2 * (2 * w.tokens * w.heads * m * D)
+        points = 2 * m * D * D * (2 + 2 * w.batch) + 2 * m * D * config.bias
+        if config.block == "pma":
+            return Flops(map_flops(w, 1), thin + points)
+        answer = 2 * (2 * w.tokens * m * D) + 2 * (2 * w.batch * m * D * D)
+        return Flops(map_flops(w, 2), thin + points + answer)
+
+
+def reference(module: SetTransformer, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+    kind, real = module.config.block, [i for i in range(len(x)) if mask is None or mask[i]]
+    if kind == "sab":
+        return mab(module, module.block, x, x[real])
+    if kind == "isab":
+        return mab(module, module.answer, x, mab(module, module.block, module.points, x[real]))
+    seeds = mab(module, module.block, module.points, module.feed(x[real]).clamp(min=0))
+    return torch.stack([seeds[i % len(seeds)] for i in range(len(x))])
+
+
+def mab(module: SetTransformer, block: Block, x: Tensor, y: Tensor) -> Tensor:
+    """One block for x [n, D] that reads y [n', D]."""
+    D, H = module.width, module.heads
+    q, k, v = block.query(x), block.key(y), block.value(y)
+    parts = [slice(h * D // H, (h + 1) * D // H) for h in range(H)]
+    rows = []
+    for q_i in q:
+        heads = [(k[:, p] @ q_i[p] / D**0.5).softmax(0) @ v[:, p] for p in parts]
+        o = block.norm_attention(q_i + torch.cat(heads))
+        rows.append(block.norm_output(o + block.output(o).clamp(min=0)))
+    return torch.stack(rows)
+
+
+def parameters(config: Config, w: Workload) -> int:
+    """Four maps for each block (ISAB has two), m points, PMA's own map, 4 D for two LayerNorms."""
+    D, maps = w.width, {"sab": 4, "isab": 8, "pma": 5}[config.block]
+    blocks = 2 if config.block == "isab" else 1
+    points = 0 if config.block == "sab" else config.points
+    return maps * D * (D + config.bias) + points * D + blocks * 4 * D * config.norm
+
+
+def default(config: Config, w: Workload) -> str:
+    """Folded where that is less work: not for many points and heads, nor for short sequences."""
+    if config.block == "sab":
+        return "sdpa"
+    plain, folded = SetTransformer.flops(config, w), Folded.flops(config, w)
+    fewer = folded.projections + folded.core < plain.projections + plain.core
+    return "folded" if fewer else "eager"
+
+
+CARD = Card(
+    forms={"eager": SetTransformer, "sdpa": Sdpa, "folded": Folded},
+    config=Config,
+    reference=reference,
+    parameters=parameters,
+    family=Family.MEMORY,
+    causality=Causality.NEVER,
+    paper=Paper(
+        "Set Transformer: A Framework for Attention-based Permutation-Invariant Neural Networks",
+        "Lee et al.",
+        2019,
+        "arXiv:1810.00825",
+    ),
+    cost=Cost("O(N·m)", time=1, memory=1),
+    examples=(
+        Config(points=5),
+        Config(points=50, bias=True, norm=True),
+        Config(block="sab", bias=True),
+        Config(block="pma", points=3, bias=True, norm=True),
+    ),
+    default=default,
+)

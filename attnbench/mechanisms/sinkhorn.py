@@ -1,0 +1,329 @@
+"""Sparse Sinkhorn attention (Tay et al., 2020): sort blocks softly, see one's own and one more.
+
+    X′_i = sum of the tokens of block i                    [B, C, D]
+    R = ReLU(X′ W_P) W_B                                [B, H, C, C]
+    P = normalise exp((R + ε) / τ) by rows, then columns, T times   [B, H, C, C]
+    k′_i = Σ_j P_ij k_j,  v′_i = Σ_j P_ij v_j          [B, H, C, M, d], by place in the block
+    o = softmax(q [k′; k]ᵀ / √d) [v′; v], within each block   [B, H, N, d]
+
+C blocks of M tokens. W_B: [d, C], each head's own, is tied to positions. ε is Gumbel noise, drawn
+in training. `sort_cut` n > 0 is SortCut: every query attends to the first n sorted blocks alone.
+
+Causal: X′_i sums the tokens before block i and its first one; P has no entry j ≥ i; and where the
+paper's column sums run over all rows, here they run over the rows so far, since a later row would
+tell an earlier one about the future.
+
+A block that is all padding is not sorted. A place in a sorted block weighs as much as what was
+mixed into it is real: its logit gains log(Σ_j P_ij m_j / Σ_j P_ij), which is 0 without padding.
+
+The normalisation is computed again in the backward pass. `sdpa` is exact: one fused kernel over
+all blocks.
+
+Notation: our C is the paper's N_B, our M its block length, our T its N_k.
+Source: arXiv:2002.11296, section 3.
+"""
+
+from dataclasses import dataclass
+from itertools import product
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from attnbench.contract import (
+    Attention,
+    BaseConfig,
+    Card,
+    Cost,
+    Flops,
+    Paper,
+    merge,
+)
+from attnbench.records import Causality, Family, Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(BaseConfig):
+    """`block`: M; `iterations`: T; `temperature`: τ; `gumbel`: noise in training; `sort_cut`: n,
+    0 for none; `n_max`: positions held, N if None."""
+
+    block: int = 64
+    iterations: int = 5
+    temperature: float = 0.75
+    gumbel: bool = True
+    sort_cut: int = 0
+    n_max: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.block < 1 or self.iterations < 0 or self.sort_cut < 0:
+            raise ValueError("block must be at least 1, iterations and sort_cut at least 0")
+        if self.temperature <= 0:
+            raise ValueError(f"temperature must be above 0, not {self.temperature}")
+        if self.n_max is not None and self.n_max < 1:
+            raise ValueError(f"n_max must be at least 1 or None, not {self.n_max}")
+
+
+def shape(config: Config, N: int) -> tuple[int, int]:
+    """M, at most N, and C."""
+    M = min(config.block, N)
+    return M, -(-N // M)
+
+
+class Sinkhorn(Attention):
+    def __init__(self, config: Config, workload: Workload) -> None:
+        super().__init__(config, workload)
+        D, H, d, bias = workload.width, workload.heads, workload.head_width, config.bias
+        self.query = nn.Linear(D, D, bias=bias)
+        self.key = nn.Linear(D, D, bias=bias)
+        self.value = nn.Linear(D, D, bias=bias)
+        self.output = nn.Linear(D, D, bias=bias)
+        self.W_P = nn.Linear(D, D, bias=bias)
+        self.W_B = nn.Parameter(torch.randn(H, d, held(config, workload)) / d**0.5)
+        self.noise: Tensor | None = None
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        N = x.shape[1]
+        M, C = shape(self.config, N)
+        if C * M > N and mask is None:
+            mask = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
+        if mask is not None:
+            x = F.pad(x * mask[..., None], (0, 0, 0, C * M - N))
+            mask = F.pad(mask, (0, C * M - N)).unflatten(1, (C, M))
+        P = self.permutation(x.unflatten(1, (C, M)), mask)  # [B, H, C, C]
+        q, k, v = (
+            self.split(linear(x)).unflatten(2, (C, M))
+            for linear in (self.query, self.key, self.value)
+        )
+        if mask is not None:
+            k, v = (t * mask[:, None, :, :, None] for t in (k, v))
+        o = self.mixed(q, k, v, P, mask).flatten(2, 3)[:, :, :N]
+        return self.output(merge(o))
+
+    def permutation(self, blocks: Tensor, mask: Tensor | None) -> Tensor:
+        """[B, C, M, D] to P [B, H, C, C], in float32 or better."""
+        C = blocks.shape[1]
+        sums = blocks.sum(2)
+        if self.causal:
+            sums = sums.cumsum(1) - sums + blocks[:, :, 0]
+        R = self.split(self.W_P(sums).relu()) @ self.W_B[..., :C]
+        R = R.float() if R.dtype in (torch.float16, torch.bfloat16) else R
+        self.noise = None
+        if self.training and self.config.gumbel:
+            self.noise = -torch.empty_like(R).exponential_().log()
+            R = R + self.noise
+        allowed = None if mask is None else mask.any(2)[:, None, None]  # [B, 1, 1, C]
+        if self.causal:
+            past = torch.ones(C, C, dtype=torch.bool, device=R.device).tril(-1)
+            allowed = past if allowed is None else past & allowed
+        # every step of it is a C × C tensor that autograd would keep
+        P = checkpoint(self.balance, R / self.config.temperature, allowed, use_reentrant=False)
+        return P.to(blocks.dtype)
+
+    def balance(self, R: Tensor, allowed: Tensor | None) -> Tensor:
+        """Sinkhorn's normalisation of exp(R), in logarithms."""
+        lowest = torch.finfo(R.dtype).min
+        if allowed is not None:
+            R = R.masked_fill(~allowed, lowest)
+        for _ in range(self.config.iterations):
+            for dim in (-1, -2):
+                running = self.causal and dim == -2
+                R = R - (R.logcumsumexp(-2) if running else R.logsumexp(dim, keepdim=True))
+                if allowed is not None:
+                    R = R.masked_fill(~allowed, lowest)
+        return R.exp()
+
+    def mixed(self, q: Tensor, k: Tensor, v: Tensor, P: Tensor, mask: Tensor | None) -> Tensor:
+        """q, k, v [B, H, C, M, d] and P [B, H, C, C] to [B, H, C, M, d]."""
+        cut = min(self.config.sort_cut, k.shape[2])
+        P = P[:, :, : cut or None]
+        keys, values = (torch.cat(self.sorted(t, P), -2) for t in (k, v))
+        if cut:
+            q = q.flatten(2, 3)[:, :, None]  # [B, H, 1, N, d]
+        bias, seen = self.bias(q, P, mask)
+        o = self.softmax(q, keys, values, bias)
+        return o if seen is None else o * seen
+
+    def sorted(self, x: Tensor, P: Tensor) -> tuple[Tensor, ...]:
+        """x [B, H, C, M, d] to its sorted blocks and itself, or the first sorted ones alone."""
+        mixed = (P @ x.flatten(3)).unflatten(3, x.shape[3:])
+        if self.config.sort_cut:
+            return (mixed.flatten(2, 3)[:, :, None],)  # [B, H, 1, n M, d]
+        return mixed, x
+
+    def bias(
+        self, q: Tensor, P: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """What is added to the logits of a block, and which queries have any key at all."""
+        C, M = P.shape[2], q.shape[3]
+        if mask is None and not self.causal:
+            return None, None
+        lowest = torch.finfo(q.dtype).min
+        if mask is None:
+            # the sorted half of the first block holds nothing
+            sorted_half = q.new_zeros(C, 1, M).index_fill(
+                0, torch.tensor(0, device=q.device), lowest
+            )
+            own = torch.full((M, M), lowest, dtype=q.dtype, device=q.device).triu(1)
+            return torch.cat([sorted_half.expand(C, M, M), own.expand(C, M, M)], -1), None
+        real = P @ mask[:, None].to(P.dtype) / P.sum(-1, keepdim=True).clamp(min=1e-30)
+        sorted_half = real.where(real > 0, 1).log().masked_fill(real <= 0, lowest)[:, :, :, None]
+        if self.config.sort_cut:
+            bias = sorted_half.flatten(2)[:, :, None, None]  # [B, H, 1, 1, n M]
+            return bias, (real > 0).flatten(1).any(-1)[:, None, None, None, None]
+        own = mask[:, None, :, None]  # [B, 1, C, 1, M]
+        if self.causal:
+            own = own & torch.ones(M, M, dtype=torch.bool, device=q.device).tril()
+        own = torch.zeros_like(own, dtype=q.dtype).masked_fill(~own, lowest)
+        size = (*P.shape[:3], own.shape[-2], M)
+        bias = torch.cat([sorted_half.expand(size), own.expand(size)], -1)
+        return bias, (bias > lowest).any(-1, keepdim=True)
+
+    def softmax(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
+        """[B, H, C, ·, d] of each block's queries, keys and values."""
+        logits = q @ (k.mT / q.shape[-1] ** 0.5)
+        return (logits if bias is None else logits + bias).softmax(-1) @ v
+
+    def split(self, x: Tensor) -> Tensor:
+        """[B, N, D] to [B, H, N, d], a view."""
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+    def draws(self, index: int) -> dict[str, Tensor]:
+        return {} if self.noise is None else {"noise": self.noise[index]}
+
+    @staticmethod
+    def needs(config: Config, w: Workload) -> str | None:
+        if config.sort_cut and w.causal:
+            return "SortCut has no causal form; every query reads the same sorted blocks"
+        if config.n_max is not None and w.seq_len > config.n_max:
+            return f"it holds n_max = {config.n_max} positions, fewer than N = {w.seq_len}"
+        return None
+
+    @staticmethod
+    def flops(config: Config, w: Workload) -> Flops:
+        """The maps; then W_P, W_B, P k, P v, q kᵀ and A v (P m where a block is not full)."""
+        M, C = shape(config, w.seq_len)
+        rows = min(config.sort_cut, C) or C
+        keys = rows * M if config.sort_cut else 2 * M
+        n = C * M
+        sort = 2 * w.batch * C * w.width * (w.width + C)
+        mixing = 2 * 2 * w.batch * rows * n * w.width
+        if n > w.seq_len:
+            mixing += 2 * w.batch * w.heads * rows * n
+        maps = 4 * 2 * w.batch * w.width**2 * n
+        maps -= 2 * w.batch * w.width**2 * (n - w.seq_len)
+        return Flops(maps, sort + mixing + 2 * 2 * w.batch * n * keys * w.width)
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        M, C = shape(config, w.seq_len)
+        keys = min(config.sort_cut, C) * M or 2 * M
+        balance = w.batch * w.heads * C * C * (1 + 2 * config.iterations)
+        return 2 * w.heads * w.tokens * keys + 4 * w.tokens * w.width + balance
+
+
+class Sdpa(Sinkhorn):
+    def softmax(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
+        if bias is not None:
+            bias = bias.expand(*q.shape[:3], q.shape[3], k.shape[3]).flatten(0, 1)
+        q, k, v = (t.flatten(0, 1) for t in (q, k, v))  # [B·H, C, ·, d]
+        o = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+        return o.unflatten(0, (-1, self.heads))
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        _, C = shape(config, w.seq_len)
+        balance = w.batch * w.heads * C * C * (1 + 2 * config.iterations)
+        return 5 * w.tokens * w.width + balance
+
+
+def held(config: Config, w: Workload) -> int:
+    """Blocks that W_B knows."""
+    return shape(config, config.n_max or w.seq_len)[1]
+
+
+def reference(module: Sinkhorn, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+    config, N, d = module.config, len(x), module.width // module.heads
+    M = min(config.block, N)
+    real = [i for i in range(N) if mask is None or mask[i]]
+    blocks = [[i for i in real if i // M == c] for c in range(-(-N // M))]
+    C, zero = len(blocks), torch.zeros_like(x[0])
+    if module.causal:
+        pooled = [sum((x[i] for i in real if i <= c * M), zero) for c in range(C)]
+    else:
+        pooled = [sum((x[i] for i in block), zero) for block in blocks]
+    hidden = module.W_P(torch.stack(pooled)).clamp(min=0)
+    q, k, v, heads = module.query(x), module.key(x), module.value(x), []
+    for h in range(module.heads):
+        part = slice(h * d, (h + 1) * d)
+        R = hidden[:, part] @ module.W_B[h, :, :C]
+        R = (R + draws["noise"][h] if draws else R) / config.temperature
+        allowed = torch.tensor(
+            [
+                [bool(b) and (j < i or not module.causal) for j, b in enumerate(blocks)]
+                for i in range(C)
+            ]
+        )
+        P = balanced(R, allowed, config.iterations, module.causal)
+        mixed = [[] for _ in range(C)]  # of each block: key, value and share of each place
+        for c, place in product(range(C), range(M)):
+            members = [j for j in range(C) if j * M + place in blocks[j]]
+            weight = sum((P[c, j] for j in members), P.new_zeros(()))
+            if weight > 0:
+                key = sum(P[c, j] * k[j * M + place, part] for j in members)
+                value = sum(P[c, j] * v[j * M + place, part] for j in members)
+                mixed[c].append((key, value, weight / P[c].sum()))
+        rows = []
+        for i in range(N):
+            sources = range(min(config.sort_cut, C)) if config.sort_cut else [i // M]
+            found = [each for c in sources for each in mixed[c]]
+            logits = [q[i, part] @ key / d**0.5 + share.log() for key, _, share in found]
+            values = [value for _, value, _ in found]
+            for j in () if config.sort_cut else blocks[i // M]:
+                if j <= i or not module.causal:
+                    logits.append(q[i, part] @ k[j, part] / d**0.5)
+                    values.append(v[j, part])
+            weights = torch.stack(logits).softmax(0) if logits else None
+            rows.append(zero[part] if weights is None else weights @ torch.stack(values))
+        heads.append(torch.stack(rows))
+    return module.output(torch.cat(heads, -1))
+
+
+def balanced(R: Tensor, allowed: Tensor, iterations: int, causal: bool) -> Tensor:
+    P = (R - R.max().detach()).exp() * allowed
+    for _ in range(iterations):
+        rows = P.sum(1, keepdim=True)
+        P = P / rows.where(rows > 0, 1)
+        columns = P.cumsum(0) if causal else P.sum(0, keepdim=True)
+        P = P / columns.where(columns > 0, 1)
+    return P
+
+
+def parameters(config: Config, w: Workload) -> int:
+    """W_Q, W_K, W_V, W_O, W_P and W_B."""
+    return 5 * w.width * (w.width + config.bias) + w.width * held(config, w)
+
+
+def default(config: Config, w: Workload) -> str:
+    """The fused kernel."""
+    return "sdpa"
+
+
+CARD = Card(
+    forms={"eager": Sinkhorn, "sdpa": Sdpa},
+    config=Config,
+    reference=reference,
+    parameters=parameters,
+    family=Family.LEARNED,
+    causality=Causality.OPTIONAL,
+    paper=Paper("Sparse Sinkhorn Attention", "Tay et al.", 2020, "arXiv:2002.11296"),
+    cost=Cost("O(M²)", time=2, memory=2),
+    examples=(
+        Config(block=4, bias=True, n_max=48),
+        Config(block=6, iterations=2, temperature=0.5),
+        Config(block=5, sort_cut=2, gumbel=False),
+    ),
+    default=default,
+    needs=Sinkhorn.needs,
+    length_free=False,
+)

@@ -1,0 +1,225 @@
+"""Sparse Transformer (Child et al., 2019): half the heads local, half with a stride.
+
+    local      j ∈ S_i  if  ⌊j / L⌋ = ⌊i / L⌋
+    strided    j ∈ S_i  if  (i − j) mod L = 0
+    fixed      j ∈ S_i  if  j mod L ≥ L − c
+    o_i = softmax_{j ∈ S_i}(q_i k_jᵀ / √d) v_j                    [B, H, N, d]
+
+The first half of the heads is local; the others are strided or fixed, by `pattern`. Causal heads
+also need j ≤ i. The tokens form a grid of N / L rows of L: local heads attend within rows,
+strided heads within columns, and no score outside of them exists. A head without a key gives 0:
+in the causal fixed pattern that is what a token before the first summary gets.
+
+`sdpa` is the same with a fused kernel for each row and column, which stores no scores.
+Differs from the paper: its local heads see the last L tokens, ours the own block, which is what
+"Efficient Transformers: A Survey" prints. Full (not causal) attention is an extension.
+Left out: patterns alternating by layer or merged in one head; a subblock of its own for each
+summary head.
+Notation: our L is the paper's l (`stride`), c is `summary`; `stride=None` takes
+the power of two nearest √N.
+Source: arXiv:1904.10509, section 4.3.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from attnbench.contract import (
+    BaseConfig,
+    Card,
+    Cost,
+    Flops,
+    Paper,
+    QKVAttention,
+    causal_mask,
+    four_maps,
+    map_flops,
+    masked_softmax,
+)
+from attnbench.records import Causality, Family, Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(BaseConfig):
+    """`pattern`: strided or fixed; `stride`: L, None for near √N; `summary`: c, for fixed."""
+
+    pattern: str = "strided"
+    stride: int | None = 128
+    summary: int = 8
+
+    def __post_init__(self) -> None:
+        if self.pattern not in ("strided", "fixed"):
+            raise ValueError(f"no pattern {self.pattern!r}; there are: strided, fixed")
+        if self.stride is not None and self.stride < 1:
+            raise ValueError(f"stride is {self.stride}; it takes at least 1, or None for near √N")
+        if self.summary < 1:
+            raise ValueError(f"summary is {self.summary}; it takes at least 1 position")
+
+    def span(self, seq_len: int) -> int:
+        """L for this length."""
+        return self.stride or 2 ** round(math.log2(seq_len) / 2)
+
+    def summaries(self, seq_len: int) -> int:
+        """How many of the first N positions are the last c of their block."""
+        L = self.span(seq_len)
+        c = min(self.summary, L)
+        return seq_len // L * c + max(0, seq_len % L - (L - c))
+
+
+class SparseTransformer(QKVAttention):
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        N, local = q.shape[2], self.heads // 2
+        near = self.grid(*(x[:, :local] for x in (q, k, v)), mask, columns=False)
+        far = [x[:, local:] for x in (q, k, v)]
+        if self.config.pattern == "strided":
+            other = self.grid(*far, mask, columns=True)
+        else:
+            other = self.summarised(*far, mask)
+        return torch.cat([near, other], 2)[:, :N].transpose(1, 2)
+
+    def grid(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, columns: bool
+    ) -> Tensor:
+        """Attention within rows or columns: [B, h, N, d] three times to [B, N, h, d]."""
+        B, _, N, _ = q.shape
+        # a stride beyond N is the same as N: one row, and columns of one token, its own value
+        L = min(self.config.span(N), N)
+        if columns and L == N:
+            return (v if mask is None else v * mask[:, None, :, None]).transpose(1, 2)
+        axis = (1, 2) if columns else (1, 1)
+        keys = self.real(mask, q, -N % L)
+        if keys is not None:
+            keys = keys.unflatten(1, (-1, L)).transpose(*axis).flatten(0, 1)[:, None, None]
+        rows = (F.pad(x.transpose(1, 2), (0, 0, 0, 0, 0, -N % L)) for x in (q, k, v))
+        groups = (x.unflatten(1, (-1, L)).transpose(*axis).flatten(0, 1) for x in rows)
+        o = self.dense(*(x.transpose(1, 2) for x in groups), keys, self.causal)
+        o = o.transpose(1, 2).unflatten(0, (B, -1)).transpose(*axis)  # [B, N / L, L, h, d]
+        return o.flatten(1, 2)[:, :N]
+
+    def real(self, mask: Tensor | None, q: Tensor, extra: int) -> Tensor | None:
+        """[B, N + extra]: which keys are tokens; None where nothing needs masking."""
+        if mask is not None:
+            return F.pad(mask, (0, extra))
+        # a causal query never reaches the padding, which stands at the end
+        if extra == 0 or self.causal:
+            return None
+        B, _, N, _ = q.shape
+        return (torch.arange(N + extra, device=q.device) < N).expand(B, -1)
+
+    def summarised(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """Attention to the last c of every block: [B, h, N, d] three times to [B, N, h, d]."""
+        N, L = q.shape[2], self.config.span(q.shape[2])
+        S, c = self.config.summaries(N), min(self.config.summary, L)
+        if S == 0:
+            return torch.zeros_like(q).transpose(1, 2)
+        starts = torch.arange(0, N, L, device=q.device)[:, None]
+        j = (starts + torch.arange(L - c, L, device=q.device)).flatten()[:S]
+        keys = None if mask is None else mask[:, None, None, j]
+        if self.causal:
+            past = j <= torch.arange(N, device=q.device)[:, None]  # [N, S]
+            keys = past[None, None] if keys is None else keys & past
+        return self.dense(q, k[:, :, j], v[:, :, j], keys).transpose(1, 2)
+
+    def dense(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool = False
+    ) -> Tensor:
+        """[G, h, L, d] and [G, h, S, d] twice to [G, h, L, d]."""
+        if causal:
+            past = causal_mask(q.shape[2], k.shape[2], q.device)
+            mask = past if mask is None else past & mask
+        return masked_softmax(q / q.shape[-1] ** 0.5 @ k.mT, mask) @ v
+
+    @staticmethod
+    def flops(config: Config, w: Workload) -> Flops:
+        """q kᵀ and A v within rows, and within columns or to the summaries."""
+        N, d, local = w.seq_len, w.head_width, w.heads // 2
+        L = min(config.span(N), N)
+        n = -(-N // L)
+        near = local * n * L * L
+        far = n * L * n * (n > 1) if config.pattern == "strided" else N * config.summaries(N)
+        return Flops(map_flops(w), 4 * w.batch * d * (near + (w.heads - local) * far))
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        N, L = w.seq_len, min(config.span(w.seq_len), w.seq_len)
+        far = N // L if config.pattern == "strided" else config.summaries(N)
+        return w.tokens * w.heads * (L + far)
+
+
+class Sdpa(SparseTransformer):
+    def dense(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool = False
+    ) -> Tensor:
+        if mask is None:
+            return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+        if causal:
+            mask = mask & causal_mask(q.shape[2], k.shape[2], q.device)
+        # the lowest finite number in place of −∞: a row without a key must not turn into NaN
+        bias = torch.zeros_like(mask, dtype=q.dtype).masked_fill(~mask, torch.finfo(q.dtype).min)
+        o = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+        return o * mask.any(-1, keepdim=True)
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        masked = config.pattern == "fixed" and w.causal
+        mask = 2 * w.seq_len * config.summaries(w.seq_len) if masked else 0
+        return 4 * w.tokens * w.width + mask
+
+
+def reference(module: SparseTransformer, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+    N, H, d = len(x), module.heads, module.width // module.heads
+    q, k, v = (linear(x).view(N, H, d) for linear in (module.query, module.key, module.value))
+    o = torch.zeros_like(q)
+    for i in range(N):
+        for h in range(H):
+            keys = [j for j in chosen(module, i, h, N) if mask is None or mask[j]]
+            if keys:
+                o[i, h] = (k[keys, h] @ q[i, h] / d**0.5).softmax(0) @ v[keys, h]
+    return module.output(o.flatten(1))
+
+
+def chosen(module: SparseTransformer, i: int, h: int, N: int) -> list[int]:
+    """S_i of head h."""
+    config, L = module.config, module.config.span(N)
+    last = i + 1 if module.causal else N
+    if h < module.heads // 2:
+        return [j for j in range(last) if j // L == i // L]
+    if config.pattern == "strided":
+        return [j for j in range(last) if (i - j) % L == 0]
+    return [j for j in range(last) if j % L >= L - config.summary]
+
+
+def needs(config: Config, w: Workload) -> str | None:
+    return None if w.heads > 1 else "half the heads are local: it takes at least 2 heads"
+
+
+def default(config: Config, w: Workload) -> str:
+    return "sdpa"
+
+
+CARD = Card(
+    forms={"eager": SparseTransformer, "sdpa": Sdpa},
+    config=Config,
+    reference=reference,
+    parameters=four_maps,
+    family=Family.FIXED,
+    causality=Causality.OPTIONAL,
+    paper=Paper(
+        "Generating Long Sequences with Sparse Transformers",
+        "Child et al.",
+        2019,
+        "arXiv:1904.10509",
+    ),
+    cost=Cost("O(N·√N·d)", time=1.5, memory=1.5),
+    examples=(
+        Config(stride=8),
+        Config(stride=None, bias=True),
+        Config(pattern="fixed", stride=8, summary=3),
+    ),
+    default=default,
+    needs=needs,
+    length_free=False,  # stride=None follows N
+)

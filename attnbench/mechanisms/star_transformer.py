@@ -1,0 +1,238 @@
+"""Star-Transformer (Guo et al., 2019): a ring of satellites and one relay node in the middle.
+
+    h⁰ = x      s⁰ = mean(x)                                    [B, N, D], [B, D]
+    C_i = [h_{i−1}; h_i; h_{i+1}; x_i; s]                          [B, N, 5, D]
+    h_i ← LayerNorm(ReLU(MultiHead(h_i, C_i)))                     [B, N, D]
+    s ← LayerNorm(ReLU(MultiHead(s, [s; h_1; …; h_N])))               [B, D]
+
+`iterations` times with the same parameters, satellites first; the output is h. The ring closes:
+the last real token is the neighbour of the first. The last update of s would change nothing and
+is not made, so that one iteration has no relay maps at all.
+Keys and values are mapped once for each node. `eager` copies them into the five of each context;
+`folded` is exact and copies none: it multiplies queries with shifted views, one of five at a
+time, and joins the relay's one query with W_K and its one sum with W_V, so that no K and V of
+all satellites are made for it.
+
+Left out: a causal form, as the relay reads all tokens; position embeddings.
+Reconstructed: parameters shared by all iterations, and two of them by default.
+Source: arXiv:1902.09113, section 3, algorithm 1.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from attnbench.contract import (
+    Attention,
+    BaseConfig,
+    Card,
+    Cost,
+    Flops,
+    Paper,
+    four_maps,
+    masked_softmax,
+)
+from attnbench.records import Causality, Family, Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(BaseConfig):
+    """`iterations`: T, how often ring and relay are updated."""
+
+    iterations: int = 2
+
+    def __post_init__(self) -> None:
+        if self.iterations < 1:
+            raise ValueError(f"iterations is {self.iterations}; it takes at least 1")
+
+
+class Node(nn.Module):
+    """The four maps and the norm of one kind of node."""
+
+    def __init__(self, width: int, bias: bool) -> None:
+        super().__init__()
+        self.query = nn.Linear(width, width, bias=bias)
+        self.key = nn.Linear(width, width, bias=bias)
+        self.value = nn.Linear(width, width, bias=bias)
+        self.output = nn.Linear(width, width, bias=bias)
+        self.norm = nn.LayerNorm(width)
+
+    def updated(self, o: Tensor) -> Tensor:
+        """[..., H, d] to [..., D]."""
+        return self.norm(self.output(o.flatten(-2)).relu())
+
+
+class StarTransformer(Attention):
+    def __init__(self, config: Config, workload: Workload) -> None:
+        super().__init__(config, workload)
+        self.satellite = Node(self.width, config.bias)
+        if config.iterations > 1:
+            self.relay = Node(self.width, config.bias)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        ring = None if mask is None else neighbours(mask)
+        own = [self.split(f(x)) for f in (self.satellite.key, self.satellite.value)]
+        h, s = x, mean(x, mask)
+        for left in reversed(range(self.config.iterations)):
+            h = self.around(h, own, s, ring, first=h is x)
+            if left:
+                s = self.gathered(s, h, mask)
+        return h
+
+    def split(self, x: Tensor) -> Tensor:
+        """[..., D] to [..., H, d]."""
+        return x.unflatten(-1, (self.heads, -1))
+
+    def around(
+        self, h: Tensor, own: list[Tensor], s: Tensor, ring: tuple | None, *, first: bool
+    ) -> Tensor:
+        """Each satellite attends to its context: [B, N, D] and s [B, 1, D] to [B, N, D]."""
+        maps = (self.satellite.key, self.satellite.value)
+        # before the first update h is x, and its keys and values are there already
+        nodes = own if first else [self.split(f(h)) for f in maps]
+        k, v = (
+            self.context(node, its, self.split(f(s)), ring)
+            for node, its, f in zip(nodes, own, maps, strict=True)
+        )
+        q = self.split(self.satellite.query(h)) / k[0].shape[-1] ** 0.5  # [B, N, H, d]
+        return self.satellite.updated(self.mixed(q, k, v))
+
+    def context(self, node: Tensor, own: Tensor, s: Tensor, ring: tuple | None) -> list[Tensor]:
+        """[B, N, H, d] twice and [B, 1, H, d] to the five of each satellite, [B, N, H, d] each."""
+        if ring is None:
+            closed = torch.cat([node[:, -1:], node, node[:, :1]], 1)
+            # three views of one tensor, so that training keeps one
+            before, node, after = closed[:, :-2], closed[:, 1:-1], closed[:, 2:]
+        else:
+            before, after = (node.gather(1, i[:, :, None, None].expand_as(node)) for i in ring)
+        return [before, node, after, own, s.expand_as(node)]
+
+    def mixed(self, q: Tensor, k: list[Tensor], v: list[Tensor]) -> Tensor:
+        """[B, N, H, d] and five keys and values of that shape to [B, N, H, d]."""
+        weights = (q[..., None, :] @ torch.stack(k, -1)).softmax(-1)  # [B, N, H, 1, 5]
+        return (weights @ torch.stack(v, 3)).squeeze(-2)
+
+    def gathered(self, s: Tensor, h: Tensor, mask: Tensor | None) -> Tensor:
+        """The relay attends to itself and all satellites: [B, 1, D] to [B, 1, D]."""
+        nodes = torch.cat([s, h], 1)  # [B, 1 + N, D]
+        q, k, v = (
+            self.split(f(t)).transpose(1, 2)
+            for f, t in ((self.relay.query, s), (self.relay.key, nodes), (self.relay.value, nodes))
+        )
+        keys = None if mask is None else F.pad(mask, (1, 0), value=True)[:, None, None]
+        weights = masked_softmax(q / q.shape[-1] ** 0.5 @ k.mT, keys)  # [B, H, 1, 1 + N]
+        return self.relay.updated((weights @ v).transpose(1, 2))
+
+    @staticmethod
+    def flops(config: Config, w: Workload) -> Flops:
+        """All maps, of tokens and relay; then five keys a satellite, and N + 1 of the relay."""
+        T, D = config.iterations, w.width
+        satellites = (4 * T * w.tokens + 2 * T * w.batch) * 2 * D * D
+        relay = (T - 1) * (2 * (w.tokens + w.batch) + 2 * w.batch) * 2 * D * D
+        core = T * 5 * w.tokens + (T - 1) * (w.tokens + w.batch)
+        return Flops(satellites + relay, 4 * core * D)
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        return 10 * w.tokens * w.width + 10 * w.tokens * w.heads
+
+
+class Folded(StarTransformer):
+    def mixed(self, q: Tensor, k: list[Tensor], v: list[Tensor]) -> Tensor:
+        logits = torch.stack([(q * key).sum(-1) for key in k], -1)  # [B, N, H, 5]
+        weights = logits.softmax(-1)[..., None].unbind(-2)
+        return sum(a * value for a, value in zip(weights, v, strict=True))
+
+    def gathered(self, s: Tensor, h: Tensor, mask: Tensor | None) -> Tensor:
+        key, value, d = self.relay.key, self.relay.value, self.width // self.heads
+        q = self.split(self.relay.query(s)).transpose(1, 2) / d**0.5  # [B, H, 1, d]
+        u = (q @ key.weight.unflatten(0, (-1, d))).squeeze(2)  # [B, H, D]
+        logits = torch.cat([u @ s.mT, u @ h.mT], -1)  # [B, H, 1 + N]
+        if key.bias is not None:
+            logits = logits + (q.squeeze(2) * key.bias.view(-1, d)).sum(-1, keepdim=True)
+        keys = None if mask is None else F.pad(mask, (1, 0), value=True)[:, None]
+        weights = masked_softmax(logits, keys)
+        pooled = weights[..., :1] @ s + weights[..., 1:] @ h  # [B, H, D]
+        o = (value.weight.unflatten(0, (-1, d)) @ pooled[..., None]).squeeze(-1)  # [B, H, d]
+        o = o if value.bias is None else o + value.bias.view(-1, d)
+        return self.relay.updated(o[:, None])
+
+    @staticmethod
+    def flops(config: Config, w: Workload) -> Flops:
+        """All maps, the relay's on one token, and its thin products; the ring's are elementwise."""
+        T, D = config.iterations, w.width
+        satellites = (4 * T * w.tokens + 2 * T * w.batch) * 2 * D * D
+        relay = (T - 1) * 4 * w.batch * 2 * D * D
+        return Flops(satellites + relay, (T - 1) * 4 * (w.tokens + w.batch) * w.heads * D)
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        return 5 * w.tokens * w.width + 10 * w.tokens * w.heads
+
+
+def mean(x: Tensor, mask: Tensor | None) -> Tensor:
+    """[B, N, D] to [B, 1, D] over real tokens; 0 where there are none."""
+    if mask is None:
+        return x.mean(1, keepdim=True)
+    real = mask[..., None]
+    return (x * real).sum(1, keepdim=True) / real.sum(1, keepdim=True).clamp(min=1)
+
+
+def neighbours(mask: Tensor) -> tuple[Tensor, Tensor]:
+    """[B, N] twice: the real tokens before and after each, around the ring."""
+    N = mask.shape[1]
+    i = torch.arange(N, device=mask.device).expand_as(mask)
+    before = F.pad(i.where(mask, -1).cummax(1).values, (1, 0), value=-1)
+    after = F.pad(i.where(mask, N).flip(1).cummin(1).values.flip(1), (0, 1), value=N)
+    first, last = after[:, :1], before[:, -1:]
+    before, after = before[:, :-1], after[:, 1:]
+    before, after = before.where(before >= 0, last), after.where(after < N, first)
+    return before.clamp(min=0), after.clamp(max=N - 1)
+
+
+def reference(module: StarTransformer, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+    real = [i for i in range(len(x)) if mask is None or mask[i]]
+    h, s = {i: x[i] for i in real}, x[real].sum(0) / max(1, len(real))
+    for turn in range(module.config.iterations):
+        if turn:
+            s = multi_head(module.relay, module.heads, s, [s, *h.values()])
+        new = {}
+        for n, i in enumerate(real):
+            ring = [h[real[n - 1]], h[i], h[real[(n + 1) % len(real)]]]
+            new[i] = multi_head(module.satellite, module.heads, h[i], [*ring, x[i], s])
+        h = new
+    return torch.stack([h.get(i, torch.zeros_like(x[0])) for i in range(len(x))])
+
+
+def multi_head(node: Node, heads: int, one: Tensor, context: list[Tensor]) -> Tensor:
+    d, rows = len(one) // heads, torch.stack(context)
+    q, k, v = node.query(one), node.key(rows), node.value(rows)
+    parts = [slice(h * d, (h + 1) * d) for h in range(heads)]
+    o = [(k[:, p] @ q[p] / d**0.5).softmax(0) @ v[:, p] for p in parts]
+    return node.norm(node.output(torch.cat(o)).relu())
+
+
+def parameters(config: Config, w: Workload) -> int:
+    """Four maps and a norm for the satellites, and for the relay where it is updated."""
+    kinds = 1 if config.iterations == 1 else 2
+    return kinds * (four_maps(config, w) + 2 * w.width)
+
+
+def default(config: Config, w: Workload) -> str:
+    return "folded"
+
+
+CARD = Card(
+    forms={"eager": StarTransformer, "folded": Folded},
+    config=Config,
+    reference=reference,
+    parameters=parameters,
+    family=Family.FIXED_MEMORY,
+    causality=Causality.NEVER,
+    paper=Paper("Star-Transformer", "Guo et al.", 2019, "arXiv:1902.09113"),
+    cost=Cost("O(N·d)", time=1, memory=1),
+    examples=(Config(), Config(iterations=3, bias=True), Config(iterations=1)),
+    default=default,
+)

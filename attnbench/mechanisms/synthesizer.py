@@ -1,0 +1,307 @@
+"""Synthesizer (Tay et al., 2020): attention logits that no pair of tokens ever compares.
+
+    S_dense  = ReLU(x W_1) W_2                          [B, H, N, N]
+    S_random = R, learned or fixed                         [H, N, N]
+    S_factorized_random = R_1 R_2ᵀ                         [H, N, N]
+    S_factorized_dense[i, j] = A[i, j mod a] C[i, ⌊j / a⌋]   [B, H, N, N]
+    o = softmax(S) v                                    [B, H, N, d]
+
+W_2: [d, N], R_1 and R_2: [N, R] are each head's own and tied to positions, so every variant needs
+N in advance. A = x F_A [N, a] and C = x F_B [N, b], with a b ≥ N cut to N, read the head's own
+slice of x. `mixture` adds the dot product: softmax(α_1 S + α_2 q kᵀ / √d), with α_1 + α_2 = 1.
+There is no 1/√d on S itself.
+
+`sdpa` is exact where S is a product of row features and column features (dense and factorized
+random, mixed or not): a fused kernel then stores no N × N tensor. Random logits and factorized
+dense ones are no such product.
+
+Left out: mixtures of two synthesizers. Reconstructed: the paper gives no sizes for several heads
+and no depth for F_A and F_B; they are single maps here. Where a tile meets a tile, one factor is
+tiled and the other repeated, so that all N columns differ.
+Notation: our N is the paper's ℓ, our C its B, our R its k.
+Source: arXiv:2005.00743, section 3.
+"""
+
+from dataclasses import dataclass
+from math import isqrt
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from attnbench.contract import (
+    Attention,
+    BaseConfig,
+    Card,
+    Cost,
+    Flops,
+    Paper,
+    causal_mask,
+    key_mask,
+    map_flops,
+    masked_softmax,
+    merge,
+)
+from attnbench.records import Causality, Family, Workload
+
+VARIANTS = ("dense", "random", "fixed_random", "factorized_random", "factorized_dense")
+FEATURES = ("dense", "factorized_random")  # S is a product of row and column features
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(BaseConfig):
+    """`variant`: dense, random, fixed_random, factorized_random or factorized_dense;
+    `mixture`: with the dot product; `rank`: R; `n_max`: positions held, N if None."""
+
+    variant: str = "dense"
+    mixture: bool = False
+    rank: int = 8
+    n_max: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.variant not in VARIANTS:
+            raise ValueError(f"no variant {self.variant!r}; there are: {', '.join(VARIANTS)}")
+        if self.rank < 1:
+            raise ValueError(f"rank must be at least 1, not {self.rank}")
+        if self.n_max is not None and self.n_max < 1:
+            raise ValueError(f"n_max must be at least 1 or None, not {self.n_max}")
+
+
+def sides(n: int) -> tuple[int, int]:
+    """a and b with a b ≥ n, as square as can be."""
+    a = isqrt(n)
+    return a, -(-n // a)
+
+
+class Synthesizer(Attention):
+    def __init__(self, config: Config, workload: Workload) -> None:
+        super().__init__(config, workload)
+        D, H, d = workload.width, workload.heads, workload.head_width
+        n, rank, bias = config.n_max or workload.seq_len, config.rank, config.bias
+        match config.variant:
+            case "dense":
+                self.hidden = nn.Linear(D, D, bias=bias)
+                self.W_2 = nn.Parameter(torch.randn(H, d, n) / d**0.5)
+            case "random":
+                self.R = nn.Parameter(torch.randn(H, n, n))
+            case "fixed_random":
+                self.register_buffer("R", torch.randn(H, n, n))
+            case "factorized_random":
+                self.R_1 = nn.Parameter(torch.randn(H, n, rank) / rank**0.5)
+                self.R_2 = nn.Parameter(torch.randn(H, n, rank))
+            case "factorized_dense":
+                a, b = sides(n)
+                self.F_A = nn.Parameter(torch.randn(H, d, a) / d**0.5)
+                self.F_B = nn.Parameter(torch.randn(H, d, b) / d**0.5)
+        if config.mixture:
+            self.query = nn.Linear(D, D, bias=bias)
+            self.key = nn.Linear(D, D, bias=bias)
+            self.alpha = nn.Parameter(torch.zeros(2))
+        self.value = nn.Linear(D, D, bias=bias)
+        self.output = nn.Linear(D, D, bias=bias)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        weights = masked_softmax(self.logits(x), self.allowed(x, mask))
+        v = self.split(self.value(x))
+        if weights.dim() == 3:
+            # one map for the whole batch; a broadcast product would copy it for each sequence
+            return self.output(merge(torch.einsum("hij,bhjd->bhid", weights, v)))
+        return self.output(merge(weights @ v))
+
+    def logits(self, x: Tensor) -> Tensor:
+        """x [B, N, D] to [B, H, N, N], or [H, N, N] where they are the same for every sequence."""
+        S = self.synthesized(x)
+        if not self.config.mixture:
+            return S
+        alpha = self.alpha.softmax(0)
+        q, k = self.split(self.query(x)), self.split(self.key(x))
+        return alpha[0] * S + (alpha[1] / q.shape[-1] ** 0.5 * q) @ k.mT
+
+    def synthesized(self, x: Tensor) -> Tensor:
+        N = x.shape[1]
+        match self.config.variant:
+            case "dense":
+                return self.split(self.hidden(x).relu()) @ self.W_2[..., :N]
+            case "factorized_random":
+                return self.R_1[:, :N] @ self.R_2[:, :N].mT
+            case "factorized_dense":
+                A, C = self.split(x) @ self.F_A, self.split(x) @ self.F_B
+                return (C[..., None] * A[..., None, :]).flatten(-2)[..., :N]
+        return self.R[:, :N, :N]
+
+    def split(self, x: Tensor) -> Tensor:
+        """[B, N, D] to [B, H, N, d], a view."""
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+    def allowed(self, x: Tensor, mask: Tensor | None) -> Tensor | None:
+        """Which columns a row may use, broadcastable to its logits, or None."""
+        keys = key_mask(mask)
+        if not self.causal:
+            return keys
+        past = causal_mask(x.shape[1], x.shape[1], x.device)
+        return past if keys is None else past & keys
+
+    @staticmethod
+    def needs(config: Config, w: Workload) -> str | None:
+        if config.n_max is not None and w.seq_len > config.n_max:
+            return f"it holds n_max = {config.n_max} positions, fewer than N = {w.seq_len}"
+        return None
+
+    @staticmethod
+    def flops(config: Config, w: Workload) -> Flops:
+        """W_V, W_O (W_1, W_Q, W_K); then S, softmax(S) v (q kᵀ)."""
+        square = 2 * w.tokens * w.seq_len * w.width
+        core = (1 + config.mixture) * square
+        match config.variant:
+            case "dense":
+                core += square
+            case "factorized_random":
+                core += 2 * w.heads * w.seq_len**2 * config.rank
+            case "factorized_dense":
+                core += 2 * w.tokens * w.width * sum(sides(config.n_max or w.seq_len))
+        return Flops(map_flops(w, maps(config)), core)
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        shared = "dense" not in config.variant and not config.mixture
+        return 2 * (1 if shared else w.batch) * w.heads * w.seq_len**2
+
+
+class Sdpa(Synthesizer):
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        v = self.split(self.value(x))
+        rows, columns = self.features(x)
+        width = max(rows.shape[-1], v.shape[-1])
+        # the fused kernel wants one width for all three
+        rows, columns, values = (F.pad(t, (0, width - t.shape[-1])) for t in (rows, columns, v))
+        bias = None if mask is None else self.allowed(x, mask)
+        causal = self.causal and mask is None
+        o = F.scaled_dot_product_attention(
+            rows, columns, values, attn_mask=bias, is_causal=causal, scale=1.0
+        )[..., : v.shape[-1]]
+        if mask is not None:
+            seen = mask.cumsum(-1) > 0 if self.causal else mask.any(-1, keepdim=True)
+            o = o.masked_fill(~seen[:, None, :, None], 0)
+        return self.output(merge(o))
+
+    def features(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Two [B, H, N, ·] whose product is the logits."""
+        B, N = x.shape[:2]
+        if self.config.variant == "dense":
+            rows = self.split(self.hidden(x).relu())
+            columns = self.W_2[..., :N].mT.contiguous().expand(B, -1, -1, -1)
+        else:
+            rows, columns = (R[:, :N].expand(B, -1, -1, -1) for R in (self.R_1, self.R_2))
+        if not self.config.mixture:
+            return rows, columns
+        alpha = self.alpha.softmax(0)
+        q, k = self.split(self.query(x)), self.split(self.key(x))
+        q = alpha[1] / q.shape[-1] ** 0.5 * q
+        return torch.cat([alpha[0] * rows, q], -1), torch.cat([columns, k], -1)
+
+    @staticmethod
+    def needs(config: Config, w: Workload) -> str | None:
+        if config.variant not in FEATURES:
+            return f"{config.variant} logits are no product of features; use synthesizer:eager"
+        return Synthesizer.needs(config, w)
+
+    @staticmethod
+    def flops(config: Config, w: Workload) -> Flops:
+        """The maps; then both products of the fused kernel, at the padded width."""
+        features = w.head_width if config.variant == "dense" else config.rank
+        width = max(features + config.mixture * w.head_width, w.head_width)
+        core = 2 * 2 * w.heads * w.tokens * w.seq_len * width
+        return Flops(map_flops(w, maps(config)), core)
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        return 4 * w.tokens * w.width * (1 + config.mixture) + w.heads * w.tokens
+
+
+def maps(config: Config) -> int:
+    """How many D × D maps there are: W_V, W_O, W_1 of the dense variant, W_Q and W_K if mixed."""
+    return 2 + (config.variant == "dense") + 2 * config.mixture
+
+
+def reference(module: Synthesizer, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+    d, config = module.width // module.heads, module.config
+    v, heads = module.value(x), []
+    for h in range(module.heads):
+        part = slice(h * d, (h + 1) * d)
+        rows = []
+        for i in range(len(x)):
+            keys = [j for j in range(len(x)) if mask is None or mask[j]]
+            keys = [j for j in keys if j <= i or not module.causal]
+            logits = row(module, x[i], h, i, keys)
+            if config.mixture:
+                mix = module.alpha.exp() / module.alpha.exp().sum()
+                q, k = module.query(x[i])[part], module.key(x[keys])[:, part]
+                logits = mix[0] * logits + mix[1] * (k @ q) / d**0.5
+            rows.append(logits.softmax(0) @ v[keys, part])
+        heads.append(torch.stack(rows))
+    return module.output(torch.cat(heads, -1))
+
+
+def row(module: Synthesizer, x: Tensor, h: int, i: int, keys: list[int]) -> Tensor:
+    """S[i, j] of head h for each j of `keys`, from token x [D] at position i."""
+    d = module.width // module.heads
+    part = slice(h * d, (h + 1) * d)
+    match module.config.variant:
+        case "dense":
+            hidden = module.hidden(x)[part]
+            return (hidden * (hidden > 0)) @ module.W_2[h][:, keys]
+        case "factorized_random":
+            return (module.R_1[h, i] * module.R_2[h, keys]).sum(-1)
+        case "factorized_dense":
+            A, C = x[part] @ module.F_A[h], x[part] @ module.F_B[h]
+            a = len(A)
+            return torch.stack([A[j % a] * C[j // a] for j in keys]) if keys else A[:0]
+    return module.R[h, i, keys]
+
+
+def parameters(config: Config, w: Workload) -> int:
+    """The maps and what is tied to positions."""
+    D, H, n = w.width, w.heads, config.n_max or w.seq_len
+    held = {
+        "dense": D * n,
+        "random": H * n * n,
+        "fixed_random": 0,
+        "factorized_random": 2 * H * n * config.rank,
+        "factorized_dense": D * sum(sides(n)),
+    }[config.variant]
+    return maps(config) * D * (D + config.bias) + held + 2 * config.mixture
+
+
+def default(config: Config, w: Workload) -> str:
+    """The fused kernel, unless its logits cannot be or eight sequences share one map."""
+    shared = config.variant == "factorized_random" and not config.mixture and not w.padding
+    if Sdpa.needs(config, w) or (shared and w.batch >= 8):
+        return "eager"
+    return "sdpa"
+
+
+CARD = Card(
+    forms={"eager": Synthesizer, "sdpa": Sdpa},
+    config=Config,
+    reference=reference,
+    parameters=parameters,
+    family=Family.LOW_RANK_LEARNED,
+    causality=Causality.OPTIONAL,
+    paper=Paper(
+        "Synthesizer: Rethinking Self-Attention in Transformer Models",
+        "Tay et al.",
+        2020,
+        "arXiv:2005.00743",
+    ),
+    cost=Cost("O(N²)", time=2, memory=2),
+    examples=(
+        Config(bias=True, n_max=45),
+        Config(variant="random", mixture=True),
+        Config(variant="factorized_random", rank=6, mixture=True),
+        Config(variant="factorized_dense"),
+        Config(variant="fixed_random"),
+    ),
+    default=default,
+    needs=Synthesizer.needs,
+    length_free=False,
+)

@@ -1,0 +1,381 @@
+"""Transformer-XL (Dai et al., 2019): segments of L tokens that also read the M tokens before them.
+
+    h̃ = [SG(memory); segment]                                  [B, M + L, D]
+    q = h W_q      k = h̃ W_k      v = h̃ W_v
+    S_ij = ((q_i + u) · k_j + (q_i + v) · W_r R_{i−j}) / √d      [B, H, L, M + L]
+    o_i = Σ_j≤i softmax_j(S_ij) v_j                              [B, H, N, d]
+
+R_p = [sin(p ω); cos(p ω)], ω = 10000^(−2n / D), is the sinusoid of a distance p; u and v are
+vectors of each head; SG stops the gradient. The memory is empty at the first token and grows to M.
+
+The sequence is swept in segments of min(L, N) tokens. A layer's memory holds its inputs, known in
+advance, so equal segments run together, as many as fit a small working set; the first segments
+have shorter keys and the last has fewer queries, so nothing is padded. W_k and W_v read each token
+once: the memory has the values of the segment's own maps, and a gradient that reaches the maps but
+not the tokens. S is not padded to be shifted: the shift is a view with rows one element shorter.
+`recomputed` keeps no S for the backward pass and computes it again.
+
+Left out: evaluation with a longer memory than in training, which is the option `memory`.
+Notation: our u and v are the paper's; R_p is its R_{i−j}. Causal in any sweep.
+Source: arXiv:1901.02860, section 3.3.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from attnbench.contract import (
+    BaseConfig,
+    Card,
+    Cost,
+    Flops,
+    Paper,
+    QKVAttention,
+    causal_mask,
+    four_maps,
+    map_flops,
+)
+from attnbench.records import Causality, Family, Mode, Workload
+
+PIECE = 1 << 21  # elements of S at a time: a working set near the size of a cache
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(BaseConfig):
+    """`segment`: L, tokens of a segment; `memory`: M, tokens before it that it reads."""
+
+    segment: int = 384
+    memory: int = 384
+
+    def __post_init__(self) -> None:
+        if self.segment < 1 or self.memory < 0:
+            raise ValueError("segment is at least 1 and memory at least 0")
+
+
+class Group(NamedTuple):
+    """Equal segments in a row: each has so many tokens and reads so many before it."""
+
+    start: int
+    count: int
+    length: int
+    memory: int
+    compressed: int = 0  # slots of an older, compressed memory that each reads
+    step: int = 0  # slots that each segment adds
+    slots: int = 0  # that exist when the first segment starts
+
+    @property
+    def keys(self) -> int:
+        return self.compressed + self.memory + self.length
+
+
+def groups(seq_len: int, segment: int, memory: int, slots: int = 0, rate: int = 1) -> list[Group]:
+    """The segments of a sequence, equal neighbours joined."""
+    found: list[Group] = []
+    for start in range(0, seq_len, segment):
+        old = max(0, start - memory) // rate
+        length = min(segment, seq_len - start)
+        shape = (length, min(memory, start), min(slots, old), segment // rate)
+        if found and found[-1][2:6] == shape:
+            found[-1] = found[-1]._replace(count=found[-1].count + 1)
+        else:
+            found.append(Group(start, 1, *shape, slots=old))
+    return found
+
+
+class TransformerXL(QKVAttention):
+    keeps = True  # A, for the backward pass
+
+    def __init__(self, config: Config, workload: Workload) -> None:
+        super().__init__(config, workload)
+        shape = (workload.heads, 1, workload.head_width)
+        self.position = nn.Linear(workload.width, workload.width, bias=False)
+        self.u = nn.Parameter(0.02 * torch.randn(shape))
+        self.v = nn.Parameter(0.02 * torch.randn(shape))
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        q = self.split(self.query(x))
+        k, v = self.recalled(self.key, x), self.recalled(self.value, x)
+        o = self.sweep(q, k, v, None if mask is None else (mask, mask))
+        return self.output(o.flatten(2))
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        masks = None if mask is None else (mask, mask)
+        return self.sweep(q, (k, k.detach()), (v, v.detach()), masks).transpose(1, 2)
+
+    def recalled(self, linear: nn.Linear, x: Tensor) -> tuple[Tensor, Tensor]:
+        """A map of the tokens twice, [B, H, N, d]; the second gives the tokens no gradient."""
+        if torch.is_grad_enabled():
+            current, memory = Recall.apply(x, linear.weight, linear.bias)
+            return self.split(current), self.split(memory)
+        y = self.split(linear(x))
+        return y, y
+
+    def sweep(self, q: Tensor, k: tuple, v: tuple, masks: tuple | None) -> Tensor:
+        """Tokens, and keys, values and masks of tokens and memory, to [B, N, H, d]."""
+        layout = self.layout(self.config, q.shape[2])
+        R = self.distances(max(g.keys for g in layout), q)
+        return torch.cat([self.group(g, q, k, v, masks, R) for g in layout], 1)
+
+    @staticmethod
+    def layout(config: Config, seq_len: int) -> list[Group]:
+        return groups(seq_len, min(config.segment, seq_len), config.memory)
+
+    def distances(self, keys: int, q: Tensor) -> Tensor:
+        """W_r R_p / √d for p = keys − 1 … 0: [H, d, keys]."""
+        d = q.shape[-1]
+        p = torch.arange(keys - 1, -1, -1, device=q.device, dtype=torch.float64)
+        n = torch.arange(0, self.width, 2, device=q.device, dtype=torch.float64)
+        angles = p[:, None] * 10000 ** (-n / self.width)
+        R = torch.cat([angles.sin(), angles.cos()], 1).to(q.dtype)
+        return self.position(R).view(keys, self.heads, d).permute(1, 2, 0) / d**0.5
+
+    def group(self, g: Group, *sequences: Any) -> Tensor:
+        """The outputs of one group's tokens, [B, count · length, H, d]."""
+        q, k, v, R, allowed = self.segments(g, *sequences)
+        step = max(1, PIECE // (self.heads * g.length * g.keys))
+        # split, as the backward pass of a slice fills a whole tensor
+        parts = zip(q.split(step), k.split(step), v.split(step), strict=True)
+        past = allowed.dim() == 2
+        pieces = [
+            self.read(*part, R, allowed if past else allowed[i * step : (i + 1) * step])[0]
+            for i, part in enumerate(parts)
+        ]
+        o = torch.cat(pieces).transpose(1, 2)  # [n, L, H, d]
+        return o.reshape(-1, g.count * g.length, *o.shape[2:])
+
+    def read(self, *tensors: Tensor) -> tuple[Tensor, Tensor | None]:
+        """`Read` with what this form keeps for its backward pass."""
+        q, k, v, R, allowed, *real = tensors
+        return Read.apply(self.keeps, q, k, v, R, self.u, self.v, allowed, *real or [None])
+
+    def segments(
+        self, g: Group, q: Tensor, k: tuple, v: tuple, masks: tuple | None, R: Tensor
+    ) -> tuple[Tensor, ...]:
+        """What `read` takes, for all segments of a group; n = B · count."""
+        q = rows(g, q).flatten(0, 1)  # [n, H, L, d]
+        k, v = (window(g, t).flatten(0, 1) for t in (k, v))  # [n, H, P, d]
+        allowed = causal_mask(g.length, g.keys, q.device)  # [L, P]
+        if masks is not None:
+            keys = window(g, [m[:, None, :, None] for m in masks]).flatten(0, 1)
+            allowed = allowed & keys.mT  # [n, 1, L, P]
+        return q, k, v, R[:, :, R.shape[2] - g.keys :], allowed
+
+    @staticmethod
+    def needs(config: Any, w: Workload) -> str | None:
+        return "sinusoids of distances need an even width" if w.width % 2 else None
+
+    @classmethod
+    def products(cls, config: Any, w: Workload) -> int:
+        """Both halves of S and A v for every segment, and W_r R once."""
+        layout = cls.layout(config, w.seq_len)
+        pairs = sum(g.count * g.length * g.keys for g in layout)
+        distances = max(g.keys for g in layout)
+        return 3 * (2 * w.batch * pairs * w.width) + 2 * distances * w.width**2
+
+    @staticmethod
+    def flops(config: Config, w: Workload) -> Flops:
+        """Both halves of S and A v for every segment, and W_r R once; the memory costs no map."""
+        return Flops(map_flops(w), TransformerXL.products(config, w))
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        return stored(TransformerXL.layout(config, w.seq_len), w)
+
+
+class Recomputed(TransformerXL):
+    keeps = False
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        return working(TransformerXL.layout(config, w.seq_len), w)
+
+
+class Recall(torch.autograd.Function):
+    """x Wᵀ + b twice; the second copy sends its gradient to W and b, and none to x."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(x, weight)
+        ctx.bias = bias is not None
+        y = nn.functional.linear(x, weight, bias)
+        return y, y.detach()
+
+    @staticmethod
+    def backward(ctx: Any, current: Tensor, memory: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        both = (current + memory).flatten(0, -2)
+        bias = both.sum(0) if ctx.bias else None
+        return current @ weight, both.mT @ x.flatten(0, -2), bias
+
+
+class Read(torch.autograd.Function):
+    """A v of some segments, and the attention [n, P] that keys got from real tokens, if asked.
+
+    Results are allocated before the scores: small tensors that outlive large ones would otherwise
+    tear holes into the heap.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, keeps: bool, *tensors: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        q, k, v, R, u, t, allowed, real = tensors
+        o = q.new_empty(q.shape)
+        A = weights(q, k, R, u, t, allowed)
+        torch.matmul(A, v, out=o)
+        ctx.save_for_backward(q, k, v, R, u, t, allowed, o, A if keeps else None)
+        if real is None:
+            return o, None
+        used = (A.sum(1) * real[..., None]).sum(1)
+        ctx.mark_non_differentiable(used)
+        return o, used
+
+    @staticmethod
+    def backward(ctx: Any, o: Tensor, used: Tensor | None) -> tuple[Tensor | None, ...]:
+        q, k, v, R, u, t, allowed, output, A = ctx.saved_tensors
+        dq, dk, dv = q.new_empty(q.shape), torch.empty_like(k), torch.empty_like(v)
+        A = weights(q, k, R, u, t, allowed) if A is None else A
+        torch.matmul(A.mT, o, out=dv)
+        S = (o @ v.mT).sub_((o * output).sum(-1, keepdim=True)).mul_(A)
+        torch.matmul(S.mT, (q + u) / q.shape[-1] ** 0.5, out=dk)
+        torch.matmul(S, k, out=dq)
+        du = dq.div_(q.shape[-1] ** 0.5).sum((0, 2))[:, None]
+        S = unshift(S)
+        dR = ((q + t).mT @ S).sum(0)
+        dt = S @ R.mT
+        return None, dq.add_(dt), dk, dv, dR, du, dt.sum((0, 2))[:, None], None, None
+
+
+def weights(q: Tensor, k: Tensor, R: Tensor, u: Tensor, t: Tensor, allowed: Tensor) -> Tensor:
+    """A [n, H, L, P]; `allowed`: [L, P] if it is the past alone, [n, 1, L, P] if not.
+
+    Row i of the position scores moves left by L − 1 − i. In a buffer of L P elements, the shifted
+    rows are rows of P − 1 elements that start at L − 1; each also reads the first element of the
+    next row, which lies in its future, except the last.
+    """
+    n, H, L, d = q.shape
+    P = k.shape[2]
+    position = ((q + t) @ R).view(n * H, L, P)
+    shifted = position.as_strided((n * H, L, P), (L * P, P - 1, 1), L - 1)
+    content = ((q + u) / d**0.5).reshape(n * H, L, d)
+    S = torch.baddbmm(shifted, content, k.flatten(0, 1).mT).view(n, H, L, P)
+    lowest = torch.finfo(S.dtype).min / 2
+    if allowed.dim() == 2:
+        # every segment may use all of its memory
+        S[..., P - L :].masked_fill_(~allowed[:, P - L :], lowest)
+        return S.softmax(-1)
+    A = S.masked_fill_(~allowed, lowest).softmax(-1)
+    return A.mul_(allowed.any(-1, keepdim=True))
+
+
+def unshift(S: Tensor) -> Tensor:
+    """The gradient of the position scores; what each row reads of its future has none."""
+    n, H, L, P = S.shape
+    x = S.new_empty(n, H, L * P)
+    x[..., : L - 1] = 0
+    strides = (H * L * P, L * P, P - 1, 1)
+    x.as_strided((n, H, L, P - 1), strides, L - 1).copy_(S[..., :-1])
+    x[..., -1] = S[..., -1, -1]
+    return x.view(n, H, L, P)
+
+
+def rows(g: Group, x: Tensor) -> Tensor:
+    """[B, H, N, d] to the group's own tokens, [B, count, H, length, d]."""
+    x = x[:, :, g.start : g.start + g.count * g.length]
+    return x.unflatten(2, (g.count, g.length)).transpose(1, 2)
+
+
+def window(g: Group, parts: tuple[Tensor, ...]) -> Tensor:
+    """What each segment reads, [B, count, H, keys, d], oldest first.
+
+    `parts`: tokens, memory and, where there are any, compressed slots: [B, H, N or slots, d].
+    """
+    found = [rows(g, parts[0])]
+    if g.memory:
+        end = g.start + (g.count - 1) * g.length
+        found.insert(0, sliding(parts[1][:, :, g.start - g.memory : end], g.memory, g.length))
+    if g.compressed:
+        end = g.slots + (g.count - 1) * g.step
+        old = parts[2][:, :, g.slots - g.compressed : end]
+        found.insert(0, sliding(old, g.compressed, g.step))
+    return torch.cat(found, 3)
+
+
+def sliding(x: Tensor, size: int, step: int) -> Tensor:
+    """[B, H, n, d] to its windows, [B, count, H, size, d]."""
+    return x.unfold(2, size, step).permute(0, 2, 1, 4, 3)
+
+
+def stored(layout: list[Group], w: Workload) -> int:
+    """Elements of S kept for the backward pass, or in use at a time without one."""
+    scores = w.batch * w.heads * sum(g.count * g.length * g.keys for g in layout)
+    return scores + working(layout, w) if w.mode is Mode.TRAINING else working(layout, w)
+
+
+def working(layout: list[Group], w: Workload) -> int:
+    """Elements of the keys' and values' windows, and of three copies of S for one piece."""
+    windows = 2 * w.batch * w.width * max(g.count * g.keys for g in layout)
+    one = w.heads * max(g.length * g.keys for g in layout)
+    return windows + 3 * max(one, PIECE)
+
+
+def reference(module: TransformerXL, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+    D, H, d = module.width, module.heads, module.width // module.heads
+    L, M = module.config.segment, module.config.memory
+    q, new = module.query(x), (module.key(x), module.value(x))
+    old = module.key(x.detach()), module.value(x.detach())
+    outputs = []
+    for i in range(len(x)):
+        start = i // L * L
+        keys = [j for j in range(max(0, start - M), i + 1) if mask is None or mask[j]]
+        o = torch.zeros_like(x[i]).view(H, d)
+        if keys:
+            k, v = (torch.stack([(new if j >= start else old)[t][j] for j in keys]) for t in (0, 1))
+            r = module.position(torch.stack([sinusoid(i - j, D, x) for j in keys]))
+            k, v, r = (t.view(len(keys), H, d) for t in (k, v, r))
+            logits = ((q[i].view(H, d) + module.u[:, 0]) * k).sum(-1)
+            logits = logits + ((q[i].view(H, d) + module.v[:, 0]) * r).sum(-1)
+            o = ((logits / d**0.5).softmax(0)[..., None] * v).sum(0)
+        outputs.append(o.flatten())
+    return module.output(torch.stack(outputs))
+
+
+def sinusoid(p: int, D: int, like: Tensor) -> Tensor:
+    """R_p [D]: the sines and then the cosines of a distance p."""
+    angles = [p / 10000 ** (2 * n / D) for n in range(D // 2)]
+    angles = torch.tensor(angles, dtype=like.dtype)
+    return torch.cat([angles.sin(), angles.cos()])
+
+
+def parameters(config: Config, w: Workload) -> int:
+    """The four maps, W_r, u and v."""
+    return four_maps(config, w) + w.width**2 + 2 * w.width
+
+
+def default(config: Config, w: Workload) -> str:
+    """Recomputed where training would otherwise keep more than half a GiB of float32 scores."""
+    return "recomputed" if TransformerXL.elements(config, w) > 1 << 27 else "eager"
+
+
+CARD = Card(
+    forms={"eager": TransformerXL, "recomputed": Recomputed},
+    config=Config,
+    reference=reference,
+    parameters=parameters,
+    family=Family.RECURRENCE,
+    causality=Causality.ALWAYS,
+    paper=Paper(
+        "Transformer-XL: Attentive Language Models beyond a Fixed-Length Context",
+        "Dai et al.",
+        2019,
+        "arXiv:1901.02860",
+    ),
+    cost=Cost("O(N·(M + L))", time=1, memory=1),
+    examples=(
+        Config(segment=7, memory=7),
+        Config(segment=5, memory=12, bias=True),
+        Config(segment=8, memory=3),
+        Config(),
+    ),
+    default=default,
+)

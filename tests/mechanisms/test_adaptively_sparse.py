@@ -1,0 +1,104 @@
+"""α-entmax: both ends of α, both gradients, and the form in pieces."""
+
+import pytest
+import torch
+
+from attnbench.mechanisms import adaptively_sparse
+from attnbench.mechanisms.adaptively_sparse import (
+    AdaptivelySparse,
+    Chunked,
+    Config,
+    Entmax,
+    Rows,
+    threshold,
+)
+from attnbench.records import Level, Workload
+
+
+def entmax(z, alpha):
+    a = torch.full((z.shape[1], 1, 1), alpha - 1, dtype=z.dtype)
+    return Entmax.apply(z, a)
+
+
+def sparsemax(z):
+    """Projection on the simplex by sorting, one row at a time."""
+    rows = []
+    for row in z.flatten(0, -2):
+        ordered, sums = row.sort(descending=True).values, 0.0
+        for count, value in enumerate(ordered.tolist(), start=1):
+            if value * count <= sums - 1 + value:
+                break
+            sums += value
+            tau = (sums - 1) / count
+        rows.append((row - tau).clamp(min=0))
+    return torch.stack(rows).view_as(z)
+
+
+def test_at_two_it_is_sparsemax():
+    torch.manual_seed(0)
+    z = torch.randn(2, 3, 5, 11, dtype=torch.float64)
+    torch.testing.assert_close(entmax(z, 2 - 1e-9), sparsemax(z), rtol=1e-6, atol=1e-7)
+
+
+def test_towards_one_it_is_softmax():
+    torch.manual_seed(0)
+    z = torch.randn(2, 3, 5, 11, dtype=torch.float64)
+    gaps = [(entmax(z, alpha) - z.softmax(-1)).abs().max() for alpha in (1.1, 1.03, 1.01)]
+    assert gaps[0] > gaps[1] > gaps[2]
+    assert gaps[2] < 0.02
+
+
+@pytest.mark.parametrize("length", [1, 2, 300])
+@pytest.mark.parametrize("spread", [0.0, 0.01, 1.0, 50.0])
+@pytest.mark.parametrize("a", [0.01, 0.3, 0.99, 1 - 1e-6])
+def test_newton_reaches_the_root(length, spread, a):
+    torch.manual_seed(0)
+    z = spread * torch.randn(8, length, dtype=torch.float64)
+    a = torch.tensor(a, dtype=torch.float64)
+    x = a * (z - z.amax(-1, keepdim=True))
+    total = ((x - threshold(x, a)).clamp(min=0) ** (1 / a)).sum(-1)
+    torch.testing.assert_close(total, torch.ones_like(total), rtol=1e-11, atol=0)
+
+
+def test_weights_are_a_distribution_with_zeros():
+    z = 3 * torch.randn(2, 4, 6, 30, dtype=torch.float64)
+    A = entmax(z, 1.5)
+    torch.testing.assert_close(A.sum(-1), torch.ones(2, 4, 6, dtype=torch.float64))
+    assert (A == 0).float().mean() > 0.3
+
+
+def test_both_gradients_are_those_of_finite_differences():
+    torch.manual_seed(0)
+    z = torch.randn(2, 3, 4, 5, dtype=torch.float64, requires_grad=True)
+    a = torch.tensor([0.2, 0.5, 0.8], dtype=torch.float64).view(3, 1, 1).requires_grad_()
+    assert torch.autograd.gradcheck(Entmax.apply, (z, a), eps=1e-7, atol=1e-5)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_pieces_have_the_gradients_of_finite_differences(monkeypatch, causal):
+    monkeypatch.setattr(adaptively_sparse, "piece", lambda device: 12)
+    torch.manual_seed(0)
+    q, k, v = torch.randn(3, 2, 5, 3, dtype=torch.float64).requires_grad_()
+    a = torch.tensor([0.3, 0.7], dtype=torch.float64, requires_grad=True)
+    inputs = (q, k, v, a, None, causal)
+    assert torch.autograd.gradcheck(Rows.apply, inputs, eps=1e-7, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [5, 40, 200, 700])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+def test_pieces_of_any_size_agree_with_the_whole(monkeypatch, size, causal, masked):
+    monkeypatch.setattr(adaptively_sparse, "piece", lambda device: size)
+    w = Workload(batch=2, seq_len=13, width=16, heads=4, level=Level.ATTENTION, causal=causal)
+    torch.manual_seed(0)
+    whole, pieces = AdaptivelySparse(Config(), w).double(), Chunked(Config(), w).double()
+    pieces.load_state_dict(whole.state_dict())
+    x = torch.randn(2, 13, 16, dtype=torch.float64)
+    mask = torch.arange(13) < torch.tensor([[13], [6]]) if masked else None
+    grads = []
+    for module in (whole, pieces):
+        y = module(x, mask)
+        loss = (y * x)[mask].sum() if masked else (y * x).sum()
+        grads.append([y, *torch.autograd.grad(loss, list(module.parameters()))])
+    for a, b in zip(*grads, strict=True):
+        torch.testing.assert_close(a, b)

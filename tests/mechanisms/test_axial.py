@@ -1,0 +1,93 @@
+"""Axial attention: what each token reaches along the axes, and a grid of one row."""
+
+import pytest
+import torch
+
+from attnbench.contract import merge
+from attnbench.mechanisms.axial import CARD, Config
+from attnbench.records import Workload
+
+N, W = 23, 5
+
+
+def build(config, form="eager", causal=False, seq_len=N):
+    torch.manual_seed(0)
+    w = Workload(batch=2, seq_len=seq_len, width=16, heads=4, level="attention", causal=causal)
+    return CARD.forms[form](config, w).double()
+
+
+def reach(module):
+    """[N, N]: on which tokens each output depends."""
+    x = torch.randn(1, N, 16, dtype=torch.float64)
+    jacobian = torch.autograd.functional.jacobian(lambda t: module(t)[0].sum(-1), x)
+    return jacobian[:, 0].abs().sum(-1) > 0
+
+
+def axis():
+    """[N, N] twice: whether two tokens share a row, and a column."""
+    i = torch.arange(N)
+    return (i[:, None] // W == i // W), (i[:, None] % W == i % W)
+
+
+def dense(maps, x, allowed):
+    q, k, v = (
+        f(x).unflatten(-1, (4, 4)).transpose(1, 2) for f in (maps.query, maps.key, maps.value)
+    )
+    scores = (q @ k.mT / 2).masked_fill(~allowed, -torch.inf)
+    return maps.output(merge(scores.softmax(-1) @ v))
+
+
+@pytest.mark.parametrize("form", ["eager", "sdpa"])
+def test_both_combinations_equal_dense_attention_under_their_masks(form):
+    row, column = axis()
+    x = torch.randn(2, N, 16, dtype=torch.float64)
+    module = build(Config(columns=W, combine="sum"), form)
+    expected = dense(module.row, x, row) + dense(module.column, x, column)
+    torch.testing.assert_close(module(x), expected)
+    module = build(Config(columns=W), form)
+    r = dense(module.row, x, row)
+    torch.testing.assert_close(module(x), r + dense(module.column, x + r, column))
+
+
+def test_the_chain_reaches_every_row_that_crosses_its_column_and_the_sum_the_cross_alone():
+    row, column = axis()
+    i, j = torch.arange(N)[:, None], torch.arange(N)
+    # the last row is short: some columns do not cross it
+    crossing = j // W * W + i % W < N
+    assert torch.equal(reach(build(Config(columns=W))), crossing | row)
+    assert torch.equal(reach(build(Config(columns=W, combine="sum"))), row | column)
+
+
+@pytest.mark.parametrize("form", ["eager", "sdpa"])
+def test_the_causal_chain_reaches_the_whole_past_and_nothing_else(form):
+    everything = torch.ones(N, N, dtype=torch.bool).tril()
+    assert torch.equal(reach(build(Config(columns=W), form, causal=True)), everything)
+
+
+def test_the_causal_sum_reaches_the_past_of_its_row_and_column():
+    row, column = axis()
+    seen = reach(build(Config(columns=W, combine="sum"), causal=True))
+    assert torch.equal(seen, (row | column).tril())
+
+
+@pytest.mark.parametrize("form", ["eager", "sdpa"])
+def test_a_grid_of_one_row_is_softmax_attention_and_the_own_value(form):
+    module = build(Config(columns=64, combine="sum"), form)
+    x = torch.randn(2, N, 16, dtype=torch.float64)
+    column = module.column
+    expected = dense(module.row, x, torch.ones(N, N, dtype=torch.bool))
+    torch.testing.assert_close(module(x), expected + column.output(column.value(x)))
+
+
+@pytest.mark.parametrize(
+    ("seq_len", "grid"), [(1, (1, 1)), (512, (32, 16)), (1000, (32, 32)), (65_535, (256, 256))]
+)
+def test_the_grid_is_near_a_square(seq_len, grid):
+    assert Config().grid(seq_len) == grid
+
+
+def test_impossible_options_say_the_limit():
+    with pytest.raises(ValueError, match="no combination 'mean'; there are: chained, sum"):
+        Config(combine="mean")
+    with pytest.raises(ValueError, match="columns is 0; it takes at least 1"):
+        Config(columns=0)

@@ -1,0 +1,135 @@
+"""Compressive Transformer: its limits, its own loss, and what most_used keeps."""
+
+import pytest
+import torch
+
+from attnbench.mechanisms import compressive_transformer, transformer_xl
+from attnbench.records import Level, Workload
+
+
+def workload(seq_len, level=Level.ATTENTION):
+    return Workload(batch=2, seq_len=seq_len, width=16, heads=4, level=level, causal=True)
+
+
+def build(seq_len=24, **options):
+    torch.manual_seed(0)
+    config = compressive_transformer.Config(**options)
+    return compressive_transformer.CompressiveTransformer(config, workload(seq_len)).double()
+
+
+def plain(module, seq_len=24, **options):
+    """Transformer-XL with the same parameters."""
+    config = transformer_xl.Config(**options)
+    other = transformer_xl.TransformerXL(config, workload(seq_len)).double()
+    other.load_state_dict(module.state_dict(), strict=False)
+    return other
+
+
+def test_without_slots_it_is_transformer_xl():
+    module = build(segment=4, memory=8, compressed=0)
+    x = torch.randn(2, 24, 16, dtype=torch.float64)
+    torch.testing.assert_close(module(x), plain(module, segment=4, memory=8)(x))
+
+
+@pytest.mark.parametrize("compression", ["mean", "max", "most_used"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_slots_of_one_token_are_a_longer_memory(compression, masked):
+    module = build(segment=4, memory=4, compressed=6, rate=1, compression=compression)
+    x = torch.randn(2, 24, 16, dtype=torch.float64)
+    mask = torch.arange(24) < torch.tensor([[24], [17]]) if masked else None
+    y, expected = module(x, mask), plain(module, segment=4, memory=10)(x, mask)
+    real = mask if masked else torch.ones(2, 24, dtype=torch.bool)
+    torch.testing.assert_close(y[real], expected[real])
+
+
+def test_most_used_keeps_the_tokens_that_the_next_segment_reads_most():
+    module = build(12, segment=4, memory=4, compressed=2, rate=2, compression="most_used")
+    x = torch.randn(2, 12, 16, dtype=torch.float64)
+    module(x)
+    attend = plain(module, 12, segment=4, memory=4)
+    rows = attend.split(attend.value(x))
+    used = torch.zeros(2, 12, dtype=torch.float64)
+    for j in range(4):
+        # the weights of token j alone: values that are 1 there and 0 elsewhere
+        v = torch.zeros_like(rows)
+        v[:, :, j] = 1
+        o = attend.attend(attend.split(attend.query(x)), attend.split(attend.key(x)), v, None)
+        used[:, j] = o[:, :, 4:8, 0].sum((1, 2))
+    for b in range(2):
+        best = used[b, :4].topk(2).indices.sort().values
+        assert torch.equal(module.draws(b)["kept"], best)
+
+
+def content_attention(q, k, v):
+    return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_loss_is_what_segments_lose_by_reading_slots(masked):
+    module = build(12, segment=4, memory=4, compressed=4, rate=2).train()
+    x = torch.randn(2, 12, 16, dtype=torch.float64, requires_grad=True)
+    lengths = torch.tensor([[12], [7]]) if masked else torch.tensor([[12], [12]])
+    mask = torch.arange(12) < lengths
+    module(x, mask if masked else None)
+    loss = module.auxiliary_loss()
+
+    def heads(t):
+        return t.view(-1, 4, 4).transpose(0, 1)
+
+    old = x[:, :4]  # leave after the second segment; all of them are real
+    errors = []
+    for b in range(2):
+        slots = module.compress(old[b].reshape(2, 32))
+        queries = heads(module.query(x[b, 4:8][mask[b, 4:8]]))
+        target = content_attention(queries, heads(module.key(old[b])), heads(module.value(old[b])))
+        guess = content_attention(queries, heads(module.key(slots)), heads(module.value(slots)))
+        errors.append((guess - target).square().transpose(0, 1).flatten(1))
+    torch.testing.assert_close(loss, torch.cat(errors).mean())
+    loss.backward()
+    assert x.grad is None
+    assert module.key.weight.grad is None
+    assert module.compress.weight.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("compression", ["mean", "max", "most_used"])
+def test_what_learns_nothing_has_no_loss(compression):
+    module = build(segment=4, memory=4, compressed=4, compression=compression).train()
+    module(torch.randn(2, 24, 16, dtype=torch.float64))
+    assert module.auxiliary_loss() is None
+
+
+def test_the_task_does_not_train_the_compression():
+    module = build(segment=4, memory=4, compressed=4)
+    module(torch.randn(2, 24, 16, dtype=torch.float64)).sum().backward()
+    assert module.compress.weight.grad is None
+
+
+def test_the_reach_is_memory_and_rate_times_slots():
+    module = build(40, segment=4, memory=8, compressed=4, rate=2, compression="mean")
+    x = torch.randn(1, 40, 16, dtype=torch.float64)
+    y = module(x)
+    for j, reached in [(32 - 8 - 8, True), (32 - 8 - 8 - 1, False)]:
+        other = x.clone()
+        other[0, j] += 1
+        assert (module(other) != y).any(-1)[0, 32] == reached
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"compression": "sum"}, "no compression 'sum'; there are: conv, "),
+        ({"rate": 0}, "at least 1"),
+        ({"segment": 9, "memory": 9}, "rate must divide segment"),
+        ({"segment": 512, "memory": 500}, "segment must divide memory"),
+        ({"compression": "most_used", "memory": 0}, "memory=0 has none"),
+    ],
+)
+def test_impossible_options_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        compressive_transformer.Config(**options)
+
+
+def test_there_is_no_core_apart():
+    card = compressive_transformer.CARD
+    reason = card.refusal("eager", card.config(), workload(8, Level.CORE))
+    assert "made of x" in reason

@@ -1,0 +1,94 @@
+"""Image Transformer: both layouts against dense masks, and one block."""
+
+import pytest
+import torch
+
+from attnbench.contract import merge
+from attnbench.mechanisms.image_transformer import CARD, Config
+from attnbench.mechanisms.transformer import Transformer
+from attnbench.records import Workload
+
+
+def build(config, form="eager", seq_len=40, causal=False):
+    torch.manual_seed(0)
+    w = Workload(batch=2, seq_len=seq_len, width=16, heads=4, level="attention", causal=causal)
+    return CARD.forms[form](config, w).double()
+
+
+def line(config, n):
+    """[N, N]: the own block and the tokens before it."""
+    start = torch.arange(n)[:, None] // config.block * config.block
+    j = torch.arange(n)
+    return (j >= start - config.memory) & (j < start + config.block)
+
+
+def picture(config, n):
+    """[N, N] from an image of [down, across] blocks, painted one block after another."""
+    rows, columns = config.rows, config.columns
+    down = -(-n // (rows * columns * config.across))
+    image = torch.full((down * rows, config.across * columns), -1)
+    corners = [(r * rows, c * columns) for r in range(down) for c in range(config.across)]
+    for block, (top, left) in enumerate(corners):
+        own = torch.arange(rows * columns) + block * rows * columns
+        image[top : top + rows, left : left + columns] = own.view(rows, columns)
+    allowed = torch.zeros(image.numel(), image.numel(), dtype=torch.bool)
+    for top, left in corners:
+        right = left + columns + config.beside
+        near = image[max(0, top - config.above) : top + rows, max(0, left - config.beside) : right]
+        for i in image[top : top + rows, left : left + columns].flatten():
+            allowed[i, near.flatten()] = True
+    return allowed[:n, :n]
+
+
+CONFIGS = {
+    "line": (Config(block=6, memory=6), line),
+    "long memory": (Config(block=4, memory=10), line),
+    "no memory": (Config(block=4, memory=0), line),
+    "picture": (Config(layout="2d", rows=2, columns=3, above=1, beside=2, across=3), picture),
+    "narrow": (Config(layout="2d", rows=3, columns=2, above=4, beside=3, across=1), picture),
+}
+
+
+@pytest.mark.parametrize("form", ["eager", "sdpa"])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("case", CONFIGS)
+def test_it_equals_dense_attention_under_its_mask(case, causal, form):
+    config, pattern = CONFIGS[case]
+    module = build(config, form, causal=causal)
+    x = torch.randn(2, 40, 16, dtype=torch.float64)
+    allowed = pattern(config, 40)
+    allowed = allowed.tril() if causal else allowed
+    q, k, v = (module.split(f(x)) for f in (module.query, module.key, module.value))
+    scores = (q @ k.mT / 2).masked_fill(~allowed, -torch.inf)
+    torch.testing.assert_close(module(x), module.output(merge(scores.softmax(-1) @ v)))
+
+
+@pytest.mark.parametrize("form", ["eager", "sdpa"])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("layout", ["1d", "2d"])
+def test_one_block_is_softmax_attention(layout, causal, form):
+    module = build(Config(layout=layout), form, causal=causal)
+    w = Workload(batch=2, seq_len=40, width=16, heads=4, causal=causal)
+    plain = Transformer(Config(), w).double()
+    q, k, v = torch.randn(3, 2, 4, 40, 4, dtype=torch.float64)
+    torch.testing.assert_close(module.attend(q, k, v, None), plain.attend(q, k, v, None))
+
+
+def test_extra_padding_changes_nothing_in_a_line():
+    config = Config(block=6, memory=9)
+    module, longer = build(config), build(config, seq_len=55)
+    x = torch.randn(2, 40, 16, dtype=torch.float64)
+    padded = torch.nn.functional.pad(x, (0, 0, 0, 15), value=2.0)
+    y = longer(padded, torch.arange(55).expand(2, -1) < 40)
+    torch.testing.assert_close(y[:, :40], module(x))
+
+
+def test_impossible_options_say_the_limit():
+    with pytest.raises(ValueError, match="no layout '3d'; there are: 1d, 2d"):
+        Config(layout="3d")
+    with pytest.raises(ValueError, match="block is 0; it takes at least 1"):
+        Config(block=0)
+    with pytest.raises(ValueError, match="memory is -1; it takes at least 0"):
+        Config(memory=-1)
+    with pytest.raises(ValueError, match="across at least 1 block"):
+        Config(across=0)

@@ -1,0 +1,106 @@
+"""Nyströmformer: its segments, its inverse, where it is softmax attention."""
+
+import pytest
+import torch
+
+from attnbench.contract import masked_softmax
+from attnbench.mechanisms.nystromformer import Config, Nystromformer, Sdpa, segment_sums
+from attnbench.records import Level, Workload
+
+
+def built(form=Nystromformer, seq_len=24, **options):
+    torch.manual_seed(0)
+    w = Workload(batch=2, seq_len=seq_len, width=16, heads=4, level=Level.CORE)
+    return form(Config(**options), w).double().eval()
+
+
+def heads(seq_len=24):
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(3, 2, 4, seq_len, 4, generator=generator, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("form", [Nystromformer, Sdpa])
+@pytest.mark.parametrize("seq_len", [5, 24])
+def test_with_as_many_landmarks_as_tokens_it_is_softmax_attention(form, seq_len):
+    q, k, v = heads(seq_len)
+    o = built(form, seq_len, landmarks=24, conv_kernel=0).attend(q, k, v, None)
+    torch.testing.assert_close(o, (q @ k.mT / 2).softmax(-1) @ v)
+
+
+@pytest.mark.parametrize("form", [Nystromformer, Sdpa])
+def test_where_segments_hold_equal_tokens_the_iteration_finds_softmax_attention(form):
+    """Then the landmarks lose nothing, and F A⁺ W is exact."""
+    q, k, _ = (t.repeat_interleave(3, 2) for t in heads(6))
+    v = heads(18)[2]
+    o = built(form, 18, landmarks=6, iterations=25, conv_kernel=0).attend(q, k, v, None)
+    torch.testing.assert_close(o, (q @ k.mT / 2).softmax(-1) @ v, rtol=1e-6, atol=1e-6)
+
+
+def test_the_iteration_converges_to_the_pseudo_inverse():
+    q, k, _ = heads(6)
+    A = (q @ k.mT / 2).softmax(-1)
+    Z = built(landmarks=6, iterations=40).inverse(A)
+    torch.testing.assert_close(Z, torch.linalg.pinv(A), rtol=1e-6, atol=1e-6)
+
+
+def test_segments_differ_by_at_most_one_token_and_the_longer_come_last():
+    x = torch.arange(14.0)[:, None]
+    sums = segment_sums(x, 4).flatten().tolist()
+    assert sums == [0 + 1 + 2, 3 + 4 + 5, 6 + 7 + 8 + 9, 10 + 11 + 12 + 13]
+    assert segment_sums(x, 7).flatten().tolist() == [1, 5, 9, 13, 17, 21, 25]
+
+
+def test_a_segment_of_padding_is_no_landmark():
+    q, k, v = heads()
+    mask = (torch.arange(24) < 12).expand(2, 24)
+    long = built(landmarks=8, conv_kernel=3)
+    short = built(seq_len=12, landmarks=4, conv_kernel=3)
+    short.load_state_dict(long.state_dict())
+    o = long.attend(q, k, v, mask)[:, :, :12]
+    expected = short.attend(q[:, :, :12], k[:, :, :12], v[:, :, :12], None)
+    torch.testing.assert_close(o, expected)
+
+
+def test_the_convolution_adds_each_heads_neighbours():
+    q, k, v = heads()
+    module = built(landmarks=4, conv_kernel=3)
+    plain = built(landmarks=4, conv_kernel=0).attend(q, k, v, None)
+    taps = module.conv.weight[:, 0, :, 0]  # [H, 3]
+    before = torch.nn.functional.pad(v, (0, 0, 1, 0))[:, :, :-1]
+    after = torch.nn.functional.pad(v, (0, 0, 0, 1))[:, :, 1:]
+    terms = zip((before, v, after), taps.T[:, :, None, None], strict=True)
+    added = sum(weight * value for value, weight in terms)
+    torch.testing.assert_close(module.attend(q, k, v, None), plain + added)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_narrow_types_keep_their_digits(dtype):
+    q, k, v = heads(64).to(dtype)
+    module = built(seq_len=64, landmarks=4, conv_kernel=0)
+    o = module.attend(q, k, v, None)
+    assert o.dtype == dtype
+    exact = module.attend(q.double(), k.double(), v.double(), None)
+    torch.testing.assert_close(o.double(), exact, rtol=0, atol=0.1)
+
+
+def test_short_sequences_leave_padding_out_of_the_softmax():
+    q, k, v = heads()
+    mask = torch.zeros(2, 24, dtype=torch.bool)
+    mask[0, :5] = True
+    o = built(landmarks=30, conv_kernel=0).attend(q, k, v, mask)
+    expected = masked_softmax(q @ k.mT / 2, mask[:, None, None]) @ v
+    torch.testing.assert_close(o[0, :, :5], expected[0, :, :5])
+    assert (o[1] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"landmarks": 0}, "landmarks is 0; it must be at least 1"),
+        ({"iterations": -1}, "iterations is -1; it must not be negative"),
+        ({"conv_kernel": 4}, "conv_kernel is 4; it must be odd, or 0 for none"),
+    ],
+)
+def test_impossible_options_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        Config(**options)

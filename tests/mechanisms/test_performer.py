@@ -1,0 +1,169 @@
+"""Performer: what its features estimate, how they are drawn, and its blocks of tokens."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from attnbench.contract import masked_softmax
+from attnbench.mechanisms.performer import CARD, Chunked, Config, Performer, draw
+from attnbench.records import Level, Workload
+
+N, d = 21, 4
+
+
+class SmallBlocks(Chunked):
+    block = 8
+
+
+def workload(causal=False):
+    return Workload(
+        batch=2, seq_len=N, width=16, heads=4, level=Level.CORE, causal=causal, dtype="float64"
+    )
+
+
+def built(form=Performer, causal=False, **options):
+    torch.manual_seed(0)
+    return form(Config(**options), workload(causal)).double().eval()
+
+
+def heads(dtype=torch.float64):
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(3, 2, 4, N, d, generator=generator, dtype=torch.float64).to(dtype)
+
+
+def padding():
+    return torch.arange(N) < torch.tensor([[N], [13]])
+
+
+@pytest.mark.parametrize("kernel", ["positive", "trigonometric"])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("form", [Performer, SmallBlocks])
+def test_many_features_give_softmax_attention(kernel, causal, form):
+    q, k, v = heads()
+    q, k = q / 2, k / 2  # the variance of the estimate grows exponentially with them
+    module = built(form, causal, kernel=kernel, features=20_000)
+    allowed = torch.ones(N, N, dtype=torch.bool).tril() if causal else None
+    expected = masked_softmax(q @ k.mT / d**0.5, allowed) @ v
+    error = (module.attend(q, k, v, None) - expected).abs().max()
+    other_scale = (masked_softmax(q @ k.mT, allowed) @ v - expected).abs().max()
+    assert error < 0.04 < other_scale / 4
+
+
+def test_rows_of_omega_are_orthogonal_in_blocks():
+    omega = draw(10, d, orthogonal=True).double()
+    products = omega @ omega.T
+    blocks = torch.block_diag(*[torch.ones(n, n) for n in (4, 4, 2)]).bool()
+    apart = blocks & ~torch.eye(10, dtype=torch.bool)
+    assert products[apart].abs().max() < 1e-5
+    assert products[~blocks].abs().max() > 1e-2
+
+
+@pytest.mark.parametrize("orthogonal", [True, False])
+def test_each_row_of_omega_is_a_standard_gaussian(orthogonal):
+    torch.manual_seed(0)
+    omega = draw(40_000, d, orthogonal)
+    for rows in omega.unflatten(0, (-1, d)).unbind(1):  # first rows of blocks, second rows, …
+        torch.testing.assert_close(rows.mean(0), torch.zeros(d), rtol=0, atol=0.05)
+        torch.testing.assert_close(rows.T.cov(), torch.eye(d), rtol=0, atol=0.06)
+
+
+@pytest.mark.parametrize("kernel", ["positive", "relu"])
+def test_causal_attention_is_full_attention_on_each_prefix(kernel):
+    """With ε = 0 the keys' maximum cancels; relu has none."""
+    options = {"kernel": kernel, "features": 16, "chunk": 4}
+    options |= {"epsilon": 0.0} if kernel == "positive" else {}
+    full, causal = built(**options), built(causal=True, **options)
+    q, k, v = heads()
+    o = causal.attend(q, k, v, None)
+    for n in range(1, N + 1):
+        prefix = full.attend(q[:, :, :n], k[:, :, :n], v[:, :, :n], None)
+        torch.testing.assert_close(o[:, :, n - 1], prefix[:, :, -1])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("mask", [None, padding()], ids=["full", "padded"])
+@pytest.mark.parametrize(
+    "options",
+    [{"epsilon": 0.01}, {"kernel": "relu"}, {"kernel": "trigonometric"}],
+    ids=["positive", "relu", "trigonometric"],
+)
+def test_blocks_are_a_matter_of_memory_alone(causal, mask, options):
+    options = {"features": 12, "chunk": 3, **options}
+    results = []
+    for form in (Performer, SmallBlocks):
+        q, k, v = (t.requires_grad_() for t in heads())
+        o = built(form, causal, **options).attend(q, k, v, mask)
+        results.append([o, *torch.autograd.grad(o.sin().sum(), (q, k, v))])
+    torch.testing.assert_close(results[1], results[0])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_block_of_padding_alone_counts_for_nothing(causal):
+    q, k, v = heads()
+    k = k - 3 * k.abs().amax()  # the maximum over real keys may be below that of no key
+    module = built(SmallBlocks, causal, features=2, epsilon=0.1)
+    o = module.attend(q[:, :, :8], k[:, :, :8], v[:, :, :8], None)
+    mask = (torch.arange(N) < 8).expand(2, N)
+    torch.testing.assert_close(module.attend(q, k, v, mask)[:, :, :8], o)
+
+
+def test_omega_is_redrawn_in_training_alone():
+    module = built(features=8, redraw=True)
+    q, k, v = heads()
+    fixed = module.omega.clone()
+    module.attend(q, k, v, None)
+    assert torch.equal(module.omega, fixed)
+    module.train()
+    outputs = []
+    for seed in (5, 5, 6):
+        torch.manual_seed(seed)
+        outputs.append(module.attend(q, k, v, None))
+    assert not torch.equal(module.omega, fixed)
+    assert torch.equal(outputs[0], outputs[1])
+    assert not torch.allclose(outputs[0], outputs[2])
+
+
+@pytest.mark.parametrize("form", [Performer, SmallBlocks])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("size", [1, 40])
+def test_narrow_types_and_large_inputs_stay_finite(form, causal, dtype, size):
+    q, k, v = heads(dtype)
+    module = built(form, causal, features=16)
+    o = module.attend(size * q, size * k, v, None)
+    assert o.dtype == dtype
+    exact = module.attend(size * q.double(), size * k.double(), v.double(), None)
+    digits = 0.02 if dtype == torch.bfloat16 else 1e-3
+    torch.testing.assert_close(o.double(), exact, rtol=digits, atol=digits)
+
+
+def test_flops_of_blocks_add_up():
+    from torch.utils.flop_counter import FlopCounterMode
+
+    w = Workload(batch=3, seq_len=1100, width=8, heads=2, level=Level.CORE, causal=True)
+    module = Chunked(Config(features=4, chunk=48), w)
+    q, k, v = torch.randn(3, 3, 2, 1100, 4)
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        module.attend(q, k, v, None)
+    assert Chunked.flops(module.config, w).core == counter.get_total_flops()
+
+
+def test_the_default_form_depends_on_the_device():
+    assert CARD.default(Config(), workload()) == "chunked"
+    assert CARD.default(Config(), replace(workload(), device="cuda")) == "eager"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"features": 0}, "features is 0; it must be at least 1"),
+        ({"chunk": 0}, "chunk is 0; it must be at least 1"),
+        ({"epsilon": -1.0}, "epsilon is -1.0; it must not be negative"),
+        ({"kernel": "cosine"}, "no kernel 'cosine'; there are: positive, trigonometric, relu"),
+        ({"kernel": "trigonometric", "epsilon": 0.1}, "takes no epsilon"),
+    ],
+)
+def test_impossible_options_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        Config(**options)

@@ -1,0 +1,111 @@
+"""Reformer: its limit, its hashes, causality with the hashes frozen, and the form in pieces."""
+
+import pytest
+import torch
+
+from attnbench.mechanisms import reformer
+from attnbench.mechanisms.reformer import Chunked, Config, Reformer, factors
+from attnbench.records import Level, Workload
+
+
+def build(cls, config, seq_len, causal=False, level=Level.ATTENTION):
+    w = Workload(batch=2, seq_len=seq_len, width=16, heads=4, level=level, causal=causal)
+    torch.manual_seed(0)
+    return cls(config, w).double()
+
+
+@pytest.mark.parametrize("cls", [Reformer, Chunked])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_one_chunk_is_softmax_attention_with_shared_unit_keys(cls, causal, rounds):
+    module = build(cls, Config(rounds=rounds), 20, causal, Level.CORE)
+    q, v = torch.randn(2, 2, 4, 20, 4, dtype=torch.float64)
+    logits = q @ torch.nn.functional.normalize(q, dim=-1).mT
+    logits = logits.masked_fill(torch.eye(20, dtype=torch.bool), -5e4)
+    if causal:
+        logits = logits.masked_fill(torch.ones(20, 20).triu(1).bool(), -torch.inf)
+    torch.testing.assert_close(
+        module.attend(q, q, v, None), logits.softmax(-1) @ v, rtol=1e-4, atol=1e-4
+    )
+
+
+@pytest.mark.parametrize("cls", [Reformer, Chunked])
+def test_a_token_alone_attends_to_itself(cls):
+    module = build(cls, Config(), 1, level=Level.CORE)
+    q, v = torch.randn(2, 2, 4, 1, 4, dtype=torch.float64)
+    torch.testing.assert_close(module.attend(q, q, v, None), v)
+
+
+@pytest.mark.parametrize("cls", [Reformer, Chunked])
+@pytest.mark.parametrize("within", [False, True])
+def test_causal_is_blind_to_the_future_with_the_hashes_frozen(monkeypatch, cls, within):
+    config = Config(chunk=4, rounds=2, buckets=4, within_bucket=within)
+    module = build(cls, config, 18, causal=True)
+    x = torch.randn(2, 18, 16, dtype=torch.float64, requires_grad=True)
+    y = module(x)
+    frozen = module.buckets
+    monkeypatch.setattr(module, "hash", lambda q, mask: frozen)
+    for i in (0, 1, 9, 16):
+        (gradient,) = torch.autograd.grad(y[:, i].sum(), x, retain_graph=True)
+        assert (gradient[:, i + 1 :] == 0).all()
+        other = x.detach().clone()
+        other[:, i + 1 :] = 3 * other[:, i + 1 :] + 1
+        torch.testing.assert_close(module(other)[:, : i + 1], y[:, : i + 1])
+
+
+def test_equal_directions_share_a_bucket_and_opposite_ones_do_not():
+    module = build(Reformer, Config(rounds=8, buckets=256), 3)
+    q = torch.randn(1, 4, 1, 4, dtype=torch.float64)
+    buckets = module.hash(torch.cat([q, 3 * q, -q], 2), None)  # [1, H, R, 3]
+    assert (buckets[..., 0] == buckets[..., 1]).all()
+    assert (buckets[..., 0] != buckets[..., 2]).all()
+    assert 0 <= buckets.min() <= buckets.max() < 256
+
+
+def test_every_bucket_can_be_hit_and_padding_comes_after_all():
+    module = build(Reformer, Config(rounds=4, buckets=128), 4000)
+    q = torch.randn(2, 4, 4000, 4, dtype=torch.float64)
+    mask = torch.arange(4000) < torch.tensor([[4000], [100]])
+    buckets = module.hash(q, mask)
+    assert set(buckets[0].unique().tolist()) <= set(range(128))
+    assert len(buckets[0].unique()) > 100
+    assert (buckets[1, :, :, 100:] == 128).all()
+
+
+def test_the_number_of_buckets_grows_with_length_but_no_hash_is_large():
+    sizes = [factors(Config(), N) for N in (1, 64, 512, 2048, 8192, 65_536)]
+    assert sizes == [(2,), (2,), (16,), (64,), (16, 16), (32, 64)]
+
+
+@pytest.mark.parametrize("size", [1, 40, 100, 1000])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("within", [False, True])
+def test_pieces_of_any_size_agree_with_the_whole(monkeypatch, size, causal, masked, within):
+    monkeypatch.setattr(reformer, "piece", lambda device: size)
+    config = Config(chunk=4, rounds=3, buckets=8, within_bucket=within)
+    x = torch.randn(2, 19, 16, dtype=torch.float64)
+    mask = torch.arange(19) < torch.tensor([[19], [6]]) if masked else None
+    grads = []
+    for cls in (Reformer, Chunked):
+        module = build(cls, config, 19, causal)
+        torch.manual_seed(7)
+        y = module(x, mask)
+        y = y[mask] if masked else y
+        grads.append([y, *torch.autograd.grad(y.square().sum(), list(module.parameters()))])
+    for a, b in zip(*grads, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"chunk": 0}, "chunk and rounds must be at least 1"),
+        ({"rounds": 0}, "chunk and rounds must be at least 1"),
+        ({"buckets": 12}, "buckets must be a power of 2 from 2 on, or None, not 12"),
+        ({"buckets": 1}, "buckets must be a power of 2"),
+    ],
+)
+def test_impossible_options_say_why(options, message):
+    with pytest.raises(ValueError, match=message):
+        Config(**options)

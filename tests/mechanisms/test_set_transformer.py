@@ -1,0 +1,67 @@
+"""Set Transformer: its limit, its symmetry, and where its forms pay."""
+
+import pytest
+import torch
+
+from attnbench.mechanisms import set_transformer, transformer
+from attnbench.records import Level, Workload
+
+
+def workload(seq_len=9, **sizes):
+    sizes = {"batch": 2, "width": 16, "heads": 4, **sizes}
+    return Workload(seq_len=seq_len, level=Level.ATTENTION, **sizes)
+
+
+def build(form="eager", **options):
+    torch.manual_seed(0)
+    module = set_transformer.CARD.forms[form](set_transformer.Config(**options), workload())
+    return module.double()
+
+
+def test_a_sab_whose_output_map_is_zero_is_softmax_attention_with_the_scale_of_the_width():
+    module = build(block="sab")
+    full = transformer.Transformer(transformer.Config(), workload()).double()
+    full.load_state_dict(module.block.state_dict())
+    with torch.no_grad():
+        module.block.output.weight.zero_()
+        full.output.weight.copy_(torch.eye(16))
+        full.query.weight.mul_((16 / 4) ** -0.5)  # 1 / √D for 1 / √d
+    x = torch.randn(2, 9, 16, dtype=torch.float64)
+    torch.testing.assert_close(module(x) - module.block.query(x), full(x))
+
+
+@pytest.mark.parametrize(("block", "form"), [("isab", "folded"), ("sab", "sdpa"), ("pma", "eager")])
+def test_the_order_of_a_set_does_not_matter(block, form):
+    module = build(form, block=block, points=3)
+    x = torch.randn(2, 9, 16, dtype=torch.float64)
+    order = torch.randperm(9)
+    y, shuffled = module(x), module(x[:, order])
+    torch.testing.assert_close(shuffled, y if block == "pma" else y[:, order])
+
+
+@pytest.mark.parametrize("seeds", [1, 4, 20])
+def test_pma_gives_each_token_the_seed_of_its_turn(seeds):
+    module = build(block="pma", points=seeds)
+    y = module(torch.randn(2, 9, 16, dtype=torch.float64))
+    assert y.shape == (2, 9, 16)
+    for i in range(9):
+        torch.testing.assert_close(y[:, i], y[:, i % seeds])
+    assert len(y[0].unique(dim=0)) == min(seeds, 9)
+
+
+def test_folding_is_chosen_where_it_is_less_work():
+    choose, config = set_transformer.CARD.default, set_transformer.Config()
+    usual = {"width": 256, "heads": 16}
+    assert choose(config, workload(2048, **usual)) == "folded"
+    assert choose(config, workload(64, **usual)) == "eager"
+    assert choose(set_transformer.Config(points=64), workload(2048, **usual)) == "eager"
+    assert choose(set_transformer.Config(block="sab"), workload(2048, **usual)) == "sdpa"
+
+
+def test_impossible_options_and_forms_are_refused():
+    with pytest.raises(ValueError, match="no block 'mab'; there are: isab, sab, pma"):
+        set_transformer.Config(block="mab")
+    with pytest.raises(ValueError, match="at least 1"):
+        set_transformer.Config(points=0)
+    reason = set_transformer.CARD.refusal("folded", set_transformer.Config(block="sab"), workload())
+    assert "no fixed queries" in reason

@@ -1,0 +1,148 @@
+"""Smart Bird: its limit, the law of its sampling, its sketch's own loss."""
+
+import pytest
+import torch
+
+from attnbench.mechanisms import smart_bird, transformer
+from attnbench.records import Level, Workload
+
+
+def workload(batch, seq_len, **sizes):
+    return Workload(batch=batch, seq_len=seq_len, width=16, heads=4, level=Level.ATTENTION, **sizes)
+
+
+def build(w, **options):
+    torch.manual_seed(0)
+    return smart_bird.SmartBird(smart_bird.Config(**options), w).double()
+
+
+def sketched(module, x, allowed=None):
+    """A [B, N, N], from the formula."""
+    E = x @ module.sketch_embed
+    s = E.shape[-1]
+    logits = (E @ module.sketch_query) @ (E @ module.sketch_key).mT / s**0.5
+    if allowed is not None:
+        logits = logits.masked_fill(~allowed, -torch.inf)
+    return logits.softmax(-1)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("sampling", smart_bird.SAMPLINGS)
+def test_with_all_keys_it_is_softmax_attention(sampling, causal):
+    w = workload(2, 13, causal=causal)
+    module = build(w, keys=50, sampling=sampling)
+    full = transformer.Transformer(transformer.Config(), w).double()
+    full.load_state_dict(module.state_dict(), strict=False)
+    x = torch.randn(2, 13, 16, dtype=torch.float64)
+    mask = torch.arange(13) < torch.tensor([[13], [9]])
+    torch.testing.assert_close(module(x), full(x))
+    torch.testing.assert_close(module(x, mask)[mask], full(x, mask)[mask])
+
+
+def test_top_takes_the_largest_of_the_sketch_for_all_heads():
+    module = build(workload(1, 30), keys=4, sampling="top")
+    x = torch.randn(1, 30, 16, dtype=torch.float64)
+    module(x)
+    best = sketched(module, x)[0].topk(4).indices.sort().values
+    for head in module.draws(0)["chosen"]:
+        assert torch.equal(head.sort().values, best)
+
+
+@pytest.mark.parametrize("sampling", ["squared", "inverse", "raw", "random"])
+def test_the_larger_of_two_uniform_scores_is_drawn_as_often_as_it_should(sampling):
+    module = build(workload(5000, 2), keys=1, sampling=sampling)
+    x = torch.randn(1, 2, 16, dtype=torch.float64).expand(5000, -1, -1)
+    torch.manual_seed(1)
+    module(x)
+    P = torch.ones(2, 2, dtype=torch.float64)
+    if sampling != "random":
+        A = sketched(module, x[:1])[0]
+        P = {"raw": A, "inverse": -1 / A.log(), "squared": 1 / A.log() ** 2}[sampling]
+    a, b = P.unbind(-1)
+    expected = torch.where(a < b, a / (2 * b), 1 - b / (2 * a))  # of key 0, one for each row
+    chosen = torch.stack([module.draws(n)["chosen"] for n in range(5000)])  # [B, H, N, 1]
+    frequency = (chosen == 0).double().mean((0, 1, 3))
+    deviation = (expected * (1 - expected) / (5000 * 4)).sqrt()
+    assert ((frequency - expected).abs() < 4 * deviation).all()
+
+
+def test_heads_draw_apart_and_calls_draw_again():
+    module = build(workload(1, 40), keys=5)
+    x = torch.randn(1, 40, 16, dtype=torch.float64)
+    module(x)
+    first = module.draws(0)["chosen"]
+    module(x)
+    assert not torch.equal(first[0].sort().values, first[1].sort().values)
+    assert not torch.equal(first, module.draws(0)["chosen"])
+    for row in first.flatten(0, 1):
+        assert len(row.unique()) == 5
+
+
+def test_without_resampling_the_first_choice_stays():
+    module = build(workload(1, 40), keys=5, resample=False)
+    module(torch.randn(1, 40, 16, dtype=torch.float64))
+    first = module.draws(0)["chosen"]
+    module(torch.randn(1, 40, 16, dtype=torch.float64))
+    assert torch.equal(first, module.draws(0)["chosen"])
+    module(torch.randn(1, 41, 16, dtype=torch.float64))
+    assert module.draws(0)["chosen"].shape[1] == 41
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_padding_and_the_future_are_chosen_only_where_too_few_keys_are_left(causal):
+    module = build(workload(1, 30, causal=causal), keys=4)
+    mask = torch.arange(30)[None] < 20
+    module(torch.randn(1, 30, 16, dtype=torch.float64), mask)
+    chosen = module.draws(0)["chosen"]
+    assert (chosen[:, 4:20] < 20).all()
+    if causal:
+        assert (chosen[:, 4:20] <= torch.arange(4, 20)[:, None]).all()
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_sketch_imitates_the_output_and_trains_alone(causal, masked):
+    module = build(workload(2, 11, causal=causal), keys=3).train()
+    x = torch.randn(2, 11, 16, dtype=torch.float64, requires_grad=True)
+    mask = torch.arange(11) < torch.tensor([[11], [7]]) if masked else None
+    y = module(x, mask)
+    allowed = torch.ones(2, 11, 11, dtype=torch.bool)
+    if masked:
+        allowed &= mask[:, None]
+    if causal:
+        allowed &= torch.ones(11, 11, dtype=torch.bool).tril()
+    guess = sketched(module, x, allowed) @ (x @ module.sketch_embed) @ module.sketch_value
+    error = (guess @ module.sketch_head - y).square().mean(-1)
+    real = mask if masked else torch.ones_like(error, dtype=torch.bool)
+    loss = module.auxiliary_loss()
+    torch.testing.assert_close(loss, error[real].mean())
+    loss.backward()
+    assert x.grad is None
+    assert module.value.weight.grad is None
+    assert module.sketch_query.grad.abs().sum() > 0
+
+
+def test_a_frozen_sketch_has_no_loss_and_nothing_to_train():
+    module = build(workload(1, 9), train_sketch=False).train()
+    module(torch.randn(1, 9, 16, dtype=torch.float64))
+    assert module.auxiliary_loss() is None
+    assert "sketch_query" in module.state_dict()
+    assert len(list(module.parameters())) == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sampling": "best"}, "no sampling 'best'; there are: squared, "),
+        ({"keys": 0}, "at least 1"),
+        ({"sampling": "random", "train_sketch": False}, "has no sketch"),
+    ],
+)
+def test_impossible_options_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        smart_bird.Config(**options)
+
+
+def test_there_is_no_core_apart():
+    w = Workload(batch=1, seq_len=9, width=16, heads=4, level=Level.CORE)
+    assert "sketch reads x" in smart_bird.CARD.refusal("eager", smart_bird.Config(), w)

@@ -1,0 +1,84 @@
+"""Synthesizer: its limit, what its variants hold, and what it refuses."""
+
+import pytest
+import torch
+
+from attnbench.mechanisms.synthesizer import CARD, Config, Synthesizer, sides
+from attnbench.records import Level, Workload
+
+
+def workload(seq_len, **fields):
+    sizes = {"batch": 2, "width": 16, "heads": 4, "level": Level.ATTENTION, "dtype": "float64"}
+    return Workload(seq_len=seq_len, **(sizes | fields))
+
+
+def build(config, seq_len=12, **fields):
+    torch.manual_seed(0)
+    return Synthesizer(config, workload(seq_len, **fields)).double()
+
+
+@pytest.mark.parametrize("variant", ["dense", "random", "factorized_random", "factorized_dense"])
+def test_a_mixture_without_its_synthesizer_is_softmax_attention(variant):
+    module = build(Config(variant=variant, mixture=True))
+    module.alpha.data = torch.tensor([-400.0, 400.0], dtype=torch.float64)
+    x = torch.randn(2, 12, 16, dtype=torch.float64)
+    q, k, v = (module.split(f(x)) for f in (module.query, module.key, module.value))
+    o = (q @ k.mT / 2).softmax(-1) @ v
+    expected = module.output(o.transpose(1, 2).flatten(2))
+    torch.testing.assert_close(module(x), expected)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 12, 17, 128, 1000])
+def test_the_two_factors_cover_every_column_and_no_two_columns_are_alike(n):
+    a, b = sides(n)
+    assert n <= a * b < n + a
+    assert len({(j % a, j // a) for j in range(n)}) == n
+
+
+def test_random_logits_are_the_same_for_every_sequence_and_dense_ones_are_not():
+    x = torch.randn(2, 12, 16, dtype=torch.float64)
+    assert build(Config(variant="random")).logits(x).shape == (4, 12, 12)
+    dense = build(Config()).logits(x)
+    assert not torch.allclose(dense[0], dense[1])
+
+
+def test_fixed_random_logits_are_stored_but_not_learned():
+    module = build(Config(variant="fixed_random"))
+    assert "R" in module.state_dict()
+    assert "R" not in dict(module.named_parameters())
+
+
+def test_positions_beyond_n_max_are_refused_and_fewer_use_the_first_rows():
+    config = Config(variant="random", n_max=12)
+    reason = CARD.refusal("eager", config, workload(13))
+    assert reason == "it holds n_max = 12 positions, fewer than N = 13"
+    module = build(config, seq_len=5)
+    x = torch.randn(2, 5, 16, dtype=torch.float64)
+    assert torch.equal(module.logits(x), module.R[:, :5, :5])
+
+
+def test_the_fused_form_is_for_products_of_features():
+    reason = CARD.refusal("sdpa", Config(variant="random"), workload(12))
+    assert reason == "random logits are no product of features; use synthesizer:eager"
+    assert CARD.default(Config(variant="random"), workload(12)) == "eager"
+    assert CARD.default(Config(), workload(12)) == "sdpa"
+
+
+def test_sequences_that_share_one_map_are_not_fused_unless_it_differs_for_each():
+    config = Config(variant="factorized_random")
+    assert CARD.default(config, workload(12, batch=2)) == "sdpa"
+    assert CARD.default(config, workload(12, batch=8)) == "eager"
+    assert CARD.default(config, workload(12, batch=8, padding=0.3)) == "sdpa"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"variant": "sparse"}, "no variant 'sparse'; there are: dense, random"),
+        ({"rank": 0}, "rank must be at least 1, not 0"),
+        ({"n_max": 0}, "n_max must be at least 1 or None, not 0"),
+    ],
+)
+def test_impossible_options_say_why(options, message):
+    with pytest.raises(ValueError, match=message):
+        Config(**options)

@@ -1,0 +1,46 @@
+"""Axial attention against axial_attention: the sum as it is, the chain from its parts."""
+
+import pytest
+import torch
+
+from attnbench.mechanisms.axial import CARD, Config
+from attnbench.records import Workload
+
+theirs = pytest.importorskip("axial_attention", reason="axial_attention is not installed")
+
+
+def pair(combine):
+    torch.manual_seed(0)
+    w = Workload(batch=2, seq_len=30, width=16, heads=4, level="attention")
+    ours = CARD.forms["eager"](Config(combine=combine, columns=5, bias=True), w).double()
+    other = theirs.AxialAttention(16, 2, 4, dim_index=-1).double()
+    column, row = (part.fn for part in other.axial_attentions)
+    for maps, part in ((ours.row, row), (ours.column, column)):
+        load(maps, part)
+    return ours, other
+
+
+@torch.no_grad()
+def load(maps, part):
+    """Their query, joined key and value, and output; only the last has a bias."""
+    maps.query.weight.copy_(part.to_q.weight)
+    maps.key.weight.copy_(part.to_kv.weight[:16])
+    maps.value.weight.copy_(part.to_kv.weight[16:])
+    maps.output.load_state_dict(part.to_out.state_dict())
+    for linear in (maps.query, maps.key, maps.value):
+        linear.bias.zero_()
+
+
+def test_the_sum_of_both_axes_is_theirs():
+    ours, other = pair("sum")
+    x = torch.randn(2, 30, 16, dtype=torch.float64)
+    torch.testing.assert_close(ours(x), other(x.view(2, 6, 5, 16)).flatten(1, 2))
+
+
+def test_the_chain_is_their_axes_as_residual_blocks():
+    ours, other = pair("chained")
+    column, row = other.axial_attentions
+    x = torch.randn(2, 6, 5, 16, dtype=torch.float64)
+    after_row = x + row(x)
+    expected = after_row + column(after_row) - x
+    torch.testing.assert_close(ours(x.flatten(1, 2)), expected.flatten(1, 2))

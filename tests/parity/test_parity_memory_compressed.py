@@ -1,0 +1,43 @@
+"""Memory-compressed attention against memory_compressed_attention, where lengths divide by three.
+
+The package departs from the paper: one grouped convolution for keys and values, a scale by the
+full width, a null key also when not causal, and padding at the front.
+"""
+
+import pytest
+import torch
+
+from attnbench.mechanisms.memory_compressed import CARD, Config
+from attnbench.records import Workload
+
+theirs = pytest.importorskip(
+    "memory_compressed_attention", reason="memory_compressed_attention is not installed"
+)
+
+
+@torch.no_grad()
+def load(ours, other):
+    """Their grouped convolution as a full one, and their scale 1/√D in the queries."""
+    q, k, v = other.to_qkv.weight.chunk(3)
+    for linear, weight in ((ours.query, q * (4 / 16) ** 0.5), (ours.key, k), (ours.value, v)):
+        linear.weight.copy_(weight)
+        linear.bias.zero_()
+    conv = other.compress_fn.conv  # weight [D, D / H, 3]
+    full = torch.stack([torch.block_diag(*tap.split(4)) for tap in conv.weight.unbind(-1)], 1)
+    for linear in (ours.compress_key, ours.compress_value):
+        linear.weight.copy_(full.flatten(1))
+        linear.bias.copy_(conv.bias)
+    ours.output.load_state_dict(other.to_out.state_dict())
+    for null, its in ((ours.null_key, other.null_k), (ours.null_value, other.null_v)):
+        null.copy_(torch.nn.init.normal_(its).flatten())
+
+
+@pytest.mark.parametrize("form", ["eager", "sdpa", "folded"])
+def test_the_causal_form_is_theirs(form):
+    torch.manual_seed(0)
+    w = Workload(batch=2, seq_len=21, width=16, heads=4, level="attention", causal=True)
+    ours = CARD.forms[form](Config(bias=True), w).double()
+    other = theirs.MemoryCompressedAttention(16, 4, causal=True).double()
+    load(ours, other)
+    x = torch.randn(2, 21, 16, dtype=torch.float64)
+    torch.testing.assert_close(ours(x), other(x))
