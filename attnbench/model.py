@@ -9,9 +9,16 @@
 The shell is the same for every mechanism, so that only the mechanism differs. Dropout falls on
 hidden states and never on attention weights: fused forms stay exact.
 
-Source: arXiv:2108.09084, section 4.1 and its official code (feed-forward as wide as the model).
+Reversible layers carry two streams, a ← a + attention(LayerNorm b) and b ← b + feed-forward
+(LayerNorm a), both x at first and averaged at last. Training keeps the last pair alone and computes
+the others backwards from it, with the same random numbers.
+
+Source: arXiv:2108.09084, section 4.1 and its official code (feed-forward as wide as the model);
+arXiv:2001.04451, section 3, equations (7) to (9).
 """
 
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -37,16 +44,25 @@ class Classifier(nn.Module):
             Layer(attentions[index % len(attentions)], D, feed_forward(workload), shell.dropout)
             for index in range(shell.layers)
         )
+        self.reversible = is_reversible(card, shell)
         self.pooling = nn.Sequential(nn.Linear(D, D), nn.Tanh(), nn.Linear(D, 1))
         self.classify = nn.Linear(D, shell.classes)
         self.dropout = nn.Dropout(shell.dropout)
 
     def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         x = self.dropout(self.embedding(ids))
-        for layer in self.layers:
-            x = layer(x, mask)
+        x = self.reverse(x, mask) if self.reversible else self.chain(x, mask)
         weights = masked_softmax(self.pooling(x).squeeze(-1), mask)  # [B, N]
         return self.classify((weights[:, None] @ x).squeeze(1))
+
+    def chain(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        for layer in self.layers:
+            x = layer(x, mask)
+        return x
+
+    def reverse(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        parameters = [p for p in self.layers.parameters() if p.requires_grad]
+        return Reversible.apply(x, mask, self.layers, *parameters)
 
     def loss(self, ids: Tensor, mask: Tensor | None, labels: Tensor) -> Tensor:
         """Cross-entropy, and what the mechanisms add of their own."""
@@ -71,6 +87,68 @@ class Layer(nn.Module):
         x = self.norms[0](x + self.dropout(self.attention(x, mask)))
         return self.norms[1](x + self.dropout(self.feed_forward(x)))
 
+    def halves(self, mask: Tensor | None) -> tuple[Callable[[Tensor], Tensor], ...]:
+        """What a reversible layer adds to its first stream from the second, and then back."""
+        return (
+            lambda b: self.dropout(self.attention(self.norms[0](b), mask)),
+            lambda a: self.dropout(self.feed_forward(self.norms[1](a))),
+        )
+
+
+class Reversible(torch.autograd.Function):
+    """[B, N, D] to [B, N, D] through all layers, of which nothing is kept but the end."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, mask: Tensor | None, layers: Sequence[Layer], *parameters: Tensor
+    ) -> Tensor:
+        ctx.layers, ctx.mask, ctx.draws = layers, mask, []
+        this, other = x, x
+        for layer in layers:
+            for half in layer.halves(mask):
+                ctx.draws.append(draws_of(x.device))
+                this, other = other, this + half(other)
+        ctx.save_for_backward(this, other, *parameters)
+        return (this + other) / 2
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        this, other, *parameters = ctx.saved_tensors
+        d_this = d_other = gradient / 2
+        found: list[Tensor | None] = [None] * len(parameters)
+        for layer in reversed(ctx.layers):
+            for half in reversed(layer.halves(ctx.mask)):
+                with replayed(ctx.draws.pop(), this.device), torch.enable_grad():
+                    start = this.detach().requires_grad_()
+                    added = half(start)
+                pieces = [start, *parameters]
+                d_start, *shares = torch.autograd.grad(added, pieces, d_other, allow_unused=True)
+                found = [add(sum_, share) for sum_, share in zip(found, shares, strict=True)]
+                this, other = other - added.detach(), this
+                d_this, d_other = d_other, d_this + d_start
+        return d_this + d_other, None, None, *found
+
+
+def add(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    return b if a is None else a if b is None else a + b
+
+
+def draws_of(device: torch.device) -> tuple[Tensor, ...]:
+    """States of the random generators that a forward pass on the device may use."""
+    if device.type == "cuda":
+        return torch.get_rng_state(), torch.cuda.get_rng_state(device)
+    return (torch.get_rng_state(),)
+
+
+@contextmanager
+def replayed(states: tuple[Tensor, ...], device: torch.device) -> Iterator[None]:
+    """The same random numbers again; outside, the generators go on as if nothing had been."""
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.set_rng_state(states[0])
+        for state in states[1:]:
+            torch.cuda.set_rng_state(state, device)
+        yield
+
 
 def feed_forward(w: Workload) -> int:
     """Inner width of the feed-forward."""
@@ -81,6 +159,20 @@ def attention_sets(card: Card, shell: Shell) -> int:
     """How many sets of attention parameters the layers have: one where they share."""
     shared = card.share_layers if shell.share_layers is None else shell.share_layers
     return 1 if shared else shell.layers
+
+
+def is_reversible(card: Card, shell: Shell) -> bool:
+    """Whether the layers are: as told, else as the mechanism's card says."""
+    return card.reversible if shell.reversible is None else shell.reversible
+
+
+def refusal(card: Card, form: str, workload: Workload) -> str | None:
+    """Why the classifier cannot be built around the form, or None."""
+    if not is_reversible(card, workload.shell):
+        return None
+    if card.forms[form].auxiliary_loss is not Attention.auxiliary_loss:
+        return "reversible layers keep no graph, which its own loss would need"
+    return None
 
 
 def shell_flops(w: Workload) -> int:

@@ -338,6 +338,8 @@ class Request:
     case_timeout_s: float | None
     settings: Settings
     dropout: float = 0.2  # of hidden states, in training at level `model`
+    share_layers: bool | None = None  # None: as each mechanism's card says
+    reversible: bool | None = None
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:

@@ -42,7 +42,8 @@ def card(name: str) -> "Card":
 
 def unknown(name: str, known: tuple[str, ...], what: str = "mechanism") -> str:
     """The text of the error for a name that is not known."""
-    near = get_close_matches(name, known, n=3, cutoff=0.5)
+    parts = [each for each in known if len(name) > 2 and name in each]
+    near = parts[:3] or get_close_matches(name, known, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}"
     return f"unknown {what} {name!r}; {hint}"
 

@@ -36,6 +36,22 @@ def sweep(
     dropout: Annotated[
         float | None, typer.Option(min=0, max=0.9, help="Of hidden states, in training; 0.2.")
     ] = None,
+    share_layers: Annotated[
+        bool | None,
+        typer.Option(
+            "--share-layers/--no-share-layers",
+            help="One set of attention parameters for all layers; as each paper does.",
+            show_default=False,
+        ),
+    ] = None,
+    reversible: Annotated[
+        bool | None,
+        typer.Option(
+            "--reversible/--no-reversible",
+            help="Layers that keep no activations (Reformer); off.",
+            show_default=False,
+        ),
+    ] = None,
     padding: Annotated[
         float, typer.Option(min=0, max=0.95, help="Share of each sequence that is padding.")
     ] = 0.0,
@@ -107,8 +123,16 @@ def sweep(
         case_timeout_s=axes.seconds(case_timeout, "--case-timeout"),
         settings=options.settings(place, threads, seed, quick, cold, budget_s),
         dropout=0.2 if dropout is None else dropout,
+        share_layers=share_layers,
+        reversible=reversible,
     )
-    for name, given in (("layers", layers), ("dropout", dropout)):
+    shell = {
+        "layers": layers,
+        "dropout": dropout,
+        "share-layers": share_layers,
+        "reversible": reversible,
+    }
+    for name, given in shell.items():
         if given is not None and level is not Level.MODEL:
             raise UsageError(f"--{name} has no effect at level {level}; it is for --level model")
     figure_formats = options.formats(formats)

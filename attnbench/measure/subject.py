@@ -24,7 +24,7 @@ class Subject:
         self.generator = torch.Generator(w.device).manual_seed(seed)
         self.mask = self._mask()
         self.inputs = self._inputs()
-        self.target = self._target() if self.training else None
+        self.target = self._target(card) if self.training else None
         self.parameters = [p for p in self.module.parameters() if p.requires_grad]
         self.optimiser = None
         if self.training and self.parameters:
@@ -102,27 +102,25 @@ class Subject:
         tensor = torch.empty(shape, device=self.case.workload.device, dtype=self.dtype)
         return tensor.normal_(generator=self.generator).requires_grad_(self.training)
 
-    def _target(self) -> Tensor:
+    def _target(self, card: Card) -> Tensor:
         """Labels [B] at level `model`, else a fixed gradient of the output."""
         w = self.case.workload
         if w.level is Level.MODEL:
             shape, device = (w.batch,), w.device
             return torch.randint(w.shell.classes, shape, generator=self.generator, device=device)
-        with torch.no_grad():
-            shape = self._output_shape()
+        shape = (w.batch, w.seq_len, w.width)
+        if w.level is Level.CORE:
+            shape = (w.batch, w.heads, w.seq_len, self._core_width(card))
         return self._normal(*shape).requires_grad_(False)
 
-    def _output_shape(self) -> tuple[int, ...]:
-        w = self.case.workload
-        if w.level is Level.ATTENTION:
-            return (w.batch, w.seq_len, w.width)
-        return (w.batch, w.heads, w.seq_len, self._core_width())
-
-    def _core_width(self) -> int:
-        """Width of a core's output: d, but for a concatenation of vectors."""
-        one = torch.zeros(1, self.case.workload.heads, 1, self.case.workload.head_width)
-        one = one.to(self.case.workload.device, self.dtype)
-        return self.module.attend(one, one, one, None).shape[-1]
+    def _core_width(self, card: Card) -> int:
+        """Width of a core's output, seen on one token: d, but for a concatenation of vectors."""
+        case = self.case
+        w = replace(case.workload, batch=1, seq_len=1)
+        core = card.forms[case.form](card.configure(dict(case.options)), w).to(w.device, self.dtype)
+        one = torch.zeros(1, w.heads, 1, w.head_width, device=w.device, dtype=self.dtype)
+        with torch.no_grad():
+            return core.attend(one, one, one, None).shape[-1]
 
     def _make_optimiser_state(self) -> None:
         """Adam keeps two copies of the parameters; they exist before the first iteration."""

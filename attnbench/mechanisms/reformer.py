@@ -16,7 +16,7 @@ a bucket after all others. `chunked` is exact: a cache's worth of chunks at a ti
 in the backward pass; only o and z are kept.
 
 Left out: the correction log N_ij for keys met in several rounds, which are counted each time here
-(the authors' default); the reversible residual, a matter of the model.
+(the authors' default). The reversible residual of section 3 is an option of the model.
 Notation: our N is the paper's l, our M its m, `rounds` its n_rounds, `buckets` its n_buckets.
 Source: arXiv:2001.04451, section 2.
 """

@@ -8,7 +8,8 @@ from typing import Any
 from attnbench.analysis import predict
 from attnbench.contract import Card
 from attnbench.errors import UnknownMechanism, UnknownOption, UsageError
-from attnbench.model import attention_sets, shell_flops, shell_parameters
+from attnbench.model import attention_sets, is_reversible, shell_flops, shell_parameters
+from attnbench.model import refusal as shell_refusal
 from attnbench.records import (
     CardFacts,
     Case,
@@ -104,7 +105,12 @@ def forms(its: Card, chosen: Selection, config: Any, workload: Workload) -> tupl
 
 def make_workload(its: Card, request: Request, mode: Mode, seq_len: int) -> Workload:
     """The workload of one length: batch = max(1, c // N)."""
-    shell = Shell(layers=request.layers, dropout=request.dropout)
+    shell = Shell(
+        layers=request.layers,
+        dropout=request.dropout,
+        share_layers=request.share_layers,
+        reversible=request.reversible,
+    )
     return Workload(
         batch=max(1, request.tokens // seq_len),
         seq_len=seq_len,
@@ -127,7 +133,10 @@ def describe(its: Card, case: Case, config: Any, request: Request) -> Planned:
     if w.width % w.heads:
         raise UsageError(f"width {w.width} is not divisible by {w.heads} heads")
     model = w.level is Level.MODEL
+    if model:
+        refusal = refusal or shell_refusal(its, case.form, w) or ""
     layers, sets = (w.shell.layers, attention_sets(its, w.shell)) if model else (1, 1)
+    kept = 1 if model and is_reversible(its, w.shell) else layers
     flops = form.flops(config, w)
     projections = 0 if w.level is Level.CORE else layers * flops.projections
     core, shell = layers * flops.core, shell_flops(w) if model else 0
@@ -140,14 +149,14 @@ def describe(its: Card, case: Case, config: Any, request: Request) -> Planned:
         projection_flops=projections,
         core_flops=core,
         shell_flops=shell,
-        predicted_bytes=predicted_bytes(form.elements(config, w), parameters, w, layers),
+        predicted_bytes=predicted_bytes(form.elements(config, w), parameters, w, kept),
         predicted_s=predict.first_guess(total, training, w.device, request.settings.threads),
         refusal=refusal,
     )
 
 
 def predicted_bytes(elements: int, parameters: int, w: Workload, layers: int) -> int:
-    """Allocated peak: parameters, optimiser, embedding, and what each layer keeps alive."""
+    """Allocated peak: parameters, optimiser, embedding, and what each of the layers keeps."""
     item = dict(ITEM_BYTES).get(w.dtype, 4)
     tokens = w.tokens * w.width
     table = w.shell.vocabulary * w.width if w.shell else 0

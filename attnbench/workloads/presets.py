@@ -40,7 +40,6 @@ class Preset:
             # chosen here: not in Table 9
             "sparse_transformer": {"stride": None},
             "image_transformer": {"block": 256, "memory": 256},
-            "set_transformer": {"inducing": 16},
             "transformer_xl": {"segment": 128, "memory": 128},
             "compressive_transformer": {"segment": 128, "memory": 128, "compressed": 128},
             "reformer": {"chunk": 64, "rounds": 2},

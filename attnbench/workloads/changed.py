@@ -1,0 +1,152 @@
+"""Which mechanisms a repository holds, and which of them a change touches.
+
+A file is read, never run: a mechanism is a module-level `NAME = Card(…)`, here or in a file that
+an entry point or the package's own folder makes a name of. A mechanism's files are its own and
+those of the repository that it imports; the contract's own files, which all share, are only said.
+"""
+
+import ast
+from collections.abc import Iterable, Iterator
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from attnbench.registry import GROUP
+from attnbench.run.lines import Chosen
+from attnbench.run.worktree import Change
+
+OWN = Path("attnbench/mechanisms")
+SHARED = ("contract", "records", "registry", "model", "errors", "metrics")
+
+
+def changed(base: Path, head: Path, changes: Iterable[Change]) -> tuple[Chosen, ...]:
+    """The mechanisms that differ between two trees; a renamed file is compared with its origin."""
+    changes = tuple(changes)
+    touched = {c.head for c in changes if c.head and c.head == c.base}
+    moved = [c for c in changes if c.base != c.head and (c.head or c.base or "").endswith(".py")]
+    known = {change.head for change in moved}
+    for path in holders(head):
+        if path not in known and depends(head, path, touched):
+            moved.append(Change(base=path, head=path))
+    # a file that no longer parses holds what base held in it
+    moved += [c for c in changes if c.head == c.base and unreadable(head, c.head)]
+    found = dict.fromkeys(chosen for change in moved for chosen in pairs(base, head, change))
+    return tuple(sorted(found, key=lambda chosen: chosen.name))
+
+
+def pairs(base: Path, head: Path, change: Change) -> Iterator[Chosen]:
+    """What the two sides of a changed file hold, matched by the name of the card."""
+    before = cards(base, change.base) if change.base else ()
+    after = cards(head, change.head, also=before or ()) if change.head else ()
+    before, after = (after if before is None else before), (before if after is None else after)
+    for card in dict.fromkeys((*(before or ()), *(after or ()))):
+        yield Chosen(
+            base=named(change.base, card) if change.base and card in (before or ()) else None,
+            head=named(change.head, card) if change.head and card in (after or ()) else None,
+        )
+
+
+def shared(changes: Iterable[Change]) -> tuple[str, ...]:
+    """Changed files that every mechanism uses; they alone choose none."""
+    ours = {f"attnbench/{name}.py" for name in SHARED}
+    return tuple(sorted({c.head or c.base or "" for c in changes} & ours))
+
+
+def holders(tree: Path) -> Iterator[str]:
+    """Files that may hold a mechanism, relative to the tree; hidden folders are left out."""
+    for path in sorted(tree.rglob("*.py")):
+        relative = path.relative_to(tree)
+        hidden = any(part.startswith(".") for part in relative.parts)
+        if not hidden and b"Card(" in path.read_bytes():
+            yield relative.as_posix()
+
+
+def cards(tree: Path, path: str, also: Iterable[str] = ()) -> tuple[str, ...] | None:
+    """Names of the cards in a file, and those of `also` that it binds; None if unreadable."""
+    if (module := parsed(tree, path)) is None:
+        return None
+    if Path(path).parent == OWN:
+        return ("CARD",) if Path(path).stem != "__init__" else ()
+    found = {}
+    for node in module.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                found[name] = value
+            case ast.AnnAssign(target=ast.Name(id=name), value=value):
+                found[name] = value
+    return tuple(name for name, value in found.items() if name in also or makes_card(value))
+
+
+def makes_card(value: ast.expr | None) -> bool:
+    """Whether an expression is a call of `Card`."""
+    return isinstance(value, ast.Call) and "Card" in (
+        getattr(value.func, "id", ""),
+        getattr(value.func, "attr", ""),
+    )
+
+
+def named(path: str, card: str) -> str:
+    """The name to ask for: the one it is registered by, or `path.py:NAME`."""
+    if Path(path).parent == OWN and card == "CARD":
+        return Path(path).stem
+    module = path.removeprefix("src/").removesuffix(".py").removesuffix("/__init__")
+    for point in entry_points(group=GROUP):
+        if (point.module, point.attr) == (module.replace("/", "."), card):
+            return point.name
+    return f"{path}:{card}"
+
+
+def parsed(tree: Path, path: str) -> ast.Module | None:
+    """The file's syntax tree, or None if it has none."""
+    try:
+        return ast.parse((tree / path).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return None
+
+
+def unreadable(tree: Path, path: str | None) -> bool:
+    """Whether it is a Python file that does not parse."""
+    return bool(path) and str(path).endswith(".py") and parsed(tree, str(path)) is None
+
+
+def depends(tree: Path, path: str, touched: set[str]) -> bool:
+    """Whether the file, or a file of the tree that it imports, is among those touched."""
+    seen: set[str] = set()
+    waiting = [path]
+    while waiting:
+        one = waiting.pop()
+        if one in touched:
+            return True
+        seen.add(one)
+        waiting += [other for other in imported(tree, one) if other not in seen]
+    return False
+
+
+def imported(tree: Path, path: str) -> Iterator[str]:
+    """Files of the tree that the file imports by name, without the contract's own."""
+    if (module := parsed(tree, path)) is None:
+        return
+    for node in ast.walk(module):
+        match node:
+            case ast.Import():
+                names = [alias.name for alias in node.names]
+            case ast.ImportFrom(level=0, module=str(name)):
+                names = [name, *(f"{name}.{alias.name}" for alias in node.names)]
+            case ast.ImportFrom(level=up):
+                package = ".".join(Path(path).parent.parts[: len(Path(path).parts) - up])
+                stem = f"{package}.{node.module}" if node.module else package
+                names = [stem, *(f"{stem}.{alias.name}" for alias in node.names)]
+            case _:
+                continue
+        for name in names:
+            yield from _files(tree, name)
+
+
+def _files(tree: Path, module: str) -> Iterator[str]:
+    parts = module.split(".")
+    if parts[0] == "attnbench" and (len(parts) < 3 or parts[1] != "mechanisms"):
+        return
+    for top in ("", "src/"):
+        for end in (".py", "/__init__.py"):
+            path = top + "/".join(parts) + end
+            if (tree / path).is_file():
+                yield path

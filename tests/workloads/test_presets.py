@@ -1,0 +1,65 @@
+import pytest
+
+from attnbench.errors import UnknownMechanism, UsageError
+from attnbench.records import Causality
+from attnbench.registry import card, names
+from attnbench.workloads.presets import expand, group, preset
+
+COLUMNS = (
+    "amazon",
+    "imdb",
+    "mind-classification",
+    "mind-recommendation",
+    "cnn-dailymail",
+    "pubmed",
+)
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+@pytest.mark.parametrize("name", names())
+def test_every_option_of_a_preset_is_one_of_the_mechanism(name, column):
+    options = preset(column).options(name)
+    config = card(name).configure(options)
+    assert all(getattr(config, key) == value for key, value in options.items())
+
+
+def test_table_9_is_as_printed():
+    mind = preset("mind-classification")
+    assert (mind.layers, mind.width, mind.heads) == (2, 256, 16)
+    assert mind.options("longformer") == {"window": 16, "global_tokens": 16}
+    assert mind.options("bigbird") == {"block": 8, "global_tokens": 16, "random_tokens": 16}
+    assert mind.options("poolingformer") == {"window": 16, "pool_window": 256}
+    assert mind.options("linformer") == {"rank": 16}
+    assert mind.options("fastformer") == {}
+
+
+def test_groups_are_registered_and_all_is_everything():
+    for name in ("@fig2", "@table5", "@survey"):
+        assert set(group(name)) <= set(names())
+    assert group("@all") == names()
+    assert len(group("@fig2")) == 7
+    assert len(group("@survey")) == 17
+
+
+def test_the_survey_ticks_the_mechanisms_that_can_decode():
+    """Table 1, column Decode."""
+    without = {"set_transformer", "linformer", "bigbird", "etc"}
+    for name in group("@survey"):
+        assert (card(name).causality is Causality.NEVER) == (name in without), name
+
+
+def test_a_pattern_a_form_and_options_expand():
+    assert [chosen.name for chosen in expand("synth*")] == ["synthesizer"]
+    (chosen,) = expand("linformer:eager[rank=64]")
+    assert (chosen.name, chosen.form) == ("linformer", "eager")
+    assert dict(chosen.options) == {"rank": 64}
+    assert {chosen.form for chosen in expand("@fig2:eager")} == {"eager"}
+
+
+def test_what_is_not_known_is_refused_with_its_neighbours():
+    with pytest.raises(UnknownMechanism, match="did you mean linformer"):
+        expand("linfromer")
+    with pytest.raises(UsageError, match="@fig2"):
+        expand("@fig3")
+    with pytest.raises(UsageError, match="mind-classification"):
+        preset("mind")
