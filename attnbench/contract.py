@@ -40,17 +40,17 @@ class Paper:
 
     title: str
     authors: str
-    year: int
+    year: int | None
     source: str  # "arXiv:2006.04768"
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Complexity as the papers print it, and the core's exponents of N for time and memory."""
+    """Complexity as the papers print it, and the core's exponents of N, None if not known."""
 
     printed: str
-    time: float
-    memory: float
+    time: float | None
+    memory: float | None
 
 
 class Attention(nn.Module):
@@ -164,13 +164,14 @@ class Card:
     """The identity card of a mechanism: plain data, known before anything is built.
 
     `reference(module, x [N, D], mask [N] or None, draws)` gives the equations for one sequence in
-    float64, sharing nothing with the module but parameters and draws. `examples` are small
+    float64, sharing nothing with the module but parameters and draws; a module that was adopted
+    without a card has none. `examples` are small
     configurations that the contract test runs at N ≈ 20 to 40.
     """
 
     forms: Mapping[str, type[Attention]]  # "eager" is always there
     config: type[BaseConfig]
-    reference: Callable[..., Tensor]
+    reference: Callable[..., Tensor] | None
     parameters: Callable[[Any, Workload], int]
     family: Family
     causality: Causality
@@ -183,6 +184,7 @@ class Card:
     selection_leaks: bool = False  # content-based assignment looks at future tokens
     share_layers: bool = False  # level `model`: one set of attention parameters for all layers
     reversible: bool = False  # level `model`: reversible residual layers
+    declared: bool = True  # False: FLOPs and parameters are guesses, and are counted where it runs
 
     @property
     def has_core(self) -> bool:

@@ -96,6 +96,13 @@ TABLE: tuple[Metric, ...] = (
     Metric(
         "saved_bytes", "saved for backward", Unit.BYTES, Better.LOWER, "tensors kept by autograd"
     ),
+    Metric(
+        "kept_bytes",
+        "kept after an iteration",
+        Unit.BYTES,
+        Better.LOWER,
+        "still alive when gradients and outputs are gone",
+    ),
     Metric("moved_bytes", "bytes moved", Unit.BYTES, Better.LOWER, "operands and results, summed"),
     Metric("operators", "operators", Unit.COUNT, Better.LOWER, "operators of one iteration"),
     Metric("parameters", "parameters", Unit.COUNT, Better.NEITHER, "trainable parameters"),

@@ -45,6 +45,7 @@ class Family(StrEnum):
     LOW_RANK_LEARNED = "LR+LP"
     KERNEL = "KR"
     RECURRENCE = "RC"
+    UNKNOWN = "–"  # a user's module says nothing of it
 
 
 class Causality(StrEnum):
@@ -232,19 +233,20 @@ class Run:
 class CardFacts:
     """What a report needs of a mechanism, stored with the sweep so that no torch is loaded.
 
-    `complexity` is as printed in a Table 7; the exponents are those of N, of the core alone.
+    `complexity` is as printed in a Table 7; the exponents are those of N, of the core alone. Year
+    and exponents of a user's module are not known.
     """
 
     mechanism: str
     title: str
     authors: str
-    year: int
+    year: int | None
     source: str
     family: Family
     causality: Causality
     complexity: str
-    time_exponent: float
-    memory_exponent: float
+    time_exponent: float | None
+    memory_exponent: float | None
     forms: tuple[str, ...]
     options: Mapping[str, Option]  # every option with its default
 

@@ -3,10 +3,14 @@
 import importlib
 import importlib.util
 import pkgutil
+import sys
+import zlib
+from collections.abc import Callable
 from difflib import get_close_matches
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from attnbench.errors import UnknownMechanism
 
@@ -36,7 +40,7 @@ def card(name: str) -> "Card":
     if name in _own():
         return importlib.import_module(f"attnbench.mechanisms.{name}").CARD
     for point in entry_points(group=GROUP, name=name):
-        return point.load()
+        return _adopted(point.load, name)
     raise UnknownMechanism(unknown(name, names()))
 
 
@@ -52,9 +56,45 @@ def _from_path(name: str) -> "Card":
     path, _, attribute = name.rpartition(":")
     if not Path(path).is_file():
         raise UnknownMechanism(f"no file {path!r} for mechanism {name!r}")
-    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    if not hasattr(module, attribute):
-        raise UnknownMechanism(f"{path} has no {attribute!r}")
-    return getattr(module, attribute)
+
+    def load() -> Any:
+        module = _module(Path(path))
+        if not hasattr(module, attribute):
+            offers = [each for each in vars(module) if not each.startswith("_")]
+            raise UnknownMechanism(unknown(attribute, tuple(offers), f"name in {path}"))
+        return getattr(module, attribute)
+
+    return _adopted(load, name)
+
+
+def _module(path: Path) -> ModuleType:
+    """The file as a module, run once in a process; its neighbours can be imported by it."""
+    name = f"attnbench_user_{path.stem}_{zlib.crc32(bytes(path.resolve())):08x}"
+    if name in sys.modules:
+        return sys.modules[name]
+    if str(path.resolve().parent) not in sys.path:
+        sys.path.append(str(path.resolve().parent))
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _adopted(load: Callable[[], Any], name: str) -> "Card":
+    """The card of what is loaded; whatever the user's code raises is told in one line."""
+    try:
+        offered = load()
+    except UnknownMechanism:
+        raise
+    except (Exception, SystemExit) as error:
+        first = (str(error).strip().splitlines() or [""])[0]
+        raise UnknownMechanism(
+            f"mechanism {name!r} cannot be loaded: {type(error).__name__}: {first}"
+        ) from error
+    from attnbench.adopted import adopt
+
+    return adopt(offered, name)

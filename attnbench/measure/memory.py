@@ -34,6 +34,8 @@ def on_cpu(build: Callable[[], Subject]) -> tuple[dict[str, float], dict[str, st
         with counter:
             iteration(subject)(mark)
         values = resident.values()
+        subject.clear()
+        mark("cleared")
     values |= peaks(events.kineto_results.events())
     values |= {"operators": counter.operators, "moved_bytes": counter.moved_bytes}
     notes = {"attention_kernel": counter.attention_kernel} if counter.attention_kernel else {}
@@ -49,8 +51,8 @@ def mark(phase: str) -> None:
 
 
 def peaks(events: Any) -> dict[str, float]:
-    """Peak, the part of it above the start, and what was still alive after the forward pass."""
-    live = before = peak = saved = 0
+    """Peak, its part above the start, and what lived on after the forward pass and after all."""
+    live = before = peak = saved = kept = 0
     for event in sorted(events, key=lambda e: e.start_ns()):
         match event.name():
             case "[memory]":
@@ -60,10 +62,13 @@ def peaks(events: Any) -> dict[str, float]:
                 before = peak = live
             case "attnbench:forward":
                 saved = live - before
+            case "attnbench:cleared":
+                kept = live - before
     return {
         "allocated_peak_bytes": peak,
         "allocated_delta_bytes": peak - before,
         "saved_bytes": saved,
+        "kept_bytes": kept,
     }
 
 
@@ -128,6 +133,7 @@ def on_cuda(subject: Subject) -> tuple[dict[str, float], dict[str, str]]:
     else:
         notes["nvml"] = process.reason
     subject.clear()
+    values["kept_bytes"] = torch.cuda.memory_allocated() - before
     counter = Counter()
     with counter:
         iterate(lambda phase: None)

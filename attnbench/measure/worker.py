@@ -24,6 +24,8 @@ from attnbench.measure import device, memory
 from attnbench.measure.environment import environment, load
 from attnbench.measure.subject import Subject, iteration, small
 from attnbench.measure.timing import HostStopwatch, measure, sample
+from attnbench.measure.trial import counted_flops
+from attnbench.measure.verify import verify
 from attnbench.records import Case, Outcome, Part, Settings
 from attnbench.registry import card
 
@@ -33,12 +35,14 @@ OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
 
 
 def main(request: str) -> str:
-    """Answer one request: `{"environment": …}` or `{"case", "part", "settings"}`."""
+    """Answer a request: `{"environment": …}`, `{"verify": …}` or `{"case", "part"}`; `settings`."""
     asked = json.loads(request)
     settings = Settings(**asked["settings"])
     torch.set_num_threads(settings.threads)
     if "environment" in asked:
         return json.dumps(asdict(environment(asked["environment"], settings.threads)))
+    if "verify" in asked:
+        return json.dumps({"checks": verify(card(asked["verify"]))})
     case, part = Case.from_json(asked["case"]), Part(asked["part"])
     limit_memory(settings, case)
     try:
@@ -60,7 +64,7 @@ def run(its: Card, case: Case, part: Part, settings: Settings) -> Mapping[str, A
 def timed(its: Card, case: Case, settings: Settings) -> Mapping[str, Any]:
     """Samples, after one checked iteration."""
     keep_pages()
-    begun, load_before = time.perf_counter(), load()
+    begun, load_before, state = time.perf_counter(), load(), torch_state()
     subject = Subject(its, case, settings.seed)
     cuda = case.workload.device.startswith("cuda")
     watch = device.CudaStopwatch(settings.cold) if cuda else HostStopwatch()
@@ -89,12 +93,30 @@ def timed(its: Card, case: Case, settings: Settings) -> Mapping[str, Any]:
     if cuda:
         values |= since(before, device.readings())
         notes |= {"throttle": device.throttle()}
+    notes |= {"changed": changes(state, torch_state())}
     return {
         "outcome": Outcome.OK,
         "samples": found.samples,
         "values": values,
         "notes": {key: note for key, note in notes.items() if note},
     }
+
+
+def torch_state() -> dict[str, Any]:
+    """Settings of the whole process that a mechanism has no business changing."""
+    return {
+        "default dtype": torch.get_default_dtype(),
+        "number of threads": torch.get_num_threads(),
+        "gradients": torch.is_grad_enabled(),
+        "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
+        "matmul precision": torch.get_float32_matmul_precision(),
+    }
+
+
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """`number of threads 2 to 7; …`, or nothing."""
+    pairs = ((name, before[name], after[name]) for name in before)
+    return "; ".join(f"{name} {old} to {new}" for name, old, new in pairs if old != new)
 
 
 def since(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
@@ -113,7 +135,16 @@ def counted(its: Card, case: Case, settings: Settings) -> Mapping[str, Any]:
         mallopt(M_MMAP_THRESHOLD, RESIDENT_MMAP_BYTES)
         rehearse(its, case, settings)
         values, notes = memory.on_cpu(lambda: Subject(its, case, settings.seed))
+    if not its.declared:
+        values |= of_its_own(Subject(its, case, settings.seed))
     return {"outcome": Outcome.OK, "values": values, "notes": notes}
+
+
+def of_its_own(subject: Subject) -> dict[str, float]:
+    """Parameters and forward FLOPs of a module that does not declare them."""
+    mask = subject.mask
+    counted = counted_flops(subject.module, *subject.inputs, *([] if mask is None else [mask]))
+    return {"parameters": sum(p.numel() for p in subject.parameters), "flops": counted}
 
 
 def rehearse(its: Card, case: Case, settings: Settings) -> None:

@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -76,6 +77,8 @@ class Launcher:
         if process.is_alive():
             process.kill()
         process.join()
+        with suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)  # what a mechanism may have forked
         code: int | None = process.exitcode
         return code
 
@@ -94,6 +97,8 @@ def receive(pipe: Connection, sentinel: int, timeout_s: float | None) -> tuple[s
 def serve(worker: str, request: str, pipe: Connection, log: str) -> None:
     """In the new process: answer the request through the pipe and leave at once."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its process itself
+    with suppress(OSError, AttributeError):
+        os.setpgid(0, 0)
     end_with_parent()
     prefer_as_victim()
     quiet(log)
@@ -118,6 +123,8 @@ def end_with_parent() -> None:
 def end_after(sentinel: int) -> None:
     """Block until the parent is gone, then leave."""
     wait([sentinel])
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
     os._exit(1)
 
 

@@ -1,0 +1,111 @@
+"""One example of a mechanism on small sizes: what the checks of the contract work on."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from attnbench.contract import Attention, Card
+from attnbench.measure.counting import UNCOUNTED
+from attnbench.records import Causality, Level, Workload
+
+
+class NotApplicable(Exception):
+    """There is nothing to check, for the reason in its text."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One example of a mechanism in one form, full or causal."""
+
+    card: Card
+    config: Any
+    form: str
+    causal: bool
+
+    def workload(self, seq_len: int, batch: int = 2) -> Workload:
+        return workload(seq_len, batch, self.causal)
+
+    def build(
+        self, w: Workload, dtype: torch.dtype = torch.float64, form: str | None = None
+    ) -> Attention:
+        """The module with repeatable parameters, none of them zero by its initialisation.
+
+        Raises `NotApplicable` where the form refuses the workload.
+        """
+        if reason := self.card.refusal(form or self.form, self.config, w):
+            raise NotApplicable(reason)
+        torch.manual_seed(0)
+        module = self.card.forms[form or self.form](self.config, w).double()
+        for parameter in module.parameters():
+            if parameter.dim() == 1:
+                nn.init.normal_(parameter, std=0.1)
+        return module.to(dtype).eval()
+
+
+def workload(seq_len: int, batch: int, causal: bool) -> Workload:
+    return Workload(
+        batch=batch,
+        seq_len=seq_len,
+        width=16,
+        heads=4,
+        level=Level.ATTENTION,
+        dtype="float64",
+        causal=causal,
+    )
+
+
+def ways(causality: Causality) -> tuple[bool, ...]:
+    """Whether to look at the mechanism full, causal, or both."""
+    match causality:
+        case Causality.NEVER:
+            return (False,)
+        case Causality.ALWAYS:
+            return (True,)
+        case Causality.OPTIONAL:
+            return (False, True)
+
+
+def trials(card: Card) -> Iterator[tuple[str, Trial]]:
+    """Every example, form and causality that runs here, with its label."""
+    for index, config in enumerate(card.examples):
+        for form in card.forms:
+            for causal in ways(card.causality):
+                trial = Trial(card, config, form, causal)
+                if card.refusal(form, config, trial.workload(17)) is None:
+                    yield f"{index}-{form}" + "-causal" * causal, trial
+
+
+def counted_flops(module: nn.Module, *inputs: Tensor | None) -> int:
+    """Forward FLOPs as torch counts them, with the products that its counter leaves out."""
+    mapping = {op: (lambda *a, f=f, out_shape=None, **k: f(*a)) for op, f in UNCOUNTED}
+    with torch.no_grad(), FlopCounterMode(display=False, custom_mapping=mapping) as counter:
+        module(*inputs)
+    return counter.get_total_flops()
+
+
+def tokens(w: Workload, seed: int = 1, dtype: torch.dtype = torch.float64) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(w.batch, w.seq_len, w.width, generator=generator, dtype=dtype)
+
+
+def core_inputs(w: Workload) -> Tensor:
+    generator = torch.Generator().manual_seed(4)
+    shape = (3, w.batch, w.heads, w.seq_len, w.head_width)
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+def some_padding(w: Workload) -> Tensor:
+    """Sequence 0 is all real; of the others, about a third at the end is padding."""
+    mask = torch.ones(w.batch, w.seq_len, dtype=torch.bool)
+    mask[1:, w.seq_len - w.seq_len // 3 :] = False
+    return mask
+
+
+def same_draws(call: Any, *inputs: Tensor | None) -> Tensor:
+    """The output with its random draws repeated."""
+    torch.manual_seed(7)
+    return call(*inputs)

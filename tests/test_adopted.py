@@ -1,0 +1,146 @@
+"""Modules that users bring without a card: adopted, contained, and told apart from the declared."""
+
+import json
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from attnbench.errors import UnknownMechanism, UnknownOption
+from attnbench.measure import worker
+from attnbench.measure.verify import verify
+from attnbench.records import Causality, Level, Mode, Outcome, Part, Settings
+from attnbench.registry import card
+from attnbench.run.launch import Launcher
+from tests.measure.cases import case
+
+FILE = Path(__file__).with_name("user_modules.py")
+SETTINGS = Settings(sample_s=0.001, interval_s=1e-6, warmup_s=0.001)
+
+
+def named(name):
+    return f"{FILE}:{name}"
+
+
+def request(name, part=Part.TIME, **sizes):
+    one = case(named(name), "eager", **sizes)
+    return {"case": asdict(one), "part": part, "settings": asdict(SETTINGS)}
+
+
+def answer(name, part=Part.TIME, **sizes):
+    return json.loads(worker.main(json.dumps(request(name, part, **sizes))))
+
+
+@pytest.mark.parametrize("name", ["Mean", "Masked", "factory", "Prints"])
+@pytest.mark.parametrize("level", [Level.ATTENTION, Level.MODEL])
+@pytest.mark.parametrize("mode", list(Mode))
+def test_a_module_or_a_factory_is_measured(name, level, mode):
+    assert answer(name, level=level, mode=mode)["outcome"] == Outcome.OK
+
+
+def test_what_it_does_not_declare_is_counted():
+    values = answer("Mean", Part.MEMORY)["values"]
+    assert values["parameters"] == 16 * 16 + 16
+    assert values["flops"] == 2 * 2 * 32 * 16 * 16
+    its = card(named("Mean"))
+    assert (its.cost.time, its.reference, its.declared) == (None, None, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Shorter", "its output has shape [2, 31, 16], not [2, 32, 16]"),
+        ("Raises", "KeyError: 'no such thing'"),
+        ("NotFinite", "output is not finite"),
+        ("Double", "dtype torch.float64, not torch.float32"),
+        ("Elsewhere", "device meta, not cpu"),
+        ("Pair", "gave a tuple, not one tensor"),
+        ("not_a_module", "gave int, not an nn.Module"),
+    ],
+)
+def test_what_is_wrong_with_it_is_its_own_outcome(name, said):
+    found = answer(name)
+    assert found["outcome"] == Outcome.FAILED
+    assert said in found["reason"]
+
+
+def test_a_setting_that_it_changed_is_told():
+    assert answer("Meddles")["notes"]["changed"] == "number of threads 1 to 3"
+    assert "changed" not in answer("Mean")["notes"]
+
+
+def test_memory_that_it_keeps_is_told():
+    assert answer("Leaks", Part.MEMORY)["values"]["kept_bytes"] == 2**20
+    assert answer("Mean", Part.MEMORY)["values"]["kept_bytes"] == 0
+
+
+@pytest.mark.parametrize("name", ["Dies", "Exits"])
+def test_a_process_that_it_ends_is_told(name):
+    reply = Launcher("attnbench.measure.worker")(request(name), 120)
+    assert reply.answer is None
+    assert reply.exit_code == 3
+
+
+def test_what_it_forks_ends_with_its_case(tmp_path):
+    told = tmp_path / "child"
+    one = case(named("Forks"), "eager", (("told", str(told)),))
+    reply = Launcher("attnbench.measure.worker")(request("Forks") | {"case": asdict(one)}, 120)
+    assert reply.answer["outcome"] == Outcome.OK
+    child = Path("/proc") / told.read_text()
+    patience = time.monotonic() + 60  # a killed process takes a moment to go
+    while child.exists() and " Z " not in (child / "stat").read_text():
+        assert time.monotonic() < patience
+        time.sleep(0.01)
+
+
+def test_options_are_the_further_parameters():
+    its = card(named("Mean"))
+    assert its.configure({"share": 0.5}).share == 0.5
+    with pytest.raises(UnknownOption, match="options: bias, share"):
+        its.configure({"window": 3})
+    assert its.causality is Causality.NEVER
+    assert card(named("Masked")).causality is Causality.OPTIONAL
+
+
+def test_a_padded_batch_needs_a_mask():
+    padded = case(named("Mean"), "eager", padding=0.3).workload
+    its = card(named("Mean"))
+    assert "no argument named mask" in its.refusal("eager", its.config(), padded)
+    its = card(named("Masked"))
+    assert its.refusal("eager", its.config(), padded) is None
+    assert answer("Masked", padding=0.3)["outcome"] == Outcome.OK
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("number", "is of type int; it takes a Card"),
+        ("without_sizes", r"takes \(x\); it must take a width"),
+        ("Men", "did you mean Mean"),
+    ],
+)
+def test_what_is_no_mechanism_is_refused(name, said):
+    with pytest.raises(UnknownMechanism, match=said):
+        card(named(name))
+
+
+@pytest.mark.parametrize(
+    "text", ["raise RuntimeError('broken\\nlines')", "import sys; sys.exit(4)", "def (", "1 / 0"]
+)
+def test_a_file_that_does_not_load_is_told_in_one_line(tmp_path, text):
+    (tmp_path / "bad.py").write_text(text)
+    with pytest.raises(UnknownMechanism, match="cannot be loaded") as error:
+        card(f"{tmp_path}/bad.py:Thing")
+    assert "\n" not in str(error.value)
+
+
+def test_verifying_finds_what_the_contract_forbids():
+    def failed(name):
+        results = verify(card(named(name)))
+        return {each["check"] for each in results if each["result"] == "failed"}
+
+    assert failed("Mean") == set()
+    assert failed("Masked") == set()
+    assert failed("Mixes") == {"sequences of a batch do not mix"}
+    assert "gives the shape and type it was given" in failed("Double")
