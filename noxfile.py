@@ -30,20 +30,23 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """Types of the paper wing and of what it shares, strictly."""
-    session.install("-e", ".", *groups("types"))
+    """Types of the paper wing, which never loads torch, and of what it shares, strictly."""
+    needed = [each for each in PROJECT["project"]["dependencies"] if not each.startswith("torch")]
+    session.install("--no-deps", "-e", ".")
+    session.install(*needed, *groups("types"))
     session.run("mypy")
 
 
 @nox.session
 def smoke(session: nox.Session) -> None:
-    """Two mechanisms end to end through real workers, and their report."""
+    """Two mechanisms end to end and their report; then what is counted of all, against the file."""
     session.install("-e", ".")
     out = session.create_tmp() + "/smoke"
     session.run("rm", "-rf", out, external=True)
-    chosen = ("--models", "fastformer,transformer", "--lengths", "128..1k:x2", "--quick")
-    session.run("attnbench", "sweep", *chosen, "--budget", "60s", "--out", out)
+    chosen = ("--models", "fastformer,transformer", "--lengths", "128..512:x2", "--quick")
+    session.run("attnbench", "sweep", *chosen, "--budget", "30s", "--out", out)
     session.run("attnbench", "report", out, "--formats", "png,svg,pdf")
+    session.run("attnbench", "check", "--baseline", ".ci/baseline.json", "--no-times")
 
 
 @nox.session

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1] / "attnbench"
 FLOORS = (
     ("errors", "records", "metrics"),
     ("contract", "store", "analysis"),
-    ("mechanisms", "render", "run"),
+    ("mechanisms", "adopted", "render", "run"),
     ("registry", "model"),
     ("measure", "workloads"),
     ("cli",),
@@ -21,10 +21,12 @@ FLOORS = (
 
 # which rooms, or single files, may import a heavy library by name
 DOORS = {
-    "torch": {"contract", "mechanisms", "model", "measure", "cli/options.py"},
+    "torch": {"contract", "mechanisms", "adopted", "model", "measure", "cli/options.py"},
     "numpy": {"store", "analysis", "render"},
     "pandas": {"store", "analysis", "render"},
-    "matplotlib": {f"render/{name}.py" for name in ("figures", "panels", "roofline", "slopes")},
+    "matplotlib": {
+        f"render/{name}.py" for name in ("figures", "overlays", "panels", "roofline", "slopes")
+    },
     "rich": {"render/terminal.py", "render/progress.py", "cli/console.py"},
     "typer": {"cli"},
     "pynvml": {"measure", "cli/doctor.py"},
@@ -127,6 +129,7 @@ def test_no_room_is_a_lumber_room():
         "['sweep', '--help']",
         "['report', 'tests/data/schema1']",
         "['compare', 'tests/data/schema1', 'tests/data/schema1']",
+        "['claims']",
         "['sweep', '--lengths', 'x']",
         "['sweep', '--models', 'linfromer', '--device', 'cpu']",
     ],

@@ -2,9 +2,12 @@
 
 The rounds of a sweep say what a restart changes, not what lies between two sessions days apart;
 such a difference of the machine itself is in the ratio and in no interval.
+
+Cases are matched by all but device and type of number, of which a sweep has one each: FLOPs and
+parameters depend on neither.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -13,10 +16,12 @@ from attnbench.analysis.estimate import LEVEL
 from attnbench.analysis.student import quantile, within
 from attnbench.analysis.summary import summary
 from attnbench.analysis.verdict import THRESHOLD, Verdict, judge, verdicts
-from attnbench.records import Environment, Sweep
+from attnbench.records import Environment, Sweep, canonical
 
 # exact on any machine; a change above the tolerance is one of the program
-COUNTED = ("parameters", "flops", "operators", "allocated_peak_bytes", "saved_bytes")
+EXACT = ("parameters", "flops")
+# exact too, but only where device and type of number are the same
+COUNTED = (*EXACT, "operators", "allocated_peak_bytes", "saved_bytes")
 TOLERANCE = 0.01
 
 NAMES = ("processor", "cores", "threads", "torch", "device")
@@ -44,14 +49,39 @@ def compare(
 ) -> Comparison:
     """The second sweep against the first; `anyway` compares times even across machines."""
     refused = refusals(first, second)
-    both = _paired(summary(first), summary(second))
-    parts = [_counted(both, metric) for metric in COUNTED]
+    both = _paired(matched(first), matched(second))
+    same = _numbers(first) == _numbers(second)
+    parts = [_counted(both, metric) for metric in (COUNTED if same or anyway else EXACT)]
     if anyway or not refused:
         parts.insert(0, _timed(both, threshold))
     rows = pd.concat([part for part in parts if len(part)]) if len(both) else pd.DataFrame()
     return Comparison(
         rows=rows.reindex(columns=list(COLUMNS)).reset_index(drop=True), refusals=refused
     )
+
+
+def along(rows: pd.DataFrame, threshold: float = THRESHOLD) -> pd.DataFrame:
+    """One row per series and mode: the geometric mean of its time ratios, with its verdict.
+
+    The interval is Student's over the lengths, so a change that all lengths share is found in
+    sweeps too noisy to call any one of them. Columns: series, mode, lengths, ratio, low, high,
+    verdict. `rows` are those of a comparison.
+    """
+    known = rows[(rows["metric"] == "time_s") & rows["ratio"].notna()]
+    found = []
+    for (series, mode), same in known.groupby(["series", "mode"], sort=False):
+        logs = np.log(same["ratio"].astype(float))
+        count, log = len(logs), float(logs.mean())
+        error = float(logs.std(ddof=1)) / count**0.5 if count > 1 else np.nan
+        half = quantile(LEVEL, count - 1) * error if count > 1 else np.nan
+        p_value = _p_value(log, error, count - 1) if count > 1 else np.nan
+        found.append((series, mode, count, log, log - half, log + half, p_value))
+    columns = ["series", "mode", "lengths", "ratio", "low", "high", "p"]
+    table = pd.DataFrame(found, columns=columns)
+    points, lows, highs, p_values = (list(table[name]) for name in columns[3:])
+    calls = verdicts(points, lows, highs, p_values, threshold)
+    table[["ratio", "low", "high"]] = np.exp(table[["ratio", "low", "high"]].astype(float))
+    return table.drop(columns="p").assign(verdict=[str(call) for call in calls])
 
 
 def refusals(first: Sweep, second: Sweep) -> tuple[str, ...]:
@@ -64,7 +94,24 @@ def refusals(first: Sweep, second: Sweep) -> tuple[str, ...]:
             found.append(f"{name}: {texts[0]} and {texts[1]}")
     if _tf32(first) != _tf32(second):
         found.append("TF32: on in one and off in the other")
+    if first.request.dtype != second.request.dtype:
+        found.append(f"dtype: {first.request.dtype} and {second.request.dtype}")
     return tuple(found)
+
+
+def matched(sweep: Sweep) -> pd.DataFrame:
+    """The summary of a sweep, with the column `match` that equal cases of two sweeps share."""
+    matches = {}
+    for line in sweep.plan:
+        anywhere = replace(line.case.workload, device="", dtype="")
+        matches[line.case.key] = canonical(asdict(replace(line.case, workload=anywhere)))
+    cases = summary(sweep)
+    return cases.assign(match=cases["key"].map(matches)) if len(cases) else cases
+
+
+def _numbers(sweep: Sweep) -> tuple[str, str]:
+    """What bytes and operators depend on beside the case."""
+    return sweep.request.device.partition(":")[0], sweep.request.dtype
 
 
 def _values(sessions: tuple[Environment, ...], index: int) -> set[str | int]:
@@ -78,11 +125,11 @@ def _tf32(sweep: Sweep) -> set[bool]:
 def _paired(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
     """One row per case of either, matched by the whole case."""
     ends = ("_1", "_2")
-    both = first.merge(second, on="key", how="outer", suffixes=ends, sort=False)
+    both = first.merge(second, on="match", how="outer", suffixes=ends, sort=False)
     for name in ("case", "series", "mode", "seq_len"):
         both[name] = both[name + ends[0]].fillna(both[name + ends[1]])
-    order = {key: i for i, key in enumerate([*first["key"], *second["key"]][::-1])}
-    return both.sort_values("key", key=lambda keys: -keys.map(order)).reset_index(drop=True)
+    order = {key: i for i, key in enumerate([*first["match"], *second["match"]][::-1])}
+    return both.sort_values("match", key=lambda keys: -keys.map(order)).reset_index(drop=True)
 
 
 def _timed(both: pd.DataFrame, threshold: float) -> pd.DataFrame:

@@ -53,14 +53,9 @@ def crossovers(
         curves = {name: _curve(found, metric) for name, found in cases.groupby("series")}
         names = [name for name in dict.fromkeys(cases["series"]) if len(curves[name])]
         for one, other in _pairs(names, baseline):
-            both = curves[one].add_suffix("_a").join(curves[other].add_suffix("_b"), how="inner")
-            found = crossing(
-                both.index.to_numpy(float),
-                (both["y_a"] - both["y_b"]).to_numpy(),
-                np.hypot(both["se_a"].to_numpy(), both["se_b"].to_numpy()),
-                float(both[["df_a", "df_b"]].to_numpy(float).min(initial=np.inf)),
-            )
-            ends = (both.index.min(), both.index.max()) if len(both) else (0, 0)
+            lengths, differences, errors, df = _difference(curves[one], curves[other])
+            found = crossing(lengths, differences, errors, df)
+            ends = (int(lengths[0]), int(lengths[-1])) if len(lengths) else (0, 0)
             answer = (str(found.answer), found.length, found.low, found.high)
             rows.append((mode, metric, one, other, *answer, *ends))
     columns = "mode metric series other answer length low high from_len to_len"
@@ -89,17 +84,22 @@ def crossing(
     return Crossing(answer=Answer.FROM, length=float(length), low=float(low), high=float(high))
 
 
-def _curve(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Log cost with its error by length; counted metrics have none."""
+def _curve(rows: pd.DataFrame, metric: str) -> np.ndarray:
+    """Length, log cost, its error and its degrees of freedom; counted metrics have no error."""
     known = rows[rows[metric] > 0].sort_values("seq_len")
-    timed = metric.endswith("_s")
-    return pd.DataFrame(
-        {
-            "y": np.log(known[metric]),
-            "se": known["time_log_se"] if timed else 0.0,
-            "df": known["time_df"] if timed else np.inf,
-        }
-    ).set_axis(known["seq_len"], axis=0)
+    exact = np.zeros(len(known)), np.full(len(known), np.inf)
+    timed = (known["time_log_se"], known["time_df"]) if metric.endswith("_s") else exact
+    return np.array([known["seq_len"], np.log(known[metric]), *timed], float).T
+
+
+def _difference(
+    one: np.ndarray, other: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """Lengths of both curves, log cost of the one over the other, its errors, the fewest df."""
+    lengths, i, j = np.intersect1d(one[:, 0], other[:, 0], return_indices=True)
+    a, b = one[i], other[j]
+    df = np.concatenate([a[:, 3], b[:, 3]]).min(initial=np.inf)
+    return lengths, a[:, 1] - b[:, 1], np.hypot(a[:, 2], b[:, 2]), float(df)
 
 
 def _pairs(names: Iterable[str], baseline: str | None) -> list[tuple[str, str]]:

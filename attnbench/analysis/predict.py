@@ -3,15 +3,21 @@
 The first guess is from FLOPs alone; every measured case makes the next guess better.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from operator import attrgetter
 from statistics import median
 
-from attnbench.records import Case, Mode, Planned
+from attnbench.records import Case, Mode, Planned, Workload
 
 FLOPS_PER_S = 12e9  # of one thread, for a machine not yet measured
 GPU_FLOPS_PER_S = 15e12
 TRAINING = 3.0  # forward and backward over forward: two products for each one
+
+# what all lengths of a curve have in common, in one mode and in any
+NAMES = tuple(f.name for f in fields(Workload) if f.name not in ("batch", "seq_len"))
+OWN_MODE = attrgetter(*NAMES)
+ANY_MODE = attrgetter(*(name for name in NAMES if name != "mode"))
 
 
 def seconds(line: Planned, measured: Sequence[tuple[Planned, float]]) -> float:
@@ -29,11 +35,7 @@ def seconds(line: Planned, measured: Sequence[tuple[Planned, float]]) -> float:
     if nearest:
         known, took = nearest[-1]
         return took * line.flops / known.flops
-    other = [
-        (known, took)
-        for known, took in measured
-        if alike(replace_mode(known.case, line.case), line.case)
-    ]
+    other = [(known, took) for known, took in measured if alike(known.case, line.case, ANY_MODE)]
     if other:
         known, took = max(other, key=lambda pair: pair[0].case.workload.seq_len)
         factor = TRAINING if line.case.workload.mode is Mode.TRAINING else 1 / TRAINING
@@ -56,16 +58,11 @@ def two_rates(line: Planned, a: tuple[Planned, float], b: tuple[Planned, float])
     return rest * (line.flops - line.core_flops) + core * line.core_flops
 
 
-def alike(a: Case, b: Case) -> bool:
-    """Whether two cases differ in length, batch and form alone."""
-    v, w = a.workload, b.workload
-    same = replace(v, batch=w.batch, seq_len=w.seq_len) == w
-    return same and (a.mechanism, a.options) == (b.mechanism, b.options)
-
-
-def replace_mode(case: Case, like: Case) -> Case:
-    """The case in the other's mode."""
-    return replace(case, workload=replace(case.workload, mode=like.workload.mode))
+def alike(a: Case, b: Case, same: Callable[[Workload], object] = OWN_MODE) -> bool:
+    """Whether two cases differ in length, batch and form alone, and with `ANY_MODE` in mode."""
+    return (a.mechanism, a.options) == (b.mechanism, b.options) and (
+        same(a.workload) == same(b.workload)
+    )
 
 
 def first_guess(flops: int, training: bool, device: str, threads: int) -> float:

@@ -54,14 +54,8 @@ def judged(scaling: pd.DataFrame, cards: Sequence[CardFacts], level: Level) -> p
     """The same rows with `expected`, the card's exponent, and `disagrees`.
 
     A straight tail disagrees if its interval lies off the card's exponent by more than `BEND`.
-    Outside the core all is linear in N, so nothing measured around it grows more slowly.
     """
-    least = 0.0 if level is Level.CORE else 1.0
-    powers = {
-        (card.mechanism, metric): max(power, least)
-        for card in cards
-        for metric, power in zip(METRICS, (card.time_exponent, card.memory_exponent), strict=False)
-    }
+    powers = expectations(cards, level)
     expected = np.array(
         [powers.get(k, np.nan) for k in zip(scaling["mechanism"], scaling["metric"], strict=True)]
     )
@@ -69,22 +63,35 @@ def judged(scaling: pd.DataFrame, cards: Sequence[CardFacts], level: Level) -> p
     return scaling.assign(expected=expected, disagrees=off & (scaling["tail"] == Tail.STRAIGHT))
 
 
+def expectations(cards: Sequence[CardFacts], level: Level) -> dict[tuple[str, str], float]:
+    """The exponents of time and memory that cards give, by mechanism and metric.
+
+    Outside the core all is linear in N, so nothing measured around it grows more slowly.
+    """
+    least = 0.0 if level is Level.CORE else 1.0
+    return {
+        (card.mechanism, metric): max(power, least)
+        for card in cards
+        for metric, power in zip(METRICS, (card.time_exponent, card.memory_exponent), strict=False)
+        if power is not None
+    }
+
+
 def local_slopes(summary: pd.DataFrame, metric: str = "time_s") -> pd.DataFrame:
     """The slope between neighbouring lengths, with its interval, per series and mode.
 
-    Columns: series, mode, from_len, to_len, slope, low, high.
+    Columns: series, mechanism, mode, from_len, to_len, slope, low, high.
     """
     rows = []
     for (series, mode), cases in summary.groupby(["series", "mode"], sort=False):
-        curve = _curve(cases, metric)
+        curve, mechanism = _curve(cases, metric), cases["mechanism"].iloc[0]
         for start in range(len(curve) - 1):
             pair = curve.iloc[start : start + 2]
             slope, low, high = _coefficient(pair, 1)
             ends = (int(pair["seq_len"].iloc[0]), int(pair["seq_len"].iloc[1]))
-            rows.append((series, mode, *ends, slope, low, high))
-    return pd.DataFrame(
-        rows, columns=["series", "mode", "from_len", "to_len", "slope", "low", "high"]
-    )
+            rows.append((series, mechanism, mode, *ends, slope, low, high))
+    columns = ["series", "mechanism", "mode", "from_len", "to_len", "slope", "low", "high"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def _curve(rows: pd.DataFrame, metric: str) -> pd.DataFrame:

@@ -3,12 +3,14 @@
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
+from statistics import median
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from attnbench.analysis.estimate import Estimate, Kind, of_median, over_rounds, spreads
+from attnbench.analysis.foresight import refined
 from attnbench.records import Case, Outcome, Part, Planned, Run, Sample, Sweep
 
 # what the paper wing hands on; no other room needs pandas by name
@@ -42,12 +44,13 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     runs = _by_case(sweep.runs)
     cases = [runs.get(line.case.key, []) for line in sweep.plan]
     estimates = _estimates(cases)
+    foreseen = refined(sweep.plan, sweep.runs)
     rows = [
         _identity(line.case, names[line.case.key])
         | _ending(line, found)
         | _times(found, estimate, line.case.workload.tokens)
         | _values(found)
-        | _planned(line)
+        | _planned(line, *foreseen[line.case.key])
         for line, found, estimate in zip(sweep.plan, cases, estimates, strict=True)
     ]
     return pd.DataFrame(rows)
@@ -75,7 +78,7 @@ def series_names(plan: Sequence[Planned]) -> dict[str, str]:
 
 def timed_medians(runs: Sequence[Run]) -> list[tuple[str, float]]:
     """The case and the median seconds of one iteration of each timed run, in order."""
-    return [(run.case, _median(run.samples, _time)) for run in _timed(runs)]
+    return [(run.case, _median(run.samples, sample_seconds)) for run in timed_runs(runs)]
 
 
 def _by_case(runs: Sequence[Run]) -> dict[str, list[Run]]:
@@ -87,19 +90,22 @@ def _by_case(runs: Sequence[Run]) -> dict[str, list[Run]]:
     return found
 
 
-def _timed(runs: Sequence[Run]) -> list[Run]:
-    return [run for run in runs if run.part is Part.TIME and run.outcome is Outcome.OK]
+def timed_runs(runs: Sequence[Run]) -> list[Run]:
+    """The runs that timed a case to its end, in order."""
+    timed = (run for run in runs if run.part is Part.TIME and run.outcome is Outcome.OK)
+    return [run for run in timed if run.samples]
 
 
 def _estimates(cases: Sequence[Sequence[Run]]) -> list[Estimate | None]:
     """The time of each case: over rounds if any case was repeated, else within its one run."""
-    logs = [[math.log(median) for _, median in timed_medians(runs)] for runs in cases]
+    logs = [[math.log(middle) for _, middle in timed_medians(runs)] for runs in cases]
     spread = spreads([group for group in logs if group])
     if spread is not None:
         found = iter(spread)
         return [over_rounds(group, next(found)) if group else None for group in logs]
-    single = [_timed(runs) for runs in cases]
-    return [of_median([_time(s) for s in runs[0].samples]) if runs else None for runs in single]
+    single = [timed_runs(runs) for runs in cases]
+    samples = [[sample_seconds(s) for s in runs[0].samples] if runs else [] for runs in single]
+    return [of_median(seconds) if seconds else None for seconds in samples]
 
 
 def _identity(case: Case, series: str) -> dict[str, Any]:
@@ -123,7 +129,7 @@ def _ending(line: Planned, runs: Sequence[Run]) -> dict[str, Any]:
     """How the case ended: the first run that did not end well, timed runs first."""
     ordered = sorted(runs, key=lambda run: run.part is not Part.TIME)
     bad = next((run for run in ordered if run.outcome is not Outcome.OK), None)
-    rounds = len({run.round for run in _timed(runs)})
+    rounds = len({run.round for run in timed_runs(runs)})
     if bad is not None:
         where = "" if bad.part is Part.TIME else f"{bad.part}: "
         outcome, reason = str(bad.outcome), where + (bad.reason or "no reason given")
@@ -138,7 +144,7 @@ def _ending(line: Planned, runs: Sequence[Run]) -> dict[str, Any]:
 
 def _times(runs: Sequence[Run], estimate: Estimate | None, tokens: int) -> dict[str, Any]:
     """Every time of one iteration: medians of each round, then their geometric mean."""
-    timed = _timed(runs)
+    timed = timed_runs(runs)
     samples = [run.samples for run in timed]
     nan = math.nan
     time = estimate.point if estimate else nan
@@ -176,7 +182,8 @@ def _values(runs: Sequence[Run]) -> dict[str, float]:
     }
 
 
-def _planned(line: Planned) -> dict[str, float]:
+def _planned(line: Planned, refined_s: float, refined_bytes: float) -> dict[str, float]:
+    """Work and predictions: the first guess, and what the sweep made of it before the case ran."""
     return {
         "parameters": line.parameters,
         "flops": line.flops,
@@ -185,16 +192,19 @@ def _planned(line: Planned) -> dict[str, float]:
         "shell_flops": line.shell_flops,
         "predicted_s": line.predicted_s or math.nan,
         "predicted_bytes": line.predicted_bytes or math.nan,
+        "refined_s": refined_s,
+        "refined_bytes": refined_bytes,
     }
 
 
-def _time(sample: Sample) -> float:
+def sample_seconds(sample: Sample) -> float:
+    """Seconds of one iteration: device time on a GPU, wall time else."""
     whole = sample.wall_s if sample.device_s is None else sample.device_s
     return whole / sample.iterations
 
 
 def _median(samples: Sequence[Sample], time: Any) -> float:
-    return float(np.median([time(s) if time is _time else time(s) / s.iterations for s in samples]))
+    return median(time(s) if time is sample_seconds else time(s) / s.iterations for s in samples)
 
 
 def _centre(values: Sequence[float]) -> float:

@@ -5,7 +5,7 @@ import sys
 import typer
 
 from attnbench import __version__
-from attnbench.cli import doctor, models, report, sweep
+from attnbench.cli import check, claims, compare, doctor, models, report, selftest, sweep
 from attnbench.errors import AttnbenchError
 
 HELP = """What does each attention mechanism cost, on this machine, at this length?
@@ -24,7 +24,16 @@ def application() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(about)
-    for verb in (sweep.sweep, models.models, report.report, doctor.doctor):
+    for verb in (
+        sweep.sweep,
+        models.models,
+        report.report,
+        compare.compare,
+        claims.claims,
+        check.check,
+        selftest.selftest,
+        doctor.doctor,
+    ):
         app.command()(verb)
     return app
 

@@ -9,6 +9,7 @@ from attnbench.cli import console, options
 from attnbench.errors import StoreError
 
 if TYPE_CHECKING:
+    from attnbench.analysis.summary import Frame
     from attnbench.records import Sweep
 
 
@@ -16,21 +17,37 @@ def report(
     sweep: Annotated[Path, typer.Argument(help="A sweep's folder.")],
     formats: Annotated[str, typer.Option(help="Of figures: png, svg, pdf.")] = "png",
     json_: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+    against: Annotated[
+        str | None, typer.Option(help="Speed-ups and crossovers with this mechanism or series.")
+    ] = None,
+    slopes: Annotated[
+        bool, typer.Option("--slopes", help="Local exponents below the figure of times.")
+    ] = False,
 ) -> None:
     """Make the figures and tables of a stored sweep again."""
-    publish(sweep, options.formats(formats), json_)
+    publish(sweep, options.formats(formats), json_, against, slopes)
 
 
-def publish(folder: Path, formats: tuple[str, ...], as_json: bool) -> None:
+def publish(
+    folder: Path,
+    formats: tuple[str, ...],
+    as_json: bool,
+    against: str | None = None,
+    slopes: bool = False,
+) -> None:
     """Write everything that follows from the journal beside it, and print the summary."""
+    from attnbench.analysis.summary import summary
+    from attnbench.render.conditions import warnings
+    from attnbench.render.grid import clean
     from attnbench.render.page import report_files
     from attnbench.store.journal import load
 
     stored = load(folder)
+    cases = summary(stored)
     place = folder if folder.is_dir() else folder.parent
-    for warning in stored.warnings:
-        console.err().print(f"warning: {warning}")
-    for name, content in report_files(stored, formats).items():
+    for warning in warnings(stored, cases):
+        console.err().print(f"warning: {clean(warning)}")
+    for name, content in report_files(stored, formats, against, slopes, cases).items():
         try:
             (place / name).write_bytes(content)
         except OSError as error:
@@ -38,25 +55,19 @@ def publish(folder: Path, formats: tuple[str, ...], as_json: bool) -> None:
                 f"cannot write {str(place / name)!r}: {error.strerror}; the journal is unharmed"
             ) from error
     if as_json:
-        show_json(stored)
+        # every case with its numbers
+        typer.echo(cases.to_json(orient="records", indent=1))
     else:
-        show(stored)
-        console.err().print(f"figures and tables are in {place}")
+        show(stored, against, cases)
+        console.err().print(f"figures and tables are in {place}; report.html has them all")
 
 
-def show(stored: "Sweep") -> None:
+def show(stored: "Sweep", against: str | None, cases: "Frame") -> None:
     """The tables that matter first, on the terminal."""
     from attnbench.render.page import headlines
     from attnbench.render.terminal import table
 
     shown = console.out()
-    for one in headlines(stored):
+    for one in headlines(stored, against, cases):
         shown.print(table(one, shown.width))
         shown.print()
-
-
-def show_json(stored: "Sweep") -> None:
-    """Every case with its numbers, as JSON records."""
-    from attnbench.analysis.summary import summary
-
-    typer.echo(summary(stored).to_json(orient="records", indent=1))

@@ -3,13 +3,15 @@
 from collections.abc import Iterator
 
 import numpy as np
-import pandas as pd
 
-from attnbench.analysis.noise import drift
+from attnbench.analysis.foresight import scores
+from attnbench.analysis.noise import drift, drift_widening, loads, throttled, widening
+from attnbench.analysis.roofline import blind
 from attnbench.analysis.summary import Frame
 from attnbench.records import Environment, Sweep
 from attnbench.render import units
 from attnbench.render.grid import clean
+from attnbench.render.scored import told
 
 # a drift that is surely larger than this makes the order of the runs matter
 DRIFT = 0.03
@@ -21,9 +23,13 @@ def conditions(sweep: Sweep, cases: Frame) -> list[str]:
     """One line of plain text each, warnings first; `cases` is the summary of the sweep."""
     lines = [f"Warning: {line}" for line in warnings(sweep, cases)]
     lines.append(_asked(sweep))
-    lines += [line for session in dict.fromkeys(map(_machine, sweep.sessions)) for line in session]
+    # free memory differs from session to session of one machine: the first of each is shown
+    machines = {session.fingerprint: session for session in reversed(sweep.sessions)}
+    lines += [line for session in reversed(machines.values()) for line in _machine(session)]
     lines.append(_how(sweep, cases))
-    if (predicted := _predictions(cases)) is not None:
+    if reason := blind(sweep):
+        lines.append(f"There is no roofline: {reason}.")
+    if (predicted := told(scores(cases))) is not None:
         lines.append(predicted)
     return [clean(line) for line in lines]
 
@@ -35,18 +41,49 @@ def warnings(sweep: Sweep, cases: Frame) -> Iterator[str]:
         yield "the sweep did not finish; --resume goes on where it stopped"
     if len({session.fingerprint for session in sweep.sessions}) > 1:
         yield "sessions ran on different machines or versions; times mix them"
-    loads = [session.load for session in sweep.sessions if session.load is not None]
-    cores = max((session.cores for session in sweep.sessions), default=1)
-    if loads and max(loads) > BUSY * cores:
-        yield f"the machine was busy: load {max(loads):.1f} on {cores} cores at the start"
-    change = drift(sweep)
-    if change is not None and not (change.low < 1 + DRIFT and change.high > 1 - DRIFT):
-        ends = (units.percent(end - 1) for end in (change.low, change.high))
-        text = units.interval(units.percent(change.point - 1), *ends)
-        yield f"times changed by {text} from the first run to the last; the machine drifted"
+    bad = [*_busy(sweep), *_throttled(sweep), *_drifted(sweep)]
+    wider = widening(sweep)
+    if bad and wider is not None:
+        share = f"{units.plain(wider, 2)} times as wide as the samples of single processes"
+        bad.append(f"with all that happened between rounds, intervals are {share} would make them")
+    yield from bad
     kinds = set(cases.loc[cases["time_s"].notna(), "interval_kind"])
     if kinds and "rounds" not in kinds:
         yield "one round only: intervals do not include what a restart changes"
+
+
+def _busy(sweep: Sweep) -> Iterator[str]:
+    """Load by others: all of it before the first run, later what exceeds the sweep's threads."""
+    at_start = [session.load for session in sweep.sessions if session.load is not None]
+    cores = max((session.cores for session in sweep.sessions), default=1)
+    threads = max((session.threads for session in sweep.sessions), default=1)
+    if at_start and max(at_start) > BUSY * cores:
+        yield f"the machine was busy: load {max(at_start):.1f} on {cores} cores at the start"
+    found, limit = loads(sweep), threads + BUSY * cores
+    above = [load for load in found if load > limit]
+    if above:
+        yield (
+            f"{len(above)} of {len(found)} timed runs began under a load above {limit:g}, up to"
+            f" {max(above):.1f}: the sweep's own {threads} threads and what else was at work"
+        )
+
+
+def _throttled(sweep: Sweep) -> Iterator[str]:
+    reasons = throttled(sweep)
+    if reasons:
+        parts = [f"{reason} in {count} runs" for reason, count in reasons.items()]
+        yield f"the GPU was slowed down: {'; '.join(parts)}"
+
+
+def _drifted(sweep: Sweep) -> Iterator[str]:
+    change = drift(sweep)
+    if change is None or (change.low < 1 + DRIFT and change.high > 1 - DRIFT):
+        return
+    ends = (units.percent(end - 1) for end in (change.low, change.high))
+    text = units.interval(units.percent(change.point - 1), *ends)
+    wider = drift_widening(sweep)
+    more = f" and made intervals {units.plain(wider, 2)} times as wide" if wider else ""
+    yield f"times changed by {text} from the first run to the last; the machine drifted{more}"
 
 
 def _asked(sweep: Sweep) -> str:
@@ -87,21 +124,6 @@ def _how(sweep: Sweep, cases: Frame) -> str:
     spread = cases["time_log_se"] * np.sqrt(cases["rounds"])
     if (cases["interval_kind"] == "rounds").any():
         text += f"; a restart changes a time by {units.percent(float(spread.median()))} (1 σ)"
+        if (wider := widening(sweep)) is not None:
+            text += f", {units.plain(wider, 2)} times what samples of one process would tell"
     return text + "."
-
-
-def _predictions(cases: Frame) -> str | None:
-    """How far the plan's predictions were off, as a factor, over what was measured."""
-    parts = []
-    pairs = (
-        ("time", "time_s", "predicted_s"),
-        ("memory", "allocated_peak_bytes", "predicted_bytes"),
-    )
-    for what, measured, predicted in pairs:
-        off = pd.Series(np.abs(np.log(cases[measured] / cases[predicted]))).dropna()
-        if len(off):
-            middle, worst = (
-                units.ratio(float(np.exp(value))) for value in (off.median(), off.max())
-            )
-            parts.append(f"{what} by {middle} in the median and {worst} at worst")
-    return f"Predictions were off: {'; '.join(parts)}." if parts else None

@@ -3,12 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from attnbench.analysis.compare import Comparison
 from attnbench.analysis.crossover import Answer
 from attnbench.analysis.scaling import METRICS, Tail
 from attnbench.analysis.summary import Frame, Row
-from attnbench.analysis.verdict import Verdict
-from attnbench.metrics import Unit, metric
 from attnbench.records import CardFacts
 from attnbench.render import units
 from attnbench.render.grid import Cell, Table, bare, words
@@ -36,7 +33,7 @@ def complexity(summary: Frame, judged: Frame, cards: Sequence[CardFacts]) -> Tab
                 words(card.complexity if card else units.NOTHING),
                 _number(here, "parameters", units.count),
                 _number(here, "flops", units.flops, per_token=True),
-                *(_exponent(fits.get(kind)) for kind in kinds),
+                *(exponent(fits.get(kind)) for kind in kinds),
                 words(_disagreements(found)),
             )
         )
@@ -80,37 +77,6 @@ def crossovers(found: Frame, baseline: str | None = None) -> Table:
     )
 
 
-def comparison(found: Comparison, everything: bool = False) -> Table:
-    """Case by case; without `everything` counted metrics that stayed the same are left out."""
-    rows = found.rows
-    if not everything:
-        rows = rows[(rows["metric"] == TIME) | (rows["verdict"] != Verdict.SAME)]
-    refused = f"Times were not compared: {'; '.join(found.refusals)}." if found.refusals else ""
-    return Table(
-        name="comparison",
-        title="The second sweep against the first",
-        columns=("Case", "Metric", "First", "Second", "Ratio", "Verdict", "Reason"),
-        rows=tuple(_compared(row) for _, row in rows.iterrows()),
-        note=refused,
-    )
-
-
-def _compared(row: Row) -> tuple[Cell, ...]:
-    introduced = metric(row["metric"])
-    text = {Unit.SECONDS: units.seconds, Unit.BYTES: units.size, Unit.FLOPS: units.flops}.get(
-        introduced.unit, units.count
-    )
-    ratio = units.estimate(row["ratio"], row["low"], row["high"])
-    return (
-        words(row["case"]),
-        words(introduced.label),
-        *(Cell(text(row[side]), bare(row[side])) for side in ("first", "second")),
-        Cell(ratio, bare(row["ratio"]), bare(row["low"]), bare(row["high"])),
-        words(row["verdict"]),
-        words(row["reason"]),
-    )
-
-
 def _rank(answers: Sequence[Row | None]) -> int:
     """How much a row of answers tells: a crossing more than a win, a win more than nothing."""
     worth = {Answer.FROM: 100, Answer.ALWAYS: 10, Answer.UNCLEAR: 1}
@@ -137,7 +103,8 @@ def _number(
     return Cell(text(value), value)
 
 
-def _exponent(fit: Row | None) -> Cell:
+def exponent(fit: Row | None) -> Cell:
+    """An exponent with its interval, marked where its curve still bends."""
     if fit is None or not units.known(fit["exponent"]):
         return Cell(units.NOTHING)
     text = units.exponent(fit["exponent"])

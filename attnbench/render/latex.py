@@ -51,6 +51,12 @@ SPECIAL = MappingProxyType(
         "“": r"\textquotedblleft{}",
         "”": r"\textquotedblright{}",
         "°": r"\textdegree{}",
+        "ε": r"$\epsilon$",
+        "✓": r"$\surd$",
+        "↑": r"$\uparrow$",
+        "↓": r"$\downarrow$",
+        "✗": r"$\times$",
+        "†": r"\textdagger{}",
     }
 )
 

@@ -75,8 +75,8 @@ def outcomes(summary: Frame) -> Table:
             words(row["case"]),
             words(row["outcome"]),
             words(row["reason"]),
-            Cell(units.seconds(row["predicted_s"]), bare(row["predicted_s"])),
-            Cell(units.size(row["predicted_bytes"]), bare(row["predicted_bytes"])),
+            Cell(units.seconds(row["refined_s"]), bare(row["refined_s"])),
+            Cell(units.size(row["refined_bytes"]), bare(row["refined_bytes"])),
         )
         for _, row in ended.iterrows()
     ]

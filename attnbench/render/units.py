@@ -35,6 +35,11 @@ def flops(value: float) -> str:
     return _scaled(value, PREFIXES, 3, lambda unit: 1000) + "FLOP" if known(value) else NOTHING
 
 
+def rate(value: float) -> str:
+    """`1.23 GFLOP/s`."""
+    return f"{flops(value)}/s" if known(value) else NOTHING
+
+
 def count(value: float) -> str:
     """`274,489`."""
     return f"{value:,.0f}" if known(value) else NOTHING

@@ -20,21 +20,21 @@ SHARED = ("contract", "records", "registry", "model", "errors", "metrics")
 
 def changed(base: Path, head: Path, changes: Iterable[Change]) -> tuple[Chosen, ...]:
     """The mechanisms that differ between two trees; a renamed file is compared with its origin."""
-    changes = tuple(changes)
-    touched = {c.head for c in changes if c.head and c.head == c.base}
-    moved = [c for c in changes if c.base != c.head and (c.head or c.base or "").endswith(".py")]
-    known = {change.head for change in moved}
+    touched = [c for c in changes if (c.head or c.base or "").endswith(".py")]
+    known = {change.head for change in touched}
+    kept = {change.head for change in touched if change.head and change.head == change.base}
     for path in holders(head):
-        if path not in known and depends(head, path, touched):
-            moved.append(Change(base=path, head=path))
-    # a file that no longer parses holds what base held in it
-    moved += [c for c in changes if c.head == c.base and unreadable(head, c.head)]
-    found = dict.fromkeys(chosen for change in moved for chosen in pairs(base, head, change))
+        if path not in known and depends(head, path, kept):
+            touched.append(Change(base=path, head=path))
+    found = dict.fromkeys(chosen for change in touched for chosen in pairs(base, head, change))
     return tuple(sorted(found, key=lambda chosen: chosen.name))
 
 
 def pairs(base: Path, head: Path, change: Change) -> Iterator[Chosen]:
-    """What the two sides of a changed file hold, matched by the name of the card."""
+    """What the two sides of a changed file hold, matched by the name of the card.
+
+    A side that does not parse holds what the other does: it fails, it is not removed.
+    """
     before = cards(base, change.base) if change.base else ()
     after = cards(head, change.head, also=before or ()) if change.head else ()
     before, after = (after if before is None else before), (before if after is None else after)
@@ -103,11 +103,6 @@ def parsed(tree: Path, path: str) -> ast.Module | None:
         return None
 
 
-def unreadable(tree: Path, path: str | None) -> bool:
-    """Whether it is a Python file that does not parse."""
-    return bool(path) and str(path).endswith(".py") and parsed(tree, str(path)) is None
-
-
 def depends(tree: Path, path: str, touched: set[str]) -> bool:
     """Whether the file, or a file of the tree that it imports, is among those touched."""
     seen: set[str] = set()
@@ -138,14 +133,14 @@ def imported(tree: Path, path: str) -> Iterator[str]:
             case _:
                 continue
         for name in names:
-            yield from _files(tree, name)
+            yield from _files(tree, name, Path(path).parent.as_posix())
 
 
-def _files(tree: Path, module: str) -> Iterator[str]:
+def _files(tree: Path, module: str, beside: str) -> Iterator[str]:
     parts = module.split(".")
     if parts[0] == "attnbench" and (len(parts) < 3 or parts[1] != "mechanisms"):
         return
-    for top in ("", "src/"):
+    for top in dict.fromkeys(("", "src/", "" if beside == "." else f"{beside}/")):
         for end in (".py", "/__init__.py"):
             path = top + "/".join(parts) + end
             if (tree / path).is_file():

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.analysis.compare import compare, refusals
+from attnbench.analysis.compare import EXACT, along, compare, refusals
 from attnbench.analysis.verdict import Verdict, discoveries, judge
-from attnbench.records import Part, Run, Sweep
+from attnbench.records import Mode, Part, Run, Sweep
 from tests.sweeps import environment, sweep
 
 
@@ -114,3 +114,46 @@ def test_what_is_called_is_the_smallest(p_values: list[float]):
     p = np.array(p_values, float)
     if called.any():
         assert p[called].max() <= np.nanmin(np.where(called, np.inf, p), initial=np.inf)
+
+
+def with_dtype(whole: Sweep, dtype: str) -> Sweep:
+    """The sweep as it would be with other numbers."""
+    keys = {}
+    plan = []
+    for line in whole.plan:
+        case = replace(line.case, workload=replace(line.case.workload, dtype=dtype))
+        keys[line.case.key] = case.key
+        plan.append(replace(line, case=case))
+    runs = tuple(replace(run, case=keys[run.case]) for run in whole.runs)
+    request = replace(whole.request, dtype=dtype)
+    return replace(whole, request=request, plan=tuple(plan), runs=runs)
+
+
+def test_other_numbers_are_refused_but_flops_are_still_compared():
+    first, second = sweep(), with_dtype(sweep(), "bfloat16")
+    found = compare(first, second)
+    assert found.refusals == ("dtype: float32 and bfloat16",)
+    assert set(found.rows["metric"]) == set(EXACT)
+    assert set(found.rows["verdict"]) == {"same"}
+    anyway = compare(first, second, anyway=True).rows
+    assert {"time_s", "allocated_peak_bytes"} <= set(anyway["metric"])
+    assert set(anyway["verdict"]) <= {"same", "unsure", "missing"}
+
+
+def test_a_change_that_all_lengths_share_is_called_where_no_single_one_can_be():
+    first = sweep(rounds=2, restart=0.15, seed=1)
+    second = slowed(sweep(rounds=2, restart=0.15, seed=2), "fastformer", 1.5)
+    curves = along(compare(first, second).rows).set_index(["series", "mode"])
+    assert set(curves.loc["fastformer:eager", "verdict"]) == {"slower"}
+    assert not set(curves.loc["linformer:eager", "verdict"]) & {"slower", "faster"}
+    assert curves.loc[("fastformer:eager", "training"), "lengths"] == 10
+
+
+def test_whole_curves_raise_hardly_any_false_alarm():
+    called = 0
+    small = {"lengths": (128, 256, 512, 1024), "modes": (Mode.INFERENCE,), "restart": 0.1}
+    for seed in range(20):
+        rows = compare(sweep(seed=seed, **small), sweep(seed=seed + 50, **small)).rows
+        called += along(rows)["verdict"].isin(["slower", "faster"]).sum()
+    # 20 families of 3 curves; the rule allows one false family in twenty
+    assert called <= 2

@@ -1,9 +1,11 @@
+import math
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from attnbench.analysis.noise import drift
+from attnbench.analysis.noise import drift, drift_widening, median_share, widening
 from attnbench.analysis.summary import summary
 from attnbench.records import Part, Sweep
 from attnbench.render.conditions import warnings
@@ -41,3 +43,63 @@ def test_a_steady_machine_is_not_accused():
 @pytest.mark.parametrize("whole", [sweep(rounds=1), replace(sweep(), runs=())])
 def test_without_repetition_nothing_is_known(whole: Sweep):
     assert drift(whole) is None
+
+
+def test_intervals_are_wider_by_what_restarts_add():
+    # eight samples of 4 % each: their median varies by 1.9 %, a restart by 6 % more
+    expected = math.hypot(0.06, 0.04 * math.sqrt(median_share(8))) / (
+        0.04 * math.sqrt(median_share(8))
+    )
+    found = [widening(sweep(restart=0.06, noise=0.04, seed=seed)) for seed in range(5)]
+    assert np.mean(found) == pytest.approx(expected, rel=0.1)
+
+
+def test_where_a_fresh_process_changes_nothing_intervals_are_as_wide_as_samples_make_them():
+    found = [widening(sweep(restart=0.0, noise=0.04, seed=seed)) for seed in range(5)]
+    assert np.mean(found) == pytest.approx(1.0, abs=0.1)
+
+
+@pytest.mark.parametrize("samples", [1, 2, 3, 5, 8, 20])
+def test_the_share_of_a_median_is_that_of_simulated_ones(samples: int):
+    drawn = np.random.default_rng(0).standard_normal((20_000, samples))
+    assert median_share(samples) == pytest.approx(np.var(np.median(drawn, axis=1)), rel=0.05)
+
+
+def test_without_rounds_or_samples_no_widening_is_known():
+    assert widening(sweep(rounds=1)) is None
+    assert widening(sweep(samples=1)) is None
+    assert widening(replace(sweep(), runs=())) is None
+
+
+def test_drift_widens_intervals_by_what_it_adds_to_the_spread():
+    # an even drift over the sweep varies by the width of its range over √12
+    shares = [drift_widening(drifting(0.2, seed)) for seed in range(5)]
+    expected = math.hypot(0.03, math.log(1.2) / math.sqrt(12)) / 0.03
+    assert np.mean(shares) == pytest.approx(expected, rel=0.15)
+    steady = [drift_widening(drifting(0.0, seed)) for seed in range(5)]
+    assert np.mean(steady) == pytest.approx(1.0, abs=0.03)
+    assert min(steady) >= 1
+
+
+def disturbed(whole: Sweep, load: float, throttle: str, every: int) -> Sweep:
+    """The sweep with one run in so many under a load, on a GPU that was slowed down."""
+    runs = list(whole.runs)
+    for place in range(0, len(runs), every):
+        if runs[place].part is Part.TIME:
+            values = {**runs[place].values, "load_before": load}
+            runs[place] = replace(runs[place], values=values, notes={"throttle": throttle})
+    return replace(whole, runs=tuple(runs))
+
+
+def test_load_and_throttling_of_single_runs_are_told_with_the_widening():
+    whole = disturbed(sweep(("fastformer",)), 5.5, "SwThermalSlowdown", 2)
+    lines = list(warnings(whole, summary(whole)))
+    (load,) = [line for line in lines if "load above" in line]
+    assert re.match(r"\d+ of 60 timed runs began under a load above 3, up to 5.5", load)
+    assert any("slowed down: SwThermalSlowdown in" in line for line in lines)
+    assert "times as wide as the samples of single processes" in lines[-1]
+
+
+def test_a_load_of_the_sweeps_own_threads_is_no_disturbance():
+    whole = disturbed(sweep(("fastformer",)), 2.4, "", 2)
+    assert not list(warnings(whole, summary(whole)))

@@ -13,10 +13,11 @@ import time
 
 import torch
 
-from attnbench.records import Level, Mode, Workload
+from attnbench.records import Causality, Level, Mode, Workload
 from attnbench.registry import card
 from attnbench.workloads.presets import preset
 from tests.benchmarks.peers import HEADS, WIDTH, pairs
+from tests.benchmarks.survey_peers import survey_pairs
 
 TOKENS = 8192
 FEWEST = 7
@@ -31,7 +32,7 @@ def main():
     torch.set_num_threads(1)
     print("| mechanism:form | against | N | mode | theirs / ours | 95 % interval | pairs |")
     print("|---|---|---:|---|---:|---|---:|")
-    for name, label, build in pairs():
+    for name, label, build in (*pairs(), *survey_pairs()):
         if asked.models and name not in asked.models.split(","):
             continue
         for seq_len in map(int, asked.lengths.split(",")):
@@ -62,6 +63,7 @@ def ours(name, seq_len, mode):
         heads=HEADS,
         level=Level.ATTENTION,
         mode=mode,
+        causal=its.causality is Causality.ALWAYS,
     )
     config = its.configure(preset("mind-classification").options(name))
     form = its.default(config, workload)

@@ -6,13 +6,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attnbench.analysis.compare import compare
+from attnbench.analysis.foresight import scores
+from attnbench.analysis.roofline import Roof, roofline
+from attnbench.analysis.scaling import local_slopes
 from attnbench.analysis.summary import summary
+from attnbench.errors import UnknownMechanism
 from attnbench.records import Mode, Outcome, Part, Run
-from attnbench.render import figures, findings, looks, page, tables
+from attnbench.render import figures, floors, looks, page, scored, tables
 from attnbench.render.conditions import conditions
 from attnbench.render.curves import Quantity, curves
 from attnbench.render.ends import why
+from attnbench.render.roofline import roofline_figure
 from tests.sweeps import environment, sweep
 
 HEADS = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
@@ -27,9 +31,10 @@ def test_a_report_has_all_its_files(files: dict[str, bytes]):
     assert {"fig2.png", "memory.png", "tables.md", "tables.tex", "cases.csv"} <= set(files)
     stems = {name.removesuffix(".csv") for name in files if name.endswith(".csv")}
     assert stems == {
-        *(f"{what}_{mode}" for what in ("latency", "memory", "speedup")
+        *(f"{what}_{mode}" for what in ("latency", "memory", "speedup", "over_floor")
           for mode in ("training", "inference")),
         *("complexity", "crossovers", "crossovers_memory", "outcomes", "cases"),
+        *("rates", "predictions", "survey_table1", "fastformer_table7"),
     }  # fmt: skip
 
 
@@ -197,16 +202,12 @@ def test_quiet_conditions_warn_of_nothing():
 def test_predictions_are_scored():
     whole = sweep(("fastformer",), restart=0.0, noise=0.0)
     text = "\n".join(conditions(whole, summary(whole)))
-    assert "time by 1.11× in the median" in text
-    assert "memory by 1.10× in the median" in text
-
-
-def test_comparisons_become_a_table_with_the_refusals_below():
-    found = compare(sweep(), sweep(("fastformer",), machine=environment(threads=1)))
-    table = findings.comparison(found)
-    assert table.note == "Times were not compared: threads: 2 and 1."
-    assert all("not in the second sweep" in row[6].text for row in table.rows)
-    assert len(findings.comparison(found, everything=True).rows) > len(table.rows)
+    # the first guesses of the synthetic plan are 0.9 of the time and 1.1 of the memory
+    assert "(first guess 1.11× in the median, 1.11× at worst); memory" in text
+    assert "(first guess 1.10× in the median, 1.10× at worst)." in text
+    table = scored.predictions(scores(summary(whole)))
+    assert [row[0].text for row in table.rows] == ["fastformer", "all"]
+    assert [cell.text for cell in table.rows[0]][1:4] == ["20", "1.11×", "1.11×"]
 
 
 def test_speed_ups_name_their_baseline_and_leave_it_out():
@@ -223,3 +224,59 @@ def test_a_form_that_changes_along_a_curve_is_named():
     table = tables.latency(summary(sweep(("fastformer",), form=form)), "training", 8192)
     assert table.rows[0][0].text == "fastformer"
     assert "Forms of fastformer: eager from 128, folded from 512." in table.note
+
+
+ROOF = Roof(flops_per_s=9.5e10, bytes_per_s=1.1e10)
+
+
+def test_the_roofline_is_drawn_and_tabled_where_peaks_are_known():
+    made = page.report_files(sweep(("transformer",), lengths=(128, 512)))
+    assert made["roofline.png"].startswith(HEADS["png"])
+    assert "95.0 GFLOP/s" in made["tables.md"].decode()
+    blind = sweep(("transformer",), lengths=(128,), machine=environment(matmul_flops=None))
+    made = page.report_files(blind)
+    assert not any(name.startswith(("roofline", "over_floor")) for name in made)
+
+
+def test_a_roofline_without_counted_bytes_is_not_drawn():
+    points = roofline(summary(sweep(lengths=(128,))).assign(moved_bytes=np.nan), ROOF)
+    assert roofline_figure(points, ROOF) is None
+    assert floors.over_floor(points, "training", ROOF).rows
+
+
+@pytest.mark.parametrize("stacked", [False, True])
+def test_slopes_stand_below_the_times(stacked: bool):
+    cases = summary(sweep(lengths=(128, 512, 2048)))
+    local = local_slopes(cases).assign(expected=1.0)
+    plain = figures.fig2(cases, 8192, "svg", stacked)
+    both = figures.fig2(cases, 8192, "svg", stacked, local)
+    assert plain.count(b"local exponent of N") == 0
+    assert both.count(b"local exponent of N") == 2
+    assert both.count(b"card: 1") == 2
+
+
+def test_slopes_of_one_length_are_none_and_said_so():
+    cases = summary(sweep(lengths=(128,)))
+    local = local_slopes(cases).assign(expected=1.0)
+    assert b"fewer than two lengths" in figures.fig2(cases, 8192, "svg", slopes=local)
+
+
+def test_a_baseline_can_be_named():
+    whole = sweep(("fastformer", "transformer", "linformer"))
+    made = page.report_files(whole, against="fastformer")
+    assert "Speed-up over fastformer:eager" in made["tables.md"].decode()
+    rows = list(csv.DictReader(io.StringIO(made["crossovers.csv"].decode())))
+    assert rows
+    assert all("fastformer:eager" in (row["Faster"], row["Than"]) for row in rows)
+    with pytest.raises(UnknownMechanism):
+        page.report_files(whole, against="bigbird")
+
+
+def test_a_missing_roofline_says_why():
+    whole = sweep(("transformer",), lengths=(128,))
+    other = replace(whole, request=replace(whole.request, dtype="bfloat16"))
+    unknown = sweep(("transformer",), lengths=(128,), machine=environment(copy_bytes=None))
+    for one, reason in ((other, "bfloat16"), (unknown, "no session measured")):
+        lines = conditions(one, summary(one))
+        assert any(line.startswith("There is no roofline") and reason in line for line in lines)
+    assert not any("roofline" in line for line in conditions(whole, summary(whole)))

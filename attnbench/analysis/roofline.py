@@ -1,0 +1,139 @@
+"""The least time a case could take on its machine, and how far from it the measured one lies.
+
+floor = max(FLOPs / peak FLOP/s, least bytes / peak bytes/s)
+
+The peaks are those measured when a session began: a large float32 matrix product and a large copy;
+of several sessions the fastest counts. FLOPs are matrix products alone, exact for the forward pass;
+training counts three times as many, since each product has two in its backward pass. That is exact
+where the inputs want gradients; a model's embedding wants none, so its first layer's maps do a
+little less, and a form that computes scores again in its backward pass does more than is counted.
+Least bytes are what no order of work avoids: parameters, inputs and outputs once; in training also
+the two moments of Adam, and parameters and moments written back.
+
+Arithmetic intensity is FLOPs over the bytes that operators moved, as counted in the memory pass:
+operands and results of each, whether a cache held them or not. A point may therefore lie above the
+slope of the roof: its operands came from a cache.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from attnbench.analysis.estimate import LEVEL
+from attnbench.analysis.predict import TRAINING
+from attnbench.analysis.student import quantile
+from attnbench.records import Level, Mode, Sweep
+
+ITEM_BYTES = 4  # of float32, the only numbers whose peak is measured
+ADAM = 6  # parameters and both moments, each read and written
+
+FEWEST = 4  # lengths from which two rates and their error can be found
+TELLING = 0.3  # change of the core's share of FLOPs from which the two are told apart
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roof:
+    """Measured peaks: matrix products in FLOP/s, copying in bytes/s."""
+
+    flops_per_s: float
+    bytes_per_s: float
+
+    @property
+    def ridge(self) -> float:
+        """The intensity, FLOP per byte, above which products and not memory are the limit."""
+        return self.flops_per_s / self.bytes_per_s
+
+
+def roof(sweep: Sweep) -> Roof | None:
+    """The peaks of the sweep's machine; None where none was measured for its type of number."""
+    if blind(sweep):
+        return None
+    flops = [session.matmul_flops for session in sweep.sessions if session.matmul_flops]
+    copies = [session.copy_bytes for session in sweep.sessions if session.copy_bytes]
+    return Roof(flops_per_s=max(flops), bytes_per_s=max(copies))
+
+
+def blind(sweep: Sweep) -> str:
+    """Why there is no roof, or nothing."""
+    if sweep.request.dtype != "float32":
+        return f"peaks are measured in float32, the sweep's numbers are {sweep.request.dtype}"
+    sessions = sweep.sessions
+    if not any(s.matmul_flops for s in sessions) or not any(s.copy_bytes for s in sessions):
+        return "no session measured the peaks of the machine"
+    return ""
+
+
+def roofline(summary: pd.DataFrame, roof: Roof) -> pd.DataFrame:
+    """One row per timed case: its work, its floor, and the time over it.
+
+    Columns: series, mode, seq_len, flops (of the whole iteration), core_share (of them, that are
+    the core's), floor_s, bound ("products" or "bytes"), over (time over the floor, a factor, with
+    low and high), intensity (FLOP per byte moved) and rate (FLOP/s achieved).
+    """
+    known = summary[summary["time_s"] > 0]
+    work = known["flops"] * np.where(known["mode"] == Mode.TRAINING, TRAINING, 1.0)
+    products_s = work / roof.flops_per_s
+    bytes_s = least_bytes(known) / roof.bytes_per_s
+    floor = np.maximum(products_s, bytes_s)
+    return known[["series", "mode", "seq_len"]].assign(
+        flops=work,
+        core_share=known["core_flops"] / known["flops"],
+        floor_s=floor,
+        bound=np.where(products_s >= bytes_s, "products", "bytes"),
+        over=known["time_s"] / floor,
+        low=known["time_lo_s"] / floor,
+        high=known["time_hi_s"] / floor,
+        intensity=work / known["moved_bytes"],
+        rate=work / known["time_s"],
+    )
+
+
+def least_bytes(cases: pd.DataFrame) -> pd.Series:
+    """Bytes of parameters, inputs and outputs, each moved once, and of Adam in training.
+
+    A model reads one row of its embedding for each token; a core reads q, k and v.
+    """
+    tensors = cases["level"].map({Level.MODEL: 1, Level.ATTENTION: 2, Level.CORE: 4})
+    parameters = np.where(cases["level"] == Level.CORE, 0, cases["parameters"])
+    times = np.where(cases["mode"] == Mode.TRAINING, ADAM, 1)
+    moved = times * parameters + tensors * cases["tokens"] * cases["width"]
+    return pd.Series(ITEM_BYTES * moved, cases.index)
+
+
+def rates(summary: pd.DataFrame) -> pd.DataFrame:
+    """FLOP/s of the core and of all else apart, of each series whose lengths can tell them.
+
+    Time is laid out as rest FLOPs over one rate plus core FLOPs over another, by least squares of
+    relative errors over the lengths of one form. Only where the core's share of the FLOPs varies by
+    `TELLING` and both rates are surely above zero is there a row. Columns: series, form, mode,
+    lengths, rest, rest_low, rest_high, core, core_low, core_high.
+    """
+    timed = summary[summary["time_s"] > 0]
+    rows = []
+    for (series, form, mode), cases in timed.groupby(["series", "form", "mode"], sort=False):
+        if len(cases) >= FEWEST and np.ptp(cases["core_flops"] / cases["flops"]) >= TELLING:
+            work = (TRAINING if mode == Mode.TRAINING else 1.0) * _apart(cases)
+            if (found := _rates(work, cases["time_s"].to_numpy(float))) is not None:
+                rows.append((series, form, mode, len(cases), *found))
+    ends = ["rest", "rest_low", "rest_high", "core", "core_low", "core_high"]
+    return pd.DataFrame(rows, columns=["series", "form", "mode", "lengths", *ends])
+
+
+def _apart(cases: pd.DataFrame) -> np.ndarray:
+    """FLOPs of all but the core, and of the core: two columns."""
+    return np.stack([cases["flops"] - cases["core_flops"], cases["core_flops"]], 1).astype(float)
+
+
+def _rates(work: np.ndarray, times: np.ndarray) -> list[float] | None:
+    """Both rates with their 95 % intervals, or None where an interval reaches zero."""
+    scaled = work / times[:, None]
+    inverse = np.linalg.pinv(scaled.T @ scaled)
+    seconds = inverse @ scaled.T @ np.ones(len(times))  # of one FLOP
+    df = len(times) - 2
+    variance = float(np.sum((scaled @ seconds - 1) ** 2)) / df
+    halves = quantile(LEVEL, df) * np.sqrt(variance * np.diag(inverse))
+    if (seconds <= halves).any():
+        return None
+    ends = (seconds, seconds + halves, seconds - halves)
+    return [float(1 / end[i]) for i in (0, 1) for end in ends]

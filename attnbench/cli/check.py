@@ -1,0 +1,163 @@
+"""`attnbench check`: is anything slower or larger than it was?"""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attnbench.cli import console, options
+from attnbench.errors import StoreError, UsageError
+from attnbench.records import Level
+
+if TYPE_CHECKING:
+    from attnbench.analysis.finding import Report
+    from attnbench.run.lines import Plan
+
+
+def check(
+    base: Annotated[
+        str | None, typer.Option(help="A revision to compare the working tree with, measured now.")
+    ] = None,
+    baseline: Annotated[
+        Path | None, typer.Option(help="A file that --save made; times only on its machine.")
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Write such a file; @all mechanisms without --models.")
+    ] = None,
+    models: Annotated[
+        str | None, typer.Option(help="As of sweep; name:* is every form, not the default alone.")
+    ] = None,
+    changed: Annotated[
+        bool, typer.Option("--changed", help="Only mechanisms whose files differ from --base.")
+    ] = False,
+    lengths: Annotated[str, typer.Option(help="As of sweep.")] = "128,512",
+    level: Annotated[Level, typer.Option(help="How much around it.")] = Level.ATTENTION,
+    mode: Annotated[str, typer.Option(help="inference, training or both.")] = "both",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "cpu",
+    budget: Annotated[
+        str, typer.Option(help="Of the whole check; what does not fit is unsure.")
+    ] = "5m",
+    threshold: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="A smaller change of time is none; 0.02, or 0.03 on CUDA."),
+    ] = None,
+    no_times: Annotated[
+        bool, typer.Option("--no-times", help="Compare only what is counted exactly.")
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 3 where it could not be told.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of parameters, inputs and order.")] = 0,
+    markdown: Annotated[Path | None, typer.Option(help="Write a page for a job's summary.")] = None,
+    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML.")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Compare with a revision or a stored baseline; exit with 1 if slower, larger or failing.
+
+    Without --models, the mechanisms whose files differ from --base are checked.
+    """
+    if sum(given is not None for given in (base, baseline, save)) != 1:
+        raise UsageError("check needs one of --base REF, --baseline FILE and --save FILE")
+    if changed and base is None:
+        raise UsageError("--changed goes with --base")
+    plan = planned(lengths, level, mode, device, budget, threshold, not no_times, seed)
+    from attnbench.cli import checking
+
+    with checking.interruptible():
+        if save is not None:
+            made, left_out = checking.save(plan, save, models or "@all")
+            for line in left_out:
+                console.err().print(f"left out: {line}")
+            console.err().print(f"{len(made.cases)} cases are in {save}")
+            return
+        if base is not None:
+            report = checking.against_revision(plan, base, models, changed)
+        else:
+            assert baseline is not None
+            report = checking.against_file(plan, baseline, models)
+    publish(report, strict, markdown, junit, json_)
+    raise typer.Exit(report.exit_code(strict))
+
+
+def planned(
+    lengths: str,
+    level: Level,
+    mode: str,
+    device: str,
+    budget: str,
+    threshold: float | None,
+    times: bool,
+    seed: int,
+) -> "Plan":
+    """What was asked, with the defaults of the device."""
+    from attnbench.analysis.gate import CPU_THRESHOLD, OTHER_THRESHOLD
+    from attnbench.run.lines import Plan
+    from attnbench.workloads import axes
+
+    place = options.device(device)
+    usual = CPU_THRESHOLD if place == "cpu" else OTHER_THRESHOLD
+    return Plan(
+        chosen=(),
+        lengths=axes.lengths(lengths),
+        level=level,
+        modes=options.modes(mode),
+        device=place,
+        budget_s=axes.seconds(budget, "--budget"),
+        threshold=usual if threshold is None else threshold,
+        times=times,
+        seed=seed,
+    )
+
+
+def publish(
+    report: "Report", strict: bool, markdown: Path | None, junit: Path | None, as_json: bool
+) -> None:
+    """Write the files that were asked for, tell GitHub where it listens, and print."""
+    from attnbench.render import checked
+
+    page = checked.page(report).encode()
+    if markdown is not None:
+        write(markdown, page)
+    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+        write(Path(summary), page, append=True)
+    if junit is not None:
+        from attnbench.render.junit import junit as xml
+
+        write(junit, xml(report))
+    if os.environ.get("GITHUB_ACTIONS"):
+        from attnbench.render.github import annotations
+
+        for line in annotations(report):
+            typer.echo(line, err=as_json)
+    if as_json:
+        import json
+
+        typer.echo(json.dumps(checked.data(report, strict), indent=1))
+    else:
+        show(report)
+
+
+def show(report: "Report") -> None:
+    """What matters first: the verdict, what fails, what is not certain; then the tables."""
+    from attnbench.render import checked
+    from attnbench.render.terminal import table
+
+    shown = console.out()
+    shown.print(checked.headline(report))
+    for found in report.failures:
+        shown.print(f"  {checked.sentence(found)}")
+    for doubt in checked.doubts(report):
+        shown.print(f"  {doubt}")
+    for one in checked.tables(report):
+        shown.print()
+        shown.print(table(one, shown.width))
+
+
+def write(path: Path, content: bytes, append: bool = False) -> None:
+    """Write a file that was asked for. Raises `StoreError`."""
+    try:
+        with open(path, "ab" if append else "wb") as file:
+            file.write(content)
+    except OSError as error:
+        raise StoreError(f"cannot write {str(path)!r}: {error.strerror}") from error

@@ -1,0 +1,247 @@
+"""What `check` does between its options and its report: choose, start the sides, compare."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from attnbench import __version__
+from attnbench.analysis.finding import Report
+from attnbench.cli import console
+from attnbench.errors import CannotRun, Interrupted, UsageError
+from attnbench.run import stored, worktree
+from attnbench.run.gating import Gate
+from attnbench.run.lines import Chosen, Line, Plan, workload
+from attnbench.run.pairs import BASE, HEAD
+from attnbench.run.sides import Sides
+from attnbench.store import baseline as files
+
+SIDE = Path(__file__).parents[1] / "measure" / "side.py"
+
+
+def against_revision(
+    plan: Plan,
+    revision: str,
+    models: str | None = None,
+    changed: bool = False,
+    *,
+    folder: Path | None = None,
+    sides: Sides | None = None,
+) -> Report:
+    """The working tree against a revision of its repository, checked out beside it.
+
+    Of a mechanism that was not named, every form is counted and the default is timed.
+    """
+    from attnbench.workloads.changed import changed as found_changed
+    from attnbench.workloads.changed import shared
+
+    root = worktree.root(folder or Path.cwd())
+    commit = worktree.commit(root, revision)
+    changes = worktree.changes(root, commit)
+    head, base = worktree.describe(root), f"{revision} ({commit[:10]})"
+    with worktree.worktree(root, commit) as tree:
+        touched = found_changed(tree, root, changes)
+        if models is None:
+            chosen = touched
+        else:
+            chosen = tuple(selected(models, root))
+            if changed:
+                names = {each.head for each in touched}
+                chosen = tuple(each for each in chosen if each.head in names)
+        ours = tuple(f"{file} differs too, which all mechanisms share" for file in shared(changes))
+        if models is None and not chosen and any((c.head or "").endswith(".py") for c in changes):
+            ours += ("no file that differs holds a card; name other mechanisms with --models",)
+        if not chosen:
+            return Report(base=base, head=head, findings=(), notes=ours)
+        tell(chosen, models)
+        with started(sides, plan, own=True) as running, watched() as observe:
+            whole = replace(plan, chosen=tuple(formed(chosen, running, root, models is None)))
+            report = Gate(whole, running, {BASE: tree, HEAD: root}, observe).run(base, head)
+            quoted = quote(machine(running, root, plan.device)) if plan.times else {}
+    conditions = {**report.conditions, **quoted}
+    return replace(report, notes=(*report.notes, *ours), conditions=conditions)
+
+
+def against_file(plan: Plan, path: Path, models: str | None) -> Report:
+    """What is here against what a file says, case by case."""
+    kept = files.load(path)
+    lines = list(from_file(kept, models, plan))
+    if not lines:
+        raise UsageError(f"'{path}' holds no case of --models {models}")
+    if len({line.workload["device"] for line in lines} - {plan.device}):
+        raise CannotRun(f"'{path}' was saved on another device than --device {plan.device}")
+    with here(plan, lines) as (gate, machine):
+        batches = {label: e.time.batch for label, e in kept.cases.items() if e.time is not None}
+        times = plan.times and not kept.machine.differences(machine)
+        stored.measure(gate, times, batches)
+        report = stored.compare(gate, kept, machine, str(path), "the working tree")
+    return replace(report, notes=(*report.notes, *absent(kept, models)))
+
+
+def save(plan: Plan, path: Path, models: str) -> tuple[files.Baseline, list[str]]:
+    """Measure and write the file; also what could not be kept, a line each."""
+    with here(plan, None, models) as (gate, machine):
+        stored.measure(gate, plan.times, {})
+        made = stored.baseline(gate, __version__, machine)
+        answers = [(stored.asked_label(line), line.answers[HEAD]) for line in gate.lines]
+    files.save(made, path)
+    left_out = [f"{label}: {a['reason']}" for label, a in answers if a["outcome"] != "ok"]
+    return made, left_out
+
+
+@contextmanager
+def here(
+    plan: Plan, lines: list[Line] | None, models: str = ""
+) -> Iterator[tuple[Gate, files.Machine]]:
+    """A gate with the working tree as its only side, and what this machine is."""
+    root = top()
+    with started(None, plan, own=False) as sides, watched() as observe:
+        if lines is None:
+            chosen = tuple(formed(tuple(selected(models, root)), sides, root, False))
+            plan = replace(plan, chosen=chosen)
+        gate = Gate(plan, sides, {HEAD: root}, observe)
+        gate.lines = gate.lines if lines is None else lines
+        yield gate, machine(sides, root, plan.device)
+
+
+@contextmanager
+def started(sides: Sides | None, plan: Plan, own: bool) -> Iterator[Sides]:
+    """The sides given, or new ones for the block; torch is loaded."""
+    with nullcontext(sides) if sides else Sides(SIDE, own=own, seed=plan.seed) as running:
+        running.wait()
+        yield running
+
+
+def machine(sides: Sides, root: Path, device: str) -> files.Machine:
+    """What this machine is, as far as times depend on it. Raises `CannotRun`."""
+    from attnbench.measure import environment
+
+    with sides.side(root) as side:
+        started = side.started
+    if started["outcome"] != "ok":
+        raise CannotRun(f"mechanisms cannot be loaded: {started['reason']}")
+    return files.Machine(
+        processor=environment.processor(),
+        cores=environment.cores(),
+        threads=sides.threads,
+        torch=started["torch"],
+        device="cpu" if device == "cpu" else started["gpu"],
+    )
+
+
+def quote(here: files.Machine) -> dict[str, str]:
+    """What the last selftest of this machine said."""
+    from attnbench.store import selftest
+
+    found = selftest.recall(asdict(here))
+    said = str(found["sentence"]) if found else "none yet; attnbench selftest tells what is found"
+    return {"selftest": said}
+
+
+def top() -> Path:
+    """The repository's folder, or the current one outside of a repository."""
+    try:
+        return worktree.root(Path.cwd())
+    except (UsageError, CannotRun):
+        return Path.cwd()
+
+
+def selected(models: str, root: Path) -> Iterator[Chosen]:
+    """What `--models` stands for; files are named from the repository's top."""
+    from attnbench.workloads import axes
+    from attnbench.workloads.presets import expand
+
+    for part in axes.parts(models, "--models"):
+        for one in expand(part):
+            name = one.name
+            if ".py:" in name:
+                path, _, card = name.rpartition(":")
+                whole = (Path.cwd() / path).resolve()
+                if not whole.is_relative_to(root.resolve()):
+                    raise UsageError(f"'{path}' is outside of the repository {root}")
+                name = f"{whole.relative_to(root.resolve()).as_posix()}:{card}"
+            yield Chosen(base=name, head=name, form=one.form, options=one.options)
+
+
+def formed(
+    chosen: tuple[Chosen, ...], sides: Sides, root: Path, all_forms: bool
+) -> Iterator[Chosen]:
+    """Patterns of forms as the forms that the working tree has; all of them where asked."""
+    for each in chosen:
+        pattern = each.form or "*"
+        if not set("*?") & set(pattern) or (each.form is None and not all_forms):
+            yield each
+            continue
+        if each.form is None:
+            yield each
+        with sides.side(root) as side:
+            answer = side.ask(60.0, do="forms", mechanism=each.head or "")
+        for form in answer.get("forms", ()):
+            if fnmatchcase(form, pattern):
+                yield replace(each, form=form, timed=each.form is not None)
+
+
+def from_file(kept: files.Baseline, models: str | None, plan: Plan) -> Iterator[Line]:
+    """The cases of a baseline, as it counted them."""
+    from attnbench.workloads import axes
+
+    wanted = None if models is None else {each.name for each in selected(models, top())}
+    for label in kept.cases:
+        series, w = files.workload_of(label)
+        one = axes.selection(series)
+        if wanted is None or one.name in wanted:
+            chosen = Chosen(base=one.name, head=one.name, form=one.form, options=one.options)
+            yield Line(chosen=chosen, workload=asked(w, plan))
+
+
+def asked(w: Any, plan: Plan) -> dict[str, Any]:
+    """A workload as a side is asked for it."""
+    like = replace(plan, width=w.width, heads=w.heads, level=w.level, dtype=w.dtype)
+    return {**workload(like, w.mode, w.seq_len), "batch": w.batch, "device": w.device}
+
+
+def absent(kept: files.Baseline, models: str | None) -> Iterator[str]:
+    """Registered mechanisms that a baseline does not know."""
+    from attnbench.registry import names
+
+    known = {files.workload_of(label)[0].partition(":")[0] for label in kept.cases}
+    new = [name for name in names() if name not in known]
+    if models is None and new:
+        yield f"not in the baseline: {', '.join(new)}; --save them to have them gated"
+
+
+def tell(chosen: tuple[Chosen, ...], models: str | None) -> None:
+    """Say what was chosen, where the program chose."""
+    if models is None:
+        names = ", ".join(each.name for each in chosen)
+        console.err().print(f"mechanisms that differ: {names}")
+
+
+@contextmanager
+def watched() -> Iterator[Any]:
+    """Show on a terminal what is done now; a log gets nothing."""
+    shown = console.err()
+    if not shown.is_terminal:
+        yield lambda text: None
+        return
+    with shown.status("starting", refresh_per_second=2) as status:
+        yield lambda text: status.update(text)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Ctrl-C and SIGTERM unwind everything and exit with 130."""
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted; nothing was kept, the repository is as it was") from None
+    finally:
+        signal.signal(signal.SIGTERM, previous)

@@ -1,0 +1,152 @@
+"""`attnbench claims`: what papers assert, judged by a stored sweep; loads no torch."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from attnbench.cli import console, options
+from attnbench.errors import StoreError, UsageError
+
+if TYPE_CHECKING:
+    from attnbench.analysis.claims.data import Claim
+    from attnbench.analysis.claims.judge import Judged
+    from attnbench.records import Sweep
+
+
+def claims(
+    sweep: Annotated[
+        Path | None, typer.Argument(help="A sweep's folder; without it the claims are listed.")
+    ] = None,
+    only: Annotated[
+        str, typer.Option(help="Show an id, a mechanism, or a pattern such as flash-*.")
+    ] = "*",
+    all_: Annotated[
+        bool, typer.Option("--all", help="Show those out of scope too; claims.md always does.")
+    ] = False,
+    formats: Annotated[str, typer.Option(help="Of overlays: png, svg, pdf.")] = "png",
+    json_: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Judge what papers assert by what a sweep measured; without a sweep, list it."""
+    from attnbench.analysis.claims.data import claims as shipped
+
+    every, wanted = shipped(), options.formats(formats)
+    chosen = tuple(claim for claim in every if claim.matches(only))
+    if not chosen:
+        raise UsageError(
+            f"no claim has the id or mechanism {only!r}; `attnbench claims` lists all {len(every)}"
+        )
+    if sweep is None:
+        show_listing(chosen, json_)
+        return
+    judged = publish(sweep, every, wanted)
+    shown = [one for one in judged if one.claim in chosen]
+    if json_:
+        show_json(shown)
+    else:
+        show(shown, all_)
+
+
+def publish(folder: Path, every: Sequence["Claim"], formats: tuple[str, ...]) -> Sequence["Judged"]:
+    """Judge every claim and write page, table and overlays beside the journal."""
+    from attnbench.analysis.claims.judge import judge
+    from attnbench.store.journal import load
+
+    stored = load(folder)
+    for warning in stored.warnings:
+        console.err().print(f"warning: {warning}")
+    judged = judge(stored, every)
+    place = folder if folder.is_dir() else folder.parent
+    for name, content in files(stored, judged, formats):
+        try:
+            (place / name).write_bytes(content)
+        except OSError as error:
+            raise StoreError(
+                f"cannot write {str(place / name)!r}: {error.strerror}; the journal is unharmed"
+            ) from error
+    console.err().print(f"claims.md, claims.csv and overlays are in {place}")
+    return judged
+
+
+def files(
+    stored: "Sweep", judged: Sequence["Judged"], formats: tuple[str, ...]
+) -> Iterator[tuple[str, bytes]]:
+    """File names and contents, each made as it is asked for."""
+    from attnbench.render import claims, delimited
+    from attnbench.render.overlays import overlays
+
+    yield "claims.csv", delimited.frame(claims.frame(judged))
+    drawn = overlays(stored, formats)
+    yield from drawn.items()
+    pictures = [name for name in drawn if name.endswith(".png")]
+    yield "claims.md", claims.page(stored, judged, pictures)
+
+
+def show_listing(chosen: Sequence["Claim"], as_json: bool) -> None:
+    """The claims, how many they are, and what a sweep must measure to speak of all of them."""
+    from attnbench.analysis.claims.judge import wanted
+    from attnbench.registry import names
+    from attnbench.render.claims import listing
+    from attnbench.render.terminal import table
+
+    if as_json:
+        show_data([describe(claim) for claim in chosen])
+        return
+    shown = console.out()
+    shown.print(table(listing(chosen), shown.width))
+    sources = len({claim.source.partition(",")[0] for claim in chosen})
+    models, known = wanted(chosen), set(names())
+    here = [model for model in models if model.partition(":")[0] in known]
+    other = [model for model in models if model not in here]
+    shown.print(f"\n{len(chosen)} claims of {sources} sources.")
+    if here:
+        shown.print(f"To judge them: attnbench sweep --models {','.join(here)}", soft_wrap=True)
+        shown.print("with the options that the checks name, then attnbench claims with its folder.")
+    if other:
+        shown.print(f"Not registered, so that their claims are out of scope: {', '.join(other)}.")
+
+
+def show(judged: Sequence["Judged"], everything: bool) -> None:
+    """The answers on the terminal, and their counts."""
+    from attnbench.analysis.claims.outcome import Answer
+    from attnbench.render.claims import answers, counts
+    from attnbench.render.terminal import table
+
+    rows = [one for one in judged if everything or one.judgement.answer is not Answer.OUT_OF_SCOPE]
+    shown = console.out()
+    shown.print(table(answers(rows), shown.width))
+    hidden = "" if everything or len(rows) == len(judged) else "; --all shows those out of scope"
+    shown.print(f"\n{len(judged)} claims: {counts(judged)}{hidden}.")
+
+
+def show_json(judged: Sequence["Judged"]) -> None:
+    """Each claim with its answer, all numbers behind it and their lengths."""
+    show_data([{**describe(one.claim), **asdict(one.judgement)} for one in judged])
+
+
+def describe(claim: "Claim") -> dict[str, Any]:
+    """A claim as data; its check as text."""
+    return {
+        "id": claim.id,
+        "source": claim.source,
+        "claim": claim.claim,
+        "check": str(claim.check),
+        "scope": claim.scope,
+    }
+
+
+def show_data(rows: Sequence[dict[str, Any]]) -> None:
+    """JSON as its standard has it: what is not known is null."""
+    import json
+    from math import isfinite
+
+    def known(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: known(inner) for name, inner in value.items()}
+        if isinstance(value, list | tuple):
+            return [known(inner) for inner in value]
+        return None if isinstance(value, float) and not isfinite(value) else value
+
+    typer.echo(json.dumps(known(list(rows)), indent=1))

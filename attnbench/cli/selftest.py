@@ -1,0 +1,116 @@
+"""`attnbench selftest`: what the gate finds on this machine, and how often it is wrong."""
+
+import random
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from attnbench.cli import console, options
+from attnbench.errors import CannotRun, UsageError
+
+if TYPE_CHECKING:
+    from attnbench.analysis.power import Power
+
+
+def selftest(
+    models: Annotated[str, typer.Option(help="One mechanism to burden.")] = "transformer",
+    length: Annotated[int, typer.Option(min=1, help="N.")] = 256,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "cpu",
+    budget: Annotated[str, typer.Option(help="Longer is more certain.")] = "3m",
+    threshold: Annotated[
+        float | None, typer.Option(min=0, max=1, help="As of check; 0.02, or 0.03 on CUDA.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of inputs and order.")] = 0,
+    json_: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Inject 0, 2, 5, 10 and 20 % more work; tell false alarms and what is found."""
+    from attnbench.analysis.gate import CPU_THRESHOLD, OTHER_THRESHOLD
+    from attnbench.cli import checking
+    from attnbench.store import selftest as cache
+    from attnbench.workloads import axes
+
+    place = options.device(device)
+    seconds = axes.seconds(budget, "--budget")
+    if seconds is None:
+        raise UsageError("--budget of a selftest is a time, such as 3m")
+    usual = CPU_THRESHOLD if place == "cpu" else OTHER_THRESHOLD
+    limit = usual if threshold is None else threshold
+    with checking.interruptible():
+        found, machine = measured(models, length, place, time.monotonic() + seconds, limit, seed)
+    result = {"sentence": sentence(found), "threshold": limit, **asdict(found)}
+    kept = cache.keep(machine, result)
+    if json_:
+        import json
+
+        typer.echo(json.dumps({**result, "machine": machine}, indent=1))
+        return
+    show(found)
+    console.err().print(f"kept in {kept}, where check finds it")
+
+
+def measured(
+    models: str, length: int, place: str, end_s: float, threshold: float, seed: int
+) -> tuple["Power", dict[str, Any]]:
+    """Visits until the time is over, and what the gate makes of them. Raises `CannotRun`."""
+    from attnbench.analysis.power import power
+    from attnbench.cli import checking
+    from attnbench.records import Mode
+    from attnbench.run.lines import Line, Plan, workload
+    from attnbench.run.pairs import AGAIN, BASE, HEAD
+    from attnbench.run.selftesting import SHARES, logs, prepare, visits
+
+    plan = Plan(chosen=(), lengths=(length,), modes=(Mode.INFERENCE,), device=place, seed=seed)
+    with checking.here(plan, None, models) as (gate, machine):
+        root = gate.trees[HEAD]
+        if len(gate.plan.chosen) != 1:
+            raise UsageError(f"--models {models} is not one mechanism")
+        line = Line(chosen=gate.plan.chosen[0], workload=workload(plan, Mode.INFERENCE, length))
+        injected = prepare(gate.sides, root, line.asked(BASE), SHARES, plan)
+        laps = []
+        for lap in visits(gate.sides, root, injected, random.Random(seed), end_s):
+            laps.append(lap)
+            gate.observe(f"{len(laps)} pairs")
+    if len(laps) <= plan.pairs:
+        raise CannotRun(f"only {len(laps)} pairs fitted into the time; raise --budget")
+    shares = {share: logs(laps, name) for name, share in injected.shares.items()}
+    found = power(
+        shares, logs(laps, AGAIN), first=plan.pairs, second=plan.confirm, threshold=threshold
+    )
+    return found, asdict(machine)
+
+
+def sentence(found: "Power") -> str:
+    """What `check` quotes."""
+    from attnbench.render.units import percent
+
+    wrong = found.false_alarms
+    alarms = f"{wrong.slower + wrong.faster} false alarms in {wrong.checks} checks"
+    finds = "finds no slowdown of up to 20 % reliably"
+    if found.smallest is not None:
+        finds = f"finds a slowdown from {percent(found.smallest)}"
+    return f"this machine {finds}; {alarms} ({found.pairs} pairs)"
+
+
+def show(found: "Power") -> None:
+    """The rates as a table under the sentence."""
+    from attnbench.render.grid import Cell, Table, words
+    from attnbench.render.terminal import table
+    from attnbench.render.units import percent
+
+    rows = tuple(
+        (
+            words(f"+{percent(rate.share)}"),
+            Cell(percent(rate.found), rate.found),
+            Cell(percent(rate.faster / rate.checks), rate.faster / rate.checks),
+            Cell(percent(rate.unsure / rate.checks), rate.unsure / rate.checks),
+        )
+        for rate in found.rates
+    )
+    shown = console.out()
+    shown.print(sentence(found))
+    columns = ("extra work", "slower", "faster", "unsure")
+    note = "shares of checks made of consecutive pairs; neighbours share pairs"
+    grid = Table(name="selftest", title="What the gate said", columns=columns, rows=rows, note=note)
+    shown.print(table(grid, shown.width))

@@ -1,0 +1,173 @@
+"""A check in words and tables: what fails first, then what is not certain, then the rest."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from attnbench.analysis.finding import RUNS, TIME, Finding, Report
+from attnbench.analysis.verdict import Verdict
+from attnbench.metrics import Unit, metric
+from attnbench.render import markdown
+from attnbench.render.grid import Cell, Table, clean, words
+from attnbench.render.units import NOTHING, count, flops, percent, plain, seconds, size
+
+
+def headline(report: Report) -> str:
+    """The whole check in one line."""
+    against = f"{clean(report.head)} against {clean(report.base)}"
+    if report.failures:
+        kinds = (
+            ("slower", sum(f.metric == TIME for f in report.failures)),
+            ("larger", sum(f.metric not in (TIME, RUNS) for f in report.failures)),
+            ("failing", sum(f.metric == RUNS for f in report.failures)),
+        )
+        said = ", ".join(f"{number} {kind}" for kind, number in kinds if number)
+        return f"FAILED: {said}; {against}"
+    if not report.findings:
+        return f"nothing to check: {against}"
+    if report.contaminated:
+        return f"CONTAMINATED: base differs from base, times say nothing; {against}"
+    if report.unsure:
+        return f"UNSURE of {len(report.unsure)} of {len(report.findings)}; {against}"
+    return f"fine: nothing slower or larger in {len(report.findings)} findings; {against}"
+
+
+def sentence(found: Finding) -> str:
+    """One finding in one line."""
+    if found.metric == RUNS:
+        return f"{clean(found.case)}: {clean(found.reason)}"
+    values = f"{value(found, found.base)} to {value(found, found.head)}"
+    parts = [f"{clean(found.case)}: {label(found.metric)} {called(found)}"]
+    if ratio := change(found):
+        parts.append(f"{ratio}, {values}" if found.base is not None else ratio)
+    elif found.base is not None and found.head is not None:
+        parts.append(values)
+    if found.reason:
+        parts.append(clean(found.reason))
+    return "; ".join(parts)
+
+
+def doubts(report: Report) -> Iterator[str]:
+    """What is not certain, one line each; the many cases of one reason in one."""
+    if report.contaminated:
+        yield (
+            "contaminated: base differs from itself here, so no time is called:"
+            f" {clean('; '.join(report.contaminated))}; run it again on a quieter machine"
+        )
+    if report.unsure:
+        first = sentence(report.unsure[0])
+        more = len(report.unsure) - 1
+        yield f"unsure: {first}" + (f"; and {more} more" if more else "")
+    yield from (clean(note) for note in report.notes)
+
+
+def tables(report: Report) -> tuple[Table, ...]:
+    """Times of every case; counted metrics that changed; what did not run on both sides."""
+    times = [f for f in report.findings if f.metric == TIME]
+    ran = [f for f in report.findings if f.metric == RUNS]
+    counted = [f for f in report.findings if f.metric not in (TIME, RUNS)]
+    changed = [f for f in counted if f.verdict is not Verdict.SAME]
+    clock = report.conditions.get("clock", "time")
+    found = [
+        Table(
+            name="times",
+            title="Times",
+            columns=("case", "base", "head", "change", "verdict"),
+            rows=tuple(map(_timed, times)),
+            note=f"{clock} of one iteration; 99 % intervals over pairs of fresh processes",
+        ),
+        Table(
+            name="counts",
+            title="Counted",
+            columns=("case", "metric", "base", "head", "change", "verdict"),
+            rows=tuple(map(_counted, changed)),
+            note=f"{len(counted) - len(changed)} of {len(counted)} counted metrics are the same",
+        ),
+        Table(
+            name="runs",
+            title="Not on both sides",
+            columns=("case", "what"),
+            rows=tuple((words(f.case), words(f.reason)) for f in ran),
+        ),
+    ]
+    return tuple(table for table in found if table.rows)
+
+
+def page(report: Report) -> str:
+    """The check in Markdown, for a job's summary or a comment."""
+    lines = [f"# attnbench check: {markdown.escape(headline(report))}", ""]
+    lines += [f"- {markdown.escape(sentence(found))}" for found in report.failures]
+    lines += [f"- {markdown.escape(doubt)}" for doubt in doubts(report)]
+    lines += ["", *(markdown.table(table, depth=2) for table in tables(report))]
+    said = ", ".join(f"{name} {value}" for name, value in sorted(conditions(report).items()))
+    return "\n".join([*lines, markdown.escape(said), ""])
+
+
+def conditions(report: Report) -> dict[str, str]:
+    """How it was measured, in words."""
+    shown = {}
+    for name, value in report.conditions.items():
+        text = plain(value) if isinstance(value, float) else str(value)
+        shown[name.removesuffix("_s").replace("_", " ")] = clean(text)
+    return shown
+
+
+def data(report: Report, strict: bool) -> dict[str, Any]:
+    """The whole check as plain data."""
+    return {"exit_code": report.exit_code(strict), "headline": headline(report), **asdict(report)}
+
+
+def label(key: str) -> str:
+    """A metric as a word of a sentence."""
+    return "time" if key == TIME else metric(key).label
+
+
+def called(found: Finding) -> str:
+    """The verdict as it reads of this metric: a count is larger, not slower."""
+    if found.metric == TIME:
+        return str(found.verdict)
+    words = {Verdict.SLOWER: "larger", Verdict.FASTER: "smaller"}
+    return words.get(found.verdict, str(found.verdict))
+
+
+def value(found: Finding, number: float | None) -> str:
+    """A number of a finding with its unit."""
+    if number is None:
+        return NOTHING
+    if found.metric == TIME:
+        return seconds(number)
+    match metric(found.metric).unit:
+        case Unit.BYTES:
+            return size(number)
+        case Unit.FLOPS:
+            return flops(number)
+    return count(number)
+
+
+def change(found: Finding) -> str:
+    """`+8.3 % [6.1 %, 11 %]`, or nothing."""
+    if found.ratio is None:
+        return ""
+    point = _signed(found.ratio)
+    if found.low is None or found.high is None:
+        return point
+    return f"{point} [{_signed(found.low)}, {_signed(found.high)}]"
+
+
+def _signed(ratio: float) -> str:
+    return ("+" if ratio >= 1 else "") + percent(ratio - 1)
+
+
+def _timed(found: Finding) -> tuple[Cell, ...]:
+    return (
+        words(found.case),
+        words(value(found, found.base)),
+        words(value(found, found.head)),
+        Cell(change(found) or NOTHING, found.ratio, found.low, found.high),
+        words(f"{called(found)}: {found.reason}" if found.reason else called(found)),
+    )
+
+
+def _counted(found: Finding) -> tuple[Cell, ...]:
+    case, *values = _timed(found)
+    return (case, words(label(found.metric)), *values)

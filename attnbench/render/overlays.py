@@ -1,0 +1,156 @@
+"""Published curves over measured ones, one small panel for each mechanism, both axes logarithmic.
+
+A full line with its band is what the sweep measured, in the colour that the mechanism has in the
+other figures of the sweep; a broken line with hollow markers is what the paper printed.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import ceil
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+from attnbench.analysis.claims.bench import Bench
+from attnbench.analysis.claims.shapes import SOURCES, Overlay, Panel, overlay
+from attnbench.records import Sweep
+from attnbench.render import units
+from attnbench.render.looks import look, readable, shortened
+from attnbench.render.panels import saved, styled
+
+COLUMNS = 4
+PANEL = (1.3, 1.05)  # inches of the axes themselves
+GAPS = (0.42, 0.55)  # inches to the right of each panel and below it
+LEFT, TOP, HEAD = 0.5, 0.58, 0.32  # inches: margins, and above each quantity
+ABOVE = 0.22  # inches, of the gap below, for the name above each panel
+BEYOND = 2.0  # how far past the published lengths a panel goes, as a factor
+
+# what a paper printed
+BROKEN = (0, (3, 1.5))
+
+
+def overlays(sweep: Sweep, formats: Sequence[str] = ("png",)) -> dict[str, bytes]:
+    """File name to picture, one for each source that shares a mechanism with the sweep."""
+    bench = Bench(sweep)
+    looks = {name: look(i) for i, name in enumerate(bench.series)}
+    files = {}
+    for name, title, sources in SOURCES:
+        parts = [part for source in sources if (part := overlay(bench, source)) is not None]
+        for suffix in formats if parts else ():
+            files[f"claims_{name}.{suffix}"] = _picture(title, parts, looks, suffix)
+    return files
+
+
+def _picture(
+    title: str, parts: Sequence[Overlay], looks: Mapping[str, Mapping[str, Any]], suffix: str
+) -> bytes:
+    """Quantities one below the other, each with its title and its panels in rows."""
+    across = min(COLUMNS, max(len(part.panels) for part in parts))
+    rows = [ceil(len(part.panels) / COLUMNS) for part in parts]
+    step = (PANEL[0] + GAPS[0], PANEL[1] + GAPS[1])
+    size = (max(LEFT + across * step[0], 4.3), TOP + sum(HEAD + n * step[1] for n in rows))
+    with styled():
+        figure = Figure(figsize=size, dpi=200)
+        _heading(figure, title, parts[0].hardware)
+        begun = TOP
+        for part, count in zip(parts, rows, strict=True):
+            _note(figure, 0.1, begun + 0.14, part.title, fontsize=8, fontweight="bold")
+            ends = _bounds(part)
+            for i, panel in enumerate(part.panels):
+                left = LEFT + i % COLUMNS * step[0]
+                top = begun + HEAD + ABOVE + i // COLUMNS * step[1]
+                box = (left / size[0], 1 - (top + PANEL[1]) / size[1])
+                axes = figure.add_axes((*box, PANEL[0] / size[0], PANEL[1] / size[1]))
+                _panel(axes, panel, looks[panel.series], ends)
+            begun += HEAD + count * step[1]
+        return saved(figure, suffix)
+
+
+def _heading(figure: Figure, title: str, hardware: str) -> None:
+    _note(figure, 0.1, 0.16, title, fontsize=9, fontweight="bold")
+    grey = "0.25"
+    pairs = (
+        (f"published, {hardware}", {"linestyle": BROKEN, "markerfacecolor": "white"}),
+        ("measured here, 95 % interval", {"linestyle": "-"}),
+    )
+    handles = [
+        Line2D([], [], color=grey, marker="o", label=label, **style) for label, style in pairs
+    ]
+    width, height = figure.get_size_inches()
+    figure.legend(
+        handles=handles,
+        loc="center left",
+        bbox_to_anchor=(0.02 / width, 1 - 0.38 / height),
+        ncols=2,
+        fontsize=7,
+        frameon=False,
+        handlelength=3,
+    )
+
+
+def _note(figure: Figure, left: float, top: float, text: str, **style: Any) -> None:
+    """Text at inches from the figure's corner."""
+    width, height = figure.get_size_inches()
+    figure.text(left / width, 1 - top / height, text, va="center", **style)
+
+
+def _bounds(part: Overlay) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Lengths and heights that all panels of a quantity share, so that slopes can be compared."""
+    printed = [float(n) for panel in part.panels for n in panel.published.index]
+    lengths = (min(printed) / BEYOND, max(printed) * BEYOND)
+    values: list[float] = []
+    for panel in part.panels:
+        near = panel.measured.index.to_series().between(*lengths)
+        values += [float(v) for v in panel.measured.loc[near.to_numpy(), "value"]]
+        values += [float(v) for v in panel.published]
+    return lengths, (min(values) / 1.4, max(values) * 1.4)
+
+
+def _panel(
+    axes: Axes,
+    panel: Panel,
+    style: Mapping[str, Any],
+    ends: tuple[tuple[float, float], tuple[float, float]],
+) -> None:
+    colour = style["color"]
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    lengths, ours = panel.measured.index.to_numpy(float), panel.measured
+    axes.fill_between(
+        lengths, ours["low"], ours["high"], color=colour, alpha=0.22, linewidth=0, zorder=2
+    )
+    axes.plot(lengths, ours["value"], **{**style, "linestyle": "-"}, zorder=3)
+    hollow = {**style, "linestyle": BROKEN, "markerfacecolor": "white", "markersize": 4.6}
+    theirs = panel.published
+    axes.plot(theirs.index.to_numpy(float), theirs.to_numpy(float), **hollow, zorder=4)
+    _scales(axes, *ends)
+    name = shortened(panel.series)
+    axes.set_title(name, fontsize=6.5, color=readable(colour), loc="left", pad=10)
+    printed = f"published {panel.printed}; " if panel.printed else ""
+    note = f"{printed}1 at {units.length(round(panel.at))} tokens"
+    axes.annotate(
+        note, (0, 1), (0, 3), xycoords="axes fraction", textcoords="offset points", fontsize=5.5
+    )
+
+
+def _scales(axes: Axes, lengths: tuple[float, float], values: tuple[float, float]) -> None:
+    axes.set_xlim(*lengths)
+    axes.set_ylim(*values)
+    first, last = (float(np.log2(end)) for end in lengths)
+    powers = range(ceil(first), int(last) + 1)
+    apart = 1 if len(powers) <= 4 else 2 if len(powers) <= 8 else 3
+    axes.xaxis.set_major_locator(FixedLocator([2.0**power for power in powers[::apart]]))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda n, _: units.tick(round(n))))
+    wide = values[1] / values[0] > 30
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0), numticks=9))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    if wide:
+        axes.yaxis.set_minor_locator(NullLocator())
+    axes.tick_params(labelsize=6, length=2)
+    axes.grid(which="major", linewidth=0.3, color="0.85")
+    axes.set_axisbelow(True)

@@ -1,0 +1,258 @@
+"""A check: count on both sides, race them in pairs, confirm what is suspected, report.
+
+Nothing of a mechanism runs in this process; it asks the sides and waits.
+"""
+
+import math
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+
+from attnbench.analysis import gate
+from attnbench.analysis.finding import TIME, Finding, Report, counted, runs
+from attnbench.analysis.verdict import Verdict
+from attnbench.errors import CannotRun
+from attnbench.run.lines import Line, Plan, batch_for, families, middle, rounds_for, workload
+from attnbench.run.pairs import AGAIN, BASE, HEAD, Failed, Race, Visit
+from attnbench.run.sides import Answer, Side, Sides
+
+COUNT_TIMEOUT_S = 300.0
+CONFIRMING = 0.4  # share of the budget kept for the second stage
+
+Observe = Callable[[str], None]
+
+
+class Gate:
+    """One check of `plan` between two trees; `observe` hears what is done now."""
+
+    def __init__(
+        self, plan: Plan, sides: Sides, trees: Mapping[str, Path], observe: Observe
+    ) -> None:
+        self.plan, self.sides, self.observe = plan, sides, observe
+        self.trees = {**trees, AGAIN: trees.get(BASE, trees[HEAD])}
+        self.draw = random.Random(plan.seed)
+        self.begun = time.monotonic()
+        self.lines = [
+            Line(chosen=chosen, workload=workload(plan, mode, n))
+            for chosen in plan.chosen
+            for mode in plan.modes
+            for n in plan.lengths
+        ]
+
+    def run(self, base: str, head: str) -> Report:
+        """Everything, in order; `base` and `head` say in words what the sides are."""
+        self.observe("counting")
+        self.count((BASE, HEAD))
+        self.lines = [line for line in self.lines if line.chosen.timed or self.is_news(line)]
+        raced = [line for line in self.lines if line.chosen.timed and self.ran(line)]
+        if self.plan.times and raced:
+            self.size(raced, (BASE, HEAD, AGAIN))
+            self.stage(raced, 0, self.plan.pairs)
+            self.stage(self.doubtful(raced), 1, self.plan.confirm)
+        trials = families(raced) if self.plan.times else []
+        dirty = gate.contaminated([trial for _, trial in trials], self.plan.threshold)
+        findings = [*self.counts(), *self.broken(), *self.times(trials, bool(dirty))]
+        return Report(
+            base=base,
+            head=head,
+            findings=tuple(findings),
+            contaminated=dirty,
+            notes=tuple(self.notes()),
+            conditions=self.conditions(trials),
+        )
+
+    def ran(self, line: Line) -> bool:
+        return all(answer["outcome"] == "ok" for answer in line.answers.values())
+
+    def is_news(self, line: Line) -> bool:
+        """Whether a further form runs somewhere, and is not the default that was counted."""
+        unsupported = all(a["outcome"] == "unsupported" for a in line.answers.values())
+        return not unsupported and line.label not in {
+            other.label for other in self.lines if other.chosen.timed
+        }
+
+    def count(self, names: Sequence[str]) -> None:
+        """Ask every tree for the counts of every case, both trees at once."""
+        with ThreadPoolExecutor(len(names)) as pool:
+            try:
+                found = list(pool.map(self.count_side, names))
+            except KeyboardInterrupt:
+                self.sides.close()  # or the pool would wait for answers that nobody wants
+                raise
+        for name, answers in zip(names, found, strict=True):
+            for line, answer in zip(self.lines, answers, strict=True):
+                line.answers[name] = answer
+
+    def count_side(self, name: str) -> list[Answer]:
+        """The counts of every case on one side; a process that dies is replaced."""
+        answers: list[Answer] = []
+        side: Side | None = None
+        try:
+            for line in self.lines:
+                asked = line.asked(name)
+                if asked["mechanism"] is None:
+                    answers.append({"outcome": "missing", "reason": "there was none"})
+                    continue
+                if side is None or side.pipe.closed:
+                    side = self.loaded(name)
+                answers.append(side.ask(COUNT_TIMEOUT_S, do="count", **asked))
+        finally:
+            if side is not None:
+                side.end()
+        return answers
+
+    def loaded(self, name: str) -> Side:
+        """A process of that side. Raises `CannotRun` if its package does not load."""
+        side = self.sides.side(self.trees[name])
+        if side.started["outcome"] != "ok":
+            side.end()
+            raise CannotRun(f"{name} cannot be measured: {side.started['reason']}")
+        return side
+
+    def size(
+        self,
+        lines: list[Line],
+        entrants: Sequence[str],
+        batches: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        """Choose each case's batch, so that an iteration takes as long as planned, or is given."""
+        with Visit(self.sides, self.trees, self.draw) as visit:
+            for line in lines:
+                self.observe(f"sizing {line.label}")
+                try:
+                    self.size_one(line, entrants, visit, batches.get(line.label))
+                except Failed as failed:
+                    line.broken = failed
+
+    def size_one(
+        self, line: Line, entrants: Sequence[str], visit: Visit, batch: int | None
+    ) -> None:
+        one = entrants[0]
+        race = Race(name=line.label, builds={one: line.asked(one)})
+        took = min(visit.race(race)[one])
+        batch = batch or batch_for(line.workload, took, self.plan.iteration_s)
+        per_batch = took * batch / line.workload["batch"]
+        sized = {**line.workload, "batch": batch}
+        iterations = max(1, round(self.plan.iteration_s / per_batch))
+        line.race = replace(
+            race,
+            builds={name: {**line.asked(name), "workload": sized} for name in entrants},
+            rounds=rounds_for(self.plan, len(entrants), iterations * per_batch),
+            iterations=iterations,
+            iteration_s=per_batch,
+        )
+
+    def stage(self, lines: list[Line], number: int, pairs: int) -> None:
+        """So many visits of fresh processes to the cases that the time is enough for."""
+        lines = [line for line in lines if line.race and not line.broken]
+        lines = self.affordable(lines, pairs, 1 - CONFIRMING if number == 0 else 1.0)
+        for pair in range(pairs if lines else 0):
+            with Visit(self.sides, self.trees, self.draw) as visit:
+                for line in self.draw.sample(lines, len(lines)):
+                    if line.race is None or line.broken:
+                        continue
+                    stage = "confirming" if number else "comparing"
+                    self.observe(f"{stage}, pair {pair + 1} of {pairs}: {line.timed_label}")
+                    try:
+                        line.add(number, visit.race(line.race))
+                    except Failed as failed:
+                        line.broken = failed
+
+    def affordable(self, lines: list[Line], pairs: int, share: float) -> list[Line]:
+        """The cases that fit into the budget, in the order given; the others are told so."""
+        if self.plan.budget_s is None:
+            return lines
+        left = share * self.plan.budget_s - (time.monotonic() - self.begun)
+        kept = []
+        for line in lines:
+            assert line.race is not None
+            cost = pairs * line.race.cost_s
+            if cost <= left:
+                left -= cost
+                kept.append(line)
+            else:
+                line.skipped = f"over budget: {cost:.0f} s more are needed; raise --budget"
+        return kept
+
+    def doubtful(self, lines: list[Line]) -> list[Line]:
+        """What the second stage visits: suspects first, then what is not settled."""
+        threshold = self.plan.threshold
+        suspects, open_ = [], []
+        for members, trial in families(lines):
+            if gate.suspected(trial, threshold):
+                suspects += members
+            elif not gate.settled(trial, threshold):
+                open_ += members
+        found = {id(line): line for line in (*suspects, *open_)}
+        return [line for line in found.values() if line.stages[0]["head"]]
+
+    def counts(self) -> Iterator[Finding]:
+        for line in self.lines:
+            base, head = line.answers[BASE], line.answers[HEAD]
+            if found := runs(line.chosen.name, line.label, base, head):
+                yield found
+            if "values" in base and "values" in head:
+                yield from counted(line.chosen.name, line.label, base["values"], head["values"])
+
+    def broken(self) -> Iterator[Finding]:
+        """Cases that ran when they were counted and not when they were timed."""
+        for line in self.lines:
+            if (why := line.broken) is None:
+                continue
+            ok = {"outcome": "ok", "reason": ""}
+            failed = {"outcome": why.outcome, "reason": why.reason}
+            sides = {BASE: ok, HEAD: ok, HEAD if why.entrant == HEAD else BASE: failed}
+            found = runs(line.chosen.name, line.timed_label, sides[BASE], sides[HEAD])
+            if found is not None:
+                yield found
+
+    def times(
+        self, trials: list[tuple[list[Line], gate.Trial]], contaminated: bool
+    ) -> Iterator[Finding]:
+        judged = gate.judge([trial for _, trial in trials], self.plan.threshold)
+        for (lines, trial), (verdict, effect, reason) in zip(trials, judged, strict=True):
+            one = lines[0] if len(lines) == 1 else None
+            shown = effect.low > float("-inf")
+            ratios = [math.exp(x) if shown else None for x in effect[:3]]
+            if contaminated and verdict in (Verdict.SLOWER, Verdict.FASTER):
+                reason = "the job is contaminated: base differs from base"
+            elif one and one.skipped and verdict is Verdict.UNSURE:
+                reason = one.skipped
+            yield Finding(
+                mechanism=lines[0].chosen.name,
+                case=trial.name,
+                metric=TIME,
+                base=middle(one.base_s) if one and one.base_s else None,
+                head=middle(one.head_s) if one and one.head_s else None,
+                ratio=ratios[0],
+                low=ratios[1],
+                high=ratios[2],
+                verdict=verdict,
+                reason=reason,
+                fails=verdict is Verdict.SLOWER and not contaminated,
+            )
+
+    def notes(self) -> Iterator[str]:
+        """What a reader should know of the cases."""
+        for line in self.lines:
+            forms = [line.answers.get(side, {}).get("form") for side in (BASE, HEAD)]
+            if all(forms) and forms[0] != forms[1]:
+                yield f"{line.label}: its default was {forms[0]} on base, is {forms[1]} on head"
+
+    def conditions(self, trials: list[tuple[list[Line], gate.Trial]]) -> dict[str, str | float]:
+        """How it was measured, for the record."""
+        floors = [trial.floor for lines, trial in trials if len(lines) == 1]
+        return {
+            "clock": "process CPU time" if self.plan.device == "cpu" else "device time",
+            "pairs": self.plan.pairs,
+            "confirm": self.plan.confirm,
+            "rounds": self.plan.rounds,
+            "threshold": self.plan.threshold,
+            "worst_floor": max(floors, default=0.0),
+            "elapsed_s": time.monotonic() - self.begun,
+            "seed": self.plan.seed,
+        }

@@ -1,0 +1,77 @@
+"""The gate tried on known slowdowns: one mechanism against itself with more work in it."""
+
+import random
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from attnbench.analysis.gate import pair_log
+from attnbench.errors import CannotRun
+from attnbench.run.lines import Plan, batch_for, middle, rounds_for
+from attnbench.run.pairs import AGAIN, BASE, Failed, Laps, Race, Visit
+from attnbench.run.sides import Sides
+
+SHARES = (0.0, 0.02, 0.05, 0.10, 0.20)
+
+
+@dataclass(frozen=True)
+class Injected:
+    """A race of base against itself, and against itself with `shares` of extra work."""
+
+    race: Race
+    shares: Mapping[str, float]  # entrant -> share
+
+
+def prepare(
+    sides: Sides,
+    tree: Path,
+    asked: Mapping[str, Any],
+    shares: Sequence[float],
+    plan: Plan,
+) -> Injected:
+    """Size the batch, and the extra work: so many small products. Raises `CannotRun`."""
+    try:
+        with Visit(sides, {BASE: tree}, random.Random(0)) as visit:
+            race = Race(name="size", builds={BASE: asked}, rounds=4)
+            took = min(visit.race(race)[BASE])
+            batch = batch_for(asked["workload"], took, plan.iteration_s)
+            asked = {**asked, "workload": {**asked["workload"], "batch": batch}}
+            race = replace(race, builds={BASE: asked})
+            took = middle(visit.race(race)[BASE])
+            product_s = visit.ask(race, BASE, do="calibrate")["seconds"]
+    except Failed as failed:
+        raise CannotRun(str(failed)) from failed
+    named = {f"+{share:.0%}": share for share in shares}
+    extras = {name: round(share * took / product_s) for name, share in named.items()}
+    builds = {name: {**asked, "extra": extra} for name, extra in extras.items()}
+    iterations = max(1, round(plan.iteration_s / took))
+    return Injected(
+        Race(
+            name="selftest",
+            builds={BASE: asked, AGAIN: asked, **builds},
+            rounds=rounds_for(plan, 3, iterations * took),
+            iterations=iterations,
+            iteration_s=took,
+        ),
+        named,
+    )
+
+
+def visits(
+    sides: Sides, tree: Path, injected: Injected, draw: random.Random, end_s: float
+) -> Iterator[Laps]:
+    """The laps of one visit after the other until the time is over. Raises `CannotRun`."""
+    trees = dict.fromkeys(injected.race.builds, tree)
+    while time.monotonic() < end_s:
+        try:
+            with Visit(sides, trees, draw) as visit:
+                yield visit.race(injected.race)
+        except Failed as failed:
+            raise CannotRun(str(failed)) from failed
+
+
+def logs(laps: Sequence[Laps], entrant: str) -> tuple[float, ...]:
+    """The entrant's log ratio to base in every visit."""
+    return tuple(pair_log(lap[BASE], lap[entrant]) for lap in laps)

@@ -1,0 +1,143 @@
+"""What git says of a repository, and a revision of it in a folder that goes away again."""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from attnbench.errors import CannotRun, UsageError
+
+# a hook that calls attnbench sets these for its own repository and index
+FOREIGN = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """A file that differs; one of the paths is None where a side has no such file."""
+
+    base: str | None
+    head: str | None
+
+
+def git(*arguments: str, cwd: Path, check: bool = True) -> str:
+    """What git prints. Raises `CannotRun` with git's own words."""
+    kept = {name: value for name, value in os.environ.items() if name not in FOREIGN}
+    # hooks of the repository are not for a worktree that nobody works in
+    command = ["git", "-c", "core.hooksPath=/dev/null", "-c", "core.quotePath=false", *arguments]
+    try:
+        done = subprocess.run(
+            command,
+            cwd=cwd,
+            env=kept,
+            capture_output=True,
+            check=False,
+            start_new_session=True,  # Ctrl-C is for us: git must be able to clean up
+        )
+    except FileNotFoundError as error:
+        raise CannotRun("comparing revisions needs git, which is not installed") from error
+    if check and done.returncode:
+        said = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
+        raise CannotRun(f"git {arguments[0]} failed: {said[-1]}")
+    return done.stdout.decode(errors="surrogateescape")
+
+
+def root(folder: Path) -> Path:
+    """The top folder of the repository. Raises `UsageError` outside of one."""
+    if not (found := git("rev-parse", "--show-toplevel", cwd=folder, check=False).strip()):
+        raise UsageError(f"'{folder}' is not in a git repository with files")
+    return Path(found)
+
+
+def commit(repository: Path, revision: str) -> str:
+    """The full name of a commit. Raises `UsageError` saying how to get one that is not there."""
+    asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", revision + "^{commit}")
+    if found := git(*asked, cwd=repository, check=False).strip():
+        return found
+    shallow = git("rev-parse", "--is-shallow-repository", cwd=repository, check=False).strip()
+    hint = (
+        "this clone is shallow: fetch it first, e.g. actions/checkout with fetch-depth: 0"
+        if shallow == "true"
+        else "give a branch, tag or commit of this repository, or fetch it first"
+    )
+    raise UsageError(f"--base {revision!r} is no commit here; {hint}")
+
+
+def describe(repository: Path) -> str:
+    """The working tree in words: its commit, and whether it has changes."""
+    here = git("rev-parse", "--short", "HEAD", cwd=repository, check=False).strip() or "no commit"
+    dirty = git("status", "--porcelain", cwd=repository).strip()
+    return f"the working tree at {here}" + (" with uncommitted changes" if dirty else "")
+
+
+def changes(repository: Path, base: str) -> tuple[Change, ...]:
+    """Files of the working tree that differ from base; new ones that git ignores are left out."""
+    fields = git("diff", "--name-status", "--find-renames", "-z", base, "--", cwd=repository)
+    words = iter(fields.split("\0"))
+    found = []
+    for status in words:
+        match status[:1]:
+            case "R":
+                found.append(Change(base=next(words), head=next(words)))
+            case "C":
+                next(words)
+                found.append(Change(base=None, head=next(words)))
+            case "A":
+                found.append(Change(base=None, head=next(words)))
+            case "D":
+                found.append(Change(base=next(words), head=None))
+            case "":
+                continue
+            case _:
+                path = next(words)
+                found.append(Change(base=path, head=path))
+    new = git("ls-files", "--others", "--exclude-standard", "-z", cwd=repository).split("\0")
+    known = {change.head for change in found}
+    return (*found, *(Change(base=None, head=path) for path in new if path and path not in known))
+
+
+@contextmanager
+def worktree(repository: Path, revision: str) -> Iterator[Path]:
+    """The revision in a folder of its own, which is removed whatever happens.
+
+    Raises `CannotRun` if it cannot be checked out.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="attnbench-base-")).resolve()
+    tree = folder / "tree"
+    try:
+        git("worktree", "add", "--detach", "--quiet", str(tree), revision, cwd=repository)
+        yield tree
+    finally:
+        with deaf():
+            remove(repository, tree)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove(repository: Path, tree: Path) -> None:
+    """Take the worktree away, also one that git had not finished making."""
+    git("worktree", "unlock", str(tree), cwd=repository, check=False)
+    git("worktree", "remove", "--force", str(tree), cwd=repository, check=False)
+    shutil.rmtree(tree, ignore_errors=True)
+    if str(tree) in git("worktree", "list", "--porcelain", cwd=repository, check=False):
+        git("worktree", "prune", cwd=repository, check=False)
+
+
+@contextmanager
+def deaf() -> Iterator[None]:
+    """No signal interrupts the block; one that came is lost, as its sender wanted an end anyway."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

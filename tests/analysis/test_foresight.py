@@ -1,0 +1,80 @@
+from dataclasses import replace
+
+import pytest
+
+from attnbench.analysis.foresight import refined, scores
+from attnbench.analysis.predict import seconds
+from attnbench.analysis.summary import summary
+from attnbench.records import Case, Mode
+from attnbench.run.launch import Reply
+from attnbench.run.session import Session
+from tests.sweeps import sweep
+
+
+class Stored(list):
+    """A store that keeps what it is given."""
+
+    def append(self, *records):
+        self.extend(records)
+
+
+def test_a_sweep_foresaw_what_its_session_went_by():
+    """A session runs the plan for real but for the workers; each case's prediction is noted."""
+    whole = sweep(("transformer", "fastformer"), lengths=(128, 512, 2048, 8192))
+    by_key = {run.case: run for run in whole.runs if run.samples}
+    said, stored = {}, Stored()
+    labels = {str(line.case): line.case.key for line in whole.plan}
+
+    def observe(progress):
+        said.setdefault(labels[progress.running], progress.predicted_s)
+
+    def launch(request, timeout_s):
+        found = by_key[Case.from_json(request["case"]).key]
+        values = {"allocated_peak_bytes": 1e6} if request["part"] == "memory" else {}
+        samples = found.samples if request["part"] == "time" else ()
+        answer = {"outcome": "ok", "samples": samples, "values": values}
+        return Reply(answer, exit_code=0, timed_out=False, elapsed_s=0.0, log="")
+
+    request = replace(whole.request, budget_s=None, case_timeout_s=None)
+    Session(
+        request=request, plan=whole.plan, store=stored, launch=launch,
+        memory_bytes=1 << 40, observe=observe,
+    ).run()  # fmt: skip
+    found = refined(whole.plan, stored)
+    assert {key: pair[0] for key, pair in found.items()} == pytest.approx(said)
+
+
+def test_a_case_that_never_ran_is_foreseen_from_all_that_did():
+    whole = sweep(("transformer",), modes=(Mode.INFERENCE,))
+    found = summary(whole).set_index("seq_len")
+    known = [
+        (line, found.loc[line.case.workload.seq_len, "wall_s"])
+        for line in whole.plan
+        if line.case.workload.seq_len < 65_536
+    ]
+    last = whole.plan[-1]
+    assert found.loc[65_536, "outcome"] == "skipped"
+    # the later rounds were known too, so the nearest times differ by their noise
+    assert found.loc[65_536, "refined_s"] == pytest.approx(seconds(last, known), rel=0.2)
+    assert found.loc[65_536, "refined_s"] != last.predicted_s
+
+
+def test_nothing_known_leaves_the_first_guess():
+    whole = replace(sweep(lengths=(128, 512)), runs=())
+    found = refined(whole.plan, whole.runs)
+    assert [found[line.case.key] for line in whole.plan] == [
+        (line.predicted_s, line.predicted_bytes) for line in whole.plan
+    ]
+
+
+def test_scores_are_factors_whichever_way_a_prediction_was_off():
+    cases = summary(sweep(("fastformer",), lengths=(128, 512, 2048), modes=(Mode.INFERENCE,)))
+    cases = cases.assign(
+        time_s=1.0, predicted_s=[2.0, 0.5, 4.0], refined_s=1.0, allocated_peak_bytes=float("nan")
+    )
+    table = scores(cases)
+    assert list(table["mechanism"]) == ["fastformer", "all"]
+    row = table.iloc[0]
+    assert (row["quantity"], row["cases"]) == ("time", 3)
+    assert (row["first_median"], row["first_worst"]) == pytest.approx((2.0, 4.0))
+    assert (row["refined_median"], row["refined_worst"]) == pytest.approx((1.0, 1.0))

@@ -1,0 +1,155 @@
+"""The decision rule: its rates on simulated pairs, and each of its guards by itself."""
+
+import math
+
+import numpy as np
+import pytest
+
+from attnbench.analysis.gate import (
+    Stage,
+    Trial,
+    contaminated,
+    effect,
+    judge,
+    mean_of,
+    pair_log,
+    settled,
+    suspected,
+)
+from attnbench.analysis.power import power
+
+THRESHOLD = 0.02
+NOISE = 0.01  # of one pair, on a shared machine
+
+
+def trial(shift=0.0, noise=NOISE, seed=0, second=True, again=0.0, name="case"):
+    draw = np.random.default_rng(seed)
+
+    def stage(pairs):
+        return Stage(
+            head=tuple(draw.normal(math.log1p(shift), noise, pairs)),
+            again=tuple(draw.normal(again, noise, pairs)),
+        )
+
+    return Trial(name=name, first=stage(6), second=stage(10) if second else Stage())
+
+
+def called(shift, trials=250, noise=NOISE):
+    verdicts = [judge([trial(shift, noise, seed)], THRESHOLD)[0].verdict for seed in range(trials)]
+    return {name: verdicts.count(name) / trials for name in ("slower", "faster", "same", "unsure")}
+
+
+def test_rates_of_the_rule_on_simulated_pairs():
+    nothing, five, ten = called(0.0), called(0.05), called(0.10)
+    assert nothing["slower"] + nothing["faster"] <= 0.005
+    assert nothing["same"] > 0.9
+    assert five["slower"] >= 0.8
+    assert ten["slower"] >= 0.99
+    assert called(-0.10)["faster"] >= 0.99
+
+
+def test_a_noisy_machine_is_unsure_and_not_wrong():
+    noisy = called(0.0, noise=0.05)
+    assert noisy["slower"] + noisy["faster"] <= 0.01
+    assert noisy["unsure"] > 0.3
+    assert called(0.05, noise=0.05)["same"] < 0.3
+
+
+def test_a_long_list_raises_no_alarms_by_its_length():
+    alarms = 0
+    for run in range(10):
+        trials = [trial(seed=1000 * run + i, noise=0.03) for i in range(50)]
+        alarms += sum(j.verdict in ("slower", "faster") for j in judge(trials, THRESHOLD))
+    assert alarms <= 3  # of 500
+
+
+def test_the_interval_holds_the_truth():
+    draw = np.random.default_rng(3)
+    holds = 0
+    for _ in range(1000):
+        found = effect(draw.normal(0.03, NOISE, 6))
+        holds += found.low <= 0.03 <= found.high
+    assert 980 <= holds <= 998  # of 99 %
+
+
+def test_a_change_below_the_threshold_is_none():
+    certain = trial(0.015, noise=0.0005)
+    assert effect(certain.first.head).excludes_zero
+    assert judge([certain], THRESHOLD)[0].verdict == "same"
+
+
+def test_a_change_within_twice_the_floor_is_none():
+    doubtful = trial(0.03, noise=0.001, again=0.02)
+    assert doubtful.floor == pytest.approx(0.02, rel=0.05)
+    assert judge([doubtful], THRESHOLD)[0].verdict == "same"
+    # and where that is much, no news is not good news
+    assert judge([trial(0.05, noise=0.001, again=0.03)], THRESHOLD)[0].verdict == "unsure"
+    assert judge([trial(0.07, noise=0.001, again=0.03)], THRESHOLD)[0].verdict == "slower"
+
+
+def test_a_suspicion_is_called_only_if_the_second_stage_agrees():
+    first = trial(0.10).first
+    for second in (trial(0.0).second, trial(-0.10).second):
+        judged = judge([Trial(name="", first=first, second=second)], THRESHOLD)[0]
+        assert judged.verdict not in ("slower", "faster")
+    alone = judge([Trial(name="", first=first)], THRESHOLD)[0]
+    assert (alone.verdict, alone.reason) == (
+        "unsure",
+        "suspected; no time was left to confirm it",
+    )
+
+
+def test_the_reported_effect_is_that_of_the_second_stage():
+    first, second = trial(0.30).first, trial(0.10).second
+    judged = judge([Trial(name="", first=first, second=second)], THRESHOLD)[0]
+    assert math.exp(judged.effect.point) == pytest.approx(1.10, abs=0.02)
+
+
+def test_too_few_pairs_are_never_green():
+    few = Trial(name="", first=Stage(head=(0.0, 0.0), again=(0.0, 0.0)))
+    assert judge([few], THRESHOLD)[0].verdict == "unsure"
+    assert not settled(few, THRESHOLD)
+    assert not suspected(few, THRESHOLD)
+
+
+def test_equal_pairs_have_no_spread_and_a_verdict():
+    flat = Stage(head=(0.0,) * 6, again=(0.0,) * 6)
+    steep = Stage(head=(0.5,) * 6, again=(0.0,) * 6)
+    assert judge([Trial(name="", first=flat)], THRESHOLD)[0].verdict == "same"
+    judged = judge([Trial(name="", first=steep, second=steep)], THRESHOLD)[0]
+    assert judged.verdict == "slower"
+
+
+def test_base_against_base_that_differs_contaminates():
+    dirty = trial(again=0.05, name="dirty", seed=5)
+    assert contaminated([dirty, trial(name="clean")], THRESHOLD) == ("dirty",)
+    small = sum(bool(contaminated([trial(seed=seed)], THRESHOLD)) for seed in range(300))
+    assert small <= 3
+
+
+def test_a_pair_is_robust_against_a_burst():
+    base = [1.0] * 20
+    head = [1.05] * 15 + [9.0] * 5
+    assert pair_log(base, head) == pytest.approx(math.log(1.05))
+
+
+def test_the_geometric_mean_goes_pair_by_pair():
+    a = Trial(name="a", first=Stage(head=(0.1, 0.2, 0.3), again=(0.0, 0.0, 0.0)))
+    b = Trial(name="b", first=Stage(head=(0.3, 0.2, 0.1), again=(0.0, 0.0, 0.2)))
+    mean = mean_of("both", [a, b])
+    assert mean.first.head == pytest.approx((0.2, 0.2, 0.2))
+    assert mean.first.again == pytest.approx((0.0, 0.0, 0.1))
+    assert mean.second == Stage()
+
+
+def test_power_counts_what_a_check_would_have_said():
+    draw = np.random.default_rng(1)
+    logs = {
+        share: tuple(draw.normal(math.log1p(share), NOISE, 40)) for share in (0.0, 0.02, 0.1, 0.2)
+    }
+    found = power(logs, draw.normal(0, NOISE, 40), first=6, second=10, threshold=THRESHOLD)
+    assert found.false_alarms.checks == 25
+    assert found.false_alarms.slower == 0
+    assert found.smallest == 0.1
+    deaf = power({0.0: logs[0.0], 0.2: logs[0.0]}, logs[0.02], first=6, second=10, threshold=0.02)
+    assert deaf.smallest is None

@@ -1,0 +1,45 @@
+import pytest
+
+from attnbench.analysis.moved import moved, named
+from attnbench.analysis.summary import summary
+from attnbench.errors import UnknownMechanism
+from attnbench.records import Mode
+from tests.render.test_comparison import changed
+from tests.sweeps import LENGTHS, sweep
+
+PAIR = ("longformer", "transformer")
+
+
+def whole(seed: int = 0, **changes):
+    return sweep(PAIR, seed=seed, modes=(Mode.INFERENCE,), restart=0.01, **changes)
+
+
+def test_a_crossover_that_moved_is_found_once_with_both_lengths():
+    # 4 µs a token against 1.6 µs + 1.5 ns · N: at N = 1600, and at 4267 once 2 times as dear
+    found = moved(whole(1), changed(whole(2), "longformer", 2.0))
+    (row,) = [found.loc[i] for i in found.index]
+    assert (row["series"], row["other"]) == ("longformer:eager", "transformer:eager")
+    assert row["low_1"] < 1600 < row["high_1"]
+    assert row["low_2"] < 4267 < row["high_2"]
+
+
+def test_a_crossover_that_left_the_sweep_moved():
+    found = moved(whole(1), changed(whole(2), "longformer", 0.1))
+    assert list(found["answer_2"]) == ["always"]
+
+
+def test_noise_moves_no_crossover():
+    found = [len(moved(whole(seed), whole(seed + 100))) for seed in range(10)]
+    assert sum(found) == 0
+
+
+def test_a_longer_sweep_moves_nothing():
+    assert moved(whole(1, lengths=LENGTHS[:6]), whole(2)).empty
+    assert moved(whole(1, lengths=LENGTHS[:2]), whole(2, lengths=LENGTHS[4:])).empty
+
+
+def test_series_are_named_by_themselves_or_by_their_mechanism():
+    cases = summary(whole())
+    assert named(cases, "transformer") == named(cases, "transformer:eager") == "transformer:eager"
+    with pytest.raises(UnknownMechanism, match=r"no mechanism 'x' .* longformer, transformer"):
+        named(cases, "x")

@@ -1,0 +1,118 @@
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from attnbench.analysis.roofline import Roof, least_bytes, rates, roof, roofline
+from attnbench.analysis.summary import summary
+from attnbench.records import Level, Mode, Sweep
+from tests.sweeps import environment, sweep
+
+ROOF = Roof(flops_per_s=1e11, bytes_per_s=1e10)
+
+
+def case(**changes: object) -> pd.DataFrame:
+    """One timed case whose numbers are easy to follow."""
+    row = {
+        "series": "a:eager",
+        "form": "eager",
+        "mode": "inference",
+        "level": "attention",
+        "seq_len": 100,
+        "tokens": 1000,
+        "width": 10,
+        "parameters": 400,
+        "flops": 4e9,
+        "core_flops": 1e9,
+        "moved_bytes": 1e8,
+        "time_s": 0.1,
+        "time_lo_s": 0.09,
+        "time_hi_s": 0.12,
+    }
+    return pd.DataFrame([row | changes])
+
+
+def test_the_floor_is_the_time_of_the_products_at_the_peak():
+    row = roofline(case(), ROOF).iloc[0]
+    assert row["floor_s"] == pytest.approx(0.04)
+    assert (row["over"], row["low"], row["high"]) == pytest.approx((2.5, 2.25, 3.0))
+    assert (row["bound"], row["core_share"], row["intensity"]) == ("products", 0.25, 40.0)
+    assert row["rate"] == pytest.approx(4e10)
+
+
+def test_training_counts_each_product_three_times():
+    row = roofline(case(mode="training"), ROOF).iloc[0]
+    assert row["floor_s"] == pytest.approx(0.12)
+
+
+def test_bytes_are_the_floor_where_there_is_little_to_multiply():
+    row = roofline(case(flops=1e4, core_flops=0), ROOF).iloc[0]
+    # 400 parameters, 10,000 numbers in and 10,000 out, of four bytes
+    assert row["floor_s"] == pytest.approx(4 * 20_400 / 1e10)
+    assert row["bound"] == "bytes"
+
+
+@pytest.mark.parametrize(
+    ("level", "mode", "numbers"),
+    [
+        (Level.ATTENTION, Mode.TRAINING, 6 * 400 + 20_000),
+        (Level.MODEL, Mode.INFERENCE, 400 + 10_000),
+        (Level.CORE, Mode.INFERENCE, 40_000),
+        (Level.CORE, Mode.TRAINING, 40_000),
+    ],
+)
+def test_least_bytes_are_what_must_be_read_and_written(level: str, mode: str, numbers: int):
+    assert least_bytes(case(level=level, mode=mode)).tolist() == [4 * numbers]
+
+
+def test_no_case_of_a_plausible_sweep_beats_its_floor():
+    whole = sweep(machine=environment(matmul_flops=1e12, copy_bytes=1e11))
+    found = roofline(summary(whole), roof(whole))
+    assert len(found) == 57
+    assert (found["over"] > 1).all()
+
+
+def test_of_several_sessions_the_fastest_peak_counts():
+    slow, fast = environment(matmul_flops=1e10), environment(copy_bytes=2e10)
+    whole = replace(sweep(lengths=(128,)), sessions=(slow, fast))
+    assert roof(whole) == Roof(flops_per_s=9.5e10, bytes_per_s=2e10)
+
+
+def blind(whole: Sweep) -> list[Sweep]:
+    other = replace(whole, request=replace(whole.request, dtype="bfloat16"))
+    return [
+        other,
+        replace(whole, sessions=()),
+        replace(whole, sessions=(environment(copy_bytes=None),)),
+    ]
+
+
+def test_without_a_peak_of_these_numbers_there_is_no_roof():
+    assert [roof(whole) for whole in blind(sweep(lengths=(128,)))] == [None] * 3
+
+
+def lengths(core_rate: float, rest_rate: float, noise: float = 0.0) -> pd.DataFrame:
+    """Ten lengths of softmax attention whose two parts run at known rates."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for n in 2 ** np.arange(7, 17):
+        core, rest = 1e6 * n, 5e8
+        time = (core / core_rate + rest / rest_rate) * np.exp(noise * rng.standard_normal())
+        rows.append(case(seq_len=n, flops=core + rest, core_flops=core, time_s=time))
+    return pd.concat(rows)
+
+
+def test_core_and_rest_get_back_their_rates():
+    row = rates(lengths(2e10, 8e10)).iloc[0]
+    assert (row["core"], row["rest"]) == pytest.approx((2e10, 8e10))
+    row = rates(lengths(2e10, 8e10, noise=0.05)).iloc[0]
+    assert row["core_low"] < 2e10 < row["core_high"]
+    assert row["rest_low"] < 8e10 < row["rest_high"]
+
+
+def test_parts_that_grow_alike_are_not_told_apart():
+    flat = lengths(2e10, 8e10).assign(flops=4e9, core_flops=1e9)
+    assert rates(flat).empty
+    assert rates(lengths(2e10, 8e10)[:3]).empty
+    assert set(rates(summary(sweep()))["series"]) == {"transformer:eager"}

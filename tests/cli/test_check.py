@@ -1,0 +1,144 @@
+"""`check` and `selftest` as a user meets them: exit codes, files, signals, and what is left."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from tests.gate.repositories import Repository, planted
+
+QUICK = ("--lengths", "16", "--mode", "inference", "--no-times")
+
+
+def attnbench(*arguments, cwd, **env):
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("GITHUB_")}
+    return subprocess.run(
+        [sys.executable, "-m", "attnbench", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**clean, "NO_COLOR": "1", **env},
+        check=False,
+    )
+
+
+@pytest.fixture
+def repository(tmp_path):
+    made = Repository(tmp_path / "größe und zeit")
+    made.write("small.py", planted("weights.exp()"))
+    return made
+
+
+def test_a_failing_check_writes_every_output(repository, tmp_path):
+    before = repository.state
+    summary = tmp_path / "summary.md"
+    summary.write_text("before\n")
+    done = attnbench(
+        *("check", "--base", "main", *QUICK, "--json"),
+        *("--markdown", tmp_path / "page.md", "--junit", tmp_path / "junit.xml"),
+        cwd=repository.folder,
+        GITHUB_ACTIONS="true",
+        GITHUB_STEP_SUMMARY=str(summary),
+    )
+    assert done.returncode == 1, done.stderr
+    assert repository.state == before
+    found = json.loads(done.stdout)
+    assert found["exit_code"] == 1
+    assert {row["metric"] for row in found["findings"] if row["fails"]} == {"operators"}
+    assert "::error title=attnbench%3A small.py%3ACARD::" in done.stderr
+    page = (tmp_path / "page.md").read_text()
+    assert page.startswith("# attnbench check: FAILED")
+    assert summary.read_text() == "before\n" + page
+    assert ET.parse(tmp_path / "junit.xml").find(".//failure") is not None
+
+
+def test_a_baseline_is_saved_and_gates_anywhere(repository, tmp_path):
+    file, models = tmp_path / "baseline.json", ("--models", "small.py:CARD")
+    saved = attnbench("check", "--save", file, *models, *QUICK, cwd=repository.folder)
+    assert saved.returncode == 0, saved.stderr
+    data = json.loads(file.read_text())
+    assert all(row["operators"] > 0 for row in data["cases"].values())
+
+    data["machine"]["processor"] = "another"
+    for row in data["cases"].values():
+        row["time"] = {"batch": 4, "seconds": [1.0, 1.0, 1.0]}
+    file.write_text(json.dumps(data))
+    again = attnbench("check", "--baseline", file, cwd=repository.folder)
+    assert again.returncode == 0, again.stderr
+    assert again.stdout.startswith("fine")
+    assert "times are not compared: processor: another and" in again.stdout
+
+    repository.write("small.py", planted("weights.exp().exp()"))
+    larger = attnbench("check", "--baseline", file, "--no-times", cwd=repository.folder)
+    assert larger.returncode == 1
+    assert "operators larger" in larger.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "one of --base REF, --baseline FILE and --save FILE"),
+        (("--base", "main", "--save", "x"), "one of --base"),
+        (("--base", "nowhere"), "'nowhere' is no commit here"),
+        (("--baseline", "nowhere.json"), "cannot read the baseline 'nowhere.json'"),
+        (("--baseline", "small.py"), "small.py is no baseline"),
+        (("--changed", "--baseline", "x"), "--changed goes with --base"),
+        (("--base", "main", "--models", "linfromer"), "did you mean linformer"),
+        (("--base", "main", "--models", "../x.py:C"), "no file|outside of the repository"),
+        (("--base", "main", "--lengths", "0"), "not between 1"),
+        (("--base", "main", "--budget", "soon"), "not a time"),
+        (("--base", "main", "--device", "tpu"), "not auto, cpu"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_bad_usage_is_one_line_and_leaves_no_trace(arguments, words, repository):
+    before = repository.state
+    done = attnbench("check", *arguments, cwd=repository.folder)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("attnbench: ")
+    assert any(word in done.stderr for word in words.split("|"))
+    assert "Traceback" not in done.stderr
+    assert repository.state == before
+
+
+def test_outside_of_a_repository_there_is_no_base(tmp_path):
+    done = attnbench("check", "--base", "main", cwd=tmp_path, GIT_CEILING_DIRECTORIES="/")
+    assert done.returncode == 2
+    assert "not in a git repository" in done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_check_leaves_no_worktree_and_no_process(number, repository):
+    ready = repository.folder / ".git" / "ready"
+    # the mechanism itself says that it is being measured, by which process, and then hangs
+    says = f"open({str(ready)!r}, 'w').write(str(os.getpid()))"
+    repository.write("small.py", "import os, time\n" + planted(f"{says}; time.sleep(600)"))
+    before = repository.git("status", "--porcelain"), repository.git("worktree", "list")
+    command = [sys.executable, "-m", "attnbench", "check", "--base", "main", *QUICK]
+    with subprocess.Popen(
+        command, cwd=repository.folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        while not (ready.exists() and ready.read_text()) and process.poll() is None:
+            time.sleep(0.01)
+        process.send_signal(number)
+        _, err = process.communicate()
+    assert process.returncode == 130
+    assert "interrupted" in err
+    assert "Traceback" not in err
+    assert (repository.git("status", "--porcelain"), repository.git("worktree", "list")) == before
+    assert is_gone(int(ready.read_text()))
+
+
+def is_gone(pid):
+    """Whether the process has ended, reaped or not."""
+    try:
+        return "(zombie)" in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return True

@@ -1,0 +1,135 @@
+"""`attnbench claims` as a user meets it; in this process, on a stored sweep."""
+
+import contextlib
+import csv
+import io
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from attnbench.cli.main import application
+from attnbench.errors import StoreError, UsageError
+
+DATA = Path(__file__).parents[1] / "data" / "schema1"
+
+
+def attnbench(*arguments):
+    """The result of a call; errors that the program tells its user are raised."""
+    found = CliRunner().invoke(application(), [*map(str, arguments)])
+    if found.exception and not isinstance(found.exception, SystemExit):
+        raise found.exception
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return shutil.copytree(DATA, tmp_path_factory.mktemp("claims") / "größe und zeit")
+
+
+@pytest.fixture(scope="module")
+def done(folder):
+    return attnbench("claims", folder)
+
+
+def test_without_a_sweep_the_claims_are_listed():
+    found = attnbench("claims")
+    assert found.exit_code == 0
+    assert "80 claims of 14 sources" in found.stdout
+    assert "crossover(transformer:eager" in found.stdout
+    assert "attnbench sweep --models" in found.stdout
+    assert "transformer:eager,transformer:sdpa" in found.stdout
+    assert "out of scope: fnet, hyena, mamba, mamba2" in found.stdout
+
+
+def test_the_list_comes_as_json():
+    rows = json.loads(attnbench("claims", "--json", "--only", "mamba*").stdout)
+    assert [row["id"] for row in rows] == ["mamba-crossover-flash", "mamba2-crossover-flash"]
+    assert rows[0]["check"].startswith("crossover(transformer:flash, mamba, unprinted) <= 2048")
+
+
+def test_a_sweep_is_judged_and_its_folder_filled(folder, done):
+    assert done.exit_code == 0
+    assert "80 claims: " in done.stdout
+    assert "--all shows those out of scope" in done.stdout
+    assert "claims.md, claims.csv" in done.stderr
+    lines = (folder / "claims.csv").read_text(encoding="utf-8").splitlines()
+    rows = list(csv.DictReader(lines))
+    assert len(rows) == 80
+    words = {"reproduced", "not reproduced", "cannot tell", "out of scope"}
+    assert {row["answer"] for row in rows} <= words
+    page = (folder / "claims.md").read_text(encoding="utf-8")
+    for row in rows:
+        assert row["id"] in page
+
+
+def test_only_what_is_asked_is_shown_but_all_is_written(folder, done):
+    for path in folder.glob("claims*"):
+        path.unlink()
+    found = attnbench(
+        "claims", folder, "--only", "*table?-transformer", "--json", "--formats", "svg"
+    )
+    rows = json.loads(found.stdout)
+    assert [row["id"] for row in rows] == [
+        "fastformer-table7-transformer",
+        "smartbird-table5-transformer",
+    ]
+    for row in rows:
+        assert set(row) >= {"answer", "why", "numbers", "lengths", "claim", "check", "scope"}
+        assert all(set(number) >= {"what", "value", "low", "high"} for number in row["numbers"])
+    assert len((folder / "claims.csv").read_bytes().splitlines()) == 81
+    assert not list(folder.glob("claims_*.png"))
+
+
+def test_what_is_out_of_scope_is_shown_when_asked():
+    from attnbench.analysis.claims.data import claims
+    from attnbench.analysis.claims.judge import judge
+    from attnbench.cli.claims import show
+    from attnbench.store.journal import load
+
+    found = judge(load(DATA), claims())
+    for everything, hint in ((True, 0), (False, 1)):
+        with contextlib.redirect_stdout(io.StringIO()) as text:
+            show(found, everything)
+        assert text.getvalue().count("--all shows those out of scope") == hint
+        assert ("mamba2-crossover-flash" in text.getvalue()) is everything
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        (("--only", "zzz"), UsageError, "no claim has the id or mechanism 'zzz'"),
+        (("--formats", "gif"), UsageError, "figures come as png"),
+        (("nowhere",), StoreError, "no sweep in 'nowhere'"),
+    ],
+)
+def test_bad_usage_is_one_line(arguments, error, words):
+    with pytest.raises(error, match=words):
+        attnbench("claims", *arguments)
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path):
+    folder = shutil.copytree(DATA, tmp_path / "copy")
+    (folder / "claims.csv").mkdir()
+    with pytest.raises(StoreError, match=r"cannot write .*claims.csv.*the journal is unharmed"):
+        attnbench("claims", folder)
+
+
+def test_torch_stays_unloaded(folder):
+    code = f"""
+import sys
+from attnbench.cli.main import application
+try:
+    application()(["claims", {str(folder)!r}])
+except SystemExit as left:
+    assert not left.code
+sys.exit(9 if "torch" in sys.modules else 0)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr

@@ -1,0 +1,230 @@
+"""A check of throw-away repositories: what is planted is found, and nothing is left behind."""
+
+from dataclasses import replace
+
+import pytest
+
+from attnbench.cli import checking
+from attnbench.errors import CannotRun, UsageError
+from attnbench.records import Mode
+from attnbench.run.lines import Plan
+from tests.gate.repositories import MECHANISM, Repository, planted
+
+COUNTING = Plan(
+    chosen=(), lengths=(16,), modes=(Mode.INFERENCE,), width=32, heads=2, tokens=64, times=False
+)
+TIMING = replace(
+    COUNTING,
+    lengths=(64,),
+    times=True,
+    pairs=3,
+    confirm=3,
+    rounds=4,
+    iteration_s=0.002,
+    threshold=0.2,
+)
+WORK = "for _ in range(200): torch.ones(64, 64) @ torch.ones(64, 64)"
+
+
+@pytest.fixture
+def repository(tmp_path):
+    return Repository(tmp_path / "repo")
+
+
+def check(repository, sides, plan=COUNTING, base="HEAD", **asked):
+    """A report, after seeing that the repository is as it was."""
+    before = repository.state
+    try:
+        return checking.against_revision(plan, base, folder=repository.folder, sides=sides, **asked)
+    finally:
+        assert repository.state == before
+
+
+def failing(report):
+    return {found.metric for found in report.failures}
+
+
+def test_a_slowdown_is_slower_and_fails(repository, sides):
+    repository.write("small.py", planted(WORK))
+    report = check(repository, sides, TIMING)
+    times = [found for found in report.findings if found.metric == "time"]
+    assert [found.verdict for found in times] == ["slower"]
+    assert times[0].ratio > 1.2
+    assert times[0].low > 1
+    assert report.exit_code(strict=False) == 1
+
+
+def test_a_pure_refactor_is_fine(repository, sides):
+    repository.write("small.py", planted("weights = weights.view_as(weights)"))
+    report = check(repository, sides, replace(TIMING, threshold=0.9))
+    assert {found.verdict for found in report.findings} == {"same"}
+    assert report.exit_code(strict=False) == 0
+
+
+def test_what_the_budget_has_no_time_for_is_not_green(repository, sides):
+    repository.write("small.py", planted("weights = weights.view_as(weights)"))
+    report = check(repository, sides, replace(TIMING, budget_s=1e-3))
+    (time,) = (found for found in report.findings if found.metric == "time")
+    assert time.verdict == "unsure"
+    assert "over budget" in time.reason
+    assert report.exit_code(strict=False) == 0
+    assert report.exit_code(strict=True) == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "mode", "metrics"),
+    [
+        ("weights.exp()", Mode.INFERENCE, {"operators"}),
+        ("unused = torch.ones(50_000)", Mode.INFERENCE, {"operators", "allocated_peak_bytes"}),
+        (
+            "weights = weights.sin().asin()",
+            Mode.TRAINING,
+            {"operators", "allocated_peak_bytes", "saved_bytes"},
+        ),
+    ],
+)
+def test_growth_is_found_by_counting(line, mode, metrics, repository, sides):
+    repository.write("small.py", planted(line))
+    report = check(repository, sides, replace(COUNTING, modes=(mode,)))
+    assert failing(report) == metrics
+    assert report.exit_code(strict=False) == 1
+
+
+def test_what_shrinks_is_fine(repository, sides):
+    repository.write("small.py", planted("weights.exp()"))
+    repository.commit("two")
+    repository.write("small.py", MECHANISM)
+    report = check(repository, sides)
+    assert {f.metric for f in report.findings if f.verdict == "faster"} == {"operators"}
+    assert report.exit_code(strict=True) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (planted("return (weights @ v)[:, :, :8]"), "output has shape"),
+        (planted("weights = weights / 0 * 0"), "not finite"),
+        (planted("raise RuntimeError('broken')"), "RuntimeError: broken"),
+        (planted("import os; os._exit(3)"), "process died"),
+        ("import nowhere\n" + MECHANISM, "No module named 'nowhere'"),
+        (MECHANISM.replace("class Small", "class Small Small"), "SyntaxError"),
+        (MECHANISM.replace('"eager": Small', "**{}"), "eager"),
+    ],
+    ids=["shape", "nan", "raises", "dies", "import", "syntax", "no form"],
+)
+def test_what_fails_on_one_side_only(text, words, repository, sides):
+    repository.write("small.py", text)
+    on_head = check(repository, sides)
+    assert failing(on_head) == {"runs"}
+    assert words in on_head.failures[0].reason
+    assert "on head only" in on_head.failures[0].reason
+    assert on_head.exit_code(strict=False) == 1
+    repository.commit("broken")
+    repository.write("small.py", MECHANISM)
+    on_base = check(repository, sides)
+    assert not on_base.failures
+    assert "on base only" in on_base.findings[0].reason
+
+
+def test_what_fails_on_both_sides_is_not_green(repository, sides):
+    repository.write("small.py", planted("raise RuntimeError('one')"))
+    repository.commit("broken")
+    repository.write("small.py", planted("raise RuntimeError('two')"))
+    report = check(repository, sides)
+    assert report.exit_code(strict=False) == 0
+    assert report.exit_code(strict=True) == 3
+    assert report.unsure
+
+
+def test_added_removed_and_renamed_mechanisms(repository, sides):
+    repository.write("other.py", planted("weights.exp()"))
+    (added,) = check(repository, sides).findings
+    assert (added.mechanism, added.verdict, added.fails) == ("other.py:CARD", "missing", False)
+    assert "added" in added.reason
+    repository.commit("two")
+
+    (repository.folder / "other.py").unlink()
+    (removed,) = check(repository, sides).findings
+    assert (removed.mechanism, removed.fails) == ("other.py:CARD", False)
+    assert "removed" in removed.reason
+    repository.git("checkout", "--", ".")
+
+    repository.git("mv", "other.py", "elsewhere.py")
+    renamed = check(repository, sides)
+    assert {found.mechanism for found in renamed.findings} == {"elsewhere.py:CARD"}
+    assert {found.verdict for found in renamed.findings} == {"same"}
+
+
+def test_an_added_mechanism_that_fails_is_a_failure(repository, sides):
+    repository.write("other.py", planted("return v[:, :, :8]"))
+    report = check(repository, sides)
+    assert failing(report) == {"runs"}
+    assert report.exit_code(strict=False) == 1
+
+
+def test_a_change_of_an_imported_file_counts_as_one_of_the_mechanism(repository, sides):
+    repository.write("extra.py", "def more(x):\n    return x\n")
+    text = planted("weights = more(weights)")
+    repository.write("small.py", "from extra import more\n" + text)
+    repository.commit("two")
+    repository.write("extra.py", "def more(x):\n    return x.exp().log()\n")
+    assert failing(check(repository, sides)) == {"operators"}
+
+
+def test_nothing_changed_is_nothing_to_check(repository, sides):
+    report = check(repository, sides)
+    assert not report.findings
+    assert report.exit_code(strict=True) == 0
+
+
+def test_models_are_checked_whether_they_changed_or_not(repository, sides):
+    name = f"{repository.folder}/small.py:CARD"
+    report = check(repository, sides, models=name)
+    assert len(report.findings) == 5
+    assert not check(repository, sides, models=name, changed=True).findings
+
+
+def test_a_base_whose_package_is_too_old_cannot_be_compared(repository, sides):
+    repository.write("attnbench/__init__.py", "")
+    repository.commit("an attnbench of its own, with nothing in it")
+    repository.write("small.py", planted("weights.exp()"))
+    with pytest.raises(CannotRun, match=r"cannot be measured: .*its attnbench does not fit"):
+        check(repository, sides)
+
+
+def test_a_mechanism_of_another_package_is_not_the_repositorys(repository, sides):
+    report = check(repository, sides, models="transformer")
+    assert "not of this repository" in report.findings[0].reason
+
+
+def test_dirty_detached_and_shallow_repositories(repository, sides, tmp_path):
+    repository.commit("two")
+    repository.write("small.py", planted("weights.exp()"))
+    repository.git("add", "small.py")
+    repository.write("unrelated.txt", "new")
+    repository.git("checkout", "--quiet", "--detach", "HEAD")
+    report = check(repository, sides, base="main~1")
+    assert failing(report) == {"operators"}
+    assert "uncommitted changes" in report.head
+
+    copy = Repository(tmp_path / "copy")
+    copy.git("fetch", "--quiet", "--depth=1", f"file://{repository.folder}", "main")
+    copy.git("checkout", "--quiet", "--detach", "FETCH_HEAD")
+    copy.write("small.py", planted("weights.exp()"))
+    assert failing(check(copy, sides)) == {"operators"}
+    with pytest.raises(UsageError, match=r"HEAD~1.*shallow.*fetch-depth: 0"):
+        check(copy, sides, base="HEAD~1")
+
+
+def test_a_base_that_is_not_there_or_cannot_be_checked_out(repository, sides):
+    with pytest.raises(UsageError, match=r"'nowhere' is no commit here; give a branch"):
+        check(repository, sides, base="nowhere")
+    with pytest.raises(UsageError, match=r"'--help' is no commit"):
+        check(repository, sides, base="--help")
+    repository.write("small.py", planted("weights.exp()"))
+    blob = repository.git("rev-parse", "HEAD:small.py").strip()
+    (repository.folder / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+    before = repository.git("worktree", "list")
+    with pytest.raises(CannotRun, match="git"):
+        checking.against_revision(COUNTING, "HEAD", folder=repository.folder, sides=sides)
+    assert repository.git("worktree", "list") == before

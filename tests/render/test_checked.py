@@ -1,0 +1,115 @@
+"""A check's outputs: what matters first, and no text of a mechanism can pose as anything else."""
+
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnbench.analysis.finding import Finding, Report
+from attnbench.analysis.verdict import Verdict
+from attnbench.render import checked
+from attnbench.render.github import annotations
+from attnbench.render.junit import junit
+
+CASE = "fastformer:eager/B8-N128-D256-H16/attention/inference/float32/cpu"
+
+
+def finding(metric="time", verdict="same", **more):
+    return Finding(
+        mechanism="fastformer", case=CASE, metric=metric, verdict=Verdict(verdict), **more
+    )
+
+
+SLOWER = finding(
+    base=0.010, head=0.0112, ratio=1.12, low=1.1, high=1.14, verdict="slower", fails=True
+)
+LARGER = finding("allocated_peak_bytes", "slower", base=2**20, head=2**21, ratio=2.0, fails=True)
+UNSURE = finding(verdict="unsure", reason="suspected at first, not confirmed")
+BROKEN = finding("runs", "missing", reason="failed on head only: it broke", fails=True)
+SAME = finding("operators", base=22.0, head=22.0, ratio=1.0)
+
+
+def report(*findings, **more):
+    return Report(base="main (abc)", head="the working tree", findings=findings, **more)
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (report(SAME), "fine: nothing slower or larger in 1 findings"),
+        (report(), "nothing to check"),
+        (report(SLOWER, LARGER, BROKEN), "FAILED: 1 slower, 1 larger, 1 failing"),
+        (report(UNSURE, SAME), "UNSURE of 1 of 2"),
+        (report(UNSURE, contaminated=("x",)), "CONTAMINATED"),
+        (report(SLOWER, contaminated=("x",)), "FAILED"),
+    ],
+)
+def test_the_headline(made, words):
+    assert checked.headline(made).startswith(words)
+
+
+def test_a_finding_in_one_sentence():
+    assert checked.sentence(SLOWER) == (
+        f"{CASE}: time slower; +12 % [+10 %, +14 %], 10.0 ms to 11.2 ms"
+    )
+    assert "allocated peak larger; +100 %, 1.000 MiB to 2.000 MiB" in checked.sentence(LARGER)
+    assert checked.sentence(BROKEN) == f"{CASE}: failed on head only: it broke"
+
+
+def test_annotations_are_errors_and_warnings():
+    lines = list(annotations(report(SLOWER, UNSURE, contaminated=("a: b",))))
+    assert lines[0].startswith("::error title=attnbench%3A fastformer::fastformer:eager/B8")
+    assert "+12 %25" in lines[0]
+    assert [line.split(" ")[0] for line in lines] == ["::error", "::warning", "::warning"]
+
+
+def test_many_failures_do_not_flood():
+    lines = list(annotations(report(*[SLOWER] * 40)))
+    assert len(lines) == 10
+    assert "31 more" in lines[-1]
+
+
+@given(st.text(), st.text())
+def test_no_text_can_become_a_command_or_break_the_file(reason, name):
+    odd = Finding(mechanism=name, case=name, metric="runs", verdict=Verdict.MISSING, reason=reason)
+    failing = Finding(**{**odd.__dict__, "fails": True})
+    made = report(odd, failing, finding(verdict="unsure", reason=reason), notes=(reason,))
+    for line in annotations(made):
+        assert "\n" not in line
+        assert "\r" not in line
+        assert line.startswith(("::error title=", "::warning title="))
+        assert line.count("::") >= 2
+        assert ":" not in line[2:].partition("::")[0]
+    suites = ET.fromstring(junit(made))
+    assert suites.tag == "testsuites"
+    checked.page(made)
+    json.dumps(checked.data(made, strict=True))
+
+
+def test_junit_counts_failures_and_skips():
+    suite = ET.fromstring(junit(report(SLOWER, UNSURE, SAME, BROKEN)))[0]
+    assert {key: suite.get(key) for key in ("tests", "failures", "skipped")} == {
+        "tests": "4",
+        "failures": "2",
+        "skipped": "1",
+    }
+    assert [len(case.findall("failure")) for case in suite] == [1, 0, 0, 1]
+    assert "not confirmed" in suite[1].find("skipped").get("message")
+
+
+def test_the_page_has_what_fails_first():
+    page = checked.page(report(SAME, SLOWER, conditions={"elapsed_s": 12.34, "clock": "CPU"}))
+    lines = page.splitlines()
+    assert lines[0].startswith("# attnbench check: FAILED")
+    assert "time slower" in lines[2]
+    assert "1 of 1 counted metrics are the same" not in page  # nothing of it to show
+    assert "clock CPU, elapsed 12.3" in page
+
+
+def test_the_data_say_everything():
+    found = checked.data(report(SLOWER, conditions={"seed": 1}), strict=False)
+    again = json.loads(json.dumps(found))
+    assert again["exit_code"] == 1
+    assert again["findings"][0]["ratio"] == 1.12

@@ -1,0 +1,85 @@
+from dataclasses import replace
+
+from attnbench.analysis.compare import compare
+from attnbench.analysis.moved import moved
+from attnbench.records import Part, Run, Sweep
+from attnbench.render import comparison
+from tests.sweeps import environment, sweep
+
+
+def changed(whole: Sweep, mechanism: str, factor: float) -> Sweep:
+    """The sweep with every time of one mechanism multiplied."""
+
+    def run(one: Run) -> Run:
+        if one.part is not Part.TIME or f'"{mechanism}"' not in one.case:
+            return one
+        samples = tuple(s._replace(wall_s=s.wall_s * factor) for s in one.samples)
+        return replace(one, samples=samples)
+
+    return replace(whole, runs=tuple(run(one) for one in whole.runs))
+
+
+QUIET = sweep(restart=0.005, noise=0.002)
+
+
+def test_nothing_new_is_an_empty_table_with_its_tally():
+    table = comparison.news(compare(QUIET, QUIET))
+    assert table.rows == ()
+    assert "Time: 57 same, 3 missing." in table.note
+    assert len(comparison.every(compare(QUIET, QUIET)).rows) > 200
+
+
+def test_what_became_slower_stands_first_as_a_curve_then_case_by_case():
+    table = comparison.news(compare(QUIET, changed(QUIET, "linformer", 1.5)))
+    first = table.rows[0]
+    assert first[0].text == "linformer:eager, training, mean of 10 lengths"
+    assert (first[4].text[:5], first[5].text) == ("1.50×", "slower")
+    cases = [row for row in table.rows if "/model/" in row[0].text]
+    assert len(cases) == 20
+    assert all(row[4].low < 1.5 < row[4].high for row in cases)
+    assert "20 slower" in table.note
+
+
+def test_counts_that_grew_are_larger_and_one_line_a_series():
+    plan = tuple(
+        replace(line, core_flops=4 * line.core_flops)
+        if line.case.mechanism == "linformer"
+        else line
+        for line in QUIET.plan
+    )
+    table = comparison.news(compare(QUIET, replace(QUIET, plan=plan)))
+    (row,) = table.rows
+    assert row[0].text.startswith("linformer:eager, 20 cases, the most at")
+    assert (row[1].text, row[5].text) == ("FLOPs", "larger")
+    assert row[4].low is None
+
+
+def test_what_one_sweep_lacks_is_one_line_with_its_lengths():
+    table = comparison.news(compare(QUIET, sweep(("fastformer", "transformer"))))
+    rows = [row for row in table.rows if row[5].text == "missing"]
+    assert [row[0].text.split(",")[:2] for row in rows] == [
+        ["linformer:eager", " training"],
+        ["linformer:eager", " inference"],
+    ]
+    assert rows[0][6].text == "not in the second sweep"
+    assert "32K, 64K" in rows[0][0].text
+
+
+def test_refused_times_are_told_and_told_too_where_compared_anyway():
+    other = sweep(("fastformer",), machine=environment(threads=1))
+    refused = comparison.news(compare(QUIET, other))
+    assert "Times were not compared, for threads: 2 and 1." in refused.note
+    anyway = comparison.news(compare(QUIET, other, anyway=True))
+    assert "Times were compared anyway, across threads: 2 and 1." in anyway.note
+
+
+def test_crossovers_that_moved_become_a_table():
+    found = moved(QUIET, changed(QUIET, "transformer", 0.7), against="transformer")
+    table = comparison.crossovers(found)
+    assert table.rows
+    for faster, than, _, first, second in table.rows:
+        assert (faster.text, than.text) == ("linformer:eager", "transformer:eager") or (
+            faster.text == "fastformer:eager"
+        )
+        if first.is_number and second.is_number:
+            assert first.high < second.low
