@@ -4,7 +4,7 @@ import nox
 
 PROJECT = nox.project.load_toml("pyproject.toml")
 
-nox.options.sessions = ["lint", "types", "tests", "smoke"]
+nox.options.sessions = ["lint", "types", "tests"]
 nox.options.reuse_existing_virtualenvs = True
 
 
@@ -18,6 +18,13 @@ def tests(session: nox.Session) -> None:
     """All tests, with the public implementations that parity is tested against."""
     session.install("-e", ".", *groups("test", "parity"))
     session.run("pytest", "-n", "logical", *session.posargs, env={"OMP_NUM_THREADS": "1"})
+
+
+@nox.session
+def faults(session: nox.Session) -> None:
+    """Kills, damage, odd surroundings and thousands of inputs, at length (about an hour)."""
+    session.install("-e", ".", *groups("test"))
+    session.run("pytest", "-m", "faults", *session.posargs)
 
 
 @nox.session
@@ -35,18 +42,6 @@ def types(session: nox.Session) -> None:
     session.install("--no-deps", "-e", ".")
     session.install(*needed, *groups("types"))
     session.run("mypy")
-
-
-@nox.session
-def smoke(session: nox.Session) -> None:
-    """Two mechanisms end to end and their report; then what is counted of all, against the file."""
-    session.install("-e", ".")
-    out = session.create_tmp() + "/smoke"
-    session.run("rm", "-rf", out, external=True)
-    chosen = ("--models", "fastformer,transformer", "--lengths", "128..512:x2", "--quick")
-    session.run("attnbench", "sweep", *chosen, "--budget", "30s", "--out", out)
-    session.run("attnbench", "report", out, "--formats", "png,svg,pdf")
-    session.run("attnbench", "check", "--baseline", ".ci/baseline.json", "--no-times")
 
 
 @nox.session

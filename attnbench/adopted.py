@@ -99,7 +99,7 @@ def options_of(taken: Mapping[str, inspect.Parameter]) -> type[BaseConfig]:
         for name, each in taken.items()
         if name not in sizes and isinstance(each.default, OPTION_TYPES)
     }
-    fields = [(name, type(value), field(default=value)) for name, value in plain.items()]
+    fields = [(name, Any, field(default=value)) for name, value in plain.items()]
     config = make_dataclass("Config", fields, bases=(BaseConfig,), frozen=True, kw_only=True)
     config.__doc__ = "; ".join(f"`{name}`: of the module itself" for name in plain)
     return config

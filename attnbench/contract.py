@@ -10,13 +10,15 @@ gets 0 from the core and never NaN, and every N ≥ 1 works.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
 
 from attnbench.errors import UnknownOption
 from attnbench.records import Causality, Family, Level, Option, Workload
+
+LARGEST = 1 << 31  # no option counts more than a tensor can have
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,6 +156,16 @@ def map_flops(workload: Workload, maps: float = 4) -> int:
     return int(2 * maps * workload.tokens * workload.width**2)
 
 
+def fits(value: Option, declared: Any) -> bool:
+    """Whether an option's value is of the type that its field declares; of other types any is."""
+    kinds = get_args(declared) or (declared,)
+    if not set(kinds) <= {bool, int, float, str, type(None)}:
+        return True
+    if type(value) in (int, float) and not abs(value) < LARGEST:  # NaN is not below either
+        return False
+    return type(value) in kinds or (type(value) is int and float in kinds)
+
+
 def eager(config: Any, workload: Workload) -> str:
     """The default form of a mechanism whose only form is `eager`."""
     return "eager"
@@ -193,10 +205,14 @@ class Card:
 
     def configure(self, options: Mapping[str, Option]) -> BaseConfig:
         """The config with these options. Raises `UnknownOption` listing what there is."""
-        known = {f.name for f in fields(self.config)}
-        for name in options:
-            if name not in known:
-                raise UnknownOption(f"no option {name!r}; options: {', '.join(sorted(known))}")
+        kinds = {f.name: f.type for f in fields(self.config)}
+        for name, value in options.items():
+            if name not in kinds:
+                raise UnknownOption(f"no option {name!r}; options: {', '.join(sorted(kinds))}")
+            if not fits(value, kinds[name]):
+                kind = getattr(kinds[name], "__name__", kinds[name])
+                bound = f" below {LARGEST:,}" if type(value) in (int, float) else ""
+                raise UnknownOption(f"{name} is {value!r}; it takes {kind}{bound}")
         try:
             return self.config(**options)
         except (TypeError, ValueError) as error:

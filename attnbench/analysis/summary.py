@@ -49,8 +49,8 @@ def summary(sweep: Sweep) -> pd.DataFrame:
         _identity(line.case, names[line.case.key])
         | _ending(line, found)
         | _times(found, estimate, line.case.workload.tokens)
-        | _values(found)
         | _planned(line, *foreseen[line.case.key])
+        | _values(found)
         for line, found, estimate in zip(sweep.plan, cases, estimates, strict=True)
     ]
     return pd.DataFrame(rows)
@@ -170,16 +170,20 @@ def _times(runs: Sequence[Run], estimate: Estimate | None, tokens: int) -> dict[
 
 
 def _values(runs: Sequence[Run]) -> dict[str, float]:
-    """Single numbers of a case: the largest of its passes, the median of its timed rounds."""
+    """Single numbers of a case: the largest of its passes, the median of its timed rounds.
+
+    What a run counted itself, of a module without a card, stands in place of the plan's guess.
+    """
     found: dict[str, list[float]] = {key: [] for key in MEMORY}
     for run in runs:
         if run.outcome is Outcome.OK:
             for key, value in run.values.items():
                 found.setdefault(key, []).append(value)
+    guesses = ("projection_flops", "core_flops", "shell_flops") if "flops" in found else ()
     return {
         key: float((np.max if key in MEMORY else np.median)(values)) if values else math.nan
         for key, values in found.items()
-    }
+    } | dict.fromkeys(guesses, math.nan)
 
 
 def _planned(line: Planned, refined_s: float, refined_bytes: float) -> dict[str, float]:

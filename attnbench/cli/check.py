@@ -48,7 +48,9 @@ def check(
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 3 where it could not be told.")
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of parameters, inputs and order.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=options.LARGEST_SEED, help="Of parameters, inputs and order.")
+    ] = 0,
     markdown: Annotated[Path | None, typer.Option(help="Write a page for a job's summary.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Write JUnit XML.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
@@ -61,6 +63,8 @@ def check(
         raise UsageError("check needs one of --base REF, --baseline FILE and --save FILE")
     if changed and base is None:
         raise UsageError("--changed goes with --base")
+    if models is not None:
+        options.known(models)
     plan = planned(lengths, level, mode, device, budget, threshold, not no_times, seed)
     from attnbench.cli import checking
 

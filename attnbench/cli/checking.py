@@ -156,14 +156,25 @@ def selected(models: str, root: Path) -> Iterator[Chosen]:
 
     for part in axes.parts(models, "--models"):
         for one in expand(part):
-            name = one.name
-            if ".py:" in name:
-                path, _, card = name.rpartition(":")
-                whole = (Path.cwd() / path).resolve()
-                if not whole.is_relative_to(root.resolve()):
-                    raise UsageError(f"'{path}' is outside of the repository {root}")
-                name = f"{whole.relative_to(root.resolve()).as_posix()}:{card}"
+            name = within(one.name, Path.cwd(), root)
             yield Chosen(base=name, head=name, form=one.form, options=one.options)
+
+
+def within(name: str, folder: Path, root: Path) -> str:
+    """The name; a file named from the folder is named from the repository's top instead.
+
+    Raises `UsageError` if the file is not the repository's: it is going to be run.
+    """
+    if ".py:" not in name:
+        return name
+    path, _, card = name.rpartition(":")
+    try:
+        whole = (folder / path).resolve()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UsageError(f"no file {path!r} for mechanism {name!r}") from error
+    if not whole.is_relative_to(root.resolve()):
+        raise UsageError(f"{path!r} is outside of the repository {root}")
+    return f"{whole.relative_to(root.resolve()).as_posix()}:{card}"
 
 
 def formed(
@@ -188,12 +199,14 @@ def from_file(kept: files.Baseline, models: str | None, plan: Plan) -> Iterator[
     """The cases of a baseline, as it counted them."""
     from attnbench.workloads import axes
 
-    wanted = None if models is None else {each.name for each in selected(models, top())}
+    root = top()
+    wanted = None if models is None else {each.name for each in selected(models, root)}
     for label in kept.cases:
         series, w = files.workload_of(label)
         one = axes.selection(series)
         if wanted is None or one.name in wanted:
-            chosen = Chosen(base=one.name, head=one.name, form=one.form, options=one.options)
+            name = within(one.name, root, root)
+            chosen = Chosen(base=name, head=name, form=one.form, options=one.options)
             yield Line(chosen=chosen, workload=asked(w, plan))
 
 

@@ -1,9 +1,59 @@
 """Where text goes: results to standard output, everything else to standard error."""
 
+import errno
+import io
+import os
+import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
+
+from attnbench.render.grid import clean
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+class Stream(io.FileIO):
+    """Where text goes, or nowhere: once its reader has left, and a log whatever it fails with."""
+
+    log = False
+
+    def write(self, data) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            hung_up = error.errno == errno.EIO and self.isatty()
+            if self.log or error.errno == errno.EPIPE or hung_up:
+                return len(data)
+            raise
+
+
+def forgive() -> None:
+    """Have no reader that leaves, no letter it lacks and no full log decide how a verb ends."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # or the journal would be opened under its number
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if not isinstance(stream, io.TextIOWrapper):
+            continue  # closed, or another program's
+        if sys.platform == "win32" and stream.isatty():
+            stream.reconfigure(errors="replace")
+            continue
+        raw = Stream(stream.fileno(), "w", closefd=False)
+        raw.log = name == "stderr"
+        whole = io.TextIOWrapper(
+            io.BufferedWriter(raw), stream.encoding, "replace", line_buffering=True
+        )
+        setattr(sys, name, whole)
+
+
+def abandon() -> None:
+    """Drop what standard output still holds, so that the interpreter does not try again."""
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def out() -> "Console":
@@ -19,9 +69,15 @@ def err() -> "Console":
 def _console(stderr: bool) -> "Console":
     from rich.console import Console
 
-    console = Console(stderr=stderr, highlight=False, markup=False)
+    class Plain(Console):
+        """Text is shown line by line as it is; none commands the terminal."""
+
+        def render_str(self, text, **how):
+            return super().render_str("\n".join(map(clean, text.split("\n"))), **how)
+
+    console = Plain(stderr=stderr, highlight=False, markup=False)
     return (
         console
         if console.is_terminal
-        else Console(stderr=stderr, highlight=False, markup=False, width=160)
+        else Plain(stderr=stderr, highlight=False, markup=False, width=160)
     )

@@ -11,7 +11,9 @@ from attnbench.records import Environment
 
 def doctor(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, max=options.LARGEST, help="CPU threads.")
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Tell device, versions, measured peaks, and which forms run here."""

@@ -5,8 +5,11 @@ import sys
 import typer
 
 from attnbench import __version__
-from attnbench.cli import check, claims, compare, doctor, models, report, selftest, sweep
+from attnbench.cli import check, claims, compare, console, doctor, models, report, selftest, sweep
 from attnbench.errors import AttnbenchError
+from attnbench.render.grid import clean
+
+LONGEST = 2_000  # characters of an error: what was asked may be as long as a system lets it be
 
 HELP = """What does each attention mechanism cost, on this machine, at this length?
 
@@ -52,10 +55,22 @@ def about(
     """What stands before a verb."""
 
 
+def one_line(text: str) -> str:
+    """An error as it may be shown: nothing in it commands a terminal; a long one has no middle."""
+    line, half = clean(text), LONGEST // 2
+    return line if len(line) <= LONGEST else f"{line[:half]} … {line[-half:]}"
+
+
 def main() -> None:
     """Run the command line and leave with its exit code."""
+    console.forgive()
     try:
         application()()
     except AttnbenchError as error:
-        typer.echo(f"attnbench: {error}", err=True)
+        typer.echo(f"attnbench: {one_line(str(error))}", err=True)
         sys.exit(error.exit_code)
+    except OSError as error:
+        # what no room put into words: a full disk below standard output, or no more processes
+        typer.echo(f"attnbench: the system refused: {one_line(str(error))}", err=True)
+        console.abandon()
+        sys.exit(AttnbenchError.exit_code)

@@ -10,10 +10,10 @@ from typing import Any
 
 from attnbench.cli import console
 from attnbench.errors import CannotRun, Interrupted, SweepExists
-from attnbench.records import Environment, Planned, Request, Settings
+from attnbench.records import Environment, Planned, Request, Settings, Sweep
 from attnbench.run.launch import Launcher
 from attnbench.run.session import Progress, Session
-from attnbench.store.journal import FILE, Journal
+from attnbench.store.journal import FILE, Journal, load
 from attnbench.store.resuming import done
 from attnbench.store.schema import Ending
 from attnbench.workloads.plan import cards
@@ -30,7 +30,7 @@ def measure(
 
     Raises `StoreError`, `CannotRun` if no worker starts, `Interrupted` after Ctrl-C.
     """
-    if not resume and (folder / FILE).exists():
+    if not resume and begun_in(folder):
         raise SweepExists(
             f"'{folder}' already holds a sweep; --resume to go on, --out for another folder"
         )
@@ -39,8 +39,7 @@ def measure(
         begun = time.monotonic()
         here = environment(launcher, request.device, request.settings)
         with open_journal(request, here, folder, resume, anyway) as journal:
-            if not journal.sweep.plan:
-                journal.append(*cards(lines), *lines)
+            stored = described(journal, lines)
             say(request, here, journal, folder)
             session = Session(
                 request=request,
@@ -48,8 +47,8 @@ def measure(
                 store=journal,
                 launch=launcher,
                 memory_bytes=here.device_memory_bytes or here.memory_bytes,
-                earlier=journal.sweep.runs,
-                finished=done(journal.sweep),
+                earlier=stored.runs,
+                finished=done(stored),
                 begun=begun,
             )
             try:
@@ -80,6 +79,23 @@ def open_journal(
     if resume:
         return Journal.resume(folder, request, here, anyway=anyway)
     return Journal.create(folder, folder.name, request, here)
+
+
+def begun_in(folder: Path) -> bool:
+    """Whether a sweep began there; an empty journal is one that was stopped before it did."""
+    file = folder / FILE
+    return file.exists() and file.stat().st_size > 0
+
+
+def described(journal: Journal, lines: tuple[Planned, ...]) -> Sweep:
+    """The sweep, once its journal describes every case: a damaged one may have lost some."""
+    known = {planned.case.key for planned in journal.sweep.plan}
+    facts = {card.mechanism for card in journal.sweep.cards}
+    missing = [card for card in cards(lines) if card.mechanism not in facts]
+    missing += [line for line in lines if line.case.key not in known]
+    if missing:
+        journal.append(*missing)
+    return load(journal.folder)  # runs whose case had been lost count again
 
 
 def say(request: Request, here: Environment, journal: Journal, folder: Path) -> None:

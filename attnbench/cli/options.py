@@ -1,10 +1,16 @@
 """Options that several verbs read: text to values, and what the program chooses by itself."""
 
+import re
+
 from attnbench.errors import CannotRun, UsageError
 from attnbench.records import Mode, Settings
 
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 FORMATS = ("png", "svg", "pdf")
+
+# above these a number is a slip of the hand, and no prediction could hold it
+LARGEST = 1 << 20
+LARGEST_SEED = (1 << 32) - 1
 
 
 def modes(text: str) -> tuple[Mode, ...]:
@@ -36,9 +42,7 @@ def device(text: str) -> str:
     """`cpu`, or a CUDA device that is there; `auto` takes the GPU if there is one."""
     if text == "cpu":
         return text
-    if text not in ("auto", "cuda") and not (
-        text.startswith("cuda:") and text.removeprefix("cuda:").isdigit()
-    ):
+    if text not in ("auto", "cuda") and not re.fullmatch("cuda:[0-9]{1,3}", text):
         raise UsageError(f"--device {text!r} is not auto, cpu, cuda or cuda:1")
     import torch
 
@@ -48,6 +52,15 @@ def device(text: str) -> str:
     if int(text.partition(":")[2] or 0) >= count:
         raise CannotRun(f"--device {text}: this machine has {count} CUDA devices; try --device cpu")
     return text
+
+
+def known(models: str) -> None:
+    """Refuse a misspelt name before torch is loaded. Raises `UsageError`."""
+    from attnbench.workloads import axes
+    from attnbench.workloads.presets import expand
+
+    for part in axes.parts(models, "--models"):
+        expand(part)
 
 
 def settings(

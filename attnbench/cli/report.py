@@ -51,8 +51,9 @@ def publish(
         try:
             (place / name).write_bytes(content)
         except OSError as error:
+            reason = str(error.strerror).lower()
             raise StoreError(
-                f"cannot write {str(place / name)!r}: {error.strerror}; the journal is unharmed"
+                f"cannot write {str(place / name)!r}: {reason}; the journal is unharmed"
             ) from error
     if as_json:
         # every case with its numbers

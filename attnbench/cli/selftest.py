@@ -9,6 +9,7 @@ import typer
 
 from attnbench.cli import console, options
 from attnbench.errors import CannotRun, UsageError
+from attnbench.workloads import axes
 
 if TYPE_CHECKING:
     from attnbench.analysis.power import Power
@@ -16,21 +17,23 @@ if TYPE_CHECKING:
 
 def selftest(
     models: Annotated[str, typer.Option(help="One mechanism to burden.")] = "transformer",
-    length: Annotated[int, typer.Option(min=1, help="N.")] = 256,
+    length: Annotated[int, typer.Option(min=1, max=axes.LONGEST, help="N.")] = 256,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "cpu",
     budget: Annotated[str, typer.Option(help="Longer is more certain.")] = "3m",
     threshold: Annotated[
         float | None, typer.Option(min=0, max=1, help="As of check; 0.02, or 0.03 on CUDA.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of inputs and order.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=options.LARGEST_SEED, help="Of inputs and order.")
+    ] = 0,
     json_: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Inject 0, 2, 5, 10 and 20 % more work; tell false alarms and what is found."""
     from attnbench.analysis.gate import CPU_THRESHOLD, OTHER_THRESHOLD
     from attnbench.cli import checking
     from attnbench.store import selftest as cache
-    from attnbench.workloads import axes
 
+    options.known(models)
     place = options.device(device)
     seconds = axes.seconds(budget, "--budget")
     if seconds is None:

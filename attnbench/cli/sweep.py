@@ -30,9 +30,15 @@ def sweep(
     preset: Annotated[
         str, typer.Option(help="A column of Fastformer's Table 9.")
     ] = "mind-classification",
-    width: Annotated[int | None, typer.Option(min=1, help="D, in place of the preset's.")] = None,
-    heads: Annotated[int | None, typer.Option(min=1, help="H, in place of the preset's.")] = None,
-    layers: Annotated[int | None, typer.Option(min=1, help="In place of the preset's.")] = None,
+    width: Annotated[
+        int | None, typer.Option(min=1, max=options.LARGEST, help="D, in place of the preset's.")
+    ] = None,
+    heads: Annotated[
+        int | None, typer.Option(min=1, max=options.LARGEST, help="H, in place of the preset's.")
+    ] = None,
+    layers: Annotated[
+        int | None, typer.Option(min=1, max=options.LARGEST, help="In place of the preset's.")
+    ] = None,
     dropout: Annotated[
         float | None, typer.Option(min=0, max=0.9, help="Of hidden states, in training; 0.2.")
     ] = None,
@@ -59,10 +65,14 @@ def sweep(
     dtype: Annotated[str, typer.Option(help=", ".join(options.DTYPES) + ".")] = "float32",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
     threads: Annotated[
-        int | None, typer.Option(min=1, help="CPU threads; all cores it may use.")
+        int | None,
+        typer.Option(min=1, max=options.LARGEST, help="CPU threads; all cores it may use."),
     ] = None,
     rounds: Annotated[
-        int | None, typer.Option(min=1, help="Visits to each case, each a fresh process; 3.")
+        int | None,
+        typer.Option(
+            min=1, max=options.LARGEST, help="Visits to each case, each a fresh process; 3."
+        ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="One round, fewer samples.")] = False,
     budget: Annotated[
@@ -72,7 +82,9 @@ def sweep(
     cold: Annotated[
         bool, typer.Option("--cold", help="On CUDA: flush the L2 cache before each iteration.")
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of parameters, inputs and order.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=options.LARGEST_SEED, help="Of parameters, inputs and order.")
+    ] = 0,
     out: Annotated[
         Path | None, typer.Option(help="The sweep's folder; reports/<date> if left out.")
     ] = None,
@@ -91,7 +103,6 @@ def sweep(
     """Measure time and memory of mechanisms over sequence lengths, and draw the figure."""
     from attnbench.cli.report import publish
     from attnbench.workloads import axes
-    from attnbench.workloads.presets import expand
     from attnbench.workloads.presets import preset as column
 
     if resume and out is None:
@@ -99,8 +110,7 @@ def sweep(
     if anyway and not resume:
         raise UsageError("--anyway goes with --resume")
     chosen, asked, sizes = column(preset), axes.parts(models, "--models"), axes.lengths(lengths)
-    for part in asked:
-        expand(part)  # a misspelt name is refused before torch is loaded
+    options.known(models)
     place = options.device(device)
     usual_budget = 300.0 if place == "cpu" else None
     budget_s = axes.seconds(budget, "--budget") if budget else usual_budget

@@ -15,12 +15,14 @@ from typing import Any
 # spinning threads beside a busy neighbour made a 14 ms operation take up to 120 ms; libgomp
 # reads this when torch loads it
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# compiling in processes of its own would leave them behind when a case is killed
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 import torch
 import torch._dynamo  # optimisers import it at first use, which costs seconds in every process
 
 from attnbench.contract import Card
-from attnbench.measure import device, memory
+from attnbench.measure import device, digits, memory
 from attnbench.measure.environment import environment, load
 from attnbench.measure.subject import Subject, iteration, small
 from attnbench.measure.timing import HostStopwatch, measure, sample
@@ -137,6 +139,9 @@ def counted(its: Card, case: Case, settings: Settings) -> Mapping[str, Any]:
         values, notes = memory.on_cpu(lambda: Subject(its, case, settings.seed))
     if not its.declared:
         values |= of_its_own(Subject(its, case, settings.seed))
+    else:
+        found = digits.error(its, case, settings.seed)
+        values |= {} if found is None else {"error": found}
     return {"outcome": Outcome.OK, "values": values, "notes": notes}
 
 
@@ -175,11 +180,14 @@ def limit_memory(settings: Settings, case: Case) -> None:
         return
     try:
         import resource
-    except ImportError:
+
+        in_use = memory.status_bytes("VmSize")
+    except (ImportError, OSError):  # another system, or one that hides /proc
         return
-    in_use = memory.status_bytes("VmSize")
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (in_use + settings.memory_limit_bytes, hard))
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    set_before = [limit for limit in limits if limit != resource.RLIM_INFINITY]
+    ceiling = min([in_use + settings.memory_limit_bytes, *set_before])
+    resource.setrlimit(resource.RLIMIT_AS, (ceiling, limits[1]))
 
 
 def is_out_of_memory(error: Exception) -> bool:

@@ -135,7 +135,7 @@ class Reformer(QKVAttention):
         total, rounds = 1, [0] * self.config.rounds
         for size in sizes:
             for r in range(self.config.rounds):
-                rotated = q @ torch.randn(H, d, size // 2, device=q.device, dtype=q.dtype)
+                rotated = q @ torch.randn(H, d, size // 2, device=q.device).to(q.dtype)
                 best = rotated.abs().argmax(-1, keepdim=True)
                 negative = rotated.gather(-1, best) < 0
                 rounds[r] = rounds[r] + total * (best + size // 2 * negative).squeeze(-1)

@@ -17,6 +17,8 @@ from attnbench.render.scored import told
 DRIFT = 0.03
 # a load above this share of the cores means that something else was at work
 BUSY = 0.5
+# bytes alive after an iteration that were not before it; caches of constants stay below
+LEAK = 1 << 20
 
 
 def conditions(sweep: Sweep, cases: Frame) -> list[str]:
@@ -41,6 +43,7 @@ def warnings(sweep: Sweep, cases: Frame) -> Iterator[str]:
         yield "the sweep did not finish; --resume goes on where it stopped"
     if len({session.fingerprint for session in sweep.sessions}) > 1:
         yield "sessions ran on different machines or versions; times mix them"
+    yield from _meddled(sweep)
     bad = [*_busy(sweep), *_throttled(sweep), *_drifted(sweep)]
     wider = widening(sweep)
     if bad and wider is not None:
@@ -66,6 +69,21 @@ def _busy(sweep: Sweep) -> Iterator[str]:
             f"{len(above)} of {len(found)} timed runs began under a load above {limit:g}, up to"
             f" {max(above):.1f}: the sweep's own {threads} threads and what else was at work"
         )
+
+
+def _meddled(sweep: Sweep) -> Iterator[str]:
+    """Mechanisms that left their process other than they found it; once each."""
+    names = {line.case.key: line.case.mechanism for line in sweep.plan}
+    found: dict[str, None] = {}
+    for run in sweep.runs:
+        name = names.get(run.case, run.case)
+        if what := run.notes.get("changed"):
+            found[f"{name} changed {what}; times and results of its cases may depend on that"] = (
+                None
+            )
+        if (kept := run.values.get("kept_bytes", 0)) > LEAK:
+            found.setdefault(f"{name} keeps memory after an iteration: {units.size(kept)}", None)
+    yield from found
 
 
 def _throttled(sweep: Sweep) -> Iterator[str]:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from attnbench.analysis.summary import Frame
 from attnbench.render.grid import Table, Value, clean
 
-# a spreadsheet takes a cell that begins so for a formula
-FORMULA = ("=", "+", "-", "@")
+# a spreadsheet takes a cell that begins so for a formula; some take the wide forms of these too
+FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def table(table: Table) -> bytes:

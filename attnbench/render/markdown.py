@@ -4,6 +4,8 @@ import re
 
 from attnbench.render.grid import Table, clean
 
+# of the last two GitHub makes a link without being asked
+SIGNS = re.compile(r"([\\`*|~$]|(?<![^\W_])_|_(?![^\W_])|\](?=[(\[:])|:(?=//)|(?<=[wW]{3})\.)")
 HTML = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"))
 
 
@@ -24,7 +26,7 @@ def table(table: Table, depth: int = 2) -> str:
 
 def escape(text: str) -> str:
     """Text that shows as it is: no emphasis, code, link, HTML, mathematics or cell border."""
-    text = re.sub(r"([\\`*|~$]|(?<![^\W_])_|_(?![^\W_])|\](?=[(\[:]))", r"\\\1", clean(text))
+    text = SIGNS.sub(r"\\\1", clean(text))
     for character, entity in HTML:
         text = text.replace(character, entity)
     # at its start a line could be a heading, a quotation or a list

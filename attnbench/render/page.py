@@ -11,6 +11,7 @@ from attnbench.analysis.summary import Frame, summary
 from attnbench.records import Sweep
 from attnbench.render import delimited, findings, floors, html, latex, markdown, scored, tables
 from attnbench.render.conditions import conditions
+from attnbench.render.digits import digits
 from attnbench.render.figures import fig2, memory_figure
 from attnbench.render.grid import Table
 from attnbench.render.papers import paper_tables
@@ -85,6 +86,8 @@ def report_tables(sweep: Sweep, cases: Frame, against: str | None = None) -> lis
         found = crossovers(cases, metric)
         grids.append(findings.crossovers(of(found, base) if against else found, base))
     grids += _floors(sweep, cases)
+    if (kept := digits(cases, request.dtype)) is not None:
+        grids.append(kept)
     grids.append(scored.predictions(scores(cases)))
     grids.append(tables.outcomes(cases))
     return grids

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from attnbench.render.grid import clean
 from attnbench.render.units import seconds
 
 REFRESH_PER_S = 2  # the machine is being measured: the line must cost nothing
@@ -39,7 +40,9 @@ class ProgressLine:
     ) -> None:
         """Say what runs now; times are predictions."""
         left = f"≈ {left_s:.0f} s left" if left_s >= 1 else "almost done"
-        text = f"{done + 1}/≤{total} · {label} · {part} ≈ {seconds(iteration_s)} each · {left}"
+        text = clean(
+            f"{done + 1}/≤{total} · {label} · {part} ≈ {seconds(iteration_s)} each · {left}"
+        )
         if self.console.is_terminal:
             self.live.update(Text(text, style="cyan", no_wrap=True, overflow="ellipsis"))
         elif label != self.last:

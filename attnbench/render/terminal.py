@@ -48,7 +48,10 @@ def _turned(table: Table) -> Table:
 def _list(table: Table) -> Text:
     """One line per cell, for a terminal too narrow for columns of words."""
     blocks = [
-        "\n".join(f"{name}: {cell.text}" for name, cell in zip(table.columns, row, strict=True))
+        "\n".join(
+            f"{clean(name)}: {clean(cell.text)}"
+            for name, cell in zip(table.columns, row, strict=True)
+        )
         for row in table.rows
     ]
     return Text("\n\n".join(blocks))

@@ -15,15 +15,17 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+CGROUP = Path("/sys/fs/cgroup")
 PR_SET_PDEATHSIG = 1
 LOG_BYTES = 4_000
+STARTS, PAUSE_S = 3, 0.1
 GRACE_S = 5.0  # from an answer to the end of its process
 
 
@@ -56,8 +58,7 @@ class Launcher:
         with tempfile.NamedTemporaryFile(prefix="attnbench-", suffix=".log") as log:
             ours, theirs = self.context.Pipe(duplex=False)
             arguments = (self.worker, json.dumps(request), theirs, log.name)
-            self.running = self.context.Process(target=serve, args=arguments, daemon=True)
-            self.running.start()
+            self.running = self.started(arguments)
             theirs.close()
             try:
                 text, timed_out = receive(ours, self.running.sentinel, timeout_s)
@@ -68,6 +69,18 @@ class Launcher:
             answer = None if text is None else json.loads(text)
             elapsed = time.monotonic() - begun
             return Reply(answer, code, timed_out, elapsed, tail(log.name), oom_kills() > kills)
+
+    def started(self, arguments: tuple[Any, ...]) -> Any:
+        """A new process; a server that has died is started anew. Raises `ConnectionError`."""
+        for _ in range(STARTS):
+            process = self.context.Process(target=serve, args=arguments, daemon=True)
+            try:
+                process.start()
+            except (EOFError, ConnectionError):
+                time.sleep(PAUSE_S)  # until the system knows that the server is dead
+                continue
+            return process
+        raise ConnectionError("what starts worker processes dies again and again")
 
     def stop(self) -> int | None:
         """End the running process, if one still runs, and give its exit code."""
@@ -154,10 +167,23 @@ def tail(log: str) -> str:
 
 def oom_kills() -> int:
     """How many processes of this control group the kernel has killed for memory."""
-    for path in ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"):
+    for path in oom_counters():
         try:
-            lines = Path(path).read_text().splitlines()
+            lines = path.read_text().splitlines()
         except OSError:
             continue
         return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
     return 0
+
+
+def oom_counters() -> Iterator[Path]:
+    """Where the kernel may count them: in the group's own folder, or at the top in a container."""
+    groups = []
+    with suppress(OSError):
+        groups = Path("/proc/self/cgroup").read_text().splitlines()
+    for group in (*groups, "0::/", "0:memory:/"):
+        _, kinds, folder = group.split(":", 2)
+        if not kinds:
+            yield CGROUP / folder.lstrip("/") / "memory.events"
+        elif "memory" in kinds.split(","):
+            yield CGROUP / "memory" / folder.lstrip("/") / "memory.oom_control"

@@ -1,7 +1,9 @@
 """Text to values: lengths, sizes, times, lists of models. Every refusal says what is taken."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from attnbench.errors import BadAxis, UsageError
 from attnbench.records import Option
@@ -9,6 +11,7 @@ from attnbench.records import Option
 MULTIPLES = ("", "k", "m", "g")
 SECONDS = (("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0))
 LONGEST = 1 << 24
+MOST = 1_000  # lengths of a sweep
 MODEL = re.compile(r"(?P<name>[^:\[\]]+|.*\.py:\w+)(?::(?P<form>[\w*?]+))?(?:\[(?P<options>.*)\])?")
 
 
@@ -16,14 +19,17 @@ def lengths(text: str) -> tuple[int, ...]:
     """`128..65536:x2`, `100..500:+100`, `512,1000,65535`, or a mixture; sorted, each once."""
     found: set[int] = set()
     for part in parts(text, "--lengths"):
-        found |= set(_range(part) if ".." in part else [size(part, "--lengths")])
+        more = _range(part) if ".." in part else [size(part, "--lengths")]
+        if len(found) + len(more) > MOST:
+            raise BadAxis(f"--lengths {text}: more than {MOST:,} lengths")
+        found |= set(more)
     bad = [n for n in found if not 1 <= n <= LONGEST]
     if bad:
         raise BadAxis(f"--lengths {text}: {bad[0]} is not between 1 and {LONGEST}")
     return tuple(sorted(found))
 
 
-def _range(text: str) -> list[int]:
+def _range(text: str) -> Sequence[int]:
     match = re.fullmatch(r"(\w+)\.\.(\w+)(?::([x+])(\w+))?", text)
     if match is None:
         raise BadAxis(f"--lengths {text}: a range reads 128..65536:x2 or 100..500:+100")
@@ -34,9 +40,7 @@ def _range(text: str) -> list[int]:
     if step < (2 if kind == "x" else 1) or not 1 <= first <= last <= LONGEST:
         raise BadAxis(f"--lengths {text}: steps grow, and lengths are between 1 and {LONGEST}")
     if kind == "+":
-        if (last - first) // step > 10_000:
-            raise BadAxis(f"--lengths {text}: more than 10,000 lengths")
-        return list(range(first, last + 1, step))
+        return range(first, last + 1, step)
     found = [first]
     while found[-1] * step <= last:
         found.append(found[-1] * step)
@@ -64,7 +68,8 @@ def seconds(text: str, option: str = "time") -> float | None:
 
 def parts(text: str, option: str) -> list[str]:
     """A list's parts: commas outside brackets part them. Raises `BadAxis` on an empty one."""
-    found = [part.strip() for part in re.split(r",(?![^\[]*\])", text)]
+    commas = [m.start() for m in re.finditer(r"\[[^\[\]]*\]|,", text) if m[0] == ","]
+    found = [text[a + 1 : b].strip() for a, b in pairwise((-1, *commas, len(text)))]
     if not all(found):
         raise BadAxis(f"{option} {text!r} has an empty part")
     return found
@@ -90,7 +95,10 @@ def selection(text: str) -> Selection:
     if name.endswith(".py") and form:
         name, form = f"{name}:{form}", None
     pairs = parts(match["options"], "--models") if match["options"] else []
-    return Selection(name, form, tuple(_option(pair, text) for pair in pairs))
+    options = tuple(_option(pair, text) for pair in pairs)
+    if len({option for option, _ in options}) < len(options):
+        raise UsageError(f"--models {text!r} gives an option twice")
+    return Selection(name, form, options)
 
 
 def _option(pair: str, text: str) -> tuple[str, Option]:

@@ -146,3 +146,17 @@ def test_nothing_but_failures_is_still_a_table():
     found = summary(sweep(end=end))
     assert found["time_s"].isna().all()
     assert (found["outcome"] != "ok").all()
+
+
+def test_what_a_run_counted_stands_in_place_of_a_guess():
+    whole = sweep(("fastformer",), rounds=1)
+    own = {"parameters": 7, "flops": 11}
+    runs = [
+        replace(run, values={**run.values, **own}) if run.part is Part.MEMORY else run
+        for run in whole.runs
+    ]
+    guessed, found = summary(whole), summary(replace(whole, runs=tuple(runs)))
+    assert (found["parameters"] == 7).all()
+    assert (found["flops"] == 11).all()
+    assert found["core_flops"].isna().all()
+    assert guessed["core_flops"].notna().all()

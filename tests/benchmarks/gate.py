@@ -11,11 +11,11 @@ so the script may be stopped; `--neighbours 0` leaves the other core idle.
 
 import argparse
 import json
+import os
 import random
 import statistics
 import subprocess
 import sys
-import time
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -29,13 +29,19 @@ from attnbench.run.pairs import AGAIN, BASE, Visit
 from attnbench.run.selftesting import prepare
 from attnbench.run.sides import Sides
 
-NEIGHBOUR = "import numpy as n\na = n.random.rand(300, 300)\nwhile True: a @ a"
+NEIGHBOUR = """
+import os, numpy as n
+a, parent = n.random.rand(300, 300), os.getppid()
+while os.getppid() == parent: a @ a
+"""
 SHARES = (0.0, 0.05, 0.10)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trials", type=int, default=200, help="with nothing added")
+    parser.add_argument(
+        "--trials", type=int, default=200, help="with nothing added; at least --injected"
+    )
     parser.add_argument("--injected", type=int, default=100, help="with each share of extra work")
     parser.add_argument("--models", default="transformer")
     parser.add_argument("--length", type=int, default=256)
@@ -45,7 +51,7 @@ def main():
     asked = parser.parse_args()
     plan = Plan(chosen=(), modes=(Mode.INFERENCE,), seed=asked.seed)
     draw = random.Random(asked.seed)
-    kinds = [0.0] * asked.trials + [s for s in SHARES[1:] for _ in range(asked.injected)]
+    kinds = [SHARES] * asked.injected + [SHARES[:1]] * (asked.trials - asked.injected)
     draw.shuffle(kinds)
     with ExitStack() as stack:
         sides = stack.enter_context(Sides(checking.SIDE, seed=asked.seed))
@@ -65,51 +71,73 @@ def main():
             "seed": asked.seed,
         }
         trials = []
-        for share in kinds:
-            trials.append(one(sides, root, injected, share, plan, draw))
+        for count, shares in enumerate(kinds, 1):
+            found = one(sides, root, injected, shares, plan, draw)
+            trials += found
             write(asked.out, about, trials)
-            print(f"{len(trials)}/{len(kinds)} {trials[-1]}", flush=True)
+            said = ", ".join(f"+{each['share']:.0%} {each['verdict']}" for each in found)
+            print(f"{count}/{len(kinds)} {said}", flush=True)
 
 
 class Neighbour:
     """A process that keeps one core busy."""
 
     def __enter__(self):
-        self.process = subprocess.Popen([sys.executable, "-c", NEIGHBOUR])
+        env = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        self.process = subprocess.Popen([sys.executable, "-c", NEIGHBOUR], env=env)
 
     def __exit__(self, *_):
         self.process.kill()
         self.process.wait()
 
 
-def one(sides, root, injected, share, plan, draw):
-    """One verdict, as a check would give it, with what it took."""
-    name = next(key for key, value in injected.shares.items() if value == share)
-    builds = {key: injected.race.builds[key] for key in (BASE, AGAIN, name)}
-    race = replace(injected.race, builds=builds)
-    begun, samples_s = time.monotonic(), 0.0
-    stages = []
+def one(sides, root, injected, shares, plan, draw):
+    """A verdict for each share, as a check would give it, with what it took.
+
+    Shares that are still open are visited together, beside the same base: a verdict's samples are
+    those of its own three entrants.
+    """
+    names = {value: key for key, value in injected.shares.items()}
+    stages = {share: [] for share in shares}
+    samples_s = dict.fromkeys(shares, 0.0)
+    trials = {}
     for pairs in (plan.pairs, plan.confirm):
-        head, again = [], []
-        for _ in range(pairs):
-            with Visit(sides, dict.fromkeys(builds, root), draw) as visit:
-                laps = visit.race(race)
-            head.append(pair_log(laps[BASE], laps[name]))
-            again.append(pair_log(laps[BASE], laps[AGAIN]))
-            samples_s += 2 * race.iterations * sum(map(sum, laps.values()))
-        stages.append(Stage(head=tuple(head), again=tuple(again)))
-        trial = Trial(name="", first=stages[0], second=stages[-1] if len(stages) > 1 else Stage())
-        if settled(trial, CPU_THRESHOLD):
+        opened = [
+            share
+            for share in shares
+            if not (share in trials and settled(trials[share], CPU_THRESHOLD))
+        ]
+        if not opened:
             break
+        entrants = (BASE, AGAIN, *(names[share] for share in opened))
+        race = replace(injected.race, builds={key: injected.race.builds[key] for key in entrants})
+        found = {share: {"head": [], "again": []} for share in opened}
+        for _ in range(pairs):
+            with Visit(sides, dict.fromkeys(entrants, root), draw) as visit:
+                laps = visit.race(race)
+            for share in opened:
+                own = laps[names[share]]
+                found[share]["head"].append(pair_log(laps[BASE], own))
+                found[share]["again"].append(pair_log(laps[BASE], laps[AGAIN]))
+                spent = sum(map(sum, (laps[BASE], laps[AGAIN], own)))
+                samples_s[share] += 2 * race.iterations * spent
+        for share in opened:
+            stages[share].append(Stage(**{key: tuple(of) for key, of in found[share].items()}))
+            first, second = (*stages[share], Stage())[:2]
+            trials[share] = Trial(name="", first=first, second=second)
+    return [told(share, trials[share], samples_s[share]) for share in shares]
+
+
+def told(share, trial, samples_s):
+    """One verdict as data."""
     verdict, effect, _ = judge([trial], CPU_THRESHOLD)[0]
+    stages = (trial.first, trial.second)
     return {
         "share": share,
         "verdict": str(verdict),
         "effect": round(effect.point, 4),
         "floor": round(trial.floor, 4),
-        "stages": len(stages),
         "samples_s": round(samples_s, 2),
-        "wall_s": round(time.monotonic() - begun, 2),
         "pairs": [round(x, 4) for stage in stages for x in stage.head],
         "again": [round(x, 4) for stage in stages for x in stage.again],
     }

@@ -1,9 +1,7 @@
 """`check` and `selftest` as a user meets them: exit codes, files, signals, and what is left."""
 
 import json
-import os
 import signal
-import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ET
@@ -11,21 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.commands import here, start
 from tests.gate.repositories import Repository, planted
 
 QUICK = ("--lengths", "16", "--mode", "inference", "--no-times")
-
-
-def attnbench(*arguments, cwd, **env):
-    clean = {key: value for key, value in os.environ.items() if not key.startswith("GITHUB_")}
-    return subprocess.run(
-        [sys.executable, "-m", "attnbench", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env={**clean, "NO_COLOR": "1", **env},
-        check=False,
-    )
 
 
 @pytest.fixture
@@ -39,7 +26,7 @@ def test_a_failing_check_writes_every_output(repository, tmp_path):
     before = repository.state
     summary = tmp_path / "summary.md"
     summary.write_text("before\n")
-    done = attnbench(
+    done = here(
         *("check", "--base", "main", *QUICK, "--json"),
         *("--markdown", tmp_path / "page.md", "--junit", tmp_path / "junit.xml"),
         cwd=repository.folder,
@@ -60,7 +47,7 @@ def test_a_failing_check_writes_every_output(repository, tmp_path):
 
 def test_a_baseline_is_saved_and_gates_anywhere(repository, tmp_path):
     file, models = tmp_path / "baseline.json", ("--models", "small.py:CARD")
-    saved = attnbench("check", "--save", file, *models, *QUICK, cwd=repository.folder)
+    saved = here("check", "--save", file, *models, *QUICK, cwd=repository.folder)
     assert saved.returncode == 0, saved.stderr
     data = json.loads(file.read_text())
     assert all(row["operators"] > 0 for row in data["cases"].values())
@@ -69,13 +56,13 @@ def test_a_baseline_is_saved_and_gates_anywhere(repository, tmp_path):
     for row in data["cases"].values():
         row["time"] = {"batch": 4, "seconds": [1.0, 1.0, 1.0]}
     file.write_text(json.dumps(data))
-    again = attnbench("check", "--baseline", file, cwd=repository.folder)
+    again = here("check", "--baseline", file, cwd=repository.folder)
     assert again.returncode == 0, again.stderr
     assert again.stdout.startswith("fine")
     assert "times are not compared: processor: another and" in again.stdout
 
     repository.write("small.py", planted("weights.exp().exp()"))
-    larger = attnbench("check", "--baseline", file, "--no-times", cwd=repository.folder)
+    larger = here("check", "--baseline", file, "--no-times", cwd=repository.folder)
     assert larger.returncode == 1
     assert "operators larger" in larger.stdout
 
@@ -99,7 +86,7 @@ def test_a_baseline_is_saved_and_gates_anywhere(repository, tmp_path):
 )
 def test_bad_usage_is_one_line_and_leaves_no_trace(arguments, words, repository):
     before = repository.state
-    done = attnbench("check", *arguments, cwd=repository.folder)
+    done = here("check", *arguments, cwd=repository.folder)
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith("attnbench: ")
     assert any(word in done.stderr for word in words.split("|"))
@@ -108,7 +95,7 @@ def test_bad_usage_is_one_line_and_leaves_no_trace(arguments, words, repository)
 
 
 def test_outside_of_a_repository_there_is_no_base(tmp_path):
-    done = attnbench("check", "--base", "main", cwd=tmp_path, GIT_CEILING_DIRECTORIES="/")
+    done = here("check", "--base", "main", cwd=tmp_path, GIT_CEILING_DIRECTORIES="/")
     assert done.returncode == 2
     assert "not in a git repository" in done.stderr
 
@@ -121,10 +108,7 @@ def test_a_stopped_check_leaves_no_worktree_and_no_process(number, repository):
     says = f"open({str(ready)!r}, 'w').write(str(os.getpid()))"
     repository.write("small.py", "import os, time\n" + planted(f"{says}; time.sleep(600)"))
     before = repository.git("status", "--porcelain"), repository.git("worktree", "list")
-    command = [sys.executable, "-m", "attnbench", "check", "--base", "main", *QUICK]
-    with subprocess.Popen(
-        command, cwd=repository.folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
+    with start("check", "--base", "main", *QUICK, cwd=repository.folder) as process:
         while not (ready.exists() and ready.read_text()) and process.poll() is None:
             time.sleep(0.01)
         process.send_signal(number)

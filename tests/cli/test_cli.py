@@ -1,30 +1,19 @@
 """The command line as a user meets it: real processes, real workers."""
 
 import json
-import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.cli.commands import attnbench, here, start
+
 DATA = Path(__file__).parents[1] / "data" / "schema1"
 SMALL = ("--models", "fastformer,transformer", "--tokens", "64", "--width", "32", "--heads", "2")
 QUICK = (*SMALL, "--lengths", "16,33", "--quick", "--device", "cpu")
-
-
-def attnbench(*arguments, cwd=None, env=None):
-    return subprocess.run(
-        [sys.executable, "-m", "attnbench", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env={**os.environ, "NO_COLOR": "1", **(env or {})},
-        check=False,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -64,31 +53,31 @@ def test_a_report_is_made_again_from_the_journal_alone(swept, tmp_path):
     folder = tmp_path / "copy"
     folder.mkdir()
     shutil.copy(swept[0] / "sweep.jsonl", folder)
-    done = attnbench("report", folder)
+    done = here("report", folder)
     assert done.returncode == 0, done.stderr
     for name in ("tables.md", "cases.csv", "fig2.png", "latency_training.csv"):
         assert (folder / name).read_bytes() == (swept[0] / name).read_bytes(), name
 
 
 def test_a_resumed_sweep_that_is_done_measures_nothing(swept):
-    before = (swept[0] / "sweep.jsonl").read_text().count('"kind":"run"')
+    before = runs(swept[0])
     done = attnbench("sweep", *QUICK, "--out", swept[0], "--resume")
     assert done.returncode == 0, done.stderr
-    assert (swept[0] / "sweep.jsonl").read_text().count('"kind":"run"') == before
+    assert runs(swept[0]) == before
 
 
 def test_results_come_as_json(swept, tmp_path):
     folder = shutil.copytree(swept[0], tmp_path / "copy")
-    done = attnbench("report", folder, "--json")
+    done = here("report", folder, "--json")
     assert {row["mechanism"] for row in json.loads(done.stdout)} == {"fastformer", "transformer"}
 
 
 def test_a_dry_run_writes_nothing(tmp_path):
-    done = attnbench("sweep", *QUICK, "--dry-run", cwd=tmp_path)
+    done = here("sweep", *QUICK, "--dry-run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "fastformer:eager/B4-N16-D32-H2/model/training/float32/cpu" in done.stdout
     assert not list(tmp_path.iterdir())
-    rows = json.loads(attnbench("sweep", *QUICK, "--dry-run", "--json", cwd=tmp_path).stdout)
+    rows = json.loads(here("sweep", *QUICK, "--dry-run", "--json", cwd=tmp_path).stdout)
     assert len(rows) == 8
     assert all(row["predicted_s"] > 0 and row["predicted_bytes"] > 0 for row in rows)
 
@@ -126,7 +115,7 @@ def test_a_dry_run_writes_nothing(tmp_path):
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_bad_usage_is_one_line_and_writes_nothing(arguments, words, tmp_path):
-    done = attnbench("sweep", *arguments, cwd=tmp_path)
+    done = here("sweep", *arguments, cwd=tmp_path)
     assert done.returncode == 2, done.stdout + done.stderr
     assert re.search(words, done.stderr), done.stderr
     assert "Traceback" not in done.stderr
@@ -136,10 +125,10 @@ def test_bad_usage_is_one_line_and_writes_nothing(arguments, words, tmp_path):
 def test_a_folder_with_a_sweep_is_left_alone(tmp_path):
     folder = shutil.copytree(DATA, tmp_path / "there")
     before = (folder / "sweep.jsonl").read_bytes()
-    done = attnbench("sweep", *QUICK, "--out", folder)
+    done = here("sweep", *QUICK, "--out", folder)
     assert done.returncode == 2
     assert "already holds a sweep; --resume to go on" in done.stderr
-    other = attnbench("sweep", *QUICK, "--out", folder, "--resume")
+    other = here("sweep", *QUICK, "--out", folder, "--resume")
     assert other.returncode == 2
     assert "cannot resume" in other.stderr
     assert (folder / "sweep.jsonl").read_bytes() == before
@@ -147,7 +136,7 @@ def test_a_folder_with_a_sweep_is_left_alone(tmp_path):
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path):
     (tmp_path / "file").write_text("")
-    done = attnbench("sweep", *QUICK, "--out", tmp_path / "file" / "sweep")
+    done = here("sweep", *QUICK, "--out", tmp_path / "file" / "sweep")
     assert done.returncode == 2
     assert "cannot write" in done.stderr
     assert "Traceback" not in done.stderr
@@ -165,49 +154,52 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path):
 def test_a_report_of_no_readable_sweep_says_so(content, words, tmp_path):
     if content is not None:
         (tmp_path / "sweep.jsonl").write_bytes(content)
-    done = attnbench("report", tmp_path)
+    done = here("report", tmp_path)
     assert done.returncode == 2
     assert re.search(words, done.stderr)
     assert "Traceback" not in done.stderr
 
 
+def runs(folder):
+    return (folder / "sweep.jsonl").read_text().count('"kind":"run"')
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)]
-)
-def test_a_stopped_sweep_keeps_its_runs_and_goes_on(number, code, tmp_path):
+def test_a_stopped_sweep_keeps_its_runs_and_goes_on(tmp_path):
     folder = tmp_path / "stopped"
-    command = [sys.executable, "-m", "attnbench", "sweep", *QUICK, "--out", str(folder)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as p:
-        for line in p.stderr:
-            if line.startswith("5/"):
-                p.send_signal(number)
-                break
-        _, err = p.communicate()
-    assert p.returncode == code
-    kept = (folder / "sweep.jsonl").read_text().count('"kind":"run"')
-    assert kept >= 4
-    if code == 130:
-        assert "--resume" in err
-        assert "Traceback" not in err
-    done = attnbench("sweep", *QUICK, "--out", folder, "--resume")
+    command = ("sweep", *QUICK, "--out", folder)
+    kept = 0  # runs in the journal
+    for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)):
+        with start(*command) as process:
+            for _ in process.stderr:
+                if runs(folder) >= kept + 2:
+                    process.send_signal(number)
+                    break
+            _, err = process.communicate()
+        assert process.returncode == code
+        assert runs(folder) >= kept + 2
+        kept = runs(folder)
+        if code == 130:
+            assert "--resume" in err
+            assert "Traceback" not in err
+        command = ("sweep", *QUICK, "--out", folder, "--resume")
+    done = attnbench(*command)
     assert done.returncode == 0, done.stderr
     import attnbench as package
 
-    frame = package.load(folder)
-    assert set(frame["outcome"]) == {"ok"}
-    assert (folder / "sweep.jsonl").read_text().count('"kind":"run"') == 8 * 2
+    assert set(package.load(folder)["outcome"]) == {"ok"}
+    assert runs(folder) == 8 * 2
 
 
 def test_models_lists_what_runs_here():
-    done = attnbench("models", "*former", "--device", "cpu")
+    done = here("models", "*former", "--device", "cpu")
     assert done.returncode == 0
     assert "fastformer" in done.stdout
     assert "(xformers)" in done.stdout
 
 
 def test_one_model_is_shown_in_full():
-    done = attnbench("models", "fastformer", "--device", "cpu")
+    done = here("models", "fastformer", "--device", "cpu")
     for words in (
         "softmax_i(w_qᵀ q_i / √d)",
         "arXiv:2108.09084",
@@ -215,11 +207,11 @@ def test_one_model_is_shown_in_full():
         "folded",
     ):
         assert words in done.stdout
-    assert json.loads(attnbench("models", "fastformer", "--json").stdout)["class"] == "M"
+    assert json.loads(here("models", "fastformer", "--json").stdout)["class"] == "M"
 
 
 def test_an_unknown_model_is_told_with_its_neighbours():
-    done = attnbench("models", "fastfromer")
+    done = here("models", "fastfromer")
     assert done.returncode == 2
     assert "fastformer" in done.stderr
 

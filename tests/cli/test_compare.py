@@ -2,24 +2,14 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from attnbench.store import schema
+from tests.cli.commands import here
 
 DATA = Path(__file__).parents[1] / "data" / "schema1"
-
-
-def attnbench(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "attnbench", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 def rewritten(folder, change):
@@ -44,7 +34,7 @@ def other_threads(kind, data):
 
 
 def test_a_sweep_against_itself_has_no_news():
-    done = attnbench("compare", DATA, DATA)
+    done = here("compare", DATA, DATA)
     assert done.returncode == 0, done.stderr
     assert "What changed in the second sweep against the first\nnone" in done.stdout
     assert "FLOPs" in done.stdout
@@ -53,7 +43,7 @@ def test_a_sweep_against_itself_has_no_news():
 def test_growth_is_told_and_written_where_asked(tmp_path):
     grown = rewritten(tmp_path / "grown", twice_the_work)
     files = ["--markdown", tmp_path / "c.md", "--csv", tmp_path / "c.csv"]
-    done = attnbench("compare", DATA, grown, *files)
+    done = here("compare", DATA, grown, *files)
     assert done.returncode == 0, done.stderr
     assert "larger" in done.stdout
     assert (tmp_path / "c.md").read_text().startswith("## What changed")
@@ -62,12 +52,12 @@ def test_growth_is_told_and_written_where_asked(tmp_path):
 
 def test_times_of_another_machine_need_anyway(tmp_path):
     other = rewritten(tmp_path / "other", other_threads)
-    done = attnbench("compare", DATA, other, "--json")
+    done = here("compare", DATA, other, "--json")
     found = json.loads(done.stdout)
     assert found["refusals"][0].startswith("threads: ")
     assert "time_s" not in {row["metric"] for row in found["cases"]}
     assert "--anyway" in done.stderr
-    found = json.loads(attnbench("compare", DATA, other, "--json", "--anyway").stdout)
+    found = json.loads(here("compare", DATA, other, "--json", "--anyway").stdout)
     assert "time_s" in {row["metric"] for row in found["cases"]}
 
 
@@ -81,7 +71,7 @@ def test_times_of_another_machine_need_anyway(tmp_path):
     ],
 )
 def test_bad_usage_is_told(arguments, words):
-    done = attnbench("compare", *arguments)
+    done = here("compare", *arguments)
     assert done.returncode == 2
     assert words in done.stderr
     assert "Traceback" not in done.stderr

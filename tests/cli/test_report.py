@@ -1,24 +1,18 @@
 """`attnbench report` as a user meets it, on a stored sweep; nothing is measured."""
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from attnbench.store import schema
+from tests.cli.commands import here
 
 DATA = Path(__file__).parents[1] / "data" / "schema1"
 
 
 def report(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "attnbench", "report", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return here("report", *arguments)
 
 
 @pytest.fixture

@@ -13,8 +13,9 @@ from attnbench.analysis.summary import summary
 from attnbench.errors import UnknownMechanism
 from attnbench.records import Mode, Outcome, Part, Run
 from attnbench.render import figures, floors, looks, page, scored, tables
-from attnbench.render.conditions import conditions
+from attnbench.render.conditions import conditions, warnings
 from attnbench.render.curves import Quantity, curves
+from attnbench.render.digits import digits
 from attnbench.render.ends import why
 from attnbench.render.roofline import roofline_figure
 from tests.sweeps import environment, sweep
@@ -280,3 +281,35 @@ def test_a_missing_roofline_says_why():
         lines = conditions(one, summary(one))
         assert any(line.startswith("There is no roofline") and reason in line for line in lines)
     assert not any("roofline" in line for line in conditions(whole, summary(whole)))
+
+
+def test_the_digits_of_each_form_are_told():
+    whole = sweep(("transformer:eager", "transformer:sdpa"), rounds=1)
+    errors = {"eager": 1e-6, "sdpa": 4e-7}
+    forms = {line.case.key: line.case.form for line in whole.plan}
+    runs = [
+        replace(run, values={**run.values, "error": errors[forms[run.case]]})
+        if run.part is Part.MEMORY
+        else run
+        for run in whole.runs
+    ]
+    found = digits(summary(replace(whole, runs=tuple(runs))), "float32")
+    assert [[cell.text for cell in row] for row in found.rows] == [
+        ["transformer", "eager", "", "6.0"],
+        ["transformer", "sdpa", "", "6.4"],
+    ]
+    assert [row[-1].value for row in found.rows] == [1e-6, 4e-7]
+    assert digits(summary(whole), "float32") is None
+
+
+def test_what_a_mechanism_did_to_its_process_is_told():
+    whole = sweep(("fastformer",), rounds=2)
+    runs = [
+        replace(run, notes={"changed": "number of threads 2 to 3"})
+        if run.part is Part.TIME
+        else replace(run, values={**run.values, "kept_bytes": 3 * 2**20})
+        for run in whole.runs
+    ]
+    told = "\n".join(warnings(replace(whole, runs=tuple(runs)), summary(whole)))
+    assert told.count("fastformer changed number of threads 2 to 3") == 1
+    assert told.count("fastformer keeps memory after an iteration: 3.000 MiB") == 1

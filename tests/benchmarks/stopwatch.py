@@ -1,0 +1,143 @@
+"""Whether the tool's stopwatch agrees with others; not run by the tests, on an idle machine.
+
+    python -m tests.benchmarks.stopwatch [--lengths 128,512,2048] [--rounds 7] [--device cpu]
+
+Ten mechanisms × three lengths, inference at level `attention`, 2,048 tokens, one thread. In one
+process and turn about: a run of the tool (its warm-up, samples and stopping rule), a loop written
+by hand, `torch.utils.benchmark.Timer`, and on CUDA Triton's `do_bench`. A ratio is the tool's
+median over the other's, both medians over the rounds; it should be within 2 % of 1. Then the
+allocated peak of five cases against what their equations say must be alive, which is exact.
+"""
+
+import argparse
+import statistics
+import time
+from dataclasses import replace
+
+import torch
+from torch.utils.benchmark import Timer
+
+from attnbench.measure import memory
+from attnbench.measure.device import CudaStopwatch
+from attnbench.measure.subject import Subject, iteration
+from attnbench.measure.timing import HostStopwatch, measure, sample, time_of
+from attnbench.measure.worker import keep_pages
+from attnbench.records import Case, Level, Mode, Settings, Workload
+from attnbench.registry import card
+
+MECHANISMS = (
+    *("transformer", "fastformer", "longformer", "bigbird", "linformer", "linear_transformer"),
+    *("performer", "reformer", "nystromformer", "sparse_transformer"),
+)
+TOKENS = 2048
+BLOCK_S = 0.3  # of each stopwatch, each round
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--lengths", default="128,512,2048")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--device", default="cpu")
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    keep_pages()
+    others = ("hand", "Timer") + ("do_bench",) * asked.device.startswith("cuda")
+    print(f"| case | {' | '.join(f'tool / {name}' for name in others)} |")
+    print(f"|---|{'---:|' * len(others)}")
+    worst = 0.0
+    for name in MECHANISMS:
+        for seq_len in map(int, asked.lengths.split(",")):
+            found = ratios(case(name, seq_len, asked.device), asked.rounds)
+            worst = max([worst, *(abs(ratio - 1) for ratio in found[1:])])
+            cells = " | ".join(f"{ratio:.3f}" for ratio in found[1:])
+            print(f"| {found[0]} | {cells} |", flush=True)
+    print(f"\nFarthest from 1: {worst:.1%}\n\n| core of eager softmax | measured | theory |")
+    print("|---|---:|---:|")
+    for batch, heads, seq_len in ((1, 4, 256), (2, 2, 300), (1, 1, 2048), (3, 8, 65), (1, 16, 777)):
+        print(peak(batch, heads, seq_len))
+
+
+def case(name, seq_len, device):
+    its = card(name)
+    w = Workload(
+        batch=TOKENS // seq_len,
+        seq_len=seq_len,
+        width=256,
+        heads=16,
+        level=Level.ATTENTION,
+        mode=Mode.INFERENCE,
+        device=device,
+    )
+    return Case(mechanism=name, form=its.default(its.configure({}), w), options=(), workload=w)
+
+
+def ratios(one, rounds):
+    """The case, and the tool's median over that of each other stopwatch."""
+    subject = Subject(card(one.mechanism), one, seed=0)
+    run = iteration(subject)
+    cuda = one.workload.device.startswith("cuda")
+    watches = [tool, by_hand, by_timer] + [by_triton] * cuda
+    times = {watch: [] for watch in watches}
+    for number in range(rounds):
+        for watch in watches if number % 2 else watches[::-1]:
+            times[watch].append(watch(subject, run, cuda))
+    tools, *others = (statistics.median(times[watch]) for watch in watches)
+    return str(one), *(tools / other for other in others)
+
+
+def tool(subject, run, cuda):
+    """A run as a worker makes it."""
+    watch = CudaStopwatch() if cuda else HostStopwatch()
+    settings = replace(Settings(), sample_s=BLOCK_S, half_width=0.0)
+    first = sample(run, subject.clear, watch, 1)
+    found = measure(run, subject.clear, watch, settings, first)
+    return statistics.median(time_of(each) for each in found.samples)
+
+
+def by_hand(subject, run, cuda):
+    """The plainest loop: the clock, one call, the clock."""
+    wait = torch.cuda.synchronize if cuda else lambda: None
+    times, ends = [], time.perf_counter() + BLOCK_S
+    while time.perf_counter() < ends or len(times) < 5:
+        wait()
+        begun = time.perf_counter()
+        with torch.no_grad():
+            subject.module(*subject.inputs)
+        wait()
+        times.append(time.perf_counter() - begun)
+    return statistics.median(times)
+
+
+def by_timer(subject, run, cuda):
+    """torch's own."""
+    inside = {"module": subject.module, "x": subject.inputs[0], "torch": torch}
+    timer = Timer("with torch.no_grad(): module(x)", globals=inside, num_threads=1)
+    return timer.blocked_autorange(min_run_time=BLOCK_S).median
+
+
+def by_triton(subject, run, cuda):
+    """Triton's, with the second-level cache as it is left."""
+    from triton.testing import do_bench
+
+    with torch.no_grad():
+        return do_bench(lambda: subject.module(*subject.inputs), return_mode="median") / 1000
+
+
+def peak(batch, heads, seq_len):
+    """q, k and v, logits and weights, and the output are alive at the peak."""
+    w = Workload(
+        batch=batch,
+        seq_len=seq_len,
+        width=16 * heads,
+        heads=heads,
+        level=Level.CORE,
+        mode=Mode.INFERENCE,
+    )
+    one = Case(mechanism="transformer", form="eager", options=(), workload=w)
+    found, _ = memory.on_cpu(lambda: Subject(card("transformer"), one, seed=0))
+    theory = 4 * (4 * batch * seq_len * w.width + 2 * batch * heads * seq_len**2)
+    return f"| {one} | {found['allocated_peak_bytes']:,.0f} | {theory:,} |"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""The command line, run as a process of its own, or in this one where only its words matter."""
+
+import io
+import os
+import subprocess
+import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from unittest.mock import patch
+
+from attnbench.cli.main import main
+
+
+def environment(**more):
+    """This environment without what a CI service says of itself."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("GITHUB_")}
+    return {**kept, "NO_COLOR": "1", **more}
+
+
+def attnbench(*arguments, cwd=None, **env):
+    """A process; its exit code, output and errors."""
+    return subprocess.run(
+        [sys.executable, "-m", "attnbench", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env=environment(**env),
+        check=False,
+    )
+
+
+def start(*arguments, cwd=None):
+    """A process that has not ended yet; its output can be read line by line."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "attnbench", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=cwd,
+        env=environment(),
+    )
+
+
+def here(*arguments, cwd=".", **env):
+    """The same without a process, which saves seconds of imports."""
+    command, out, err = ["attnbench", *map(str, arguments)], io.StringIO(), io.StringIO()
+    with (
+        chdir(cwd),
+        patch.object(sys, "argv", command),
+        patch.dict(os.environ, environment(**env), clear=True),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        try:
+            main()
+            code = 0
+        except SystemExit as ended:
+            code = ended.code or 0
+    return subprocess.CompletedProcess(command, code, out.getvalue(), err.getvalue())

@@ -1,0 +1,76 @@
+"""Mechanisms that do their worst, for a sweep to survive."""
+
+import os
+import signal
+import sys
+import time
+
+import torch
+from torch import nn
+
+
+class Well(nn.Module):
+    """Adds the mean of all tokens."""
+
+    def __init__(self, width, heads):
+        super().__init__()
+        self.value = nn.Linear(width, width)
+
+    def forward(self, x):
+        return x + self.value(x).mean(1, keepdim=True)
+
+
+class Killed(Well):
+    def forward(self, x):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Segfaults(Well):
+    def forward(self, x):
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+
+class Hangs(Well):
+    """Deaf, too."""
+
+    def forward(self, x):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        time.sleep(3600)
+
+
+class Rubbish(Well):
+    """Prints what might pass for lines of a journal or end a terminal's line, and then works."""
+
+    def forward(self, x):
+        rubbish = b'\x00\xff\x1b[2J\r{"schema":1,"kind":"run"}\n' * 5000
+        for number in (1, 2):
+            os.write(number, rubbish)
+        sys.stdout.write("more\n")
+        return super().forward(x)
+
+
+class ClosesAll(Well):
+    """Closes the pipe through which it was to answer."""
+
+    def forward(self, x):
+        os.closerange(3, 200)
+        return super().forward(x)
+
+
+class Reserves(Well):
+    """Asks for addresses without end; touches none of them."""
+
+    def forward(self, x):
+        kept = []
+        while True:
+            kept.append(torch.empty(2**26))
+
+
+class Touches(Well):
+    """Fills memory without end."""
+
+    def forward(self, x):
+        kept = []
+        while True:
+            kept.append(torch.ones(2**22))

@@ -1,0 +1,116 @@
+"""Real sweeps that take seconds, and what tests ask of the journals and processes they leave."""
+
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from attnbench.store import schema
+from attnbench.store.journal import FILE
+
+ROOT = Path(__file__).parents[2]
+SIZES = ("--tokens", "64", "--width", "16", "--heads", "2", "--quick", "--device", "cpu")
+SMALL = ("--models", "fastformer", "--lengths", "16,32", "--rounds", "2", *SIZES)
+BEGUN = 7  # lines of the journal of `SMALL` before its first run
+RUNS = 2 * 2 * (2 + 1)  # lengths, modes; rounds of time, and memory once
+PATIENCE_S = 300.0  # a limit for what should have happened long before, never a wait
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "attnbench", *map(str, arguments)]
+
+
+def environment(**more):
+    return {**os.environ, "NO_COLOR": "1", "PYTHONPATH": str(ROOT), **more}
+
+
+def attnbench(*arguments, before=(), env=None, **more):
+    """The verb's process, once it has ended."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **more}
+    return subprocess.run(
+        [*before, *command(*arguments)],
+        env=environment(**(env or {})),
+        timeout=PATIENCE_S,
+        check=False,
+        **pipes,
+    )
+
+
+def start(*arguments, before=(), env=None):
+    """A verb's process, the leader of a session to which all its children belong."""
+    return subprocess.Popen(
+        [*before, *command(*arguments)],
+        env=environment(**(env or {})),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def until(happened, what):
+    """Block until an event that can only be looked for."""
+    end = time.monotonic() + PATIENCE_S
+    while not (found := happened()):
+        assert time.monotonic() < end, f"never: {what}"
+        time.sleep(0.005)
+    return found
+
+
+def lines(folder):
+    """How many lines the journal has."""
+    try:
+        return (folder / FILE).read_bytes().count(b"\n")
+    except OSError:
+        return 0
+
+
+def members(session):
+    """The processes of a session that are alive, from its leader on."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, _, sid = stat.read_text().rpartition(")")[2].split()[:4]
+        except OSError:
+            continue
+        if int(sid) == session and state != "Z":
+            found.append(int(stat.parent.name))
+    return sorted(found)
+
+
+def entries(folder):
+    """Every line of a journal, each of which must be whole."""
+    *whole, last = (folder / FILE).read_bytes().split(b"\n")
+    assert last == b""
+    return [schema.unseal(line) for line in whole]
+
+
+def runs(folder):
+    """The runs by case, part and round, none of them written twice."""
+    found = [entry.data for entry in entries(folder) if entry.kind == "run"]
+    names = Counter((run["case"], run["part"], run["round"]) for run in found)
+    assert set(names.values()) <= {1}
+    return dict(zip(names, found, strict=True))
+
+
+def complete(folder):
+    """The runs of `SMALL`, all there and well."""
+    found = runs(folder)
+    assert len(found) == RUNS
+    assert {run["outcome"] for run in found.values()} == {"ok"}
+    assert entries(folder)[-1].kind == "end"
+    return found
+
+
+def said(done, code, *words):
+    """What a verb said that ended with `code`; one line of it holds all the words."""
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    assert not words or any(all(word in line for word in words) for line in done.stderr.split("\n"))
+    if code:
+        *_, last = done.stderr.rstrip().split("\n")
+        assert last.startswith("attnbench: "), last
+        assert done.stderr.count("attnbench: ") == 1
+    return done.stderr

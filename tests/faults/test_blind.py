@@ -1,0 +1,93 @@
+"""A machine that hides what is asked of it: NVML in each state, and /proc."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.faults.real import ROOT, SMALL, attnbench, complete, environment, said
+
+ASK = "from attnbench.cli.doctor import nvml; print(nvml())"
+
+NO_PERMISSION = """
+int nvmlInit_v2(void) { return 4; }
+int nvmlInitWithFlags(unsigned flags) { return 4; }
+const char *nvmlErrorString(int code) { return "Insufficient Permissions"; }
+"""
+
+
+def missing(folder):
+    """NVML's package does not import."""
+    (folder / "pynvml.py").write_text("raise ImportError('no module named pynvml here')\n")
+    return {"PYTHONPATH": f"{folder}:{ROOT}"}, "does not answer: no module named pynvml here"
+
+
+def forbidden(folder):
+    """The driver's library is there and lets nobody in."""
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler to make a driver's library with")
+    source, library = folder / "nvml.c", folder / "libnvidia-ml.so.1"
+    source.write_text(NO_PERMISSION)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    return {"LD_LIBRARY_PATH": str(folder)}, "does not answer: Insufficient Permissions"
+
+
+STATES = pytest.mark.parametrize("state", [missing, forbidden])
+
+
+@STATES
+def test_an_nvml_that_does_not_answer_is_told(state, tmp_path):
+    env, words = state(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", ASK],
+        env=environment(**env),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == words + "\n", done.stderr
+
+
+@pytest.mark.faults
+@STATES
+def test_doctor_and_sweep_go_on_without_nvml(state, tmp_path):
+    env, words = state(tmp_path)
+    done = attnbench("doctor", "--device", "cpu", env=env)
+    said(done, 0)
+    assert f"NVML        {words}" in done.stdout
+    said(attnbench("sweep", *SMALL, "--out", tmp_path / "sweep", env=env), 0)
+    complete(tmp_path / "sweep")
+
+
+HIDDEN = "mount -t tmpfs tmpfs /proc"
+
+
+def test_a_process_starts_without_proc(mounts):
+    code = (
+        "from attnbench.run.launch import Launcher\n"
+        "if __name__ == '__main__':\n"
+        "    print(Launcher('tests.run.odd_worker')({'do': 'answer'}, 60).answer['outcome'])\n"
+    )
+    before = mounts(HIDDEN)
+    done = subprocess.run(
+        [*before, sys.executable, "-c", code],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "ok\n", done.stderr
+
+
+@pytest.mark.faults
+def test_doctor_and_sweep_go_on_without_proc(mounts, tmp_path):
+    before = mounts(HIDDEN)
+    done = attnbench("doctor", "--device", "cpu", before=before)
+    said(done, 0)
+    assert "peaks cannot be measured here" in done.stdout
+    said(attnbench("sweep", *SMALL, "--out", tmp_path, before=before), 0)
+    found = complete(tmp_path)
+    weighed = [run for run in found.values() if run["part"] == "memory"]
+    assert all("does not let" in run["notes"]["resident"] for run in weighed)
+    assert all(run["values"]["allocated_peak_bytes"] > 0 for run in weighed)

@@ -1,0 +1,135 @@
+"""A journal that was cut or changed, through the verbs that read it and go on with it."""
+
+import json
+import random
+import subprocess
+import sys
+
+import pytest
+
+from attnbench.errors import DamagedJournal
+from attnbench.store.journal import FILE, load
+from tests.faults.real import ROOT, RUNS, SMALL, attnbench, complete, environment, runs, said
+
+SEEDS = range(24)
+STRIDE = 6  # of the cuts that are resumed: each starts processes
+
+
+@pytest.fixture(scope="module")
+def verb(tmp_path_factory):
+    """Runs a verb in a process forked from one that has imported everything."""
+    out = tmp_path_factory.mktemp("verb") / "out"
+    with subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-m", "tests.faults.zygote"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=environment(),
+    ) as zygote:
+
+        def run(*arguments):
+            print(json.dumps([[*map(str, arguments)], str(out)]), file=zygote.stdin, flush=True)
+            code = int(zygote.stdout.readline())
+            return subprocess.CompletedProcess(arguments, code, "", out.read_text())
+
+        yield run
+
+
+def of(finished, folder, change=lambda data: data):
+    """A folder with the changed journal of the finished sweep."""
+    folder.mkdir()
+    (folder / FILE).write_bytes(change((finished / FILE).read_bytes()))
+    return folder
+
+
+def last_line(finished):
+    """The cuts within the last line, from its first byte to its last."""
+    data = (finished / FILE).read_bytes()
+    return range(data.rstrip(b"\n").rindex(b"\n") + 1, len(data))
+
+
+@pytest.mark.faults
+def test_a_report_is_made_wherever_the_last_line_is_cut(finished, verb, tmp_path):
+    for cut in last_line(finished):
+        folder = of(finished, tmp_path / f"r{cut}", lambda data, cut=cut: data[:cut])
+        words = said(verb("report", folder), 0)
+        torn = cut not in (last_line(finished)[0], last_line(finished)[-1])
+        assert ("the last line is torn" in words) == torn
+        assert (folder / FILE).stat().st_size == cut
+
+
+@pytest.mark.faults
+def test_a_sweep_goes_on_wherever_its_last_line_is_cut(finished, verb, tmp_path):
+    before = runs(finished)
+    for cut in last_line(finished)[::STRIDE]:
+        folder = of(finished, tmp_path / f"s{cut}", lambda data, cut=cut: data[:cut])
+        said(verb("sweep", *SMALL, "--out", folder, "--resume"), 0)
+        assert complete(folder) == before
+
+
+@pytest.mark.faults
+def test_a_run_cut_anywhere_is_measured_again(finished, verb, tmp_path):
+    data = (finished / FILE).read_bytes()
+    lines = data.splitlines(keepends=True)
+    rng = random.Random(3)
+    for number in rng.sample(range(7, len(lines) - 1), 6):
+        start = sum(map(len, lines[:number]))
+        cut = start + rng.randrange(1, len(lines[number]) - 1)
+        folder = of(finished, tmp_path / f"c{cut}", lambda data, cut=cut: data[:cut])
+        said(verb("sweep", *SMALL, "--out", folder, "--resume"), 0)
+        complete(folder)
+
+
+def changed(data, seed):
+    """The journal with some bytes changed, at seeded places before its last line."""
+    rng, found = random.Random(seed), bytearray(data)
+    for _ in range(rng.choice((1, 2, 5))):
+        place = rng.randrange(len(data.splitlines()[0]) * (seed % 8 != 0), len(data) - 120)
+        found[place] = rng.choice([*set(range(256)) - {found[place]}])
+    return bytes(found)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("seed", SEEDS)
+def test_changed_bytes_cost_their_lines_alone(finished, verb, tmp_path, seed):
+    folder = of(finished, tmp_path / "changed", lambda data: changed(data, seed))
+    damaged = (folder / FILE).read_bytes()
+    resume = ("sweep", *SMALL, "--out", folder, "--resume")
+    try:
+        load(folder)
+    except DamagedJournal:
+        for words in (("report", folder), resume):
+            said(verb(*words), 2, "the first line of", "restore the file from a copy")
+        assert (folder / FILE).read_bytes() == damaged
+        return
+    assert "set aside" in said(verb("report", folder), 0)
+    assert (folder / FILE).read_bytes() == damaged
+    said(verb(*resume), 0)
+    sweep = load(folder)
+    assert sweep.finished
+    assert len(sweep.plan) * 3 == len(sweep.runs) == RUNS
+    assert {run.outcome for run in sweep.runs} == {"ok"}
+    assert (folder / FILE).read_bytes().startswith(damaged)
+
+
+@pytest.mark.faults
+def test_a_case_whose_line_is_lost_is_described_again_and_keeps_its_runs(finished, verb, tmp_path):
+    def lose(data):
+        lines = data.splitlines(keepends=True)
+        numbers = [i for i, line in enumerate(lines) if b'"kind":"case"' in line]
+        lines[numbers[1]] = b"?" + lines[numbers[1]][1:]
+        return b"".join(lines)
+
+    folder = of(finished, tmp_path / "lost", lose)
+    assert len(load(folder).runs) == RUNS - 3
+    said(verb("sweep", *SMALL, "--out", folder, "--resume"), 0)
+    assert len(load(folder).runs) == RUNS
+    assert (folder / FILE).read_bytes().count(b'"kind":"run"') == RUNS, "measured again in vain"
+
+
+@pytest.mark.faults
+def test_a_report_of_a_damaged_beginning_says_so(tmp_path):
+    recorded = ROOT / "tests" / "data" / "schema1"
+    folder = of(recorded, tmp_path / "damaged", lambda data: b"?" + data[1:])
+    said(attnbench("report", folder), 2, "the first line of", "restore the file from a copy")

@@ -1,0 +1,156 @@
+"""A folder that fills up, closes, or has two masters while a sweep writes into it."""
+
+import json
+import resource
+import subprocess
+
+import pytest
+
+from attnbench.store.journal import load
+from tests.faults.real import (
+    RUNS,
+    SMALL,
+    attnbench,
+    complete,
+    entries,
+    lines,
+    runs,
+    said,
+    start,
+    until,
+)
+
+pytestmark = pytest.mark.faults
+
+
+def inside(before, *words):
+    """A command in a mount namespace; its output."""
+    return subprocess.run(
+        [*before, *map(str, words)], check=True, capture_output=True, text=True
+    ).stdout
+
+
+@pytest.mark.parametrize("pages", [2, 3, 4, 5])
+def test_a_disk_that_fills_up_stops_the_sweep_with_a_line(mounts, tmp_path, pages):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    before = mounts(f"mount -t tmpfs -o size={pages * 4}k tmpfs '{disk}'")
+    folder = disk / "sweep"
+    done = attnbench("sweep", *SMALL, "--out", folder, before=before)
+    said(done, 2, "cannot write", "no space left on device")
+    kept = entries_of(before, folder, tmp_path)
+    assert len(kept) < RUNS
+    report = attnbench("report", folder, before=before)
+    assert report.returncode == (2 if kept else report.returncode)
+    assert "Traceback" not in report.stderr
+    inside(before, "mount", "-o", "remount,size=16m", disk)
+    going_on = ["--resume"] * bool(inside(before, "cat", folder / "sweep.jsonl"))
+    said(attnbench("sweep", *SMALL, "--out", folder, *going_on, before=before), 0)
+    assert kept.items() <= entries_of(before, folder, tmp_path).items()
+    complete(tmp_path / "copy")
+
+
+def entries_of(before, folder, tmp_path):
+    """The runs of a journal that only a mount namespace shows, by a copy outside of it."""
+    (tmp_path / "copy").mkdir(exist_ok=True)
+    text = inside(before, "cat", folder / "sweep.jsonl")
+    (tmp_path / "copy" / "sweep.jsonl").write_text(text)
+    return runs(tmp_path / "copy") if text else {}
+
+
+def test_a_limit_of_file_sizes_is_a_full_disk(tmp_path):
+    limit = 14_000
+    done = attnbench(
+        *("sweep", *SMALL, "--out", tmp_path),
+        preexec_fn=lambda: resource.setrlimit(
+            resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY)
+        ),
+    )
+    said(done, 2, "cannot write", "file too large; free some space and --resume")
+    assert 0 < len(runs(tmp_path)) < RUNS
+    said(attnbench("sweep", *SMALL, "--out", tmp_path, "--resume"), 0)
+    complete(tmp_path)
+
+
+def test_a_full_disk_for_temporary_files_is_told(mounts, tmp_path):
+    before = mounts(f"mount -t tmpfs -o size=4k,nr_inodes=2 tmpfs '{tmp_path}'")
+    inside(before, "sh", "-c", f"printf x > '{tmp_path}/x'")
+    out = tmp_path.parent / f"{tmp_path.name}-out"
+    done = attnbench("sweep", *SMALL, "--out", out, before=before, env={"TMPDIR": str(tmp_path)})
+    if done.returncode:  # else another folder for them was found
+        said(done, 2)
+
+
+def test_a_journal_that_is_closed_in_the_middle_stops_the_sweep_with_a_line(tmp_path):
+    """The file is made immutable under the sweep: permission bits do not bind root."""
+    file = tmp_path / "sweep.jsonl"
+    process = start("sweep", *SMALL, "--out", tmp_path)
+    try:
+        until(lambda: lines(tmp_path) > 9 or process.poll() is not None, "a run")
+        closed = subprocess.run(["chattr", "+i", file], capture_output=True, text=True, check=False)
+        _, err = process.communicate()
+        if closed.returncode:
+            pytest.skip(f"no file can be made immutable here: {closed.stderr.strip()}")
+        process.stderr = err
+        said(process, 2, "cannot write", "operation not permitted")
+        kept = runs(tmp_path)
+        again = attnbench("sweep", *SMALL, "--out", tmp_path, "--resume")
+        said(again, 2, "cannot go on with", "operation not permitted")
+    finally:
+        process.kill()
+        subprocess.run(["chattr", "-i", file], capture_output=True, check=False)
+    assert load(tmp_path).warnings == ()
+    said(attnbench("sweep", *SMALL, "--out", tmp_path, "--resume"), 0)
+    assert kept.items() <= complete(tmp_path).items()
+
+
+def test_a_folder_that_is_closed_before_the_report_loses_nothing(tmp_path):
+    """The folder takes no further file once the journal is open in it."""
+    process = start("sweep", *SMALL, "--out", tmp_path)
+    try:
+        until(lambda: lines(tmp_path) > 7 or process.poll() is not None, "a run")
+        closed = subprocess.run(["chattr", "+i", tmp_path], capture_output=True, check=False)
+        _, err = process.communicate()
+        if closed.returncode:
+            pytest.skip("no folder can be made immutable here")
+        process.stderr = err
+        said(process, 2, "cannot write", "the journal is unharmed")
+    finally:
+        process.kill()
+        subprocess.run(["chattr", "-i", tmp_path], capture_output=True, check=False)
+    complete(tmp_path)
+    said(attnbench("report", tmp_path), 0)
+
+
+def test_a_read_only_file_system_is_told(mounts, swept):
+    before = mounts(f"mount --bind '{swept}' '{swept}' && mount -o remount,bind,ro '{swept}'")
+    for words in (
+        ["report", swept],
+        ["sweep", *SMALL, "--out", swept, "--resume"],
+        ["sweep", *SMALL, "--out", swept / "below"],
+    ):
+        said(attnbench(*words, before=before), 2, "read-only file system")
+    complete(swept)
+
+
+def test_of_two_sweeps_into_one_folder_one_goes_on(tmp_path):
+    both = [start("sweep", *SMALL, "--out", tmp_path) for _ in range(2)]
+    errors = [process.communicate()[1] for process in both]
+    assert sorted(process.returncode for process in both) == [0, 2]
+    lost = errors[[process.returncode for process in both].index(2)]
+    assert "already holds a sweep" in lost or "is being written by" in lost
+    assert "Traceback" not in "".join(errors)
+    complete(tmp_path)
+
+
+def test_nobody_resumes_a_sweep_that_runs(tmp_path):
+    with start("sweep", *SMALL, "--out", tmp_path) as process:
+        until(lambda: lines(tmp_path) > 7, "a run")
+        process.send_signal(19)  # stopped, it still holds the folder
+        done = attnbench("sweep", *SMALL, "--out", tmp_path, "--resume")
+        process.send_signal(18)
+        _, err = process.communicate()
+    said(done, 2, f"is being written by process {process.pid};")
+    assert process.returncode == 0, err
+    complete(tmp_path)
+    assert json.dumps([entry.kind for entry in entries(tmp_path)]).count("session") == 1

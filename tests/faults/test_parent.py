@@ -1,0 +1,71 @@
+"""The sweep itself is killed, hard, at any moment: no child stays, no run is lost or doubled."""
+
+import os
+import random
+import signal
+import sys
+import time
+
+import pytest
+
+from tests.faults.real import BEGUN, SMALL, attnbench, complete, lines, members, said, start, until
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+WITHIN_S = 0.5  # a run of a small case takes about so long
+GONE_S = 10.0  # children of the killed are gone by then, on a busy machine too
+
+
+def points(count, seed):
+    """After which line, and how much later within what follows it: seeded, anywhere in a sweep."""
+    rng = random.Random(seed)
+    return [(rng.choice((0, 1, *range(BEGUN, 20))), rng.uniform(0, WITHIN_S)) for _ in range(count)]
+
+
+def killed(folder, line, later_s, *more):
+    """A sweep killed at a point of it, with nothing left of its processes."""
+    process = start("sweep", *SMALL, "--out", folder, *more)
+    try:
+        until(lambda: lines(folder) >= line or process.poll() is not None, f"line {line}")
+        time.sleep(later_s)  # not for an event: the kill is to fall anywhere between two of them
+        os.kill(process.pid, signal.SIGKILL)
+    finally:
+        process.kill()
+        process.wait()
+    left = time.monotonic() + GONE_S
+    while there := members(process.pid):
+        assert time.monotonic() < left, f"outlived their parent: {there}"
+        time.sleep(0.005)
+    process.communicate()
+
+
+def going_on(folder):
+    """`--resume`, unless nothing began."""
+    file = folder / "sweep.jsonl"
+    return ["--resume"] * (file.exists() and file.stat().st_size > 0)
+
+
+def test_a_sweep_killed_twice_is_completed(tmp_path):
+    folder = tmp_path / "killed"
+    killed(folder, BEGUN + 2, 0.1)
+    killed(folder, lines(folder) + 2, 0.2, "--resume")
+    said(attnbench("sweep", *SMALL, "--out", folder, "--resume"), 0)
+    complete(folder)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize(("line", "later_s"), points(50, seed=17))
+def test_a_sweep_killed_anywhere_is_completed(tmp_path, line, later_s):
+    folder = tmp_path / "killed"
+    killed(folder, line, later_s)
+    said(attnbench("sweep", *SMALL, "--out", folder, *going_on(folder)), 0)
+    complete(folder)
+
+
+@pytest.mark.faults
+def test_a_sweep_stopped_before_its_first_line_begins_again(tmp_path):
+    (tmp_path / "sweep.jsonl").touch()
+    done = attnbench("sweep", *SMALL, "--out", tmp_path, "--resume")
+    said(done, 2, "is empty: its sweep never began; sweep again")
+    said(attnbench("sweep", *SMALL, "--out", tmp_path), 0)
+    complete(tmp_path)

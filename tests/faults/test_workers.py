@@ -1,0 +1,149 @@
+"""Workers that are killed, hang, shout or die at once: each is its case's outcome, and no more."""
+
+import os
+import resource
+import signal
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from attnbench.store.journal import load
+from tests.faults.real import (
+    BEGUN,
+    SIZES,
+    SMALL,
+    attnbench,
+    lines,
+    members,
+    runs,
+    said,
+    start,
+    until,
+)
+
+HERE = Path(__file__).parent
+ODD = HERE / "odd_mechanisms.py"
+ONE = ("--lengths", "16", "--mode", "inference", "--rounds", "1", *SIZES)
+MEMORY = Path("/sys/fs/cgroup/memory")
+ADDRESSES = 12 << 30
+
+
+def models(*names):
+    dies = [f"{HERE}/dies_at_import.py:Dies"] * ("Dies" in names)
+    return ",".join([*(f"{ODD}:{name}" for name in names if name != "Dies"), *dies])
+
+
+def outcomes(folder):
+    """Outcome and reason of each mechanism's timed case, by its class."""
+    sweep = load(folder)
+    assert sweep.finished
+    assert sweep.warnings == ()
+    names = {p.case.key: p.case.mechanism.rpartition(":")[2] for p in sweep.plan}
+    return {names[r.case]: (r.outcome, r.reason) for r in sweep.runs if r.part == "time"}
+
+
+def test_each_bad_end_is_the_outcome_of_its_case_alone(tmp_path):
+    """With a limit of addresses around all (ulimit -v), and none of the others' business."""
+    names = ("Killed", "Hangs", "Rubbish", "Dies", "Reserves", "Well")
+    done = attnbench(
+        *("sweep", "--models", models(*names), *ONE, "--case-timeout", "3s"),
+        *("--out", tmp_path / "odd"),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES)),
+    )
+    said(done, 0)
+    found = outcomes(tmp_path / "odd")
+    assert found["Killed"] == ("crashed", "the process died of signal 9")
+    assert found["Hangs"] == ("timeout", "no answer after 3 s; killed")
+    assert found["Dies"] == ("crashed", "the process ended without an answer (exit 7): no way")
+    assert found["Reserves"][0] == "oom"
+    assert found["Rubbish"] == found["Well"] == ("ok", "")
+    assert "\x1b" not in done.stdout + done.stderr
+    assert "\0" not in (tmp_path / "odd" / "report.html").read_text()
+
+
+@pytest.mark.faults
+def test_the_ceiling_of_a_worker_stops_what_would_eat_the_machine(tmp_path):
+    done = attnbench("sweep", "--models", models("Reserves"), *ONE, "--out", tmp_path)
+    said(done, 0)
+    assert outcomes(tmp_path)["Reserves"][0] == "oom"
+
+
+@pytest.mark.faults
+def test_a_segfault_and_a_closed_pipe_are_crashes(tmp_path):
+    done = attnbench("sweep", "--models", models("Segfaults", "ClosesAll"), *ONE, "--out", tmp_path)
+    said(done, 0)
+    found = outcomes(tmp_path)
+    assert found["Segfaults"][0] == found["ClosesAll"][0] == "crashed"
+    assert "signal 11" in found["Segfaults"][1]
+
+
+@pytest.mark.faults
+def test_a_kill_by_the_kernel_for_memory_is_told_from_others(tmp_path):
+    try:
+        group = Path(tempfile.mkdtemp(prefix="attnbench-test-", dir=MEMORY))
+    except OSError as error:
+        pytest.skip(f"no memory control group can be made here: {error}")
+    try:
+        (group / "memory.limit_in_bytes").write_text(str(3 << 29))
+        done = attnbench(
+            *("sweep", "--models", models("Touches", "Well"), *ONE, "--out", tmp_path),
+            preexec_fn=lambda: (group / "cgroup.procs").write_text(str(os.getpid())),
+        )
+        until(lambda: not (group / "cgroup.procs").read_text(), "an empty group")
+    finally:
+        group.rmdir()
+    said(done, 0)
+    assert outcomes(tmp_path) == {
+        "Touches": ("oom", "the kernel killed the process for memory"),
+        "Well": ("ok", ""),
+    }
+
+
+def workers(session):
+    """Processes of a sweep that measure: each leads a group of its own."""
+    found = []
+    for pid in members(session):
+        with suppress(ProcessLookupError):
+            if os.getpgid(pid) == pid != session:
+                found.append(pid)
+    return found
+
+
+@pytest.mark.faults
+def test_workers_killed_from_outside_cost_their_runs_alone(tmp_path):
+    """The first worker after each of some lines of the journal is killed."""
+    killed = []
+    chosen = ("--models", models("Well"), "--lengths", "16,32,64,128", "--rounds", "1", *SIZES)
+    with start("sweep", *chosen, "--out", tmp_path) as sweep:
+        for line in (BEGUN, BEGUN + 3, BEGUN + 6):
+            until(lambda line=line: lines(tmp_path) >= line, f"line {line}")
+            for pid in until(lambda: workers(sweep.pid), "a worker"):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                    killed.append(pid)
+        _, err = sweep.communicate()
+    assert sweep.returncode == 0, err
+    found = runs(tmp_path).values()
+    crashed = [run for run in found if run["outcome"] == "crashed"]
+    assert len(crashed) <= len(killed)
+    assert all("signal 9" in run["reason"] for run in crashed)
+    assert {run["outcome"] for run in found} <= {"ok", "crashed"}
+    assert len({run["case"] for run in found}) == 4 * 2
+
+
+@pytest.mark.faults
+def test_a_sweep_outlives_the_server_that_forks_its_workers(tmp_path):
+    with start("sweep", *SMALL, "--out", tmp_path) as sweep:
+        until(lambda: lines(tmp_path) > BEGUN + 1, "a run")
+        for pid in members(sweep.pid):
+            with suppress(OSError):
+                if b"forkserver" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    os.kill(pid, signal.SIGKILL)
+        _, err = sweep.communicate()
+    assert sweep.returncode == 0, err
+    until(lambda: not members(sweep.pid), "the end of what it started")
+    found = runs(tmp_path).values()
+    assert [run["outcome"] for run in found].count("crashed") <= 1
+    assert {run["outcome"] for run in found} <= {"ok", "crashed"}

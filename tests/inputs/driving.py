@@ -1,0 +1,131 @@
+"""The real command line in this process, up to the point where a process would be started."""
+
+import io
+import os
+import re
+import shutil
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import typer
+
+from attnbench.cli import main
+from attnbench.errors import CannotRun
+from attnbench.records import Mode
+from attnbench.run.launch import Launcher
+from attnbench.run.sides import Sides
+from attnbench.store.baseline import Baseline, Entry, Machine, save
+from attnbench.store.journal import FILE, Journal
+from tests import sweeps
+
+STARTED = "nothing is measured in this test"
+CODES = {0, 1, 2, 3, 130}
+
+# what a terminal obeys, and what it shows as something else than what is there
+CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+COMMANDS = re.compile(f"{CONTROLS.pattern}|[\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+LONGEST = 2_100  # characters of a refusal
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended and what it printed."""
+
+    code: Any
+    out: str
+    err: str
+
+
+def verbs() -> dict[str, list[Any]]:
+    """Each verb with its options and arguments, from the command line itself."""
+    tree: Any = typer.main.get_command(main.application())
+    return {name: list(verb.params) for name, verb in tree.commands.items()}
+
+
+def run(*arguments: str) -> Ended:
+    """Run a command; an exception other than `SystemExit` comes through, and so do warnings."""
+    out, err = io.StringIO(), io.StringIO()
+    code: Any = "it returned"
+    try:
+        with (
+            mock.patch.object(sys, "argv", ["attnbench", *arguments]),
+            redirect_stdout(out),
+            redirect_stderr(err),
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("error")
+            main.main()
+    except SystemExit as end:
+        code = end.code
+    return Ended(code, out.getvalue(), err.getvalue())
+
+
+@contextmanager
+def unmeasured() -> Iterator[None]:
+    """No process is started: where one would be, `CannotRun` is raised."""
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise CannotRun(STARTED)
+
+    with (
+        mock.patch.object(Launcher, "__call__", refuse),
+        mock.patch.object(Sides, "__init__", refuse),
+    ):
+        yield
+
+
+@contextmanager
+def inside(folder: Path, **more: str) -> Iterator[None]:
+    """The folder as the current one, and nothing in the environment that a verb listens to."""
+    before, kept = Path.cwd(), dict(os.environ)
+    os.chdir(folder)
+    os.environ |= {
+        "GIT_CEILING_DIRECTORIES": str(folder.parent),
+        "NO_COLOR": "1",
+    }
+    for name in [name for name in os.environ if name.startswith("GITHUB_")]:
+        del os.environ[name]
+    os.environ |= more
+    try:
+        yield
+    finally:
+        os.chdir(before)
+        os.environ.clear()
+        os.environ.update(kept)
+
+
+def furnish(folder: Path) -> None:
+    """What arguments can name: two sweeps, a torn one, a baseline, an empty folder, rubbish."""
+    few: Any = {"lengths": (128, 512), "modes": (Mode.INFERENCE,), "rounds": 2, "samples": 3}
+    for seed, name in enumerate(("one", "two")):
+        write(folder / name, sweeps.sweep(("fastformer", "transformer"), seed=seed, **few))
+    shutil.copytree(folder / "one", folder / "torn")
+    with open(folder / "torn" / FILE, "ab") as file:
+        file.write(b'{"schema":1,"kind":"run"')
+    label = "fastformer:eager/B8-N128-D256-H16/attention/inference/float32/cpu"
+    machine = Machine(processor="p", cores=2, threads=1, torch="2.13.0", device="cpu")
+    kept = Baseline(attnbench="0.1", machine=machine, cases={label: Entry(counts={"flops": 2.0})})
+    save(kept, folder / "kept.json")
+    (folder / "empty").mkdir()
+    (folder / "rubbish").write_bytes(bytes(range(256)))
+
+
+def write(folder: Path, sweep: Any) -> None:
+    """A sweep as the journal of a folder."""
+    with Journal.create(folder, sweep.name, sweep.request, sweep.sessions[0]) as journal:
+        journal.append(*sweep.cards, *sweep.plan, *sweep.runs)
+
+
+def listing(folder: Path) -> dict[str, tuple[int, int]]:
+    """Every path below the folder with its size and its time."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        status = path.lstat()
+        found[str(path.relative_to(folder))] = (status.st_size, status.st_mtime_ns)
+    return found

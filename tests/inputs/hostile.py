@@ -1,0 +1,137 @@
+"""Stored sweeps and baselines in which every text means harm to whoever shows it."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from attnbench.records import Case, Mode, Outcome, Part, Run
+from attnbench.store import schema
+from attnbench.store.journal import FILE
+from tests import sweeps
+from tests.inputs import driving
+
+NASTY = (
+    *("../../x", "/etc/passwd", "..\\..\\x", "a\0b", "x" * 300, "\udcff", ""),
+    *("\x1b[2J\x1b[31m", "\x9b31m", "\x1b]8;;http://x.example\x07link\x1b]8;;\x07", "\x1b]0;t\x07"),
+    *("\x1b]52;c;ZXZpbA==\x07", "\x07\x08\x7f", "\u202egnp.exe", "\u2066a\u2069", "\ufeff\u200b"),
+    *("one\ntwo", "one\r\ntwo", "one\u2028two\u0085", "\rover"),
+    *("<script>alert(1)</script>", '" onload="alert(1)', "' style='x", "</style></title><b>"),
+    *(
+        "<img src=x onerror=alert(1)>",
+        "javascript:alert(1)",
+        "&lt;b&gt;",
+        "<!--",
+        "]]>",
+        "<![CDATA[",
+    ),
+    *(
+        "\\input{/etc/passwd}",
+        "\\write18{id}",
+        "%",
+        "$x$",
+        "\\def\\x{",
+        "}{",
+        "^^5cinput",
+        "#1 & _ ~",
+    ),
+    *("a|b", "`code`", "[x](http://x.example)", "![x](http://x.example)", "[x]: http://x.example"),
+    *("http://x.example", "www.x.example", "# head", "- item", "1. item", "> quote", "***", "~~~"),
+    *(
+        "=cmd|' /C calc'!A0",
+        "+1+1",
+        "-2+3",
+        "@SUM(A1)",
+        "\t=1+1",
+        "\r=1+1",
+        " =1",
+        "\uff1d1+1",
+        ";=1",
+    ),
+    *("[bold]", "[/]", "[link=http://x.example]x[/link]", "[red", ":warning:"),
+    *("::error::x", "%0A::error::x", "::set-output name=x::y", "##[error]x", "::stop-commands::x"),
+)
+
+# words of which only some are taken, and the names that runs have for cases
+FIXED = ("level", "mode", "modes", "family", "causality", "outcome", "part", "case", "id", "kind")
+
+
+def stored(folder: Path, seed: int, nasty: Sequence[str] = NASTY) -> None:
+    """A sweep in the folder whose texts all begin with one of the nasty ones."""
+    driving.write(folder, sweep())
+    file = folder / FILE
+    entries = [schema.unseal(line) for line in file.read_bytes().splitlines()]
+    spoiled = [replace(entry, data=spoil(entry.data, str(seed), nasty)) for entry in entries]
+    made = b"".join(map(schema.seal, spoiled))
+    # and lines that say what is wrong with them in words of their own
+    odd = schema.Entry(nasty[seed % len(nasty)] + "kind", nasty[0], {nasty[0]: list(nasty)})
+    file.write_bytes(made + schema.seal(odd) + nasty[0].encode("utf-8", "replace") + b"\n")
+
+
+def sweep() -> Any:
+    """Two mechanisms at two lengths; some runs have notes, and some an unhappy end."""
+
+    def end(case: Case) -> Run | None:
+        if case.mechanism == "linformer":
+            long = case.workload.seq_len > 128
+            outcome = Outcome.FAILED if long else Outcome.SKIPPED
+            run = Run(
+                case=case.key, part=Part.TIME, round=0, outcome=outcome, reason="for a reason"
+            )
+            return replace(run, notes={"changed": "the threads", "backend": "flash"})
+        return None
+
+    machine = sweeps.environment(cuda="12", driver="5", notes={"clock": "wall", "throttle": "no"})
+    made = sweeps.sweep(
+        ("transformer", "fastformer", "linformer"),
+        lengths=(128, 512),
+        modes=(Mode.INFERENCE,),
+        rounds=2,
+        samples=3,
+        end=end,
+        machine=machine,
+    )
+    runs = tuple(replace(run, notes={**run.notes, "changed": "the seed"}) for run in made.runs)
+    return replace(made, runs=runs, finished=False)
+
+
+def spoil(data: Any, seed: str, nasty: Sequence[str]) -> Any:
+    """The data with harm in front of each text; the same text always gets the same."""
+    match data:
+        case str():
+            return random.Random(seed + data).choice(nasty) + data
+        case Mapping():
+            free = inner_key(data)
+            return {
+                spoil(key, seed, nasty) if free else key: (
+                    value if key in FIXED else spoil(value, seed, nasty)
+                )
+                for key, value in data.items()
+            }
+        case list() | tuple():
+            return [spoil(value, seed, nasty) for value in data]
+    return data
+
+
+def inner_key(data: Mapping[str, Any]) -> bool:
+    """Whether the keys are words of a mechanism or machine, not the names of fields."""
+    return bool({"changed", "backend", "clock", "bias", "operators"} & set(data))
+
+
+def baseline(nasty: Sequence[str] = NASTY) -> dict[str, Any]:
+    """A file of `check --save` with harm wherever there may be text."""
+    size = "B8-N16-D256-H16/attention/inference/float32/cpu"
+    names = [text for text in nasty if text and not set(text) & set(":[]\n") and ".py:" not in text]
+    cases = {
+        f"{name}:eager[x={name}]/{size}": {name: 1, "flops": 2.0}
+        for name in names
+        if "," not in name
+    }
+    cases[f"fastformer:eager/{size}"] = {"operators": 1, "time": {"batch": 8, "seconds": [1.0]}}
+    machine = {
+        "cores": 2,
+        "threads": 1,
+        **dict.fromkeys(("processor", "torch", "device"), "".join(nasty)),
+    }
+    return {"schema": 1, "attnbench": "".join(nasty), "cases": cases, "machine": machine}

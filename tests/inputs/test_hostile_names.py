@@ -1,0 +1,245 @@
+"""What is shown of a stored sweep or baseline that means harm, to the byte."""
+
+import csv
+import io
+import json
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from attnbench.render import latex
+from attnbench.render.grid import Cell, Table
+from attnbench.run.launch import Launcher, Reply
+from tests import sweeps
+from tests.gate.repositories import Repository
+from tests.inputs import driving, hostile
+from tests.render.test_html import KNOWN, Seen
+
+FILES = re.compile(r"[a-z][a-z0-9_]*\.(csv|md|tex|html|png|svg|pdf|jsonl)")
+
+
+def terminal(ended: driving.Ended) -> None:
+    assert not driving.COMMANDS.search(ended.out + ended.err)
+    assert "Traceback" not in ended.err
+
+
+def page(content: bytes) -> None:
+    """No element, attribute or address of report.html is made by data."""
+    seen = Seen(content.decode())
+    assert seen.open == []
+    assert set(seen.tags) <= KNOWN
+    assert not [key for key, _ in seen.attributes if key.startswith("on") or key == "style"]
+    links = [value for key, value in seen.attributes if key in ("href", "src")]
+    assert all(link.startswith(("#", "data:image/")) for link in links)
+    assert not driving.COMMANDS.search(content.decode())
+
+
+def picture(content: bytes) -> None:
+    """An SVG that runs, links and loads nothing."""
+    for element in ET.fromstring(content).iter():
+        assert element.tag.rpartition("}")[2] not in ("script", "a", "foreignObject", "iframe")
+        for key, value in element.attrib.items():
+            assert not key.lower().startswith("on")
+            if key.endswith("href"):
+                assert value.startswith(("#", "data:image/png;base64,"))
+
+
+def markdown(content: bytes) -> None:
+    """Every grid keeps its columns, and no text becomes markup."""
+    text = content.decode()
+    assert not driving.COMMANDS.search(text)
+    columns = None
+    for line in text.partition("## How each predicate")[0].splitlines():
+        if re.fullmatch(r"!\[(\w+)\]\(\1\.png\)", line):
+            continue
+        assert not re.search(r"(?<!\\)(\\\\)*[`*~$<]", line), line
+        assert not re.search(r"(?<!\\)\](?=[(\[:])", line), line
+        assert not re.search(r"(?<!\\)://|www\.", line), line
+        bars = len(re.findall(r"(?<!\\)\|", line))
+        if line.startswith("| "):
+            columns = columns or bars
+            assert bars == columns, line
+        else:
+            assert bars == 0
+            assert not re.match(r"\s*(>|[+-]\s*[+-]|\d+[.)]\s|~~~|===|---)", line), line
+            columns = None
+
+
+def tex(content: bytes) -> None:
+    """No command that the writer does not write itself; nothing is a comment."""
+    text = content.decode()
+    known = latex.PREAMBLE + latex.END + "".join(latex.SPECIAL.values())
+    known += latex.table(any_table()) + r"\resizebox\textwidth\par\smallskip\footnotesize\label"
+    assert commands(text) <= commands(known)
+    assert "^^" not in text
+    for line in text.splitlines():
+        if not line.startswith("% "):
+            assert not re.search(r"(?<!\\)(\\\\)*%(?!$)", line), line
+
+
+def commands(text: str) -> set[str]:
+    return set(re.findall(r"\\([A-Za-z]+)", text))
+
+
+def any_table() -> Table:
+    return Table(name="t", title="t", columns=("a",), rows=((Cell("x", 1.0),),), note="n")
+
+
+def spreadsheet(content: bytes) -> None:
+    """What begins like a formula is a number."""
+    rows = list(csv.reader(io.StringIO(content.decode(), newline="")))
+    assert len({len(row) for row in rows}) <= 1
+    for cell in (cell for row in rows for cell in row):
+        assert not driving.COMMANDS.search(cell)
+        if cell.lstrip().startswith(tuple("=+-@\uff1d\uff0b\uff0d\uff20")):
+            float(cell)
+
+
+CHECKS = {".html": page, ".svg": picture, ".md": markdown, ".tex": tex, ".csv": spreadsheet}
+
+
+def harmless(folder: Path) -> None:
+    """Every file that was written."""
+    for path in folder.iterdir():
+        assert FILES.fullmatch(path.name), path.name
+        if path.suffix in CHECKS:
+            CHECKS[path.suffix](path.read_bytes())
+
+
+def shown(place: Path, seed: int, nasty=hostile.NASTY) -> None:
+    """Every verb that reads sweeps over two of them, in folders that are named for harm."""
+    one, two = place / "<b>|[x](y)\x1b[31m\u202e=1", place / "[bold]$x$\n"
+    hostile.stored(one, seed, nasty)
+    hostile.stored(two, seed, nasty)
+    before = {path for path in place.parent.rglob("*") if path.is_dir()}
+    with driving.inside(place), driving.unmeasured():
+        terminal(driving.run("report", one.name, "--formats", "png,svg", "--slopes"))
+        terminal(driving.run("claims", one.name, "--all"))
+        ended = driving.run("report", two.name, "--json")
+        terminal(ended)
+        assert json.loads(ended.out)
+        terminal(driving.run("compare", one.name, two.name, "--all", "--anyway",
+                             "--markdown", "c.md", "--csv", "c.csv"))  # fmt: skip
+        ended = driving.run("compare", one.name, two.name, "--json")
+        json.loads(ended.out)
+        ended = driving.run("report", one.name, "--against", hostile.NASTY[7])
+        terminal(ended)
+        assert ended.code == 2
+    assert {path for path in place.parent.rglob("*") if path.is_dir()} == before
+    assert {path.name for path in place.iterdir()} == {one.name, two.name, "c.md", "c.csv"}
+    for folder in (one, two):
+        assert (folder / "report.html").exists()
+        harmless(folder)
+    markdown((place / "c.md").read_bytes())
+    spreadsheet((place / "c.csv").read_bytes())
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_no_stored_sweep_commands_what_shows_it(seed, tmp_path):
+    place = tmp_path / "deep" / "er"
+    place.mkdir(parents=True)
+    shown(place, seed)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("text", hostile.NASTY, ids=ascii)
+def test_no_text_in_all_places_of_a_sweep_commands_what_shows_it(text, tmp_path):
+    place = tmp_path / "deep" / "er"
+    place.mkdir(parents=True)
+    shown(place, 0, (text,))
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="there is no pdflatex here")
+@pytest.mark.parametrize("seed", [2])
+def test_the_tables_of_a_hostile_sweep_compile_to_pages_without_reading_anything(seed, tmp_path):
+    hostile.stored(tmp_path / "s", seed)
+    with driving.inside(tmp_path):
+        assert driving.run("report", "s").code == 0
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-recorder", "tables.tex"]
+    done = subprocess.run(command, cwd=tmp_path / "s", capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:].decode(errors="replace")
+    read = (tmp_path / "s" / "tables.fls").read_text()
+    assert "passwd" not in read
+
+
+@pytest.mark.parametrize("width", ["30", "120"])
+def test_a_terminal_of_any_width_is_commanded_by_nothing(width, tmp_path, monkeypatch):
+    """A real terminal's control codes are those of styles, which rich writes itself."""
+    hostile.stored(tmp_path / "s", 4)
+    with driving.inside(tmp_path):
+        monkeypatch.setenv("COLUMNS", width)
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        for verb in (("report", "s"), ("compare", "s", "s", "--all"), ("claims", "s", "--all")):
+            ended = driving.run(*verb)
+            assert ended.code == 0
+            bare = re.sub(r"\x1b\[[0-9;]*m", "", ended.out + ended.err)
+            assert not driving.COMMANDS.search(bare)
+
+
+def test_a_resume_names_what_differs_without_obeying_it(tmp_path, monkeypatch):
+    """The process that tells of the machine is the only one that is not real."""
+    hostile.stored(tmp_path / "s", 5)
+    before = (tmp_path / "s" / "sweep.jsonl").read_bytes()
+    here = vars(sweeps.environment())
+    monkeypatch.setattr(
+        Launcher, "__call__", lambda *_, **__: Reply(here, 0, False, 1.0, "", False)
+    )
+    with driving.inside(tmp_path):
+        ended = driving.run("sweep", "--models", "fastformer", "--resume", "--out", "s",
+                            "--device", "cpu")  # fmt: skip
+    terminal(ended)
+    assert ended.code == 2
+    assert "cannot resume" in ended.err
+    assert len(ended.err.strip().splitlines()) == 1
+    assert (tmp_path / "s" / "sweep.jsonl").read_bytes() == before
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """A repository below a folder with a file that must not be run."""
+    (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nCARD = None\n")
+    return Repository(tmp_path / "repository")
+
+
+def check(repository, content, *more, **environment):
+    file = repository.folder / "kept.json"
+    file.write_text(json.dumps(content), encoding="utf-8")
+    with driving.inside(repository.folder, **environment):
+        return driving.run("check", "--baseline", "kept.json", *more)
+
+
+def test_a_baseline_commands_nothing_that_shows_the_check(repository):
+    """The check is real: unknown names are asked of a real side."""
+    outputs = ("--markdown", "page.md", "--junit", "junit.xml")
+    ended = check(repository, hostile.baseline(), *outputs, GITHUB_ACTIONS="true")
+    assert ended.code in (0, 1), ended.err
+    terminal(ended)
+    assert "fastformer:eager" in ended.out
+    for line in (ended.out + ended.err).splitlines():
+        if re.match(r"\s*::", line):
+            assert re.match(r"::(error|warning) title=attnbench[^:,]*::", line)
+    markdown((repository.folder / "page.md").read_bytes())
+    suites = ET.parse(repository.folder / "junit.xml").getroot()
+    assert {element.tag for element in suites.iter()} <= {
+        *("testsuites", "testsuite", "testcase", "failure", "skipped", "system-out"),
+    }
+    assert not driving.COMMANDS.search((repository.folder / "junit.xml").read_text())
+
+
+@pytest.mark.parametrize("path", ["../evil.py", "{tmp}/evil.py", "a/../../evil.py", "\0.py"])
+def test_a_baseline_runs_no_file_from_outside_of_the_repository(path, repository, tmp_path):
+    name = path.format(tmp=tmp_path).removesuffix(".py") + ".py:CARD"
+    content = hostile.baseline(())
+    size = next(iter(content["cases"])).partition("/")[2]
+    content["cases"] = {f"{name}:eager/{size}": {"flops": 1.0}}
+    with driving.unmeasured():
+        ended = check(repository, content)
+    assert ended.code == 2
+    assert "outside of the repository" in ended.err or "no file" in ended.err
+    assert len(ended.err.splitlines()) == 1
+    terminal(ended)
+    assert not (tmp_path / "ran").exists()

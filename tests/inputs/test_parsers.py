@@ -1,0 +1,145 @@
+"""What turns text into values: any text gives a value or one line that says what is taken."""
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from attnbench.contract import LARGEST
+from attnbench.errors import BadAxis, UnknownOption, UsageError
+from attnbench.registry import card, names
+from attnbench.workloads import axes
+from attnbench.workloads.presets import expand
+from tests.inputs import texts, values
+
+NAMES = st.from_regex(r"[a-z_]{1,12}", fullmatch=True)
+TEXT = st.text(max_size=60) | st.sampled_from((*texts.RUBBISH, *texts.LENGTHS, *texts.MODELS, "\0"))
+SIZES = st.integers(1, axes.LONGEST)
+
+
+def told(parse, text):
+    """The value, or None if it was refused as bad usage; any other error comes through."""
+    with suppress(UsageError):
+        return parse(text)
+    return None
+
+
+@given(TEXT | values.lengths())
+def test_lengths_are_few_sorted_and_within_bounds_or_refused(text):
+    found = told(axes.lengths, text)
+    if found is not None:
+        assert 1 <= len(found) <= axes.MOST
+        assert list(found) == sorted(set(found))
+        assert 1 <= found[0] <= found[-1] <= axes.LONGEST
+
+
+@given(st.sets(SIZES, min_size=1, max_size=50))
+def test_lengths_that_print_parse_back(lengths):
+    assert axes.lengths(",".join(map(str, lengths))) == tuple(sorted(lengths))
+
+
+@given(SIZES, SIZES, st.sampled_from("x+"), st.integers(2, 10**6))
+def test_a_range_is_what_it_says(first, last, kind, step):
+    first, last = sorted((first, last))
+    found = told(axes.lengths, f"{first}..{last}:{kind}{step}")
+    if found is None:
+        assert kind == "+"
+        assert (last - first) // step >= axes.MOST
+    else:
+        assert found[0] == first
+        assert found[-1] <= last
+        beyond = found[-1] * step if kind == "x" else found[-1] + step
+        assert last < beyond
+
+
+@pytest.mark.parametrize("text", ["1..16m:+1", "1..1001:+1", "1..600:+1,5000..5600:+1"])
+def test_no_expression_grows_without_bound(text):
+    with pytest.raises(BadAxis, match="more than 1,000 lengths"):
+        axes.lengths(text)
+    assert len(axes.lengths("1..1000:+1")) == axes.MOST
+
+
+@given(TEXT)
+def test_sizes_and_times_are_positive_and_finite_or_refused(text):
+    size, time = told(axes.size, text), told(axes.seconds, text)
+    assert size is None or 0 <= size < 1 << 80
+    assert time is None or 0 < time < 1e13
+
+
+@given(st.integers(0, 10**15 - 1), st.sampled_from((("", 0), ("k", 10), ("m", 20), ("G", 30))))
+def test_sizes_print_and_parse_back(number, unit):
+    assert axes.size(f"{number}{unit[0]}") == number << unit[1]
+
+
+@given(st.decimals("0.001", "99999", places=3), st.sampled_from(axes.SECONDS))
+def test_times_print_and_parse_back(number, unit):
+    assert axes.seconds(f"{number}{unit[0]}") == pytest.approx(float(number) * unit[1])
+
+
+@given(TEXT | values.models())
+@example("a" + "[" * 50)
+@example("a,[,],b")
+def test_parts_lose_nothing(text):
+    found = told(lambda text: axes.parts(text, "--models"), text)
+    if found is not None:
+        assert all(part == part.strip() != "" for part in found)
+        strip = str.maketrans("", "", "".join({c for c in text if c.isspace()}))
+        assert ",".join(found).translate(strip) == text.translate(strip)
+
+
+def test_long_lists_are_parted_in_one_pass():
+    """With a look ahead from each comma this would take minutes."""
+    assert len(axes.parts(",".join(["a"] * 60_000), "--models")) == 60_000
+    assert axes.parts("[" * 120_000, "--models") == ["[" * 120_000]
+
+
+@given(TEXT | values.models())
+def test_a_selection_or_a_refusal(text):
+    for part in told(lambda text: axes.parts(text, "--models"), text) or [text]:
+        found = told(axes.selection, part)
+        if found is not None:
+            assert found.name
+            chosen = [name for name, _ in found.options]
+            assert len(chosen) == len(set(chosen))
+
+
+OPTIONS = (
+    st.booleans()
+    | st.none()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.from_regex(r"[a-z][a-z.\-]{0,9}", fullmatch=True)
+)
+
+
+@given(NAMES, st.none() | NAMES, st.dictionaries(NAMES, OPTIONS, max_size=4))
+def test_a_selection_that_prints_parses_back(name, form, options):
+    """As a case prints it; a word that reads as a number or as nothing is one."""
+    assume(all(axes.literal(v) == v for v in options.values() if isinstance(v, str)))
+    chosen = ",".join(f"{key}={value}" for key, value in options.items())
+    text = name + (f":{form}" if form else "") + (f"[{chosen}]" if chosen else "")
+    found = axes.selection(text)
+    assert (found.name, found.form, dict(found.options)) == (name, form, options)
+    assert [type(value) for _, value in found.options] == [type(v) for v in options.values()]
+
+
+@given(TEXT | values.models())
+def test_a_group_or_pattern_expands_to_known_names_or_is_refused(text):
+    for chosen in told(expand, text) or ():
+        assert chosen.name in names() or ".py:" in chosen.name
+        assert told(expand, chosen.name)
+
+
+@given(st.sampled_from(names()), st.data())
+def test_an_option_of_a_wrong_kind_is_refused(name, data):
+    """What is accepted has the type of its field, and no size that no machine has."""
+    its = card(name)
+    defaults = {key: getattr(its.config(), key) for key in its.config.__dataclass_fields__}
+    key = data.draw(st.sampled_from(sorted(defaults)))
+    value = data.draw(OPTIONS | st.sampled_from((float("nan"), float("inf"), 10**400)))
+    with suppress(UnknownOption):
+        kept = getattr(its.configure({key: value}), key)
+        assert isinstance(kept, bool) == isinstance(defaults[key], bool)
+        assert isinstance(kept, str) == isinstance(defaults[key], str)
+        assert not isinstance(kept, int | float) or abs(kept) < LARGEST

@@ -1,0 +1,72 @@
+"""Every command of the README works as it stands there.
+
+Sweeps are planned and not run, and the two commands that set up an environment, the baseline of
+`.ci` and the tests themselves are what `.ci/run` runs.
+"""
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import here
+from tests.gate.repositories import Repository, planted
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+LINES = tuple(line for block in BLOCKS for line in block.splitlines() if line.strip())
+COMMANDS = tuple(line for line in LINES if line.startswith("attnbench "))
+
+
+def run(line, folder):
+    return here(*shlex.split(line, comments=True)[1:], cwd=folder)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with the sweeps that the README names."""
+    made = tmp_path_factory.mktemp("readme")
+    for name in ("cpu-fig2", "monday", "tuesday"):
+        shutil.copytree(ROOT / "reports" / "cpu-fig2", made / "reports" / name)
+    return made
+
+
+def of(*verbs):
+    return [line for line in COMMANDS if line.split()[1] in verbs]
+
+
+@pytest.mark.parametrize("line", of("sweep"))
+def test_a_sweep_can_be_planned(line, folder):
+    command, *_ = line.partition("#")
+    done = run(command.replace("--dry-run", "") + " --dry-run", folder)
+    assert done.returncode == 0, done.stderr
+    assert "Nothing was run." in done.stdout
+
+
+@pytest.mark.parametrize("line", of("models", "report", "compare", "claims", "doctor"))
+def test_what_measures_nothing_runs(line, folder):
+    done = run(line, folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_a_check_against_a_branch_runs(tmp_path):
+    (line,) = [line for line in of("check") if "--base " in line]
+    repository = Repository(tmp_path / "mine")
+    repository.write("small.py", planted("weights.exp()"))
+    repository.git("checkout", "-q", "main", "--", ".")
+    done = run(line, repository.folder)
+    assert done.returncode == 0, done.stderr
+
+
+def test_ci_runs_what_is_left():
+    ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    (gate,) = [line for line in of("check") if "--baseline" in line]
+    assert f".venv/bin/{gate}" in ci
+    (tests,) = [line for line in LINES if "nox -s tests" in line]
+    assert tests.split(" && ")[-1] in ci
+    others = [line for line in LINES if line not in COMMANDS]
+    assert all("pip install" in line for line in others)
