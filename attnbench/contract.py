@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Any, get_args
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnbench.errors import UnknownOption
@@ -144,6 +145,23 @@ def masked_softmax(logits: Tensor, mask: Tensor | None, dim: int = -1) -> Tensor
     lowest = torch.finfo(logits.dtype).min
     weights = logits.masked_fill(~mask, lowest).softmax(dim)
     return weights * mask.any(dim, keepdim=True)
+
+
+def fused_attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool = False
+) -> Tensor:
+    """softmax(q kᵀ / √d) v by torch's fused kernel, [B, H, N, d]; `mask` as in `masked_softmax`."""
+    if mask is None:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+    if causal:
+        mask = mask & causal_mask(q.shape[-2], k.shape[-2], q.device)
+    o = F.scaled_dot_product_attention(q, k, v, attn_mask=additive(mask, q.dtype))
+    return o * mask.any(-1, keepdim=True)
+
+
+def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """0 where True; elsewhere not −∞ but the lowest number, or a row without a key were NaN."""
+    return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, torch.finfo(dtype).min)
 
 
 def four_maps(config: Any, workload: Workload) -> int:

@@ -13,9 +13,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 Option = str | int | float | bool | None
+
+# bytes of one number
+ITEM_BYTES: Mapping[str, int] = MappingProxyType(
+    {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
+)
 
 
 class Level(StrEnum):

@@ -2,13 +2,13 @@
 
 floor = max(FLOPs / peak FLOP/s, least bytes / peak bytes/s)
 
-The peaks are those measured when a session began: a large float32 matrix product and a large copy;
-of several sessions the fastest counts. FLOPs are matrix products alone, exact for the forward pass;
-training counts three times as many, since each product has two in its backward pass. That is exact
-where the inputs want gradients; a model's embedding wants none, so its first layer's maps do a
-little less, and a form that computes scores again in its backward pass does more than is counted.
-Least bytes are what no order of work avoids: parameters, inputs and outputs once; in training also
-the two moments of Adam, and parameters and moments written back.
+The peaks are those measured when a session began: a large matrix product of the sweep's numbers and
+a large copy; of several sessions the fastest counts. FLOPs are matrix products alone, exact for the
+forward pass; training counts three times as many, since each product has two in its backward pass.
+That is exact where the inputs want gradients; a model's embedding wants none, so its first layer's
+maps do a little less, and a form that computes scores again in its backward pass does more than is
+counted. Least bytes are what no order of work avoids: parameters, inputs and outputs once; in
+training also the two moments of Adam, and parameters and moments written back.
 
 Arithmetic intensity is FLOPs over the bytes that operators moved, as counted in the memory pass:
 operands and results of each, whether a cache held them or not. A point may therefore lie above the
@@ -23,9 +23,8 @@ import pandas as pd
 from attnbench.analysis.estimate import LEVEL
 from attnbench.analysis.predict import TRAINING
 from attnbench.analysis.student import quantile
-from attnbench.records import Level, Mode, Sweep
+from attnbench.records import ITEM_BYTES, Level, Mode, Sweep
 
-ITEM_BYTES = 4  # of float32, the only numbers whose peak is measured
 ADAM = 6  # parameters and both moments, each read and written
 
 FEWEST = 4  # lengths from which two rates and their error can be found
@@ -34,10 +33,11 @@ TELLING = 0.3  # change of the core's share of FLOPs from which the two are told
 
 @dataclass(frozen=True, kw_only=True)
 class Roof:
-    """Measured peaks: matrix products in FLOP/s, copying in bytes/s."""
+    """Measured peaks: matrix products in FLOP/s, copying in bytes/s; bytes of one number."""
 
     flops_per_s: float
     bytes_per_s: float
+    item_bytes: int = 4
 
     @property
     def ridge(self) -> float:
@@ -46,21 +46,22 @@ class Roof:
 
 
 def roof(sweep: Sweep) -> Roof | None:
-    """The peaks of the sweep's machine; None where none was measured for its type of number."""
+    """The peaks of the sweep's machine; None where none was measured."""
     if blind(sweep):
         return None
     flops = [session.matmul_flops for session in sweep.sessions if session.matmul_flops]
     copies = [session.copy_bytes for session in sweep.sessions if session.copy_bytes]
-    return Roof(flops_per_s=max(flops), bytes_per_s=max(copies))
+    item_bytes = ITEM_BYTES[sweep.request.dtype]
+    return Roof(flops_per_s=max(flops), bytes_per_s=max(copies), item_bytes=item_bytes)
 
 
 def blind(sweep: Sweep) -> str:
     """Why there is no roof, or nothing."""
-    if sweep.request.dtype != "float32":
-        return f"peaks are measured in float32, the sweep's numbers are {sweep.request.dtype}"
     sessions = sweep.sessions
     if not any(s.matmul_flops for s in sessions) or not any(s.copy_bytes for s in sessions):
         return "no session measured the peaks of the machine"
+    if sweep.request.dtype not in ITEM_BYTES:
+        return f"numbers of {sweep.request.dtype} are of unknown size"
     return ""
 
 
@@ -74,7 +75,7 @@ def roofline(summary: pd.DataFrame, roof: Roof) -> pd.DataFrame:
     known = summary[summary["time_s"] > 0]
     work = known["flops"] * np.where(known["mode"] == Mode.TRAINING, TRAINING, 1.0)
     products_s = work / roof.flops_per_s
-    bytes_s = least_bytes(known) / roof.bytes_per_s
+    bytes_s = roof.item_bytes * least_numbers(known) / roof.bytes_per_s
     floor = np.maximum(products_s, bytes_s)
     return known[["series", "mode", "seq_len"]].assign(
         flops=work,
@@ -89,8 +90,8 @@ def roofline(summary: pd.DataFrame, roof: Roof) -> pd.DataFrame:
     )
 
 
-def least_bytes(cases: pd.DataFrame) -> pd.Series:
-    """Bytes of parameters, inputs and outputs, each moved once, and of Adam in training.
+def least_numbers(cases: pd.DataFrame) -> pd.Series:
+    """Numbers of parameters, inputs and outputs, each moved once, and of Adam in training.
 
     A model reads one row of its embedding for each token; a core reads q, k and v.
     """
@@ -98,7 +99,7 @@ def least_bytes(cases: pd.DataFrame) -> pd.Series:
     parameters = np.where(cases["level"] == Level.CORE, 0, cases["parameters"])
     times = np.where(cases["mode"] == Mode.TRAINING, ADAM, 1)
     moved = times * parameters + tensors * cases["tokens"] * cases["width"]
-    return pd.Series(ITEM_BYTES * moved, cases.index)
+    return pd.Series(moved, cases.index)
 
 
 def rates(summary: pd.DataFrame) -> pd.DataFrame:

@@ -135,9 +135,7 @@ def publish(
         for line in annotations(report):
             typer.echo(line, err=as_json)
     if as_json:
-        import json
-
-        typer.echo(json.dumps(checked.data(report, strict), indent=1))
+        console.data(checked.data(report, strict))
     else:
         show(report)
 

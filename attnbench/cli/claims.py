@@ -92,7 +92,7 @@ def show_listing(chosen: Sequence["Claim"], as_json: bool) -> None:
     from attnbench.render.terminal import table
 
     if as_json:
-        show_data([describe(claim) for claim in chosen])
+        console.data([describe(claim) for claim in chosen])
         return
     shown = console.out()
     shown.print(table(listing(chosen), shown.width))
@@ -123,7 +123,7 @@ def show(judged: Sequence["Judged"], everything: bool) -> None:
 
 def show_json(judged: Sequence["Judged"]) -> None:
     """Each claim with its answer, all numbers behind it and their lengths."""
-    show_data([{**describe(one.claim), **asdict(one.judgement)} for one in judged])
+    console.data([{**describe(one.claim), **asdict(one.judgement)} for one in judged])
 
 
 def describe(claim: "Claim") -> dict[str, Any]:
@@ -135,18 +135,3 @@ def describe(claim: "Claim") -> dict[str, Any]:
         "check": str(claim.check),
         "scope": claim.scope,
     }
-
-
-def show_data(rows: Sequence[dict[str, Any]]) -> None:
-    """JSON as its standard has it: what is not known is null."""
-    import json
-    from math import isfinite
-
-    def known(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: known(inner) for name, inner in value.items()}
-        if isinstance(value, list | tuple):
-            return [known(inner) for inner in value]
-        return None if isinstance(value, float) and not isfinite(value) else value
-
-    typer.echo(json.dumps(known(list(rows)), indent=1))

@@ -73,14 +73,13 @@ def show(shown: "Sequence[Table]") -> None:
 
 def show_json(found: "Comparison", crossings: "Frame") -> None:
     """Numbers in full precision, with the reasons why times were not compared."""
-    import json
-
-    data = {
-        "refusals": found.refusals,
-        "cases": json.loads(found.rows.to_json(orient="records")),
-        "crossovers_moved": json.loads(crossings.to_json(orient="records")),
-    }
-    typer.echo(json.dumps(data, indent=1))
+    console.data(
+        {
+            "refusals": found.refusals,
+            "cases": found.rows,
+            "crossovers_moved": crossings,
+        }
+    )
 
 
 def as_markdown(shown: "Sequence[Table]") -> bytes:

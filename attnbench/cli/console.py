@@ -5,7 +5,8 @@ import io
 import os
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from math import isfinite
+from typing import TYPE_CHECKING, Any
 
 from attnbench.render.grid import clean
 
@@ -54,6 +55,24 @@ def abandon() -> None:
     """Drop what standard output still holds, so that the interpreter does not try again."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def data(value: Any) -> None:
+    """Print as JSON: null for a number that is none, and no letter that commands a terminal."""
+    import json
+
+    print(json.dumps(plain(value), indent=1).replace("\x7f", r"\u007f"))
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON takes it; a frame as its rows."""
+    if hasattr(value, "to_dict"):
+        value = value.to_dict("records")
+    if isinstance(value, dict):
+        return {name: plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def out() -> "Console":

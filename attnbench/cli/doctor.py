@@ -25,20 +25,19 @@ def doctor(
     here = environment(Launcher(WORKER, PRELOAD), place, settings)
     found = {**asdict(here), "nvml": nvml(), "resident_peak": resident()}
     if json_:
-        import json
-
-        typer.echo(json.dumps({**found, "forms_that_do_not_run": refusals(place)}, indent=1))
+        console.data({**found, "forms_that_do_not_run": refusals(place)})
     else:
         show(here, found, refusals(place))
 
 
 def show(here: Environment, found: dict[str, Any], refused: dict[str, str]) -> None:
     """A few lines; what will not work last, with its reason."""
-    from attnbench.render.units import flops, size
+    from attnbench.render.units import flops, many, size
 
     shown = console.out().print
     shown(f"device      {here.device}")
-    shown(f"processor   {here.processor}, {here.cores} cores to use, {here.threads} threads")
+    using = many(here.threads, "thread")
+    shown(f"processor   {here.processor}, {many(here.cores, 'core')} to use, {using}")
     shown(f"memory      {size(here.memory_bytes)} to use")
     if here.device_memory_bytes:
         shown(f"GPU memory  {size(here.device_memory_bytes)} free, driver {here.driver}")

@@ -37,7 +37,7 @@ def measure(
     launcher = Launcher(WORKER, PRELOAD)
     with interruptible(launcher, folder):
         begun = time.monotonic()
-        here = environment(launcher, request.device, request.settings)
+        here = environment(launcher, request.device, request.settings, request.dtype)
         with open_journal(request, here, folder, resume, anyway) as journal:
             stored = described(journal, lines)
             say(request, here, journal, folder)
@@ -63,9 +63,11 @@ def measure(
             console.err().print(f"{took:.0f} s, {share:.0%} of them in warm-up and samples")
 
 
-def environment(launcher: Launcher, device: str, settings: Settings) -> Environment:
+def environment(
+    launcher: Launcher, device: str, settings: Settings, dtype: str = "float32"
+) -> Environment:
     """This machine as a worker sees it, with its measured peaks. Raises `CannotRun`."""
-    asked = {"environment": device, "settings": asdict(settings)}
+    asked = {"environment": device, "dtype": dtype, "settings": asdict(settings)}
     reply = launcher(asked, START_TIMEOUT_S)
     if reply.answer is None or "outcome" in reply.answer:
         said = (reply.answer or {}).get("reason") or reply.log or f"exit {reply.exit_code}"
@@ -100,19 +102,22 @@ def described(journal: Journal, lines: tuple[Planned, ...]) -> Sweep:
 
 def say(request: Request, here: Environment, journal: Journal, folder: Path) -> None:
     """What the program chose by itself, and what should be known before it starts."""
+    from attnbench.render.units import many
+
     show = console.err().print
     for warning in journal.sweep.warnings:
         show(f"warning: {warning}")
     budget = "no budget" if request.budget_s is None else f"budget {request.budget_s:g} s"
     show(
-        f"{here.device} ({here.processor}), {here.threads} threads, torch {here.torch};"
-        f" c = {request.tokens:,} tokens, {request.dtype}, {request.rounds} rounds, {budget};"
-        f" into {folder}"
+        f"{here.device} ({here.processor}), {many(here.threads, 'thread')}, torch {here.torch};"
+        f" c = {request.tokens:,} tokens, {request.dtype}, {many(request.rounds, 'round')},"
+        f" {budget}; into {folder}"
     )
     if request.device != "cpu":
         show(f"TF32 is {'on' if here.tf32 else 'off'}; driver {here.driver}, CUDA {here.cuda}")
     if here.load is not None and here.load > 0.5 * here.cores:
-        show(f"warning: load average {here.load:.1f} on {here.cores} cores; times will be noisy")
+        cores = many(here.cores, "core")
+        show(f"warning: load average {here.load:.1f} on {cores}; times will be noisy")
 
 
 @contextmanager

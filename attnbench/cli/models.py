@@ -37,9 +37,7 @@ def models(
     place = options.device(device)
     rows = [describe(name, card(name), place) for name in found]
     if json_:
-        import json
-
-        typer.echo(json.dumps(rows if len(rows) > 1 else rows[0], indent=1))
+        console.data(rows if len(rows) > 1 else rows[0])
     elif len(found) == 1:
         show_one(found[0], card(found[0]), rows[0])
     else:
@@ -94,9 +92,7 @@ def show_checks(found: dict[str, list[dict[str, str]]], as_json: bool) -> None:
     from attnbench.render.terminal import table
 
     if as_json:
-        import json
-
-        typer.echo(json.dumps(found, indent=1))
+        console.data(found)
     rows = []
     for name, results in found.items():
         for check in dict.fromkeys(each["check"] for each in results):

@@ -3,9 +3,9 @@
 import re
 
 from attnbench.errors import CannotRun, UsageError
-from attnbench.records import Mode, Settings
+from attnbench.records import ITEM_BYTES, Mode, Settings
 
-DTYPES = ("float32", "bfloat16", "float16", "float64")
+DTYPES = tuple(ITEM_BYTES)
 FORMATS = ("png", "svg", "pdf")
 
 # above these a number is a slip of the hand, and no prediction could hold it

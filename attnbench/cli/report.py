@@ -57,7 +57,7 @@ def publish(
             ) from error
     if as_json:
         # every case with its numbers
-        typer.echo(cases.to_json(orient="records", indent=1))
+        console.data(cases)
     else:
         show(stored, against, cases)
         console.err().print(f"figures and tables are in {place}; report.html has them all")

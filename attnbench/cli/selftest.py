@@ -45,9 +45,7 @@ def selftest(
     result = {"sentence": sentence(found), "threshold": limit, **asdict(found)}
     kept = cache.keep(machine, result)
     if json_:
-        import json
-
-        typer.echo(json.dumps({**result, "machine": machine}, indent=1))
+        console.data({**result, "machine": machine})
         return
     show(found)
     console.err().print(f"kept in {kept}, where check finds it")

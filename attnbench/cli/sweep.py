@@ -163,13 +163,11 @@ def show_plan(lines: tuple[Planned, ...], request: Request, as_json: bool) -> No
     """Print every case with its predictions."""
     from attnbench.render.grid import Cell, Table, words
     from attnbench.render.terminal import table
-    from attnbench.render.units import seconds, size
+    from attnbench.render.units import many, seconds, size
     from attnbench.workloads.plan import dry
 
     if as_json:
-        import json
-
-        typer.echo(json.dumps(dry(lines), indent=1))
+        console.data(dry(lines))
         return
     rows = tuple(
         (
@@ -181,8 +179,8 @@ def show_plan(lines: tuple[Planned, ...], request: Request, as_json: bool) -> No
         for line in lines
     )
     note = (
-        f"{len(lines)} cases, {request.rounds} rounds; predictions of one iteration on a machine"
-        " not yet measured, refined as a sweep goes on. Nothing was run."
+        f"{many(len(lines), 'case')}, {many(request.rounds, 'round')}; predictions of one iteration"
+        " on a machine not yet measured, refined as a sweep goes on. Nothing was run."
     )
     columns = ("case", "seconds", "bytes", "here")
     shown = console.out()

@@ -7,9 +7,13 @@ import os
 import platform
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from attnbench import __version__
 from attnbench.records import Environment
+
+if TYPE_CHECKING:
+    import torch
 
 CGROUP = Path("/sys/fs/cgroup")
 PEAK_S = 0.3  # long enough for one figure, short enough before every sweep
@@ -54,7 +58,7 @@ def load() -> float | None:
         return None
 
 
-def environment(device: str, threads: int) -> Environment:
+def environment(device: str, threads: int, dtype: str) -> Environment:
     """This machine, with its measured peaks. Runs operations: for a worker only."""
     import torch
 
@@ -63,7 +67,7 @@ def environment(device: str, threads: int) -> Environment:
     cuda = device.startswith("cuda")
     properties = torch.cuda.get_device_properties(torch.device(device)) if cuda else None
     before = load()
-    matmul, copy = peaks(device)
+    matmul, copy = peaks(device, getattr(torch, dtype))
     return Environment(
         attnbench=__version__,
         python=platform.python_version(),
@@ -84,12 +88,12 @@ def environment(device: str, threads: int) -> Environment:
     )
 
 
-def peaks(device: str) -> tuple[float, float]:
-    """FLOP/s of a large float32 matrix product, and bytes/s of a large copy."""
+def peaks(device: str, dtype: "torch.dtype") -> tuple[float, float]:
+    """FLOP/s of a large matrix product of these numbers, and bytes/s of a large copy."""
     import torch
 
     size = 8192 if device.startswith("cuda") else 1024
-    a, b = torch.randn(2, size, size, device=device)
+    a, b = torch.randn(2, size, size, device=device).to(dtype)
     source = torch.randn(1 << (28 if device.startswith("cuda") else 24), device=device)
     target = torch.empty_like(source)
     product = best(lambda: torch.mm(a, b), device)

@@ -37,12 +37,17 @@ OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
 
 
 def main(request: str) -> str:
-    """Answer a request: `{"environment": …}`, `{"verify": …}` or `{"case", "part"}`; `settings`."""
+    """Answer a request: `{"environment", "dtype"}`, `{"verify"}` or `{"case", "part"}`.
+
+    Each has `settings` too.
+    """
     asked = json.loads(request)
     settings = Settings(**asked["settings"])
     torch.set_num_threads(settings.threads)
     if "environment" in asked:
-        return json.dumps(asdict(environment(asked["environment"], settings.threads)))
+        return json.dumps(
+            asdict(environment(asked["environment"], settings.threads, asked["dtype"]))
+        )
     if "verify" in asked:
         return json.dumps({"checks": verify(card(asked["verify"]))})
     case, part = Case.from_json(asked["case"]), Part(asked["part"])

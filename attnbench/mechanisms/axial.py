@@ -36,6 +36,7 @@ from attnbench.contract import (
     Paper,
     causal_mask,
     four_maps,
+    fused_attention,
     masked_softmax,
 )
 from attnbench.records import Causality, Family, Workload
@@ -151,14 +152,7 @@ class Axial(Attention):
 
 class Sdpa(Axial):
     def dense(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-        if mask is None:
-            return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
-        if causal:
-            mask = mask & causal_mask(q.shape[2], k.shape[2], q.device)
-        # the lowest finite number in place of −∞: a row without a key must not turn into NaN
-        bias = torch.zeros_like(mask, dtype=q.dtype).masked_fill(~mask, torch.finfo(q.dtype).min)
-        o = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
-        return o * mask.any(-1, keepdim=True)
+        return fused_attention(q, k, v, mask, causal)
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:

@@ -29,6 +29,7 @@ from attnbench.contract import (
     Paper,
     QKVAttention,
     four_maps,
+    fused_attention,
     map_flops,
     masked_softmax,
 )
@@ -98,12 +99,7 @@ class Blockwise(QKVAttention):
 
 class Sdpa(Blockwise):
     def dense(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        if mask is None:
-            return F.scaled_dot_product_attention(q, k, v)
-        # the lowest finite number in place of −∞: a row without a key must not turn into NaN
-        bias = torch.zeros_like(mask, dtype=q.dtype).masked_fill(~mask, torch.finfo(q.dtype).min)
-        o = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
-        return o * mask.any(-1, keepdim=True)
+        return fused_attention(q, k, v, mask)
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:

@@ -33,8 +33,10 @@ from attnbench.contract import (
     Flops,
     Paper,
     QKVAttention,
+    additive,
     causal_mask,
     four_maps,
+    fused_attention,
     map_flops,
     masked_softmax,
 )
@@ -159,13 +161,10 @@ class ImageTransformer(QKVAttention):
 
 class Sdpa(ImageTransformer):
     def dense(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        if mask is None:
-            return F.scaled_dot_product_attention(q, k, v)
-        # the lowest finite number in place of −∞: a row without a key must not turn into NaN
-        bias = torch.zeros_like(mask, dtype=q.dtype).masked_fill(~mask, torch.finfo(q.dtype).min)
-        o = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
-        # a causal mask alone leaves every row its own token
-        return o if mask.dim() == 2 else o * mask.any(-1, keepdim=True)
+        if mask is not None and mask.dim() == 2:
+            # a causal mask alone leaves every row its own token
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=additive(mask, q.dtype))
+        return fused_attention(q, k, v, mask)
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:

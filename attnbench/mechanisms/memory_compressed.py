@@ -31,8 +31,8 @@ from attnbench.contract import (
     Flops,
     Paper,
     QKVAttention,
-    causal_mask,
     four_maps,
+    fused_attention,
     map_flops,
     masked_softmax,
     merge,
@@ -119,16 +119,13 @@ class MemoryCompressed(QKVAttention):
 class Sdpa(MemoryCompressed):
     def dense(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
         if not self.causal:
-            return fused(q, k, v, keys)
+            return fused_attention(q, k, v, keys)
         (B, H, N, _), s = q.shape, self.config.compression
         # one token more at the front, then query a of each class i + 1 modulo s sees keys 0 to a
         q = F.pad(q.transpose(1, 2), (0, 0, 0, 0, 1, -(N + 1) % s))
         q = q.unflatten(1, (-1, s)).flatten(2, 3).transpose(1, 2)  # [B, s H, n, d]
         k, v = (x[:, None].expand(-1, s, -1, -1, -1).flatten(1, 2) for x in (k, v))
-        if keys is None:
-            o = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        else:
-            o = fused(q, k, v, keys & causal_mask(q.shape[2], k.shape[2], q.device))
+        o = fused_attention(q, k, v, keys, causal=True)
         return o.transpose(1, 2).reshape(B, -1, H, q.shape[3])[:, 1 : N + 1].transpose(1, 2)
 
     @staticmethod
@@ -177,14 +174,6 @@ class Folded(Sdpa):
         s, D = config.compression, w.width
         weights = 2 * (2 * s * D**3) + config.bias * 2 * (2 * s * D * D + 2 * n * s * D)
         return Flops(map_flops(w, 2), Sdpa.flops(config, w).core + weights)
-
-
-def fused(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    if mask is None:
-        return F.scaled_dot_product_attention(q, k, v)
-    # the lowest finite number in place of −∞: a row without a key must not turn into NaN
-    bias = torch.zeros_like(mask, dtype=q.dtype).masked_fill(~mask, torch.finfo(q.dtype).min)
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias) * mask.any(-1, keepdim=True)
 
 
 def lengths(config: Config, w: Workload) -> tuple[int, int]:

@@ -29,7 +29,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnbench.contract import BaseConfig, Card, Cost, Flops, Paper, QKVAttention, map_flops, merge
+from attnbench.contract import (
+    BaseConfig,
+    Card,
+    Cost,
+    Flops,
+    Paper,
+    QKVAttention,
+    additive,
+    map_flops,
+    merge,
+)
 from attnbench.records import Causality, Family, Level, Workload
 
 
@@ -146,7 +156,9 @@ class RoutingTransformer(QKVAttention):
         allowed = torch.ones(W, W, dtype=torch.bool, device=like.device)
         allowed = allowed.tril() if self.causal else allowed
         allowed = allowed if keys is None else allowed & keys[..., None, :]
-        return hidden(allowed, like.dtype), None if keys is None else allowed.any(-1, keepdim=True)
+        return additive(allowed, like.dtype), None if keys is None else allowed.any(
+            -1, keepdim=True
+        )
 
     def learn(self, items: list[Tensor], nearest: list[Tensor], mask: Tensor | None) -> None:
         """Move the centroids, and keep the commitment loss to those they had."""
@@ -186,7 +198,7 @@ class RoutingTransformer(QKVAttention):
                 allowed = allowed & torch.ones(
                     M, before + M, dtype=torch.bool, device=q.device
                 ).tril(before)
-            bias = hidden(allowed, q.dtype)  # [B or 1, 1, C, M or 1, keys]
+            bias = additive(allowed, q.dtype)  # [B or 1, 1, C, M or 1, keys]
             seen = None if mask is None else allowed.any(-1, keepdim=True)
         o = self.softmax(q, k, v, bias)
         return (o if seen is None else o * seen).flatten(2, 3)[:, :, :N]
@@ -247,11 +259,6 @@ class Sdpa(RoutingTransformer):
     def elements(config: Config, w: Workload) -> int:
         K, _ = shape(config, w.seq_len)
         return w.batch * K * w.seq_len + 8 * w.tokens * w.width
-
-
-def hidden(allowed: Tensor, dtype: torch.dtype) -> Tensor:
-    """0 where allowed, the lowest number elsewhere."""
-    return torch.zeros_like(allowed, dtype=dtype).masked_fill(~allowed, torch.finfo(dtype).min)
 
 
 def rows(members: Tensor, N: int) -> Tensor:

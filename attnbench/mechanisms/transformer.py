@@ -12,6 +12,7 @@ Source: arXiv:1706.03762, equation (1).
 """
 
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -33,6 +34,8 @@ from attnbench.contract import (
     masked_softmax,
 )
 from attnbench.records import Causality, Family, Mode, Workload
+
+BLOCK = 128  # tokens of a block of flex_attention's masks, as torch makes them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,17 +112,8 @@ class Flex(Transformer):
         self.compiled = torch.compile(flex_attention, dynamic=False)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        from torch.nn.attention.flex_attention import create_block_mask
-
         q, k, v = (t.contiguous() for t in (q, k, v))
-        if not self.causal:
-            return self.compiled(q, k, v)
-
-        def past(b: Any, h: Any, i: Tensor, j: Tensor) -> Tensor:
-            return j <= i
-
-        N = q.shape[-2]
-        blocks = create_block_mask(past, None, None, N, N, device=q.device)
+        blocks = triangle(q.shape[-2], q.device) if self.causal else None
         return self.compiled(q, k, v, block_mask=blocks)
 
     @staticmethod
@@ -135,6 +129,36 @@ class Flex(Transformer):
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
         return w.heads * w.tokens
+
+
+def past(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    return j <= i
+
+
+@cache
+def triangle(N: int, device: torch.device) -> Any:
+    """flex_attention's blocks of a causal mask, without an N × N mask to find them from.
+
+    On the diagonal a block is partly used, and so are all of a last row that N cuts short; before
+    it they are used whole.
+    """
+    from torch.nn.attention.flex_attention import BlockMask
+
+    n = -(-N // BLOCK)
+    each = torch.arange(n, device=device, dtype=torch.int32)
+    partly, whole = torch.ones_like(each), each.clone()
+    if N % BLOCK:
+        partly[-1], whole[-1] = n, 0
+    order = each.repeat(n, 1)  # [n, n]: the numbers of the blocks of a row
+    return BlockMask.from_kv_blocks(
+        partly[None, None],
+        ((order + each[:, None]) % n)[None, None],
+        whole[None, None],
+        order[None, None],
+        BLOCK_SIZE=BLOCK,
+        mask_mod=past,
+        seq_lengths=(N, N),
+    )
 
 
 def reference(module: Transformer, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:

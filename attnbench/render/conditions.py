@@ -61,13 +61,15 @@ def _busy(sweep: Sweep) -> Iterator[str]:
     cores = max((session.cores for session in sweep.sessions), default=1)
     threads = max((session.threads for session in sweep.sessions), default=1)
     if at_start and max(at_start) > BUSY * cores:
-        yield f"the machine was busy: load {max(at_start):.1f} on {cores} cores at the start"
+        on = units.many(cores, "core")
+        yield f"the machine was busy: load {max(at_start):.1f} on {on} at the start"
     found, limit = loads(sweep), threads + BUSY * cores
     above = [load for load in found if load > limit]
     if above:
         yield (
             f"{len(above)} of {len(found)} timed runs began under a load above {limit:g}, up to"
-            f" {max(above):.1f}: the sweep's own {threads} threads and what else was at work"
+            f" {max(above):.1f}: the sweep's own {units.many(threads, 'thread')} and what else"
+            " was at work"
         )
 
 
@@ -119,7 +121,8 @@ def _asked(sweep: Sweep) -> str:
     span = f"{units.length(min(lengths))} to {units.length(max(lengths))}" if lengths else "none"
     return (
         f"Asked: {', '.join(request.models)}; level {request.level}; "
-        f"{' and '.join(request.modes)}; {len(lengths)} lengths, {span}; {', '.join(sizes)}."
+        f"{' and '.join(request.modes)}; {units.many(len(lengths), 'length')}, {span};"
+        f" {', '.join(sizes)}."
     )
 
 
@@ -128,7 +131,8 @@ def _machine(session: Environment) -> tuple[str, ...]:
     graphics = f", CUDA {session.cuda}, driver {session.driver}" if session.cuda else ""
     tf32 = f"; TF32 {'on' if session.tf32 else 'off'}" if session.cuda else ""
     return (
-        f"Machine: {session.processor}, {session.cores} cores, {session.threads} threads, "
+        f"Machine: {session.processor}, {units.many(session.cores, 'core')}, "
+        f"{units.many(session.threads, 'thread')}, "
         f"{units.size(session.memory_bytes)}{device}; {session.system}.",
         f"Versions: attnbench {session.attnbench}, torch {session.torch}, "
         f"Python {session.python}{graphics}{tf32}.",
@@ -138,7 +142,9 @@ def _machine(session: Environment) -> tuple[str, ...]:
 def _how(sweep: Sweep, cases: Frame) -> str:
     request = sweep.request
     budget = "no budget" if request.budget_s is None else f"budget {request.budget_s:g} s"
-    text = f"Measured: {request.rounds} rounds, {budget}, seed {request.settings.seed}"
+    text = (
+        f"Measured: {units.many(request.rounds, 'round')}, {budget}, seed {request.settings.seed}"
+    )
     spread = cases["time_log_se"] * np.sqrt(cases["rounds"])
     if (cases["interval_kind"] == "rounds").any():
         text += f"; a restart changes a time by {units.percent(float(spread.median()))} (1 σ)"

@@ -45,6 +45,11 @@ def count(value: float) -> str:
     return f"{value:,.0f}" if known(value) else NOTHING
 
 
+def many(value: int, noun: str) -> str:
+    """`1 core`, `2 cores`."""
+    return f"{count(value)} {noun}{'' if value == 1 else 's'}"
+
+
 def length(value: int) -> str:
     """`65,536`."""
     return f"{value:,}"

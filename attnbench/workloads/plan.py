@@ -11,6 +11,7 @@ from attnbench.errors import UnknownMechanism, UnknownOption, UsageError
 from attnbench.model import attention_sets, is_reversible, shell_flops, shell_parameters
 from attnbench.model import refusal as shell_refusal
 from attnbench.records import (
+    ITEM_BYTES,
     CardFacts,
     Case,
     Causality,
@@ -25,7 +26,6 @@ from attnbench.registry import card, unknown
 from attnbench.workloads.axes import Selection
 from attnbench.workloads.presets import expand, preset
 
-ITEM_BYTES = (("float64", 8), ("float32", 4), ("float16", 2), ("bfloat16", 2))
 SAVED = 13  # tensors [B, N, D] that one layer keeps for backward beside the core's own
 ALIVE = 6  # and that are alive at once without gradients
 
@@ -157,7 +157,7 @@ def describe(its: Card, case: Case, config: Any, request: Request) -> Planned:
 
 def predicted_bytes(elements: int, parameters: int, w: Workload, layers: int) -> int:
     """Allocated peak: parameters, optimiser, embedding, and what each of the layers keeps."""
-    item = dict(ITEM_BYTES).get(w.dtype, 4)
+    item = ITEM_BYTES[w.dtype]
     tokens = w.tokens * w.width
     table = w.shell.vocabulary * w.width if w.shell else 0
     if w.mode is Mode.INFERENCE:

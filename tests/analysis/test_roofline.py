@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnbench.analysis.roofline import Roof, least_bytes, rates, roof, roofline
+from attnbench.analysis.roofline import Roof, least_numbers, rates, roof, roofline
 from attnbench.analysis.summary import summary
 from attnbench.records import Level, Mode, Sweep
 from tests.sweeps import environment, sweep
@@ -62,8 +62,8 @@ def test_bytes_are_the_floor_where_there_is_little_to_multiply():
         (Level.CORE, Mode.TRAINING, 40_000),
     ],
 )
-def test_least_bytes_are_what_must_be_read_and_written(level: str, mode: str, numbers: int):
-    assert least_bytes(case(level=level, mode=mode)).tolist() == [4 * numbers]
+def test_the_least_is_what_must_be_read_and_written(level: str, mode: str, numbers: int):
+    assert least_numbers(case(level=level, mode=mode)).tolist() == [numbers]
 
 
 def test_no_case_of_a_plausible_sweep_beats_its_floor():
@@ -79,16 +79,25 @@ def test_of_several_sessions_the_fastest_peak_counts():
     assert roof(whole) == Roof(flops_per_s=9.5e10, bytes_per_s=2e10)
 
 
+def test_smaller_numbers_have_a_lower_floor_of_bytes():
+    whole = sweep(lengths=(128,))
+    halved = replace(whole, request=replace(whole.request, dtype="bfloat16"))
+    assert (roof(whole).item_bytes, roof(halved).item_bytes) == (4, 2)
+    few = case(flops=1e4, core_flops=0)
+    four, two = (roofline(few, replace(ROOF, item_bytes=n)).iloc[0]["floor_s"] for n in (4, 2))
+    assert two == pytest.approx(four / 2)
+
+
 def blind(whole: Sweep) -> list[Sweep]:
-    other = replace(whole, request=replace(whole.request, dtype="bfloat16"))
+    newer = replace(whole.request, dtype="float8")
     return [
-        other,
+        replace(whole, request=newer),
         replace(whole, sessions=()),
         replace(whole, sessions=(environment(copy_bytes=None),)),
     ]
 
 
-def test_without_a_peak_of_these_numbers_there_is_no_roof():
+def test_without_a_peak_there_is_no_roof():
     assert [roof(whole) for whole in blind(sweep(lengths=(128,)))] == [None] * 3
 
 

@@ -1,8 +1,8 @@
 """How our default forms compare with public implementations: ratios from one interleaved run.
 
-    python -m tests.benchmarks.speed [--models NAME,…] [--lengths 512,2048,8192] [--seconds 4]
+    python -W ignore -m tests.benchmarks.speed [--models NAME,…] [--seconds 4] > reports/speed.md
 
-Level `attention`, D = 256, 16 heads, 8,192 tokens, float32, one thread, process time. Ours and
+Level `attention`, D = 256, 16 heads, float32, one thread, process time. Ours and
 theirs take turns, each iteration after the other; the ratio (theirs over ours, above 1 is ours
 faster) is the median of the pairs' ratios with its 95 % interval from order statistics.
 """
@@ -18,8 +18,14 @@ from attnbench.registry import card
 from attnbench.workloads.presets import preset
 from tests.benchmarks.peers import HEADS, WIDTH, pairs
 from tests.benchmarks.survey_peers import survey_pairs
+from tests.benchmarks.telling import begin
 
-TOKENS = 8192
+PACKAGES = (
+    *("axial_attention", "compressive-transformer-pytorch", "entmax", "fast-transformer-pytorch"),
+    *("isab-pytorch", "linear-attention-transformer", "linformer", "local-attention"),
+    *("memory_compressed_attention", "nystrom-attention", "performer-pytorch", "reformer-pytorch"),
+    *("routing_transformer", "sinkhorn_transformer", "transformers"),
+)
 FEWEST = 7
 
 
@@ -27,37 +33,41 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", default="")
     parser.add_argument("--lengths", default="512,2048,8192")
+    parser.add_argument("--tokens", type=int, default=8192)
     parser.add_argument("--seconds", type=float, default=4.0, help="of each comparison")
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    print("| mechanism:form | against | N | mode | theirs / ours | 95 % interval | pairs |")
+    command = "python -W ignore -m tests.benchmarks.speed"
+    begin("Speed against public implementations", __doc__, command, "torch", *PACKAGES)
+    print("| mechanism:form | against | B × N | mode | theirs / ours | 95 % interval | pairs |")
     print("|---|---|---:|---|---:|---|---:|")
     for name, label, build in (*pairs(), *survey_pairs()):
         if asked.models and name not in asked.models.split(","):
             continue
         for seq_len in map(int, asked.lengths.split(",")):
             for mode in Mode:
-                print(row(name, label, build, seq_len, mode, asked.seconds), flush=True)
+                print(row(name, label, build, seq_len, mode, asked), flush=True)
 
 
-def row(name, label, build, seq_len, mode, seconds):
-    form, module = ours(name, seq_len, mode)
-    head = f"| {name}:{form} | {label} | {seq_len:,} | {mode} |"
+def row(name, label, build, seq_len, mode, asked):
+    batch = max(1, asked.tokens // seq_len)
+    form, module = ours(name, batch, seq_len, mode)
+    head = f"| {name}:{form} | {label} | {batch} × {seq_len:,} | {mode} |"
     try:
         peer = build(seq_len)
     except ImportError as error:
         return f"{head} not installed: {error.name} | | |"
-    x = torch.randn(TOKENS // seq_len, seq_len, WIDTH)
-    ratios = compare(module, peer, x, mode, seconds)
+    x = torch.randn(batch, seq_len, WIDTH)
+    ratios = compare(module, peer, x, mode, asked.seconds)
     low, high = interval(ratios)
     return f"{head} {statistics.median(ratios):.2f} | {low:.2f} to {high:.2f} | {len(ratios)} |"
 
 
-def ours(name, seq_len, mode):
+def ours(name, batch, seq_len, mode):
     """Our default form of the mechanism, in the sizes of the default preset."""
     its = card(name)
     workload = Workload(
-        batch=TOKENS // seq_len,
+        batch=batch,
         seq_len=seq_len,
         width=WIDTH,
         heads=HEADS,

@@ -1,6 +1,6 @@
 """Whether the tool's stopwatch agrees with others; not run by the tests, on an idle machine.
 
-    python -m tests.benchmarks.stopwatch [--lengths 128,512,2048] [--rounds 7] [--device cpu]
+    python -W ignore -m tests.benchmarks.stopwatch [--device cpu] > reports/stopwatch.md
 
 Ten mechanisms × three lengths, inference at level `attention`, 2,048 tokens, one thread. In one
 process and turn about: a run of the tool (its warm-up, samples and stopping rule), a loop written
@@ -24,6 +24,7 @@ from attnbench.measure.timing import HostStopwatch, measure, sample, time_of
 from attnbench.measure.worker import keep_pages
 from attnbench.records import Case, Level, Mode, Settings, Workload
 from attnbench.registry import card
+from tests.benchmarks.telling import begin
 
 MECHANISMS = (
     *("transformer", "fastformer", "longformer", "bigbird", "linformer", "linear_transformer"),
@@ -42,6 +43,8 @@ def main():
     torch.set_num_threads(1)
     keep_pages()
     others = ("hand", "Timer") + ("do_bench",) * asked.device.startswith("cuda")
+    command = "python -W ignore -m tests.benchmarks.stopwatch"
+    begin("Agreement with independent stopwatches", __doc__, command, "torch")
     print(f"| case | {' | '.join(f'tool / {name}' for name in others)} |")
     print(f"|---|{'---:|' * len(others)}")
     worst = 0.0

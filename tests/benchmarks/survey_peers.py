@@ -118,8 +118,9 @@ def reformer_pytorch(n):
 
 
 def routing_transformer(n):
+    members = 2 ** round(torch.tensor(n).log2().item() / 2)
     inner = quietly("routing_transformer.routing_transformer", "SelfAttention")(
-        WIDTH, 1, n, HEADS, HEADS // 2, 2 ** round(torch.tensor(n).log2().item() / 2)
+        WIDTH, 1, n, HEADS, HEADS // 2, members, local_attn_window_size=256, rel_pos_emb=False
     )
     return Wrapped(inner, lambda m, x: m(x)[0], output=False)
 

@@ -100,6 +100,26 @@ def test_outside_of_a_repository_there_is_no_base(tmp_path):
     assert "not in a git repository" in done.stderr
 
 
+@pytest.mark.faults
+def test_a_selftest_is_kept_for_check_to_quote(repository, tmp_path):
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    done = here("selftest", "--length", "16", "--budget", "40s", "--json", **cache)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert [rate["share"] for rate in told["rates"]] == [0.0, 0.02, 0.05, 0.1, 0.2]
+    assert "false alarms in" in told["sentence"]
+    timed = ("--lengths", "16", "--mode", "inference", "--budget", "20s")
+    checked = here("check", "--base", "main", *timed, cwd=repository.folder, **cache)
+    assert told["sentence"] in checked.stdout + checked.stderr
+
+
+def test_a_selftest_without_time_for_its_pairs_says_so(tmp_path):
+    done = here("selftest", "--budget", "100ms", XDG_CACHE_HOME=str(tmp_path))
+    assert done.returncode == 2
+    assert "raise --budget" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_check_leaves_no_worktree_and_no_process(number, repository):
