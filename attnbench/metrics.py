@@ -98,10 +98,10 @@ TABLE: tuple[Metric, ...] = (
     ),
     Metric(
         "kept_bytes",
-        "kept after an iteration",
+        "kept by each iteration",
         Unit.BYTES,
         Better.LOWER,
-        "still alive when gradients and outputs are gone",
+        "alive after an iteration and not before it, gradients and outputs gone",
     ),
     Metric("moved_bytes", "bytes moved", Unit.BYTES, Better.LOWER, "operands and results, summed"),
     Metric("operators", "operators", Unit.COUNT, Better.LOWER, "operators of one iteration"),

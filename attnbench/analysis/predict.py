@@ -20,11 +20,14 @@ OWN_MODE = attrgetter(*NAMES)
 ANY_MODE = attrgetter(*(name for name in NAMES if name != "mode"))
 
 
-def seconds(line: Planned, measured: Sequence[tuple[Planned, float]]) -> float:
+def seconds(
+    line: Planned, measured: Sequence[tuple[Planned, float]], off: float | None = None
+) -> float:
     """Predicted seconds of one iteration, from the nearest shorter lengths of the same series.
 
     Two of them give a rate for the core and one for the rest; one gives a single rate. Without
-    any, the other mode's, and without that the ratio by which all guesses so far were off.
+    any, the other mode's, and without that the ratio by which all guesses so far were off: `off`,
+    or that of the measured ones.
     """
     nearest = sorted(
         (pair for pair in measured if alike(pair[0].case, line.case)),
@@ -40,7 +43,8 @@ def seconds(line: Planned, measured: Sequence[tuple[Planned, float]]) -> float:
         known, took = max(other, key=lambda pair: pair[0].case.workload.seq_len)
         factor = TRAINING if line.case.workload.mode is Mode.TRAINING else 1 / TRAINING
         return factor * took * line.flops / known.flops
-    off = median(took / known.predicted_s for known, took in measured) if measured else 1.0
+    if off is None:
+        off = median(took / known.predicted_s for known, took in measured) if measured else 1.0
     return off * line.predicted_s
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attnbench.cli import console, options
+from attnbench.cli.stopping import stoppable
 from attnbench.errors import StoreError, UsageError
 from attnbench.records import Level
 
@@ -68,7 +69,7 @@ def check(
     plan = planned(lengths, level, mode, device, budget, threshold, not no_times, seed)
     from attnbench.cli import checking
 
-    with checking.interruptible():
+    with stoppable("nothing was kept, the repository is as it was"):
         if save is not None:
             made, left_out = checking.save(plan, save, models or "@all")
             for line in left_out:

@@ -1,6 +1,5 @@
 """What `check` does between its options and its report: choose, start the sides, compare."""
 
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
@@ -11,7 +10,7 @@ from typing import Any
 from attnbench import __version__
 from attnbench.analysis.finding import Report
 from attnbench.cli import console
-from attnbench.errors import CannotRun, Interrupted, UsageError
+from attnbench.errors import CannotRun, UsageError
 from attnbench.run import stored, worktree
 from attnbench.run.gating import Gate
 from attnbench.run.lines import Chosen, Line, Plan, workload
@@ -242,19 +241,3 @@ def watched() -> Iterator[Any]:
         return
     with shown.status("starting", refresh_per_second=2) as status:
         yield lambda text: status.update(text)
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Ctrl-C and SIGTERM unwind everything and exit with 130."""
-
-    def stop(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    previous = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise Interrupted("interrupted; nothing was kept, the repository is as it was") from None
-    finally:
-        signal.signal(signal.SIGTERM, previous)

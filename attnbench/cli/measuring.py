@@ -1,15 +1,14 @@
 """What `sweep` does between its options and its report: measure into a folder's journal."""
 
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from attnbench.cli import console
-from attnbench.errors import CannotRun, Interrupted, SweepExists
+from attnbench.cli.stopping import stoppable
+from attnbench.errors import CannotRun, SweepExists
 from attnbench.records import Environment, Planned, Request, Settings, Sweep
 from attnbench.run.launch import Launcher
 from attnbench.run.session import Progress, Session
@@ -137,18 +136,9 @@ def watched(session: Session) -> Iterator[None]:
 
 @contextmanager
 def interruptible(launcher: Launcher, folder: Path) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the running process and say how to go on."""
-    previous = signal.signal(signal.SIGTERM, _interrupt)
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise Interrupted(
-            f"interrupted; what was measured is kept: repeat with --out '{folder}' --resume"
-        ) from None
-    finally:
-        launcher.stop()
-        signal.signal(signal.SIGTERM, previous)
-
-
-def _interrupt(*_: Any) -> None:
-    raise KeyboardInterrupt
+    """A signal ends the running process too, and the user is told how to go on."""
+    with stoppable(f"what was measured is kept: repeat with --out '{folder}' --resume"):
+        try:
+            yield
+        finally:
+            launcher.stop()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attnbench.cli import console, options
+from attnbench.cli.stopping import stoppable
 from attnbench.errors import CannotRun, UsageError
 from attnbench.workloads import axes
 
@@ -30,7 +31,6 @@ def selftest(
 ) -> None:
     """Inject 0, 2, 5, 10 and 20 % more work; tell false alarms and what is found."""
     from attnbench.analysis.gate import CPU_THRESHOLD, OTHER_THRESHOLD
-    from attnbench.cli import checking
     from attnbench.store import selftest as cache
 
     options.known(models)
@@ -40,7 +40,7 @@ def selftest(
         raise UsageError("--budget of a selftest is a time, such as 3m")
     usual = CPU_THRESHOLD if place == "cpu" else OTHER_THRESHOLD
     limit = usual if threshold is None else threshold
-    with checking.interruptible():
+    with stoppable("nothing was kept"):
         found, machine = measured(models, length, place, time.monotonic() + seconds, limit, seed)
     result = {"sentence": sentence(found), "threshold": limit, **asdict(found)}
     kept = cache.keep(machine, result)

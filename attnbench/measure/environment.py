@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from attnbench import __version__
 from attnbench.records import Environment
+from attnbench.run.groups import free_bytes, whole_cores
 
 if TYPE_CHECKING:
     import torch
 
-CGROUP = Path("/sys/fs/cgroup")
 PEAK_S = 0.3  # long enough for one figure, short enough before every sweep
 
 
@@ -25,21 +25,14 @@ def cores() -> int:
         allowed = len(os.sched_getaffinity(0))
     except AttributeError:
         allowed = os.cpu_count() or 1
-    quota = _read(CGROUP / "cpu.max").split()
-    if len(quota) == 2 and quota[0].isdigit():
-        allowed = min(allowed, max(1, int(quota[0]) // int(quota[1])))
-    return allowed
+    return min(allowed, whole_cores() or allowed)
 
 
 def memory_bytes() -> int:
     """Memory that this process may still use: what is available, under a container's limit."""
-    limit = _read(CGROUP / "memory.max").strip()
-    used = _read(CGROUP / "memory.current").strip()
     available = _meminfo("MemAvailable") or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if limit.isdigit():
-        left = int(limit) - (int(used) if used.isdigit() else 0)
-        available = min(available, max(left, 0))
-    return available
+    left = free_bytes()
+    return available if left is None else min(available, left)
 
 
 def processor() -> str:

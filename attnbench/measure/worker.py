@@ -166,7 +166,7 @@ def rehearse(its: Card, case: Case, settings: Settings) -> None:
 def keep_pages() -> None:
     """Have the allocator keep freed pages, so that no iteration pays for page faults again."""
     mallopt(M_MMAP_MAX, 0)
-    mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+    mallopt(M_TRIM_THRESHOLD, -1)
 
 
 def mallopt(parameter: int, value: int) -> None:

@@ -17,7 +17,7 @@ from attnbench.render.scored import told
 DRIFT = 0.03
 # a load above this share of the cores means that something else was at work
 BUSY = 0.5
-# bytes alive after an iteration that were not before it; caches of constants stay below
+# bytes that each iteration leaves behind
 LEAK = 1 << 20
 
 
@@ -76,16 +76,17 @@ def _busy(sweep: Sweep) -> Iterator[str]:
 def _meddled(sweep: Sweep) -> Iterator[str]:
     """Mechanisms that left their process other than they found it; once each."""
     names = {line.case.key: line.case.mechanism for line in sweep.plan}
-    found: dict[str, None] = {}
+    changes: dict[str, None] = {}
+    kept: dict[str, float] = {}
     for run in sweep.runs:
         name = names.get(run.case, run.case)
         if what := run.notes.get("changed"):
-            found[f"{name} changed {what}; times and results of its cases may depend on that"] = (
-                None
-            )
-        if (kept := run.values.get("kept_bytes", 0)) > LEAK:
-            found.setdefault(f"{name} keeps memory after an iteration: {units.size(kept)}", None)
-    yield from found
+            changes[f"{name} changed {what}"] = None
+        kept[name] = max(kept.get(name, 0.0), run.values.get("kept_bytes", 0.0))
+    yield from (f"{change}; times and results may depend on that" for change in changes)
+    for name, most in kept.items():
+        if most > LEAK:
+            yield f"{name} keeps memory with each iteration: {units.size(most)}"
 
 
 def _throttled(sweep: Sweep) -> Iterator[str]:

@@ -1,5 +1,7 @@
 """Colours, strokes and markers of curves: distinct, colour-blind safe, readable in print."""
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -34,6 +36,13 @@ def readable(colour: str) -> str:
     linear = np.where(levels <= 0.04045, levels / 12.92, ((levels + 0.055) / 1.055) ** 2.4)
     luminance = float(linear @ (0.2126, 0.7152, 0.0722))
     return _hex(levels * min(1.0, (DARK / max(luminance, 1e-9)) ** (1 / 2.2)))
+
+
+def labels(names: Iterable[str]) -> dict[str, str]:
+    """What each series is called beside its curve: without its options if that is one alone."""
+    bare = {name: name.partition("[")[0] for name in names}
+    found = Counter(bare.values())
+    return {name: shortened(b if found[b] == 1 else name) for name, b in bare.items()}
 
 
 def shortened(name: str) -> str:

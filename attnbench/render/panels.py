@@ -13,7 +13,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from attnbench.render import units
 from attnbench.render.labels import spread
-from attnbench.render.looks import readable, shortened
+from attnbench.render.looks import labels, readable
 
 PANEL = (4.0, 2.8)  # inches; scaled to a column of a two-column page the text is 6 points
 MARGINS = MappingProxyType({"left": 0.54, "right": 1.52, "bottom": 0.4, "top": 0.4})  # inches
@@ -106,6 +106,7 @@ def length_axis(axes: Axes, lengths: Sequence[int]) -> None:
 
 def direct_labels(axes: Axes, endings: Sequence[Ending]) -> None:
     """The name of each curve at the right, on the height of its end as nearly as room allows."""
+    names = labels(ending.name for ending in endings)
     box = axes.get_window_extent()
     points = axes.figure.dpi / 72
     ends = [(ending, ending.at) for ending in endings]
@@ -118,7 +119,7 @@ def direct_labels(axes: Axes, endings: Sequence[Ending]) -> None:
         # a long leader in the curve's own colour would pass for a measured line
         near = at[0] > box.x0 + 0.9 * box.width
         axes.annotate(
-            shortened(ending.name) + (f"\n{ending.why}" if ending.why else ""),
+            names[ending.name] + (f"\n{ending.why}" if ending.why else ""),
             xy=tuple(at),
             xycoords="figure pixels",
             xytext=(box.x1 + 11 * points, centre),
@@ -136,7 +137,7 @@ def direct_labels(axes: Axes, endings: Sequence[Ending]) -> None:
                 "shrinkB": 3,
             },
         )
-    unseen = [f"{shortened(e.name)}: {e.why}" for e in endings if e.at is None]
+    unseen = [f"{names[e.name]}: {e.why}" for e in endings if e.at is None]
     if unseen:
         axes.text(0.02, 0.98, "\n".join(unseen), transform=axes.transAxes, va="top", fontsize=6.5)
 

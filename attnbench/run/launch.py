@@ -15,14 +15,15 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-CGROUP = Path("/sys/fs/cgroup")
+from attnbench.run.groups import oom_kills
+
 PR_SET_PDEATHSIG = 1
 LOG_BYTES = 4_000
 STARTS, PAUSE_S = 3, 0.1
@@ -163,27 +164,3 @@ def tail(log: str) -> str:
         return Path(log).read_bytes()[-LOG_BYTES:].decode(errors="replace").strip()
     except OSError:
         return ""
-
-
-def oom_kills() -> int:
-    """How many processes of this control group the kernel has killed for memory."""
-    for path in oom_counters():
-        try:
-            lines = path.read_text().splitlines()
-        except OSError:
-            continue
-        return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
-    return 0
-
-
-def oom_counters() -> Iterator[Path]:
-    """Where the kernel may count them: in the group's own folder, or at the top in a container."""
-    groups = []
-    with suppress(OSError):
-        groups = Path("/proc/self/cgroup").read_text().splitlines()
-    for group in (*groups, "0::/", "0:memory:/"):
-        _, kinds, folder = group.split(":", 2)
-        if not kinds:
-            yield CGROUP / folder.lstrip("/") / "memory.events"
-        elif "memory" in kinds.split(","):
-            yield CGROUP / "memory" / folder.lstrip("/") / "memory.oom_control"

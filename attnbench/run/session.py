@@ -33,7 +33,7 @@ class Store(Protocol):
 
 @dataclass(frozen=True)
 class Progress:
-    """What is happening now: `left_s` is what is still to do, by prediction."""
+    """What is happening now: `left_s` is what is still to do, by prediction, within the budget."""
 
     done: int
     total: int
@@ -63,10 +63,14 @@ class Session:
     clock: Callable[[], float] = time.monotonic
     begun: float = math.nan  # now, unless the budget began to run earlier
     over_budget: bool = False
-    times: list[tuple[Planned, float]] = field(default_factory=list)
-    peaks: list[tuple[Planned, float]] = field(default_factory=list)
+    # what was measured of each mechanism with its options, so that a prediction looks at few
+    times: dict[Any, list[tuple[Planned, float]]] = field(default_factory=dict)
+    peaks: dict[Any, list[tuple[Planned, float]]] = field(default_factory=dict)
+    ratios: list[float] = field(default_factory=list)
+    off: float = 1.0  # by what factor first guesses were off: the median of the ratios
     ended: list[tuple[Any, Run]] = field(default_factory=list)
     promised: dict[str, float] = field(default_factory=dict)  # seconds still to come, by case
+    waiting_s: float = 0.0  # predicted of the cases that the first round has not come to
     done: int = 0  # parts that ran in this session
     useful_s: float = 0.0  # of them, in warm-up and samples
 
@@ -99,8 +103,9 @@ class Session:
         waiting = [line for line in self.plan if not line.refusal]
         admitted = []
         while waiting:
-            line = min(waiting, key=lambda line: self.cost(line))
-            waiting.remove(line)
+            costs = [self.cost(line) for line in waiting]
+            line = waiting.pop(costs.index(min(costs)))
+            self.waiting_s = sum(costs) - min(costs)
             if refusal := self.refusal(line):
                 self.note(line, *refusal)
                 continue
@@ -115,7 +120,8 @@ class Session:
         """Why a case is not run now, with its prediction, or None."""
         if (line.case.key, Part.TIME, 0) in self.finished:
             return None
-        iteration_s, needed = self.predicted(line), predict.scaled_bytes(line, self.peaks)
+        iteration_s = self.predicted(line)
+        needed = predict.scaled_bytes(line, self.peaks.get(kin(line), []))
         said = f"predicted {iteration_s:.3g} s an iteration"
         if reason := schedule.blocked(line.case, self.ended):
             return Outcome.SKIPPED, f"{reason}; {said}"
@@ -166,14 +172,18 @@ class Session:
         if run.part is Part.TIME and run.outcome in schedule.ENDS:
             self.ended.append((line.case, run))
         if run.part is Part.TIME and run.samples:
-            self.times.append((line, median(s.wall_s / s.iterations for s in run.samples)))
+            took = median(s.wall_s / s.iterations for s in run.samples)
+            self.times.setdefault(kin(line), []).append((line, took))
+            self.ratios.append(took / line.predicted_s)
+            self.off = median(self.ratios)
         if peak := run.values.get("allocated_peak_bytes"):
-            self.peaks.append((line, peak))
+            self.peaks.setdefault(kin(line), []).append((line, peak))
 
     def predicted(self, line: Planned) -> float:
         """Seconds of one iteration: measured if it has been, else predicted."""
-        own = [took for known, took in self.times if known is line]
-        return own[-1] if own else predict.seconds(line, self.times)
+        known = self.times.get(kin(line), [])
+        own = [took for other, took in known if other is line]
+        return own[-1] if own else predict.seconds(line, known, self.off)
 
     def run_cost(self, line: Planned) -> float:
         return schedule.run_cost(self.predicted(line), self.request.settings)
@@ -210,6 +220,9 @@ class Session:
         """Where the session stands as a part begins."""
         parts = len(self.plan) * (self.request.rounds + 1)
         iteration_s = self.predicted(line)
+        left_s = sum(self.promised.values()) + self.waiting_s
+        if self.request.budget_s is not None:
+            left_s = min(left_s, self.request.budget_s - (self.clock() - self.begun))
         return Progress(
             done=self.done,
             total=parts,
@@ -217,8 +230,13 @@ class Session:
             part=part,
             round=round_,
             predicted_s=iteration_s,
-            left_s=sum(self.promised.values()),
+            left_s=left_s,
         )
+
+
+def kin(line: Planned) -> tuple[str, Any]:
+    """What the cases that predict one another have in common."""
+    return line.case.mechanism, line.case.options
 
 
 def to_run(line: Planned, part: Part, round_: int, reply: Reply, memory_bytes: int) -> Run:

@@ -16,7 +16,9 @@ from attnbench.errors import CannotRun, UsageError
 # a hook that calls attnbench sets these for its own repository and index
 FOREIGN = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
 
 
 @dataclass(frozen=True, kw_only=True)

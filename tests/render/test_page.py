@@ -227,6 +227,16 @@ def test_a_form_that_changes_along_a_curve_is_named():
     assert "Forms of fastformer: eager from 128, folded from 512." in table.note
 
 
+def test_labels_leave_out_what_tells_no_series_apart():
+    names = ["linformer[rank=16]", "linformer[rank=64]", "local:eager[window=256]", "x" * 40]
+    assert looks.labels(names) == {
+        "linformer[rank=16]": "linformer[rank=16]",
+        "linformer[rank=64]": "linformer[rank=64]",
+        "local:eager[window=256]": "local:eager",
+        "x" * 40: "x" * 12 + "…" + "x" * 11,
+    }
+
+
 ROOF = Roof(flops_per_s=9.5e10, bytes_per_s=1.1e10)
 
 
@@ -310,4 +320,4 @@ def test_what_a_mechanism_did_to_its_process_is_told():
     ]
     told = "\n".join(warnings(replace(whole, runs=tuple(runs)), summary(whole)))
     assert told.count("fastformer changed number of threads 2 to 3") == 1
-    assert told.count("fastformer keeps memory after an iteration: 3.000 MiB") == 1
+    assert told.count("fastformer keeps memory with each iteration: 3.000 MiB") == 1

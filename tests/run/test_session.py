@@ -242,3 +242,22 @@ def test_every_ending_has_an_outcome_and_a_reason(reply, outcome, words):
     found, reason = ending(reply)
     assert found is outcome
     assert words in reason
+
+
+def seen(**changes):
+    """What was left, as it was told, and what then passed until the end."""
+    machine, told = Machine(lambda case: {"slow": 1.0, "fast": 0.1}[case.mechanism]), []
+    watch = lambda progress: told.append((machine.now, progress.left_s))  # noqa: E731
+    machine.sweep(request=replace(REQUEST, **changes), observe=watch)
+    return [(left, machine.now - now) for now, left in told]
+
+
+def test_the_seconds_left_are_those_of_the_whole_plan():
+    for left, passed in seen():
+        assert 0.8 * passed - 2 < left < 1.3 * passed + 2
+
+
+def test_the_seconds_left_stay_within_the_budget():
+    budgeted = seen(budget_s=20.0)
+    assert budgeted[0][0] == pytest.approx(20.0)
+    assert all(left <= 20.0 for left, _ in budgeted)

@@ -1,0 +1,82 @@
+"""Limits of containers and services, read from folders made as the kernel makes them."""
+
+import pytest
+
+from attnbench.run import groups
+
+
+@pytest.fixture
+def kernel(tmp_path, monkeypatch):
+    """Writes files of control groups, and what the process is told of its own."""
+    monkeypatch.setattr(groups, "TOP", tmp_path / "cgroup")
+    monkeypatch.setattr(groups, "MINE", tmp_path / "mine")
+
+    def made(mine, files):
+        if mine is not None:
+            (tmp_path / "mine").write_text(mine)
+        for name, text in files.items():
+            path = tmp_path / "cgroup" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text + "\n")
+
+    return made
+
+
+def test_the_least_limit_of_the_groups_above_holds(kernel):
+    kernel(
+        "0::/user/job\n",
+        {
+            "user/job/memory.max": "max",
+            "user/job/memory.current": "10",
+            "user/job/cpu.max": "max 100000",
+            "user/memory.max": "1000",
+            "user/memory.current": "900",
+            "user/memory.stat": "anon 300\ninactive_file 600\nactive_file 0",
+            "user/cpu.max": "350000 100000",
+        },
+    )
+    assert groups.free_bytes() == 1000 - (900 - 600)
+    assert groups.whole_cores() == 3
+
+
+def test_a_container_sees_its_group_at_the_top(kernel):
+    kernel(
+        "0::/host/path/that/leads/nowhere\n",
+        {"memory.max": "500", "memory.current": "100", "cpu.max": "50000 100000"},
+    )
+    assert groups.free_bytes() == 400
+    assert groups.whole_cores() == 1
+
+
+def test_groups_of_version_1_are_heeded(kernel):
+    kernel(
+        "4:memory:/a\n3:cpu,cpuacct:/b\n0::/\n",
+        {
+            "memory/a/memory.limit_in_bytes": "800",
+            "memory/a/memory.usage_in_bytes": "300",
+            "memory/a/memory.stat": "inactive_file 1\ntotal_inactive_file 50",
+            "memory/a/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 4",
+            "memory/memory.limit_in_bytes": str(2**63 - 4096),
+            "memory/memory.usage_in_bytes": "9000",
+            "cpu,cpuacct/b/cpu.cfs_quota_us": "200000",
+            "cpu,cpuacct/b/cpu.cfs_period_us": "100000",
+            "cpu,cpuacct/cpu.cfs_quota_us": "-1",
+            "cpu,cpuacct/cpu.cfs_period_us": "100000",
+        },
+    )
+    assert groups.free_bytes() == 800 - (300 - 50)
+    assert groups.whole_cores() == 2
+    assert groups.oom_kills() == 4
+
+
+def test_kills_are_those_of_the_own_group(kernel):
+    kernel("0::/a/b\n", {"a/b/memory.events": "oom 3\noom_kill 2", "a/memory.events": "oom_kill 9"})
+    assert groups.oom_kills() == 2
+
+
+@pytest.mark.parametrize("mine", [None, "", "0::/\n"])
+def test_without_figures_there_is_no_limit(kernel, mine):
+    kernel(mine, {})
+    assert groups.free_bytes() is None
+    assert groups.whole_cores() is None
+    assert groups.oom_kills() == 0
