@@ -2,6 +2,7 @@
 
 import io
 import os
+import signal
 import subprocess
 import sys
 from contextlib import chdir, redirect_stderr, redirect_stdout
@@ -37,7 +38,14 @@ def start(*arguments, cwd=None):
         text=True,
         cwd=cwd,
         env=environment(),
+        preexec_fn=listening if sys.platform != "win32" else None,
     )
+
+
+def listening():
+    """Heed signals that nohup or a shell's background has the tests ignore."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def here(*arguments, cwd=".", **env):

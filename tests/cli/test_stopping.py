@@ -11,7 +11,7 @@ from attnbench.errors import Interrupted
 
 @pytest.fixture(params=SIGNALS)
 def number(request):
-    before = signal.getsignal(request.param)
+    before = signal.signal(request.param, signal.SIG_DFL)
     yield request.param
     signal.signal(request.param, before)
 
