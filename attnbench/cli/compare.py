@@ -73,13 +73,8 @@ def show(shown: "Sequence[Table]") -> None:
 
 def show_json(found: "Comparison", crossings: "Frame") -> None:
     """Numbers in full precision, with the reasons why times were not compared."""
-    console.data(
-        {
-            "refusals": found.refusals,
-            "cases": found.rows,
-            "crossovers_moved": crossings,
-        }
-    )
+    data = {"refusals": found.refusals, "cases": found.rows, "crossovers_moved": crossings}
+    console.data(data)
 
 
 def as_markdown(shown: "Sequence[Table]") -> bytes:

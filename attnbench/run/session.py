@@ -71,7 +71,7 @@ class Session:
     ended: list[tuple[Any, Run]] = field(default_factory=list)
     promised: dict[str, float] = field(default_factory=dict)  # seconds still to come, by case
     waiting_s: float = 0.0  # predicted of the cases that the first round has not come to
-    done: int = 0  # parts that ran in this session
+    done: int = 0  # parts that ran since it began
     useful_s: float = 0.0  # of them, in warm-up and samples
 
     def run(self) -> None:

@@ -123,7 +123,7 @@ class Journal:
         self._write(_sealed(*records))
 
     def end(self, ending: Ending) -> None:
-        """Writes how this session ended. Raises `StoreError` with the system's reason."""
+        """Writes how the session ended. Raises `StoreError` with the system's reason."""
         self._write(_sealed(ending))
 
     def close(self) -> None:

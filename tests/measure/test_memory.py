@@ -59,6 +59,17 @@ def test_fused_attention_names_its_kernel_and_stores_no_scores():
     assert found["allocated_delta_bytes"] < 1024 * 1024 * 4
 
 
+@pytest.mark.parametrize("mechanism", ["fastformer", "reformer", "smart_bird"])
+def test_draws_in_the_place_of_the_last_ones_are_no_leak(mechanism):
+    """Two of them keep what the forward pass drew, until the next one."""
+    its = case(mechanism=mechanism, seq_len=64)
+    module = Subject(card(mechanism), its, seed=0).module
+    with torch.no_grad():
+        module(torch.randn(its.workload.batch, 64, its.workload.width))
+    assert bool(module.draws(0)) == (mechanism != "fastformer")
+    assert measured(its)[0]["kept_bytes"] == 0
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="resident peaks come from /proc")
 def test_a_resident_peak_sees_a_large_tensor():
     if not memory.resident_available():
