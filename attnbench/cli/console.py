@@ -58,10 +58,10 @@ def abandon() -> None:
 
 
 def data(value: Any) -> None:
-    """Print as JSON: null for a number that is none, and no letter that commands a terminal."""
+    """Print as JSON in ASCII: null for a number that is none, nothing that commands a terminal."""
     import json
 
-    print(json.dumps(plain(value), indent=1).replace("\x7f", r"\u007f"))
+    print(json.dumps(plain(value), indent=1))
 
 
 def plain(value: Any) -> Any:
