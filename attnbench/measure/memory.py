@@ -57,7 +57,7 @@ def mark(phase: str) -> None:
 
 def peaks(events: Any) -> dict[str, float]:
     """Peak, its part above the start, and what lived on after the forward pass and after all."""
-    live = before = peak = saved = kept = 0
+    live = before = peak = saved = 0
     for event in sorted(events, key=lambda e: e.start_ns()):
         match event.name():
             case "[memory]":
@@ -67,12 +67,11 @@ def peaks(events: Any) -> dict[str, float]:
                 before = peak = live
             case "attnbench:forward":
                 saved = live - before
-    kept = live - before
     return {
         "allocated_peak_bytes": peak,
         "allocated_delta_bytes": peak - before,
         "saved_bytes": saved,
-        "kept_bytes": kept,
+        "kept_bytes": live - before,
     }
 
 

@@ -156,9 +156,8 @@ class RoutingTransformer(QKVAttention):
         allowed = torch.ones(W, W, dtype=torch.bool, device=like.device)
         allowed = allowed.tril() if self.causal else allowed
         allowed = allowed if keys is None else allowed & keys[..., None, :]
-        return additive(allowed, like.dtype), None if keys is None else allowed.any(
-            -1, keepdim=True
-        )
+        seen = None if keys is None else allowed.any(-1, keepdim=True)
+        return additive(allowed, like.dtype), seen
 
     def learn(self, items: list[Tensor], nearest: list[Tensor], mask: Tensor | None) -> None:
         """Move the centroids, and keep the commitment loss to those they had."""
