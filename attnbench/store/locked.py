@@ -57,7 +57,7 @@ class LockedFile:
         except FileNotFoundError:
             return "deleted or moved"
         if not os.path.samestat(named, self._state):
-            return "replaced by another file"
+            return "replaced"
         if not stat.S_ISREG(named.st_mode):
             return ""
         if named.st_size < len(self.content):

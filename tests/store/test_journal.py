@@ -179,7 +179,7 @@ def lengthened(file):
 @pytest.mark.parametrize(
     ("meddle", "done"),
     [
-        (replaced, "replaced by another file"),
+        (replaced, "replaced"),
         (deleted, "deleted or moved"),
         (shortened, "shortened"),
         (overwritten, "written"),
