@@ -112,12 +112,12 @@ class _Order:
         missing = self.highest - len(self.seen) - self.unread_between
         if missing > 0:
             found.append(
-                f"{missing} of {self.highest} lines are missing from the journal;"
+                f"lines missing from the journal: {missing} of {self.highest};"
                 " --resume measures again what they held"
             )
         if self.out_of_place:
             found.append(
-                f"{len(self.out_of_place)} lines of the journal are repeated or out of order, the"
+                f"lines of the journal repeated or out of order: {len(self.out_of_place)}, the"
                 f" first is line {self.out_of_place[0]}; of several about one run the last is used"
             )
         return tuple(found)

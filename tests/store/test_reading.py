@@ -60,7 +60,7 @@ def test_lines_that_are_missing_or_moved_are_said(data):
     left = [line for index, line in enumerate(rest) if index not in gone]
     moved = data.draw(st.permutations(left)) if data.draw(st.booleans()) else left
     said = " ".join(reading.parse(b"".join([*head, *moved]), "it").warnings)
-    assert (f"{len(gone)} of {len(lines)} lines are missing" in said) == bool(gone)
+    assert (f"lines missing from the journal: {len(gone)} of {len(lines)};" in said) == bool(gone)
     assert ("out of order" in said) == (moved != left)
 
 
