@@ -13,9 +13,9 @@ __version__ = "0.1.0"
 def load(sweep: "str | PathLike[str]") -> "DataFrame":
     """One row per case of a stored sweep, with estimates, counts and outcome; for notebooks.
 
-    Raises `StoreError` if the folder holds no readable sweep.
+    Raises `StoreError` if the folder holds no readable sweep, or one without cases.
     """
     from attnbench.analysis.summary import summary
-    from attnbench.store.journal import load as load_journal
+    from attnbench.store.journal import load_results
 
-    return summary(load_journal(sweep))
+    return summary(load_results(sweep))

@@ -11,6 +11,7 @@
     │   ├── SweepBusy                   2   another process is writing the sweep
     │   ├── DifferentSweep              2   `--resume` with another request or machine
     │   ├── DamagedJournal              2   the journal has no readable first line
+    │   ├── ForeignJournal              2   another program replaced or changed an open journal
     │   └── NewerSchema                 2   written by a later version of attnbench
     └── Interrupted                     130 Ctrl-C; what was measured is kept
 
@@ -62,6 +63,10 @@ class DifferentSweep(StoreError):
 
 class DamagedJournal(StoreError):
     """The journal has no readable first line."""
+
+
+class ForeignJournal(StoreError):
+    """Another program replaced, deleted or changed a journal while a sweep was writing it."""
 
 
 class NewerSchema(StoreError):

@@ -14,9 +14,20 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple
+
+from msgspec import Meta
 
 Option = str | int | float | bool | None
+
+# what `msgspec.convert` takes for a value: bounds are beyond any machine, yet products stay finite
+Size = Annotated[int, Meta(ge=1, le=1 << 40)]
+Many = Annotated[int, Meta(ge=1)]
+Count = Annotated[int, Meta(ge=0)]
+Number = Annotated[float, Meta(ge=-1e100, le=1e100)]
+Amount = Annotated[float, Meta(ge=0, le=1e100)]
+Duration = Annotated[float, Meta(ge=1e-12, le=1e100)]  # of something that did happen, seconds
+Share = Annotated[float, Meta(ge=0, le=1)]
 
 # bytes of one number
 ITEM_BYTES: Mapping[str, int] = MappingProxyType(
@@ -85,11 +96,11 @@ class Part(StrEnum):
 class Shell:
     """The classifier around a mechanism at level `model` (Fastformer paper, section 4.1)."""
 
-    layers: int = 2
-    vocabulary: int = 30_522
-    classes: int = 18
-    feed_forward: int | None = None  # None: as wide as the model
-    dropout: float = 0.2
+    layers: Size = 2
+    vocabulary: Size = 30_522
+    classes: Size = 18
+    feed_forward: Size | None = None  # None: as wide as the model
+    dropout: Share = 0.2
     share_layers: bool | None = None  # None: as the mechanism's paper does
     reversible: bool | None = None  # None: as the mechanism's card says
 
@@ -98,16 +109,16 @@ class Shell:
 class Workload:
     """Sizes and mode of what is measured."""
 
-    batch: int
-    seq_len: int
-    width: int = 256
-    heads: int = 16
+    batch: Many
+    seq_len: Size
+    width: Size = 256
+    heads: Size = 16
     level: Level = Level.MODEL
     mode: Mode = Mode.INFERENCE
     dtype: str = "float32"
     device: str = "cpu"
     causal: bool = False
-    padding: float = 0.0  # share of each sequence that is padding, at its end
+    padding: Share = 0.0  # share of each sequence that is padding, at its end
     shell: Shell | None = None  # at level `model` only
 
     @property
@@ -127,18 +138,6 @@ class Workload:
         parts += [f"padding={self.padding:g}"] * (self.padding > 0)
         parts += _differences(self.shell, Shell()) if self.shell else []
         return "/".join(parts)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The workload whose `asdict` is `data`."""
-        shell = data.get("shell")
-        values = {
-            **data,
-            "level": Level(data["level"]),
-            "mode": Mode(data["mode"]),
-            "shell": Shell(**shell) if shell else None,
-        }
-        return cls(**values)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,27 +166,17 @@ class Case:
     def __str__(self) -> str:
         return f"{self.series}/{self.workload}"
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The case whose `asdict` is `data`."""
-        return cls(
-            mechanism=data["mechanism"],
-            form=data["form"],
-            options=tuple((name, value) for name, value in data["options"]),
-            workload=Workload.from_json(data["workload"]),
-        )
-
 
 class Sample(NamedTuple):
     """One timed interval: `iterations` in a row; every time is of the whole interval."""
 
-    iterations: int
-    wall_s: float
-    cpu_s: float  # of the process, all threads
-    device_s: float | None  # between device events; None on a CPU
-    forward_s: float
-    backward_s: float
-    step_s: float
+    iterations: Many
+    wall_s: Duration
+    cpu_s: Amount  # of the process, all threads
+    device_s: Duration | None  # between device events; None on a CPU
+    forward_s: Amount
+    backward_s: Amount
+    step_s: Amount
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,14 +184,14 @@ class Settings:
     """How a sweep measures; the same for all its cases."""
 
     seed: int = 0
-    threads: int = 1
-    min_samples: int = 1
-    sample_s: float = 0.8  # enough timed work for one run
-    interval_s: float = 0.01  # a shorter iteration is repeated within one sample
-    half_width: float = 0.03  # stop early: 95 % interval of the median, relative
-    warmup_s: float = 3.0  # cap of the warm-up; one full iteration always runs
+    threads: Size = 1
+    min_samples: Count = 1
+    sample_s: Amount = 0.8  # enough timed work for one run
+    interval_s: Amount = 0.01  # a shorter iteration is repeated within one sample
+    half_width: Amount = 0.03  # stop early: 95 % interval of the median, relative
+    warmup_s: Amount = 3.0  # cap of the warm-up; one full iteration always runs
     cold: bool = False  # on CUDA: flush the second-level cache before each iteration
-    memory_limit_bytes: int | None = None  # ceiling of one worker's address space
+    memory_limit_bytes: Count | None = None  # ceiling of one worker's address space
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,24 +204,13 @@ class Run:
 
     case: str
     part: Part
-    round: int
+    round: Count
     outcome: Outcome
     reason: str = ""
     samples: tuple[Sample, ...] = ()
-    values: Mapping[str, float] = field(default_factory=dict)
+    values: Mapping[str, Number] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
-    elapsed_s: float = 0.0
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The run whose `asdict` is `data`."""
-        values = {
-            **data,
-            "part": Part(data["part"]),
-            "outcome": Outcome(data["outcome"]),
-            "samples": tuple(Sample(*row) for row in data["samples"]),
-        }
-        return cls(**values)
+    elapsed_s: Amount = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,21 +229,10 @@ class CardFacts:
     family: Family
     causality: Causality
     complexity: str
-    time_exponent: float | None
-    memory_exponent: float | None
+    time_exponent: Number | None
+    memory_exponent: Number | None
     forms: tuple[str, ...]
     options: Mapping[str, Option]  # every option with its default
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The facts whose `asdict` is `data`."""
-        values = {
-            **data,
-            "family": Family(data["family"]),
-            "causality": Causality(data["causality"]),
-            "forms": tuple(data["forms"]),
-        }
-        return cls(**values)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,23 +244,18 @@ class Planned:
     """
 
     case: Case
-    parameters: int
-    projection_flops: int
-    core_flops: int
-    shell_flops: int  # everything of level `model` that is not the mechanism
-    predicted_bytes: int
-    predicted_s: float
+    parameters: Count
+    projection_flops: Count
+    core_flops: Count
+    shell_flops: Count  # everything of level `model` that is not the mechanism
+    predicted_bytes: Count
+    predicted_s: Amount
     refusal: str = ""
 
     @property
     def flops(self) -> int:
         """Forward FLOPs of one iteration."""
         return self.projection_flops + self.core_flops + self.shell_flops
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The plan line whose `asdict` is `data`."""
-        return cls(**{**data, "case": Case.from_json(data["case"])})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -305,17 +267,17 @@ class Environment:
     torch: str
     system: str
     processor: str
-    cores: int  # that the process may use
-    threads: int
-    memory_bytes: int  # that the process may use
+    cores: Size  # that the process may use
+    threads: Size
+    memory_bytes: Count  # that the process may use
     device: str  # "cpu" or the name of the GPU
-    device_memory_bytes: int | None = None
+    device_memory_bytes: Count | None = None
     cuda: str = ""
     driver: str = ""
     tf32: bool = False
-    matmul_flops: float | None = None  # measured peak, FLOP/s
-    copy_bytes: float | None = None  # measured peak, bytes/s
-    load: float | None = None  # one-minute load average when it started
+    matmul_flops: Amount | None = None  # measured peak, FLOP/s
+    copy_bytes: Amount | None = None  # measured peak, bytes/s
+    load: Amount | None = None  # one-minute load average when it started
     notes: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -329,38 +291,25 @@ class Request:
     """What was asked of a sweep, with everything the program chose by itself filled in."""
 
     models: tuple[str, ...]
-    lengths: tuple[int, ...]
-    tokens: int
+    lengths: tuple[Size, ...]
+    tokens: Many
     preset: str
     level: Level
     modes: tuple[Mode, ...]
     dtype: str
     device: str
-    width: int
-    heads: int
-    layers: int
-    padding: float
+    width: Size
+    heads: Size
+    layers: Size
+    padding: Share
     causal: bool
-    rounds: int
-    budget_s: float | None
-    case_timeout_s: float | None
+    rounds: Size
+    budget_s: Amount | None
+    case_timeout_s: Amount | None
     settings: Settings
-    dropout: float = 0.2  # of hidden states, in training at level `model`
+    dropout: Share = 0.2  # of hidden states, in training at level `model`
     share_layers: bool | None = None  # None: as each mechanism's card says
     reversible: bool | None = None
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The request whose `asdict` is `data`."""
-        values = {
-            **data,
-            "models": tuple(data["models"]),
-            "lengths": tuple(data["lengths"]),
-            "level": Level(data["level"]),
-            "modes": tuple(Mode(mode) for mode in data["modes"]),
-            "settings": Settings(**data["settings"]),
-        }
-        return cls(**values)
 
 
 @dataclass(frozen=True, kw_only=True)

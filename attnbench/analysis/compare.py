@@ -1,7 +1,8 @@
 """Two sweeps case by case: times where the machines agree, counted metrics always.
 
-The rounds of a sweep say what a restart changes, not what lies between two sessions days apart;
-such a difference of the machine itself is in the ratio and in no interval.
+Two sweeps are not paired: their rounds say what a restart changes, not what lies between two
+sessions days apart, so a difference of the machine itself is in the ratio and in no interval. After
+one round not even restarts are known; such a ratio has no interval, and its verdict is `unsure`.
 
 Cases are matched by all but device and type of number, of which a sweep has one each: FLOPs and
 parameters depend on neither.
@@ -12,10 +13,11 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis.estimate import LEVEL
+from attnbench.analysis.estimate import LEVEL, Kind
 from attnbench.analysis.student import quantile, within
 from attnbench.analysis.summary import summary
 from attnbench.analysis.verdict import THRESHOLD, Verdict, judge, verdicts
+from attnbench.errors import UsageError
 from attnbench.records import Environment, Sweep, canonical
 
 # exact on any machine; a change above the tolerance is one of the program
@@ -47,14 +49,17 @@ class Comparison:
 def compare(
     first: Sweep, second: Sweep, *, anyway: bool = False, threshold: float = THRESHOLD
 ) -> Comparison:
-    """The second sweep against the first; `anyway` compares times even across machines."""
+    """The second sweep against the first; `anyway` compares times even across machines.
+
+    Raises `UsageError` if they have no case in common.
+    """
     refused = refusals(first, second)
-    both = _paired(matched(first), matched(second))
+    both = _paired(*_in_common(matched(first), matched(second)))
     same = _numbers(first) == _numbers(second)
     parts = [_counted(both, metric) for metric in (COUNTED if same or anyway else EXACT)]
     if anyway or not refused:
         parts.insert(0, _timed(both, threshold))
-    rows = pd.concat([part for part in parts if len(part)]) if len(both) else pd.DataFrame()
+    rows = pd.concat([part for part in parts if len(part)])
     return Comparison(
         rows=rows.reindex(columns=list(COLUMNS)).reset_index(drop=True), refusals=refused
     )
@@ -64,10 +69,10 @@ def along(rows: pd.DataFrame, threshold: float = THRESHOLD) -> pd.DataFrame:
     """One row per series and mode: the geometric mean of its time ratios, with its verdict.
 
     The interval is Student's over the lengths, so a change that all lengths share is found in
-    sweeps too noisy to call any one of them. Columns: series, mode, lengths, ratio, low, high,
-    verdict. `rows` are those of a comparison.
+    sweeps too noisy to call any one of them; ratios without an interval are left out. Columns:
+    series, mode, lengths, ratio, low, high, verdict. `rows` are those of a comparison.
     """
-    known = rows[(rows["metric"] == "time_s") & rows["ratio"].notna()]
+    known = rows[(rows["metric"] == "time_s") & rows["low"].notna()]
     found = []
     for (series, mode), same in known.groupby(["series", "mode"], sort=False):
         logs = np.log(same["ratio"].astype(float))
@@ -109,6 +114,41 @@ def matched(sweep: Sweep) -> pd.DataFrame:
     return cases.assign(match=cases["key"].map(matches)) if len(cases) else cases
 
 
+def repeated(cases: pd.DataFrame) -> pd.Series:
+    """Which cases of a summary have a time whose interval includes what a restart changes."""
+    return cases["time_s"].notna() & (cases["interval_kind"] == Kind.ROUNDS)
+
+
+# how two plans can differ, in the order in which it is said, and the words for it
+AXES = (
+    *(("mechanism", "mechanisms"), ("options", "options"), ("seq_len", "lengths")),
+    *(("tokens", "tokens"), ("width", "width"), ("heads", "heads"), ("layers", "layers")),
+    *(("level", "level"), ("mode", "mode"), ("causal", "causal"), ("padding", "padding")),
+)
+
+
+def _in_common(first: pd.DataFrame, second: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Both as they are. Raises `UsageError` saying how they differ if no case is in both."""
+    if set(first["match"]) & set(second["match"]):
+        return first, second
+    sides = [(words, set(first[name]), set(second[name])) for name, words in AXES]
+    apart = [side for side in sides if not side[1] & side[2]]
+    differing = apart or [side for side in sides if side[1] != side[2]]
+    said = [f"{words} {_listed(one)} and {_listed(two)}" for words, one, two in differing]
+    raise UsageError(
+        f"the two sweeps have no case in common ({', '.join(said) or 'their settings differ'});"
+        " sweep again with the options of one of them"
+    )
+
+
+def _listed(values: set[object]) -> str:
+    """`64`, `128 or 256`, `128 to 65536`."""
+    ordered = sorted(values, key=lambda value: (str(type(value)), value))
+    if len(ordered) > 3 and all(isinstance(value, int) for value in ordered):
+        return f"{ordered[0]} to {ordered[-1]}"
+    return " or ".join(str(value) or "none" for value in ordered)
+
+
 def _numbers(sweep: Sweep) -> tuple[str, str]:
     """What bytes and operators depend on beside the case."""
     return sweep.request.device.partition(":")[0], sweep.request.dtype
@@ -128,6 +168,7 @@ def _paired(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
     both = first.merge(second, on="match", how="outer", suffixes=ends, sort=False)
     for name in ("case", "series", "mode", "seq_len"):
         both[name] = both[name + ends[0]].fillna(both[name + ends[1]])
+    both["seq_len"] = both["seq_len"].astype(int)
     order = {key: i for i, key in enumerate([*first["match"], *second["match"]][::-1])}
     return both.sort_values("match", key=lambda keys: -keys.map(order)).reset_index(drop=True)
 
@@ -137,7 +178,8 @@ def _timed(both: pd.DataFrame, threshold: float) -> pd.DataFrame:
     logs = np.log(rows["ratio"])
     errors = pd.Series(np.hypot(both["time_log_se_1"], both["time_log_se_2"]))
     dfs = both[["time_df_1", "time_df_2"]].min(axis=1)
-    known = errors.notna() & dfs.notna()
+    restarted = [both[f"interval_kind{end}"] == Kind.ROUNDS for end in ("_1", "_2")]
+    known = errors.notna() & dfs.notna() & restarted[0] & restarted[1]
     halves = [
         quantile(LEVEL, df) * error if ok else np.nan
         for df, error, ok in zip(dfs, errors, known, strict=True)
@@ -148,7 +190,22 @@ def _timed(both: pd.DataFrame, threshold: float) -> pd.DataFrame:
     ]
     low, high = logs - halves, logs + halves
     calls = verdicts(logs, low, high, p_values, threshold)
-    return rows.assign(low=np.exp(low), high=np.exp(high), verdict=[str(call) for call in calls])
+    reasons = [
+        _once(*rounds) if call is Verdict.UNSURE and not all(rounds) else reason
+        for call, reason, *rounds in zip(calls, rows["reason"], *restarted, strict=True)
+    ]
+    return rows.assign(
+        low=np.exp(low),
+        high=np.exp(high),
+        verdict=[str(call) for call in calls],
+        reason=reasons,
+    )
+
+
+def _once(first: bool, second: bool) -> str:
+    """Why the times of a case cannot be told apart, where one sweep or both did not repeat it."""
+    where = "the second sweep" if first else "the first sweep" if second else "either sweep"
+    return f"what a restart changes was not measured in {where}: one round only"
 
 
 def _p_value(log: float, error: float, df: float) -> float:

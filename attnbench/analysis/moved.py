@@ -2,14 +2,15 @@
 
 Each answer is an interval of lengths. A series that is always cheaper crosses at or before the
 shortest length, one that never is crosses after the longest, and "cannot tell" may cross anywhere.
-Only lengths that both sweeps timed are used, so a longer sweep moves nothing. A crossover is a
-ratio of times of one sweep, so sweeps of different machines may be asked for theirs.
+Only lengths that both sweeps timed are used, so a longer sweep moves nothing, and only sweeps that
+repeated their rounds: an interval of one round does not include what a restart changes. A
+crossover is a ratio of times of one sweep, so sweeps of different machines may be asked for theirs.
 """
 
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis.compare import matched
+from attnbench.analysis.compare import matched, repeated
 from attnbench.analysis.crossover import Answer, crossovers
 from attnbench.errors import UnknownMechanism
 from attnbench.records import Sweep
@@ -61,7 +62,7 @@ def of(crossovers: pd.DataFrame, series: str | None) -> pd.DataFrame:
 
 
 def _timed(cases: pd.DataFrame) -> set[str]:
-    return set(cases.loc[cases["time_s"].notna(), "match"]) if len(cases) else set()
+    return set(cases.loc[repeated(cases), "match"])
 
 
 def _apart(row: pd.Series) -> bool:

@@ -120,16 +120,17 @@ def publish(
 ) -> None:
     """Write the files that were asked for, tell GitHub where it listens, and print."""
     from attnbench.render import checked
+    from attnbench.store import output
 
     page = checked.page(report).encode()
     if markdown is not None:
-        write(markdown, page)
+        output.write(markdown, page, stream=True)
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
-        write(Path(summary), page, append=True)
+        append(Path(summary), page)
     if junit is not None:
         from attnbench.render.junit import junit as xml
 
-        write(junit, xml(report))
+        output.write(junit, xml(report), stream=True)
     if os.environ.get("GITHUB_ACTIONS"):
         from attnbench.render.github import annotations
 
@@ -157,10 +158,10 @@ def show(report: "Report") -> None:
         shown.print(table(one, shown.width))
 
 
-def write(path: Path, content: bytes, append: bool = False) -> None:
-    """Write a file that was asked for. Raises `StoreError`."""
+def append(path: Path, content: bytes) -> None:
+    """Add to a file that other steps of a job write too. Raises `StoreError`."""
     try:
-        with open(path, "ab" if append else "wb") as file:
+        with open(path, "ab") as file:
             file.write(content)
     except OSError as error:
         raise StoreError(f"cannot write {str(path)!r}: {error.strerror}") from error

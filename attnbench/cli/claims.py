@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attnbench.cli import console, options
-from attnbench.errors import StoreError, UsageError
+from attnbench.errors import UsageError
 
 if TYPE_CHECKING:
     from attnbench.analysis.claims.data import Claim
@@ -52,20 +52,16 @@ def claims(
 def publish(folder: Path, every: Sequence["Claim"], formats: tuple[str, ...]) -> Sequence["Judged"]:
     """Judge every claim and write page, table and overlays beside the journal."""
     from attnbench.analysis.claims.judge import judge
-    from attnbench.store.journal import load
+    from attnbench.store import output
+    from attnbench.store.journal import load_results
 
-    stored = load(folder)
+    stored = load_results(folder)
     for warning in stored.warnings:
         console.err().print(f"warning: {warning}")
     judged = judge(stored, every)
     place = folder if folder.is_dir() else folder.parent
     for name, content in files(stored, judged, formats):
-        try:
-            (place / name).write_bytes(content)
-        except OSError as error:
-            raise StoreError(
-                f"cannot write {str(place / name)!r}: {error.strerror}; the journal is unharmed"
-            ) from error
+        output.write(place / name, content, way_out="the journal is unharmed")
     console.err().print(f"claims.md, claims.csv and overlays are in {place}")
     return judged
 

@@ -1,17 +1,17 @@
 """`attnbench compare`: two stored sweeps case by case; loads no torch."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attnbench.cli import console
-from attnbench.errors import StoreError
 
 if TYPE_CHECKING:
     from attnbench.analysis.compare import Comparison
     from attnbench.analysis.summary import Frame
+    from attnbench.records import Sweep
     from attnbench.render.grid import Table
 
 
@@ -33,24 +33,34 @@ def compare(
 ) -> None:
     """Compare a sweep with an earlier one: what became slower, faster, larger, or is missing."""
     from attnbench.analysis import compare, moved
-    from attnbench.store.journal import load
+    from attnbench.store import output
+    from attnbench.store.journal import load_results
 
-    sweeps = [load(folder) for folder in (first, second)]
-    for folder, sweep in zip((first, second), sweeps, strict=True):
-        for warning in sweep.warnings:
-            console.err().print(f"warning: {folder}: {warning}")
+    sweeps = [load_results(folder) for folder in (first, second)]
+    warned = dict(zip(("first", "second"), map(warnings, sweeps), strict=True))
+    for folder, lines in zip((first, second), warned.values(), strict=True):
+        for line in lines:
+            console.err().print(f"warning: {folder}: {line}")
     found = compare.compare(*sweeps, anyway=anyway)
     crossings = moved.moved(*sweeps, against=against)
     if found.refusals and not anyway:
         console.err().print("times were not compared; --anyway compares them all the same")
     shown = tables(found, crossings, everything)
     if markdown:
-        write(markdown, as_markdown(shown))
+        output.write(markdown, as_markdown(shown, warned), stream=True)
     if csv:
         from attnbench.render import delimited
 
-        write(csv, delimited.frame(found.rows))
-    show_json(found, crossings) if json_ else show(shown)
+        output.write(csv, delimited.frame(found.rows), stream=True)
+    show_json(found, crossings, warned) if json_ else show(shown)
+
+
+def warnings(sweep: "Sweep") -> list[str]:
+    """What the sweep's own report warns of."""
+    from attnbench.analysis.summary import summary
+    from attnbench.render import conditions
+
+    return list(conditions.warnings(sweep, summary(sweep)))
 
 
 def tables(found: "Comparison", crossings: "Frame", everything: bool) -> "list[Table]":
@@ -71,20 +81,19 @@ def show(shown: "Sequence[Table]") -> None:
         terminal.print()
 
 
-def show_json(found: "Comparison", crossings: "Frame") -> None:
-    """Numbers in full precision, with the reasons why times were not compared."""
+def show_json(found: "Comparison", crossings: "Frame", warned: Mapping[str, Sequence[str]]) -> None:
+    """Numbers in full precision, with both sweeps' warnings and why times were not compared."""
     data = {"refusals": found.refusals, "cases": found.rows, "crossovers_moved": crossings}
-    console.data(data)
+    console.data({"warnings": warned, **data})
 
 
-def as_markdown(shown: "Sequence[Table]") -> bytes:
-    from attnbench.render.markdown import table
+def as_markdown(shown: "Sequence[Table]", warned: Mapping[str, Sequence[str]]) -> bytes:
+    """The tables below both sweeps' warnings."""
+    from attnbench.render.markdown import escape, table
 
-    return "\n".join(map(table, shown)).encode()
-
-
-def write(path: Path, content: bytes) -> None:
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        raise StoreError(f"cannot write {str(path)!r}: {error.strerror}") from error
+    above = [
+        f"- Warning of the {name} sweep: {escape(line)}"
+        for name, lines in warned.items()
+        for line in lines
+    ]
+    return "\n".join([*above, *[""] * bool(above), *map(table, shown)]).encode()

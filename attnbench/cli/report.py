@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attnbench.cli import console, options
-from attnbench.errors import StoreError
 
 if TYPE_CHECKING:
     from attnbench.analysis.summary import Frame
@@ -40,21 +39,16 @@ def publish(
     from attnbench.render.conditions import warnings
     from attnbench.render.grid import clean
     from attnbench.render.page import report_files
-    from attnbench.store.journal import load
+    from attnbench.store import output
+    from attnbench.store.journal import load_results
 
-    stored = load(folder)
+    stored = load_results(folder)
     cases = summary(stored)
     place = folder if folder.is_dir() else folder.parent
     for warning in warnings(stored, cases):
         console.err().print(f"warning: {clean(warning)}")
     for name, content in report_files(stored, formats, against, slopes, cases).items():
-        try:
-            (place / name).write_bytes(content)
-        except OSError as error:
-            reason = str(error.strerror).lower()
-            raise StoreError(
-                f"cannot write {str(place / name)!r}: {reason}; the journal is unharmed"
-            ) from error
+        output.write(place / name, content, way_out="the journal is unharmed")
     if as_json:
         # every case with its numbers
         console.data(cases)

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import torch
 
 from attnbench.contract import Card
@@ -151,7 +152,7 @@ class Answers:
         """Card, config and case. Raises `Missing` or `Refused`."""
         its = self.card(mechanism)
         causal = its.causality is Causality.ALWAYS or workload.get("causal", False)
-        w = Workload.from_json({**workload, "causal": causal})
+        w = msgspec.convert({**workload, "causal": causal}, Workload)
         config = its.configure(dict(options))
         if form is not None and form not in its.forms:
             raise Missing(f"{mechanism} has no form {form!r}; forms: {', '.join(its.forms)}")

@@ -18,6 +18,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # compiling in processes of its own would leave them behind when a case is killed
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
+import msgspec
 import torch
 import torch._dynamo  # optimisers import it at first use, which costs seconds in every process
 
@@ -50,7 +51,7 @@ def main(request: str) -> str:
         )
     if "verify" in asked:
         return json.dumps({"checks": verify(card(asked["verify"]))})
-    case, part = Case.from_json(asked["case"]), Part(asked["part"])
+    case, part = msgspec.convert(asked["case"], Case), Part(asked["part"])
     limit_memory(settings, case)
     try:
         return json.dumps(run(card(case.mechanism), case, part, settings))

@@ -12,7 +12,11 @@ from attnbench.render import units
 from attnbench.render.grid import Cell, Table, bare, words
 
 TIME = "time_s"
-ALIKE = "A machine that was slower on one of the two days is in every ratio and in no interval."
+UNPAIRED = (
+    "The two sweeps were not measured in turns, so they are not paired: a machine that was slower"
+    " during one of them is in every ratio and in no interval. attnbench check --base measures two"
+    " revisions in turns."
+)
 CHANGED = (Verdict.SLOWER, Verdict.FASTER)
 
 COLUMNS = ("Case", "Metric", "First", "Second", "Ratio", "Verdict", "Reason")
@@ -33,7 +37,7 @@ def news(found: Comparison) -> Table:
             *_counted(changed[changed["metric"] != TIME]),
             *_one_sided(rows),
         ),
-        note=" ".join([*tally(found), *_refused(found), ALIKE]),
+        note=" ".join([*tally(found), *_doubts(found), *_refused(found), UNPAIRED]),
     )
 
 
@@ -75,6 +79,13 @@ def tally(found: Comparison) -> list[str]:
         label = metric(str(key)).label
         lines.append(f"{label[0].upper()}{label[1:]}: {', '.join(parts)}.")
     return lines
+
+
+def _doubts(found: Comparison) -> Iterator[str]:
+    """Why times are unsure, once for each reason."""
+    unsure = found.rows[(found.rows["verdict"] == Verdict.UNSURE) & (found.rows["reason"] != "")]
+    for reason, rows in unsure.groupby("reason", sort=False):
+        yield f"{units.many(len(rows), 'time')} unsure: {reason}."
 
 
 def _refused(found: Comparison) -> list[str]:

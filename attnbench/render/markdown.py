@@ -11,8 +11,9 @@ HTML = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"))
 
 def table(table: Table, depth: int = 2) -> str:
     """A heading, the grid and its note."""
+    note = f"\n{escape(table.note)}\n" if table.note else ""
     if not table.rows:
-        return f"{'#' * depth} {escape(table.title)}\n\nNone.\n"
+        return f"{'#' * depth} {escape(table.title)}\n\nNone.\n{note}"
     numbers = [any(row[i].is_number for row in table.rows) for i in range(len(table.columns))]
     rules = ["---:" if number else "---" for number in numbers]
     lines = [table.columns, rules, *([cell.text for cell in row] for row in table.rows)]
@@ -20,7 +21,6 @@ def table(table: Table, depth: int = 2) -> str:
         "| " + " | ".join(escape(text) if line is not rules else text for text in line) + " |"
         for line in lines
     )
-    note = f"\n{escape(table.note)}\n" if table.note else ""
     return f"{'#' * depth} {escape(table.title)}\n\n{grid}\n{note}"
 
 

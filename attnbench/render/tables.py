@@ -1,4 +1,7 @@
-"""The tables of a report: mechanisms down, lengths across, each number with its interval."""
+"""The tables of a report: mechanisms down, lengths across, each number with its interval.
+
+The columns are all lengths of the sweep; a series that lacks one has no number there.
+"""
 
 from collections.abc import Callable, Iterator
 
@@ -23,7 +26,7 @@ def latency(summary: Frame, mode: str, tokens: int) -> Table:
         name=f"latency_{mode}",
         title=f"Time of {mode}, ms per batch of {units.count(tokens)} tokens",
         columns=_columns(summary),
-        rows=_rows(summary, mode, "time_s", cell),
+        rows=_rows(summary, summary, mode, "time_s", cell),
         note=_intervals(summary)
         + (f" A sequence longer than {units.count(tokens)} runs alone, scaled." if longer else "")
         + "".join(f" {line}" for line in _forms(summary, mode)),
@@ -41,7 +44,7 @@ def memory(summary: Frame, mode: str, metric: str = "allocated_peak_bytes") -> T
         name=f"memory_{mode}",
         title=f"Allocated peak of {mode}, MiB",
         columns=_columns(summary),
-        rows=_rows(summary, mode, metric, cell),
+        rows=_rows(summary, summary, mode, metric, cell),
         note=f"1 MiB = 2^20 bytes; parameters, inputs{', gradients' * bool(resident)}{resident}"
         " are in. Exact, so without an interval.",
     )
@@ -62,7 +65,7 @@ def speedup(summary: Frame, mode: str, baseline: str) -> Table:
         name=f"speedup_{mode}",
         title=f"Speed-up over {baseline} in {mode}, ×",
         columns=_columns(summary),
-        rows=_rows(summary[summary["series"] != baseline], mode, "time_s", cell),
+        rows=_rows(summary, summary[summary["series"] != baseline], mode, "time_s", cell),
         note=f"Above 1 is faster than {baseline}. {_intervals(summary)}",
     )
 
@@ -89,17 +92,24 @@ def outcomes(summary: Frame) -> Table:
     )
 
 
+def _lengths(summary: Frame) -> list[int]:
+    return sorted(set(summary["seq_len"]))
+
+
 def _columns(summary: Frame) -> tuple[str, ...]:
-    return (OPENING, *(units.length(n) for n in sorted(set(summary["seq_len"]))))
+    return (OPENING, *map(units.length, _lengths(summary)))
 
 
 def _rows(
-    summary: Frame, mode: str, metric: str, cell: Callable[[Row], Cell]
+    summary: Frame, shown: Frame, mode: str, metric: str, cell: Callable[[Row], Cell]
 ) -> tuple[tuple[Cell, ...], ...]:
-    """One row per series; what was not measured says why in words."""
-    lengths = sorted(set(summary["seq_len"]))
+    """One row per series of `shown`, under the columns of the whole summary.
+
+    What was not measured says why in words.
+    """
+    lengths = _lengths(summary)
     rows = []
-    for series, cases in summary[summary["mode"] == mode].groupby("series", sort=False):
+    for series, cases in shown[shown["mode"] == mode].groupby("series", sort=False):
         found = {row["seq_len"]: row for _, row in cases.iterrows()}
         cells = [_cell(found.get(n), metric, cell) for n in lengths]
         rows.append((words(series), *cells))

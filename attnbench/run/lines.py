@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from attnbench.analysis import gate
 from attnbench.records import Level, Mode, Option, Workload
 from attnbench.run.pairs import AGAIN, BASE, HEAD, Failed, Laps, Race
@@ -88,7 +90,7 @@ class Line:
         for side in (HEAD, BASE):
             if found := self.answers.get(side, {}).get("case"):
                 return str(found)
-        asked = Workload.from_json({**self.workload, "causal": False})
+        asked = msgspec.convert({**self.workload, "causal": False}, Workload)
         return f"{self.chosen.name}:{self.chosen.form or 'default'}/{asked}"
 
     @property

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
+import msgspec
+
 from attnbench.analysis.finding import TOLERANCES, Finding, Report, counted, runs
 from attnbench.analysis.two_days import two_days
 from attnbench.records import Workload
@@ -81,7 +83,7 @@ def asked_label(line: Line) -> str:
         return line.label
     chosen = ",".join(f"{name}={value}" for name, value in line.chosen.options)
     series = f"{line.chosen.name}:{line.chosen.form}" + (f"[{chosen}]" if chosen else "")
-    return f"{series}/{Workload.from_json({'causal': False, **line.workload})}"
+    return f"{series}/{msgspec.convert({'causal': False, **line.workload}, Workload)}"
 
 
 def batch_of(line: Line) -> int:

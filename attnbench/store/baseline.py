@@ -10,7 +10,6 @@ process, at a batch of its own; `machine` says where they can be compared.
 
 import json
 import math
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -19,6 +18,7 @@ from typing import Any
 
 from attnbench.errors import NewerSchema, StoreError
 from attnbench.records import Level, Mode, Workload
+from attnbench.store import output
 
 SCHEMA = 1
 LARGEST = 1 << 24  # bytes of a file that is still taken for one
@@ -72,13 +72,8 @@ class Baseline:
 
 
 def save(baseline: Baseline, path: Path) -> None:
-    """Write the file in one step. Raises `StoreError`."""
-    half = path.with_name(path.name + ".part")
-    try:
-        half.write_text(dump(baseline), encoding="utf-8")
-        os.replace(half, path)
-    except OSError as error:
-        raise StoreError(f"cannot write {str(path)!r}: {error.strerror}") from error
+    """Write the file whole or not at all. Raises `StoreError`."""
+    output.write(path, dump(baseline).encode(), stream=True)
 
 
 def dump(baseline: Baseline) -> str:

@@ -5,21 +5,23 @@ A line that cannot be read is set aside and said in `Sweep.warnings`; it stays i
 """
 
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
+from itertools import count
 from pathlib import Path
 from typing import Self
 
 from attnbench import __version__
-from attnbench.errors import NewerSchema, StoreError, SweepBusy, SweepExists
+from attnbench.errors import ForeignJournal, NewerSchema, StoreError, SweepBusy, SweepExists
 from attnbench.records import CardFacts, Environment, Planned, Request, Run, Sweep
 from attnbench.store import reading, schema
 from attnbench.store.locked import LockedFile, sync_folder
 from attnbench.store.resuming import refuse_other
-from attnbench.store.schema import Ending, Head, Record, Session
+from attnbench.store.schema import End, Ending, Head, Record, Session
 
 FILE = "sweep.jsonl"
 TORN = "sweep.jsonl.torn"
@@ -41,6 +43,20 @@ def load(path: str | os.PathLike[str]) -> Sweep:
     return reading.parse(data, repr(str(file)))
 
 
+def load_results(path: str | os.PathLike[str]) -> Sweep:
+    """The sweep as `load` gives it, for whoever asks what it measured.
+
+    Raises `StoreError` if no case was described, and what `load` raises.
+    """
+    sweep = load(path)
+    if not sweep.plan:
+        raise StoreError(
+            f"the sweep in {str(path)!r} has no cases: it stopped before its plan was written, or"
+            " those lines are damaged; repeat it with --resume and the same options"
+        )
+    return sweep
+
+
 def list_sweeps(root: str | os.PathLike[str]) -> tuple[str, ...]:
     """Names of the folders in `root` that hold a journal, sorted; none if it cannot be read."""
     try:
@@ -53,16 +69,19 @@ class Journal:
     """The one writer of a folder for as long as it is open; a context manager.
 
     `sweep` is what the folder held when it was opened. Each append is on the disk when it
-    returns, or has left no trace.
+    returns, or has left no trace. If another program replaced, deleted or changed the journal,
+    nothing more is written to it: it may be another sweep's. What it held and what was about to
+    be appended then goes to a folder beside it, which can be resumed.
     """
 
     def __init__(self, file: LockedFile, folder: Path) -> None:
         """Reads what an open journal holds; `create` and `resume` are what to call."""
         self._file = file
         self.folder = folder
-        sweep = load(folder / FILE)
+        sweep = reading.parse(file.content, repr(str(folder / FILE)))
         unlocked = () if file.locked else (UNLOCKED,)
         self.sweep: Sweep = replace(sweep, warnings=sweep.warnings + unlocked)
+        self._next_line = reading.next_line(file.content)
 
     @classmethod
     def create(
@@ -80,13 +99,13 @@ class Journal:
         with _reasons(f"cannot write {str(folder)!r}", "choose another folder with --out"):
             folder.mkdir(parents=True, exist_ok=True)
             with _opened(folder, create=True) as file:
-                if file.size:
+                if file.content:
                     raise SweepExists(
                         f"{str(folder)!r} already holds a sweep; "
                         "--resume to go on, --out for another folder"
                     )
                 head = Head(name=name, attnbench=__version__, request=request)
-                file.append(_sealed(head, _session(request, environment)))
+                file.append(_sealed(1, head, _session(request, environment)))
                 sync_folder(folder)
                 return cls(file, folder)
 
@@ -115,16 +134,21 @@ class Journal:
             if not anyway:
                 refuse_other(journal.sweep, request, environment)
             _repair(file, folder)
-            file.append(_sealed(_session(request, environment)))
+            journal._next_line = reading.next_line(file.content)
+            journal._write(_session(request, environment))
             return journal
 
     def append(self, *records: CardFacts | Planned | Run) -> None:
-        """Writes the records, all or none. Raises `StoreError` with the system's reason."""
-        self._write(_sealed(*records))
+        """Writes the records, all or none.
+
+        Raises `StoreError` with the system's reason, `ForeignJournal` if another program replaced,
+        deleted or changed the journal.
+        """
+        self._write(*records)
 
     def end(self, ending: Ending) -> None:
-        """Writes how the session ended. Raises `StoreError` with the system's reason."""
-        self._write(_sealed(ending))
+        """Writes how the session ended. Raises what `append` raises."""
+        self._write(End(outcome=ending))
 
     def close(self) -> None:
         """Lets go of the folder; closing twice is harmless."""
@@ -136,9 +160,23 @@ class Journal:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, *records: Record) -> None:
+        data = _sealed(self._next_line, *records)
         with _reasons(f"cannot write {str(self.folder)!r}", "free some space and --resume"):
+            if done := self._file.intruder():
+                raise ForeignJournal(self._rescued(done, data))
             self._file.append(data)
+        self._next_line += len(records)
+
+    def _rescued(self, done: str, data: bytes) -> str:
+        """Keeps everything measured so far in a folder of its own, and says where it is."""
+        said = f"{str(self.folder / FILE)!r} was {done} by another program during the sweep"
+        try:
+            kept = _new_folder_beside(self.folder)
+            (kept / FILE).write_bytes(self._file.content + data)
+        except OSError as error:
+            return f"{said}, and what was measured could not be kept: {error.strerror}"
+        return f"{said}; all that was measured is in {str(kept)!r}; --resume goes on there"
 
 
 @contextmanager
@@ -158,9 +196,10 @@ def _opened(folder: Path, *, create: bool = False) -> Iterator[LockedFile]:
         raise
 
 
-def _sealed(*records: Record) -> bytes:
+def _sealed(line: int, *records: Record) -> bytes:
     at = datetime.now(UTC).isoformat(timespec="milliseconds")
-    return b"".join(schema.seal(schema.to_entry(record, at)) for record in records)
+    entries = (schema.to_entry(record, at, number) for number, record in enumerate(records, line))
+    return b"".join(map(schema.seal, entries))
 
 
 def _session(request: Request, environment: Environment) -> Session:
@@ -169,7 +208,7 @@ def _session(request: Request, environment: Environment) -> Session:
 
 def _repair(file: LockedFile, folder: Path) -> None:
     """Makes the journal end in a newline, moving a torn last line out of it."""
-    data = (folder / FILE).read_bytes()
+    data = file.content
     if data.endswith(b"\n"):
         return
     *_, (_, last) = reading.lines(data)
@@ -180,6 +219,21 @@ def _repair(file: LockedFile, folder: Path) -> None:
         file.cut(len(data))
     if not data.endswith(b"\n"):
         file.append(b"\n")
+
+
+def _new_folder_beside(folder: Path) -> Path:
+    """`NAME-rescued`, with a number if there is one already; a temporary one as a last resort."""
+    whole = folder.absolute()
+    for number in count(1):
+        kept = whole.with_name(f"{whole.name}-rescued" + f"-{number}" * (number > 1))
+        try:
+            kept.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError:
+            break
+        return kept
+    return Path(tempfile.mkdtemp(prefix="attnbench-rescued-"))
 
 
 def _holder(folder: Path) -> str:

@@ -1,6 +1,7 @@
 """A file with one writer, whose appends are on the disk whole or not at all."""
 
 import os
+import stat
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -9,46 +10,79 @@ from pathlib import Path
 class LockedFile:
     """Opened for appending and locked against other writers until it is closed.
 
-    `locked` is False where the system has no locks. Raises `BlockingIOError` if another writer
-    has the file, and `OSError` if it cannot be opened.
+    A lock binds only those who ask for it, and a name can be given to another file: `intruder`
+    says what another program did meanwhile. `content` is what the file held when it was opened
+    and all that was appended. `locked` is False where the system has no locks.
+
+    Raises `BlockingIOError` if another writer has the file, and `OSError` if it cannot be opened
+    or read.
     """
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
+        self._path = path
         flags = os.O_RDWR | os.O_APPEND | getattr(os, "O_BINARY", 0) | (os.O_CREAT * create)
         self._fd = os.open(path, flags, 0o666)
         try:
             self.locked = _lock(self._fd)
-        except BlockingIOError:
+            self.content = self._read()
+            self._state = os.fstat(self._fd)
+        except BaseException:
             self.close()
             raise
 
-    @property
-    def size(self) -> int:
-        """Bytes in the file."""
-        return os.fstat(self._fd).st_size
-
     def append(self, data: bytes) -> None:
         """All of the bytes, synced, or none of them and `OSError`."""
-        end = self.size
+        end, left = os.fstat(self._fd).st_size, data
         try:
-            while data:
-                data = data[os.write(self._fd, data) :]
+            while left:
+                left = left[os.write(self._fd, left) :]
             os.fsync(self._fd)
         except BaseException:
             # not only OSError: Ctrl-C may fall between two writes
             with suppress(OSError):
-                self.cut(end)
+                self._truncate(end)
             raise
+        self.content += data
+        self._state = os.fstat(self._fd)
 
     def cut(self, size: int) -> None:
         """Forgets everything after the first `size` bytes."""
-        os.ftruncate(self._fd, size)
+        self._truncate(size)
+        self.content = self.content[:size]
+
+    def intruder(self) -> str:
+        """What another program did to the file since the last append, as a verb; or nothing."""
+        try:
+            named = os.stat(self._path)
+        except FileNotFoundError:
+            return "deleted or moved"
+        if not os.path.samestat(named, self._state):
+            return "replaced"
+        if not stat.S_ISREG(named.st_mode):
+            return ""
+        if named.st_size < len(self.content):
+            return "shortened"
+        # a changed time alone may be that of a backup; the content decides
+        same_time = named.st_mtime_ns == self._state.st_mtime_ns
+        same = named.st_size == len(self.content) and (same_time or self._read() == self.content)
+        return "" if same else "written"
 
     def close(self) -> None:
         """Lets go of the file; closing twice is harmless."""
         if self._fd >= 0:
             os.close(self._fd)
         self._fd = -1
+
+    def _truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+        self._state = os.fstat(self._fd)
+
+    def _read(self) -> bytes:
+        if not stat.S_ISREG(os.fstat(self._fd).st_mode):
+            return b""
+        with open(self._fd, "rb", closefd=False) as file:
+            file.seek(0)
+            return file.read()
 
 
 def sync_folder(folder: Path) -> None:

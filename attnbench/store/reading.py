@@ -1,12 +1,13 @@
 """Bytes of a journal to a sweep, setting aside what cannot be read."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from attnbench.errors import DamagedJournal
 from attnbench.records import CardFacts, Planned, Run, Sweep
 from attnbench.store import schema
-from attnbench.store.schema import Ending, Entry, Head, Session
+from attnbench.store.schema import End, Ending, Entry, Head, Session
 
 TORN = "the last line is torn: the run in flight was lost"
 
@@ -18,14 +19,24 @@ def parse(data: bytes, origin: str) -> Sweep:
     later version wrote any line.
     """
     pieces = list(lines(data))
-    found = _Found(_head(pieces, origin))
+    found, order = _Found(_head(pieces, origin)), _Order()
+    order.read(*pieces[0])
     for number, line in pieces[1:]:
         try:
-            found.take(number, schema.unseal(line))
+            found.take(number, order.read(number, line))
         except ValueError as error:
             torn = line is pieces[-1][1] and not data.endswith(b"\n")
             found.warnings.append(TORN if torn else f"line {number}: {error}; set aside")
-    return found.sweep()
+    return found.sweep(order.warnings())
+
+
+def next_line(data: bytes) -> int:
+    """The number of the line that will be appended to a journal."""
+    order = _Order()
+    for number, line in lines(data):
+        with suppress(ValueError):
+            order.read(number, line)
+    return order.next_line
 
 
 def lines(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -63,6 +74,56 @@ def _head(pieces: list[tuple[int, bytes]], origin: str) -> Head:
 
 
 @dataclass
+class _Order:
+    """The numbers of the lines read so far: which are missing, and which are out of place.
+
+    A line without a number, or that cannot be read, is taken to stand where it was written.
+    """
+
+    next_line: int = 1
+    highest: int = 0
+    seen: set[int] = field(default_factory=set)
+    unread: int = 0
+    unread_between: int = 0  # those before the highest line
+    out_of_place: list[int] = field(default_factory=list)
+
+    def read(self, number: int, line: bytes) -> Entry:
+        """The entry of a line, counted. Raises `ValueError` if it cannot be read."""
+        place = self.next_line
+        self.next_line += 1
+        try:
+            entry = schema.unseal(line)
+        except ValueError:
+            self.unread += 1
+            raise
+        written = entry.line or place
+        if written <= self.highest:
+            self.out_of_place.append(number)
+            self.next_line = place
+        else:
+            self.highest, self.unread_between = written, self.unread
+            self.next_line = written + 1
+        self.seen.add(written)
+        return entry
+
+    def warnings(self) -> tuple[str, ...]:
+        """What is wrong with the order of the lines; an unread line is not missing too."""
+        found = []
+        missing = self.highest - len(self.seen) - self.unread_between
+        if missing > 0:
+            found.append(
+                f"lines missing from the journal: {missing} of {self.highest};"
+                " --resume measures again what they held"
+            )
+        if self.out_of_place:
+            found.append(
+                f"lines of the journal repeated or out of order: {len(self.out_of_place)}, the"
+                f" first is line {self.out_of_place[0]}; of several about one run the last is used"
+            )
+        return tuple(found)
+
+
+@dataclass
 class _Found:
     """What has been read so far."""
 
@@ -85,13 +146,15 @@ class _Found:
             case CardFacts() as card:
                 self.cards[card.mechanism] = card
             case Planned() as planned:
+                if not isinstance(entry.data.get("id"), str):
+                    raise ValueError("a case without an id")
                 self.cases[entry.data["id"]] = planned
             case Run() as run:
                 self.runs.append((number, run))
-            case Ending() as ending:
-                self.finished = ending is not Ending.INTERRUPTED
+            case End(outcome=outcome):
+                self.finished = outcome is not Ending.INTERRUPTED
 
-    def sweep(self) -> Sweep:
+    def sweep(self, order: tuple[str, ...]) -> Sweep:
         runs = {(run.case, run.part, run.round): run for run in self._known_runs()}
         plan = {planned.case.key: planned for planned in self.cases.values()}
         asked = self.sessions[-1] if self.sessions else self.head
@@ -103,7 +166,7 @@ class _Found:
             plan=tuple(plan.values()),
             runs=tuple(runs.values()),
             finished=self.finished,
-            warnings=tuple(self.warnings),
+            warnings=(*self.warnings, *order),
         )
 
     def _known_runs(self) -> Iterator[Run]:

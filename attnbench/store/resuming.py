@@ -1,5 +1,6 @@
 """What a resumed sweep still has to do, and whether it is the same sweep."""
 
+from dataclasses import asdict
 from typing import Any
 
 from attnbench.errors import DifferentSweep
@@ -44,7 +45,7 @@ def refuse_other(sweep: Sweep, request: Request, environment: Environment) -> No
 
 
 def _asked(request: Request) -> dict[str, Any]:
-    values = {**vars(request), **vars(request.settings)}
+    values = {**asdict(request), **asdict(request.settings)}
     return {name: values[name] for name in values if name not in ("settings", *FREE)}
 
 

@@ -1,26 +1,37 @@
-"""What a line of a journal is: one record with its kind, its time and its checksum.
+"""What a line of a journal is: one record with its kind, its place, its time and its checksum.
 
-    {"schema":1,"kind":"run","at":"2025-01-31T12:00:00.000+00:00","data":{…},"sha256":"16 digits"}
+    {"schema":2,"kind":"run","line":17,"at":"2025-01-31T12:00:00.000+00:00","data":{…},
+     "sha256":"16 digits"}
 
-The checksum is of every byte before it, so a line is trusted before it is parsed. A line is
-ASCII: other letters are escaped, and no text in a record can end a line or pass for another.
-Numbers that are not finite are written as Python's JSON does (NaN, Infinity): a stricter reader
-refuses such a line, which is less bad than losing the run. A run names its case by a short id.
+The checksum covers every byte before it, so a line is trusted before it is parsed. `line` counts
+the lines of a journal from 1, so that one that was removed or moved is noticed; schema 1 had none.
+A line is ASCII: other letters are escaped, and no text in a record can end a line or pass for
+another. A run names its case by a short id.
+
+A checksum says that a line is as it was written, not that it makes sense: values are checked
+against the types and bounds of `records` when they are read.
 """
 
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from hashlib import sha256
+from math import isfinite
 from types import MappingProxyType
 from typing import Any
+
+import msgspec
 
 from attnbench.errors import NewerSchema
 from attnbench.records import CardFacts, Environment, Planned, Request, Run
 
-SCHEMA = 1
+SCHEMA = 2
+LONGEST_NUMBER = 100  # digits of an integer that still becomes a float
+
+# differences and temperatures; any other number of a run is at least 0
+SIGNED = frozenset({"kept_bytes", "saved_bytes", "temperature_c", "energy_j"})
 
 SEALED = re.compile(rb'(\{"schema":(\d{1,9}),"kind":".*),"sha256":"([0-9a-f]{16})"\}', re.DOTALL)
 
@@ -54,22 +65,34 @@ class Session:
     pid: int
 
 
-Record = Head | Session | CardFacts | Planned | Run | Ending
+@dataclass(frozen=True, kw_only=True)
+class End:
+    """The last line of a session."""
+
+    outcome: Ending
+
+
+Record = Head | Session | CardFacts | Planned | Run | End
+
+KINDS: Mapping[str, type[Record]] = MappingProxyType(
+    {"sweep": Head, "session": Session, "card": CardFacts, "case": Planned, "run": Run, "end": End}
+)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A line's content before it becomes a record. `at` is UTC, ISO 8601."""
+    """A line's content before it becomes a record. `at` is UTC, ISO 8601; `line` is its place."""
 
     kind: str
     at: str
     data: Mapping[str, Any]
+    line: int | None = None
 
 
 Step = Callable[[Entry], Entry]
 
 # version -> what turns its entries into those of the next version
-UPGRADES: Mapping[int, Step] = MappingProxyType({})
+UPGRADES: Mapping[int, Step] = MappingProxyType({1: lambda entry: entry})  # 2 counts the lines
 
 
 def digest(content: bytes) -> str:
@@ -86,7 +109,8 @@ def seal(entry: Entry, version: int = SCHEMA) -> bytes:
     """The line of an entry, ending in a newline."""
     data = json.dumps(entry.data, sort_keys=True, separators=(",", ":"))
     kind, at = json.dumps(entry.kind), json.dumps(entry.at)
-    line = f'{{"schema":{version},"kind":{kind},"at":{at},"data":{data}'.encode("ascii")
+    place = "" if entry.line is None else f'"line":{entry.line},'
+    line = f'{{"schema":{version},"kind":{kind},{place}"at":{at},"data":{data}'.encode("ascii")
     return line + f',"sha256":"{digest(line)}"}}\n'.encode("ascii")
 
 
@@ -102,9 +126,8 @@ def unseal(line: bytes) -> Entry:
     if digest(body) != checksum.decode("ascii"):
         raise ValueError("checksum does not match")
     try:
-        content = json.loads(body + b"}")
-        entry = Entry(content["kind"], content["at"], content["data"])
-    except (KeyError, ValueError, RecursionError) as error:
+        entry = msgspec.convert(json.loads(body + b"}", parse_int=_integer), Entry)
+    except (ValueError, RecursionError) as error:
         raise ValueError("not a line that attnbench wrote") from error
     return upgrade(entry, int(version))
 
@@ -126,48 +149,48 @@ def upgrade(entry: Entry, version: int, steps: Mapping[int, Step] | None = None)
     return entry
 
 
-def to_entry(record: Record, at: str) -> Entry:
-    """The entry that holds a record."""
+def to_entry(record: Record, at: str, line: int | None = None) -> Entry:
+    """The entry that holds a record, as the given line of its journal."""
+    data = asdict(record)
     match record:
-        case Head():
-            return Entry("sweep", at, asdict(record))
-        case Session():
-            return Entry("session", at, asdict(record))
-        case CardFacts():
-            return Entry("card", at, asdict(record))
         case Planned(case=case):
-            return Entry("case", at, {**asdict(record), "id": case_id(case.key)})
-        case Run(case=key):
-            return Entry("run", at, asdict(replace(record, case=case_id(key))))
-        case Ending():
-            return Entry("end", at, {"outcome": record})
+            data["id"] = case_id(case.key)
+        case Run(case=key, values=values):
+            # what is not a number was not measured, and must not cost the run on reading
+            finite = {name: value for name, value in values.items() if isfinite(value)}
+            data |= {"case": case_id(key), "values": finite}
+    return Entry(_kind(record), at, data, line)
 
 
 def from_entry(entry: Entry) -> Record:
     """The record in an entry; a run has the id of its case for its key.
 
-    Raises `ValueError` if the kind is not known or the data is not of that kind.
+    Raises `ValueError` naming the field if the kind is not known, or the data is not of that kind
+    or out of bounds.
     """
+    if entry.kind not in KINDS:
+        raise ValueError(f"unknown kind {entry.kind!r}")
     try:
-        return _record(entry.kind, entry.data)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"not a {entry.kind} line as schema {SCHEMA} knows it") from error
+        record = msgspec.convert(entry.data, KINDS[entry.kind])
+    except ValueError as error:
+        raise ValueError(f"not a line of kind {entry.kind}: {_reason(error)}") from error
+    if isinstance(record, Run):
+        for name, value in record.values.items():
+            if value < 0 and name not in SIGNED:
+                raise ValueError(f"not a line of kind run: `$.values.{name}` is below 0")
+    return record
 
 
-def _record(kind: str, data: Mapping[str, Any]) -> Record:
-    match kind:
-        case "sweep":
-            return Head(**{**data, "request": Request.from_json(data["request"])})
-        case "session":
-            environment = Environment(**data["environment"])
-            request = Request.from_json(data["request"])
-            return Session(**{**data, "environment": environment, "request": request})
-        case "card":
-            return CardFacts.from_json(data)
-        case "case":
-            return Planned.from_json({name: data[name] for name in data if name != "id"})
-        case "run":
-            return Run.from_json(data)
-        case "end":
-            return Ending(data["outcome"])
-    raise ValueError(f"unknown kind {kind!r}")
+def _kind(record: Record) -> str:
+    return next(kind for kind, type_ in KINDS.items() if isinstance(record, type_))
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > LONGEST_NUMBER:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return int(digits)
+
+
+def _reason(error: ValueError) -> str:
+    """`Expected `int` >= 1 - at `$.round`` as part of a sentence."""
+    return str(error)[:1].lower() + str(error)[1:]

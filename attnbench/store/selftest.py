@@ -9,6 +9,7 @@ from typing import Any
 
 from attnbench.errors import StoreError
 from attnbench.records import canonical
+from attnbench.store import output
 
 SCHEMA = 1
 
@@ -26,10 +27,9 @@ def keep(fingerprint: Mapping[str, Any], result: Mapping[str, Any]) -> Path:
     text = json.dumps({**result, "schema": SCHEMA, "machine": fingerprint}, indent=1)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.with_suffix(".part").write_text(text + "\n")
-        os.replace(path.with_suffix(".part"), path)
     except OSError as error:
-        raise StoreError(f"cannot write '{path}': {error.strerror}") from error
+        raise StoreError(f"cannot write {str(path)!r}: {error.strerror}") from error
+    output.write(path, f"{text}\n".encode())
     return path
 
 

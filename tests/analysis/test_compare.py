@@ -88,8 +88,15 @@ def test_counted_metrics_are_judged_to_one_percent(change: float, verdict: str):
     assert set(rows.loc[rows["metric"] == "flops", "verdict"]) == {verdict}
 
 
-def test_one_round_is_enough_where_it_has_samples():
-    assert verdicts(sweep(rounds=1), sweep(rounds=1, seed=1)) <= {*Verdict}
+def test_one_round_on_either_side_calls_nothing():
+    once = slowed(sweep(rounds=1, restart=0.01), "fastformer", 6.0)
+    often = sweep(restart=0.01, seed=1)
+    for pair in ((once, often), (often, once), (once, sweep(rounds=1, seed=2))):
+        found = compare(*pair).rows
+        times = found[found["metric"] == "time_s"]
+        assert set(times["verdict"]) == {Verdict.UNSURE, Verdict.MISSING}
+        assert times["reason"].ne("").all()
+        assert along(found).empty
 
 
 def test_a_verdict_needs_size_and_certainty():

@@ -1,5 +1,6 @@
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from attnbench.analysis.foresight import refined, scores
@@ -29,7 +30,7 @@ def test_a_sweep_foresaw_what_its_session_went_by():
         said.setdefault(labels[progress.running], progress.predicted_s)
 
     def launch(request, timeout_s):
-        found = by_key[Case.from_json(request["case"]).key]
+        found = by_key[msgspec.convert(request["case"], Case).key]
         values = {"allocated_peak_bytes": 1e6} if request["part"] == "memory" else {}
         samples = found.samples if request["part"] == "time" else ()
         answer = {"outcome": "ok", "samples": samples, "values": values}

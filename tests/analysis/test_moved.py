@@ -33,6 +33,11 @@ def test_noise_moves_no_crossover():
     assert sum(found) == 0
 
 
+def test_one_round_moves_no_crossover():
+    assert moved(whole(1, rounds=1), changed(whole(2), "longformer", 2.0)).empty
+    assert moved(whole(1), changed(whole(2, rounds=1), "longformer", 2.0)).empty
+
+
 def test_a_longer_sweep_moves_nothing():
     assert moved(whole(1, lengths=LENGTHS[:6]), whole(2)).empty
     assert moved(whole(1, lengths=LENGTHS[:2]), whole(2, lengths=LENGTHS[4:])).empty

@@ -61,6 +61,81 @@ def test_times_of_another_machine_need_anyway(tmp_path):
     assert "time_s" in {row["metric"] for row in found["cases"]}
 
 
+def one_round(kind, data):
+    if kind == "run":
+        data["case"] = data["case"] if data["round"] == 0 else "gone"
+    if kind == "session":
+        data["environment"]["load"] = 9.5
+
+
+def slower(kind, data):
+    one_round(kind, data)
+    if kind == "run":
+        data["samples"] = [[n, *(6 * s if s is not None else s for s in rest)]
+                           for n, *rest in data["samples"]]  # fmt: skip
+
+
+def test_one_round_calls_nothing_and_says_why(tmp_path):
+    first = rewritten(tmp_path / "first", one_round)
+    second = rewritten(tmp_path / "second", slower)
+    found = json.loads(here("compare", first, second, "--json").stdout)
+    times = [row for row in found["cases"] if row["metric"] == "time_s"]
+    measured = [row for row in times if row["ratio"] is not None]
+    assert measured
+    assert all(row["ratio"] == pytest.approx(6) for row in measured)
+    assert {row["verdict"] for row in measured} == {"unsure"}
+    assert {row["low"] for row in measured} == {None}
+    reason = "what a restart changes was not measured in either sweep: one round only"
+    assert {row["reason"] for row in measured} == {reason}
+    assert {type(row["seq_len"]) for row in times} == {int}
+    assert found["crossovers_moved"] == []
+    for name in ("first", "second"):
+        said = " ".join(found["warnings"][name])
+        assert "one round only" in said
+        assert "load 9.5" in said
+    done = here("compare", first, second, "--markdown", tmp_path / "c.md")
+    assert f"warning: {second}: one round only" in done.stderr
+    page = (tmp_path / "c.md").read_text()
+    assert page.startswith("- Warning of the first sweep: ")
+    for text in (page, " ".join(done.stdout.split())):
+        assert reason in text
+        assert "not paired" in text
+
+
+def test_rounds_on_one_side_are_not_enough(tmp_path):
+    second = rewritten(tmp_path / "second", slower)
+    found = json.loads(here("compare", DATA, second, "--json").stdout)
+    reasons = {row["reason"] for row in found["cases"] if row["verdict"] == "unsure"}
+    assert any("in the second sweep: one round only" in reason for reason in reasons)
+    assert not {row["verdict"] for row in found["cases"]} & {"slower", "faster"}
+
+
+def narrow(kind, data):
+    if kind == "case":
+        data["case"]["workload"] |= {"width": 64, "level": "attention", "shell": None}
+
+
+def test_sweeps_without_a_common_case_get_one_sentence(tmp_path):
+    other = rewritten(tmp_path / "other", narrow)
+    done = here("compare", DATA, other)
+    assert done.returncode == 2
+    assert "the two sweeps have no case in common (width 256 and 64," in done.stderr
+    assert "level model and attention)" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stdout == ""
+
+
+def test_lengths_of_one_sided_rows_are_whole_numbers(tmp_path):
+    def shorter(kind, data):
+        if kind == "case" and data["case"]["workload"]["seq_len"] == 2048:
+            data["case"]["workload"]["seq_len"] = 1024
+
+    done = here("compare", DATA, rewritten(tmp_path / "other", shorter))
+    assert "N = 2K" in done.stdout
+    assert "N = 1K" in done.stdout
+    assert "2048.0" not in done.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

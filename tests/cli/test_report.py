@@ -1,5 +1,6 @@
 """`attnbench report` as a user meets it, on a stored sweep; nothing is measured."""
 
+import csv
 import shutil
 from pathlib import Path
 
@@ -60,3 +61,60 @@ def test_bad_conditions_are_told_on_the_terminal_and_on_the_page(folder: Path):
     assert "warning: the machine was busy: load 99.0" in done.stderr
     page = (folder / "report.html").read_text()
     assert page.index("the machine was busy: load 99.0") < page.index("<img")
+
+
+def test_damaged_case_lines_cost_their_cases_alone(folder: Path):
+    """The shortest length is left to the baseline alone."""
+    file = folder / "sweep.jsonl"
+    lines = file.read_bytes().splitlines(keepends=True)
+    marks = (b'"kind":"case"', b'"mechanism":"fastformer"', b'"seq_len":512')
+    damaged = [i for i, line in enumerate(lines) if all(mark in line for mark in marks)]
+    assert damaged
+    for number in damaged:
+        lines[number] = b"?" + lines[number][1:]
+    file.write_bytes(b"".join(lines))
+    for verb in ("report", "claims"):
+        done = here(verb, folder)
+        assert done.returncode == 0, done.stderr
+        assert f"line {damaged[0] + 1}: not a whole line of a journal; set aside" in done.stderr
+    for kind in ("latency", "speedup", "memory"):
+        for path in folder.glob(f"{kind}_*.csv"):
+            rows = list(csv.reader(path.read_text().splitlines()))
+            assert len({len(row) for row in rows}) == 1
+            found = {row[0]: row for row in rows}
+            assert found.get("fastformer:eager", ["", ""])[1] in ("", "–")
+
+
+@pytest.mark.parametrize("kept", [1, 2, 4])
+@pytest.mark.parametrize("verb", ["report", "claims", "compare"])
+def test_a_journal_without_cases_is_told_in_one_line(folder: Path, verb: str, kept: int):
+    file = folder / "sweep.jsonl"
+    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:kept]))
+    done = here(verb, *[folder] * (2 if verb == "compare" else 1))
+    assert done.returncode == 2
+    assert "has no cases" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert names(folder) == {"sweep.jsonl"}
+
+
+def test_a_plan_of_which_nothing_ran_is_reported(folder: Path):
+    file = folder / "sweep.jsonl"
+    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:16]))
+    for verb in ("report", "claims", "compare"):
+        done = here(verb, *[folder] * (2 if verb == "compare" else 1))
+        assert done.returncode == 0, done.stderr
+    assert "12 cases" in (folder / "tables.md").read_text()
+
+
+@pytest.mark.parametrize("verb", ["report", "claims"])
+def test_nothing_is_written_through_a_link(folder: Path, tmp_path: Path, verb: str):
+    here(verb, folder)
+    (tmp_path / "mine").write_text("mine")
+    made = names(folder) - {"sweep.jsonl"}
+    for name in made:
+        (folder / name).unlink()
+        (folder / name).symlink_to(tmp_path / "mine")
+    assert here(verb, folder).returncode == 0
+    assert (tmp_path / "mine").read_text() == "mine"
+    assert not [path for path in folder.iterdir() if path.is_symlink()]
+    assert names(folder) == {*made, "sweep.jsonl"}

@@ -1,12 +1,14 @@
+import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from attnbench.errors import DamagedJournal, StoreError, SweepExists
+from attnbench.errors import DamagedJournal, ForeignJournal, StoreError, SweepExists
 from attnbench.records import Outcome, Part, Run
-from attnbench.store import reading
-from attnbench.store.journal import FILE, TORN, Journal, list_sweeps, load
+from attnbench.store import reading, schema
+from attnbench.store.journal import FILE, TORN, Journal, list_sweeps, load, load_results
 from attnbench.store.schema import Ending
 from tests.store.recorded import LINES, SMALL, SWEEP, create, resume, rows
 
@@ -148,3 +150,92 @@ def test_nothing_of_a_failed_append_stays(tmp_path):
         with pytest.raises(TypeError):
             open_journal.append(SWEEP.plan[0], bad)
         assert (tmp_path / FILE).read_bytes() == before
+
+
+def replaced(file):
+    other = file.with_name("other")
+    other.write_bytes(LINES[0])
+    other.replace(file)
+
+
+def deleted(file):
+    shutil.rmtree(file.parent)
+
+
+def shortened(file):
+    os.truncate(file, 100)
+
+
+def overwritten(file):
+    """As `cp` does it: the same file with another content, here even of the same length."""
+    file.write_bytes(b"x" * file.stat().st_size)
+    os.utime(file, ns=(0, 0))
+
+
+def lengthened(file):
+    file.write_bytes(file.read_bytes() + LINES[17])
+
+
+@pytest.mark.parametrize(
+    ("meddle", "done"),
+    [
+        (replaced, "replaced"),
+        (deleted, "deleted or moved"),
+        (shortened, "shortened"),
+        (overwritten, "written"),
+        (lengthened, "written"),
+    ],
+)
+def test_a_journal_that_another_program_changes_is_rescued(tmp_path, meddle, done):
+    folder = tmp_path / "sweep"
+    with create(folder) as open_journal:
+        open_journal.append(*SWEEP.cards, *SWEEP.plan)
+        open_journal.append(SWEEP.runs[0])
+        meddle(folder / FILE)
+        changed = (folder / FILE).read_bytes() if (folder / FILE).exists() else None
+        with pytest.raises(ForeignJournal) as caught:
+            open_journal.append(SWEEP.runs[1])
+        said = f"was {done} by another program during the sweep; all that was measured is in"
+        assert said in str(caught.value)
+        assert "\n" not in str(caught.value)
+    assert changed == ((folder / FILE).read_bytes() if (folder / FILE).exists() else None)
+    kept = load(tmp_path / "sweep-rescued")
+    assert rows(kept.runs) == rows(SWEEP.runs[:2])
+    assert kept.warnings == ()
+    with resume(tmp_path / "sweep-rescued") as open_journal:
+        open_journal.append(SWEEP.runs[2])
+    assert rows(load(tmp_path / "sweep-rescued").runs) == rows(SWEEP.runs[:3])
+
+
+def test_a_rescue_overwrites_nothing(tmp_path):
+    (tmp_path / "sweep-rescued").mkdir()
+    with create(tmp_path / "sweep") as open_journal:
+        deleted(tmp_path / "sweep" / FILE)
+        with pytest.raises(ForeignJournal, match="sweep-rescued-2"):
+            open_journal.append(*SWEEP.plan)
+    assert load(tmp_path / "sweep-rescued-2").plan == SWEEP.plan
+    assert list((tmp_path / "sweep-rescued").iterdir()) == []
+
+
+def test_a_journal_that_was_only_touched_goes_on(tmp_path):
+    with create(tmp_path) as open_journal:
+        os.utime(tmp_path / FILE, ns=(0, 0))
+        open_journal.append(*SWEEP.plan)
+    assert load(tmp_path).plan == SWEEP.plan
+
+
+def test_lines_are_numbered_from_one_also_after_an_old_journal(tmp_path):
+    (tmp_path / FILE).write_bytes(b"".join(LINES))
+    with resume(tmp_path) as open_journal:
+        open_journal.append(*SWEEP.plan[:2])
+    entries = [schema.unseal(line) for line in (tmp_path / FILE).read_bytes().splitlines()]
+    count = len(LINES)
+    assert [entry.line for entry in entries] == [None] * count + [count + 1, count + 2, count + 3]
+    assert load(tmp_path).warnings == ()
+
+
+def test_a_sweep_without_cases_has_no_results(tmp_path):
+    create(tmp_path).close()
+    assert load(tmp_path).plan == ()
+    with pytest.raises(StoreError, match=r"has no cases: .*; repeat it with --resume"):
+        load_results(tmp_path)

@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 
 import pytest
@@ -5,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnbench.errors import DamagedJournal, NewerSchema
-from attnbench.records import Outcome
+from attnbench.records import Outcome, Sample
 from attnbench.store import reading, schema
-from attnbench.store.journal import load
-from tests.store.recorded import DATA, LINES, RECORDED, SMALL, SWEEP, rows
+from attnbench.store.journal import FILE, load
+from tests.store.recorded import DATA, LINES, NUMBERED, RECORDED, SMALL, SWEEP, rows
 
 
 def damaged(data: bytes) -> str:
@@ -33,20 +34,89 @@ def test_the_recorded_sweep_of_schema_1_keeps_loading():
     assert others == [Outcome.OOM, Outcome.SKIPPED]
 
 
+def test_the_recorded_sweep_of_schema_2_is_the_same_with_numbered_lines():
+    assert load(NUMBERED) == replace(SWEEP, name="schema2")
+    lines = (NUMBERED / FILE).read_bytes().splitlines()
+    assert [schema.unseal(line).line for line in lines] == list(range(1, len(lines) + 1))
+
+
 def test_an_older_schema_loads_through_its_upgrades(monkeypatch):
     def rename(entry):
         return replace(
             entry, data={**entry.data, "name": "upgraded"} if entry.kind == "sweep" else entry.data
         )
 
-    monkeypatch.setattr(schema, "SCHEMA", 2)
     monkeypatch.setattr(schema, "UPGRADES", {1: rename})
     assert load(RECORDED) == replace(SWEEP, name="upgraded")
 
 
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_lines_that_are_missing_or_moved_are_said(data):
+    """Of the runs only: a line that is removed at the end cannot be missed."""
+    lines = (NUMBERED / FILE).read_bytes().splitlines(keepends=True)
+    head, rest = lines[:20], lines[20:]
+    gone = data.draw(st.sets(st.integers(0, len(rest) - 2), max_size=4))
+    left = [line for index, line in enumerate(rest) if index not in gone]
+    moved = data.draw(st.permutations(left)) if data.draw(st.booleans()) else left
+    said = " ".join(reading.parse(b"".join([*head, *moved]), "it").warnings)
+    assert (f"lines missing from the journal: {len(gone)} of {len(lines)};" in said) == bool(gone)
+    assert ("out of order" in said) == (moved != left)
+
+
+def test_a_line_that_cannot_be_read_is_not_missing_too():
+    lines = (NUMBERED / FILE).read_bytes().splitlines(keepends=True)
+    lines[30] = b"?" + lines[30][1:]
+    data = b"".join(lines[:40]) + b"noise\n" + b"".join(lines[40:])
+    said = reading.parse(data, "it").warnings
+    assert [line.partition(":")[0] for line in said] == ["line 31", "line 41"]
+
+
+BAD_RUNS = (
+    *({"round": value} for value in ([], -1, True, "0", None, 10**101)),
+    *({"samples": [value]} for value in ([], ["abc"] * 7, None, 7)),
+    *({"iterations": value} for value in (0, -1, 1.5, True, "1")),
+    *({"wall_s": value} for value in (0.0, -1.0, float("nan"), float("inf"), 10**400, "1", None)),
+    *({"cpu_s": value} for value in (-1.0, float("nan"))),
+    *({"device_s": value} for value in (0.0, -1.0, float("nan"))),
+    *({"values": {"flops": value}} for value in (-1, float("nan"), float("inf"), "1", [])),
+    *({"elapsed_s": value} for value in (-1.0, float("nan"))),
+    *({"outcome": "fine"}, {"part": "all"}, {"case": 7}, {"notes": {"a": 1}}),
+)
+
+
+@pytest.mark.parametrize("bad", BAD_RUNS, ids=str)
+def test_a_run_with_an_impossible_value_is_set_aside_and_the_rest_is_used(bad):
+    data = json.loads(json.dumps(schema.unseal(LINES[17]).data))
+    for name, value in bad.items():
+        if name in Sample._fields:
+            data["samples"][0][Sample._fields.index(name)] = value
+        else:
+            data[name] = value
+    bad_line = schema.seal(schema.Entry("run", "", data))
+    sweep = reading.parse(b"".join([*LINES[:5], LINES[16], bad_line]), "it")
+    assert rows(sweep.runs) == rows(SWEEP.runs[:1])
+    (said,) = sweep.warnings
+    assert said.startswith("line 7: not a line")
+    assert said.endswith("; set aside")
+
+
+@pytest.mark.parametrize("name", ["batch", "seq_len", "width", "heads", "padding", "level"])
+@pytest.mark.parametrize("value", [0.5, -1, None, "x", float("nan")])
+def test_a_case_with_an_impossible_size_is_set_aside(name, value):
+    if (name, value) == ("padding", 0.5):
+        return
+    data = json.loads(json.dumps(schema.unseal(LINES[5]).data))
+    data["case"]["workload"][name] = value
+    bad_line = schema.seal(schema.Entry("case", "", data))
+    sweep = reading.parse(b"".join([*LINES[:5], bad_line]), "it")
+    assert len(sweep.plan) == 1
+    assert f"`$.case.workload.{name}`; set aside" in sweep.warnings[0]
+
+
 def test_a_journal_with_later_lines_is_refused_whole():
     later = schema.seal(schema.Entry("run", "", {}), version=3)
-    with pytest.raises(NewerSchema, match="reads up to 1; upgrade attnbench"):
+    with pytest.raises(NewerSchema, match="reads up to 2; upgrade attnbench"):
         reading.parse(SMALL + later, "it")
 
 

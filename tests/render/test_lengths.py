@@ -1,0 +1,89 @@
+"""Series of different lengths in one sweep: every number stands under its own length."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attnbench.analysis.summary import summary
+from attnbench.records import Mode, Sweep
+from attnbench.render import delimited, html, latex, markdown, units
+from attnbench.render.page import baseline, report_files, report_tables
+from attnbench.render.terminal import table as printed
+from tests.sweeps import sweep
+
+LENGTHS = (128, 512, 1000, 4096)
+WHOLE = sweep(("transformer", "fastformer", "linformer"), lengths=LENGTHS, samples=3, rounds=2)
+CASES = range(len(WHOLE.plan))
+
+
+def without(gone: set[int], unmeasured: set[int] = frozenset()) -> Sweep:
+    """The sweep less some of its cases, and less the runs of others."""
+    plan = tuple(line for index, line in enumerate(WHOLE.plan) if index not in gone)
+    silent = {WHOLE.plan[index].case.key for index in {*gone, *unmeasured}}
+    runs = tuple(run for run in WHOLE.runs if run.case not in silent)
+    return replace(WHOLE, plan=plan, runs=runs)
+
+
+def expected(cases, name: str, mode: str, against: str | None) -> dict[tuple[str, str], float]:
+    """The numbers that a table must show, by series and heading of the column."""
+    rows = cases[(cases["mode"] == mode) & cases["time_s"].notna()]
+    times = {(row["series"], row["seq_len"]): row["time_s"] for _, row in rows.iterrows()}
+    tokens = {(row["series"], row["seq_len"]): row["tokens"] for _, row in rows.iterrows()}
+    peaks = {
+        (row["series"], row["seq_len"]): row["allocated_peak_bytes"] for _, row in rows.iterrows()
+    }
+    values = {
+        "latency": {key: 1e3 * t * 8192 / tokens[key] for key, t in times.items()},
+        "memory": {key: peak / units.MIB for key, peak in peaks.items()},
+        "speedup": {
+            (series, n): times[against, n] / t
+            for (series, n), t in times.items()
+            if series != against and (against, n) in times
+        },
+    }[name]
+    return {(series, units.length(n)): value for (series, n), value in values.items()}
+
+
+def shown(table) -> dict[tuple[str, str], float]:
+    return {
+        (row[0].text, heading): cell.value
+        for row in table.rows
+        for heading, cell in zip(table.columns[1:], row[1:], strict=True)
+        if cell.value is not None
+    }
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sets(st.sampled_from(CASES), max_size=len(CASES) - 1),
+    st.sets(st.sampled_from(CASES)),
+)
+def test_every_number_stands_under_its_own_length(gone, unmeasured):
+    made = without(gone, unmeasured)
+    cases = summary(made)
+    against = baseline(cases)
+    for table in report_tables(made, cases):
+        assert {len(row) for row in table.rows} <= {len(table.columns)}
+        kind, _, mode = table.name.partition("_")
+        if kind in ("latency", "memory", "speedup"):
+            found, truth = shown(table), expected(cases, kind, mode, against)
+            assert found.keys() == truth.keys()
+            assert all(math.isclose(found[key], truth[key]) for key in truth)
+        latex.table(table), markdown.table(table), delimited.table(table)
+        printed(table, 80), html.page("x", [], {}, [table])
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        {index for index in CASES if WHOLE.plan[index].case.workload.seq_len == 128} - {0},
+        {index for index in CASES if WHOLE.plan[index].case.mechanism == "transformer"},
+        {index for index in CASES if WHOLE.plan[index].case.workload.mode is Mode.TRAINING},
+        set(CASES) - {1},
+    ],
+)
+def test_figures_are_drawn_of_what_there_is(gone):
+    assert {"fig2.png", "report.html"} <= report_files(without(gone)).keys()

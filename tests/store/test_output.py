@@ -1,0 +1,86 @@
+"""Output files: whole or untouched, never through a link, nothing left behind."""
+
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from attnbench.errors import StoreError
+from attnbench.store.output import write
+
+
+def test_a_file_is_replaced_whole(tmp_path):
+    (tmp_path / "a").write_bytes(b"older and longer")
+    write(tmp_path / "a", b"new")
+    assert (tmp_path / "a").read_bytes() == b"new"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_link_is_replaced_and_its_target_left_alone(tmp_path, stream):
+    (tmp_path / "target").write_bytes(b"mine")
+    for name, target in (("link", "target"), ("broken", "nowhere")):
+        (tmp_path / name).symlink_to(tmp_path / target)
+        write(tmp_path / name, b"new", stream=stream)
+        assert not (tmp_path / name).is_symlink()
+        assert (tmp_path / name).read_bytes() == b"new"
+    assert (tmp_path / "target").read_bytes() == b"mine"
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_linked_folder_is_the_user_s_choice(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    write(tmp_path / "link" / "a", b"new")
+    assert (tmp_path / "real" / "a").read_bytes() == b"new"
+
+
+def test_permissions_follow_the_umask(tmp_path):
+    before = os.umask(0o027)
+    try:
+        write(tmp_path / "a", b"new")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o640
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no file size limit to stand for a full disk")
+def test_a_full_disk_leaves_the_older_file_and_nothing_else(tmp_path):
+    import resource
+
+    (tmp_path / "a").write_bytes(b"old")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        with pytest.raises(StoreError, match=r"cannot write '.*a': file too large; delete some"):
+            write(tmp_path / "a", b"x" * 100_000, way_out="delete some")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (tmp_path / "a").read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_what_cannot_be_written_is_said_in_one_line(tmp_path):
+    (tmp_path / "folder").mkdir()
+    for path in (tmp_path / "folder", tmp_path / "no" / "a", tmp_path / ("x" * 300)):
+        with pytest.raises(StoreError, match="cannot write") as caught:
+            write(path, b"")
+        assert "\n" not in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_a_name_as_long_as_names_can_be_is_written(tmp_path):
+    write(tmp_path / ("x" * 255), b"new")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/fd"), reason="no /dev/fd here")
+def test_a_named_pipe_or_device_takes_the_content_as_it_is():
+    source, sink = os.pipe()
+    write(Path(f"/dev/fd/{sink}"), b"new", stream=True)
+    os.close(sink)
+    with open(source, "rb") as read:
+        assert read.read() == b"new"
+    write(Path("/dev/null"), b"new", stream=True)
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
