@@ -13,8 +13,9 @@ Causal: X′_i sums the tokens before block i and its first one; P has no entry 
 paper's column sums run over all rows, here they run over the rows so far, since a later row would
 tell an earlier one about the future.
 
-A block that is all padding is not sorted. A place in a sorted block weighs as much as what was
-mixed into it is real: its logit gains log(Σ_j P_ij m_j / Σ_j P_ij), which is 0 without padding.
+A block that is all padding is not sorted: it is neither a row nor a column of P, so the result
+does not depend on how many such blocks there are. A place in a sorted block counts in proportion
+to the real tokens mixed into it: log(Σ_j P_ij m_j / Σ_j P_ij) is added to its logit.
 
 The normalisation is computed again in the backward pass. `sdpa` is exact: one fused kernel over
 all blocks.
@@ -112,7 +113,10 @@ class Sinkhorn(Attention):
         if self.training and self.config.gumbel:
             self.noise = -torch.empty_like(R).exponential_().log()
             R = R + self.noise
-        allowed = None if mask is None else mask.any(2)[:, None, None]  # [B, 1, 1, C]
+        allowed = None
+        if mask is not None:
+            real = mask.any(2)[:, None]  # [B, 1, C]
+            allowed = real[..., None] & real[:, :, None]  # [B, 1, C, C]
         if self.causal:
             past = torch.ones(C, C, dtype=torch.bool, device=R.device).tril(-1)
             allowed = past if allowed is None else past & allowed
@@ -260,8 +264,8 @@ def reference(module: Sinkhorn, x: Tensor, mask: Tensor | None, draws: dict) -> 
         R = (R + draws["noise"][h] if draws else R) / config.temperature
         allowed = torch.tensor(
             [
-                [bool(b) and (j < i or not module.causal) for j, b in enumerate(blocks)]
-                for i in range(C)
+                [bool(a and b) and (j < i or not module.causal) for j, b in enumerate(blocks)]
+                for i, a in enumerate(blocks)
             ]
         )
         P = balanced(R, allowed, config.iterations, module.causal)
