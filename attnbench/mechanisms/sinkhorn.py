@@ -24,6 +24,7 @@ Notation: our C is the paper's N_B, our M its block length, our T its N_k.
 Source: arXiv:2002.11296, section 3.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 
@@ -37,6 +38,7 @@ from attnbench.contract import (
     BaseConfig,
     Card,
     Cost,
+    Exemption,
     Flops,
     Paper,
     merge,
@@ -313,6 +315,11 @@ def default(config: Config, w: Workload) -> str:
     return "sdpa"
 
 
+def exempt(config: Config) -> Mapping[Exemption, str]:
+    """`n_max` frees W_B of N."""
+    return {} if config.n_max else {Exemption.LENGTH: "W_B has a column for each block of N"}
+
+
 CARD = Card(
     forms={"eager": Sinkhorn, "sdpa": Sdpa},
     config=Config,
@@ -323,11 +330,11 @@ CARD = Card(
     paper=Paper("Sparse Sinkhorn Attention", "Tay et al.", 2020, "arXiv:2002.11296"),
     cost=Cost("O(M²)", time=2, memory=2),
     examples=(
-        Config(block=4, bias=True, n_max=48),
+        Config(block=4, bias=True, n_max=64),
         Config(block=6, iterations=2, temperature=0.5),
         Config(block=5, sort_cut=2, gumbel=False),
     ),
     default=default,
     needs=Sinkhorn.needs,
-    length_free=False,
+    exempt=exempt,
 )
