@@ -147,8 +147,8 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path):
     [
         (None, "no sweep in"),
         (b"", "empty"),
-        (b"not a journal\n", "."),
-        (b'{"schema":99,"kind":"sweep"', "."),
+        (b"not a journal\n", "first line of .* cannot be read"),
+        (b'{"schema":99,"kind":"sweep"', "first line of .* cannot be read"),
     ],
 )
 def test_a_report_of_no_readable_sweep_says_so(content, words, tmp_path):
