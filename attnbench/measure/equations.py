@@ -14,7 +14,7 @@ NUMBER_TYPES = (torch.float64, torch.float32, torch.bfloat16)
 
 def computes_its_own_equations(trial: Trial) -> None:
     """Outputs and gradients against the card's reference in float64, within its tolerance."""
-    for seq_len, masked in ((1, False), (2, True), (23, False), (23, True)):
+    for seq_len, masked in ((1, False), (2, True), (17, False), (23, True)):
         against_its_reference(trial, seq_len, masked)
 
 
