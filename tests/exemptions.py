@@ -79,6 +79,6 @@ REFUSED = {"sinkhorn": {(2, True): "SortCut has no causal form"}}
 ACROSS_0 = "what rounds across ReLU's 0 gains or loses its whole gradient"
 
 WIDER = {
-    "set_transformer": Tolerance(bfloat16=0.15, reason=ACROSS_0),
-    "star_transformer": Tolerance(bfloat16=0.2, reason=ACROSS_0),
+    "set_transformer": Tolerance(bfloat16=0.3, reason=ACROSS_0),
+    "star_transformer": Tolerance(bfloat16=0.3, reason=ACROSS_0),
 }

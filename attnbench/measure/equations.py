@@ -70,7 +70,7 @@ def compare(ours: Values, expected: Values, allowed: float, where: str) -> None:
         found[f"the gradient of {name}"] = (ours.gradients[name], gradient, largest)
     for what, (a, b, scale) in found.items():
         error = ((a - b).abs().max() / scale).item()
-        assert error <= allowed, f"{where}: {what} is off by {error:.1e}; {allowed:.0e} is allowed"
+        assert error <= allowed, f"{where}: {what} is off by {error:.2g}; {allowed:.2g} is allowed"
 
 
 def drawn_for(module: Attention, index: int) -> dict[str, Tensor]:
