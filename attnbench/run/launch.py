@@ -1,11 +1,11 @@
 """Start one fresh process per run, wait for it without spinning, and tell how it ended.
 
 A fork server that has imported the worker and run nothing starts a process in some hundredths of
-a second; where there is no fork, each process imports the worker itself. The worker is a module
+a second; where there is no fork, each process imports the worker itself. On Linux each has a guard,
+which ends whatever it started. The worker is a module
 with `main(request: str) -> str`; its name arrives as data.
 """
 
-import ctypes
 import importlib
 import json
 import multiprocessing
@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from attnbench.run.groups import oom_kills
+from attnbench.run.guard import guard
 
-PR_SET_PDEATHSIG = 1
 LOG_BYTES = 4_000
 STARTS, PAUSE_S = 3, 0.1
-GRACE_S = 5.0  # from an answer to the end of its process
+GRACE_S = 10.0  # from an answer, or from being told to end, to the end of a process
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class Reply:
     elapsed_s: float
     log: str
     memory_killed: bool = False  # the kernel killed it for memory, as its control group counts
+    ended: int = 0  # processes that it had started, were still running and were ended
 
 
 class Launcher:
@@ -50,7 +51,7 @@ class Launcher:
         fork = "forkserver" in multiprocessing.get_all_start_methods()
         self.context: Any = multiprocessing.get_context("forkserver" if fork else "spawn")
         if fork:
-            self.context.set_forkserver_preload([worker, *preload])
+            self.context.set_forkserver_preload([*preload, worker])
         self.running: Any = None
 
     def __call__(self, request: Mapping[str, Any], timeout_s: float | None) -> Reply:
@@ -58,18 +59,28 @@ class Launcher:
         begun, kills = time.monotonic(), oom_kills()
         with tempfile.NamedTemporaryFile(prefix="attnbench-", suffix=".log") as log:
             ours, theirs = self.context.Pipe(duplex=False)
-            arguments = (self.worker, json.dumps(request), theirs, log.name)
+            report, reporting = self.context.Pipe(duplex=False)
+            arguments = (self.worker, json.dumps(request), theirs, reporting, log.name)
             self.running = self.started(arguments)
             theirs.close()
+            reporting.close()
             try:
                 text, timed_out = receive(ours, self.running.sentinel, timeout_s)
                 self.running.join(0 if timed_out else GRACE_S)
             finally:
                 code = self.stop()
-                ours.close()
-            answer = None if text is None else json.loads(text)
-            elapsed = time.monotonic() - begun
-            return Reply(answer, code, timed_out, elapsed, tail(log.name), oom_kills() > kills)
+                found = reported(report)
+                for pipe in (ours, report):
+                    pipe.close()
+            return Reply(
+                answer=None if text is None else json.loads(text),
+                exit_code=found.get("exit_code", code),
+                timed_out=timed_out,
+                elapsed_s=time.monotonic() - begun,
+                log=tail(log.name),
+                memory_killed=oom_kills() > kills,
+                ended=found.get("ended", 0),
+            )
 
     def started(self, arguments: tuple[Any, ...]) -> Any:
         """A new process; a server that has died is started anew. Raises `ConnectionError`."""
@@ -88,6 +99,9 @@ class Launcher:
         process, self.running = self.running, None
         if process is None:
             return None
+        if process.is_alive():
+            process.terminate()  # a guard ends what is below it and reports
+            process.join(GRACE_S)
         if process.is_alive():
             process.kill()
         process.join()
@@ -108,14 +122,26 @@ def receive(pipe: Connection, sentinel: int, timeout_s: float | None) -> tuple[s
         return None, False
 
 
-def serve(worker: str, request: str, pipe: Connection, log: str) -> None:
+def reported(pipe: Connection) -> Mapping[str, Any]:
+    """What the guard said of the worker's end; nothing where there was no guard or it was killed."""
+    with suppress(EOFError, OSError):
+        if pipe.poll():
+            found: Mapping[str, Any] = json.loads(pipe.recv_bytes())
+            return found
+    return {}
+
+
+def serve(worker: str, request: str, pipe: Connection, report: Connection, log: str) -> None:
     """In the new process: answer the request through the pipe and leave at once."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its process itself
     with suppress(OSError, AttributeError):
         os.setpgid(0, 0)
-    end_with_parent()
-    prefer_as_victim()
     quiet(log)
+    if sys.platform == "linux":
+        guard(report)
+    else:
+        end_with_parent()
+    prefer_as_victim()
     pipe.send_bytes(importlib.import_module(worker).main(request).encode())
     pipe.close()
     sys.stdout.flush()
@@ -123,15 +149,14 @@ def serve(worker: str, request: str, pipe: Connection, log: str) -> None:
 
 
 def end_with_parent() -> None:
-    """End this process when its parent dies, or the server that forked it (Linux).
+    """End this process when its parent dies.
 
-    The server alone does not do: it lives as long as any of its children holds its pipe.
+    The server that forked it alone does not do: it lives as long as any of its children holds its
+    pipe.
     """
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=end_after, args=(parent.sentinel,), daemon=True).start()
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def end_after(sentinel: int) -> None:

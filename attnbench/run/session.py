@@ -254,9 +254,17 @@ def to_run(line: Planned, part: Part, round_: int, reply: Reply, memory_bytes: i
         reason=reason,
         samples=tuple(Sample(*row) for row in answer.get("samples", ())),
         values=answer.get("values", {}),
-        notes=answer.get("notes", {}),
+        notes=answer.get("notes", {}) | left_running(reply),
         elapsed_s=reply.elapsed_s,
     )
+
+
+def left_running(reply: Reply) -> dict[str, str]:
+    """A note on the processes that a mechanism left running."""
+    if not reply.ended:
+        return {}
+    what = "process" if reply.ended == 1 else "processes"
+    return {"processes": f"started {reply.ended} {what} that had to be ended"}
 
 
 def ending(reply: Reply) -> tuple[Outcome, str]:
