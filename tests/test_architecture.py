@@ -132,6 +132,8 @@ def test_no_room_is_a_lumber_room():
         "['claims']",
         "['sweep', '--lengths', 'x']",
         "['sweep', '--models', 'linfromer', '--device', 'cpu']",
+        "['sweep', '--models', 'linformer', '--dry-run', '--device', 'cpu']",
+        "['models', 'linformer', '--device', 'cpu']",
     ],
 )
 def test_torch_stays_unloaded(arguments, tmp_path):

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from attnbench.cli import console, options
+from attnbench.errors import AttnbenchError
 from attnbench.records import Environment
 
 
@@ -17,12 +18,12 @@ def doctor(
     json_: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Tell device, versions, measured peaks, and which forms run here."""
-    from attnbench.cli.measuring import PRELOAD, WORKER, environment
-    from attnbench.run.launch import Launcher
+    from attnbench.cli.measuring import environment
+    from attnbench.cli.processes import measuring
 
     place = options.device(device)
     settings = options.settings(place, threads, 0, True, False, None)
-    here = environment(Launcher(WORKER, PRELOAD), place, settings)
+    here = environment(measuring(), place, settings)
     found = {**asdict(here), "nvml": nvml(), "resident_peak": resident()}
     if json_:
         console.data({**found, "forms_that_do_not_run": refusals(place)})
@@ -72,18 +73,18 @@ def resident() -> str:
 
 
 def refusals(place: str) -> dict[str, str]:
-    """Forms that do not run on the device in either mode, with their reasons."""
-    from attnbench.records import Level, Mode, Workload
-    from attnbench.registry import card, names
+    """Forms that do not run on the device in either mode, and packages that cannot be read."""
+    from attnbench.cli.processes import reading
+    from attnbench.registry import names
+    from attnbench.workloads.reading import apart, describe
 
-    found = {}
-    for name in names():
-        its = card(name)
-        for form in its.forms:
-            for mode in Mode:
-                workload = Workload(
-                    batch=1, seq_len=1024, level=Level.ATTENTION, mode=mode, device=place
-                )
-                if reason := its.refusal(form, its.config(), workload):
-                    found[f"{name}:{form} ({mode})"] = reason
+    found, launch = {}, reading()
+    for group in apart(names()):
+        try:
+            rows = describe(group, place, launch)
+        except AttnbenchError as error:
+            found[", ".join(group)] = str(error)
+            continue
+        for row in rows:
+            found |= {f"{row['name']}:{form}": why for form, why in row["refused"].items()}
     return found

@@ -7,24 +7,19 @@ from dataclasses import asdict
 from pathlib import Path
 
 from attnbench.cli import console
+from attnbench.cli.processes import START_TIMEOUT_S, measuring
 from attnbench.cli.stopping import stoppable
 from attnbench.errors import CannotRun, SweepExists
-from attnbench.records import Environment, Planned, Request, Settings, Sweep
+from attnbench.records import CardFacts, Environment, Planned, Request, Settings, Sweep
 from attnbench.run.launch import Launcher
 from attnbench.run.session import Progress, Session
 from attnbench.store.journal import FILE, Journal, load
 from attnbench.store.resuming import done
 from attnbench.store.schema import Ending
-from attnbench.workloads.plan import cards
-
-WORKER = "attnbench.measure.worker"
-PRELOAD = ("attnbench.cli.main",)  # a child imports the program's main module again
-START_TIMEOUT_S = 300.0  # importing torch on a cold disk
+from attnbench.workloads.reading import Plan
 
 
-def measure(
-    request: Request, lines: tuple[Planned, ...], folder: Path, resume: bool, anyway: bool
-) -> None:
+def measure(request: Request, plan: Plan, folder: Path, resume: bool, anyway: bool) -> None:
     """Measure what is planned into the folder's journal; a resumed one goes on.
 
     Raises `StoreError`, `CannotRun` if no worker starts, `Interrupted` after Ctrl-C.
@@ -33,16 +28,16 @@ def measure(
         raise SweepExists(
             f"'{folder}' already holds a sweep; --resume to go on, --out for another folder"
         )
-    launcher = Launcher(WORKER, PRELOAD)
+    launcher = measuring()
     with interruptible(launcher, folder):
         begun = time.monotonic()
         here = environment(launcher, request.device, request.settings, request.dtype)
         with open_journal(request, here, folder, resume, anyway) as journal:
-            stored = described(journal, lines)
+            stored = described(journal, plan)
             say(request, here, journal, folder)
             session = Session(
                 request=request,
-                plan=lines,
+                plan=plan.lines,
                 store=journal,
                 launch=launcher,
                 memory_bytes=here.device_memory_bytes or here.memory_bytes,
@@ -88,12 +83,12 @@ def begun_in(folder: Path) -> bool:
     return file.exists() and file.stat().st_size > 0
 
 
-def described(journal: Journal, lines: tuple[Planned, ...]) -> Sweep:
+def described(journal: Journal, plan: Plan) -> Sweep:
     """The sweep, once its journal describes every case: a damaged one may have lost some."""
     known = {planned.case.key for planned in journal.sweep.plan}
     facts = {card.mechanism for card in journal.sweep.cards}
-    missing = [card for card in cards(lines) if card.mechanism not in facts]
-    missing += [line for line in lines if line.case.key not in known]
+    missing: list[CardFacts | Planned] = [c for c in plan.cards if c.mechanism not in facts]
+    missing += [line for line in plan.lines if line.case.key not in known]
     if missing:
         journal.append(*missing)
     return load(journal.folder)  # runs whose case had been lost count again

@@ -1,5 +1,6 @@
 """`attnbench sweep`: the main job."""
 
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -7,6 +8,7 @@ from typing import Annotated
 import typer
 
 from attnbench.cli import console, options
+from attnbench.cli.stopping import stoppable
 from attnbench.errors import UsageError
 from attnbench.records import Level, Planned, Request
 
@@ -146,16 +148,18 @@ def sweep(
         if given is not None and level is not Level.MODEL:
             raise UsageError(f"--{name} has no effect at level {level}; it is for --level model")
     figure_formats = options.formats(formats)
-    from attnbench.workloads.plan import plan
+    from attnbench.cli.processes import reading
+    from attnbench.workloads.reading import plan
 
-    lines = plan(request)
+    with stoppable("nothing was measured"):
+        planned = plan(request, reading())
     if dry_run:
-        show_plan(lines, request, json_)
+        show_plan(planned.lines, request, json_)
         return
     from attnbench.cli.measuring import measure
 
     folder = out or Path("reports") / f"{datetime.now():%Y%m%d-%H%M%S}"
-    measure(request, lines, folder, resume, anyway)
+    measure(request, planned, folder, resume, anyway)
     publish(folder, figure_formats, json_)
 
 
@@ -164,10 +168,9 @@ def show_plan(lines: tuple[Planned, ...], request: Request, as_json: bool) -> No
     from attnbench.render.grid import Cell, Table, words
     from attnbench.render.terminal import table
     from attnbench.render.units import many, seconds, size
-    from attnbench.workloads.plan import dry
 
     if as_json:
-        console.data(dry(lines))
+        console.data([{**asdict(line), "label": str(line.case)} for line in lines])
         return
     rows = tuple(
         (

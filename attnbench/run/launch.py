@@ -123,7 +123,7 @@ def receive(pipe: Connection, sentinel: int, timeout_s: float | None) -> tuple[s
 
 
 def reported(pipe: Connection) -> Mapping[str, Any]:
-    """What the guard said of the worker's end; nothing where there was no guard or it was killed."""
+    """What the guard said of the worker's end; nothing without a guard that could say it."""
     with suppress(EOFError, OSError):
         if pipe.poll():
             found: Mapping[str, Any] = json.loads(pipe.recv_bytes())

@@ -1,6 +1,7 @@
 """The real command line in this process, up to the point where a process would be started."""
 
 import io
+import json
 import os
 import re
 import shutil
@@ -16,12 +17,14 @@ from unittest import mock
 import typer
 
 from attnbench.cli import main
+from attnbench.cli.processes import READER
 from attnbench.errors import CannotRun
 from attnbench.records import Mode
-from attnbench.run.launch import Launcher
+from attnbench.run.launch import Launcher, Reply
 from attnbench.run.sides import Sides
 from attnbench.store.baseline import Baseline, Entry, Machine, save
 from attnbench.store.journal import FILE, Journal
+from attnbench.workloads import reader
 from tests import sweeps
 
 STARTED = "nothing is measured in this test"
@@ -68,13 +71,18 @@ def run(*arguments: str) -> Ended:
 
 @contextmanager
 def unmeasured() -> Iterator[None]:
-    """No process is started: where one would be, `CannotRun` is raised."""
+    """No process is started: one that measures raises `CannotRun`, cards are read here."""
 
     def refuse(*_: Any, **__: Any) -> Any:
         raise CannotRun(STARTED)
 
+    def read(self: Launcher, asked: Any, timeout_s: float | None) -> Reply:
+        if self.worker != READER:
+            refuse()
+        return Reply(json.loads(reader.main(json.dumps(asked))), 0, False, 0.0, "")
+
     with (
-        mock.patch.object(Launcher, "__call__", refuse),
+        mock.patch.object(Launcher, "__call__", read),
         mock.patch.object(Sides, "__init__", refuse),
     ):
         yield

@@ -1,0 +1,85 @@
+"""Inside the process that reads cards: what mechanisms say of themselves, as JSON.
+
+The code of a user's file or of an installed package runs here and never in the parent: it may
+print, hang, raise, leave, or end the process.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, fields, replace
+from typing import Any
+
+from attnbench.contract import Card
+from attnbench.errors import AttnbenchError, UnknownMechanism
+from attnbench.records import Level, Mode, Request, Workload
+from attnbench.registry import card, one_line
+from attnbench.workloads.axes import Selection
+from attnbench.workloads.plan import facts, plan
+
+
+def main(request: str) -> str:
+    """Answer `{"folder", "names"}`, with `request` and `selections` for a plan, else `device`.
+
+    The answer has `plan` and `cards`, or `described`, or `error` (a class's name) and `said`.
+    """
+    asked = json.loads(request)
+    os.chdir(asked["folder"])
+    try:
+        return json.dumps(planned(asked) if "selections" in asked else described(asked))
+    except AttnbenchError as error:
+        return json.dumps({"error": type(error).__name__, "said": str(error)})
+    except (Exception, SystemExit) as error:
+        said = f"{' or '.join(map(repr, asked['names']))}: its card fails: {one_line(error)}"
+        return json.dumps({"error": UnknownMechanism.__name__, "said": said})
+
+
+def planned(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The cases of each selection, and what a report needs of each mechanism."""
+    request = Request.from_json(asked["request"])
+    selections = [
+        Selection(name, form, tuple((key, value) for key, value in options))
+        for name, form, options in asked["selections"]
+    ]
+    lines = [[asdict(line) for line in plan(chosen, request)] for chosen in selections]
+    return {"plan": lines, "cards": [asdict(facts(name)) for name in asked["names"]]}
+
+
+def described(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Each mechanism in full, as `attnbench models` prints it."""
+    return {"described": [describe(name, card(name), asked["device"]) for name in asked["names"]]}
+
+
+def describe(name: str, its: Card, device: str) -> dict[str, Any]:
+    """A card as data, with which forms run on the device or why not."""
+    workload = Workload(batch=1, seq_len=1024, level=Level.ATTENTION, device=device)
+    config = its.config()
+    return {
+        "name": name,
+        "class": its.family,
+        "complexity": its.cost.printed,
+        "causal": its.causality,
+        "forms": {form: its.refusal(form, config, workload) or "runs" for form in its.forms},
+        "default": its.default(config, workload),
+        "parameters": its.parameters(config, workload),
+        "flops": {
+            form: asdict(module.flops(config, workload)) for form, module in its.forms.items()
+        },
+        "options": {f.name: f.default for f in fields(config)},
+        "paper": asdict(its.paper),
+        "declared": its.declared,
+        "equations": sys.modules[its.forms["eager"].__module__].__doc__ if its.declared else None,
+        "options_mean": its.config.__doc__,
+        "refused": refusals(its, workload),
+    }
+
+
+def refusals(its: Card, workload: Workload) -> dict[str, str]:
+    """Why forms do not run, by form and mode."""
+    found = {
+        f"{form} ({mode})": its.refusal(form, its.config(), replace(workload, mode=mode))
+        for form in its.forms
+        for mode in Mode
+    }
+    return {form: reason for form, reason in found.items() if reason}
