@@ -27,6 +27,8 @@ from attnbench.records import ITEM_BYTES, Level, Mode, Sweep
 
 ADAM = 6  # parameters and both moments, each read and written
 
+CACHE = 4.0  # times as fast as a large copy: an input of some MiB may be read from a cache
+
 FEWEST = 4  # lengths from which two rates and their error can be found
 TELLING = 0.3  # change of the core's share of FLOPs from which the two are told apart
 
@@ -100,6 +102,18 @@ def least_numbers(cases: pd.DataFrame) -> pd.Series:
     times = np.where(cases["mode"] == Mode.TRAINING, ADAM, 1)
     moved = times * parameters + tensors * cases["tokens"] * cases["width"]
     return pd.Series(moved, cases.index)
+
+
+def too_fast(sweep: Sweep, summary: pd.DataFrame) -> list[str]:
+    """Series with a time in which what goes into the mechanism could not even be read."""
+    machine = roof(sweep)
+    if machine is None:
+        return []
+    timed = summary[summary["time_s"] > 0]
+    tensors = timed["level"].map({Level.MODEL: 1, Level.ATTENTION: 1, Level.CORE: 3})
+    read = machine.item_bytes * tensors * timed["tokens"] * timed["width"]
+    below = timed["time_s"] < read / (CACHE * machine.bytes_per_s)
+    return list(dict.fromkeys(timed.loc[below, "series"]))
 
 
 def rates(summary: pd.DataFrame) -> pd.DataFrame:

@@ -22,7 +22,7 @@ import torch
 import torch._dynamo  # optimisers import it at first use, which costs seconds in every process
 
 from attnbench.contract import Card
-from attnbench.measure import device, digits, memory
+from attnbench.measure import device, digits, memory, oddities
 from attnbench.measure.environment import environment, load
 from attnbench.measure.subject import Subject, iteration, small
 from attnbench.measure.timing import HostStopwatch, measure, sample
@@ -81,7 +81,8 @@ def timed(its: Card, case: Case, settings: Settings) -> Mapping[str, Any]:
 
     iterate = iteration(subject)
     kept = []
-    first = sample(lambda lap: kept.append(iterate(lap)), subject.clear, watch, 1)
+    with oddities.watched(subject) as watched:
+        first = sample(lambda lap: kept.append(iterate(lap)), subject.clear, watch, 1)
     if wrong := subject.check(kept.pop()):
         return {"outcome": Outcome.FAILED, "reason": wrong}
     found = measure(iterate, subject.clear, watch, settings, first, accept)
@@ -100,7 +101,10 @@ def timed(its: Card, case: Case, settings: Settings) -> Mapping[str, Any]:
     if cuda:
         values |= since(before, device.readings())
         notes |= {"throttle": device.throttle()}
-    notes |= {"changed": changes(state, torch_state())}
+    notes |= {
+        "changed": changes(state, torch_state()),
+        "odd": oddities.odd(subject, watched, settings.seed),
+    }
     return {
         "outcome": Outcome.OK,
         "samples": found.samples,
