@@ -110,7 +110,7 @@ def too_fast(sweep: Sweep, summary: pd.DataFrame) -> list[str]:
     if machine is None:
         return []
     timed = summary[summary["time_s"] > 0]
-    tensors = timed["level"].map({Level.MODEL: 1, Level.ATTENTION: 1, Level.CORE: 3})
+    tensors = np.where(timed["level"] == Level.CORE, 3, 1)
     read = machine.item_bytes * tensors * timed["tokens"] * timed["width"]
     below = timed["time_s"] < read / (CACHE * machine.bytes_per_s)
     return list(dict.fromkeys(timed.loc[below, "series"]))

@@ -31,8 +31,7 @@ ADDRESSES = 12 << 30
 
 
 def models(*names):
-    dies = [f"{HERE}/dies_at_import.py:Dies"] * ("Dies" in names)
-    return ",".join([*(f"{ODD}:{name}" for name in names if name != "Dies"), *dies])
+    return ",".join(f"{ODD}:{name}" for name in names)
 
 
 def outcomes(folder):
@@ -46,7 +45,7 @@ def outcomes(folder):
 
 def test_each_bad_end_is_the_outcome_of_its_case_alone(tmp_path):
     """With a limit of addresses around all (ulimit -v), and none of the others' business."""
-    names = ("Killed", "Hangs", "Rubbish", "Dies", "Reserves", "Well")
+    names = ("Killed", "Hangs", "Rubbish", "Dies", "Reserves", "Well", "Starts")
     done = attnbench(
         *("sweep", "--models", models(*names), *ONE, "--case-timeout", "3s"),
         *("--out", tmp_path / "odd"),
@@ -59,6 +58,8 @@ def test_each_bad_end_is_the_outcome_of_its_case_alone(tmp_path):
     assert found["Dies"] == ("crashed", "the process ended without an answer (exit 7): no way")
     assert found["Reserves"][0] == "oom"
     assert found["Rubbish"] == found["Well"] == ("ok", "")
+    assert found["Starts"] == ("ok", "")
+    assert "odd_mechanisms.py:Starts started 40 processes that had to be ended" in done.stderr
     assert "\x1b" not in done.stdout + done.stderr
     assert "\0" not in (tmp_path / "odd" / "report.html").read_text()
 

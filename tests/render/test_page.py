@@ -321,3 +321,29 @@ def test_what_a_mechanism_did_to_its_process_is_told():
     told = "\n".join(warnings(replace(whole, runs=tuple(runs)), summary(whole)))
     assert told.count("fastformer changed number of threads 2 to 3") == 1
     assert told.count("fastformer keeps memory with each iteration: 3.000 MiB") == 1
+
+
+def test_what_is_odd_about_a_mechanism_is_told():
+    whole = sweep(("fastformer",), rounds=2)
+    notes = {"odd": "returned its input", "processes": "started 40 processes"}
+    runs = tuple(replace(run, notes=notes) for run in whole.runs)
+    told = list(warnings(replace(whole, runs=runs), summary(whole)))
+    for note in notes.values():
+        assert sum(line.startswith(f"fastformer {note};") for line in told) == 1
+
+
+def test_a_time_below_reading_the_input_is_told():
+    whole = sweep(("fastformer",), rounds=2)
+    fast = tuple(
+        replace(run, samples=tuple(replace_time(sample) for sample in run.samples))
+        for run in whole.runs
+    )
+    said = "less time than merely reading its input takes"
+    assert said not in "\n".join(warnings(whole, summary(whole)))
+    faster = replace(whole, runs=fast)
+    assert said in "\n".join(warnings(faster, summary(faster)))
+
+
+def replace_time(sample):
+    """The same sample in a billionth of the time."""
+    return sample._replace(wall_s=sample.wall_s / 1e9)

@@ -42,9 +42,12 @@ def test_what_a_worker_started_ends_with_it(launch, tmp_path, how, then, limit_s
     told.touch()
     asked = {"do": "start", "how": how, "count": 40, "told": str(told), "then": then}
     reply = launch(asked, limit_s)
-    assert len(told.read_text().split()) == 40
     assert alive(told) == []
-    assert reply.ended == 40
+    started = len(told.read_text().split())
+    if then == "hang":  # its time may be over before all have started
+        assert reply.ended >= started
+    else:
+        assert reply.ended == started == 40
     assert reply.timed_out == (then == "hang")
     assert (reply.answer is not None) == (then == "answer")
     assert reply.exit_code == (3 if then == "leave" else exit_code)
