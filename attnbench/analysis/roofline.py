@@ -106,10 +106,9 @@ def least_numbers(cases: pd.DataFrame) -> pd.Series:
 
 def too_fast(sweep: Sweep, summary: pd.DataFrame) -> list[str]:
     """Series with a time in which what goes into the mechanism could not even be read."""
-    machine = roof(sweep)
-    if machine is None:
+    machine, timed = roof(sweep), summary[summary["time_s"] > 0]
+    if machine is None or timed.empty:
         return []
-    timed = summary[summary["time_s"] > 0]
     tensors = np.where(timed["level"] == Level.CORE, 3, 1)
     read = machine.item_bytes * tensors * timed["tokens"] * timed["width"]
     below = timed["time_s"] < read / (CACHE * machine.bytes_per_s)
