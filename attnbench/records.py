@@ -316,6 +316,7 @@ class Environment:
     matmul_flops: float | None = None  # measured peak, FLOP/s
     copy_bytes: float | None = None  # measured peak, bytes/s
     load: float | None = None  # one-minute load average when it started
+    busy_cores: float | None = None  # of `cores`, what other processes took when it started
     notes: Mapping[str, str] = field(default_factory=dict)
 
     @property

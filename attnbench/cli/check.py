@@ -66,10 +66,11 @@ def check(
         raise UsageError("--changed goes with --base")
     if models is not None:
         options.known(models)
+    console.begin("starting the processes that measure")
     plan = planned(lengths, level, mode, device, budget, threshold, not no_times, seed)
     from attnbench.cli import checking
 
-    with stoppable("nothing was kept, the repository is as it was"):
+    with stoppable(lambda: "nothing was kept, the repository is as it was"):
         if save is not None:
             made, left_out = checking.save(plan, save, models or "@all")
             for line in left_out:

@@ -15,11 +15,14 @@ from attnbench.run.session import Progress, Session
 from attnbench.store.journal import FILE, Journal, load
 from attnbench.store.resuming import done
 from attnbench.store.schema import Ending
+from attnbench.store.writable import refuse_unwritable
 from attnbench.workloads.plan import cards
 
 WORKER = "attnbench.measure.worker"
 PRELOAD = ("attnbench.cli.main",)  # a child imports the program's main module again
 START_TIMEOUT_S = 300.0  # importing torch on a cold disk
+TAKEN = 0.1  # of what the threads need, what others may take now without a warning
+CROWDED = 0.5  # of the cores, what may have been at work over the last minute
 
 
 def measure(
@@ -33,6 +36,7 @@ def measure(
         raise SweepExists(
             f"'{folder}' already holds a sweep; --resume to go on, --out for another folder"
         )
+    refuse_unwritable(folder)
     launcher = Launcher(WORKER, PRELOAD)
     with interruptible(launcher, folder):
         begun = time.monotonic()
@@ -114,9 +118,32 @@ def say(request: Request, here: Environment, journal: Journal, folder: Path) -> 
     )
     if request.device != "cpu":
         show(f"TF32 is {'on' if here.tf32 else 'off'}; driver {here.driver}, CUDA {here.cuda}")
-    if here.load is not None and here.load > 0.5 * here.cores:
-        cores = many(here.cores, "core")
-        show(f"warning: load average {here.load:.1f} on {cores}; times will be noisy")
+    for doubt in doubts(here):
+        show(f"warning: {doubt}")
+
+
+def doubts(here: Environment) -> Iterator[str]:
+    """What will make times on this machine noisier than they need be."""
+    from attnbench.render.units import many
+
+    cores = many(here.cores, "core")
+    if here.threads > here.cores:
+        yield f"{many(here.threads, 'thread')} take turns on {cores}; try --threads {here.cores}"
+    if load := crowding(here):
+        yield f"{load}; times will be noisy"
+
+
+def crowding(here: Environment) -> str:
+    """What other processes take of the cores that are needed, if it is much; else nothing."""
+    from attnbench.render.units import many
+
+    cores = many(here.cores, "core")
+    spare = max(0, here.cores - here.threads)
+    if here.busy_cores is not None and here.busy_cores - spare > TAKEN * here.threads:
+        return f"other processes take {here.busy_cores:.1f} of {cores} now"
+    if here.load is not None and here.load > CROWDED * here.cores:
+        return f"load average {here.load:.1f} on {cores} over the last minute"
+    return ""
 
 
 @contextmanager
@@ -134,11 +161,36 @@ def watched(session: Session) -> Iterator[None]:
         yield
 
 
+def refuse_empty(folder: Path) -> None:
+    """Raises `CannotRun`, with a reason that the journal keeps, if no case of the sweep ran."""
+    from attnbench.render.units import many
+
+    sweep = load(folder)
+    if any(run.elapsed_s for run in sweep.runs):
+        return
+    reasons = list(dict.fromkeys(run.reason for run in sweep.runs))
+    more = f" (and {many(len(reasons) - 1, 'other reason')})" if len(reasons) > 1 else ""
+    raise CannotRun(
+        f"nothing was measured: 0 of {many(len(sweep.plan), 'case')} ran;"
+        f" {reasons[0] if reasons else 'nothing was planned'}{more};"
+        f" '{folder}' keeps what was refused, and why"
+    )
+
+
 @contextmanager
 def interruptible(launcher: Launcher, folder: Path) -> Iterator[None]:
-    """A signal ends the running process too, and the user is told how to go on."""
-    with stoppable(f"what was measured is kept: repeat with --out '{folder}' --resume"):
+    """However the block ends, so do its processes; after a signal the user is told how to go on."""
+    with stoppable(lambda: kept(folder)):
         try:
             yield
         finally:
-            launcher.stop()
+            launcher.close()
+
+
+def kept(folder: Path) -> str:
+    """What an interrupted sweep leaves in its folder, and how to go on."""
+    if not begun_in(folder):
+        return "nothing was measured"
+    measured = any(run.elapsed_s for run in load(folder).runs)
+    what = "what was measured is kept" if measured else "nothing was measured yet"
+    return f"{what}: repeat with --out '{folder}' --resume"

@@ -23,6 +23,7 @@ def models(
     json_: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """List mechanisms with class, complexity and forms; one by name in full."""
+    console.begin("reading mechanisms")
     from attnbench.registry import card, names, unknown
 
     if ".py:" in pattern:

@@ -34,13 +34,14 @@ def selftest(
     from attnbench.store import selftest as cache
 
     options.known(models)
+    console.begin("starting the processes that measure")
     place = options.device(device)
     seconds = axes.seconds(budget, "--budget")
     if seconds is None:
         raise UsageError("--budget of a selftest is a time, such as 3m")
     usual = CPU_THRESHOLD if place == "cpu" else OTHER_THRESHOLD
     limit = usual if threshold is None else threshold
-    with stoppable("nothing was kept"):
+    with stoppable(lambda: "nothing was kept"):
         found, machine = measured(models, length, place, time.monotonic() + seconds, limit, seed)
     result = {"sentence": sentence(found), "threshold": limit, **asdict(found)}
     kept = cache.keep(machine, result)

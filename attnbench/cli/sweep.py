@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from attnbench.cli import console, options
+from attnbench.cli.stopping import stoppable
 from attnbench.errors import UsageError
 from attnbench.records import Level, Planned, Request
 
@@ -111,6 +112,7 @@ def sweep(
         raise UsageError("--anyway goes with --resume")
     chosen, asked, sizes = column(preset), axes.parts(models, "--models"), axes.lengths(lengths)
     options.known(models)
+    console.begin("reading mechanisms")
     place = options.device(device)
     usual_budget = 300.0 if place == "cpu" else None
     budget_s = axes.seconds(budget, "--budget") if budget else usual_budget
@@ -152,11 +154,14 @@ def sweep(
     if dry_run:
         show_plan(lines, request, json_)
         return
-    from attnbench.cli.measuring import measure
+    from attnbench.cli.measuring import measure, refuse_empty
 
     folder = out or Path("reports") / f"{datetime.now():%Y%m%d-%H%M%S}"
     measure(request, lines, folder, resume, anyway)
-    publish(folder, figure_formats, json_)
+    refuse_empty(folder)
+    report_again = f"what was measured is kept; attnbench report '{folder}' shows it"
+    with stoppable(lambda: report_again):
+        publish(folder, figure_formats, json_)
 
 
 def show_plan(lines: tuple[Planned, ...], request: Request, as_json: bool) -> None:

@@ -22,6 +22,8 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+from attnbench.errors import CannotRun
+from attnbench.run import server
 from attnbench.run.groups import oom_kills
 
 PR_SET_PDEATHSIG = 1
@@ -47,19 +49,20 @@ class Launcher:
 
     def __init__(self, worker: str, preload: tuple[str, ...] = ()) -> None:
         self.worker = worker
-        fork = "forkserver" in multiprocessing.get_all_start_methods()
-        self.context: Any = multiprocessing.get_context("forkserver" if fork else "spawn")
-        if fork:
+        self.forks = "forkserver" in multiprocessing.get_all_start_methods()
+        self.context: Any = multiprocessing.get_context("forkserver" if self.forks else "spawn")
+        if self.forks:
             self.context.set_forkserver_preload([worker, *preload])
+        self.server_log = server.new_log()
         self.running: Any = None
 
     def __call__(self, request: Mapping[str, Any], timeout_s: float | None) -> Reply:
-        """The reply to a request; a process over its time is killed."""
+        """The reply to a request; a process over its time is killed. Raises `CannotRun`."""
         begun, kills = time.monotonic(), oom_kills()
         with tempfile.NamedTemporaryFile(prefix="attnbench-", suffix=".log") as log:
             ours, theirs = self.context.Pipe(duplex=False)
             arguments = (self.worker, json.dumps(request), theirs, log.name)
-            self.running = self.started(arguments)
+            self.start(arguments)
             theirs.close()
             try:
                 text, timed_out = receive(ours, self.running.sentinel, timeout_s)
@@ -71,17 +74,27 @@ class Launcher:
             elapsed = time.monotonic() - begun
             return Reply(answer, code, timed_out, elapsed, tail(log.name), oom_kills() > kills)
 
-    def started(self, arguments: tuple[Any, ...]) -> Any:
-        """A new process; a server that has died is started anew. Raises `ConnectionError`."""
+    def start(self, arguments: tuple[Any, ...]) -> None:
+        """Start a process; a server that has died is started anew. Raises `CannotRun`."""
         for _ in range(STARTS):
             process = self.context.Process(target=serve, args=arguments, daemon=True)
             try:
+                if self.forks:
+                    server.start(self.server_log)
                 process.start()
             except (EOFError, ConnectionError):
                 time.sleep(PAUSE_S)  # until the system knows that the server is dead
                 continue
-            return process
-        raise ConnectionError("what starts worker processes dies again and again")
+            self.running = process
+            return
+        words = server.last_line(self.server_log) or "it said nothing"
+        raise CannotRun(f"no worker process could be started, again and again: {words}")
+
+    def close(self) -> None:
+        """End every process: the running one and what forked it."""
+        self.stop()
+        if self.forks:
+            server.stop()
 
     def stop(self) -> int | None:
         """End the running process, if one still runs, and give its exit code."""
@@ -113,6 +126,8 @@ def serve(worker: str, request: str, pipe: Connection, log: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its process itself
     with suppress(OSError, AttributeError):
         os.setpgid(0, 0)
+    if hasattr(signal, "pthread_sigmask"):
+        server.unblock()  # the mask of the server was for the terminal, which is now out of reach
     end_with_parent()
     prefer_as_victim()
     quiet(log)

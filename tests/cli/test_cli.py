@@ -177,7 +177,7 @@ def test_a_stopped_sweep_keeps_its_runs_and_goes_on(tmp_path):
                     process.send_signal(number)
                     break
             _, err = process.communicate()
-        assert process.returncode == 130
+        assert process.returncode == 128 + number
         assert runs(folder) >= kept + 2
         kept = runs(folder)
         assert "--resume" in err
@@ -223,7 +223,7 @@ def test_the_doctor_measures_peaks_and_lists_what_will_not_run():
     assert found["matmul_flops"] > 1e8
     assert found["copy_bytes"] > 1e7
     assert any("xformers" in form for form in found["forms_that_do_not_run"])
-    assert "products" in here("doctor", "--device", "cpu").stdout
+    assert "arithmetic  " in here("doctor", "--device", "cpu").stdout
 
 
 def test_help_and_version():

@@ -1,6 +1,7 @@
 """Real sweeps that take seconds, and what tests ask of the journals and processes they leave."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ SIZES = ("--tokens", "64", "--width", "16", "--heads", "2", "--quick", "--device
 SMALL = ("--models", "fastformer", "--lengths", "16,32", "--rounds", "2", *SIZES)
 BEGUN = 7  # lines of the journal of `SMALL` before its first run
 RUNS = 2 * 2 * (2 + 1)  # lengths, modes; rounds of time, and memory once
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PATIENCE_S = 300.0  # a limit for what should have happened long before, never a wait
 
 
@@ -38,16 +40,22 @@ def attnbench(*arguments, before=(), env=None, **more):
     )
 
 
-def start(*arguments, before=(), env=None):
+def start(*arguments, before=(), env=None, **more):
     """A verb's process, the leader of a session to which all its children belong."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **more}
     return subprocess.Popen(
         [*before, *command(*arguments)],
         env=environment(**(env or {})),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
         start_new_session=True,
+        preexec_fn=listening,
+        **pipes,
     )
+
+
+def listening():
+    """Heed signals that nohup or a shell's background has the tests ignore."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
 
 
 def until(happened, what):
@@ -80,6 +88,11 @@ def members(session):
     return sorted(found)
 
 
+def nothing_left(session):
+    """Block until no process of the session is alive."""
+    until(lambda: not members(session), f"the end of all processes of session {session}")
+
+
 def entries(folder):
     """Every line of a journal, each of which must be whole."""
     *whole, last = (folder / FILE).read_bytes().split(b"\n")
@@ -108,6 +121,7 @@ def said(done, code, *words):
     """What a verb said that ended with `code`; one line of it holds all the words."""
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
+    assert "unforeseen" not in done.stderr
     assert not words or any(all(word in line for word in words) for line in done.stderr.split("\n"))
     if code:
         *_, last = done.stderr.rstrip().split("\n")

@@ -16,6 +16,7 @@ from unittest import mock
 import typer
 
 from attnbench.cli import main
+from attnbench.cli.verbs import application
 from attnbench.errors import CannotRun
 from attnbench.records import Mode
 from attnbench.run.launch import Launcher
@@ -44,25 +45,21 @@ class Ended:
 
 def verbs() -> dict[str, list[Any]]:
     """Each verb with its options and arguments, from the command line itself."""
-    tree: Any = typer.main.get_command(main.application())
+    tree: Any = typer.main.get_command(application())
     return {name: list(verb.params) for name, verb in tree.commands.items()}
 
 
 def run(*arguments: str) -> Ended:
-    """Run a command; an exception other than `SystemExit` comes through, and so do warnings."""
+    """Run a command; a warning is an unforeseen error."""
     out, err = io.StringIO(), io.StringIO()
-    code: Any = "it returned"
-    try:
-        with (
-            mock.patch.object(sys, "argv", ["attnbench", *arguments]),
-            redirect_stdout(out),
-            redirect_stderr(err),
-            warnings.catch_warnings(),
-        ):
-            warnings.simplefilter("error")
-            main.main()
-    except SystemExit as end:
-        code = end.code
+    with (
+        mock.patch.object(sys, "argv", ["attnbench", *arguments]),
+        redirect_stdout(out),
+        redirect_stderr(err),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("error")
+        code = main.run()
     return Ended(code, out.getvalue(), err.getvalue())
 
 
