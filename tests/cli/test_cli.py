@@ -13,7 +13,7 @@ from tests.cli.commands import attnbench, here, start
 
 DATA = Path(__file__).parents[1] / "data" / "schema1"
 SMALL = ("--models", "fastformer,transformer", "--tokens", "64", "--width", "32", "--heads", "2")
-QUICK = (*SMALL, "--lengths", "16,33", "--quick", "--device", "cpu")
+QUICK = (*SMALL, "--lengths", "16,33", "--quick", "--device", "cpu", "--budget", "none")
 
 
 @pytest.fixture(scope="module")
@@ -161,14 +161,16 @@ def test_a_report_of_no_readable_sweep_says_so(content, words, tmp_path):
 
 
 def runs(folder):
-    return (folder / "sweep.jsonl").read_text().count('"kind":"run"')
+    journal = folder / "sweep.jsonl"
+    return journal.read_text().count('"kind":"run"') if journal.exists() else 0
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_a_stopped_sweep_keeps_its_runs_and_goes_on(tmp_path):
     folder = tmp_path / "stopped"
-    first = ("sweep", *QUICK, "--mode", "inference", "--out", folder)
-    command = first
+    again = ("sweep", *QUICK, "--mode", "inference", "--out", folder)
+    endless = ("--rounds", "1000")  # it is never done before the signal comes
+    command = (*again, *endless)
     kept = 0  # runs in the journal
     for number in (signal.SIGINT, signal.SIGHUP):
         with start(*command) as process:
@@ -182,13 +184,13 @@ def test_a_stopped_sweep_keeps_its_runs_and_goes_on(tmp_path):
         kept = runs(folder)
         assert "--resume" in err
         assert "Traceback" not in err
-        command = (*first, "--resume")
-    done = here(*command)
+        command = (*again, *endless, "--resume")
+    done = here(*again, "--resume")
     assert done.returncode == 0, done.stderr
     import attnbench as package
 
     assert set(package.load(folder)["outcome"]) == {"ok"}
-    assert runs(folder) == 4 * 2
+    assert runs(folder) >= 4 * 2
 
 
 def test_models_lists_what_runs_here():

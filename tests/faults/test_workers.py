@@ -46,21 +46,27 @@ def outcomes(folder):
 
 def test_each_bad_end_is_the_outcome_of_its_case_alone(tmp_path):
     """With a limit of addresses around all (ulimit -v), and none of the others' business."""
-    names = ("Killed", "Hangs", "Rubbish", "Dies", "Reserves", "Well")
+    names = ("Killed", "Rubbish", "Dies", "Reserves", "Well")
     done = attnbench(
-        *("sweep", "--models", models(*names), *ONE, "--case-timeout", "3s"),
+        *("sweep", "--models", models(*names), *ONE),
         *("--out", tmp_path / "odd"),
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES)),
     )
     said(done, 0)
     found = outcomes(tmp_path / "odd")
     assert found["Killed"] == ("crashed", "the process died of signal 9")
-    assert found["Hangs"] == ("timeout", "no answer after 3 s; killed")
     assert found["Dies"] == ("crashed", "the process ended without an answer (exit 7): no way")
     assert found["Reserves"][0] == "oom"
     assert found["Rubbish"] == found["Well"] == ("ok", "")
     assert "\x1b" not in done.stdout + done.stderr
     assert "\0" not in (tmp_path / "odd" / "report.html").read_text()
+
+
+def test_a_worker_that_hangs_is_its_case_s_timeout(tmp_path):
+    limit = ("--case-timeout", "3s")
+    done = attnbench("sweep", "--models", models("Hangs"), *ONE, *limit, "--out", tmp_path)
+    said(done, 0)
+    assert outcomes(tmp_path)["Hangs"] == ("timeout", "no answer after 3 s; killed")
 
 
 @pytest.mark.faults
