@@ -95,7 +95,8 @@ def least_numbers(cases: pd.DataFrame) -> pd.Series:
 
     A model reads one row of its embedding for each token; a core reads q, k and v.
     """
-    tensors = cases["level"].map({Level.MODEL: 1, Level.ATTENTION: 2, Level.CORE: 4})
+    counts = {Level.MODEL: 1, Level.ATTENTION: 2, Level.CORE: 4}
+    tensors = cases["level"].map(counts).astype(int)  # of no cases it would be text
     parameters = np.where(cases["level"] == Level.CORE, 0, cases["parameters"])
     times = np.where(cases["mode"] == Mode.TRAINING, ADAM, 1)
     moved = times * parameters + tensors * cases["tokens"] * cases["width"]
