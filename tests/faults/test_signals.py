@@ -37,8 +37,13 @@ LONGEST_S = 6.0  # a sweep that is not disturbed takes about so long
 
 def listens(sweep, folder):
     """The program has a handler for TERM: before that the interpreter itself is starting."""
-    caught = re.search(r"SigCgt:\s+(\w+)", Path(f"/proc/{sweep.pid}/status").read_text())
-    return int(caught[1], 16) >> (TERM - 1) & 1
+    return masks(sweep.pid, "SigCgt") >> (TERM - 1) & 1
+
+
+def masks(pid, name):
+    """A set of signals of a process, as the kernel keeps it."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(rf"{name}:\s+(\w+)", status)[1], 16)
 
 
 def serves(sweep, folder):
@@ -174,8 +179,8 @@ def test_nohup_keeps_its_promise(tmp_path):
     assert lines(tmp_path) > BEGUN + RUNS
 
 
-def test_the_processes_behind_a_sweep_do_not_speak_to_its_user(tmp_path):
-    """What forks workers prints a traceback when its parent dies at the wrong moment."""
+def test_the_processes_behind_a_sweep_are_out_of_the_terminal_s_reach(tmp_path):
+    """What forks workers would die of Ctrl-C, and print a traceback when its parent dies."""
     with start("sweep", *SMALL, "--out", tmp_path / "sweep") as sweep:
         until(lambda: sweep.poll() is not None or works(sweep, None), "a worker")
         mine = {os.readlink(f"/proc/{sweep.pid}/fd/{number}") for number in (1, 2)}
@@ -183,6 +188,9 @@ def test_the_processes_behind_a_sweep_do_not_speak_to_its_user(tmp_path):
             with suppress(OSError):  # it has just ended
                 theirs = {os.readlink(f"/proc/{pid}/fd/{number}") for number in (1, 2)}
                 assert pid == sweep.pid or not mine & theirs
+                deaf = masks(pid, "SigBlk") | masks(pid, "SigIgn")
+                if pid != sweep.pid and os.getpgid(pid) == sweep.pid:
+                    assert all(deaf >> (number - 1) & 1 for number in SIGNALS)
         os.killpg(sweep.pid, TERM)
         sweep.communicate()
     nothing_left(sweep.pid)
