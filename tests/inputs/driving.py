@@ -120,9 +120,13 @@ def write(folder: Path, sweep: Any) -> None:
 
 
 def listing(folder: Path) -> dict[str, tuple[int, int]]:
-    """Every path below the folder with its size and its time."""
+    """Every path below the folder, files with size and time.
+
+    A folder's time is left out: whether it can be written is found out by writing and removing.
+    """
     found = {}
     for path in sorted(folder.rglob("*")):
         status = path.lstat()
-        found[str(path.relative_to(folder))] = (status.st_size, status.st_mtime_ns)
+        file = (status.st_size, status.st_mtime_ns)
+        found[str(path.relative_to(folder))] = (0, 0) if path.is_dir() else file
     return found
