@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class Unit(StrEnum):
-    """What a number counts; `render.units` alone turns it into text."""
+    """What a number counts; `units` alone turns it into text."""
 
     SECONDS = "s"
     BYTES = "bytes"

@@ -6,7 +6,7 @@ Sizes, the same letters everywhere:
     D  width of the model          H  heads
     d  width of one head, D / H    c  tokens of a batch, B · N
 
-Times are seconds, memory is bytes; only `render.units` knows milliseconds and MiB.
+Times are seconds, memory is bytes; only `units` knows milliseconds and MiB.
 """
 
 import json
@@ -66,12 +66,12 @@ class Outcome(StrEnum):
     """How a run ended; all of them are results."""
 
     OK = "ok"
-    OOM = "oom"  # memory ran out, or was predicted to
-    TIMEOUT = "timeout"  # over the limit of one case, or predicted to be
+    OOM = "oom"  # memory ran out
+    TIMEOUT = "timeout"  # killed at its time limit
     CRASHED = "crashed"  # the process died
     FAILED = "failed"  # wrong shape, not finite, or an exception
     UNSUPPORTED = "unsupported"  # this machine or mechanism cannot run it
-    SKIPPED = "skipped"  # over the budget, or longer than a length that failed
+    SKIPPED = "skipped"  # not started: predicted to exceed a limit, or a shorter length did
 
 
 class Part(StrEnum):

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1] / "attnbench"
 
 FLOORS = (
-    ("errors", "records", "metrics"),
+    ("errors", "records", "metrics", "units"),
     ("contract", "store", "analysis"),
     ("mechanisms", "adopted", "render", "run"),
     ("registry", "model"),

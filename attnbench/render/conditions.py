@@ -6,7 +6,7 @@ import numpy as np
 
 from attnbench.analysis.foresight import scores
 from attnbench.analysis.noise import drift, drift_widening, loads, throttled, widening
-from attnbench.analysis.roofline import blind
+from attnbench.analysis.roofline import blind, roof
 from attnbench.analysis.summary import Frame
 from attnbench.records import Environment, Sweep
 from attnbench.render import units
@@ -44,6 +44,12 @@ def warnings(sweep: Sweep, cases: Frame) -> Iterator[str]:
     if len({session.fingerprint for session in sweep.sessions}) > 1:
         yield "sessions ran on different machines or versions; times mix them"
     yield from _meddled(sweep)
+    peaks = roof(sweep, cases)
+    if peaks is not None and peaks.raised:
+        yield (
+            "a case did more than the peaks that were measured at the start, so the roofline is"
+            " raised to it; a machine that is busy shows peaks that are too low"
+        )
     bad = [*_busy(sweep), *_throttled(sweep), *_drifted(sweep)]
     wider = widening(sweep)
     if bad and wider is not None:

@@ -63,9 +63,9 @@ def _pictures(sweep: Sweep, cases: Frame, suffix: str, slopes: bool) -> Iterator
     yield "fig2", fig2(cases, tokens, suffix, slopes=local)
     if cases["allocated_peak_bytes"].notna().any():
         yield "memory", memory_figure(cases, tokens, suffix)
-    peaks = roof(sweep)
+    peaks = roof(sweep, cases)
     if peaks is not None:
-        picture = roofline_figure(roofline(cases, peaks), peaks, suffix)
+        picture = roofline_figure(roofline(cases, peaks), peaks, suffix, cases["series"])
         if picture is not None:
             yield "roofline", picture
 
@@ -94,7 +94,7 @@ def report_tables(sweep: Sweep, cases: Frame, against: str | None = None) -> lis
 
 
 def _floors(sweep: Sweep, cases: Frame) -> Iterator[Table]:
-    peaks = roof(sweep)
+    peaks = roof(sweep, cases)
     if peaks is None:
         return
     lines = roofline(cases, peaks)

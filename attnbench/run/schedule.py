@@ -4,6 +4,7 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from attnbench import units
 from attnbench.records import Case, Outcome, Planned, Run, Settings
 
 START_S = 0.4  # from asking for a process to its first iteration, beside building the module
@@ -34,12 +35,37 @@ def blocked(case: Case, ended: Sequence[tuple[Case, Run]]) -> str:
     for other, run in ended:
         shorter = other.workload.seq_len < case.workload.seq_len
         if shorter and family(other) == family(case) and run.outcome in ENDS:
-            words = "out of memory" if run.outcome is Outcome.OOM else "over the time"
-            return f"longer than {words} at {other.workload.seq_len}"
+            happened = "ran out of memory" if run.outcome is Outcome.OOM else "timed out"
+            return f"not run: already {happened} at N = {units.length(other.workload.seq_len)}"
     return ""
 
 
+# a prediction ends no curve: each longer case has a prediction of its own
 ENDS = frozenset({Outcome.OOM, Outcome.TIMEOUT})
+
+
+def too_large(needed_bytes: float, limit_bytes: float) -> str:
+    """Why a case that would not fit into memory is not run."""
+    return (
+        f"would exceed the memory limit ({units.size(limit_bytes)}):"
+        f" predicted {units.size(needed_bytes)}"
+    )
+
+
+def too_long(iteration_s: float, run_s: float, limit_s: float) -> str:
+    """Why a case that one process could not finish within its limit is not run."""
+    return (
+        f"would exceed --case-timeout ({units.seconds(limit_s)}):"
+        f" predicted {units.seconds(iteration_s)} per iteration, {units.seconds(run_s)} per run"
+    )
+
+
+def too_dear(iteration_s: float, case_s: float, left_s: float) -> str:
+    """Why a case that the rest of the budget cannot pay is not run."""
+    return (
+        f"would exceed --budget ({units.seconds(left_s)} left):"
+        f" predicted {units.seconds(iteration_s)} per iteration, {units.seconds(case_s)} in all"
+    )
 
 
 def family(case: Case) -> Case:

@@ -107,7 +107,7 @@ class Session:
             line = waiting.pop(costs.index(min(costs)))
             self.waiting_s = sum(costs) - min(costs)
             if refusal := self.refusal(line):
-                self.note(line, *refusal)
+                self.note(line, Outcome.SKIPPED, refusal)
                 continue
             self.promised[line.case.key] = self.cost(line)
             if well := self.one(line, Part.TIME, 0):
@@ -116,28 +116,22 @@ class Session:
             self.promised[line.case.key] = self.rounds_left(line, 0) if well else 0.0
         return admitted
 
-    def refusal(self, line: Planned) -> tuple[Outcome, str] | None:
+    def refusal(self, line: Planned) -> str | None:
         """Why a case is not run now, with its prediction, or None."""
         if (line.case.key, Part.TIME, 0) in self.finished:
             return None
         iteration_s = self.predicted(line)
         needed = predict.scaled_bytes(line, self.peaks.get(kin(line), []))
-        said = f"predicted {iteration_s:.3g} s an iteration"
         if reason := schedule.blocked(line.case, self.ended):
-            return Outcome.SKIPPED, f"{reason}; {said}"
+            return reason
         if needed > self.memory_bytes * schedule.MARGIN:
-            sizes = f"{needed / 2**30:.1f} GiB of {self.memory_bytes / 2**30:.1f} GiB"
-            return Outcome.OOM, f"predicted to need {sizes}; not run"
-        limit = self.request.case_timeout_s
-        if limit and schedule.run_cost(iteration_s, self.request.settings) > limit:
-            return Outcome.TIMEOUT, f"over the case limit of {limit:g} s; {said}; not run"
+            return schedule.too_large(needed, self.memory_bytes)
+        limit, run_s = self.request.case_timeout_s, self.run_cost(line)
+        if limit and run_s > limit:
+            return schedule.too_long(iteration_s, run_s, limit)
         if not self.time_left(self.cost(line)):
             self.over_budget = True
-            left = max(0.0, self.left_s() or 0.0)
-            return (
-                Outcome.SKIPPED,
-                f"over budget; {said}, {self.cost(line):.0f} s in all, {left:.0f} s left",
-            )
+            return schedule.too_dear(iteration_s, self.cost(line), max(0.0, self.left_s() or 0.0))
         return None
 
     def one(self, line: Planned, part: Part, round_: int) -> bool:

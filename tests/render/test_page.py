@@ -2,6 +2,7 @@ import csv
 import io
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -133,9 +134,22 @@ def test_figures_with_many_series_are_drawn():
 
 
 def test_series_look_different():
-    styles = [str(looks.look(i)) for i in range(21)]
-    colours = [looks.look(i)["color"] for i in range(21)]
-    assert len(set(styles)) == len(set(colours)) == 21
+    names = [card.stem for card in Path("attnbench/mechanisms").glob("[a-z]*.py")]
+    styles = [looks.look(name) for name in names]
+    assert len({(style["color"], style["marker"]) for style in styles}) == len(names)
+    assert len({looks.look(name)["color"] for name in looks.PLACES[:7]}) == 7
+
+
+def test_a_mechanism_looks_the_same_whatever_stands_beside_it():
+    alone = looks.looks(["linformer:eager[rank=16]"])
+    among = looks.looks(
+        ["mine", "transformer:eager", "transformer:sdpa", "linformer:eager[rank=16]"]
+    )
+    assert alone.items() <= among.items()
+    assert looks.looks(["mine"])["mine"] == among["mine"]
+    one, two = among["transformer:eager"], among["transformer:sdpa"]
+    assert one["linestyle"] != two["linestyle"]
+    assert one == {**two, "linestyle": one["linestyle"]}
 
 
 TIME = Quantity(
@@ -161,7 +175,7 @@ def test_a_hole_in_a_curve_is_named_as_one():
         return nothing_ran(case) if case.workload.seq_len == 512 else None
 
     whole = sweep(("fastformer",), lengths=(128, 512, 2048), end=end)
-    assert curves(summary(whole), "training", TIME, 8192)[0].end == "time-out at 512"
+    assert curves(summary(whole), "training", TIME, 8192)[0].end == "timed out at 512"
 
 
 @pytest.mark.parametrize(
@@ -170,7 +184,19 @@ def test_a_hole_in_a_curve_is_named_as_one():
         ("oom", "", "out of memory"),
         ("skipped", "over the budget of 300 s", "over budget"),
         ("skipped", "longer than out of memory at 4096", "out of memory"),
-        ("skipped", "longer than time-out at 4096", "time-out"),
+        ("skipped", "longer than over the time at 4096", "timed out"),
+        ("skipped", "not run: already timed out at N = 4,096", "timed out"),
+        ("skipped", "not run: already ran out of memory at N = 4,096", "out of memory"),
+        ("skipped", "would exceed --budget (2.00 s left): predicted 3.00 s", "over budget"),
+        ("skipped", "would exceed --case-timeout (20.0 min): predicted", "over time limit"),
+        ("skipped", "would exceed the memory limit (2.000 GiB): predicted", "exceeds memory"),
+        ("timeout", "no answer after 60 s; killed", "timed out"),
+        (
+            "timeout",
+            "over the case limit of 9 s; predicted 8 s an iteration; not run",
+            "over time limit",
+        ),
+        ("oom", "predicted to need 8.0 GiB of 2.0 GiB; not run", "exceeds memory"),
         ("skipped", "because", "skipped"),
         ("unsupported", "needs CUDA", "cannot run"),
         ("missing", "not run", "not run"),
@@ -196,7 +222,7 @@ def test_bad_conditions_stand_at_the_top():
 
 
 def test_quiet_conditions_warn_of_nothing():
-    whole = sweep(("fastformer",))
+    whole = sweep(("fastformer",), machine=FAST)
     assert not [line for line in conditions(whole, summary(whole)) if "Warning" in line]
 
 
@@ -237,13 +263,14 @@ def test_labels_leave_out_what_tells_no_series_apart():
     }
 
 
+FAST = environment(matmul_flops=9.5e12, copy_bytes=1.1e13)
 ROOF = Roof(flops_per_s=9.5e10, bytes_per_s=1.1e10)
 
 
 def test_the_roofline_is_drawn_and_tabled_where_peaks_are_known():
-    made = page.report_files(sweep(("transformer",), lengths=(128, 512)))
+    made = page.report_files(sweep(("transformer",), lengths=(128, 512), machine=FAST))
     assert made["roofline.png"].startswith(HEADS["png"])
-    assert "95.0 GFLOP/s" in made["tables.md"].decode()
+    assert "9.50 TFLOP/s" in made["tables.md"].decode()
     blind = sweep(("transformer",), lengths=(128,), machine=environment(matmul_flops=None))
     made = page.report_files(blind)
     assert not any(name.startswith(("roofline", "over_floor")) for name in made)
@@ -284,7 +311,7 @@ def test_a_baseline_can_be_named():
 
 
 def test_a_missing_roofline_says_why():
-    whole = sweep(("transformer",), lengths=(128,))
+    whole = sweep(("transformer",), lengths=(128,), machine=FAST)
     unknown = sweep(("transformer",), lengths=(128,), machine=environment(copy_bytes=None))
     reason = "There is no roofline: no session measured"
     assert any(line.startswith(reason) for line in conditions(unknown, summary(unknown)))
