@@ -37,7 +37,8 @@ def refined(plan: Sequence[Planned], runs: Sequence[Run]) -> dict[str, tuple[flo
             continue
         if run.outcome is Outcome.UNSUPPORTED:
             cannot.add(run.case)
-        if run.outcome is Outcome.SKIPPED:
+        # no process ran for it
+        if run.outcome is not Outcome.OK and not run.elapsed_s:
             times.decide(run.case, line)
             peaks.decide(run.case, line)
         if run.part is Part.TIME and run.samples:

@@ -21,6 +21,8 @@ def over_floor(roofline: Frame, mode: str, roof: Roof) -> Table:
         name=f"over_floor_{mode}",
         title=f"{mode.capitalize()} time relative to the roofline bound of this machine, ×",
         columns=("Mechanism", *map(units.length, lengths)),
+        keys=("series",),
+        across="over_floor",
         rows=tuple(
             (words(series), *(cells.get((series, length), nothing) for length in lengths))
             for series in dict.fromkeys(rows["series"])

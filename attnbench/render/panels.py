@@ -23,7 +23,7 @@ MARGINS = MappingProxyType({"left": 0.54, "right": 1.52, "bottom": 0.4, "top": 0
 # points, of the labels beside a panel
 TYPE, LINE = 7.0, 8.6  # of the type, and from one line to the next
 GAP, EDGE = 11.0, 6.0  # from the axes to the labels, and from there to the edge of the panel
-BELOW, ABOVE = 12.0, 8.0  # how far labels go beyond the axes
+BELOW, ABOVE = 12.0, 2.0  # how far labels go beyond the axes
 
 STYLE = MappingProxyType(
     {

@@ -1,11 +1,15 @@
 import csv
 import io
+import math
+import re
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from attnbench.analysis.foresight import scores
 from attnbench.analysis.roofline import Roof, roofline
@@ -13,7 +17,7 @@ from attnbench.analysis.scaling import local_slopes
 from attnbench.analysis.summary import summary
 from attnbench.errors import UnknownMechanism
 from attnbench.records import Mode, Outcome, Part, Run
-from attnbench.render import figures, floors, looks, page, scored, tables
+from attnbench.render import figures, floors, looks, page, scored, tables, units
 from attnbench.render.conditions import conditions, warnings
 from attnbench.render.curves import Quantity, curves
 from attnbench.render.digits import digits
@@ -59,9 +63,10 @@ def test_tables_hold_the_numbers_of_the_summary(files: dict[str, bytes]):
     cases = summary(sweep(("fastformer", "transformer", "longformer")))
     long = cases[(cases["seq_len"] == 65_536) & (cases["mode"] == "inference")].iloc[0]
     # one sequence of 65,536 tokens, scaled to a batch of 8,192
-    assert float(rows[0]["65,536"]) == pytest.approx(long["time_s"] * 1e3 / 8)
-    assert float(rows[0]["65,536 low"]) == pytest.approx(long["time_lo_s"] * 1e3 / 8)
-    assert rows[1]["65,536"] == "over budget"
+    fast, slow = (row for row in rows if row["seq_len"] == "65536" and "long" not in row["series"])
+    assert float(fast["time_ms"]) == pytest.approx(long["time_s"] * 1e3 / 8)
+    assert float(fast["time_ms_low"]) == pytest.approx(long["time_lo_s"] * 1e3 / 8)
+    assert (slow["time_ms"], slow["note"]) == ("", "over budget")
 
 
 def test_all_cases_are_in_full_precision(files: dict[str, bytes]):
@@ -73,9 +78,9 @@ def test_all_cases_are_in_full_precision(files: dict[str, bytes]):
 
 def test_crossings_are_told_with_their_interval(files: dict[str, bytes]):
     rows = list(csv.DictReader(io.StringIO(files["crossovers.csv"].decode())))
-    row = next(row for row in rows if row["Faster"] == "longformer:eager")
-    assert row["Than"] == "transformer:eager"
-    assert float(row["Training low"]) < float(row["Training"]) < float(row["Training high"])
+    row = next(row for row in rows if row["faster"] == "longformer:eager")
+    assert row["than"] == "transformer:eager"
+    assert float(row["training_low"]) < float(row["training"]) < float(row["training_high"])
 
 
 def test_equal_sweeps_give_equal_bytes(files: dict[str, bytes]):
@@ -305,7 +310,7 @@ def test_a_baseline_can_be_named():
     assert "Speed-up over fastformer:eager" in made["tables.md"].decode()
     rows = list(csv.DictReader(io.StringIO(made["crossovers.csv"].decode())))
     assert rows
-    assert all("fastformer:eager" in (row["Faster"], row["Than"]) for row in rows)
+    assert all("fastformer:eager" in (row["faster"], row["than"]) for row in rows)
     with pytest.raises(UnknownMechanism):
         page.report_files(whole, against="bigbird")
 
@@ -348,3 +353,67 @@ def test_what_a_mechanism_did_to_its_process_is_told():
     told = "\n".join(warnings(replace(whole, runs=tuple(runs)), summary(whole)))
     assert told.count("fastformer changed number of threads 2 to 3") == 1
     assert told.count("fastformer keeps memory with each iteration: 3.000 MiB") == 1
+
+
+def test_csv_columns_are_snake_case_and_hold_numbers_or_words(files: dict[str, bytes]):
+    for name, content in files.items():
+        if not name.endswith(".csv"):
+            continue
+        head, *rows = csv.reader(io.StringIO(content.decode()))
+        assert all(re.fullmatch(r"[a-z][a-z0-9_]*", column) for column in head), name
+        for column, cells in zip(head, zip(*rows, strict=True), strict=False):
+            kinds = {bool(re.fullmatch(r"-?[\d.]+(e[-+]?\d+)?", cell)) for cell in cells if cell}
+            assert len(kinds) <= 1, (name, column)
+
+
+def test_what_cannot_run_has_no_predicted_cost():
+    def end(case):
+        return Run(
+            case=case.key, part=Part.TIME, round=0, outcome=Outcome.UNSUPPORTED, reason="no form"
+        )
+
+    whole = sweep(("fastformer",), lengths=(128, 512), end=end)
+    table = tables.outcomes(summary(whole))
+    assert [[cell.text for cell in row[-2:]] for row in table.rows] == [["–", "–"]] * 4
+    refined = replace(TIME, predicted="refined_s")
+    (curve,) = curves(summary(whole), "training", refined, 8192)
+    assert (curve.last, curve.end) == (None, "cannot run")
+
+
+def test_missing_lengths_are_all_named():
+    def end(case):
+        gone = case.workload.seq_len in (128, 2048, 4096)
+        return (
+            replace(nothing_ran(case), outcome=Outcome.SKIPPED, reason="budget") if gone else None
+        )
+
+    def label(lengths):
+        whole = sweep(("fastformer",), lengths=lengths, end=end)
+        return curves(summary(whole), "training", TIME, 8192)[0].end
+
+    assert label((128, 512, 1024, 2048, 4096)) == "over budget at 128, from 2K"
+    assert label((128, 512, 2048, 4096, 8192)) == "over budget at 128, 2K–4K"
+    assert label((512, 2048, 4096)) == "over budget from 2K"
+
+
+@given(st.floats(64, 1e12), st.floats(2, 1e6), st.sampled_from([2, 10]))
+def test_an_axis_has_a_few_ticks_that_differ(low: float, wide: float, base: int):
+    ticks = figures.log_ticks(low, low * wide, base)
+    text = units.size if base == 2 else units.seconds
+    assert 2 <= len(ticks) <= 16
+    assert len({text(tick) for tick in ticks}) == len(ticks)
+    if base == 2:
+        # whole sixteenths of a power of two: no rounding of decimal megabytes
+        assert all((16 * tick / 2 ** math.floor(math.log2(tick))).is_integer() for tick in ticks)
+
+
+def test_a_roof_below_its_cases_is_raised_and_said_so():
+    whole = sweep(("fastformer",), machine=environment(matmul_flops=1e9, copy_bytes=1e6))
+    cases = summary(whole)
+    peaks = page.roof(whole, cases)
+    assert (roofline(cases, peaks)["over"] >= 1 - 1e-9).all()
+    assert any("roofline is raised" in line for line in warnings(whole, cases))
+    assert (
+        "raised to what the best case did"
+        in floors.over_floor(roofline(cases, peaks), "training", peaks).note
+    )
