@@ -67,12 +67,10 @@ def _raised(roof: Roof, summary: pd.DataFrame) -> Roof:
     if not len(known):
         return roof
     least = roof.item_bytes * least_numbers(known)
-    peaks = {
-        "flops_per_s": float((_work(known) / known["time_s"]).max()),
-        "bytes_per_s": float((least / known["time_s"]).max()),
-    }
-    above = {name: best for name, best in peaks.items() if best > getattr(roof, name)}
-    return replace(roof, **above, raised=True) if above else roof
+    flops = max(roof.flops_per_s, float((_work(known) / known["time_s"]).max()))
+    moved = max(roof.bytes_per_s, float((least / known["time_s"]).max()))
+    raised = (flops, moved) != (roof.flops_per_s, roof.bytes_per_s)
+    return replace(roof, flops_per_s=flops, bytes_per_s=moved, raised=raised)
 
 
 def _work(cases: pd.DataFrame) -> pd.Series:

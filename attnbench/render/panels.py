@@ -121,7 +121,8 @@ def direct_labels(axes: Axes, endings: Sequence[Ending]) -> None:
     nothing was drawn of is named at the foot of the column, without a line.
     """
     names = labels(ending.name for ending in endings)
-    width, height = 72 * axes.figure.get_size_inches()
+    page, dpi = axes.figure.bbox, axes.figure.dpi
+    width, height = 72 * page.width / dpi, 72 * page.height / dpi
     box = axes.get_position()
     left = box.x1 * width + GAP
     low, high = box.y0 * height - BELOW, box.y1 * height + ABOVE

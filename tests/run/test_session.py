@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from attnbench import units
+from attnbench.analysis.foresight import refined
 from attnbench.records import (
     Case,
     Level,
@@ -263,3 +265,15 @@ def test_the_seconds_left_stay_within_the_budget():
     budgeted = seen(budget_s=20.0)
     assert budgeted[0][0] == pytest.approx(20.0)
     assert all(left <= 20.0 for left, _ in budgeted)
+
+
+@pytest.mark.parametrize("limits", [{"budget_s": 20.0}, {"case_timeout_s": 4.0}])
+def test_the_reason_and_the_report_name_one_prediction(limits):
+    machine = Machine(seconds=lambda case: {"slow": 0.03, "fast": 0.001}[case.mechanism]
+                      * case.workload.seq_len)  # fmt: skip
+    machine.sweep(request=replace(REQUEST, **limits))
+    foreseen = refined(PLAN, machine.stored)
+    skipped = [run for run in machine.stored if run.outcome is Outcome.SKIPPED]
+    assert skipped
+    for run in skipped:
+        assert f"predicted {units.seconds(foreseen[run.case][0])} per iteration" in run.reason
