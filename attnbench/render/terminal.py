@@ -27,7 +27,7 @@ def table(table: Table, width: int) -> RenderableType:
     elif (widths := _shares(table, width)) is not None:
         parts.append(_grid(table, range(len(table.columns)), widths))
     else:
-        parts.append(_list(table))
+        parts.append(_list(table, width))
     if table.note:
         parts.append(Text(clean(table.note), style="dim"))
     return Group(*parts)
@@ -55,11 +55,11 @@ def _shares(table: Table, width: int) -> list[int] | None:
     return widths
 
 
-def _list(table: Table) -> Text:
+def _list(table: Table, width: int) -> Text:
     """One line per cell, for a terminal too narrow for columns of words."""
     blocks = [
         "\n".join(
-            f"{clean(name)}: {clean(cell.text)}"
+            folded(f"{name}: {cell.text}", width)
             for name, cell in zip(table.columns, row, strict=True)
         )
         for row in table.rows

@@ -177,7 +177,11 @@ def test_latex_compiles_with_every_latin_letter_and_hostile_name(tmp_path):
     assert done.returncode == 0, done.stdout[-2000:].decode(errors="replace")
 
 
-NAMES = ("bigbird:eager[block=8,global_tokens=16]", "linear_transformer:eager", "fastformer")
+NAMES = (
+    "bigbird:eager[block=8,global_tokens=16,random_tokens=16]",
+    "linear_transformer:eager",
+    "fastformer",
+)
 
 
 @pytest.mark.parametrize("width", [50, 80, 120])
