@@ -1,5 +1,7 @@
 """What `check` does between its options and its report: choose, start the sides, compare."""
 
+import math
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
@@ -15,7 +17,7 @@ from attnbench.run import stored, worktree
 from attnbench.run.gating import Gate
 from attnbench.run.lines import Chosen, Line, Plan, workload
 from attnbench.run.pairs import BASE, HEAD
-from attnbench.run.sides import Sides
+from attnbench.run.sides import OverBudget, Sides
 from attnbench.store import baseline as files
 
 SIDE = Path(__file__).parents[1] / "measure" / "side.py"
@@ -37,11 +39,12 @@ def against_revision(
     from attnbench.workloads.changed import changed as found_changed
     from attnbench.workloads.changed import shared
 
+    end_s = ending(plan)
     root = worktree.root(folder or Path.cwd())
     commit = worktree.commit(root, revision)
     changes = worktree.changes(root, commit)
     head, base = worktree.describe(root), f"{revision} ({commit[:10]})"
-    with worktree.worktree(root, commit) as tree:
+    with worktree.worktree(root, commit, plan.budget_s) as tree:
         touched = found_changed(tree, root, changes)
         if models is None:
             chosen = touched
@@ -56,7 +59,7 @@ def against_revision(
         if not chosen:
             return Report(base=base, head=head, findings=(), notes=ours)
         tell(chosen, models)
-        with started(sides, plan, own=True) as running, watched() as observe:
+        with started(sides, plan, end_s, own=True) as running, watched() as observe:
             whole = replace(plan, chosen=tuple(formed(chosen, running, root, models is None)))
             report = Gate(whole, running, {BASE: tree, HEAD: root}, observe).run(base, head)
             quoted = quote(machine(running, root, plan.device)) if plan.times else {}
@@ -97,7 +100,7 @@ def here(
 ) -> Iterator[tuple[Gate, files.Machine]]:
     """A gate with the working tree as its only side, and what this machine is."""
     root = top()
-    with started(None, plan, own=False) as sides, watched() as observe:
+    with started(None, plan, ending(plan), own=False) as sides, watched() as observe:
         if lines is None:
             chosen = tuple(formed(tuple(selected(models, root)), sides, root, False))
             plan = replace(plan, chosen=chosen)
@@ -106,12 +109,24 @@ def here(
         yield gate, machine(sides, root, plan.device)
 
 
+def ending(plan: Plan) -> float:
+    """The moment of `time.monotonic` at which a budget that begins now is over."""
+    return math.inf if plan.budget_s is None else time.monotonic() + plan.budget_s
+
+
 @contextmanager
-def started(sides: Sides | None, plan: Plan, own: bool) -> Iterator[Sides]:
-    """The sides given, or new ones for the block; torch is loaded."""
+def started(sides: Sides | None, plan: Plan, end_s: float, own: bool) -> Iterator[Sides]:
+    """The sides given, or new ones for the block; torch is loaded.
+
+    Raises `CannotRun` where the budget ends before there is anything to report.
+    """
     with nullcontext(sides) if sides else Sides(SIDE, own=own, seed=plan.seed) as running:
-        running.wait()
-        yield running
+        try:
+            with running.until(end_s):
+                running.wait()
+                yield running
+        except OverBudget as error:
+            raise CannotRun(f"--budget of {plan.budget_s:.0f} s {error}; raise it") from error
 
 
 def machine(sides: Sides, root: Path, device: str) -> files.Machine:
@@ -136,8 +151,8 @@ def quote(here: files.Machine) -> dict[str, str]:
     from attnbench.store import selftest
 
     found = selftest.recall(asdict(here))
-    said = str(found["sentence"]) if found else "none yet; attnbench selftest tells what is found"
-    return {"selftest": said}
+    none = "no selftest was run on this machine; attnbench selftest shows what a check can find"
+    return {"selftest": str(found["sentence"]) if found else none}
 
 
 def top() -> Path:

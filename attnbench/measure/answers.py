@@ -5,6 +5,7 @@ registry, the contract, the model and the records, and nothing else.
 """
 
 import gc
+import itertools
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -106,15 +107,15 @@ class Answers:
             values |= of_its_own(Subject(its, case, self.seed))
         return values
 
-    def build(self, name: str, extra: int = 0, **asked: Any) -> Answer:
-        """Build, check and warm up a subject; `extra` products are added to each iteration."""
+    def build(self, name: str, extra: int = 0, every: int = 1, **asked: Any) -> Answer:
+        """Build, check and warm up a subject; each `every`-th call has `extra` products more."""
         keep_pages()
         its, _, case = self.resolve(**asked)
         subject = Subject(its, case, self.seed)
         if wrong := check(subject):
             return {"outcome": "failed", "reason": wrong}
         if extra:
-            subject.forward = burdened(subject.forward, extra)
+            subject.forward = burdened(subject.forward, extra, every)
         watch = CudaStopwatch() if case.workload.device.startswith("cuda") else HostStopwatch()
         self.subjects[name] = SimpleNamespace(
             iterate=iteration(subject), clear=subject.clear, watch=watch
@@ -197,15 +198,17 @@ def check(subject: Subject) -> str:
     return wrong
 
 
-def burdened(work: Callable[[], Any], products: int) -> Callable[[], Any]:
-    """The work with so many further products of small matrices."""
+def burdened(work: Callable[[], Any], products: int, every: int = 1) -> Callable[[], Any]:
+    """The work with `products` more products of small matrices at each `every`-th call."""
     a = torch.full((EXTRA_SIZE, EXTRA_SIZE), 1 / EXTRA_SIZE)
     out = torch.empty_like(a)
+    calls = itertools.count(1)
 
     def both() -> Any:
-        with torch.no_grad():
-            for _ in range(products):
-                torch.mm(a, a, out=out)
+        if next(calls) % every == 0:
+            with torch.no_grad():
+                for _ in range(products):
+                    torch.mm(a, a, out=out)
         return work()
 
     return both

@@ -10,15 +10,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from types import MappingProxyType
 
 from attnbench.analysis import gate
-from attnbench.analysis.finding import TIME, Finding, Report, counted, runs
+from attnbench.analysis.finding import TIME, Finding, Report, change, counted, runs
+from attnbench.analysis.pairs import Statistic, Trial
 from attnbench.analysis.verdict import Verdict
 from attnbench.errors import CannotRun
-from attnbench.run.lines import Line, Plan, batch_for, families, middle, rounds_for, workload
+from attnbench.metrics import metric
+from attnbench.run.lines import Line, Plan, batch_for, families, rounds_for, workload
 from attnbench.run.pairs import AGAIN, BASE, HEAD, Failed, Race, Visit
-from attnbench.run.sides import Answer, Side, Sides
+from attnbench.run.sides import Answer, OverBudget, Side, Sides
 
 COUNT_TIMEOUT_S = 300.0
 CONFIRMING = 0.4  # share of the budget kept for the second stage
@@ -150,23 +153,30 @@ class Gate:
         """So many visits of fresh processes to the cases that the time is enough for."""
         lines = [line for line in lines if line.race and not line.broken]
         lines = self.affordable(lines, pairs, 1 - CONFIRMING if number == 0 else 1.0)
-        for pair in range(pairs if lines else 0):
-            with Visit(self.sides, self.trees, self.draw) as visit:
-                for line in self.draw.sample(lines, len(lines)):
-                    if line.race is None or line.broken:
-                        continue
-                    stage = "confirming" if number else "comparing"
-                    self.observe(f"{stage}, pair {pair + 1} of {pairs}: {line.timed_label}")
-                    try:
-                        line.add(number, visit.race(line.race))
-                    except Failed as failed:
-                        line.broken = failed
+        try:
+            for pair in range(pairs if lines else 0):
+                stage = "confirming" if number else "comparing"
+                self.observe(f"{stage}, pair {pair + 1} of {pairs}")
+                self.visit(lines, number)
+        except OverBudget:
+            for line in lines:
+                line.skipped = "over budget: cases took longer than they were expected to"
+
+    def visit(self, lines: list[Line], number: int) -> None:
+        """One visit of fresh processes to every case, in random order."""
+        with Visit(self.sides, self.trees, self.draw) as visit:
+            for line in self.draw.sample(lines, len(lines)):
+                if line.race is None or line.broken:
+                    continue
+                self.observe(f"timing {line.label}")
+                try:
+                    line.stages[number].append(visit.race(line.race))
+                except Failed as failed:
+                    line.broken = failed
 
     def affordable(self, lines: list[Line], pairs: int, share: float) -> list[Line]:
         """The cases that fit into the budget, in the order given; the others are told so."""
-        if self.plan.budget_s is None:
-            return lines
-        left = share * self.plan.budget_s - (time.monotonic() - self.begun)
+        left = self.sides.left_s - (1 - share) * (self.plan.budget_s or 0)
         kept = []
         for line in lines:
             assert line.race is not None
@@ -175,7 +185,7 @@ class Gate:
                 left -= cost
                 kept.append(line)
             else:
-                line.skipped = f"over budget: {cost:.0f} s more are needed; raise --budget"
+                line.skipped = f"over budget: {max(1, cost - left):.0f} s more are needed"
         return kept
 
     def doubtful(self, lines: list[Line]) -> list[Line]:
@@ -188,7 +198,7 @@ class Gate:
             elif not gate.settled(trial, threshold):
                 open_ += members
         found = {id(line): line for line in (*suspects, *open_)}
-        return [line for line in found.values() if line.stages[0]["head"]]
+        return [line for line in found.values() if line.stages[0]]
 
     def counts(self) -> Iterator[Finding]:
         for line in self.lines:
@@ -206,18 +216,20 @@ class Gate:
             ok = {"outcome": "ok", "reason": ""}
             failed = {"outcome": why.outcome, "reason": why.reason}
             sides = {BASE: ok, HEAD: ok, HEAD if why.entrant == HEAD else BASE: failed}
-            found = runs(line.chosen.name, line.timed_label, sides[BASE], sides[HEAD])
+            found = runs(line.chosen.name, line.label, sides[BASE], sides[HEAD])
             if found is not None:
                 yield found
 
     def times(
-        self, trials: list[tuple[list[Line], gate.Trial]], contaminated: bool
+        self, trials: list[tuple[list[Line], Trial]], contaminated: bool
     ) -> Iterator[Finding]:
         judged = gate.judge([trial for _, trial in trials], self.plan.threshold)
-        for (lines, trial), (verdict, effect, reason) in zip(trials, judged, strict=True):
+        for (lines, trial), (verdict, effect, reason, of) in zip(trials, judged, strict=True):
             one = lines[0] if len(lines) == 1 else None
             shown = effect.low > float("-inf")
             ratios = [math.exp(x) if shown else None for x in effect[:3]]
+            sides = [one.seconds(side, of) if one else () for side in (BASE, HEAD)]
+            base, head = (median(times) if times else None for times in sides)
             if contaminated and verdict in (Verdict.SLOWER, Verdict.FASTER):
                 reason = "the job is contaminated: base differs from base"
             elif one and one.skipped and verdict is Verdict.UNSURE:
@@ -226,14 +238,16 @@ class Gate:
                 mechanism=lines[0].chosen.name,
                 case=trial.name,
                 metric=TIME,
-                base=middle(one.base_s) if one and one.base_s else None,
-                head=middle(one.head_s) if one and one.head_s else None,
+                base=base,
+                head=head,
                 ratio=ratios[0],
                 low=ratios[1],
                 high=ratios[2],
                 verdict=verdict,
                 reason=reason,
                 fails=verdict is Verdict.SLOWER and not contaminated,
+                batch=one.batch if one else None,
+                cases=len(lines),
             )
 
     def notes(self) -> Iterator[str]:
@@ -242,10 +256,25 @@ class Gate:
             forms = [line.answers.get(side, {}).get("form") for side in (BASE, HEAD)]
             if all(forms) and forms[0] != forms[1]:
                 yield f"{line.label}: its default was {forms[0]} on base, is {forms[1]} on head"
+        copying = [line.label for line in self.lines if self.copies_more(line)]
+        if self.plan.times and copying:
+            more = f" and {len(copying) - 1} more" if len(copying) > 1 else ""
+            yield (
+                f"{copying[0]}{more}: more bytes are moved than on base; times are taken with freed"
+                " memory kept by the process, which hides part of what a copy costs elsewhere"
+            )
 
-    def conditions(self, trials: list[tuple[list[Line], gate.Trial]]) -> dict[str, str | float]:
+    def copies_more(self, line: Line) -> bool:
+        """Whether head moves more bytes, so that the allocator's setting matters."""
+        values = [line.answers.get(side, {}).get("values", {}) for side in (BASE, HEAD)]
+        moved = metric("moved_bytes")
+        base, head = (side.get(moved.key) for side in values)
+        return self.plan.device == "cpu" and change(base, head, moved) is Verdict.SLOWER
+
+    def conditions(self, trials: list[tuple[list[Line], Trial]]) -> dict[str, str | float]:
         """How it was measured, for the record."""
-        floors = [trial.floor for lines, trial in trials if len(lines) == 1]
+        own = [trial for lines, trial in trials if len(lines) == 1]
+        floors = [trial.view(Statistic.TYPICAL).floor for trial in own]
         return {
             "clock": "process CPU time" if self.plan.device == "cpu" else "device time",
             "pairs": self.plan.pairs,

@@ -18,7 +18,7 @@ LEAST_TIMEOUT_S = 60.0
 START_S, WARM = 0.15, 6  # a process's start, and iterations before its first sample
 PATIENCE = 50.0  # times the expected time of a question
 
-Laps = Mapping[str, tuple[float, ...]]  # entrant -> seconds of one iteration, a round each
+Laps = Mapping[str, tuple[float, ...]]  # entrant -> seconds of one iteration, two samples a round
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ class Visit:
         self.stack.close()
 
     def race(self, race: Race) -> Laps:
-        """Seconds of one iteration in every round. Raises `Failed`."""
+        """Seconds of one iteration in every sample. Raises `Failed`."""
         entrants = list(race.builds)
         self.draw.shuffle(entrants)
         try:
@@ -78,7 +78,7 @@ class Visit:
                 asked = {"do": "time", "name": race.name, "iterations": race.iterations}
                 answer = self.ask(race, name, **asked)
                 laps[name].append(answer["seconds"] / race.iterations)
-            return {name: in_rounds(times) for name, times in laps.items()}
+            return {name: tuple(times) for name, times in laps.items()}
         finally:
             for side in self.running.values():
                 side.ask(LEAST_TIMEOUT_S, do="clear")
@@ -102,8 +102,3 @@ def order(entrants: Sequence[str], rounds: int, draw: random.Random) -> list[str
         turn = draw.sample(list(entrants), len(entrants))
         found += turn + turn[::-1]
     return found
-
-
-def in_rounds(times: Sequence[float]) -> tuple[float, ...]:
-    """The mean of the two samples of each round."""
-    return tuple((a + b) / 2 for a, b in zip(times[::2], times[1::2], strict=True))

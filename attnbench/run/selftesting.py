@@ -5,13 +5,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from attnbench.analysis.gate import pair_log
+from attnbench.analysis.pairs import Pair
 from attnbench.errors import CannotRun
-from attnbench.run.lines import Plan, batch_for, middle, rounds_for
-from attnbench.run.pairs import AGAIN, BASE, Failed, Laps, Race, Visit
-from attnbench.run.sides import Sides
+from attnbench.run.lines import FEWEST_ROUNDS, Plan, batch_for, rounds_for
+from attnbench.run.pairs import AGAIN, BASE, START_S, Failed, Laps, Race, Visit
+from attnbench.run.sides import OverBudget, Sides
 
 SHARES = (0.0, 0.02, 0.05, 0.10, 0.20)
 
@@ -31,7 +32,7 @@ def prepare(
     shares: Sequence[float],
     plan: Plan,
 ) -> Injected:
-    """Size the batch, and the extra work: so many small products. Raises `CannotRun`."""
+    """Size the batch, and the extra work: a number of small products. Raises `CannotRun`."""
     try:
         with Visit(sides, {BASE: tree}, random.Random(0)) as visit:
             race = Race(name="size", builds={BASE: asked}, rounds=4)
@@ -39,7 +40,7 @@ def prepare(
             batch = batch_for(asked["workload"], took, plan.iteration_s)
             asked = {**asked, "workload": {**asked["workload"], "batch": batch}}
             race = replace(race, builds={BASE: asked})
-            took = middle(visit.race(race)[BASE])
+            took = median(visit.race(race)[BASE])
             product_s = visit.ask(race, BASE, do="calibrate")["seconds"]
     except Failed as failed:
         raise CannotRun(str(failed)) from failed
@@ -62,16 +63,24 @@ def prepare(
 def visits(
     sides: Sides, tree: Path, injected: Injected, draw: random.Random, end_s: float
 ) -> Iterator[Laps]:
-    """The laps of one visit after the other until the time is over. Raises `CannotRun`."""
+    """The laps of one visit after the other while there is time. Raises `CannotRun`."""
     trees = dict.fromkeys(injected.race.builds, tree)
-    while time.monotonic() < end_s:
+    while time.monotonic() + injected.race.cost_s < end_s:
         try:
             with Visit(sides, trees, draw) as visit:
                 yield visit.race(injected.race)
+        except OverBudget:
+            return
         except Failed as failed:
             raise CannotRun(str(failed)) from failed
 
 
-def logs(laps: Sequence[Laps], entrant: str) -> tuple[float, ...]:
-    """The entrant's log ratio to base in every visit."""
-    return tuple(pair_log(lap[BASE], lap[entrant]) for lap in laps)
+def against_base(laps: Sequence[Laps], entrant: str) -> tuple[Pair, ...]:
+    """The entrant against base in every visit."""
+    return tuple(Pair.of(lap[BASE], lap[entrant]) for lap in laps)
+
+
+def least_s(plan: Plan, entrants: int) -> float:
+    """Seconds below which not even one check's pairs fit, whatever the mechanism."""
+    samples_s = 2 * FEWEST_ROUNDS * plan.iteration_s
+    return (plan.pairs + plan.confirm) * entrants * (START_S + samples_s)

@@ -4,26 +4,31 @@ The script arrives as a path: it is run by itself, so that a side loads its own 
 """
 
 import json
+import math
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
-from collections.abc import Mapping
-from contextlib import suppress
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from attnbench.errors import CannotRun
+from attnbench.run.scratch import Scratch
 
 START_TIMEOUT_S = 300.0  # importing torch on a cold disk
 LOG_BYTES = 2_000
 
 Answer = Mapping[str, Any]
+
+
+class OverBudget(CannotRun):
+    """The time of all was over before a process answered; the text goes on from its name."""
 
 
 class Sides:
@@ -34,7 +39,9 @@ class Sides:
             raise CannotRun("comparing two revisions forks processes; this system has no fork")
         self.script, self.own, self.threads, self.seed = script, own, threads, seed
         self.ready = False
-        self.folder = tempfile.mkdtemp(prefix="attnbench-sides-")
+        self.end_s = math.inf
+        self.scratch = Scratch()
+        self.folder = self.scratch.folder
         self.control, theirs = socket.socketpair()
         with theirs, open(self.log, "wb") as log:
             self.process = subprocess.Popen(
@@ -50,7 +57,7 @@ class Sides:
     @property
     def log(self) -> Path:
         """What the processes print."""
-        return Path(self.folder) / "log"
+        return self.folder / "log"
 
     def __enter__(self) -> Self:
         return self
@@ -63,14 +70,32 @@ class Sides:
     ) -> None:
         self.close()
 
+    @contextmanager
+    def until(self, end_s: float) -> Iterator[None]:
+        """No wait inside the block lasts longer than to this moment of `time.monotonic`."""
+        self.end_s = end_s
+        try:
+            yield
+        finally:
+            self.end_s = math.inf
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the end."""
+        return max(0.0, self.end_s - time.monotonic())
+
     def wait(self) -> None:
         """Block until torch is loaded. Raises `CannotRun`."""
         if self.ready:
             return
-        self.control.settimeout(START_TIMEOUT_S)
+        left_s = self.left_s
+        # a time-out of 0 would mean not to wait at all, and another error
+        self.control.settimeout(max(0.001, min(START_TIMEOUT_S, left_s)))
         try:
             started = self.control.recv(1)
-        except TimeoutError:
+        except TimeoutError as error:
+            if left_s < START_TIMEOUT_S:
+                raise OverBudget("was over before torch was loaded") from error
             started = b""
         if not started:
             raise CannotRun(f"no process could be started to measure in: {self.last_words()}")
@@ -83,15 +108,19 @@ class Sides:
         with theirs:
             socket.send_fds(self.control, [b"."], [theirs.fileno()])
         side = Side(Connection(ours.detach()), self)
-        side.started = side.ask(
-            START_TIMEOUT_S,
-            tree=str(tree),
-            own=self.own,
-            measure=str(self.script.parent),
-            caches=f"{self.folder}/caches",
-            threads=self.threads,
-            seed=self.seed,
-        )
+        try:
+            side.started = side.ask(
+                START_TIMEOUT_S,
+                tree=str(tree),
+                own=self.own,
+                measure=str(self.script.parent),
+                caches=f"{self.folder}/caches",
+                threads=self.threads,
+                seed=self.seed,
+            )
+        except BaseException:
+            side.end()
+            raise
         side.pid = int(side.started.get("pid", 0))
         return side
 
@@ -107,7 +136,7 @@ class Sides:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self.scratch.close()
 
 
 class Side:
@@ -119,20 +148,27 @@ class Side:
         self.started: Answer = {}
 
     def ask(self, timeout_s: float, **asked: Any) -> Answer:
-        """The answer, or `crashed` or `timeout` in its place; a process that is late is killed."""
+        """The answer, or `crashed` or `timeout` in its place; a process that is late is killed.
+
+        Raises `OverBudget` where the end of all is nearer than this question's time-out.
+        """
         if self.started.get("outcome", "ok") != "ok":
             return self.started
         if self.pipe.closed:
             return {"outcome": "crashed", "reason": "its process is gone"}
+        left_s = self.sides.left_s
         try:
             self.pipe.send_bytes(json.dumps(asked).encode())
-            if self.pipe.poll(timeout_s):
+            if self.pipe.poll(min(timeout_s, left_s)):
                 answer: Answer = json.loads(self.pipe.recv_bytes())
                 return answer
         except (EOFError, OSError):
             self.end()
             return {"outcome": "crashed", "reason": f"its process died: {self.sides.last_words()}"}
         self.end()
+        if left_s < timeout_s:
+            what = asked.get("mechanism") or asked.get("name") or asked.get("tree")
+            raise OverBudget(f"was over while waiting for {what}")
         return {"outcome": "timeout", "reason": f"no answer after {timeout_s:.0f} s"}
 
     def end(self) -> None:
