@@ -146,12 +146,11 @@ def _doubt(view: View, threshold: float) -> str:
     limit = f"{100 * math.expm1(view.limit(threshold)):.1f} %"
     whole = effect(view.first + view.second)
     if view.is_suspect(threshold):
-        second = effect(view.second)
         if len(view.second) < FEWEST:
             return "suspected; no time was left to confirm it"
-        if not second.excludes_zero or not _confirms(view, threshold):
+        if not _confirms(view, threshold):
             return f"suspected at first, but a second measurement does not show more than {limit}"
-        return "suspected twice, but it may be chance among all that this check compares"
+        return "suspected at first; the second measurement is too noisy to confirm it"
     if len(view.first + view.second) < FEWEST:
         return f"only {len(view.first + view.second)} pairs of processes ran"
     if whole.excludes_zero and abs(whole.point) > view.limit(threshold):
