@@ -23,7 +23,9 @@ def headline(report: Report) -> str:
     if report.contaminated:
         return f"CONTAMINATED: base differs from base, times say nothing; {against}"
     if report.unsure:
-        return f"UNSURE: {_number(report.unsure)} of {cases}; {against}"
+        number = _number(found for found in report.unsure if found.cases == 1)
+        said = f"{number} of {cases}" if number else f"a mean over lengths, of {cases}"
+        return f"UNSURE: {said}; {against}"
     if report.traded:
         number = _number(report.traded)
         return f"OK: no regression in {cases}, {number} faster with a larger count; {against}"
@@ -114,7 +116,11 @@ def method(report: Report) -> Iterator[str]:
             f" base showed a noise of at most {percent(float(known['worst_floor']))}."
         )
     if "machine" in known:
-        yield f"The machine is {clean(str(known['machine']))}."
+        differs = clean(str(known["machine"]))
+        if differs == "the same":
+            yield "The baseline was saved on this machine."
+        else:
+            yield f"The baseline was saved on another machine ({differs})."
     if "elapsed_s" in known:
         yield f"The check took {seconds(float(known['elapsed_s']))}; seed {known['seed']}."
     if "selftest" in known:

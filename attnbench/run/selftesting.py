@@ -10,7 +10,7 @@ from typing import Any
 
 from attnbench.analysis.pairs import Pair
 from attnbench.errors import CannotRun
-from attnbench.run.lines import FEWEST_ROUNDS, Plan, batch_for, rounds_for
+from attnbench.run.lines import Plan, batch_for, rounds_for
 from attnbench.run.pairs import AGAIN, BASE, START_S, Failed, Laps, Race, Visit
 from attnbench.run.sides import OverBudget, Sides
 
@@ -81,6 +81,6 @@ def against_base(laps: Sequence[Laps], entrant: str) -> tuple[Pair, ...]:
 
 
 def least_s(plan: Plan, entrants: int) -> float:
-    """Seconds below which not even one check's pairs fit, whatever the mechanism."""
-    samples_s = 2 * FEWEST_ROUNDS * plan.iteration_s
+    """About the fewest seconds that one check's pairs take, whatever the mechanism."""
+    samples_s = 2 * plan.rounds * plan.iteration_s  # longer iterations get fewer rounds
     return (plan.pairs + plan.confirm) * entrants * (START_S + samples_s)

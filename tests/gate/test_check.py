@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from attnbench.analysis.finding import traded
 from attnbench.cli import checking
 from attnbench.errors import CannotRun, UsageError
 from attnbench.records import Mode
@@ -63,12 +64,50 @@ def test_a_pure_refactor_is_fine(repository, sides):
 
 def test_what_the_budget_has_no_time_for_is_not_green(repository, sides):
     repository.write("small.py", planted("weights = weights.view_as(weights)"))
-    report = check(repository, sides, replace(TIMING, budget_s=1e-3))
+    report = check(repository, sides, replace(TIMING, confirm=1, pairs=10**6))
     (time,) = (found for found in report.findings if found.metric == "time")
     assert time.verdict == "unsure"
     assert "over budget" in time.reason
     assert report.exit_code(strict=False) == 0
     assert report.exit_code(strict=True) == 3
+
+
+def test_a_head_that_never_loads_is_over_budget(repository, sides):
+    repository.write("small.py", "import time; time.sleep(600)\n" + MECHANISM)
+    with pytest.raises(CannotRun, match=r"--budget of 8 s was over while waiting for small.py"):
+        check(repository, sides, replace(COUNTING, budget_s=8.0))
+
+
+def test_a_case_has_one_name_in_counts_and_times(repository, sides):
+    repository.write("small.py", planted("weights = weights.view_as(weights)"))
+    report = check(repository, sides, replace(TIMING, threshold=0.9))
+    assert len(report.cases) == 1
+    assert {found.metric for found in report.findings} >= {"time", "operators"}
+    (time,) = (found for found in report.findings if found.metric == "time")
+    assert "/B1-N64-" in time.case
+    assert time.batch >= 1
+
+
+def test_faster_code_with_one_operator_more_is_fine(repository, sides):
+    repository.write("small.py", planted(WORK))
+    repository.commit("slow")
+    more = "weights = weights.exp().log().exp().log()"
+    repository.write("small.py", planted(f"torch.ones(800_000); {more}"))
+    report = check(repository, sides, TIMING)
+    verdicts = {found.metric: found.verdict for found in report.findings}
+    assert verdicts["time"] == "faster"
+    assert verdicts["allocated_peak_bytes"] == "slower"
+    assert report.exit_code(strict=False) == 1
+    assert traded(report).exit_code(strict=False) == 0
+
+
+def test_more_bytes_moved_are_noted_beside_a_time(repository, sides):
+    repository.write("small.py", planted("weights = weights.clone()"))
+    report = check(repository, sides, replace(TIMING, threshold=0.9))
+    assert "more bytes are moved than on base" in " ".join(report.notes)
+    repository.commit("copied")
+    repository.write("small.py", MECHANISM)
+    assert not check(repository, sides, replace(TIMING, threshold=0.9)).notes
 
 
 @pytest.mark.parametrize(

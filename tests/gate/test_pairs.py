@@ -2,6 +2,7 @@
 
 import os
 import random
+import time
 from collections import Counter
 from dataclasses import replace
 
@@ -11,9 +12,9 @@ from hypothesis import strategies as st
 
 from attnbench.records import Mode
 from attnbench.run.lines import Chosen, Line, Plan, batch_for, rounds_for, workload
-from attnbench.run.pairs import BASE, HEAD, Failed, Race, Visit, in_rounds, order
+from attnbench.run.pairs import BASE, HEAD, Failed, Race, Visit, order
 from attnbench.run.selftesting import prepare, visits
-from attnbench.run.sides import Sides
+from attnbench.run.sides import OverBudget, Sides
 from tests.gate.repositories import Repository, planted
 
 PLAN = Plan(
@@ -48,10 +49,6 @@ def test_both_orders_occur():
     assert 60 < starts.count("a") < 140
 
 
-def test_a_round_is_the_mean_of_its_samples():
-    assert in_rounds([1.0, 3.0, 2.0, 2.0]) == (2.0, 2.0)
-
-
 @given(st.floats(1e-6, 100), st.sampled_from([1, 8]), st.sampled_from([16, 512, 1 << 20]))
 def test_a_batch_lasts_as_long_as_planned_and_no_longer_than_twice(took, batch, seq_len):
     found = batch_for({"batch": batch, "seq_len": seq_len}, took, 0.005)
@@ -78,6 +75,17 @@ def test_extra_work_is_work(sides, tmp_path):
     assert 0.5 < middle["+0%"] / middle[BASE] < 2
 
 
+def test_extra_work_of_every_other_call_is_in_every_other_sample(sides, tmp_path):
+    tree = Repository(tmp_path / "repo").folder
+    asked = {**LINE.asked(BASE), "extra": 3000, "every": 2}
+    race = Race(name="x", builds={BASE: asked}, rounds=4)
+    with Visit(sides, {BASE: tree}, random.Random(0)) as visit:
+        times = visit.race(race)[BASE]
+    odd, even = times[::2], times[1::2]
+    slow, fast = (odd, even) if sum(odd) > sum(even) else (even, odd)
+    assert sorted(slow)[1] > 2 * sorted(fast)[2]
+
+
 def test_every_visit_has_processes_of_its_own(sides, tmp_path):
     tree = Repository(tmp_path / "repo").folder
     race = Race(name="x", builds={BASE: LINE.asked(BASE), HEAD: LINE.asked(HEAD)}, rounds=1)
@@ -99,7 +107,7 @@ def test_a_process_that_dies_or_hangs_is_told_and_replaced(sides, tmp_path):
             asked = {**LINE.asked(BASE), "mechanism": f"{name}:CARD"}
             race = Quick(name=name, builds={BASE: asked}, rounds=1)
             if not outcome:
-                assert len(visit.race(race)[BASE]) == 1
+                assert len(visit.race(race)[BASE]) == 2
                 continue
             with pytest.raises(Failed) as failed:
                 visit.race(race)
@@ -110,6 +118,16 @@ class Quick(Race):
     """Gives up early."""
 
     timeout_s = 3.0
+
+
+def test_no_wait_is_longer_than_what_is_left(sides, tmp_path):
+    made = Repository(tmp_path / "repo")
+    made.write("hangs.py", "import time; time.sleep(600)\n" + planted(""))
+    over = pytest.raises(OverBudget, match=r"waiting for hangs\.py:CARD")
+    with sides.side(made.folder) as side, sides.until(time.monotonic()), over:
+        side.ask(300.0, do="forms", mechanism="hangs.py:CARD")
+    assert side.pipe.closed
+    assert sides.left_s == float("inf")
 
 
 def test_a_tree_whose_package_does_not_fit_says_so(sides, tmp_path):

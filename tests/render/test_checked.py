@@ -32,6 +32,7 @@ BROKEN = finding("runs", "missing", reason="failed on head only: it broke", fail
 SAME = finding("operators", base=22.0, head=22.0, ratio=1.0)
 OTHER = replace(SLOWER, case=CASE.replace("N128", "N512"))
 MEAN = replace(SLOWER, case="fastformer, inference, mean of 2 lengths", cases=2)
+UNSURE_MEAN = replace(MEAN, verdict=Verdict.UNSURE, fails=False)
 FASTER = finding(base=0.010, head=0.0092, ratio=0.92, low=0.91, high=0.93, verdict="faster")
 TRADED = finding("operators", "slower", base=22.0, head=23.0, ratio=1.05, reason="time fell")
 
@@ -49,6 +50,8 @@ def report(*findings, **more):
         (report(SLOWER, OTHER, MEAN, SAME), "FAILED: 2 slower of 2 cases;"),
         (report(UNSURE, MEAN, SAME), "FAILED: 1 slower only as a mean of its lengths of 1 case;"),
         (report(UNSURE, SAME), "UNSURE: 1 of 1 case;"),
+        (report(UNSURE, UNSURE_MEAN), "UNSURE: 1 of 1 case;"),
+        (report(SAME, UNSURE_MEAN), "UNSURE: a mean over lengths, of 1 case;"),
         (report(UNSURE, contaminated=("x",)), "CONTAMINATED"),
         (report(SLOWER, contaminated=("x",)), "FAILED"),
         (report(FASTER, TRADED), "OK: no regression in 1 case, 1 faster with a larger count;"),
