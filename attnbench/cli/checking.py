@@ -61,8 +61,8 @@ def against_revision(
         tell(chosen, models)
         with started(sides, plan, end_s, own=True) as running, watched() as observe:
             whole = replace(plan, chosen=tuple(formed(chosen, running, root, models is None)))
-            report = Gate(whole, running, {BASE: tree, HEAD: root}, observe).run(base, head)
             quoted = quote(machine(running, root, plan.device)) if plan.times else {}
+            report = Gate(whole, running, {BASE: tree, HEAD: root}, observe).run(base, head)
     conditions = {**report.conditions, **quoted}
     return replace(report, notes=(*report.notes, *ours), conditions=conditions)
 

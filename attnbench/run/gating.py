@@ -39,6 +39,7 @@ class Gate:
         self.trees = {**trees, AGAIN: trees.get(BASE, trees[HEAD])}
         self.draw = random.Random(plan.seed)
         self.begun = time.monotonic()
+        self.stretch = 1.0  # how much longer a visit takes than its work: other work is going on
         self.lines = [
             Line(chosen=chosen, workload=workload(plan, mode, n))
             for chosen in plan.chosen
@@ -150,17 +151,24 @@ class Gate:
         )
 
     def stage(self, lines: list[Line], number: int, pairs: int) -> None:
-        """So many visits of fresh processes to the cases that the time is enough for."""
+        """Visits of fresh processes to the cases that the time is enough for, as many as fit."""
+        kept_s = CONFIRMING * (self.plan.budget_s or 0) if number == 0 else 0.0
         lines = [line for line in lines if line.race and not line.broken]
-        lines = self.affordable(lines, pairs, 1 - CONFIRMING if number == 0 else 1.0)
-        try:
-            for pair in range(pairs if lines else 0):
-                stage = "confirming" if number else "comparing"
-                self.observe(f"{stage}, pair {pair + 1} of {pairs}")
+        lines = self.affordable(lines, pairs, kept_s)
+        expected_s = sum(line.race.cost_s for line in lines if line.race)
+        for pair in range(pairs if lines else 0):
+            self.observe(f"{'confirming' if number else 'comparing'}, pair {pair + 1} of {pairs}")
+            begun = time.monotonic()
+            try:
+                if self.sides.left_s - kept_s < self.stretch * expected_s:
+                    raise OverBudget
                 self.visit(lines, number)
-        except OverBudget:
-            for line in lines:
-                line.skipped = "over budget: cases took longer than they were expected to"
+            except OverBudget:
+                for line in lines:
+                    ran = sum(map(len, line.stages))
+                    line.skipped = f"over budget after {ran} pairs of processes"
+                return
+            self.stretch = max(1.0, (time.monotonic() - begun) / expected_s)
 
     def visit(self, lines: list[Line], number: int) -> None:
         """One visit of fresh processes to every case, in random order."""
@@ -174,13 +182,13 @@ class Gate:
                 except Failed as failed:
                     line.broken = failed
 
-    def affordable(self, lines: list[Line], pairs: int, share: float) -> list[Line]:
-        """The cases that fit into the budget, in the order given; the others are told so."""
-        left = self.sides.left_s - (1 - share) * (self.plan.budget_s or 0)
+    def affordable(self, lines: list[Line], pairs: int, kept_s: float) -> list[Line]:
+        """The cases that fit into the budget less `kept_s`, in order; the others say that."""
+        left = self.sides.left_s - kept_s
         kept = []
         for line in lines:
             assert line.race is not None
-            cost = pairs * line.race.cost_s
+            cost = self.stretch * pairs * line.race.cost_s
             if cost <= left:
                 left -= cost
                 kept.append(line)

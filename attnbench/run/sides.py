@@ -105,10 +105,10 @@ class Sides:
     def side(self, tree: Path) -> "Side":
         """A fresh process that has the tree's mechanisms; it may not have been able to load."""
         ours, theirs = socket.socketpair()
-        with theirs:
-            socket.send_fds(self.control, [b"."], [theirs.fileno()])
         side = Side(Connection(ours.detach()), self)
         try:
+            with theirs:
+                socket.send_fds(self.control, [b"."], [theirs.fileno()])
             side.started = side.ask(
                 START_TIMEOUT_S,
                 tree=str(tree),

@@ -8,7 +8,9 @@ from attnbench.analysis.finding import traded
 from attnbench.cli import checking
 from attnbench.errors import CannotRun, UsageError
 from attnbench.records import Mode
+from attnbench.run.gating import Gate
 from attnbench.run.lines import Plan
+from attnbench.run.sides import OverBudget
 from tests.gate.repositories import MECHANISM, Repository, planted
 
 COUNTING = Plan(
@@ -70,6 +72,23 @@ def test_what_the_budget_has_no_time_for_is_not_green(repository, sides):
     assert "over budget" in time.reason
     assert report.exit_code(strict=False) == 0
     assert report.exit_code(strict=True) == 3
+
+
+def test_a_budget_that_ends_while_timing_keeps_what_was_counted(repository, sides, monkeypatch):
+    visit, visits = Gate.visit, []
+
+    def cut_short(gate, lines, number):
+        if len(visits) == 2:
+            raise OverBudget
+        visits.append(number)
+        visit(gate, lines, number)
+
+    monkeypatch.setattr(Gate, "visit", cut_short)
+    repository.write("small.py", planted("weights.exp()"))
+    report = check(repository, sides, replace(TIMING, budget_s=3600.0))
+    (time,) = (found for found in report.findings if found.metric == "time")
+    assert (time.verdict, time.reason) == ("unsure", "over budget after 2 pairs of processes")
+    assert failing(report) == {"operators"}
 
 
 def test_a_head_that_never_loads_is_over_budget(repository, sides):
