@@ -108,8 +108,8 @@ def method(report: Report) -> Iterator[str]:
     known = report.conditions
     if "pairs" in known:
         yield (
-            f"Each case was timed in {known['pairs']} pairs of fresh processes, and in"
-            f" {known['confirm']} more where that left a doubt, by {known['clock']}."
+            f"A case is timed in {known['pairs']} pairs of fresh processes, and in"
+            f" {known['confirm']} more where that leaves a doubt, by {known['clock']}."
         )
         yield (
             f"Changes of time below {percent(float(known['threshold']))} are ignored; base against"

@@ -281,15 +281,17 @@ class Gate:
 
     def conditions(self, trials: list[tuple[list[Line], Trial]]) -> dict[str, str | float]:
         """How it was measured, for the record."""
+        elapsed_s = time.monotonic() - self.begun
+        ran: dict[str, str | float] = {"elapsed_s": elapsed_s, "seed": self.plan.seed}
+        if not trials:
+            return ran
         own = [trial for lines, trial in trials if len(lines) == 1]
-        floors = [trial.view(Statistic.TYPICAL).floor for trial in own]
         return {
             "clock": "process CPU time" if self.plan.device == "cpu" else "device time",
             "pairs": self.plan.pairs,
             "confirm": self.plan.confirm,
             "rounds": self.plan.rounds,
             "threshold": self.plan.threshold,
-            "worst_floor": max(floors, default=0.0),
-            "elapsed_s": time.monotonic() - self.begun,
-            "seed": self.plan.seed,
+            "worst_floor": max(trial.view(Statistic.TYPICAL).floor for trial in own),
+            **ran,
         }

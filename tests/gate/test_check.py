@@ -145,6 +145,7 @@ def test_growth_is_found_by_counting(line, mode, metrics, repository, sides):
     repository.write("small.py", planted(line))
     report = check(repository, sides, replace(COUNTING, modes=(mode,)))
     assert failing(report) == metrics
+    assert "pairs" not in report.conditions  # nothing was timed
     assert report.exit_code(strict=False) == 1
 
 

@@ -133,7 +133,7 @@ def test_the_page_has_what_fails_first():
 
 def test_the_page_ends_with_how_it_was_measured_in_sentences():
     assert checked.page(report(SLOWER, conditions=CONDITIONS)).splitlines()[-1] == (
-        "Each case was timed in 6 pairs of fresh processes, and in 10 more where that left a doubt,"
+        "A case is timed in 6 pairs of fresh processes, and in 10 more where that leaves a doubt,"
         " by process CPU time. Changes of time below 2.0 % are ignored; base against base showed a"
         " noise of at most 0.2 %. The check took 48.1 s; seed 0. Reliability: this machine finds a"
         " slowdown from 5.0 %."
