@@ -1,6 +1,7 @@
 """attnbench: what does each attention mechanism cost, on this machine, at this length?"""
 
-from typing import TYPE_CHECKING
+# as typing has it; importing that takes half of what the program needs to heed its first signal
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from os import PathLike

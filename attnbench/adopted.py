@@ -11,7 +11,17 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from attnbench.contract import Attention, BaseConfig, Card, Cost, Flops, Paper, four_maps, map_flops
+from attnbench.contract import (
+    Attention,
+    BaseConfig,
+    Card,
+    Cost,
+    Exemption,
+    Flops,
+    Paper,
+    four_maps,
+    map_flops,
+)
 from attnbench.errors import UnknownMechanism
 from attnbench.records import Causality, Family, Workload
 
@@ -34,6 +44,7 @@ def adopt(offered: Any, name: str) -> Card:
             " or a factory of width and heads"
         )
     taken = parameters_of(offered, name)
+    tied = {Exemption.LENGTH: "it takes seq_len"} if "seq_len" in taken else {}
 
     class Adopted(Attention):
         """The user's module, with its answer checked."""
@@ -71,7 +82,7 @@ def adopt(offered: Any, name: str) -> Card:
         cost=Cost("not declared", None, None),
         examples=(options_of(taken)(),),
         needs=refusal(offered),
-        length_free="seq_len" not in taken,
+        exempt=lambda config: tied,
         declared=False,
     )
 

@@ -10,6 +10,7 @@ gets 0 from the core and never NaN, and every N ≥ 1 works.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from enum import StrEnum
 from typing import Any, get_args
 
 import torch
@@ -54,6 +55,28 @@ class Cost:
     printed: str
     time: float | None
     memory: float | None
+
+
+class Exemption(StrEnum):
+    """A rule of the contract that a mechanism may be exempt from."""
+
+    LENGTH = "length"  # padding at the end of all sequences changes no real token
+    SELECTION = "selection"  # causal: which keys a token has does not depend on later tokens
+    EMPTY = "empty"  # a query with no valid key gets 0 from the core
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tolerance:
+    """Largest error that is allowed against the equations in float64, for each number type.
+
+    Relative to the largest output, and for gradients to the largest gradient. `reason` says why
+    it is wider than the default.
+    """
+
+    float64: float = 1e-10
+    float32: float = 3e-6
+    bfloat16: float = 3e-2
+    reason: str = ""
 
 
 class Attention(nn.Module):
@@ -184,6 +207,11 @@ def fits(value: Option, declared: Any) -> bool:
     return type(value) in kinds or (type(value) is int and float in kinds)
 
 
+def no_exemption(config: Any) -> Mapping[Exemption, str]:
+    """What a mechanism that keeps every rule is exempt from: nothing."""
+    return {}
+
+
 def eager(config: Any, workload: Workload) -> str:
     """The default form of a mechanism whose only form is `eager`."""
     return "eager"
@@ -195,8 +223,8 @@ class Card:
 
     `reference(module, x [N, D], mask [N] or None, draws)` gives the equations for one sequence in
     float64, sharing nothing with the module but parameters and draws; a module that was adopted
-    without a card has none. `examples` are small
-    configurations that the contract test runs at N ≈ 20 to 40.
+    without a card has none. `examples` are small configurations that the contract test runs at
+    N ≈ 20 to 64. `exempt(config)` gives the rules that do not hold, each with its reason.
     """
 
     forms: Mapping[str, type[Attention]]  # "eager" is always there
@@ -210,8 +238,8 @@ class Card:
     examples: tuple[BaseConfig, ...]
     default: Callable[[Any, Workload], str] = eager
     needs: Callable[[Any, Workload], str | None] = Attention.needs
-    length_free: bool = True  # no parameter, grid or draw depends on N: extra padding is harmless
-    selection_leaks: bool = False  # content-based assignment looks at future tokens
+    exempt: Callable[[Any], Mapping[Exemption, str]] = no_exemption
+    tolerance: Tolerance = Tolerance()
     share_layers: bool = False  # level `model`: one set of attention parameters for all layers
     reversible: bool = False  # level `model`: reversible residual layers
     declared: bool = True  # False: FLOPs and parameters are guesses, and are counted where it runs

@@ -13,7 +13,7 @@
     │   ├── DamagedJournal              2   the journal has no readable first line
     │   ├── ForeignJournal              2   another program replaced or changed an open journal
     │   └── NewerSchema                 2   written by a later version of attnbench
-    └── Interrupted                     130 Ctrl-C; what was measured is kept
+    └── Interrupted                     128 + signal: 130 Ctrl-C, 143 TERM, 129 HUP
 
 A message is one line: what was asked, the limit, the way out.
 """
@@ -74,6 +74,8 @@ class NewerSchema(StoreError):
 
 
 class Interrupted(AttnbenchError):
-    """Ctrl-C; what was measured is kept."""
+    """A signal ended the work: Ctrl-C, TERM or HUP; the text says what is kept."""
 
-    exit_code = 130
+    def __init__(self, message: str, signal_number: int) -> None:
+        super().__init__(message)
+        self.exit_code = 128 + signal_number  # as a shell reports it

@@ -6,7 +6,7 @@ Sizes, the same letters everywhere:
     D  width of the model          H  heads
     d  width of one head, D / H    c  tokens of a batch, B · N
 
-Times are seconds, memory is bytes; only `render.units` knows milliseconds and MiB.
+Times are seconds, memory is bytes; only `units` knows milliseconds and MiB.
 """
 
 import json
@@ -77,12 +77,12 @@ class Outcome(StrEnum):
     """How a run ended; all of them are results."""
 
     OK = "ok"
-    OOM = "oom"  # memory ran out, or was predicted to
-    TIMEOUT = "timeout"  # over the limit of one case, or predicted to be
+    OOM = "oom"  # memory ran out
+    TIMEOUT = "timeout"  # killed at its time limit
     CRASHED = "crashed"  # the process died
     FAILED = "failed"  # wrong shape, not finite, or an exception
     UNSUPPORTED = "unsupported"  # this machine or mechanism cannot run it
-    SKIPPED = "skipped"  # over the budget, or longer than a length that failed
+    SKIPPED = "skipped"  # not started: predicted to exceed a limit, or a shorter length did
 
 
 class Part(StrEnum):
@@ -168,7 +168,11 @@ class Case:
 
 
 class Sample(NamedTuple):
-    """One timed interval: `iterations` in a row; every time is of the whole interval."""
+    """One timed interval: `iterations` in a row; every time is of the whole interval.
+
+    Runs of one round whose cases share mode and length took turns: samples of the same `lap` were
+    taken one after the other. Without a lap (schema 1) a run was measured by itself.
+    """
 
     iterations: Many
     wall_s: Duration
@@ -177,6 +181,7 @@ class Sample(NamedTuple):
     forward_s: Amount
     backward_s: Amount
     step_s: Amount
+    lap: Count | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,11 +190,9 @@ class Settings:
 
     seed: int = 0
     threads: Size = 1
-    min_samples: Count = 1
-    sample_s: Amount = 0.8  # enough timed work for one run
+    sample_s: Amount = 0.8  # timed work of one run, over all its laps
     interval_s: Amount = 0.01  # a shorter iteration is repeated within one sample
-    half_width: Amount = 0.03  # stop early: 95 % interval of the median, relative
-    warmup_s: Amount = 3.0  # cap of the warm-up; one full iteration always runs
+    warmup_s: Amount = 0.25  # cap of the warm-up; one full iteration always runs
     cold: bool = False  # on CUDA: flush the second-level cache before each iteration
     memory_limit_bytes: Count | None = None  # ceiling of one worker's address space
 
@@ -278,6 +281,7 @@ class Environment:
     matmul_flops: Amount | None = None  # measured peak, FLOP/s
     copy_bytes: Amount | None = None  # measured peak, bytes/s
     load: Amount | None = None  # one-minute load average when it started
+    busy_cores: Amount | None = None  # of `cores`, what other processes took when it started
     notes: Mapping[str, str] = field(default_factory=dict)
 
     @property

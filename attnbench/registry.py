@@ -22,10 +22,11 @@ GROUP = "attnbench.mechanisms"
 
 def names() -> tuple[str, ...]:
     """Every registered mechanism, sorted; imports none of them."""
-    return tuple(sorted(_own() | {point.name for point in entry_points(group=GROUP)}))
+    return tuple(sorted(own() | {point.name for point in entry_points(group=GROUP)}))
 
 
-def _own() -> set[str]:
+def own() -> set[str]:
+    """The mechanisms of this package."""
     folder = Path(__file__).parent / "mechanisms"
     return {module.name for module in pkgutil.iter_modules([str(folder)])}
 
@@ -37,7 +38,7 @@ def card(name: str) -> "Card":
     """
     if ".py:" in name:
         return _from_path(name)
-    if name in _own():
+    if name in own():
         return importlib.import_module(f"attnbench.mechanisms.{name}").CARD
     for point in entry_points(group=GROUP, name=name):
         return _adopted(point.load, name)
@@ -91,10 +92,13 @@ def _adopted(load: Callable[[], Any], name: str) -> "Card":
     except UnknownMechanism:
         raise
     except (Exception, SystemExit) as error:
-        first = (str(error).strip().splitlines() or [""])[0]
-        raise UnknownMechanism(
-            f"mechanism {name!r} cannot be loaded: {type(error).__name__}: {first}"
-        ) from error
+        raise UnknownMechanism(f"mechanism {name!r} cannot be loaded: {one_line(error)}") from error
     from attnbench.adopted import adopt
 
     return adopt(offered, name)
+
+
+def one_line(error: BaseException) -> str:
+    """The class of an exception and the first line of its text."""
+    first = (str(error).strip().splitlines() or [""])[0]
+    return f"{type(error).__name__}: {first}"

@@ -1,46 +1,54 @@
 """Modules that users bring without a card: adopted, contained, and told apart from the declared."""
 
-import json
-import time
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from attnbench.cli.starting import own_server
 from attnbench.errors import UnknownMechanism, UnknownOption
-from attnbench.measure import worker
 from attnbench.measure.verify import verify
-from attnbench.records import Causality, Level, Mode, Outcome, Part, Settings
+from attnbench.records import Causality, Level, Mode, Outcome
 from attnbench.registry import card
-from attnbench.run.launch import Launcher
 from tests.measure.cases import case
 
 FILE = Path(__file__).with_name("user_modules.py")
-SETTINGS = Settings(sample_s=0.001, interval_s=1e-6, warmup_s=0.001)
 
 
 def named(name):
     return f"{FILE}:{name}"
 
 
-def request(name, part=Part.TIME, **sizes):
-    one = case(named(name), "eager", **sizes)
-    return {"case": asdict(one), "part": part, "settings": asdict(SETTINGS)}
+@pytest.fixture(scope="module")
+def server():
+    with own_server(1) as server:
+        yield server
 
 
-def answer(name, part=Part.TIME, **sizes):
-    return json.loads(worker.main(json.dumps(request(name, part, **sizes))))
+@pytest.fixture
+def answer(server):
+    """What a process says of a module: the end of its timing, or what weighing it gave."""
+
+    def ask(name, weighs=False, options=(), **sizes):
+        one = asdict(case(named(name), "eager", options, **sizes))
+        with server.worker(weighs=weighs) as worker:
+            if weighs:
+                return worker.ask(120, do="weigh", **one)
+            built = worker.ask(120, do="build", **one)
+            return built if built["outcome"] != "ok" else worker.ask(120, do="finish")
+
+    return ask
 
 
 @pytest.mark.parametrize("name", ["Mean", "Masked", "factory", "Prints"])
 @pytest.mark.parametrize("level", [Level.ATTENTION, Level.MODEL])
 @pytest.mark.parametrize("mode", list(Mode))
-def test_a_module_or_a_factory_is_measured(name, level, mode):
+def test_a_module_or_a_factory_is_measured(answer, name, level, mode):
     assert answer(name, level=level, mode=mode)["outcome"] == Outcome.OK
 
 
-def test_what_it_does_not_declare_is_counted():
-    values = answer("Mean", Part.MEMORY)["values"]
+def test_what_it_does_not_declare_is_counted(answer):
+    values = answer("Mean", weighs=True)["values"]
     assert values["parameters"] == 16 * 16 + 16
     assert values["flops"] == 2 * 2 * 32 * 16 * 16
     its = card(named("Mean"))
@@ -59,39 +67,36 @@ def test_what_it_does_not_declare_is_counted():
         ("not_a_module", "gave int, not an nn.Module"),
     ],
 )
-def test_what_is_wrong_with_it_is_its_own_outcome(name, said):
+def test_what_is_wrong_with_it_is_its_own_outcome(answer, name, said):
     found = answer(name)
     assert found["outcome"] == Outcome.FAILED
     assert said in found["reason"]
 
 
-def test_a_setting_that_it_changed_is_told():
-    assert answer("Meddles")["notes"]["changed"] == "number of threads 1 to 3"
+def test_a_setting_that_it_changed_is_said_and_spoils_the_process(answer):
+    meddled = answer("Meddles")
+    assert meddled["notes"]["changed"] == "number of threads 1 to 3"
+    assert meddled["spoiled"]
     assert "changed" not in answer("Mean")["notes"]
 
 
-def test_memory_that_it_keeps_is_told():
-    assert answer("Leaks", Part.MEMORY)["values"]["kept_bytes"] == 2**20
-    assert answer("Mean", Part.MEMORY)["values"]["kept_bytes"] == 0
+def test_memory_that_it_keeps_is_told(answer):
+    assert answer("Leaks", weighs=True)["values"]["kept_bytes"] == 2**20
+    assert answer("Mean", weighs=True)["values"]["kept_bytes"] == 0
 
 
-@pytest.mark.parametrize("name", ["Dies", "Exits"])
-def test_a_process_that_it_ends_is_told(name):
-    reply = Launcher("attnbench.measure.worker")(request(name), 120)
-    assert reply.answer is None
-    assert reply.exit_code == 3
+@pytest.mark.parametrize(("name", "said"), [("Dies", "exit 3"), ("Exits", "SystemExit: 3")])
+def test_a_process_that_it_ends_is_said(answer, name, said):
+    found = answer(name)
+    assert found["outcome"] in (Outcome.CRASHED, Outcome.FAILED)
+    assert said in found["reason"]
 
 
-def test_what_it_forks_ends_with_its_case(tmp_path):
+def test_what_it_forks_ends_with_its_case(answer, tmp_path):
     told = tmp_path / "child"
-    one = case(named("Forks"), "eager", (("told", str(told)),))
-    reply = Launcher("attnbench.measure.worker")(request("Forks") | {"case": asdict(one)}, 120)
-    assert reply.answer["outcome"] == Outcome.OK
-    child = Path("/proc") / told.read_text()
-    patience = time.monotonic() + 60  # a killed process takes a moment to go
-    while child.exists() and " Z " not in (child / "stat").read_text():
-        assert time.monotonic() < patience
-        time.sleep(0.01)
+    found = answer("Forks", options=(("told", str(told)),))
+    assert found["outcome"] == Outcome.OK
+    assert not (Path("/proc") / told.read_text()).exists()
 
 
 def test_options_are_the_further_parameters():
@@ -103,7 +108,7 @@ def test_options_are_the_further_parameters():
     assert card(named("Masked")).causality is Causality.OPTIONAL
 
 
-def test_a_padded_batch_needs_a_mask():
+def test_a_padded_batch_needs_a_mask(answer):
     padded = case(named("Mean"), "eager", padding=0.3).workload
     its = card(named("Mean"))
     assert "no argument named mask" in its.refusal("eager", its.config(), padded)

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1] / "attnbench"
 
 FLOORS = (
-    ("errors", "records", "metrics"),
+    ("errors", "records", "metrics", "units"),
     ("contract", "store", "analysis"),
     ("mechanisms", "adopted", "render", "run"),
     ("registry", "model"),
@@ -132,6 +132,8 @@ def test_no_room_is_a_lumber_room():
         "['claims']",
         "['sweep', '--lengths', 'x']",
         "['sweep', '--models', 'linfromer', '--device', 'cpu']",
+        "['sweep', '--models', 'linformer', '--dry-run', '--device', 'cpu']",
+        "['models', 'linformer', '--device', 'cpu']",
     ],
 )
 def test_torch_stays_unloaded(arguments, tmp_path):

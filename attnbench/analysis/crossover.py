@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from attnbench.analysis.estimate import LEVEL
+from attnbench.analysis.paired import Ratios
 from attnbench.analysis.student import quantile
 
 
@@ -41,20 +42,25 @@ class Crossing:
 
 
 def crossovers(
-    summary: pd.DataFrame, metric: str = "time_s", baseline: str | None = None
+    summary: pd.DataFrame,
+    metric: str = "time_s",
+    baseline: str | None = None,
+    ratios: Ratios | None = None,
 ) -> pd.DataFrame:
     """One row per mode and ordered pair of series, or per series against `baseline`.
 
     Columns: mode, metric, series, other, answer, length, low, high (of the length), from_len,
     to_len (of the lengths both were measured at). `series` is the cheaper one from `length` on.
+    `ratios` are those of the sweep: where two series took turns, theirs count.
     """
     rows = []
     for mode, cases in summary.groupby("mode", sort=False):
-        curves = {name: _curve(found, metric) for name, found in cases.groupby("series")}
-        names = [name for name in dict.fromkeys(cases["series"]) if len(curves[name])]
-        for one, other in _pairs(names, baseline):
-            lengths, differences, errors, df = _difference(curves[one], curves[other])
-            found = crossing(lengths, differences, errors, df)
+        known = cases[cases[metric] > 0]
+        curves = dict(iter(known.groupby("series")))
+        for one, other in _pairs(dict.fromkeys(known["series"]), baseline):
+            logs = differences(curves[one], curves[other], metric, ratios)
+            lengths, df = logs.index.to_numpy(float), logs["df"].to_numpy()
+            found = crossing(lengths, logs["y"].to_numpy(), logs["se"].to_numpy(), df)
             ends = (int(lengths[0]), int(lengths[-1])) if len(lengths) else (0, 0)
             answer = (str(found.answer), found.length, found.low, found.high)
             rows.append((mode, metric, one, other, *answer, *ends))
@@ -63,15 +69,15 @@ def crossovers(
 
 
 def crossing(
-    lengths: np.ndarray, differences: np.ndarray, errors: np.ndarray, df: float
+    lengths: np.ndarray, differences: np.ndarray, errors: np.ndarray, df: np.ndarray | float
 ) -> Crossing:
-    """Where log differences, each with a standard error, fall below zero for good.
+    """Where log differences, each with a standard error and its df, fall below zero for good.
 
     Errors that are not known (NaN) leave only "cannot tell".
     """
     if not len(lengths) or not np.isfinite(errors).all():
         return Crossing(answer=Answer.UNCLEAR)
-    half = quantile(LEVEL, df) * errors
+    half = half_widths(errors, np.broadcast_to(df, errors.shape))
     upper, lower = differences + half, differences - half
     if (upper < 0).all():
         return Crossing(answer=Answer.ALWAYS)
@@ -84,22 +90,51 @@ def crossing(
     return Crossing(answer=Answer.FROM, length=float(length), low=float(low), high=float(high))
 
 
-def _curve(rows: pd.DataFrame, metric: str) -> np.ndarray:
-    """Length, log cost, its error and its degrees of freedom; counted metrics have no error."""
-    known = rows[rows[metric] > 0].sort_values("seq_len")
-    exact = np.zeros(len(known)), np.full(len(known), np.inf)
-    timed = (known["time_log_se"], known["time_df"]) if metric.endswith("_s") else exact
-    return np.array([known["seq_len"], np.log(known[metric]), *timed], float).T
+def differences(
+    one: pd.DataFrame, other: pd.DataFrame, metric: str, ratios: Ratios | None = None
+) -> pd.DataFrame:
+    """Log cost of one series over another's by length: columns y, se, df, paired.
+
+    Both are rows of the summary in one mode. Independent errors add; the fewer degrees of freedom
+    count. Counted metrics have no error.
+    """
+    a, b = _curve(one, metric), _curve(other, metric)
+    a, b = a.align(b, join="inner", axis=0)
+    found = pd.DataFrame(
+        {
+            "y": a["y"] - b["y"],
+            "se": np.hypot(a["se"], b["se"]),
+            "df": np.minimum(a["df"], b["df"]),
+        }
+    )
+    if ratios is None or not metric.endswith("_s") or not len(found):
+        return found.assign(paired=False)
+    names = [str(rows["series"].iloc[0]) for rows in (one, other)]
+    return ratios.refine(found, names[0], names[1], str(one["mode"].iloc[0]))
 
 
-def _difference(
-    one: np.ndarray, other: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """Lengths of both curves, log cost of the one over the other, its errors, the fewest df."""
-    lengths, i, j = np.intersect1d(one[:, 0], other[:, 0], return_indices=True)
-    a, b = one[i], other[j]
-    df = np.concatenate([a[:, 3], b[:, 3]]).min(initial=np.inf)
-    return lengths, a[:, 1] - b[:, 1], np.hypot(a[:, 2], b[:, 2]), float(df)
+def half_widths(errors: Iterable[float], dfs: Iterable[float]) -> np.ndarray:
+    """Half the 95 % interval of each log; NaN where the error is not known."""
+    return np.array(
+        [
+            (error if error == 0 else quantile(LEVEL, df) * error) if error >= 0 else np.nan
+            for error, df in zip(errors, dfs, strict=True)
+        ],
+        float,
+    )
+
+
+def _curve(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Log cost with its error and degrees of freedom, by length."""
+    known = rows[rows[metric] > 0].sort_values("seq_len").set_index("seq_len")
+    timed = metric.endswith("_s")
+    return pd.DataFrame(
+        {
+            "y": np.log(known[metric]),
+            "se": known["time_log_se"] if timed else 0.0,
+            "df": known["time_df"] if timed else np.inf,
+        }
+    )
 
 
 def _pairs(names: Iterable[str], baseline: str | None) -> list[tuple[str, str]]:

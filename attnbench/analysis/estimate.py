@@ -56,13 +56,16 @@ class Spread:
     df: float
 
 
-def spreads(groups: Sequence[Sequence[float]]) -> list[Spread] | None:
-    """The spread of each group of log medians, drawn together; None without any repetition."""
+def spreads(groups: Sequence[Sequence[float]], most_df: float = math.inf) -> list[Spread] | None:
+    """The spread of each group of logs, drawn together; None without any repetition.
+
+    `most_df` bounds the degrees of freedom where groups are not independent of one another.
+    """
     dfs = np.array([max(len(group) - 1, 0) for group in groups])
     own = np.array([np.var(group, ddof=1) if len(group) > 1 else 0.0 for group in groups])
     if not dfs.sum():
         return None
-    pooled, total = float(own @ dfs / dfs.sum()), float(dfs.sum())
+    pooled, total = float(own @ dfs / dfs.sum()), min(most_df, float(dfs.sum()))
     common, strength = _prior(own[dfs > 0], dfs[dfs > 0])
     if pooled == 0 or math.isinf(strength):
         return [Spread(variance=pooled, df=total) for _ in groups]

@@ -1,28 +1,25 @@
 """What a check found: one row for each case and metric, and what follows from all of them."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from attnbench.analysis.verdict import Verdict
+from attnbench.metrics import Better, Metric, metric
 
 TIME, RUNS = "time", "runs"  # beside the keys of `metrics`
 
-# counted exactly, but for the workspaces of a kernel, which another processor may size otherwise
-TOLERANCES = (
-    ("parameters", 0.0),
-    ("flops", 0.0),
-    ("operators", 0.0),
-    ("allocated_peak_bytes", 0.01),
-    ("saved_bytes", 0.01),
-)
+# counted, and compared within the tolerance that each has in `metrics`
+COUNTED = ("parameters", "flops", "operators", "allocated_peak_bytes", "saved_bytes")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
     """One metric of one case, head against base; `ratio` is head over base.
 
-    Times are seconds of one iteration. `fails` says whether it fails the check.
+    Times are seconds of one iteration of `batch` sequences, which is not the batch in the name of
+    the case: that one is counted. `cases`: of how many cases it is the mean. `fails` says whether
+    it fails the check.
     """
 
     mechanism: str
@@ -36,6 +33,8 @@ class Finding:
     verdict: Verdict
     reason: str = ""
     fails: bool = False
+    batch: int | None = None
+    cases: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +54,23 @@ class Report:
         return tuple(found for found in self.findings if found.fails)
 
     @property
+    def traded(self) -> tuple[Finding, ...]:
+        """Counts that grew where time fell, which is no failure."""
+        return tuple(
+            found
+            for found in self.findings
+            if found.metric in COUNTED and found.verdict is Verdict.SLOWER and not found.fails
+        )
+
+    @property
     def unsure(self) -> tuple[Finding, ...]:
         """What could not be told."""
         return tuple(found for found in self.findings if found.verdict is Verdict.UNSURE)
+
+    @property
+    def cases(self) -> tuple[str, ...]:
+        """The names of all cases, each once; a mean over several is none."""
+        return tuple(dict.fromkeys(found.case for found in self.findings if found.cases == 1))
 
     def exit_code(self, strict: bool) -> int:
         """1 if something fails; 3 if asked to be strict and something is not certain; else 0."""
@@ -70,15 +83,15 @@ def counted(
     mechanism: str, case: str, base: Mapping[str, float], head: Mapping[str, float]
 ) -> Iterator[Finding]:
     """One finding for each counted metric that either side has."""
-    for metric, tolerance in TOLERANCES:
-        a, b = base.get(metric), head.get(metric)
+    for name in COUNTED:
+        a, b = base.get(name), head.get(name)
         if a is None and b is None:
             continue
-        verdict = change(a, b, tolerance)
+        verdict = change(a, b, metric(name))
         yield Finding(
             mechanism=mechanism,
             case=case,
-            metric=metric,
+            metric=name,
             base=a,
             head=b,
             ratio=b / a if a and b is not None else None,
@@ -87,13 +100,37 @@ def counted(
         )
 
 
-def change(base: float | None, head: float | None, tolerance: float) -> Verdict:
-    """The verdict on a number that is counted, not measured."""
+def change(base: float | None, head: float | None, of: Metric) -> Verdict:
+    """The verdict on a number that is counted; `slower` is worse, whichever way that is."""
     if base is None or head is None:
         return Verdict.MISSING
-    if abs(head - base) <= tolerance * base:
+    if abs(head - base) <= (of.tolerance or 0.0) * abs(base):
         return Verdict.SAME
-    return Verdict.SLOWER if head > base else Verdict.FASTER
+    match of.better:
+        case Better.LOWER:
+            return Verdict.SLOWER if head > base else Verdict.FASTER
+        case Better.HIGHER:
+            return Verdict.SLOWER if head < base else Verdict.FASTER
+        case Better.NEITHER:
+            return Verdict.UNSURE
+
+
+def traded(report: Report) -> Report:
+    """The report with counts that grew on a case whose time fell: said, but no failures.
+
+    Time is what a count stands for; where both are known and disagree, time decides. It decides
+    nothing in a contaminated job.
+    """
+    if report.contaminated:
+        return report
+    fell = {f.case for f in report.findings if f.metric == TIME and f.verdict is Verdict.FASTER}
+    findings = tuple(
+        replace(found, fails=False, reason="no failure, since the time of this case fell")
+        if found.fails and found.metric in COUNTED and found.case in fell
+        else found
+        for found in report.findings
+    )
+    return replace(report, findings=findings)
 
 
 def runs(

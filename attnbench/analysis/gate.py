@@ -1,130 +1,71 @@
-"""Head against base from interleaved process pairs: the rule that calls a change a slowdown.
+"""The rule that calls a change of time a slowdown, from pairs of fresh processes.
 
-    pair    the median over rounds of log(head / base), taken turn about by two fresh processes
-    effect  the mean of the pairs, with a t interval of pairs − 1 degrees of freedom
-    floor   what the same pairs say of base against base, where nothing differs
+Two statistics are judged: what a call costs as a rule (`typical`) and what calls cost in sum
+(`average`), so that a slowdown of some calls only is found as well as one of all.
 
-A change is suspected if the 99 % interval leaves out 0 and the effect is above the threshold and
-twice the floor. It is called only if a second stage in fresh processes says the same, with
-Benjamini and Hochberg's rule over all p-values of that stage. Pairs and not rounds are what the
-interval rests on: rounds of one process share its placement in memory.
+A change is suspected if the 99 % interval of either excludes 0 and the effect is above the
+threshold and twice the floor, which is what the same pairs say of base against base. It is called
+only if a second stage in fresh processes says the same, with Benjamini and Hochberg's rule over
+all p-values of that stage.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-
-from attnbench.analysis.student import quantile, within
+from attnbench.analysis.pairs import FEWEST, Effect, Statistic, Trial, View, effect
 from attnbench.analysis.verdict import Verdict, discoveries
 
 CPU_THRESHOLD = 0.02
 OTHER_THRESHOLD = 0.03  # device time: clocks move between samples
-SUSPICION = 0.99
 # two one-sided tests at 5 % each are an interval of 90 %
 SAMENESS = 0.90
-FLOORS = 2.0
-# where twice the floor is above this, a machine that sees no change has not said much
+# a machine that cannot exclude a change as large as this has not said that nothing changed
 BLIND = 0.05
-FEWEST = 3  # pairs below which nothing is called
+# calls that differ from one another by this much more than before are worth a word
+UNEVEN = 0.10
 
-
-class Effect(NamedTuple):
-    """A log ratio with its interval and the p-value of no effect."""
-
-    point: float
-    low: float
-    high: float
-    p: float
-
-    @property
-    def excludes_zero(self) -> bool:
-        """Whether the interval leaves out no effect."""
-        return self.low > 0 or self.high < 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stage:
-    """Log ratios, one a pair: head over base, and base over base."""
-
-    head: tuple[float, ...] = ()
-    again: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trial:
-    """One case, or the mean of some, in one or two stages."""
-
-    name: str
-    first: Stage
-    second: Stage = Stage()
-
-    @property
-    def floor(self) -> float:
-        """What base against base shows: its mean, or that mean's standard error if larger."""
-        logs = self.first.again + self.second.again
-        if len(logs) < FEWEST:
-            return 0.0
-        return max(abs(float(np.mean(logs))), float(np.std(logs, ddof=1)) / math.sqrt(len(logs)))
-
-    def limit(self, threshold: float) -> float:
-        """The log ratio below which a change is none."""
-        return max(math.log1p(threshold), FLOORS * self.floor)
+JUDGED = (Statistic.TYPICAL, Statistic.AVERAGE)
 
 
 class Judged(NamedTuple):
-    """The verdict on a trial and the effect it rests on."""
+    """The verdict on a trial, the effect it rests on and which statistic that is of."""
 
     verdict: Verdict
     effect: Effect
     reason: str
-
-
-def pair_log(base: Sequence[float], head: Sequence[float]) -> float:
-    """The log ratio of one pair from the times of its rounds."""
-    return float(np.median(np.log(np.asarray(head) / np.asarray(base))))
-
-
-def effect(logs: Sequence[float], level: float = SUSPICION) -> Effect:
-    """Mean of the pairs' log ratios; NaN with an endless interval for fewer than three."""
-    if len(logs) < FEWEST:
-        return Effect(math.nan, -math.inf, math.inf, math.nan)
-    point = float(np.mean(logs))
-    error = float(np.std(logs, ddof=1)) / math.sqrt(len(logs))
-    half = quantile(level, len(logs) - 1) * error
-    if error == 0:
-        return Effect(point, point, point, float(point == 0))
-    return Effect(point, point - half, point + half, 1 - within(abs(point) / error, len(logs) - 1))
+    statistic: Statistic = Statistic.TYPICAL
 
 
 def suspected(trial: Trial, threshold: float) -> bool:
     """Whether the first stage says that head differs."""
-    found = effect(trial.first.head)
-    return found.excludes_zero and abs(found.point) > trial.limit(threshold)
+    return any(trial.view(each).is_suspect(threshold) for each in JUDGED)
 
 
 def settled(trial: Trial, threshold: float) -> bool:
     """Whether the first stage says that head does not differ."""
-    return not suspected(trial, threshold) and _is_same(trial.first.head, trial, threshold)
+    if suspected(trial, threshold):
+        return False
+    return all(_is_same(trial, each, trial.view(each).first, threshold) for each in JUDGED)
 
 
 def judge(trials: Sequence[Trial], threshold: float) -> list[Judged]:
     """The verdict on each trial of one check, `slower` or `faster` only after both stages."""
-    suspects = [suspected(trial, threshold) for trial in trials]
-    seconds = [effect(trial.second.head) for trial in trials]
-    p_values = [s.p if suspect else math.nan for s, suspect in zip(seconds, suspects, strict=True)]
-    called = discoveries(p_values)
+    views = [trial.view(statistic) for trial in trials for statistic in JUDGED]
+    p_values = [effect(v.second).p if v.is_suspect(threshold) else math.nan for v in views]
+    real = discoveries(p_values)
+    called = [
+        bool(call) and _confirms(view, threshold) for view, call in zip(views, real, strict=True)
+    ]
     return [
-        _judged(trial, suspect, bool(call), threshold)
-        for trial, suspect, call in zip(trials, suspects, called, strict=True)
+        _judged(trial, dict(zip(JUDGED, calls, strict=True)), threshold)
+        for trial, calls in zip(trials, zip(called[::2], called[1::2], strict=True), strict=True)
     ]
 
 
 def contaminated(trials: Sequence[Trial], threshold: float) -> tuple[str, ...]:
     """Trials where base differs from base: then no time of this job can be trusted."""
-    effects = [effect(trial.first.again + trial.second.again) for trial in trials]
+    effects = [effect(trial.view(Statistic.TYPICAL).again) for trial in trials]
     real = discoveries([e.p for e in effects])
     large = math.log1p(threshold)
     return tuple(
@@ -134,42 +75,90 @@ def contaminated(trials: Sequence[Trial], threshold: float) -> tuple[str, ...]:
     )
 
 
-def mean_of(name: str, trials: Sequence[Trial]) -> Trial:
-    """The geometric mean of several cases, pair by pair: pairs are visits to all of them."""
-    stages = []
-    for stage in ("first", "second"):
-        parts = [getattr(trial, stage) for trial in trials]
-        stages.append(
-            Stage(head=_means([p.head for p in parts]), again=_means([p.again for p in parts]))
-        )
-    return Trial(name=name, first=stages[0], second=stages[1])
+def unevenness(trial: Trial) -> str:
+    """How the slowest calls changed where they did so unlike a typical one, or nothing."""
+    pairs = trial.first.head + trial.second.head
+    gap = effect([pair.slowest - pair.typical for pair in pairs])
+    if not gap.excludes_zero or abs(gap.point) < math.log1p(UNEVEN):
+        return ""
+    typical = effect([pair.typical for pair in pairs])
+    slowest = effect([pair.slowest for pair in pairs])
+    less = "more" if gap.point > 0 else "less"
+    return (
+        f"calls differ {less} from one another than on base: a typical call {_signed(typical)},"
+        f" the slowest tenth {_signed(slowest)}"
+    )
 
 
-def _means(rows: Sequence[Sequence[float]]) -> tuple[float, ...]:
-    shared = min(len(row) for row in rows)
-    return tuple(float(np.mean([row[i] for row in rows])) for i in range(shared))
+def _judged(trial: Trial, called: dict[Statistic, bool], threshold: float) -> Judged:
+    found = [statistic for statistic in JUDGED if called[statistic]]
+    if found:
+        statistic = _telling(trial, found, threshold)
+        last = effect(trial.view(statistic).second)
+        verdict = Verdict.SLOWER if last.point > 0 else Verdict.FASTER
+        return Judged(verdict, last, _said(statistic, unevenness(trial)), statistic)
+    for statistic in JUDGED:
+        view = trial.view(statistic)
+        # a suspicion is tested by what raised no suspicion; without one all pairs say the same
+        logs = view.second if view.is_suspect(threshold) else view.first + view.second
+        if not _is_same(trial, statistic, logs, threshold):
+            shown = effect(logs if len(logs) >= FEWEST else view.first)
+            doubt = _said(statistic, _doubt(view, threshold))
+            return Judged(Verdict.UNSURE, shown, doubt, statistic)
+    view = trial.view(Statistic.TYPICAL)
+    logs = view.second if view.is_suspect(threshold) else view.first + view.second
+    return Judged(Verdict.SAME, effect(logs), unevenness(trial))
 
 
-def _judged(trial: Trial, suspect: bool, called: bool, threshold: float) -> Judged:
-    first, second = effect(trial.first.head), effect(trial.second.head)
-    limit = trial.limit(threshold)
-    # a suspicion is tested by what raised no suspicion; without one all pairs say the same
-    logs = trial.second.head if suspect else trial.first.head + trial.second.head
-    last = effect(logs)
-    if suspect and len(logs) < FEWEST:
-        return Judged(Verdict.UNSURE, first, "suspected; no time was left to confirm it")
-    if len(logs) < FEWEST:
-        return Judged(Verdict.UNSURE, first, f"only {len(logs)} pairs of processes ran")
-    if suspect and called and first.point * second.point > 0 and abs(second.point) > limit:
-        return Judged(Verdict.SLOWER if second.point > 0 else Verdict.FASTER, second, "")
-    if _is_same(logs, trial, threshold):
-        return Judged(Verdict.SAME, last, "")
-    if suspect:
-        return Judged(Verdict.UNSURE, last, "suspected at first, not confirmed")
-    return Judged(Verdict.UNSURE, last, f"cannot be told from a change of {math.expm1(limit):.1%}")
+def _said(statistic: Statistic, reason: str) -> str:
+    average = statistic is Statistic.AVERAGE
+    return "; ".join(filter(None, ("on average over all calls" if average else "", reason)))
 
 
-def _is_same(logs: Sequence[float], trial: Trial, threshold: float) -> bool:
-    found, limit = effect(logs, SAMENESS), trial.limit(threshold)
-    blind = limit > math.log1p(max(threshold, BLIND))
-    return not blind and -limit <= found.low and found.high <= limit
+def _telling(trial: Trial, found: Sequence[Statistic], threshold: float) -> Statistic:
+    """Which of the called statistics is shown: the average where it says something else."""
+    if len(found) == 1:
+        return found[0]
+    gap = effect([pair.average - pair.typical for pair in trial.second.head])
+    apart = gap.excludes_zero and abs(gap.point) > math.log1p(threshold)
+    return Statistic.AVERAGE if apart else Statistic.TYPICAL
+
+
+def _confirms(view: View, threshold: float) -> bool:
+    """Whether the second stage says the same as a first that suspects."""
+    first, second = effect(view.first), effect(view.second)
+    return first.point * second.point > 0 and abs(second.point) > view.limit(threshold)
+
+
+def _is_same(trial: Trial, statistic: Statistic, logs: Sequence[float], threshold: float) -> bool:
+    limit = trial.view(statistic).limit(threshold)
+    if limit > math.log1p(max(threshold, BLIND)):
+        return False
+    if statistic is Statistic.AVERAGE:
+        # it is noisier, and here only to exclude what the typical call does not show
+        limit = math.log1p(max(threshold, BLIND))
+    found = effect(logs, SAMENESS)
+    return -limit <= found.low and found.high <= limit
+
+
+def _doubt(view: View, threshold: float) -> str:
+    """Why nothing is called although the same cannot be said, in plain words."""
+    limit = f"{100 * math.expm1(view.limit(threshold)):.1f} %"
+    whole = effect(view.first + view.second)
+    if view.is_suspect(threshold):
+        if len(view.second) < FEWEST:
+            return "suspected; no time was left to confirm it"
+        if not _confirms(view, threshold):
+            return f"suspected at first, but a second measurement does not show more than {limit}"
+        return "suspected at first; the second measurement is too noisy to confirm it"
+    if len(view.first + view.second) < FEWEST:
+        return f"only {len(view.first + view.second)} pairs of processes ran"
+    if whole.excludes_zero and abs(whole.point) > view.limit(threshold):
+        return "not suspected at first; all pairs together show it, and none is left to confirm it"
+    if whole.excludes_zero:
+        return f"there is a change, but it may be below the {limit} that count here"
+    return f"too noisy to exclude a change of {limit}"
+
+
+def _signed(found: Effect) -> str:
+    return f"{100 * math.expm1(found.point):+.1f} %"

@@ -12,6 +12,7 @@ import pandas as pd
 
 from attnbench.analysis.compare import matched, repeated
 from attnbench.analysis.crossover import Answer, crossovers
+from attnbench.analysis.paired import Ratios
 from attnbench.errors import UnknownMechanism
 from attnbench.records import Sweep
 
@@ -31,10 +32,17 @@ def moved(first: Sweep, second: Sweep, against: str | None = None) -> pd.DataFra
     # the second's series take the first's names: a form may have changed along one of them
     names = dict(zip(one["match"], one["series"], strict=True))
     one, two = (cases[cases["match"].isin(shared)] for cases in (one, two))
-    two = two.assign(series=two["match"].map(names))
+    renamed = two.assign(series=two["match"].map(names))
+    found = [
+        Ratios(first),
+        Ratios(second).named(dict(zip(two["series"], renamed["series"], strict=False))),
+    ]
     if not shared:
         return pd.DataFrame(columns=[*PAIR, *(f"{name}_{n}" for n in (1, 2) for name in FOUND)])
-    tables = [crossovers(cases)[[*PAIR, *FOUND]] for cases in (one, two)]
+    tables = [
+        crossovers(cases, ratios=ratios)[[*PAIR, *FOUND]]
+        for cases, ratios in zip((one, renamed), found, strict=True)
+    ]
     if baseline is not None:
         tables = [of(found, baseline) for found in tables]
     both = tables[0].merge(tables[1], on=list(PAIR), suffixes=("_1", "_2"))

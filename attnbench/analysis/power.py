@@ -2,14 +2,14 @@
 
 Every run of consecutive pairs that is long enough for both stages is judged as a check would
 judge it. Neighbouring runs share pairs, so the rates rest on fewer independent checks than they
-count; `pairs` says on how many. Where there are too few for one run, the last is followed by the
-first, and the second stage sees some pairs again.
+count; `pairs` says on how many.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from attnbench.analysis.gate import Stage, Trial, judge
+from attnbench.analysis.gate import judge
+from attnbench.analysis.pairs import Pair, Stage, Trial
 from attnbench.analysis.verdict import Verdict
 
 # the share of checks in which a slowdown must be found to be called detectable
@@ -56,20 +56,23 @@ class Power:
 
 
 def power(
-    logs: Mapping[float, Sequence[float]],
-    again: Sequence[float],
+    shares: Mapping[float, Sequence[Pair]],
+    again: Sequence[Pair],
     *,
     first: int,
     second: int,
     threshold: float,
 ) -> Power:
-    """Rates from the pairs' log ratios, by share of extra work; `again` is base over base."""
-    whole = len(again) - first - second + 1
-    starts = range(whole if whole > 0 else len(again))
+    """Rates from the pairs by share of extra work; `again` is base over base.
+
+    There are at least `first` + `second` pairs, the stages of one check.
+    """
+    assert len(again) >= first + second
     rates = []
-    for share, ratios in logs.items():
+    for share, pairs in shares.items():
         calls = [
-            judge([_trial(ratios, again, i, first, second)], threshold)[0].verdict for i in starts
+            judge([_trial(pairs[i:], again[i:], first, second)], threshold)[0].verdict
+            for i in range(len(again) - first - second + 1)
         ]
         rates.append(
             Rate(
@@ -83,12 +86,9 @@ def power(
     return Power(rates=tuple(rates), pairs=len(again))
 
 
-def _trial(
-    logs: Sequence[float], again: Sequence[float], start: int, first: int, second: int
-) -> Trial:
-    pairs = [(start + i) % len(again) for i in range(first + second)]
+def _trial(pairs: Sequence[Pair], again: Sequence[Pair], first: int, second: int) -> Trial:
     stages = [
-        Stage(head=tuple(logs[i] for i in part), again=tuple(again[i] for i in part))
-        for part in (pairs[:first], pairs[first:])
+        Stage(head=tuple(pairs[part]), again=tuple(again[part]))
+        for part in (slice(first), slice(first, first + second))
     ]
     return Trial(name="", first=stages[0], second=stages[1])

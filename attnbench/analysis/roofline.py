@@ -15,7 +15,7 @@ operands and results of each, whether a cache held them or not. A point may ther
 slope of the roof: its operands came from a cache.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -26,6 +26,8 @@ from attnbench.analysis.student import quantile
 from attnbench.records import ITEM_BYTES, Level, Mode, Sweep
 
 ADAM = 6  # parameters and both moments, each read and written
+
+CACHE = 4.0  # times as fast as a large copy: an input of some MiB may be read from a cache
 
 FEWEST = 4  # lengths from which two rates and their error can be found
 TELLING = 0.3  # change of the core's share of FLOPs from which the two are told apart
@@ -38,6 +40,7 @@ class Roof:
     flops_per_s: float
     bytes_per_s: float
     item_bytes: int = 4
+    raised: bool = False  # to the best case, which did more than the peaks that were measured
 
     @property
     def ridge(self) -> float:
@@ -45,14 +48,37 @@ class Roof:
         return self.flops_per_s / self.bytes_per_s
 
 
-def roof(sweep: Sweep) -> Roof | None:
-    """The peaks of the sweep's machine; None where none was measured."""
+def roof(sweep: Sweep, summary: pd.DataFrame | None = None) -> Roof | None:
+    """The peaks of the sweep's machine; None where none was measured.
+
+    With its `summary`, no less than what the best of its cases did: peaks that are measured while
+    the machine is busy come out too low.
+    """
     if blind(sweep):
         return None
     flops = [session.matmul_flops for session in sweep.sessions if session.matmul_flops]
     copies = [session.copy_bytes for session in sweep.sessions if session.copy_bytes]
     item_bytes = ITEM_BYTES[sweep.request.dtype]
-    return Roof(flops_per_s=max(flops), bytes_per_s=max(copies), item_bytes=item_bytes)
+    found = Roof(flops_per_s=max(flops), bytes_per_s=max(copies), item_bytes=item_bytes)
+    return found if summary is None else _raised(found, summary)
+
+
+def _raised(roof: Roof, summary: pd.DataFrame) -> Roof:
+    """The roof with each peak at what the fastest case needed of it, where that is more."""
+    known = summary[summary["time_s"] > 0]
+    if not len(known):
+        return roof
+    least = roof.item_bytes * least_numbers(known)
+    flops = max(roof.flops_per_s, float((_work(known) / known["time_s"]).max()))
+    moved = max(roof.bytes_per_s, float((least / known["time_s"]).max()))
+    raised = (flops, moved) != (roof.flops_per_s, roof.bytes_per_s)
+    return replace(roof, flops_per_s=flops, bytes_per_s=moved, raised=raised)
+
+
+def _work(cases: pd.DataFrame) -> pd.Series:
+    """FLOPs of a whole iteration."""
+    passes = np.where(cases["mode"] == Mode.TRAINING, TRAINING, 1.0)
+    return pd.Series(cases["flops"] * passes, cases.index)
 
 
 def blind(sweep: Sweep) -> str:
@@ -73,7 +99,7 @@ def roofline(summary: pd.DataFrame, roof: Roof) -> pd.DataFrame:
     low and high), intensity (FLOP per byte moved) and rate (FLOP/s achieved).
     """
     known = summary[summary["time_s"] > 0]
-    work = known["flops"] * np.where(known["mode"] == Mode.TRAINING, TRAINING, 1.0)
+    work = _work(known)
     products_s = work / roof.flops_per_s
     bytes_s = roof.item_bytes * least_numbers(known) / roof.bytes_per_s
     floor = np.maximum(products_s, bytes_s)
@@ -100,6 +126,17 @@ def least_numbers(cases: pd.DataFrame) -> pd.Series:
     times = np.where(cases["mode"] == Mode.TRAINING, ADAM, 1)
     moved = times * parameters + tensors * cases["tokens"] * cases["width"]
     return pd.Series(moved, cases.index)
+
+
+def too_fast(sweep: Sweep, summary: pd.DataFrame) -> list[str]:
+    """Series with a time in which what goes into the mechanism could not even be read."""
+    machine, timed = roof(sweep), summary[summary["time_s"] > 0]
+    if machine is None or timed.empty:
+        return []
+    tensors = np.where(timed["level"] == Level.CORE, 3, 1)
+    read = machine.item_bytes * tensors * timed["tokens"] * timed["width"]
+    below = timed["time_s"] < read / (CACHE * machine.bytes_per_s)
+    return list(dict.fromkeys(timed.loc[below, "series"]))
 
 
 def rates(summary: pd.DataFrame) -> pd.DataFrame:

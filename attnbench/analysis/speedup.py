@@ -3,29 +3,35 @@
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis.estimate import LEVEL
-from attnbench.analysis.student import quantile
+from attnbench.analysis.crossover import differences, half_widths
+from attnbench.analysis.paired import Ratios
 
 
-def speedup(summary: pd.DataFrame, baseline: str) -> pd.DataFrame:
+def speedup(summary: pd.DataFrame, baseline: str, ratios: Ratios | None = None) -> pd.DataFrame:
     """One row per case of the other series whose length both were timed at.
 
-    Columns: series, mode, seq_len, ratio (time of `baseline` over time), low, high. The two
-    intervals are independent but share their spread, so the fewer degrees of freedom count.
+    Columns: series, mode, seq_len, ratio (time of `baseline` over time), low, high (95 %), paired.
     """
-    times = summary[["series", "mode", "seq_len", "time_s", "time_log_se", "time_df"]].dropna(
-        subset="time_s"
-    )
-    is_base = times["series"] == baseline
-    both = times[~is_base].merge(
-        times[is_base].drop(columns="series"), on=["mode", "seq_len"], suffixes=("", "_base")
-    )
-    ratio = both["time_s_base"] / both["time_s"]
-    errors = np.hypot(both["time_log_se"], both["time_log_se_base"])
-    dfs = both[["time_df", "time_df_base"]].min(axis=1)
-    factors = [
-        np.exp(quantile(LEVEL, df) * error) if np.isfinite(error) else np.nan
-        for error, df in zip(errors, dfs, strict=True)
-    ]
-    found = both[["series", "mode", "seq_len"]]
-    return found.assign(ratio=ratio, low=ratio / factors, high=ratio * factors)
+    found = []
+    for (mode, series), rows in summary.groupby(["mode", "series"], sort=False):
+        base = summary[(summary["mode"] == mode) & (summary["series"] == baseline)]
+        if series == baseline or not len(base):
+            continue
+        logs = differences(base, rows, "time_s", ratios)
+        factors = np.exp(half_widths(logs["se"], logs["df"]))
+        found.append(
+            pd.DataFrame(
+                {
+                    "series": series,
+                    "mode": mode,
+                    "seq_len": logs.index.astype(int),
+                    "ratio": np.exp(logs["y"].to_numpy()),
+                    "low": np.exp(logs["y"].to_numpy()) / factors,
+                    "high": np.exp(logs["y"].to_numpy()) * factors,
+                    "paired": logs["paired"].to_numpy(),
+                }
+            )
+        )
+    columns = ["series", "mode", "seq_len", "ratio", "low", "high", "paired"]
+    found = [rows for rows in found if len(rows)]
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=columns)

@@ -5,6 +5,7 @@ where a Gauss–Legendre rule of 64 points is exact to about 1e-12 for every ν 
 """
 
 import math
+from functools import cache
 from statistics import NormalDist
 
 import numpy as np
@@ -22,6 +23,7 @@ def within(t: float, df: float) -> float:
     return _within_angle(math.atan(t / math.sqrt(df)), df)
 
 
+@cache
 def quantile(level: float, df: float) -> float:
     """The t with P(|T| ≤ t) = `level`: 12.706 for 95 % and one degree of freedom."""
     if df > MANY:

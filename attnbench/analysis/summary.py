@@ -11,6 +11,8 @@ import pandas as pd
 
 from attnbench.analysis.estimate import Estimate, Kind, of_median, over_rounds, spreads
 from attnbench.analysis.foresight import refined
+from attnbench.analysis.paired import sample_seconds
+from attnbench.analysis.series import series_names
 from attnbench.records import Case, Outcome, Part, Planned, Run, Sample, Sweep
 
 # what the paper wing hands on; no other room needs pandas by name
@@ -54,26 +56,6 @@ def summary(sweep: Sweep) -> pd.DataFrame:
         for line, found, estimate in zip(sweep.plan, cases, estimates, strict=True)
     ]
     return pd.DataFrame(rows)
-
-
-def series_names(plan: Sequence[Planned]) -> dict[str, str]:
-    """The name of the curve that each case of the plan lies on, by the case's key.
-
-    A mechanism whose form changes along the lengths (its default is the fastest at each) is one
-    curve under its own name; where a workload has several forms, each form is a curve.
-    """
-    groups: dict[tuple[str, Any], list[Case]] = {}
-    for line in plan:
-        groups.setdefault((line.case.mechanism, line.case.options), []).append(line.case)
-    names = {}
-    for cases in groups.values():
-        rivals = len({case.workload for case in cases}) < len({case.key for case in cases})
-        mixed = len({case.form for case in cases}) > 1 and not rivals
-        for case in cases:
-            whole = case.series
-            cut = whole.replace(f"{case.mechanism}:{case.form}", case.mechanism, 1)
-            names[case.key] = cut if mixed else whole
-    return names
 
 
 def timed_medians(runs: Sequence[Run]) -> list[tuple[str, float]]:
@@ -199,12 +181,6 @@ def _planned(line: Planned, refined_s: float, refined_bytes: float) -> dict[str,
         "refined_s": refined_s,
         "refined_bytes": refined_bytes,
     }
-
-
-def sample_seconds(sample: Sample) -> float:
-    """Seconds of one iteration: device time on a GPU, wall time else."""
-    whole = sample.wall_s if sample.device_s is None else sample.device_s
-    return whole / sample.iterations
 
 
 def _median(samples: Sequence[Sample], time: Any) -> float:

@@ -27,27 +27,34 @@ def check(
         Path | None, typer.Option(help="Write such a file; @all mechanisms without --models.")
     ] = None,
     models: Annotated[
-        str | None, typer.Option(help="As of sweep; name:* is every form, not the default alone.")
+        str | None,
+        typer.Option(help="As in sweep; name:* is every form, not only the default."),
     ] = None,
     changed: Annotated[
         bool, typer.Option("--changed", help="Only mechanisms whose files differ from --base.")
     ] = False,
-    lengths: Annotated[str, typer.Option(help="As of sweep.")] = "128,512",
+    lengths: Annotated[str, typer.Option(help="Same syntax as in sweep.")] = "128,512",
     level: Annotated[Level, typer.Option(help="How much around it.")] = Level.ATTENTION,
     mode: Annotated[str, typer.Option(help="inference, training or both.")] = "both",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "cpu",
     budget: Annotated[
-        str, typer.Option(help="Of the whole check; what does not fit is unsure.")
+        str,
+        typer.Option(help="Time for the whole check; cases that do not fit are unsure."),
     ] = "5m",
     threshold: Annotated[
         float | None,
-        typer.Option(min=0, max=1, help="A smaller change of time is none; 0.02, or 0.03 on CUDA."),
+        typer.Option(
+            min=0,
+            max=1,
+            help="Smaller changes of time are ignored; 0.02, or 0.03 on CUDA.",
+        ),
     ] = None,
     no_times: Annotated[
         bool, typer.Option("--no-times", help="Compare only what is counted exactly.")
     ] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with 3 where it could not be told.")
+        bool,
+        typer.Option("--strict", help="Exit with 3 if unsure; larger counts fail even if faster."),
     ] = False,
     seed: Annotated[
         int, typer.Option(min=0, max=options.LARGEST_SEED, help="Of parameters, inputs and order.")
@@ -58,7 +65,9 @@ def check(
 ) -> None:
     """Compare with a revision or a stored baseline; exit with 1 if slower, larger or failing.
 
-    Without --models, the mechanisms whose files differ from --base are checked.
+    Without --models, the mechanisms whose files differ from --base are checked. Times are CPU
+    time with freed memory kept by the process, so that page faults do not blur them: they show
+    less than all of what a copy into fresh memory costs.
     """
     if sum(given is not None for given in (base, baseline, save)) != 1:
         raise UsageError("check needs one of --base REF, --baseline FILE and --save FILE")
@@ -66,10 +75,11 @@ def check(
         raise UsageError("--changed goes with --base")
     if models is not None:
         options.known(models)
+    console.begin("starting the processes that measure")
     plan = planned(lengths, level, mode, device, budget, threshold, not no_times, seed)
     from attnbench.cli import checking
 
-    with stoppable("nothing was kept, the repository is as it was"):
+    with stoppable(lambda: "nothing was kept, the repository is as it was"):
         if save is not None:
             made, left_out = checking.save(plan, save, models or "@all")
             for line in left_out:
@@ -81,6 +91,10 @@ def check(
         else:
             assert baseline is not None
             report = checking.against_file(plan, baseline, models)
+    from attnbench.analysis.finding import traded
+
+    if not strict:
+        report = traded(report)
     publish(report, strict, markdown, junit, json_)
     raise typer.Exit(report.exit_code(strict))
 
@@ -156,6 +170,8 @@ def show(report: "Report") -> None:
     for one in checked.tables(report):
         shown.print()
         shown.print(table(one, shown.width))
+    for said in checked.method(report):
+        shown.print(said)
 
 
 def append(path: Path, content: bytes) -> None:

@@ -1,5 +1,7 @@
-"""What `check` does between its options and its report: choose, start the sides, compare."""
+"""What `check` does between its options and its report: choose, start processes, compare."""
 
+import math
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
@@ -10,15 +12,14 @@ from typing import Any
 from attnbench import __version__
 from attnbench.analysis.finding import Report
 from attnbench.cli import console
+from attnbench.cli.starting import tree_server
 from attnbench.errors import CannotRun, UsageError
 from attnbench.run import stored, worktree
 from attnbench.run.gating import Gate
 from attnbench.run.lines import Chosen, Line, Plan, workload
 from attnbench.run.pairs import BASE, HEAD
-from attnbench.run.sides import Sides
+from attnbench.run.processes import OverBudget, Server
 from attnbench.store import baseline as files
-
-SIDE = Path(__file__).parents[1] / "measure" / "side.py"
 
 
 def against_revision(
@@ -28,7 +29,7 @@ def against_revision(
     changed: bool = False,
     *,
     folder: Path | None = None,
-    sides: Sides | None = None,
+    server: Server | None = None,
 ) -> Report:
     """The working tree against a revision of its repository, checked out beside it.
 
@@ -37,11 +38,12 @@ def against_revision(
     from attnbench.workloads.changed import changed as found_changed
     from attnbench.workloads.changed import shared
 
+    end_s = ending(plan)
     root = worktree.root(folder or Path.cwd())
     commit = worktree.commit(root, revision)
     changes = worktree.changes(root, commit)
     head, base = worktree.describe(root), f"{revision} ({commit[:10]})"
-    with worktree.worktree(root, commit) as tree:
+    with worktree.worktree(root, commit, plan.budget_s) as tree:
         touched = found_changed(tree, root, changes)
         if models is None:
             chosen = touched
@@ -56,10 +58,10 @@ def against_revision(
         if not chosen:
             return Report(base=base, head=head, findings=(), notes=ours)
         tell(chosen, models)
-        with started(sides, plan, own=True) as running, watched() as observe:
+        with started(server, plan, end_s, own=True) as running, watched() as observe:
             whole = replace(plan, chosen=tuple(formed(chosen, running, root, models is None)))
-            report = Gate(whole, running, {BASE: tree, HEAD: root}, observe).run(base, head)
             quoted = quote(machine(running, root, plan.device)) if plan.times else {}
+            report = Gate(whole, running, {BASE: tree, HEAD: root}, observe).run(base, head)
     conditions = {**report.conditions, **quoted}
     return replace(report, notes=(*report.notes, *ours), conditions=conditions)
 
@@ -97,35 +99,47 @@ def here(
 ) -> Iterator[tuple[Gate, files.Machine]]:
     """A gate with the working tree as its only side, and what this machine is."""
     root = top()
-    with started(None, plan, own=False) as sides, watched() as observe:
+    with started(None, plan, ending(plan), own=False) as server, watched() as observe:
         if lines is None:
-            chosen = tuple(formed(tuple(selected(models, root)), sides, root, False))
+            chosen = tuple(formed(tuple(selected(models, root)), server, root, False))
             plan = replace(plan, chosen=chosen)
-        gate = Gate(plan, sides, {HEAD: root}, observe)
+        gate = Gate(plan, server, {HEAD: root}, observe)
         gate.lines = gate.lines if lines is None else lines
-        yield gate, machine(sides, root, plan.device)
+        yield gate, machine(server, root, plan.device)
+
+
+def ending(plan: Plan) -> float:
+    """The moment of `time.monotonic` at which a budget that begins now is over."""
+    return math.inf if plan.budget_s is None else time.monotonic() + plan.budget_s
 
 
 @contextmanager
-def started(sides: Sides | None, plan: Plan, own: bool) -> Iterator[Sides]:
-    """The sides given, or new ones for the block; torch is loaded."""
-    with nullcontext(sides) if sides else Sides(SIDE, own=own, seed=plan.seed) as running:
-        running.wait()
-        yield running
+def started(server: Server | None, plan: Plan, end_s: float, own: bool) -> Iterator[Server]:
+    """The server given, or a new one for the block; torch is loaded.
+
+    Raises `CannotRun` where the budget ends before there is anything to report.
+    """
+    with nullcontext(server) if server else tree_server(own=own, seed=plan.seed) as running:
+        try:
+            with running.until(end_s):
+                running.wait()
+                yield running
+        except OverBudget as error:
+            raise CannotRun(f"--budget of {plan.budget_s:.0f} s {error}; raise it") from error
 
 
-def machine(sides: Sides, root: Path, device: str) -> files.Machine:
+def machine(server: Server, root: Path, device: str) -> files.Machine:
     """What this machine is, as far as times depend on it. Raises `CannotRun`."""
     from attnbench.measure import environment
 
-    with sides.side(root) as side:
+    with server.worker(root) as side:
         started = side.started
     if started["outcome"] != "ok":
         raise CannotRun(f"mechanisms cannot be loaded: {started['reason']}")
     return files.Machine(
         processor=environment.processor(),
         cores=environment.cores(),
-        threads=sides.threads,
+        threads=server.threads,
         torch=started["torch"],
         device="cpu" if device == "cpu" else started["gpu"],
     )
@@ -136,8 +150,8 @@ def quote(here: files.Machine) -> dict[str, str]:
     from attnbench.store import selftest
 
     found = selftest.recall(asdict(here))
-    said = str(found["sentence"]) if found else "none yet; attnbench selftest tells what is found"
-    return {"selftest": said}
+    none = "no selftest was run on this machine; attnbench selftest shows what a check can find"
+    return {"selftest": str(found["sentence"]) if found else none}
 
 
 def top() -> Path:
@@ -177,7 +191,7 @@ def within(name: str, folder: Path, root: Path) -> str:
 
 
 def formed(
-    chosen: tuple[Chosen, ...], sides: Sides, root: Path, all_forms: bool
+    chosen: tuple[Chosen, ...], server: Server, root: Path, all_forms: bool
 ) -> Iterator[Chosen]:
     """Patterns of forms as the forms that the working tree has; all of them where asked."""
     for each in chosen:
@@ -187,7 +201,7 @@ def formed(
             continue
         if each.form is None:
             yield each
-        with sides.side(root) as side:
+        with server.worker(root) as side:
             answer = side.ask(60.0, do="forms", mechanism=each.head or "")
         for form in answer.get("forms", ()):
             if fnmatchcase(form, pattern):

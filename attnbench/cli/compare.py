@@ -40,7 +40,7 @@ def compare(
     warned = dict(zip(("first", "second"), map(warnings, sweeps), strict=True))
     for folder, lines in zip((first, second), warned.values(), strict=True):
         for line in lines:
-            console.err().print(f"warning: {folder}: {line}")
+            console.err().print(f"warning: {folder}: {line}", soft_wrap=True)
     found = compare.compare(*sweeps, anyway=anyway)
     crossings = moved.moved(*sweeps, against=against)
     if found.refusals and not anyway:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+from attnbench import __version__
 from attnbench.render.grid import clean
 
 if TYPE_CHECKING:
@@ -55,6 +56,11 @@ def abandon() -> None:
     """Drop what standard output still holds, so that the interpreter does not try again."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def begin(doing: str) -> None:
+    """The first line of a verb that takes long, said before any heavy library is loaded."""
+    print(f"attnbench {__version__}: {doing} …", file=sys.stderr, flush=True)
 
 
 def data(value: Any) -> None:

@@ -1,76 +1,103 @@
-"""The command `attnbench`: one verb a file; what they share of errors and exit codes."""
+"""The program `attnbench`: signals first, then the verbs; every end is an exit code and a line.
 
+Importing this file loads next to nothing, so that a signal soon finds a handler.
+"""
+
+import os
 import sys
 
-import typer
-
-from attnbench import __version__
-from attnbench.cli import check, claims, compare, console, doctor, models, report, selftest, sweep
+from attnbench.cli import stopping
 from attnbench.errors import AttnbenchError
-from attnbench.render.grid import clean
 
+DEBUG = "ATTNBENCH_DEBUG"
 LONGEST = 2_000  # characters of an error: what was asked may be as long as a system lets it be
-
-HELP = """What does each attention mechanism cost, on this machine, at this length?
-
-Exit codes: 0 done, 1 a gate found something slower or larger, 2 bad usage or could not run,
-3 contaminated or unsure under --strict, 130 interrupted."""
-
-
-def application() -> typer.Typer:
-    """The verbs."""
-    app = typer.Typer(
-        help=HELP,
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
-        rich_markup_mode=None,  # rich would triple the time of --help
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    app.callback()(about)
-    for verb in (
-        sweep.sweep,
-        models.models,
-        report.report,
-        compare.compare,
-        claims.claims,
-        check.check,
-        selftest.selftest,
-        doctor.doctor,
-    ):
-        app.command()(verb)
-    return app
-
-
-def tell(asked: bool) -> None:
-    if asked:
-        typer.echo(f"attnbench {__version__}")
-        raise typer.Exit
-
-
-def about(
-    version: bool = typer.Option(
-        False, "--version", is_eager=True, callback=tell, help="Show the version."
-    ),
-) -> None:
-    """What stands before a verb."""
-
-
-def one_line(text: str) -> str:
-    """An error as it may be shown: nothing in it commands a terminal; a long one has no middle."""
-    line, half = clean(text), LONGEST // 2
-    return line if len(line) <= LONGEST else f"{line[:half]} … {line[-half:]}"
+FAILED = AttnbenchError.exit_code  # never 1, by which `check` says that something is slower
 
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
-    console.forgive()
+    stopping.leave_on_signal("interrupted; nothing was measured")
+    code = run()
+    stopping.ignore_signals()
+    sys.exit(code)
+
+
+def run() -> int:
+    """Run the command line in this process, show its error if any, and return the exit code."""
     try:
-        application()()
+        return verb()
     except AttnbenchError as error:
-        typer.echo(f"attnbench: {one_line(str(error))}", err=True)
-        sys.exit(error.exit_code)
+        show(str(error))
+        return error.exit_code
     except OSError as error:
         # what no room put into words: a full disk below standard output, or no more processes
-        typer.echo(f"attnbench: the system refused: {one_line(str(error))}", err=True)
+        show(f"the system refused: {error}{traced(keep=False)}")
+        from attnbench.cli import console
+
         console.abandon()
-        sys.exit(AttnbenchError.exit_code)
+        return FAILED
+    except Exception as error:
+        show(misread(error) or f"unforeseen {named(error)}{traced()}")
+        return FAILED
+
+
+def verb() -> int:
+    """Run the verb that the arguments name; its exit code. Any exception may come through."""
+    from attnbench.cli import console
+
+    console.forgive()
+    from attnbench.cli.verbs import application
+
+    try:
+        return application()(standalone_mode=False) or 0
+    except SystemExit as left:
+        # Typer turns a broken pipe, whosever it was, into exit code 1
+        if isinstance(left.__context__, OSError):
+            raise left.__context__ from None
+        raise
+
+
+def misread(error: Exception) -> str:
+    """What the parser says of the arguments it could not read; nothing of any other error."""
+    said = getattr(error, "format_message", None)  # its class has moved between versions of Typer
+    if said is None:
+        return ""
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "attnbench"
+    return f"{said().rstrip('.')}; {path} --help lists what there is"
+
+
+def show(text: str) -> None:
+    """An error on one line, without its middle if it is long; nothing in it commands a terminal."""
+    try:
+        from attnbench.render.grid import clean
+    except Exception:  # this may be the very import that fails
+        clean = ascii
+    line, half = clean(text), LONGEST // 2
+    line = line if len(line) <= LONGEST else f"{line[:half]} … {line[-half:]}"
+    print(f"attnbench: {line}", file=sys.stderr)
+
+
+def named(error: Exception) -> str:
+    """The class of an error and its text, if it has any."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def traced(keep: bool = True) -> str:
+    """Print the traceback of the error being handled, if asked to; else say where it is kept."""
+    import traceback
+
+    if os.environ.get(DEBUG):
+        traceback.print_exc()
+        return ""
+    if not keep:
+        return ""
+    import tempfile
+
+    try:
+        number, path = tempfile.mkstemp(prefix="attnbench-traceback-", suffix=".txt")
+        with open(number, "w", errors="replace") as file:
+            traceback.print_exc(file=file)
+    except (OSError, MemoryError):
+        return f"; {DEBUG}=1 shows the traceback"
+    return f"; the traceback is in {path}"

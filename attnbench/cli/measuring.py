@@ -3,27 +3,27 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 
 from attnbench.cli import console
 from attnbench.cli.stopping import stoppable
 from attnbench.errors import CannotRun, SweepExists
-from attnbench.records import Environment, Planned, Request, Settings, Sweep
-from attnbench.run.launch import Launcher
-from attnbench.run.session import Progress, Session
+from attnbench.records import CardFacts, Environment, Planned, Request, Sweep
+from attnbench.run.processes import Server, Worker
+from attnbench.run.session import Progress, Session, Start
 from attnbench.store.journal import FILE, Journal, load
 from attnbench.store.resuming import done
 from attnbench.store.schema import Ending
-from attnbench.workloads.plan import cards
+from attnbench.store.writable import refuse_unwritable
+from attnbench.workloads.reading import Plan
 
-WORKER = "attnbench.measure.worker"
-PRELOAD = ("attnbench.cli.main",)  # a child imports the program's main module again
-START_TIMEOUT_S = 300.0  # importing torch on a cold disk
+PEAKS_TIMEOUT_S = 300.0
+TAKEN = 0.1  # of what the threads need, what others may take now without a warning
+CROWDED = 0.5  # of the cores, what may have been at work over the last minute
 
 
 def measure(
-    request: Request, lines: tuple[Planned, ...], folder: Path, resume: bool, anyway: bool
+    request: Request, plan: Plan, server: Server, folder: Path, resume: bool, anyway: bool
 ) -> None:
     """Measure what is planned into the folder's journal; a resumed one goes on.
 
@@ -33,18 +33,18 @@ def measure(
         raise SweepExists(
             f"'{folder}' already holds a sweep; --resume to go on, --out for another folder"
         )
-    launcher = Launcher(WORKER, PRELOAD)
-    with interruptible(launcher, folder):
+    refuse_unwritable(folder)
+    with stoppable(lambda: kept(folder)):
         begun = time.monotonic()
-        here = environment(launcher, request.device, request.settings, request.dtype)
+        here = environment(server, request.device, request.settings.threads, request.dtype)
         with open_journal(request, here, folder, resume, anyway) as journal:
-            stored = described(journal, lines)
+            stored = described(journal, plan)
             say(request, here, journal, folder)
             session = Session(
                 request=request,
-                plan=lines,
+                plan=plan.lines,
                 store=journal,
-                launch=launcher,
+                start=starter(server, request),
                 memory_bytes=here.device_memory_bytes or here.memory_bytes,
                 earlier=stored.runs,
                 finished=done(stored),
@@ -62,16 +62,25 @@ def measure(
             console.err().print(f"{took:.0f} s, {share:.0%} of them in warm-up and samples")
 
 
-def environment(
-    launcher: Launcher, device: str, settings: Settings, dtype: str = "float32"
-) -> Environment:
+def starter(server: Server, request: Request) -> Start:
+    """What starts the processes of a sweep; on a CPU they have a ceiling of memory."""
+    settings = request.settings
+    limit = settings.memory_limit_bytes if request.device == "cpu" else None
+
+    def start(series: str, *, weighs: bool = False) -> Worker:
+        return server.worker(weighs=weighs, limit_bytes=limit)
+
+    return start
+
+
+def environment(server: Server, device: str, threads: int, dtype: str = "float32") -> Environment:
     """This machine as a worker sees it, with its measured peaks. Raises `CannotRun`."""
-    asked = {"environment": device, "dtype": dtype, "settings": asdict(settings)}
-    reply = launcher(asked, START_TIMEOUT_S)
-    if reply.answer is None or "outcome" in reply.answer:
-        said = (reply.answer or {}).get("reason") or reply.log or f"exit {reply.exit_code}"
-        raise CannotRun(f"no worker process could be started: {said}")
-    return Environment(**reply.answer)
+    with server.worker() as worker:
+        asked = {"do": "environment", "device": device, "threads": threads, "dtype": dtype}
+        answer = worker.ask(PEAKS_TIMEOUT_S, **asked)
+    if answer["outcome"] != "ok":
+        raise CannotRun(f"no worker process could be started: {answer.get('reason', '')}")
+    return Environment(**answer["environment"])
 
 
 def open_journal(
@@ -88,12 +97,12 @@ def begun_in(folder: Path) -> bool:
     return file.exists() and file.stat().st_size > 0
 
 
-def described(journal: Journal, lines: tuple[Planned, ...]) -> Sweep:
+def described(journal: Journal, plan: Plan) -> Sweep:
     """The sweep, once its journal describes every case: a damaged one may have lost some."""
     known = {planned.case.key for planned in journal.sweep.plan}
     facts = {card.mechanism for card in journal.sweep.cards}
-    missing = [card for card in cards(lines) if card.mechanism not in facts]
-    missing += [line for line in lines if line.case.key not in known]
+    missing: list[CardFacts | Planned] = [c for c in plan.cards if c.mechanism not in facts]
+    missing += [line for line in plan.lines if line.case.key not in known]
     if missing:
         journal.append(*missing)
     return load(journal.folder)  # runs whose case had been lost count again
@@ -114,9 +123,32 @@ def say(request: Request, here: Environment, journal: Journal, folder: Path) -> 
     )
     if request.device != "cpu":
         show(f"TF32 is {'on' if here.tf32 else 'off'}; driver {here.driver}, CUDA {here.cuda}")
-    if here.load is not None and here.load > 0.5 * here.cores:
-        cores = many(here.cores, "core")
-        show(f"warning: load average {here.load:.1f} on {cores}; times will be noisy")
+    for doubt in doubts(here):
+        show(f"warning: {doubt}")
+
+
+def doubts(here: Environment) -> Iterator[str]:
+    """What will make times on this machine noisier than they need be."""
+    from attnbench.render.units import many
+
+    cores = many(here.cores, "core")
+    if here.threads > here.cores:
+        yield f"{many(here.threads, 'thread')} take turns on {cores}; try --threads {here.cores}"
+    if load := crowding(here):
+        yield f"{load}; times will be noisy"
+
+
+def crowding(here: Environment) -> str:
+    """What other processes take of the cores that are needed, if it is much; else nothing."""
+    from attnbench.render.units import many
+
+    cores = many(here.cores, "core")
+    spare = max(0, here.cores - here.threads)
+    if here.busy_cores is not None and here.busy_cores - spare > TAKEN * here.threads:
+        return f"other processes take {here.busy_cores:.1f} of {cores} now"
+    if here.load is not None and here.load > CROWDED * here.cores:
+        return f"load average {here.load:.1f} on {cores} over the last minute"
+    return ""
 
 
 @contextmanager
@@ -127,18 +159,33 @@ def watched(session: Session) -> Iterator[None]:
     with ProgressLine(console.err()) as line:
 
         def observe(p: Progress) -> None:
-            part = f"{p.part}, round {p.round + 1}"
-            line.show(p.running, part, p.done, p.total, p.left_s, p.predicted_s)
+            block = f"N = {p.seq_len:,} {p.mode}, round {p.round + 1}"
+            line.show(block, p.running, p.done, p.left_s)
 
         session.observe = observe
         yield
 
 
-@contextmanager
-def interruptible(launcher: Launcher, folder: Path) -> Iterator[None]:
-    """A signal ends the running process too, and the user is told how to go on."""
-    with stoppable(f"what was measured is kept: repeat with --out '{folder}' --resume"):
-        try:
-            yield
-        finally:
-            launcher.stop()
+def refuse_empty(folder: Path) -> None:
+    """Raises `CannotRun`, with a reason that the journal keeps, if no case of the sweep ran."""
+    from attnbench.render.units import many
+
+    sweep = load(folder)
+    if any(run.elapsed_s for run in sweep.runs):
+        return
+    reasons = list(dict.fromkeys(run.reason for run in sweep.runs))
+    more = f" (and {many(len(reasons) - 1, 'other reason')})" if len(reasons) > 1 else ""
+    raise CannotRun(
+        f"nothing was measured: 0 of {many(len(sweep.plan), 'case')} ran;"
+        f" {reasons[0] if reasons else 'nothing was planned'}{more};"
+        f" '{folder}' keeps what was refused, and why"
+    )
+
+
+def kept(folder: Path) -> str:
+    """What an interrupted sweep leaves in its folder, and how to go on."""
+    if not begun_in(folder):
+        return "nothing was measured"
+    measured = any(run.elapsed_s for run in load(folder).runs)
+    what = "what was measured is kept" if measured else "nothing was measured yet"
+    return f"{what}: repeat with --out '{folder}' --resume"

@@ -1,17 +1,19 @@
 """`attnbench models`: what is registered, and what of it runs here."""
 
-from dataclasses import asdict, fields
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from attnbench.cli import console, options
+from attnbench.cli.stopping import stoppable
 from attnbench.errors import CannotRun, UnknownMechanism
-from attnbench.records import Level, Workload
 
 if TYPE_CHECKING:
-    from attnbench.contract import Card
+    from attnbench.run.processes import Server
+
+VERIFY_TIMEOUT_S = 300.0
 
 
 def models(
@@ -23,7 +25,10 @@ def models(
     json_: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """List mechanisms with class, complexity and forms; one by name in full."""
-    from attnbench.registry import card, names, unknown
+    console.begin("reading mechanisms")
+    from attnbench.cli.starting import own_server
+    from attnbench.registry import names, unknown
+    from attnbench.workloads.reading import describe
 
     if ".py:" in pattern:
         found = (pattern,)
@@ -31,59 +36,30 @@ def models(
         found = tuple(name for name in names() if fnmatchcase(name, pattern))
     if not found:
         raise UnknownMechanism(unknown(pattern, names()))
-    if verify:
-        show_checks({name: checks(name) for name in found}, json_)
-        return
     place = options.device(device)
-    rows = [describe(name, card(name), place) for name in found]
+    with stoppable(lambda: "nothing was kept"), own_server(1) as server:
+        rows = describe(found, place, server)
+        if verify:
+            show_checks({name: checks(name, server) for name in found}, json_)
+            return
     if json_:
         console.data(rows if len(rows) > 1 else rows[0])
     elif len(found) == 1:
-        show_one(found[0], card(found[0]), rows[0])
+        show_one(rows[0])
     else:
         show_all(rows)
 
 
-def describe(name: str, its: "Card", device: str) -> dict[str, Any]:
-    """A card as data, with which forms run on the device or why not."""
-    workload = Workload(batch=1, seq_len=1024, level=Level.ATTENTION, device=device)
-    config = its.config()
-    return {
-        "name": name,
-        "class": its.family,
-        "complexity": its.cost.printed,
-        "causal": its.causality,
-        "forms": {form: its.refusal(form, config, workload) or "runs" for form in its.forms},
-        "default": its.default(config, workload),
-        "parameters": its.parameters(config, workload),
-        "flops": {
-            form: asdict(module.flops(config, workload)) for form, module in its.forms.items()
-        },
-        "options": {f.name: f.default for f in fields(config)},
-        "paper": asdict(its.paper),
-    }
-
-
-def checks(name: str) -> list[dict[str, str]]:
+def checks(name: str, server: "Server") -> list[dict[str, str]]:
     """What the contract's checks say of a mechanism, in a process of its own.
 
     Raises `CannotRun` if the process dies, as a mechanism may make it.
     """
-    from dataclasses import asdict
-
-    from attnbench.cli.measuring import PRELOAD, START_TIMEOUT_S, WORKER
-    from attnbench.records import Settings
-    from attnbench.run.launch import Launcher
-
-    reply = Launcher(WORKER, PRELOAD)(
-        {"verify": name, "settings": asdict(Settings(threads=1))}, START_TIMEOUT_S
-    )
-    if reply.answer is None:
-        ended = "took too long" if reply.timed_out else f"ended with exit code {reply.exit_code}"
-        raise CannotRun(
-            f"the process that verified {name} {ended}: {reply.log or 'it said nothing'}"
-        )
-    return reply.answer["checks"]
+    with server.worker() as worker:
+        answer = worker.ask(VERIFY_TIMEOUT_S, do="verify", mechanism=name)
+    if answer["outcome"] != "ok":
+        raise CannotRun(f"{name} could not be verified: {answer['reason']}")
+    return answer["checks"]
 
 
 def show_checks(found: dict[str, list[dict[str, str]]], as_json: bool) -> None:
@@ -116,7 +92,7 @@ def show_checks(found: dict[str, list[dict[str, str]]], as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def show_all(rows: list[dict[str, Any]]) -> None:
+def show_all(rows: Sequence[Mapping[str, Any]]) -> None:
     """One line a mechanism; a form that does not run here stands in brackets."""
     from attnbench.render.grid import Table, words
     from attnbench.render.terminal import table
@@ -144,29 +120,26 @@ def show_all(rows: list[dict[str, Any]]) -> None:
     shown.print(table(grid, shown.width))
 
 
-def show_one(name: str, its: "Card", row: dict[str, Any]) -> None:
+def show_one(row: Mapping[str, Any]) -> None:
     """Equations, parameters, options with defaults, forms, source."""
-    import sys
-
     from attnbench.render.units import count
 
     shown = console.out().print
-    own = sys.modules[its.forms["eager"].__module__].__doc__
-    shown((own if its.declared and own else name).rstrip())
-    paper = its.paper
-    where = (paper.title, f"{paper.authors} {paper.year or ''}".strip(), paper.source)
+    shown((row["equations"] or row["name"]).rstrip())
+    paper = row["paper"]
+    where = (paper["title"], f"{paper['authors']} {paper['year'] or ''}".strip(), paper["source"])
     shown(f"\nPaper      {', '.join(filter(None, where))}")
     shown(f"Class      {row['class']}; {row['complexity']}; causal: {row['causal']}")
-    if its.declared:
+    if row["declared"]:
         shown(f"Parameters {row['parameters']:,} at D = 256, H = 16, N = 1,024")
     shown("Forms")
     for form, says in row["forms"].items():
         flops = row["flops"][form]
         work = f"{count(flops['projections'])} + {count(flops['core'])} FLOPs (maps + core)"
-        work = f"; {work}, one sequence of 1,024" if its.declared else ""
+        work = f"; {work}, one sequence of 1,024" if row["declared"] else ""
         default = ", the default here" if form == row["default"] else ""
         shown(f"  {form:10} {says}{default}{work}")
     shown("Options")
     for option, default in row["options"].items():
         shown(f"  {option} = {default}")
-    shown(f"  {its.config.__doc__}")
+    shown(f"  {row['options_mean']}")

@@ -76,17 +76,13 @@ def settings(
     if place != "cpu":
         return Settings(
             **common,
-            min_samples=10,
             sample_s=0.5 if bounded else 3.0,
             interval_s=0.001,
-            half_width=0.03 if quick else 0.01,
             warmup_s=1.0 if bounded else 3.0,
         )
     return Settings(
         **common,
-        min_samples=1 if bounded else 3,
-        sample_s=0.25 if quick else 1.2 if bounded else 3.0,
-        half_width=0.03 if bounded else 0.01,
-        warmup_s=0.1 if quick else 0.25 if bounded else 3.0,
+        sample_s=0.25 if quick else 0.5 if bounded else 3.0,
+        warmup_s=0.1 if quick else 0.2 if bounded else 3.0,
         memory_limit_bytes=memory_bytes(),
     )

@@ -1,5 +1,6 @@
 """`attnbench selftest`: what the gate finds on this machine, and how often it is wrong."""
 
+import math
 import random
 import time
 from dataclasses import asdict
@@ -15,12 +16,14 @@ from attnbench.workloads import axes
 if TYPE_CHECKING:
     from attnbench.analysis.power import Power
 
+MARGIN = 1.5  # times what is needed: a visit on a busy machine takes longer than expected
+
 
 def selftest(
-    models: Annotated[str, typer.Option(help="One mechanism to burden.")] = "transformer",
+    models: Annotated[str, typer.Option(help="One mechanism to slow down.")] = "transformer",
     length: Annotated[int, typer.Option(min=1, max=axes.LONGEST, help="N.")] = 256,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "cpu",
-    budget: Annotated[str, typer.Option(help="Longer is more certain.")] = "3m",
+    budget: Annotated[str, typer.Option(help="Longer is more certain; a minute at least.")] = "3m",
     threshold: Annotated[
         float | None, typer.Option(min=0, max=1, help="As of check; 0.02, or 0.03 on CUDA.")
     ] = None,
@@ -29,19 +32,20 @@ def selftest(
     ] = 0,
     json_: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Inject 0, 2, 5, 10 and 20 % more work; tell false alarms and what is found."""
+    """Measure false alarms and what is found, by injecting 0, 2, 5, 10 and 20 % more work."""
     from attnbench.analysis.gate import CPU_THRESHOLD, OTHER_THRESHOLD
     from attnbench.store import selftest as cache
 
     options.known(models)
+    console.begin("starting the processes that measure")
     place = options.device(device)
     seconds = axes.seconds(budget, "--budget")
     if seconds is None:
         raise UsageError("--budget of a selftest is a time, such as 3m")
     usual = CPU_THRESHOLD if place == "cpu" else OTHER_THRESHOLD
     limit = usual if threshold is None else threshold
-    with stoppable("nothing was kept"):
-        found, machine = measured(models, length, place, time.monotonic() + seconds, limit, seed)
+    with stoppable(lambda: "nothing was kept"):
+        found, machine = measured(models, length, place, seconds, limit, seed)
     result = {"sentence": sentence(found), "threshold": limit, **asdict(found)}
     kept = cache.keep(machine, result)
     if json_:
@@ -52,34 +56,59 @@ def selftest(
 
 
 def measured(
-    models: str, length: int, place: str, end_s: float, threshold: float, seed: int
+    models: str, length: int, place: str, budget_s: float, threshold: float, seed: int
 ) -> tuple["Power", dict[str, Any]]:
-    """Visits until the time is over, and what the gate makes of them. Raises `CannotRun`."""
+    """Visits until the time is over, and what the gate makes of them.
+
+    Raises `CannotRun` as soon as it is known that the time is not enough for one check's pairs.
+    """
+    begun = time.monotonic()
     from attnbench.analysis.power import power
     from attnbench.cli import checking
     from attnbench.records import Mode
     from attnbench.run.lines import Line, Plan, workload
     from attnbench.run.pairs import AGAIN, BASE, HEAD
-    from attnbench.run.selftesting import SHARES, logs, prepare, visits
+    from attnbench.run.selftesting import SHARES, against_base, least_s, prepare, visits
 
-    plan = Plan(chosen=(), lengths=(length,), modes=(Mode.INFERENCE,), device=place, seed=seed)
+    modes = (Mode.INFERENCE,)
+    plan = Plan(
+        chosen=(), lengths=(length,), modes=modes, device=place, seed=seed, budget_s=budget_s
+    )
+    fewest = plan.pairs + plan.confirm
+    refuse_below(least_s(plan, len(SHARES) + 2), budget_s)
     with checking.here(plan, None, models) as (gate, machine):
         root = gate.trees[HEAD]
         if len(gate.plan.chosen) != 1:
             raise UsageError(f"--models {models} is not one mechanism")
         line = Line(chosen=gate.plan.chosen[0], workload=workload(plan, Mode.INFERENCE, length))
-        injected = prepare(gate.sides, root, line.asked(BASE), SHARES, plan)
+        injected = prepare(gate.server, root, line.asked(BASE), SHARES, plan)
+        spent_s = time.monotonic() - begun
+        refuse_below(spent_s + fewest * injected.race.cost_s, budget_s)
+        fit = int((budget_s - spent_s) / injected.race.cost_s)
+        console.err().print(f"about {fit} pairs of processes fit into {budget_s:.0f} s")
         laps = []
-        for lap in visits(gate.sides, root, injected, random.Random(seed), end_s):
+        for lap in visits(gate.server, root, injected, random.Random(seed), begun + budget_s):
             laps.append(lap)
             gate.observe(f"{len(laps)} pairs")
-    if len(laps) <= plan.pairs:
-        raise CannotRun(f"only {len(laps)} pairs fitted into the time; raise --budget")
-    shares = {share: logs(laps, name) for name, share in injected.shares.items()}
-    found = power(
-        shares, logs(laps, AGAIN), first=plan.pairs, second=plan.confirm, threshold=threshold
-    )
+    if len(laps) < fewest:
+        raise CannotRun(
+            f"only {len(laps)} of {fewest} pairs fitted into {budget_s:.0f} s, since they took"
+            " longer than expected; raise --budget"
+        )
+    shares = {share: against_base(laps, name) for name, share in injected.shares.items()}
+    again = against_base(laps, AGAIN)
+    found = power(shares, again, first=plan.pairs, second=plan.confirm, threshold=threshold)
     return found, asdict(machine)
+
+
+def refuse_below(needed_s: float, budget_s: float) -> None:
+    """Raise `CannotRun` with the way out if the budget is less than one check's pairs need."""
+    if budget_s < needed_s:
+        enough = 10 * math.ceil(MARGIN * needed_s / 10)
+        raise CannotRun(
+            f"a selftest needs at least {needed_s:.0f} s here, --budget gives {budget_s:.0f} s;"
+            f" try --budget {enough}s"
+        )
 
 
 def sentence(found: "Power") -> str:

@@ -1,5 +1,6 @@
 """`attnbench sweep`: the main job."""
 
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -7,6 +8,7 @@ from typing import Annotated
 import typer
 
 from attnbench.cli import console, options
+from attnbench.cli.stopping import stoppable
 from attnbench.errors import UsageError
 from attnbench.records import Level, Planned, Request
 
@@ -111,6 +113,7 @@ def sweep(
         raise UsageError("--anyway goes with --resume")
     chosen, asked, sizes = column(preset), axes.parts(models, "--models"), axes.lengths(lengths)
     options.known(models)
+    console.begin("reading mechanisms")
     place = options.device(device)
     usual_budget = 300.0 if place == "cpu" else None
     budget_s = axes.seconds(budget, "--budget") if budget else usual_budget
@@ -146,17 +149,22 @@ def sweep(
         if given is not None and level is not Level.MODEL:
             raise UsageError(f"--{name} has no effect at level {level}; it is for --level model")
     figure_formats = options.formats(formats)
-    from attnbench.workloads.plan import plan
-
-    lines = plan(request)
-    if dry_run:
-        show_plan(lines, request, json_)
-        return
-    from attnbench.cli.measuring import measure
+    from attnbench.cli.measuring import measure, refuse_empty
+    from attnbench.cli.starting import own_server
+    from attnbench.workloads.reading import plan
 
     folder = out or Path("reports") / f"{datetime.now():%Y%m%d-%H%M%S}"
-    measure(request, lines, folder, resume, anyway)
-    publish(folder, figure_formats, json_)
+    with own_server(request.settings.threads, seed) as server:
+        with stoppable(lambda: "nothing was measured"):
+            planned = plan(request, server)
+        if dry_run:
+            show_plan(planned.lines, request, json_)
+            return
+        measure(request, planned, server, folder, resume, anyway)
+    refuse_empty(folder)
+    report_again = f"what was measured is kept; attnbench report '{folder}' shows it"
+    with stoppable(lambda: report_again):
+        publish(folder, figure_formats, json_)
 
 
 def show_plan(lines: tuple[Planned, ...], request: Request, as_json: bool) -> None:
@@ -164,10 +172,9 @@ def show_plan(lines: tuple[Planned, ...], request: Request, as_json: bool) -> No
     from attnbench.render.grid import Cell, Table, words
     from attnbench.render.terminal import table
     from attnbench.render.units import many, seconds, size
-    from attnbench.workloads.plan import dry
 
     if as_json:
-        console.data(dry(lines))
+        console.data([{**asdict(line), "label": str(line.case)} for line in lines])
         return
     rows = tuple(
         (

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import torch
 
 PEAK_S = 0.3  # long enough for one figure, short enough before every sweep
+LOOK_S = 0.25  # the kernel counts in hundredths of a second
 
 
 def cores() -> int:
@@ -51,6 +52,34 @@ def load() -> float | None:
         return None
 
 
+def busy_cores() -> float | None:
+    """How many of the cores that this process may use others take now; None if it cannot be told.
+
+    This process sleeps meanwhile, and so must those that belong to it.
+    """
+    before = _read(Path("/proc/stat"))
+    time.sleep(LOOK_S)
+    taken = taken_cores(before, _read(Path("/proc/stat")))
+    if not taken:
+        return None
+    allowed = os.sched_getaffinity(0)
+    spare = len(allowed) - cores()  # what a quota leaves to others
+    return max(0.0, sum(share for core, share in taken.items() if core in allowed) - spare)
+
+
+def taken_cores(before: str, after: str) -> dict[int, float]:
+    """By core, the share of the time between two texts of /proc/stat in which it was not idle.
+
+    What a hypervisor gave to its other guests counts as taken.
+    """
+    shares = {}
+    then, now = _core_times(before), _core_times(after)
+    for core in then.keys() & now.keys():
+        busy, total = (late - early for late, early in zip(now[core], then[core], strict=True))
+        shares[core] = min(1.0, max(0.0, busy / total)) if total > 0 else 0.0
+    return shares
+
+
 def environment(device: str, threads: int, dtype: str) -> Environment:
     """This machine, with its measured peaks. Runs operations: for a worker only."""
     import torch
@@ -59,7 +88,7 @@ def environment(device: str, threads: int, dtype: str) -> Environment:
 
     cuda = device.startswith("cuda")
     properties = torch.cuda.get_device_properties(torch.device(device)) if cuda else None
-    before = load()
+    before, others = load(), busy_cores()
     matmul, copy = peaks(device, getattr(torch, dtype))
     return Environment(
         attnbench=__version__,
@@ -78,6 +107,7 @@ def environment(device: str, threads: int, dtype: str) -> Environment:
         matmul_flops=matmul,
         copy_bytes=copy,
         load=before,
+        busy_cores=others,
     )
 
 
@@ -108,6 +138,18 @@ def best(work, device: str) -> float:
         wait()
         fastest = min(fastest, time.perf_counter() - begun)
     return fastest
+
+
+def _core_times(text: str) -> dict[int, tuple[int, int]]:
+    """Busy and total time of each core since the system started, in ticks."""
+    times = {}
+    for line in text.splitlines():
+        name, *fields = line.split()
+        if name.startswith("cpu") and name != "cpu":
+            user, nice, system, idle, wait, *interrupts = map(int, fields[:8])
+            busy = user + nice + system + sum(interrupts)
+            times[int(name.removeprefix("cpu"))] = (busy, busy + idle + wait)
+    return times
 
 
 def _read(path: Path) -> str:

@@ -31,6 +31,11 @@ class Subject:
             self.optimiser = torch.optim.Adam(self.parameters, lr=1e-4, fused=True)
             self._make_optimiser_state()
 
+    def draw(self, seed: int) -> None:
+        """Work on other inputs from now on."""
+        self.generator.manual_seed(seed)
+        self.inputs = self._inputs()
+
     def forward(self) -> Tensor:
         """The output; in training at level `model` the loss."""
         w = self.case.workload

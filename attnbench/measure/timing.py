@@ -1,15 +1,17 @@
-"""Warm-up and samples of one process, through a stopwatch that can be a fake."""
+"""Warm-up and samples, through a stopwatch that can be a fake."""
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from statistics import linear_regression, median
 from typing import Any, Protocol
 
-from attnbench.measure.stopping import finished, still_warming
-from attnbench.records import Sample, Settings
+from attnbench.records import Sample
 
 Lap = Callable[[str], None]
 Iterate = Callable[[Lap], Any]
+
+SLOPE_SAMPLES = 10  # the warm-up looks at the drift over this many iterations
+SLOPE = 0.02  # and ends when they drift by less than 2 %
 
 
 class Stopwatch(Protocol):
@@ -52,49 +54,34 @@ class HostStopwatch:
         return Sample(iterations, wall, self.cpu_s, None, forward, backward, step)
 
 
-@dataclass(frozen=True)
-class Timed:
-    """What a timed run gave, and why it stopped."""
+def warm_up(
+    iterate: Iterate, clear: Callable[[], None], watch: Stopwatch, first_s: float, limit_s: float
+) -> list[float]:
+    """Seconds of each iteration until times are steady or `limit_s` is spent; one has run.
 
-    samples: tuple[Sample, ...]
-    warmup_s: float
-    warmup_iterations: int
-    stopped: str
-
-
-def measure(
-    iterate: Iterate,
-    clear: Callable[[], None],
-    watch: Stopwatch,
-    settings: Settings,
-    first: Sample,
-    accept: Callable[[], bool] = lambda: True,
-) -> Timed:
-    """Warm up, then sample until the stopping rule is content.
-
-    `first` is the iteration that was already run and checked; it is the first of the warm-up.
-    `clear` runs before each iteration, outside the timed span. `accept` says whether the device
-    was in a state to be timed; samples that it refuses are repeated, up to a fifth of all.
+    `clear` runs before each iteration, outside the timed span.
     """
-    warm = [time_of(first)]
-    while still_warming(warm, settings):
+    warm = [first_s]
+    while still_warming(warm, limit_s):
         warm.append(time_of(sample(iterate, clear, watch, 1)))
-    iterations = max(1, round(settings.interval_s / max(warm[-1], 1e-9)))
-    samples: list[Sample] = []
-    refused = 0
-    while not (stopped := finished([time_of(s) for s in samples], settings)):
-        taken = sample(iterate, clear, watch, iterations)
-        if not accept() and refused < 1 + (len(samples) + refused) // 5:
-            refused += 1
-            continue
-        samples.append(taken)
-    return Timed(tuple(samples), sum(warm), len(warm), stopped)
+    return warm
+
+
+def still_warming(times: Sequence[float], limit_s: float) -> bool:
+    """Whether another warm-up iteration is due after iterations of these times."""
+    if sum(times) >= limit_s:
+        return False
+    if len(times) < SLOPE_SAMPLES:
+        return True
+    tail = times[-SLOPE_SAMPLES:]
+    slope = linear_regression(range(SLOPE_SAMPLES), tail).slope
+    return abs(slope) * SLOPE_SAMPLES >= SLOPE * median(tail)
 
 
 def sample(
     iterate: Iterate, clear: Callable[[], None], watch: Stopwatch, iterations: int
 ) -> Sample:
-    """One sample of so many iterations."""
+    """One sample of that many iterations."""
     watch.reset()
     for _ in range(iterations):
         clear()

@@ -14,7 +14,7 @@ from attnbench.records import Causality, Level, Workload
 
 
 class NotApplicable(Exception):
-    """There is nothing to check, for the reason in its text."""
+    """The form refuses a workload that a check needs, for the reason in its text."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,20 @@ class Trial:
     def workload(self, seq_len: int, batch: int = 2) -> Workload:
         return workload(seq_len, batch, self.causal)
 
+    def refusal(self, w: Workload) -> str | None:
+        """Why the form cannot run the workload here, or None."""
+        return self.card.refusal(self.form, self.config, w)
+
+    def allowed(self, dtype: torch.dtype) -> float:
+        """The card's tolerance for a number type."""
+        return getattr(self.card.tolerance, str(dtype).removeprefix("torch."))
+
     def build(
         self, w: Workload, dtype: torch.dtype = torch.float64, form: str | None = None
     ) -> Attention:
         """The module with repeatable parameters, none of them zero by its initialisation.
 
+        They are the same in every number type, since bfloat16 holds them all.
         Raises `NotApplicable` where the form refuses the workload.
         """
         if reason := self.card.refusal(form or self.form, self.config, w):
@@ -43,7 +52,7 @@ class Trial:
         for parameter in module.parameters():
             if parameter.dim() == 1:
                 nn.init.normal_(parameter, std=0.1)
-        return module.to(dtype).eval()
+        return module.bfloat16().to(dtype).eval()
 
 
 def workload(seq_len: int, batch: int, causal: bool) -> Workload:
@@ -88,8 +97,10 @@ def counted_flops(module: nn.Module, *inputs: Tensor | None) -> int:
 
 
 def tokens(w: Workload, seed: int = 1, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Normal values [B, N, D], the same in every number type, since bfloat16 holds them all."""
     generator = torch.Generator().manual_seed(seed)
-    return torch.randn(w.batch, w.seq_len, w.width, generator=generator, dtype=dtype)
+    x = torch.randn(w.batch, w.seq_len, w.width, generator=generator, dtype=torch.float64)
+    return x.bfloat16().to(dtype)
 
 
 def core_inputs(w: Workload) -> Tensor:

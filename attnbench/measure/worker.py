@@ -1,113 +1,300 @@
-"""One process, one part of one case: build it, check it, measure it, answer.
+"""What one measuring process answers: it builds cases, times them lap by lap, and weighs them.
 
-A request and its answer are JSON. `main` is called in a fresh process and never raises: whatever
-a mechanism does, the answer has an outcome and a reason.
+Loaded over the package of the measured tree, which may be an older one: of that it uses the
+registry, the contract, the model and the records, and nothing else. Questions and answers are
+plain data; whatever a mechanism raises becomes an outcome with its reason.
 """
 
-import ctypes
-import json
-import os
+import gc
+import itertools
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
-
-# spinning threads beside a busy neighbour made a 14 ms operation take up to 120 ms; libgomp
-# reads this when torch loads it
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-# compiling in processes of its own would leave them behind when a case is killed
-os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 import msgspec
 import torch
-import torch._dynamo  # optimisers import it at first use, which costs seconds in every process
 
 from attnbench.contract import Card
-from attnbench.measure import device, digits, memory
+from attnbench.measure import allocator, device, digits, memory, oddities
 from attnbench.measure.environment import environment, load
+from attnbench.measure.server import end_children
 from attnbench.measure.subject import Subject, iteration, small
-from attnbench.measure.timing import HostStopwatch, measure, sample
+from attnbench.measure.timing import HostStopwatch, sample, time_of, warm_up
 from attnbench.measure.trial import counted_flops
-from attnbench.measure.verify import verify
-from attnbench.records import Case, Outcome, Part, Settings
-from attnbench.registry import card
+from attnbench.records import Case, Causality, Level, Workload
+from attnbench.registry import GROUP, card, names
 
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -3, -4
-RESIDENT_MMAP_BYTES = 65_536  # with larger ones, VmHWM is off by −25 to +100 %
 OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
+SHORT_S = 0.01  # the other processes have used the caches; a shorter iteration runs once untimed
+EXTRA_SIZE = 64  # of the square matrices whose products are the extra work
+CALIBRATION_S = 0.3
+
+Answer = Mapping[str, Any]
 
 
-def main(request: str) -> str:
-    """Answer a request: `{"environment", "dtype"}`, `{"verify"}` or `{"case", "part"}`.
+class Missing(Exception):
+    """The tree has no such mechanism or form."""
 
-    Each has `settings` too.
+
+class Refused(Exception):
+    """The mechanism's card says that it cannot run the workload here."""
+
+
+class Worker:
+    """One process's tree, and the cases that it has built.
+
+    `own`: only mechanisms of the tree itself are wanted, not those of an installed package.
+    `weighs`: this process measures memory, so freed pages go back to the system; in one that
+    measures time they are kept.
     """
-    asked = json.loads(request)
-    settings = Settings(**asked["settings"])
-    torch.set_num_threads(settings.threads)
-    if "environment" in asked:
-        return json.dumps(
-            asdict(environment(asked["environment"], settings.threads, asked["dtype"]))
+
+    def __init__(
+        self,
+        tree: str | None,
+        seed: int,
+        own: bool = False,
+        weighs: bool = False,
+        limit_bytes: int | None = None,
+    ) -> None:
+        self.tree, self.own, self.seed = tree and Path(tree), own, seed
+        self.built: SimpleNamespace | None = None
+        allocator.return_pages() if weighs else allocator.keep_pages()
+        if limit_bytes is not None:
+            allocator.limit(limit_bytes)
+
+    def answer(self, do: str, **asked: Any) -> Answer:
+        """The answer to one question; what a mechanism raises becomes an outcome."""
+        questions: dict[str, Callable[..., Answer]] = {
+            "environment": self.environment,
+            "verify": self.verify,
+            "forms": self.forms,
+            "build": self.build,
+            "lap": self.lap,
+            "finish": self.finish,
+            "weigh": self.weigh,
+            "calibrate": calibrate,
+        }
+        try:
+            return questions[do](**asked)
+        except Missing as error:
+            return {"outcome": "missing", "reason": str(error)}
+        except Refused as error:
+            return {"outcome": "unsupported", "reason": str(error)}
+        except (Exception, SystemExit) as error:
+            return {
+                "outcome": "oom" if is_out_of_memory(error) else "failed",
+                "reason": described(error),
+            }
+
+    def environment(self, device: str, threads: int, dtype: str) -> Answer:
+        """This machine, its versions and its measured peaks."""
+        return {"outcome": "ok", "environment": asdict(environment(device, threads, dtype))}
+
+    def verify(self, mechanism: str) -> Answer:
+        """The contract's checks of a mechanism."""
+        from attnbench.measure.verify import verify
+
+        return {"outcome": "ok", "checks": verify(self.card(mechanism))}
+
+    def forms(self, mechanism: str) -> Answer:
+        """Names of the forms of a mechanism."""
+        return {"outcome": "ok", "forms": tuple(self.card(mechanism).forms)}
+
+    def build(
+        self,
+        warmup_s: float = 0.0,
+        cold: bool = False,
+        extra: int = 0,
+        every: int = 1,
+        suspicious: bool = False,
+        **asked: Any,
+    ) -> Answer:
+        """Build a case, check one iteration, and warm up.
+
+        If `suspicious`, `finish` looks for what is odd about the mechanism. Each `every`-th
+        iteration has `extra` products more. The answer has `iteration_s`, the seconds of the last.
+        """
+        begun, load_before, state = time.perf_counter(), load(), torch_state()
+        its, _, case = self.resolve(**asked)
+        subject = Subject(its, case, self.seed)
+        if extra:
+            subject.forward = burdened(subject.forward, extra, every)
+        cuda = case.workload.device.startswith("cuda")
+        watch = device.CudaStopwatch(cold) if cuda else HostStopwatch()
+        iterate, setup_s = iteration(subject), time.perf_counter() - begun
+        kept: list[torch.Tensor] = []
+        with oddities.watched(subject) if suspicious else nullcontext() as passed:
+            first = sample(lambda lap: kept.append(iterate(lap)), subject.clear, watch, 1)
+        if wrong := subject.check(kept.pop()):
+            return {"outcome": "failed", "reason": wrong}
+        warm = warm_up(iterate, subject.clear, watch, time_of(first), warmup_s)
+        values = {"setup_s": setup_s, "warmup_s": sum(warm), "warmup_iterations": len(warm)}
+        if load_before is not None:
+            values["load_before"] = load_before
+        self.built = SimpleNamespace(
+            case=case,
+            subject=subject,
+            iterate=iterate,
+            watch=watch,
+            accept=device.fast_enough if cuda else lambda: True,
+            state=state,
+            readings=device.readings() if cuda else {},
+            values=values,
+            iteration_s=warm[-1],
+            passed=passed,
         )
-    if "verify" in asked:
-        return json.dumps({"checks": verify(card(asked["verify"]))})
-    case, part = msgspec.convert(asked["case"], Case), Part(asked["part"])
-    limit_memory(settings, case)
-    try:
-        return json.dumps(run(card(case.mechanism), case, part, settings))
-    except Exception as error:
-        outcome = Outcome.OOM if is_out_of_memory(error) else Outcome.FAILED
-        return json.dumps({"outcome": outcome, "reason": describe(error)})
+        # a collection would fall into the samples of one process alone
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        return {"outcome": "ok", "form": case.form, "iteration_s": warm[-1]}
+
+    def lap(self, iterations: int, rehearse: bool = False) -> Answer:
+        """One sample of the case that was built, after an untimed iteration if it is short."""
+        it = self.built
+        if rehearse and it.iteration_s < SHORT_S:
+            sample(it.iterate, it.subject.clear, it.watch, 1)
+        taken = sample(it.iterate, it.subject.clear, it.watch, iterations)
+        if not it.accept():  # the device had slowed down: what it gives after a pause counts
+            taken = sample(it.iterate, it.subject.clear, it.watch, iterations)
+        return {"outcome": "ok", "sample": taken}
+
+    def finish(self) -> Answer:
+        """Forget the case; values and notes of the time since its build began.
+
+        `spoiled` says that the process is no longer as it was and should measure nothing else.
+        """
+        it, self.built = self.built, None
+        cuda = it.case.workload.device.startswith("cuda")
+        values, notes = it.values, {"allocator": "caching" if cuda else "pages kept"}
+        if (load_after := load()) is not None:
+            values["load_after"] = load_after
+        if cuda:
+            values |= since(it.readings, device.readings())
+            notes |= {"throttle": device.throttle()}
+        changed = changes(it.state, torch_state())
+        odd = oddities.odd(it.subject, it.passed, self.seed) if it.passed else ""
+        notes |= {"changed": changed, "odd": odd, "processes": left_running()}
+        del it
+        gc.enable()
+        gc.unfreeze()
+        gc.collect()
+        allocator.trim()
+        notes = {key: note for key, note in notes.items() if note}
+        return {"outcome": "ok", "values": values, "notes": notes, "spoiled": bool(changed)}
+
+    def weigh(self, checked: bool = False, **asked: Any) -> Answer:
+        """Peaks, saved bytes and counts of one iteration, and the error against the reference.
+
+        With `checked`, output and gradients are checked first, and the values hold parameters and
+        forward FLOPs of one layer.
+        """
+        its, config, case = self.resolve(**asked)
+        values: dict[str, float] = {}
+        if checked:
+            subject = Subject(its, case, self.seed)
+            if wrong := check(subject):
+                return {"outcome": "failed", "reason": wrong}
+            flops = its.forms[case.form].flops(config, case.workload)
+            values["parameters"] = sum(p.numel() for p in subject.parameters)
+            values["flops"] = flops.core
+            values["flops"] += 0 if case.workload.level is Level.CORE else flops.projections
+            del subject
+        if case.workload.device.startswith("cuda"):
+            peaks, notes = memory.on_cuda(Subject(its, case, self.seed))
+        else:
+            # code and library workspaces are loaded by a small batch, so that they do not count
+            iteration(Subject(its, small(case), self.seed))(lambda phase: None)
+            peaks, notes = memory.on_cpu(lambda: Subject(its, case, self.seed))
+        values |= peaks
+        # an older card does not know the word: it declares everything
+        if not getattr(its, "declared", True):
+            values |= counted(Subject(its, case, self.seed))
+        elif not checked and (error := digits.error(its, case, self.seed)) is not None:
+            values["error"] = error
+        gc.collect()
+        if left := left_running():
+            notes["processes"] = left
+        return {
+            "outcome": "ok",
+            "values": values,
+            "notes": notes,
+            "form": case.form,
+            "case": str(case),
+        }
+
+    def resolve(
+        self, mechanism: str, form: str | None, options: list, workload: dict
+    ) -> tuple[Card, Any, Case]:
+        """Card, config and case. Raises `Missing` or `Refused`."""
+        its = self.card(mechanism)
+        causal = its.causality is Causality.ALWAYS or workload.get("causal", False)
+        w = msgspec.convert({**workload, "causal": causal}, Workload)
+        config = its.configure(dict(options))
+        if form is not None and form not in its.forms:
+            raise Missing(f"{mechanism} has no form {form!r}; forms: {', '.join(its.forms)}")
+        form = form or its.default(config, w)
+        if reason := its.refusal(form, config, w):
+            raise Refused(reason)
+        chosen = tuple((name, value) for name, value in options)
+        return its, config, Case(mechanism=mechanism, form=form, options=chosen, workload=w)
+
+    def card(self, mechanism: str) -> Card:
+        """The card that this tree has of a name. Raises `Missing`."""
+        if self.tree is None:
+            return card(mechanism)
+        path, in_file, card_name = mechanism.rpartition(".py:")
+        if in_file:
+            if not (self.tree / f"{path}.py").is_file():
+                raise Missing(f"there is no file {path}.py")
+            return card(f"{self.tree}/{path}.py:{card_name}")
+        if mechanism not in names():
+            raise Missing(f"there is no mechanism {mechanism!r}")
+        found = card(mechanism)
+        for file in files_of(mechanism) if self.own else ():
+            if not file.is_relative_to(self.tree.resolve()):
+                raise Missing(f"{mechanism} comes from {file}, which is not of this repository")
+        return found
 
 
-def run(its: Card, case: Case, part: Part, settings: Settings) -> Mapping[str, Any]:
-    """The answer for one part of one case."""
-    match part:
-        case Part.TIME:
-            return timed(its, case, settings)
-        case Part.MEMORY:
-            return counted(its, case, settings)
+def files_of(mechanism: str) -> tuple[Path, ...]:
+    """The file that a registered mechanism was loaded from."""
+    own = f"attnbench.mechanisms.{mechanism}"
+    offered = [point.module for point in entry_points(group=GROUP, name=mechanism)]
+    modules = [sys.modules.get(name) for name in ([own] if own in sys.modules else offered)]
+    files = [getattr(module, "__file__", None) for module in modules]
+    return tuple(Path(file).resolve() for file in files if file)
 
 
-def timed(its: Card, case: Case, settings: Settings) -> Mapping[str, Any]:
-    """Samples, after one checked iteration."""
-    keep_pages()
-    begun, load_before, state = time.perf_counter(), load(), torch_state()
-    subject = Subject(its, case, settings.seed)
-    cuda = case.workload.device.startswith("cuda")
-    watch = device.CudaStopwatch(settings.cold) if cuda else HostStopwatch()
-    accept = device.fast_enough if cuda else lambda: True
-    setup_s = time.perf_counter() - begun
-    before = device.readings() if cuda else {}
+def check(subject: Subject) -> str:
+    """What is wrong with the output or a gradient of one iteration, or nothing."""
+    wrong = subject.check(iteration(subject)(lambda phase: None))
+    tensors = (*subject.parameters, *subject.inputs) if subject.training else ()
+    gradients = [t.grad for t in tensors if t.grad is not None]
+    if not wrong and not all(gradient.isfinite().all() for gradient in gradients):
+        wrong = "a gradient is not finite"
+    subject.clear()
+    return wrong
 
-    iterate = iteration(subject)
-    kept = []
-    first = sample(lambda lap: kept.append(iterate(lap)), subject.clear, watch, 1)
-    if wrong := subject.check(kept.pop()):
-        return {"outcome": Outcome.FAILED, "reason": wrong}
-    found = measure(iterate, subject.clear, watch, settings, first, accept)
 
-    values = {
-        "setup_s": setup_s,
-        "warmup_s": found.warmup_s,
-        "warmup_iterations": found.warmup_iterations,
-    }
-    values |= {
-        key: value
-        for key, value in [("load_before", load_before), ("load_after", load())]
-        if value is not None
-    }
-    notes = {"stopped": found.stopped, "allocator": "pages kept" if not cuda else "caching"}
-    if cuda:
-        values |= since(before, device.readings())
-        notes |= {"throttle": device.throttle()}
-    notes |= {"changed": changes(state, torch_state())}
-    return {
-        "outcome": Outcome.OK,
-        "samples": found.samples,
-        "values": values,
-        "notes": {key: note for key, note in notes.items() if note},
-    }
+def counted(subject: Subject) -> dict[str, float]:
+    """Parameters and forward FLOPs of a module that does not declare them."""
+    mask = subject.mask
+    flops = counted_flops(subject.module, *subject.inputs, *([] if mask is None else [mask]))
+    return {"parameters": sum(p.numel() for p in subject.parameters), "flops": flops}
+
+
+def left_running() -> str:
+    """End what a mechanism has started; a note on it, or nothing."""
+    count = end_children()
+    what = "process" if count == 1 else "processes"
+    return f"started {count} {what} that had to be ended" if count else ""
 
 
 def torch_state() -> dict[str, Any]:
@@ -135,68 +322,34 @@ def since(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, 
     return found
 
 
-def counted(its: Card, case: Case, settings: Settings) -> Mapping[str, Any]:
-    """Peaks, bytes saved, operators and bytes moved of one iteration."""
-    if case.workload.device.startswith("cuda"):
-        values, notes = memory.on_cuda(Subject(its, case, settings.seed))
-    else:
-        mallopt(M_MMAP_THRESHOLD, RESIDENT_MMAP_BYTES)
-        rehearse(its, case, settings)
-        values, notes = memory.on_cpu(lambda: Subject(its, case, settings.seed))
-    if not its.declared:
-        values |= of_its_own(Subject(its, case, settings.seed))
-    else:
-        found = digits.error(its, case, settings.seed)
-        values |= {} if found is None else {"error": found}
-    return {"outcome": Outcome.OK, "values": values, "notes": notes}
+def burdened(work: Callable[[], Any], products: int, every: int = 1) -> Callable[[], Any]:
+    """The work with `products` more products of small matrices at each `every`-th call."""
+    a = torch.full((EXTRA_SIZE, EXTRA_SIZE), 1 / EXTRA_SIZE)
+    out = torch.empty_like(a)
+    calls = itertools.count(1)
+
+    def both() -> Any:
+        if next(calls) % every == 0:
+            with torch.no_grad():
+                for _ in range(products):
+                    torch.mm(a, a, out=out)
+        return work()
+
+    return both
 
 
-def of_its_own(subject: Subject) -> dict[str, float]:
-    """Parameters and forward FLOPs of a module that does not declare them."""
-    mask = subject.mask
-    counted = counted_flops(subject.module, *subject.inputs, *([] if mask is None else [mask]))
-    return {"parameters": sum(p.numel() for p in subject.parameters), "flops": counted}
+def calibrate() -> Answer:
+    """Seconds of one product of the extra work."""
+    work, count = burdened(lambda: None, 100), 0
+    work()
+    begun = time.process_time()
+    while time.process_time() - begun < CALIBRATION_S:
+        work()
+        count += 100
+    return {"outcome": "ok", "seconds": (time.process_time() - begun) / count}
 
 
-def rehearse(its: Card, case: Case, settings: Settings) -> None:
-    """Load code and library workspaces with a small batch, so that they are not measured."""
-    subject = Subject(its, small(case), settings.seed)
-    iteration(subject)(lambda phase: None)
-
-
-def keep_pages() -> None:
-    """Have the allocator keep freed pages, so that no iteration pays for page faults again."""
-    mallopt(M_MMAP_MAX, 0)
-    mallopt(M_TRIM_THRESHOLD, -1)
-
-
-def mallopt(parameter: int, value: int) -> None:
-    """Set a parameter of glibc's allocator; other allocators have no such call."""
-    call = getattr(ctypes.CDLL(None), "mallopt", None)
-    if call is not None:
-        call(parameter, value)
-
-
-def limit_memory(settings: Settings, case: Case) -> None:
-    """A ceiling that turns a kill by the kernel into an error that can be recorded.
-
-    Not on CUDA, whose driver reserves far more addresses than it uses.
-    """
-    if settings.memory_limit_bytes is None or case.workload.device.startswith("cuda"):
-        return
-    try:
-        import resource
-
-        in_use = memory.status_bytes("VmSize")
-    except (ImportError, OSError):  # another system, or one that hides /proc
-        return
-    limits = resource.getrlimit(resource.RLIMIT_AS)
-    set_before = [limit for limit in limits if limit != resource.RLIM_INFINITY]
-    ceiling = min([in_use + settings.memory_limit_bytes, *set_before])
-    resource.setrlimit(resource.RLIMIT_AS, (ceiling, limits[1]))
-
-
-def is_out_of_memory(error: Exception) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
     """torch reports a refused allocation as a RuntimeError on a CPU."""
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
@@ -204,7 +357,7 @@ def is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, RuntimeError) and any(words in text for words in OUT_OF_MEMORY)
 
 
-def describe(error: Exception) -> str:
+def described(error: BaseException) -> str:
     """One line of an exception."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -12,6 +12,7 @@ its own; moved down by one row it is what earlier rows say, and a third attentio
 of the own row adds the rest,
     s = down(u)      y = s + inner(x + s)                       [B, N, D]
 Causal `sum` masks both axes, needs no third attention, and is blind to earlier rows' right sides.
+Masked tokens are no keys and hand nothing down to the rows below.
 Rows and columns are views of one tensor; `sdpa` is the same with a fused kernel for each of them.
 
 Reconstructed: the paper moves its inputs by a token as well, ours leaves that to the model.
@@ -21,6 +22,7 @@ Source: arXiv:1912.12180, section 3.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -32,6 +34,7 @@ from attnbench.contract import (
     BaseConfig,
     Card,
     Cost,
+    Exemption,
     Flops,
     Paper,
     causal_mask,
@@ -207,6 +210,11 @@ def default(config: Config, w: Workload) -> str:
     return "eager" if w.device == "cpu" and max(config.grid(w.seq_len)) <= 32 else "sdpa"
 
 
+def exempt(config: Config) -> Mapping[Exemption, str]:
+    """`columns` frees the grid of N."""
+    return {} if config.columns else {Exemption.LENGTH: "the grid follows N"}
+
+
 CARD = Card(
     forms={"eager": Axial, "sdpa": Sdpa},
     config=Config,
@@ -223,5 +231,5 @@ CARD = Card(
     cost=Cost("O(N·√N·d)", time=1.5, memory=1.5),
     examples=(Config(), Config(combine="sum", columns=7, bias=True), Config(columns=9)),
     default=default,
-    length_free=False,  # the grid follows N
+    exempt=exempt,
 )

@@ -7,6 +7,7 @@
 π is a permutation of the n blocks, one for each head and the same at every call. `cyclic` takes
 shifts: most heads keep their own block (shift 0), and each of the n − 1 other shifts has a sixth
 of the heads, the paper's 10:2 and 8:2:2 of 12 heads. `random` draws a permutation for each head
+from collections.abc import Mapping
 from `seed`. The cost stays quadratic, divided by n. `sdpa` is the same with a fused kernel for
 each pair of blocks, which stores no scores.
 
@@ -15,6 +16,7 @@ Reconstructed: with fewer heads than shifts, the largest shifts have no head.
 Source: arXiv:1911.02972, section 3.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -25,6 +27,7 @@ from attnbench.contract import (
     BaseConfig,
     Card,
     Cost,
+    Exemption,
     Flops,
     Paper,
     QKVAttention,
@@ -139,6 +142,11 @@ def default(config: Config, w: Workload) -> str:
     return "sdpa"
 
 
+def exempt(config: Config) -> Mapping[Exemption, str]:
+    """A block grows with N."""
+    return {Exemption.LENGTH: "a block is the n-th part of N"}
+
+
 CARD = Card(
     forms={"eager": Blockwise, "sdpa": Sdpa},
     config=Config,
@@ -159,5 +167,5 @@ CARD = Card(
         Config(blocks=3, permutation="random", seed=4),
     ),
     default=default,
-    length_free=False,  # a block is the n-th part of N
+    exempt=exempt,
 )

@@ -21,6 +21,7 @@ which ties the maps of all heads but still computes each.
 Source: arXiv:2108.09084, equations (3) to (6).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -31,6 +32,7 @@ from attnbench.contract import (
     BaseConfig,
     Card,
     Cost,
+    Exemption,
     Flops,
     Paper,
     QKVAttention,
@@ -211,6 +213,13 @@ def default(config: Config, w: Workload) -> str:
     return "folded" if w.seq_len >= 2 * w.width else "eager"
 
 
+def exempt(config: Config) -> Mapping[Exemption, str]:
+    """Only a product with the k̄ of no key is 0."""
+    if config.interaction == "product":
+        return {}
+    return {Exemption.EMPTY: "v is added to the k̄ of no key, or stands beside it"}
+
+
 CARD = Card(
     forms={"eager": Fastformer, "folded": Folded},
     config=Config,
@@ -233,5 +242,6 @@ CARD = Card(
         Config(share_heads=True, bias=True),
     ),
     default=default,
+    exempt=exempt,
     share_layers=True,
 )

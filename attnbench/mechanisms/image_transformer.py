@@ -19,7 +19,7 @@ Source: arXiv:1802.05751, section 4.2.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -30,6 +30,7 @@ from attnbench.contract import (
     BaseConfig,
     Card,
     Cost,
+    Exemption,
     Flops,
     Paper,
     QKVAttention,
@@ -233,6 +234,13 @@ def default(config: Config, w: Workload) -> str:
     return "eager" if short and w.device == "cpu" and not w.causal else "sdpa"
 
 
+def exempt(config: Config) -> Mapping[Exemption, str]:
+    """A row, or an image of a given width, only grows at its end."""
+    if config.layout == "1d" or config.across:
+        return {}
+    return {Exemption.LENGTH: "the image's width follows N"}
+
+
 CARD = Card(
     forms={"eager": ImageTransformer, "sdpa": Sdpa},
     config=Config,
@@ -248,5 +256,5 @@ CARD = Card(
         Config(layout="2d", rows=2, columns=3, above=3, beside=2),
     ),
     default=default,
-    length_free=False,  # the image's width follows N where `across` is None
+    exempt=exempt,
 )

@@ -18,6 +18,7 @@ Notation: our R is the paper's k.
 Source: arXiv:2006.04768, equation (7) and section 4.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -28,6 +29,7 @@ from attnbench.contract import (
     BaseConfig,
     Card,
     Cost,
+    Exemption,
     Flops,
     Paper,
     QKVAttention,
@@ -200,6 +202,11 @@ def default(config: Config, w: Workload) -> str:
     return "absorbed" if config.rank <= w.head_width and w.seq_len >= 2 * w.width else "folded"
 
 
+def exempt(config: Config) -> Mapping[Exemption, str]:
+    """`n_max` frees E and F of N."""
+    return {} if config.n_max else {Exemption.LENGTH: "E and F have N columns"}
+
+
 CARD = Card(
     forms={"eager": Linformer, "folded": Folded, "absorbed": Absorbed},
     config=Config,
@@ -221,5 +228,5 @@ CARD = Card(
     ),
     default=default,
     needs=Linformer.needs,
-    length_free=False,
+    exempt=exempt,
 )

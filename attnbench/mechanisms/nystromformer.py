@@ -22,6 +22,7 @@ Notation: our M is the paper's m, our F, A, W its F̃, A_S, B̃.
 Source: arXiv:2102.03902, equations (9) to (15).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -32,6 +33,7 @@ from attnbench.contract import (
     BaseConfig,
     Card,
     Cost,
+    Exemption,
     Flops,
     Paper,
     QKVAttention,
@@ -228,6 +230,11 @@ def default(config: Config, w: Workload) -> str:
     return "sdpa"
 
 
+def exempt(config: Config) -> Mapping[Exemption, str]:
+    """Segments grow with N."""
+    return {Exemption.LENGTH: "a landmark is the mean of the m-th part of N"}
+
+
 CARD = Card(
     forms={"eager": Nystromformer, "sdpa": Sdpa},
     config=Config,
@@ -248,5 +255,5 @@ CARD = Card(
         Config(landmarks=20, conv_kernel=33, bias=True),
     ),
     default=default,
-    length_free=False,
+    exempt=exempt,
 )

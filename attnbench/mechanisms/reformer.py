@@ -13,7 +13,7 @@ As in that code, ‖q‖² is d (mean square of q + 1e-6), and q · k is not div
 
 More than 64 buckets are two hashes of √ as many, so no product grows with N². Masked tokens go to
 a bucket after all others. `chunked` is exact: a cache's worth of chunks at a time, computed again
-in the backward pass; only o and z are kept.
+in the backward pass; only o and z, as its largest logit and a sum, are kept.
 
 Left out: the correction log N_ij for keys met in several rounds, which are counted each time here
 (the authors' default). The reversible residual of section 3 is an option of the model.
@@ -21,7 +21,7 @@ Notation: our N is the paper's l, our M its m, `rounds` its n_rounds, `buckets` 
 Source: arXiv:2001.04451, section 2.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -32,6 +32,7 @@ from attnbench.contract import (
     BaseConfig,
     Card,
     Cost,
+    Exemption,
     Flops,
     Paper,
     QKVAttention,
@@ -124,9 +125,8 @@ class Reformer(QKVAttention):
         N = q.shape[1]
         q, k, v = (gathered(x, items.token) for x in (q, k, v))  # [B·H, C, M, d]
         logits = q @ look_back(k).mT  # [B·H, C, M, 2 M]
-        A, z = softmax(items.hide(logits, 0, self.causal))
-        o = A @ look_back(v)
-        return unsorted(o, z, items, N)[0]
+        E, largest = exponentials(items.hide(logits, 0, self.causal))
+        return joined(E @ look_back(v), largest, E.sum(-1), items, N)[0]
 
     def hash(self, q: Tensor, mask: Tensor | None) -> Tensor:
         """[B, H, N, d] to [B, H, R, N], one rotation per round and head for the whole batch."""
@@ -186,7 +186,7 @@ class Chunked(Reformer):
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
-        tables = w.tokens * (2 * w.width + w.heads)  # k, o and z
+        tables = w.tokens * (2 * w.width + 2 * w.heads)  # k, o and both parts of z
         return tables + config.rounds * w.tokens * w.heads * 2 + 6 * piece(w.device)
 
 
@@ -195,37 +195,38 @@ class Rounds(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, items: Sorted, causal: bool) -> Tensor:
-        o, z = torch.empty_like(v), q.new_empty(q.shape[:2])
+        o, (largest, total) = torch.empty_like(v), q.new_empty(2, *q.shape[:2])
         for g, part in groups(items, q):
             rows, keys, values = circle(q[g], k[g], v[g], part)
-            sums, norms = torch.empty_like(rows), rows.new_empty(rows.shape[:3])
+            sums, (tops, norms) = torch.empty_like(rows), rows.new_empty(2, *rows.shape[:3])
             for c in pieces(rows):
                 logits = part.hide(rows[:, c] @ keys[:, c].mT, c.start, causal)
-                A, norms[:, c] = softmax(logits)
-                sums[:, c] = A @ values[:, c]
-            o[g], z[g] = unsorted(sums, norms, part, q.shape[1])
-        ctx.save_for_backward(q, k, v, o, z)
+                E, tops[:, c] = exponentials(logits)
+                sums[:, c], norms[:, c] = E @ values[:, c], E.sum(-1)
+            o[g], largest[g], total[g] = joined(sums, tops, norms, part, q.shape[1])
+        ctx.save_for_backward(q, k, v, o, largest, total)
         ctx.items, ctx.causal = items, causal
         return o
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, o, z = ctx.saved_tensors
+        q, k, v, o, largest, total = ctx.saved_tensors
         dq, dk, dv = (torch.zeros_like(x) for x in (q, k, v))
+        grad = grad / total[..., None]
         inner = (grad * o).sum(-1)
         for g, part in groups(ctx.items, q):
             rows, keys, values = circle(q[g], k[g], v[g], part)
             to_o = gathered(grad[g], part.token)
-            shift, drop = (gathered(x[g, :, None], part.token) for x in (z, inner))
+            shift, drop = (gathered(x[g, :, None], part.token) for x in (largest, inner))
             # what fills the last chunk of a round is nobody's query
             split_rounds(to_o, part)[:, :, q.shape[1] :] = 0
             split_rounds(shift, part)[:, :, q.shape[1] :] = torch.finfo(q.dtype).max
             to_q, to_k, to_v = (torch.empty_like(x) for x in (rows, keys, values))
             for c in pieces(rows):
                 logits = part.hide(rows[:, c] @ keys[:, c].mT, c.start, ctx.causal)
-                A = logits.sub_(shift[:, c]).exp_()
-                to_v[:, c] = A.mT @ to_o[:, c]
-                to_logits = (to_o[:, c] @ values[:, c].mT).sub_(drop[:, c]).mul_(A)
+                E = logits.sub_(shift[:, c]).exp_()
+                to_v[:, c] = E.mT @ to_o[:, c]
+                to_logits = (to_o[:, c] @ values[:, c].mT).sub_(drop[:, c]).mul_(E)
                 to_q[:, c] = to_logits @ keys[:, c]
                 to_k[:, c] = to_logits.mT @ rows[:, c]
             scattered(dq[g], to_q, part)
@@ -289,20 +290,28 @@ def fold(x: Tensor) -> Tensor:
     return own + before.roll(-1, 1)
 
 
-def softmax(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """Weights [G, C, M, 2 M] and the logarithm of their sum before normalising [G, C, M]."""
-    z = logits.logsumexp(-1)
-    return (logits - z[..., None]).exp(), z
+def exponentials(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """exp(logits − m) [G, C, M, 2 M] and m [G, C, M], the largest logit of each row."""
+    m = logits.detach().amax(-1)
+    return (logits - m[..., None]).exp(), m
 
 
-def unsorted(o: Tensor, z: Tensor, items: Sorted, N: int) -> tuple[Tensor, Tensor]:
-    """Join the rounds: o [G, C, M, d] and z [G, C, M] to [G, N, d] and [G, N]."""
-    o, z, token = (split_rounds(x, items)[:, :, :N] for x in (o, z, items.token))
-    joint = torch.zeros_like(z).scatter(-1, token, z).logsumexp(1)  # [G, N]
-    share = (z - joint[:, None].expand_as(z).gather(-1, token)).exp()
+def joined(o: Tensor, m: Tensor, s: Tensor, items: Sorted, N: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Join the rounds: o [G, C, M, d] to [G, N, d], with m and s of all rounds [G, N].
+
+    o and s are sums of exp(logit − m) v and of exp(logit − m). log s is never added to m: beside
+    the logit of a token that sees only itself, it would be lost.
+    """
+    o, m, s, token = (split_rounds(x, items)[:, :, :N] for x in (o, m, s, items.token))
+    m, s = (torch.zeros_like(x).scatter(-1, token, x) for x in (m, s))  # [G, R, N], by token
+    largest = m.amax(1)
+    share = (m - largest[:, None]).exp()
+    total = (share * s).sum(1)
+    share = (share / total[:, None]).gather(-1, token)
     o = (o * share[..., None]).flatten(0, 2)
     empty = o.new_zeros(len(token) * N, o.shape[-1])
-    return empty.index_add(0, flat(token, N), o).unflatten(0, (-1, N)), joint
+    o = empty.index_add(0, flat(token, N), o).unflatten(0, (-1, N))
+    return o, largest, total
 
 
 def split_rounds(x: Tensor, items: Sorted) -> Tensor:
@@ -365,6 +374,14 @@ def default(config: Config, w: Workload) -> str:
     return "chunked"
 
 
+def exempt(config: Config) -> Mapping[Exemption, str]:
+    """Sorting is over the whole sequence."""
+    return {
+        Exemption.LENGTH: "padding comes into the circle of chunks",
+        Exemption.SELECTION: "a token's chunk depends on the tokens sorted before it",
+    }
+
+
 CARD = Card(
     forms={"eager": Reformer, "chunked": Chunked},
     config=Config,
@@ -380,6 +397,5 @@ CARD = Card(
         Config(rounds=2),
     ),
     default=default,
-    length_free=False,
-    selection_leaks=True,
+    exempt=exempt,
 )

@@ -22,6 +22,7 @@ Notation: our K is the paper's k, our W its w, our M its attention window.
 Source: arXiv:2003.05997, section 4.1 and algorithm 1.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isqrt
 
@@ -33,6 +34,7 @@ from attnbench.contract import (
     BaseConfig,
     Card,
     Cost,
+    Exemption,
     Flops,
     Paper,
     QKVAttention,
@@ -328,6 +330,14 @@ def default(config: Config, w: Workload) -> str:
     return "sdpa"
 
 
+def exempt(config: Config) -> Mapping[Exemption, str]:
+    """Clusters choose among all tokens."""
+    return {
+        Exemption.LENGTH: "the size of a cluster follows N",
+        Exemption.SELECTION: "a cluster takes its members from the whole sequence",
+    }
+
+
 CARD = Card(
     forms={"eager": RoutingTransformer, "sdpa": Sdpa},
     config=Config,
@@ -349,6 +359,5 @@ CARD = Card(
     ),
     default=default,
     needs=RoutingTransformer.needs,
-    length_free=False,
-    selection_leaks=True,
+    exempt=exempt,
 )

@@ -34,6 +34,7 @@ from attnbench.contract import (
     Cost,
     Flops,
     Paper,
+    Tolerance,
     key_mask,
     map_flops,
     masked_softmax,
@@ -252,4 +253,8 @@ CARD = Card(
         Config(block="pma", points=3, bias=True, norm=True),
     ),
     default=default,
+    tolerance=Tolerance(
+        bfloat16=0.3,
+        reason="what rounds across ReLU's 0 gains or loses its whole gradient",
+    ),
 )

@@ -13,8 +13,9 @@ Causal: X′_i sums the tokens before block i and its first one; P has no entry 
 paper's column sums run over all rows, here they run over the rows so far, since a later row would
 tell an earlier one about the future.
 
-A block that is all padding is not sorted. A place in a sorted block weighs as much as what was
-mixed into it is real: its logit gains log(Σ_j P_ij m_j / Σ_j P_ij), which is 0 without padding.
+A block that is all padding is not sorted: it is neither a row nor a column of P, so the result
+does not depend on how many such blocks there are. A place in a sorted block counts in proportion
+to the real tokens mixed into it: log(Σ_j P_ij m_j / Σ_j P_ij) is added to its logit.
 
 The normalisation is computed again in the backward pass. `sdpa` is exact: one fused kernel over
 all blocks.
@@ -23,6 +24,7 @@ Notation: our C is the paper's N_B, our M its block length, our T its N_k.
 Source: arXiv:2002.11296, section 3.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 
@@ -36,6 +38,7 @@ from attnbench.contract import (
     BaseConfig,
     Card,
     Cost,
+    Exemption,
     Flops,
     Paper,
     merge,
@@ -112,7 +115,10 @@ class Sinkhorn(Attention):
         if self.training and self.config.gumbel:
             self.noise = -torch.empty_like(R).exponential_().log()
             R = R + self.noise
-        allowed = None if mask is None else mask.any(2)[:, None, None]  # [B, 1, 1, C]
+        allowed = None
+        if mask is not None:
+            real = mask.any(2)[:, None]  # [B, 1, C]
+            allowed = real[..., None] & real[:, :, None]  # [B, 1, C, C]
         if self.causal:
             past = torch.ones(C, C, dtype=torch.bool, device=R.device).tril(-1)
             allowed = past if allowed is None else past & allowed
@@ -260,8 +266,8 @@ def reference(module: Sinkhorn, x: Tensor, mask: Tensor | None, draws: dict) -> 
         R = (R + draws["noise"][h] if draws else R) / config.temperature
         allowed = torch.tensor(
             [
-                [bool(b) and (j < i or not module.causal) for j, b in enumerate(blocks)]
-                for i in range(C)
+                [bool(a and b) and (j < i or not module.causal) for j, b in enumerate(blocks)]
+                for i, a in enumerate(blocks)
             ]
         )
         P = balanced(R, allowed, config.iterations, module.causal)
@@ -309,6 +315,11 @@ def default(config: Config, w: Workload) -> str:
     return "sdpa"
 
 
+def exempt(config: Config) -> Mapping[Exemption, str]:
+    """`n_max` frees W_B of N."""
+    return {} if config.n_max else {Exemption.LENGTH: "W_B has a column for each block of N"}
+
+
 CARD = Card(
     forms={"eager": Sinkhorn, "sdpa": Sdpa},
     config=Config,
@@ -319,11 +330,11 @@ CARD = Card(
     paper=Paper("Sparse Sinkhorn Attention", "Tay et al.", 2020, "arXiv:2002.11296"),
     cost=Cost("O(M²)", time=2, memory=2),
     examples=(
-        Config(block=4, bias=True, n_max=48),
+        Config(block=4, bias=True, n_max=64),
         Config(block=6, iterations=2, temperature=0.5),
         Config(block=5, sort_cut=2, gumbel=False),
     ),
     default=default,
     needs=Sinkhorn.needs,
-    length_free=False,
+    exempt=exempt,
 )

@@ -21,6 +21,7 @@ Source: arXiv:1904.10509, section 4.3.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -31,6 +32,7 @@ from attnbench.contract import (
     BaseConfig,
     Card,
     Cost,
+    Exemption,
     Flops,
     Paper,
     QKVAttention,
@@ -194,6 +196,11 @@ def default(config: Config, w: Workload) -> str:
     return "sdpa"
 
 
+def exempt(config: Config) -> Mapping[Exemption, str]:
+    """`stride` frees the grid of N."""
+    return {} if config.stride else {Exemption.LENGTH: "the stride follows N"}
+
+
 CARD = Card(
     forms={"eager": SparseTransformer, "sdpa": Sdpa},
     config=Config,
@@ -215,5 +222,5 @@ CARD = Card(
     ),
     default=default,
     needs=needs,
-    length_free=False,  # stride=None follows N
+    exempt=exempt,
 )

@@ -22,6 +22,7 @@ Notation: our N is the paper's ℓ, our C its B, our R its k.
 Source: arXiv:2005.00743, section 3.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isqrt
 
@@ -34,6 +35,7 @@ from attnbench.contract import (
     BaseConfig,
     Card,
     Cost,
+    Exemption,
     Flops,
     Paper,
     causal_mask,
@@ -280,6 +282,11 @@ def default(config: Config, w: Workload) -> str:
     return "sdpa"
 
 
+def exempt(config: Config) -> Mapping[Exemption, str]:
+    """`n_max` frees the logits of N."""
+    return {} if config.n_max else {Exemption.LENGTH: "the logits have N columns"}
+
+
 CARD = Card(
     forms={"eager": Synthesizer, "sdpa": Sdpa},
     config=Config,
@@ -295,7 +302,7 @@ CARD = Card(
     ),
     cost=Cost("O(N²)", time=2, memory=2),
     examples=(
-        Config(bias=True, n_max=45),
+        Config(bias=True, n_max=64),
         Config(variant="random", mixture=True),
         Config(variant="factorized_random", rank=6, mixture=True),
         Config(variant="factorized_dense"),
@@ -303,5 +310,5 @@ CARD = Card(
     ),
     default=default,
     needs=Synthesizer.needs,
-    length_free=False,
+    exempt=exempt,
 )

@@ -1,6 +1,6 @@
 """A check in words and tables: what fails first, then what is not certain, then the rest."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -9,27 +9,27 @@ from attnbench.analysis.verdict import Verdict
 from attnbench.metrics import Unit, metric
 from attnbench.render import markdown
 from attnbench.render.grid import Cell, Table, clean, words
-from attnbench.render.units import NOTHING, count, flops, percent, plain, seconds, size
+from attnbench.render.units import NOTHING, count, flops, many, percent, seconds, size
 
 
 def headline(report: Report) -> str:
-    """The whole check in one line."""
+    """The whole check in one line; a mean over lengths is not counted as a case."""
     against = f"{clean(report.head)} against {clean(report.base)}"
+    cases = many(len(report.cases), "case")
     if report.failures:
-        kinds = (
-            ("slower", sum(f.metric == TIME for f in report.failures)),
-            ("larger", sum(f.metric not in (TIME, RUNS) for f in report.failures)),
-            ("failing", sum(f.metric == RUNS for f in report.failures)),
-        )
-        said = ", ".join(f"{number} {kind}" for kind, number in kinds if number)
-        return f"FAILED: {said}; {against}"
+        return f"FAILED: {_failed(report)} of {cases}; {against}"
     if not report.findings:
         return f"nothing to check: {against}"
     if report.contaminated:
         return f"CONTAMINATED: base differs from base, times say nothing; {against}"
     if report.unsure:
-        return f"UNSURE of {len(report.unsure)} of {len(report.findings)}; {against}"
-    return f"fine: nothing slower or larger in {len(report.findings)} findings; {against}"
+        number = _number(found for found in report.unsure if found.cases == 1)
+        said = f"{number} of {cases}" if number else f"a mean over lengths, of {cases}"
+        return f"UNSURE: {said}; {against}"
+    if report.traded:
+        number = _number(report.traded)
+        return f"OK: no regression in {cases}, {number} faster with a larger count; {against}"
+    return f"OK: no regression in {cases}; {against}"
 
 
 def sentence(found: Finding) -> str:
@@ -54,10 +54,10 @@ def doubts(report: Report) -> Iterator[str]:
             "contaminated: base differs from itself here, so no time is called:"
             f" {clean('; '.join(report.contaminated))}; run it again on a quieter machine"
         )
-    if report.unsure:
-        first = sentence(report.unsure[0])
-        more = len(report.unsure) - 1
-        yield f"unsure: {first}" + (f"; and {more} more" if more else "")
+    for word, found in (("larger, but faster", report.traded), ("unsure", report.unsure)):
+        if found:
+            more = len(found) - 1
+            yield f"{word}: {sentence(found[0])}" + (f"; and {more} more" if more else "")
     yield from (clean(note) for note in report.notes)
 
 
@@ -72,9 +72,10 @@ def tables(report: Report) -> tuple[Table, ...]:
         Table(
             name="times",
             title="Times",
-            columns=("case", "base", "head", "change", "verdict"),
+            columns=("case", "batch timed", "base", "head", "change", "verdict"),
             rows=tuple(map(_timed, times)),
-            note=f"{clock} of one iteration; 99 % intervals over pairs of fresh processes",
+            note=f"{clock} of one iteration, at a batch sized to be timed well;"
+            " 99 % confidence intervals over pairs of fresh processes",
         ),
         Table(
             name="counts",
@@ -99,17 +100,31 @@ def page(report: Report) -> str:
     lines += [f"- {markdown.escape(sentence(found))}" for found in report.failures]
     lines += [f"- {markdown.escape(doubt)}" for doubt in doubts(report)]
     lines += ["", *(markdown.table(table, depth=2) for table in tables(report))]
-    said = ", ".join(f"{name} {value}" for name, value in sorted(conditions(report).items()))
-    return "\n".join([*lines, markdown.escape(said), ""])
+    return "\n".join([*lines, markdown.escape(" ".join(method(report))), ""])
 
 
-def conditions(report: Report) -> dict[str, str]:
-    """How it was measured, in words."""
-    shown = {}
-    for name, value in report.conditions.items():
-        text = plain(value) if isinstance(value, float) else str(value)
-        shown[name.removesuffix("_s").replace("_", " ")] = clean(text)
-    return shown
+def method(report: Report) -> Iterator[str]:
+    """How it was measured, in sentences; only what the conditions know."""
+    known = report.conditions
+    if "pairs" in known:
+        yield (
+            f"A case is timed in {known['pairs']} pairs of fresh processes, and in"
+            f" {known['confirm']} more where that leaves a doubt, by {known['clock']}."
+        )
+        yield (
+            f"Changes of time below {percent(float(known['threshold']))} are ignored; base against"
+            f" base showed a noise of at most {percent(float(known['worst_floor']))}."
+        )
+    if "machine" in known:
+        differs = clean(str(known["machine"]))
+        if differs == "the same":
+            yield "The baseline was saved on this machine."
+        else:
+            yield f"The baseline was saved on another machine ({differs})."
+    if "elapsed_s" in known:
+        yield f"The check took {seconds(float(known['elapsed_s']))}; seed {known['seed']}."
+    if "selftest" in known:
+        yield f"Reliability: {clean(str(known['selftest']))}."
 
 
 def data(report: Report, strict: bool) -> dict[str, Any]:
@@ -126,8 +141,9 @@ def called(found: Finding) -> str:
     """The verdict as it reads of this metric: a count is larger, not slower."""
     if found.metric == TIME:
         return str(found.verdict)
-    words = {Verdict.SLOWER: "larger", Verdict.FASTER: "smaller"}
-    return words.get(found.verdict, str(found.verdict))
+    if found.base is None or found.head is None or found.verdict is Verdict.SAME:
+        return str(found.verdict)
+    return "larger" if found.head > found.base else "smaller"
 
 
 def value(found: Finding, number: float | None) -> str:
@@ -158,7 +174,30 @@ def _signed(ratio: float) -> str:
     return ("+" if ratio >= 1 else "") + percent(ratio - 1)
 
 
+def _failed(report: Report) -> str:
+    """`2 slower, 1 larger`: cases of each kind; a mean counts only where no case of it does."""
+    times = [f for f in report.failures if f.metric == TIME]
+    means = {f.case for f in times if f.cases > 1}
+    single = [f for f in times if f.cases == 1]
+    kinds = (
+        ("slower", _number(single)),
+        ("slower only as a mean of its lengths", 0 if single else len(means)),
+        ("larger", _number(f for f in report.failures if f.metric not in (TIME, RUNS))),
+        ("failing", _number(f for f in report.failures if f.metric == RUNS)),
+    )
+    return ", ".join(f"{number} {kind}" for kind, number in kinds if number)
+
+
+def _number(findings: Iterable[Finding]) -> int:
+    return len({found.case for found in findings})
+
+
 def _timed(found: Finding) -> tuple[Cell, ...]:
+    case, *values = _row(found)
+    return (case, words(NOTHING if found.batch is None else count(found.batch)), *values)
+
+
+def _row(found: Finding) -> tuple[Cell, ...]:
     return (
         words(found.case),
         words(value(found, found.base)),
@@ -169,5 +208,5 @@ def _timed(found: Finding) -> tuple[Cell, ...]:
 
 
 def _counted(found: Finding) -> tuple[Cell, ...]:
-    case, *values = _timed(found)
+    case, *values = _row(found)
     return (case, words(label(found.metric)), *values)

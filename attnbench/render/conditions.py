@@ -6,7 +6,7 @@ import numpy as np
 
 from attnbench.analysis.foresight import scores
 from attnbench.analysis.noise import drift, drift_widening, loads, throttled, widening
-from attnbench.analysis.roofline import blind
+from attnbench.analysis.roofline import blind, roof, too_fast
 from attnbench.analysis.summary import Frame
 from attnbench.records import Environment, Sweep
 from attnbench.render import units
@@ -44,6 +44,16 @@ def warnings(sweep: Sweep, cases: Frame) -> Iterator[str]:
     if len({session.fingerprint for session in sweep.sessions}) > 1:
         yield "sessions ran on different machines or versions; times mix them"
     yield from _meddled(sweep)
+    yield from (
+        f"{series} took less time than merely reading its input takes on this machine"
+        for series in too_fast(sweep, cases)
+    )
+    peaks = roof(sweep, cases)
+    if peaks is not None and peaks.raised:
+        yield (
+            "a case did more than the peaks that were measured at the start, so the roofline is"
+            " raised to it; a machine that is busy shows peaks that are too low"
+        )
     bad = [*_busy(sweep), *_throttled(sweep), *_drifted(sweep)]
     wider = widening(sweep)
     if bad and wider is not None:
@@ -82,6 +92,9 @@ def _meddled(sweep: Sweep) -> Iterator[str]:
         name = names.get(run.case, run.case)
         if what := run.notes.get("changed"):
             changes[f"{name} changed {what}"] = None
+        for note in ("odd", "processes"):
+            if what := run.notes.get(note):
+                changes[f"{name} {what}"] = None
         kept[name] = max(kept.get(name, 0.0), run.values.get("kept_bytes", 0.0))
     yield from (f"{change}; times and results may depend on that" for change in changes)
     for name, most in kept.items():

@@ -1,13 +1,16 @@
 """The points that a figure draws, worked out before anything is drawn."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 
 from attnbench.analysis.summary import Frame
 from attnbench.render import units
 from attnbench.render.ends import why
+
+LONGEST = 34  # characters of the words at the end of a curve
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,13 +81,24 @@ def _curve(series: str, rows: Frame, quantity: Quantity, tokens: int) -> Curve:
 
 
 def _end(rows: Frame, missing: np.ndarray) -> str:
-    """`out of memory from 32K`: why the first missing length is missing."""
-    if not missing.any():
-        return ""
-    first = int(np.argmax(missing))
-    row = rows.iloc[first]
-    # a memory pass that did not run is no word on how the timed runs ended
-    reason = why(row["outcome"], row["reason"]) if row["outcome"] != "ok" else "not measured"
-    if missing.all():
-        return reason
-    return f"{reason} {'from' if missing[first:].all() else 'at'} {units.tick(row['seq_len'])}"
+    """`over budget at 128, from 32K`: what is missing and why; short, and true of each length."""
+    ends = zip(rows["outcome"], rows["reason"], missing, strict=True)
+    found = [why(outcome, reason) if gone else "" for outcome, reason, gone in ends]
+    causes = list(dict.fromkeys(cause for cause in found if cause))
+    if missing.all() or not causes:
+        return causes[0] if len(causes) == 1 else "not measured" if causes else ""
+    lengths = [int(n) for n in rows["seq_len"]]
+    text = "; ".join(f"{cause} {_where(lengths, [cause == f for f in found])}" for cause in causes)
+    return text if len(text) <= LONGEST else f"{int(missing.sum())} of {len(missing)} not measured"
+
+
+def _where(lengths: Sequence[int], gone: Sequence[bool]) -> str:
+    """`at 128, 512–2K, from 32K` where those lengths are gone."""
+    runs = [list(run) for is_gone, run in groupby(range(len(gone)), gone.__getitem__) if is_gone]
+    last = runs[-1][-1] == len(lengths) - 1
+    inner = [
+        "–".join(units.tick(lengths[i]) for i in dict.fromkeys((run[0], run[-1])))
+        for run in (runs[:-1] if last else runs)
+    ]
+    tail = [f"from {units.tick(lengths[runs[-1][0]])}"] if last else []
+    return ", ".join([*([f"at {', '.join(inner)}"] if inner else []), *tail])

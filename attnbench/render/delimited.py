@@ -2,30 +2,64 @@
 
 import csv
 import io
-from collections.abc import Iterable
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
 
 from attnbench.analysis.summary import Frame
-from attnbench.render.grid import Table, Value, clean
+from attnbench.render.grid import Cell, Table, Value, clean
+from attnbench.render.units import NOTHING
 
 # a spreadsheet takes a cell that begins so for a formula; some take the wide forms of these too
 FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def table(table: Table) -> bytes:
-    """The numbers behind the texts; a column of estimates has its ends beside it."""
+    """The numbers behind the texts, in columns of numbers alone or of words alone.
+
+    A column of estimates is followed by its bounds, and one with words among its numbers by those
+    words. Lengths that go across go down in the file: one line for each cell.
+    """
+    keys = table.keys or tuple(map(key, table.columns))
+    if table.across:
+        ends = (table.across, f"{table.across}_low", f"{table.across}_high", "note")
+        return _written([[keys[0], "seq_len", *ends], *_melted(table)])
     count = range(len(table.columns))
     bounded = [any(row[i].low is not None for row in table.rows) for i in count]
     head: list[Value] = []
-    for name, wide in zip(table.columns, bounded, strict=True):
-        head += [name, f"{name} low", f"{name} high"] if wide else [name]
+    mixed = [
+        any(row[i].is_number for row in table.rows) and any(_note(row[i]) for row in table.rows)
+        for i in count
+    ]
+    for name, wide, noted in zip(keys, bounded, mixed, strict=True):
+        head += [name, *([f"{name}_low", f"{name}_high"] * wide), *([f"{name}_note"] * noted)]
     lines = [head]
     for row in table.rows:
         line: list[Value] = []
-        for cell, wide in zip(row, bounded, strict=True):
-            shown = cell.text if cell.value is None else cell.value
-            line += [shown, cell.low, cell.high] if wide else [shown]
+        for i, cell in enumerate(row):
+            is_words = not any(other[i].is_number for other in table.rows)
+            line += [_note(cell) if is_words else cell.value]
+            line += [cell.low, cell.high] * bounded[i] + [_note(cell)] * mixed[i]
         lines.append(line)
     return _written(lines)
+
+
+def key(label: str) -> str:
+    """`core_gflop_s` of `Core, GFLOP/s`."""
+    plain = unicodedata.normalize("NFKD", label).lower().replace("∝ n^", "exponent")
+    return re.sub(r"[^a-z0-9]+", "_", plain).strip("_") or "value"
+
+
+def _melted(table: Table) -> Iterator[list[Value]]:
+    for row in table.rows:
+        for length, cell in zip(table.columns[1:], row[1:], strict=True):
+            at = int(length.replace(",", ""))
+            yield [row[0].text, at, cell.value, cell.low, cell.high, _note(cell)]
+
+
+def _note(cell: Cell) -> str:
+    """The words of a cell that has no number."""
+    return "" if cell.is_number or cell.text == NOTHING else cell.text
 
 
 def frame(frame: Frame) -> bytes:

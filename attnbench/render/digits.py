@@ -18,6 +18,7 @@ def digits(cases: Frame, dtype: str) -> Table | None:
         name="digits",
         title=f"Digits that hold in {dtype}",
         columns=("Mechanism", "Form", "Options", "Digits"),
+        keys=("mechanism", "form", "options", "relative_error"),
         rows=tuple(
             (
                 *(words(part) for part in series),

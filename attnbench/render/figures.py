@@ -1,20 +1,23 @@
 """Fig. 2 of the Fastformer paper from a sweep, and its like for memory.
 
 One panel per mode, both axes logarithmic. Where a case was not measured the curve goes on dotted to
-an open marker at the predicted cost, and its label says why: curves never just stop.
+an open marker at the predicted cost, and its label says why: curves never just stop. A case that
+cannot run has no cost to predict, and so no marker.
 """
 
+import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from attnbench.analysis.summary import Frame
 from attnbench.render import units
 from attnbench.render.curves import Curve, Quantity, curves
-from attnbench.render.looks import look
+from attnbench.render.looks import looks as looks_of
 from attnbench.render.panels import (
     Ending,
     direct_labels,
@@ -26,6 +29,31 @@ from attnbench.render.panels import (
     styled,
 )
 from attnbench.render.slopes import slope_panel
+
+LEAST = 2.0  # what the top of an axis is to its foot
+
+# of each base, powers between ticks and what multiplies them, from coarse to fine
+STEPS = MappingProxyType(
+    {
+        10: (
+            (3, (1.0,)),
+            (2, (1.0,)),
+            (1, (1.0,)),
+            (1, (1.0, 3.0)),
+            (1, (1.0, 2.0, 5.0)),
+            (1, (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)),
+            (1, (1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)),
+        ),
+        2: (
+            (10, (1.0,)),
+            (4, (1.0,)),
+            (2, (1.0,)),
+            (1, (1.0,)),
+            (1, (1.0, 1.5)),
+            (1, (1.0, 1.25, 1.5, 1.75)),
+        ),
+    }
+)
 
 
 def fig2(
@@ -61,9 +89,9 @@ def memory_figure(summary: Frame, tokens: int, suffix: str = "png", stacked: boo
         high=None,
         predicted="refined_bytes",
         per_token=False,
-        axis=f"allocated peak, {units.count(tokens)} tokens or one sequence",
+        axis="peak allocated memory per batch",
         text=units.size,
-        base=4,
+        base=2,
     )
     return _figure(summary, peak, tokens, suffix, stacked)
 
@@ -77,7 +105,7 @@ def _figure(
     slopes: Frame | None = None,
 ) -> bytes:
     modes = [mode for mode in ("training", "inference") if mode in set(summary["mode"])]
-    looks = {name: look(i) for i, name in enumerate(dict.fromkeys(summary["series"]))}
+    looks = looks_of(summary["series"])
     panels = [curves(summary, mode, quantity, tokens) for mode in modes]
     height = max(room(_endings(panel, looks)) for panel in panels)
     kinds = 1 if slopes is None else 2
@@ -86,7 +114,8 @@ def _figure(
         figure, axes = grid(rows, columns, height)
         for place, mode, panel in zip(axes[: len(modes)], modes, panels, strict=True):
             _panel(place, panel, quantity, looks)
-            heading(place, mode.capitalize(), quantity.axis)
+            guessed = any(np.isfinite(curve.guesses).any() for curve in panel)
+            heading(place, mode.capitalize(), quantity.axis + "; open: predicted" * guessed)
         if slopes is not None:
             for place, mode in zip(axes[len(modes) :], modes, strict=True):
                 slope_panel(place, slopes[slopes["mode"] == mode], mode, looks)
@@ -124,18 +153,33 @@ def _draw(axes: Axes, curve: Curve, style: Mapping[str, Any]) -> None:
     )
     hollow = {**style, "markerfacecolor": "white", "linestyle": "none", "markersize": 4.6}
     guessed = np.isfinite(curve.guesses)
-    if guessed.any():
-        axes.plot(curve.lengths[guessed], curve.guesses[guessed], **hollow, zorder=4)
-    else:
-        axes.plot(*curve.last, **hollow, zorder=4)
+    axes.plot(curve.lengths[guessed], curve.guesses[guessed], **hollow, zorder=4)
 
 
 def _heights(axes: Axes, quantity: Quantity) -> None:
     low, high = axes.get_ylim()
-    decades = np.log(high / low) / np.log(quantity.base)
-    subs = (1.0,) if decades >= 3 else (1.0, 2.0, 5.0) if quantity.base == 10 else (1.0, 2.0)
-    axes.yaxis.set_major_locator(LogLocator(base=quantity.base, subs=subs, numticks=30))
+    # a flat curve looks flat, and there is room for ticks that differ in their text
+    wider = max(1.0, (LEAST / (high / low)) ** 0.5)
+    low, high = low / wider, high * wider
+    axes.set_ylim(low, high)
+    axes.yaxis.set_major_locator(FixedLocator(log_ticks(low, high, quantity.base)))
+    axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: units.round_tick(quantity.text(y))))
-    axes.yaxis.set_minor_formatter(NullFormatter())
     axes.grid(which="major", linewidth=0.3, color="0.85")
     axes.set_axisbelow(True)
+
+
+def log_ticks(low: float, high: float, base: int) -> list[float]:
+    """Round values within the bounds: the coarsest steps of which at least four fit.
+
+    With base 2 all are sums of few powers of two, so that bytes read as whole binary sizes.
+    """
+    first, last = math.floor(math.log(low, base)), math.ceil(math.log(high, base))
+    found: list[float] = []
+    for step, factors in STEPS[base]:
+        powers = range(first - first % step, last + 1, step)
+        found = [factor * float(base) ** power for power in powers for factor in factors]
+        found = [tick for tick in found if low <= tick <= high]
+        if len(found) >= 4:
+            break
+    return found

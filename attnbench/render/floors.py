@@ -6,6 +6,8 @@ from attnbench.records import Mode
 from attnbench.render import units
 from attnbench.render.grid import Cell, Table, bare, words
 
+RAISED = ", too low, and are raised to what the best case did"
+
 
 def over_floor(roofline: Frame, mode: str, roof: Roof) -> Table:
     """Time over the floor, mechanisms down and lengths across."""
@@ -17,8 +19,10 @@ def over_floor(roofline: Frame, mode: str, roof: Roof) -> Table:
     counted = training if mode == Mode.TRAINING else ""
     return Table(
         name=f"over_floor_{mode}",
-        title=f"Time of {mode} over its floor on this machine, ×",
+        title=f"{mode.capitalize()} time relative to the roofline bound of this machine, ×",
         columns=("Mechanism", *map(units.length, lengths)),
+        keys=("series",),
+        across="over_floor",
         rows=tuple(
             (words(series), *(cells.get((series, length), nothing) for length in lengths))
             for series in dict.fromkeys(rows["series"])
@@ -26,7 +30,8 @@ def over_floor(roofline: Frame, mode: str, roof: Roof) -> Table:
         note=f"The floor is the longer of FLOPs at {units.rate(roof.flops_per_s)}, the rate of"
         f" a large matrix product, and the least bytes at {units.size(roof.bytes_per_s)}/s, that"
         " of a large copy: parameters, inputs and outputs once. Both peaks were measured on this"
-        f" machine when the sweep began. “b” marks a floor of bytes.{counted}"
+        f" machine when the sweep began{RAISED * roof.raised}."
+        f" “b” marks a floor of bytes.{counted}"
         " FLOPs are of matrix products alone, so a mechanism of few products lies far above its"
         " floor whatever it does.",
     )

@@ -1,6 +1,7 @@
 """A table as every writer takes it: each cell carries its text and the number behind it."""
 
 import math
+import re
 import unicodedata
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -24,18 +25,30 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A titled grid; `name` is the stem of its files, `note` a sentence below it."""
+    """A titled grid; `name` is the stem of its files, `note` a sentence below it.
+
+    `keys` are the names of the columns in a CSV file, by default made of `columns`. Where `across`
+    names what the columns after the first stand for, such as lengths, the file has a line for each
+    of their cells, with the numbers under the name `across`.
+    """
 
     name: str
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
+    keys: tuple[str, ...] = ()
+    across: str = ""
 
 
 def words(text: object) -> Cell:
     """A cell of text, cleaned of what could command a terminal."""
     return Cell(clean(str(text)))
+
+
+def pieces(text: str) -> list[str]:
+    """The text in parts after each of which a line may break: spaces and `/ : [ , _ ;`."""
+    return re.findall(r"[^\s/:\[,_;]*(?:[/:\[,_;]+\s*|\s+)|.+", clean(text)) if text else []
 
 
 def clean(text: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from html import escape as escaped
 from types import MappingProxyType
 
-from attnbench.render.grid import Cell, Table, clean
+from attnbench.render.grid import Cell, Table, clean, pieces
 
 TYPES = MappingProxyType({"svg": "image/svg+xml", "png": "image/png"})
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -18,9 +18,10 @@ WARNING = "Warning: "
 
 CAPTIONS = MappingProxyType(
     {
-        "fig2": "Time against length, with 95 % intervals; open markers are predicted.",
-        "memory": "Allocated peak against length; open markers are predicted.",
-        "roofline": "Work per second against work per byte, below the roof of this machine.",
+        "fig2": "Time against length, with 95 % confidence intervals; open markers are predicted.",
+        "memory": "Peak allocated memory against length; open markers are predicted.",
+        "roofline": "Roofline: achieved FLOP/s against arithmetic intensity; large markers where"
+        " the attention core has most of the FLOPs.",
     }
 )
 
@@ -51,7 +52,7 @@ th, td { padding: .28rem .6rem; border-bottom: 1px solid var(--line); text-align
   vertical-align: top; }
 thead th { border-bottom: 1.5px solid var(--ink); vertical-align: bottom; }
 tbody th { font-weight: 600; }
-tbody th, tbody td { overflow-wrap: anywhere; }
+tbody th, tbody td { overflow-wrap: break-word; }
 tbody th { min-width: 9rem; }
 tbody td:not(.number) { min-width: 6rem; }
 thead .number { white-space: normal; }
@@ -99,7 +100,7 @@ def table(table: Table) -> str:
         return f"{head}\n<p>None.</p>"
     numbers = [any(row[i].is_number for row in table.rows) for i in range(len(table.columns))]
     names = "".join(
-        f'<th scope="col"{_number(number)}>{text(column)}</th>'
+        f'<th scope="col"{_number(number)}>{breakable(column)}</th>'
         for column, number in zip(table.columns, numbers, strict=True)
     )
     rows = "\n".join(_row(row, numbers) for row in table.rows)
@@ -115,12 +116,17 @@ def text(plain: str) -> str:
     return escaped(clean(plain), quote=True)
 
 
+def breakable(plain: str) -> str:
+    """The text, with places where a long name may go on in the next line."""
+    return "<wbr>".join(map(text, pieces(plain)))
+
+
 def _row(row: Sequence[Cell], numbers: Sequence[bool]) -> str:
     cells = "".join(
-        f"<td{_number(number)}>{text(cell.text)}</td>"
+        f"<td{_number(number)}>{breakable(cell.text)}</td>"
         for cell, number in zip(row[1:], numbers[1:], strict=True)
     )
-    return f'<tr><th scope="row">{text(row[0].text)}</th>{cells}</tr>'
+    return f'<tr><th scope="row">{breakable(row[0].text)}</th>{cells}</tr>'
 
 
 def _number(number: bool) -> str:

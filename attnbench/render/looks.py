@@ -1,8 +1,10 @@
 """Colours, strokes and markers of curves: distinct, colour-blind safe, readable in print."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -10,23 +12,55 @@ from attnbench.render.grid import clean
 
 # Okabe and Ito (2008), "Color Universal Design", without its yellow, which white paper swallows
 HUES = ("#D55E00", "#000000", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-# once all hues are taken they come again darker, then lighter, with other strokes
-SHADES = ((0.0, 0.0, "-"), (0.0, 0.4, (0, (5, 1.5))), (1.0, 0.45, (0, (6, 1.5, 1, 1.5))))
+# beyond the seven hues the same again darker, then lighter, then darker still
+SHADES = ((0.0, 0.0), (0.0, 0.4), (1.0, 0.45), (0.0, 0.65))
 MARKERS = "osD^vPX<>ph*8dH"
+# solid, dashed, dash-dotted, then ever longer; dots are left to what was not measured
+STROKES = ("-", (0, (5, 1.5)), (0, (6, 1.5, 1, 1.5)), (0, (9, 2)), (0, (9, 2, 2, 2, 2, 2)))
+
+# Each mechanism looks the same in every figure: its place here decides. The first seven, those of
+# Fig. 2 of the Fastformer paper, have the pure hues. A mechanism that is not listed, such as a
+# user's own, takes a place that follows from its name.
+PLACES = (
+    "fastformer", "transformer", "longformer", "linformer", "poolingformer", "bigbird",
+    "linear_transformer", "adaptively_sparse", "axial", "blockwise", "compressive_transformer",
+    "etc", "image_transformer", "local", "memory_compressed", "nystromformer", "performer",
+    "reformer", "routing_transformer", "set_transformer", "sinkhorn", "smart_bird",
+    "sparse_transformer", "star_transformer", "synthesizer", "transformer_xl",
+)  # fmt: skip
+PERIOD = 105  # places after which both hue and marker come again
 
 DARK = 0.16  # luminance below which text on white has a contrast of 5 to 1
 LONGEST = 24  # characters of a label
 
 
-def look(index: int) -> dict[str, Any]:
-    """What matplotlib draws a series with, distinct for the first 21."""
-    target, amount, stroke = SHADES[index // len(HUES) % len(SHADES)]
-    hue = _levels(HUES[index % len(HUES)])
-    # black has no darker shade: its second and third are greys
+def looks(series: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """What matplotlib draws each series with, by its name.
+
+    Colour and marker are those of its mechanism; forms and options of one mechanism differ in
+    their strokes, in the order given.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    seen: Counter[str] = Counter()
+    for name in dict.fromkeys(series):
+        mechanism = re.split(r"[:\[]", name, maxsplit=1)[0]
+        stroke = STROKES[seen[mechanism] % len(STROKES)]
+        found[name] = look(mechanism) | {"linestyle": stroke}
+        seen[mechanism] += 1
+    return found
+
+
+def look(mechanism: str) -> dict[str, Any]:
+    """Colour and marker of a mechanism, the same in every figure."""
+    listed = mechanism in PLACES
+    place = PLACES.index(mechanism) if listed else crc32(mechanism.encode("utf-8", "replace"))
+    target, amount = SHADES[place % PERIOD // len(HUES) % len(SHADES)]
+    hue = _levels(HUES[place % len(HUES)])
+    # black has no darker shade: its others are greys
     target = target if hue.any() else 1.0
     colour = _hex(hue * (1 - amount) + target * amount)
-    marker = MARKERS[index % len(MARKERS)]
-    return {"color": colour, "linestyle": stroke, "marker": marker, "markeredgecolor": colour}
+    marker = MARKERS[place % len(MARKERS)]
+    return {"color": colour, "marker": marker, "markeredgecolor": colour}
 
 
 def readable(colour: str) -> str:

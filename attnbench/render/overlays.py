@@ -1,7 +1,8 @@
 """Published curves over measured ones, one small panel for each mechanism, both axes logarithmic.
 
-A full line with its band is what the sweep measured, in the colour that the mechanism has in the
-other figures of the sweep; a broken line with hollow markers is what the paper printed.
+A full line with its band is what the sweep measured, in the colour that the mechanism has in every
+figure; a broken line is what the paper printed. Its markers are open, as those of everything that
+the sweep did not measure itself.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,8 @@ from attnbench.analysis.claims.bench import Bench
 from attnbench.analysis.claims.shapes import SOURCES, Overlay, Panel, overlay
 from attnbench.records import Sweep
 from attnbench.render import units
-from attnbench.render.looks import look, readable, shortened
+from attnbench.render.looks import looks as looks_of
+from attnbench.render.looks import readable, shortened
 from attnbench.render.panels import saved, styled
 
 COLUMNS = 4
@@ -35,7 +37,7 @@ BROKEN = (0, (3, 1.5))
 def overlays(sweep: Sweep, formats: Sequence[str] = ("png",)) -> dict[str, bytes]:
     """File name to picture, one for each source that shares a mechanism with the sweep."""
     bench = Bench(sweep)
-    looks = {name: look(i) for i, name in enumerate(bench.series)}
+    looks = looks_of(bench.series)
     files = {}
     for name, title, sources in SOURCES:
         parts = [part for source in sources if (part := overlay(bench, source)) is not None]

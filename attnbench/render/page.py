@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from attnbench.analysis.crossover import crossovers
 from attnbench.analysis.foresight import scores
 from attnbench.analysis.moved import named, of
+from attnbench.analysis.paired import Ratios
 from attnbench.analysis.roofline import rates, roof, roofline
 from attnbench.analysis.scaling import expectations, judged, local_slopes, scaling
 from attnbench.analysis.summary import Frame, summary
@@ -63,9 +64,9 @@ def _pictures(sweep: Sweep, cases: Frame, suffix: str, slopes: bool) -> Iterator
     yield "fig2", fig2(cases, tokens, suffix, slopes=local)
     if cases["allocated_peak_bytes"].notna().any():
         yield "memory", memory_figure(cases, tokens, suffix)
-    peaks = roof(sweep)
+    peaks = roof(sweep, cases)
     if peaks is not None:
-        picture = roofline_figure(roofline(cases, peaks), peaks, suffix)
+        picture = roofline_figure(roofline(cases, peaks), peaks, suffix, cases["series"])
         if picture is not None:
             yield "roofline", picture
 
@@ -75,15 +76,16 @@ def report_tables(sweep: Sweep, cases: Frame, against: str | None = None) -> lis
     request = sweep.request
     modes = list(dict.fromkeys(cases["mode"]))
     base = named(cases, against) if against else baseline(cases)
+    ratios = Ratios(sweep)
     grids = [tables.latency(cases, mode, request.tokens) for mode in modes]
     if base is not None and cases["series"].nunique() > 1:
-        grids += [tables.speedup(cases, mode, base) for mode in modes]
+        grids += [tables.speedup(cases, mode, base, ratios) for mode in modes]
     grids += [tables.memory(cases, mode) for mode in modes]
     fits = judged(scaling(cases), sweep.cards, request.level)
     grids.append(findings.complexity(cases, fits, sweep.cards))
     grids += paper_tables(fits, sweep.cards, request.level)
     for metric in ("time_s", "allocated_peak_bytes"):
-        found = crossovers(cases, metric)
+        found = crossovers(cases, metric, ratios=ratios)
         grids.append(findings.crossovers(of(found, base) if against else found, base))
     grids += _floors(sweep, cases)
     if (kept := digits(cases, request.dtype)) is not None:
@@ -94,7 +96,7 @@ def report_tables(sweep: Sweep, cases: Frame, against: str | None = None) -> lis
 
 
 def _floors(sweep: Sweep, cases: Frame) -> Iterator[Table]:
-    peaks = roof(sweep)
+    peaks = roof(sweep, cases)
     if peaks is None:
         return
     lines = roofline(cases, peaks)
@@ -115,7 +117,7 @@ def headlines(sweep: Sweep, against: str | None = None, cases: Frame | None = No
     grids = [tables.latency(cases, mode, sweep.request.tokens) for mode in modes]
     if against:
         base = named(cases, against)
-        grids.append(findings.crossovers(of(crossovers(cases), base), base))
+        grids.append(findings.crossovers(of(crossovers(cases, ratios=Ratios(sweep)), base), base))
     ended = tables.outcomes(cases)
     return [*grids, ended] if ended.rows else grids
 

@@ -2,13 +2,16 @@
 
 import io
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextToPath
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from attnbench.render import units
@@ -17,7 +20,10 @@ from attnbench.render.looks import labels, readable
 
 PANEL = (4.0, 2.8)  # inches; scaled to a column of a two-column page the text is 6 points
 MARGINS = MappingProxyType({"left": 0.54, "right": 1.52, "bottom": 0.4, "top": 0.4})  # inches
-LINE = 8.4  # points from one line of a label to the next
+# points, of the labels beside a panel
+TYPE, LINE = 7.0, 8.6  # of the type, and from one line to the next
+GAP, EDGE = 11.0, 6.0  # from the axes to the labels, and from there to the edge of the panel
+BELOW, ABOVE = 12.0, 2.0  # how far labels go beyond the axes
 
 STYLE = MappingProxyType(
     {
@@ -52,9 +58,13 @@ class Ending(NamedTuple):
         return 1 + bool(self.why)
 
 
-def styled() -> Any:
-    """The context in which every figure is made."""
-    return matplotlib.rc_context(dict[Any, Any](STYLE))
+@contextmanager
+def styled() -> Iterator[None]:
+    """The context in which every figure is made and saved."""
+    with matplotlib.rc_context(dict[Any, Any](STYLE)), warnings.catch_warnings():
+        # names may use letters that the font has not; they show as boxes
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
+        yield
 
 
 def grid(rows: int, columns: int, height: float) -> tuple[Figure, Sequence[Axes]]:
@@ -105,49 +115,60 @@ def length_axis(axes: Axes, lengths: Sequence[int]) -> None:
 
 
 def direct_labels(axes: Axes, endings: Sequence[Ending]) -> None:
-    """The name of each curve at the right, on the height of its end as nearly as room allows."""
+    """The name of each curve at the right, on the height of its end as nearly as room allows.
+
+    Places are in points and in data, which mean the same at the resolution of every format. What
+    nothing was drawn of is named at the foot of the column, without a line.
+    """
     names = labels(ending.name for ending in endings)
-    box = axes.get_window_extent()
-    points = axes.figure.dpi / 72
-    ends = [(ending, ending.at) for ending in endings]
-    seen = [ending for ending, at in ends if at is not None]
-    placed = [axes.transData.transform(at) for _, at in ends if at is not None]
-    heights = [LINE * points * ending.lines for ending in seen]
-    low, high = box.y0 - 12 * points, box.y1 + 8 * points
-    centres = spread([float(at[1]) for at in placed], heights, low, high)
-    for ending, at, centre in zip(seen, placed, centres, strict=True):
-        # a long leader in the curve's own colour would pass for a measured line
-        near = at[0] > box.x0 + 0.9 * box.width
+    page, dpi = axes.figure.bbox, axes.figure.dpi
+    width, height = 72 * page.width / dpi, 72 * page.height / dpi
+    box = axes.get_position()
+    left = box.x1 * width + GAP
+    low, high = box.y0 * height - BELOW, box.y1 * height + ABOVE
+    to_axes = axes.transData - axes.transAxes
+    at = [(0.0, 0.0) if e.at is None else tuple(to_axes.transform(e.at)) for e in endings]
+    wanted = [height * (box.y0 + min(max(y, 0.0), 1.0) * box.height) for _, y in at]
+    centres = spread(wanted, [LINE * ending.lines for ending in endings], low, high)
+    squeeze = min(1.0, (high - low) / (LINE * max(1, sum(e.lines for e in endings))))
+    for ending, (x, _), centre in zip(endings, at, centres, strict=True):
+        text = names[ending.name] + (f"\n{ending.why}" if ending.why else "")
         axes.annotate(
-            names[ending.name] + (f"\n{ending.why}" if ending.why else ""),
-            xy=tuple(at),
-            xycoords="figure pixels",
-            xytext=(box.x1 + 11 * points, centre),
-            textcoords="figure pixels",
+            text,
+            xy=(left, centre) if ending.at is None else ending.at,
+            xycoords="figure points" if ending.at is None else "data",
+            xytext=(left, centre),
+            textcoords="figure points",
             color=readable(ending.colour),
-            fontsize=7,
-            linespacing=1.05,
+            fontsize=TYPE * min(squeeze, (MARGINS["right"] * 72 - GAP - EDGE) / _wide(text)),
+            linespacing=1.0,
             va="center",
-            arrowprops={
-                "arrowstyle": "-",
-                "color": ending.colour if near else "0.6",
-                "linewidth": 0.5 if near else 0.3,
-                "relpos": (0, 0.5),
-                "shrinkA": 1,
-                "shrinkB": 3,
-            },
+            annotation_clip=False,
+            # a long leader in the curve's own colour would pass for a measured line
+            arrowprops=None if ending.at is None else _leader(ending.colour, near=x > 0.9),
         )
-    unseen = [f"{names[e.name]}: {e.why}" for e in endings if e.at is None]
-    if unseen:
-        axes.text(0.02, 0.98, "\n".join(unseen), transform=axes.transAxes, va="top", fontsize=6.5)
+
+
+def _leader(colour: str, near: bool) -> dict[str, Any]:
+    return {
+        "arrowstyle": "-",
+        "color": colour if near else "0.6",
+        "linewidth": 0.5 if near else 0.3,
+        "relpos": (0, 0.5),
+        "shrinkA": 1,
+        "shrinkB": 3,
+    }
+
+
+def _wide(text: str) -> float:
+    """The width in points of the longest line, in the type of labels."""
+    font, measure = FontProperties(size=TYPE), TextToPath().get_text_width_height_descent
+    return max(1.0, *(measure(line, font, ismath=False)[0] for line in text.split("\n")))
 
 
 def saved(figure: Figure, suffix: str) -> bytes:
     """The picture without dates, so that equal sweeps give equal bytes."""
     none = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
     target = io.BytesIO()
-    with warnings.catch_warnings():
-        # names may use letters that the font has not; they show as boxes
-        warnings.filterwarnings("ignore", message="Glyph .* missing")
-        figure.savefig(target, format=suffix, metadata=none[suffix])
+    figure.savefig(target, format=suffix, metadata=none[suffix])
     return target.getvalue()

@@ -8,13 +8,12 @@ from rich.live import Live
 from rich.text import Text
 
 from attnbench.render.grid import clean
-from attnbench.render.units import seconds
 
 REFRESH_PER_S = 2  # the machine is being measured: the line must cost nothing
 
 
 class ProgressLine:
-    """A live line on a terminal; elsewhere one line for each case, so that a log can be read."""
+    """A live line on a terminal; elsewhere one line for each block, so that a log can be read."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -35,16 +34,14 @@ class ProgressLine:
         if self.console.is_terminal:
             self.live.__exit__(kind, error, trace)
 
-    def show(
-        self, label: str, part: str, done: int, total: int, left_s: float, iteration_s: float
-    ) -> None:
-        """Say what runs now; times are predictions."""
+    def show(self, block: str, running: str, done: int, left_s: float) -> None:
+        """Say what runs now; the time left is a prediction and stands first."""
         left = f"≈ {left_s:.0f} s left" if left_s >= 1 else "almost done"
-        text = clean(
-            f"{done + 1}/≤{total} · {label} · {part} ≈ {seconds(iteration_s)} each · {left}"
-        )
+        text = clean(f"{left} · {block} · {done} visits done")
         if self.console.is_terminal:
-            self.live.update(Text(text, style="cyan", no_wrap=True, overflow="ellipsis"))
-        elif label != self.last:
+            line = Text(clean(f"{text} · {running}"), style="cyan", no_wrap=True)
+            line.truncate(self.console.width, overflow="ellipsis")
+            self.live.update(line)
+        elif block != self.last:
             self.console.print(text, markup=False, highlight=False, soft_wrap=True)
-        self.last = label
+        self.last = block

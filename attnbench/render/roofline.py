@@ -1,11 +1,11 @@
 """The roofline of a sweep: FLOP/s achieved against FLOPs per byte moved, below the machine's roof.
 
 FLOPs are those of matrix products. One panel per mode, a thin line through each series from its
-shortest length to its longest. A filled marker is a case whose FLOPs are mostly the core's, a
-hollow one mostly linear maps'.
+shortest length to its longest. A large marker is a case whose FLOPs are mostly those of the
+attention core, a small one mostly those of the projections.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,26 +15,32 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from attnbench.analysis.roofline import Roof
 from attnbench.analysis.summary import Frame
 from attnbench.render import units
-from attnbench.render.looks import look
+from attnbench.render.looks import looks as looks_of
 from attnbench.render.panels import Ending, direct_labels, grid, heading, room, saved, styled
 
 MOSTLY = 0.5  # of the FLOPs
 ROOM = 1.6  # factor left free around the points
+SMALL, LARGE = 2.4, 5.0  # points across
 
 
-def roofline_figure(roofline: Frame, roof: Roof, suffix: str = "png") -> bytes | None:
-    """The figure of `analysis.roofline`; None if no timed case has its bytes counted."""
+def roofline_figure(
+    roofline: Frame, roof: Roof, suffix: str = "png", series: Iterable[str] = ()
+) -> bytes | None:
+    """The figure of `analysis.roofline`; None if no timed case has its bytes counted.
+
+    `series` are all of the sweep, in its order, so that each looks as in the other figures.
+    """
     points = roofline[np.isfinite(roofline["intensity"]) & (roofline["rate"] > 0)]
     modes = [mode for mode in ("training", "inference") if mode in set(points["mode"])]
     if not modes:
         return None
-    looks = {name: look(i) for i, name in enumerate(dict.fromkeys(roofline["series"]))}
+    looks = looks_of([*series, *roofline["series"]])
     height = room([Ending(name, "", None, "") for name in looks])
     with styled():
         figure, axes = grid(1, len(modes), height)
         for place, mode in zip(axes, modes, strict=True):
             _panel(place, points[points["mode"] == mode], roof, looks)
-            what = f"{_unit(roof)[0]} achieved; filled: mostly the core's"
+            what = f"{_unit(roof)[0]} achieved; large markers: mostly the core"
             heading(place, mode.capitalize(), what)
         return saved(figure, suffix)
 
@@ -51,7 +57,7 @@ def _panel(axes: Axes, points: Frame, roof: Roof, looks: Mapping[str, Mapping[st
     axes.set_xlim(low, high)
     axes.set_ylim(points["rate"].min() / ROOM, max(roof.flops_per_s, points["rate"].max()) * ROOM)
     _roof(axes, roof, np.array([low, roof.ridge, high]))
-    axes.set_xlabel("FLOP per byte moved by operators")
+    axes.set_xlabel("arithmetic intensity, FLOP/byte")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     axes.yaxis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0)))
     scale = _unit(roof)[1]
@@ -71,6 +77,7 @@ def _roof(axes: Axes, roof: Roof, intensity: np.ndarray) -> None:
     heights = np.minimum(roof.flops_per_s, intensity * roof.bytes_per_s)
     axes.plot(intensity, heights, color="0.3", linewidth=1.1, zorder=1)
     text = f"{units.rate(roof.flops_per_s)}, {units.size(roof.bytes_per_s)}/s"
+    text += " (raised to the best case)" * roof.raised
     axes.annotate(
         text,
         (intensity[-1], heights[-1]),
@@ -87,7 +94,7 @@ def _drawn(axes: Axes, name: str, rows: Frame, style: Mapping[str, Any]) -> Endi
     x, y = rows["intensity"].to_numpy(float), rows["rate"].to_numpy(float)
     axes.plot(x, y, color=colour, linestyle=style["linestyle"], linewidth=0.6, alpha=0.6, zorder=2)
     core = rows["core_share"].to_numpy(float) > MOSTLY
-    common = {"marker": style["marker"], "markeredgecolor": colour, "linestyle": "none"}
-    axes.plot(x[core], y[core], **common, markerfacecolor=colour, zorder=4)
-    axes.plot(x[~core], y[~core], **common, markerfacecolor="white", zorder=3)
+    points = {"marker": style["marker"], "color": colour, "linestyle": "none"}
+    axes.plot(x[core], y[core], **points, markersize=LARGE, zorder=3)
+    axes.plot(x[~core], y[~core], **points, markersize=SMALL, zorder=4)
     return Ending(name, "", (float(x[-1]), float(y[-1])), colour)

@@ -1,32 +1,33 @@
 """Tables for a terminal, as rich renderables; a narrow one gets the columns in several blocks."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import rich.table
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from attnbench.render.grid import Cell, Table, clean
+from attnbench.render.grid import Table, clean, pieces
 
 GAP = 2  # between two columns
 LEAST = 12  # of the first column, which may fold
-NARROW = 72  # below this columns of words become lists
 
 
 def table(table: Table, width: int) -> RenderableType:
-    """The title, the grid in as many blocks as `width` asks for, and the note."""
+    """The title, the grid in as many blocks as `width` asks for, and the note.
+
+    Rows are rows at every width, so that the tables of a report can be compared.
+    """
     parts: list[RenderableType] = [Text(clean(table.title), style="bold")]
     if not table.rows:
         parts.append(Text("none"))
-    elif not _is_mostly_numbers(table):
-        parts.append(_grid(table, range(len(table.columns))) if width >= NARROW else _list(table))
-    else:
-        # lengths may go down the page where that needs fewer blocks
-        turned = min((table, _turned(table)), key=lambda t: len(list(_blocks(t, width))))
-        grids = [_grid(turned, block) for block in _blocks(turned, width)]
+    elif _is_mostly_numbers(table):
+        grids = [_grid(table, block, widths) for block, widths in _blocks(table, width)]
         parts += [part for grid in grids for part in (grid, Text())][:-1]
+    elif (widths := _shares(table, width)) is not None:
+        parts.append(_grid(table, range(len(table.columns)), widths))
+    else:
+        parts.append(_list(table, width))
     if table.note:
         parts.append(Text(clean(table.note), style="dim"))
     return Group(*parts)
@@ -36,20 +37,29 @@ def _is_mostly_numbers(table: Table) -> bool:
     return 2 * sum(_is_numeric(table, i) for i in range(len(table.columns))) > len(table.columns)
 
 
-def _turned(table: Table) -> Table:
-    """Rows as columns; the first column becomes the heading."""
-    columns = ("", *(row[0].text for row in table.rows))
-    rows = zip(*(row[1:] for row in table.rows), strict=True)
-    heads = [Cell(name) for name in table.columns[1:]]
-    turned = tuple((head, *row) for head, row in zip(heads, rows, strict=True))
-    return replace(table, columns=columns, rows=turned)
+def _shares(table: Table, width: int) -> list[int] | None:
+    """The width of each column of words, none narrower than its longest word; None if too many."""
+    columns = range(len(table.columns))
+    least = [_least(table, i) for i in columns]
+    wanted = [_width(table, i) for i in columns]
+    left = width - GAP * len(columns) - sum(least)
+    if left < 0:
+        return None
+    # what is left goes to the columns that need little first
+    widths = list(least)
+    rest = sorted(columns, key=lambda i: wanted[i] - least[i])
+    for place, i in enumerate(rest):
+        more = min(wanted[i] - least[i], left // (len(rest) - place))
+        widths[i] += more
+        left -= more
+    return widths
 
 
-def _list(table: Table) -> Text:
+def _list(table: Table, width: int) -> Text:
     """One line per cell, for a terminal too narrow for columns of words."""
     blocks = [
         "\n".join(
-            f"{clean(name)}: {clean(cell.text)}"
+            folded(f"{name}: {cell.text}", width)
             for name, cell in zip(table.columns, row, strict=True)
         )
         for row in table.rows
@@ -57,39 +67,65 @@ def _list(table: Table) -> Text:
     return Text("\n\n".join(blocks))
 
 
-def _blocks(table: Table, width: int) -> Iterator[Sequence[int]]:
-    """Column numbers of each block; the first column leads every one."""
-    first = min(_width(table, 0), max(LEAST, width // 2))
-    block, used = [0], first
+def _blocks(table: Table, width: int) -> Iterator[tuple[Sequence[int], list[int]]]:
+    """Column numbers of each block, and their widths; the first column leads every one."""
+    wide = min(_width(table, 0), max(LEAST, width // 2, min(_least(table, 0), width - LEAST)))
+    block, widths = [0], [wide]
     for column in range(1, len(table.columns)):
-        needed = GAP + _width(table, column)
-        if used + needed > width and len(block) > 1:
-            yield block
-            block, used = [0], first
+        needed = _width(table, column)
+        if sum(widths) + GAP * len(widths) + needed > width and len(block) > 1:
+            yield block, widths
+            block, widths = [0], [wide]
         block.append(column)
-        used += needed
-    yield block
+        # a column that fits beside no name loses some of the name's width
+        widths[0] = max(1, min(widths[0], width - GAP - needed))
+        widths.append(needed)
+    yield block, widths
 
 
-def _grid(table: Table, columns: Sequence[int]) -> rich.table.Table:
+def _grid(table: Table, columns: Sequence[int], widths: Sequence[int]) -> rich.table.Table:
     grid = rich.table.Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
-    for column in columns:
-        number = column > 0 and _is_numeric(table, column)
+    for column, width in zip(columns, widths, strict=True):
         grid.add_column(
-            Text(clean(table.columns[column])),
-            justify="right" if number else "left",
-            no_wrap=number,
+            Text(folded(table.columns[column], width)),
+            justify="right" if column > 0 and _is_numeric(table, column) else "left",
+            no_wrap=True,
             overflow="fold",
         )
     for row in table.rows:
-        grid.add_row(*(Text(clean(row[column].text)) for column in columns))
+        texts = zip(columns, widths, strict=True)
+        grid.add_row(*(Text(folded(row[column].text, width)) for column, width in texts))
     return grid
+
+
+def folded(text: str, width: int) -> str:
+    """The text in lines of at most `width` cells, broken inside a word only if that is longer."""
+    lines = [""]
+    for piece in pieces(text):
+        if lines[-1] and cell_len((lines[-1] + piece).rstrip()) > width:
+            lines.append("")
+        lines[-1] += piece
+        while cell_len(lines[-1].rstrip()) > width:
+            kept = set_cell_size(lines[-1], width).rstrip() or lines[-1][0]
+            lines[-1:] = [kept, lines[-1][len(kept) :]]
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def _is_numeric(table: Table, column: int) -> bool:
     return any(row[column].is_number for row in table.rows)
 
 
+def _texts(table: Table, column: int) -> list[str]:
+    return [clean(t) for t in (table.columns[column], *(row[column].text for row in table.rows))]
+
+
 def _width(table: Table, column: int) -> int:
-    texts = [table.columns[column], *(row[column].text for row in table.rows)]
-    return max(cell_len(clean(text)) for text in texts)
+    return max(map(cell_len, _texts(table, column)))
+
+
+def _least(table: Table, column: int) -> int:
+    """The width of a column's longest piece that must not be broken; of a number, all of it."""
+    texts = _texts(table, column)
+    if column > 0 and _is_numeric(table, column):
+        return max(cell_len(text) for text in texts[1:])
+    return max((cell_len(p.rstrip()) for text in texts for p in pieces(text)), default=1)

@@ -1,58 +1,34 @@
-"""Numbers to text: the only place that rounds.
+"""Numbers to text for tables and axes; a single quantity reads as in `attnbench.units`.
 
-Three significant digits where nothing better is known; with an interval, as many as the interval
-supports (two digits of its half-width). 1 MiB = 2^20 bytes, always.
+With an interval a number has as many digits as that supports (two digits of its half-width).
 """
 
-import math
-from collections.abc import Callable, Sequence
-
-NOTHING = "–"
-
-TIMES = (("ns", 1e-9), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0))
-SIZES = tuple((unit, 1024.0**power) for power, unit in enumerate(("B", "KiB", "MiB", "GiB", "TiB")))
-PREFIXES = tuple(
-    (prefix, 1000.0**power) for power, prefix in enumerate(("", "k", "M", "G", "T", "P", "E"))
+from attnbench.units import (
+    MIB,
+    NOTHING,
+    PREFIXES,
+    SIZES,
+    TIMES,
+    count,
+    flops,
+    known,
+    length,
+    magnitude,
+    many,
+    plain,
+    rate,
+    seconds,
+    size,
 )
 
-MIB = 2.0**20
+__all__ = (
+    "MIB", "NOTHING", "PREFIXES", "SIZES", "TIMES", "UNBOUNDED", "count", "estimate", "exponent",
+    "flops", "interval", "known", "length", "many", "percent", "plain", "rate", "ratio",
+    "round_tick", "seconds", "size", "tick",
+)  # fmt: skip
 
-
-def seconds(value: float) -> str:
-    """`1.20 ms`; minutes from 600 s, hours from 600 min."""
-    return _scaled(value, TIMES, 3, lambda unit: 600 if unit in ("s", "min") else 1000)
-
-
-def size(value: float) -> str:
-    """`194.0 MiB`: four digits, since bytes are counted and not estimated."""
-    if value < 1024:
-        return f"{value:.0f} B"
-    return _scaled(value, SIZES, 4, lambda unit: 1024)
-
-
-def flops(value: float) -> str:
-    """`1.23 GFLOP`."""
-    return _scaled(value, PREFIXES, 3, lambda unit: 1000) + "FLOP" if known(value) else NOTHING
-
-
-def rate(value: float) -> str:
-    """`1.23 GFLOP/s`."""
-    return f"{flops(value)}/s" if known(value) else NOTHING
-
-
-def count(value: float) -> str:
-    """`274,489`."""
-    return f"{value:,.0f}" if known(value) else NOTHING
-
-
-def many(value: int, noun: str) -> str:
-    """`1 core`, `2 cores`."""
-    return f"{count(value)} {noun}{'' if value == 1 else 's'}"
-
-
-def length(value: int) -> str:
-    """`65,536`."""
-    return f"{value:,}"
+UNBOUNDED = "*"  # marks a number that too few samples gave no interval
+NARROW = 0.2  # half-widths above this share of the point are far from symmetric
 
 
 def tick(value: int) -> str:
@@ -78,24 +54,20 @@ def percent(value: float) -> str:
     return f"{share:.0f} %" if abs(share) >= 9.95 else f"{share:.1f} %"
 
 
-def plain(value: float, digits: int = 3) -> str:
-    """So many significant digits, never in powers of ten, thousands apart: `0.0123`, `1,230`."""
-    if not known(value):
-        return NOTHING
-    if value == 0:
-        return "0"
-    rounded = float(f"{value:.{digits - 1}e}")
-    return f"{rounded:,.{max(0, digits - 1 - _magnitude(rounded))}f}"
-
-
 def estimate(point: float, low: float, high: float) -> str:
-    """`12.34 ±0.45`: the farther end of the interval; without one three digits of the point."""
-    half = max(point - low, high - point) if known(low) and known(high) else math.nan
-    if not known(half) or not known(point) or half <= 0:
+    """`12.34 ±0.45`, the larger half-width; `24 [12, 62]` if wide; `188*` without an interval."""
+    if not known(point):
+        return NOTHING
+    if not (known(low) and known(high)):
+        return plain(point) + UNBOUNDED
+    half = max(point - low, high - point)
+    if half <= 0:
         return plain(point)
+    if half > NARROW * abs(point):
+        return interval(plain(point, 2), plain(low, 2), plain(high, 2))
     # more digits than five would be noise to the eye, however narrow the interval
     rounded = float(f"{half:.1e}")
-    places = min(1 - _magnitude(rounded), 4 - _magnitude(point))
+    places = min(1 - magnitude(rounded), 4 - magnitude(point))
     shown = max(0, places)
     return f"{round(point, places):,.{shown}f} ±{round(half, places):,.{shown}f}"
 
@@ -109,25 +81,3 @@ def round_tick(text: str) -> str:
     """`10 ms` of `10.0 ms`: a number on an axis without zeros behind the point."""
     number, _, unit = text.partition(" ")
     return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}".strip()
-
-
-def known(value: float | None) -> bool:
-    """Whether there is a number to show."""
-    return value is not None and math.isfinite(value)
-
-
-def _magnitude(value: float) -> int:
-    """The power of ten of the first digit; 0 of zero."""
-    return math.floor(math.log10(abs(value))) if value else 0
-
-
-def _scaled(
-    value: float, units: Sequence[tuple[str, float]], digits: int, limit: Callable[[str], int]
-) -> str:
-    if not known(value):
-        return NOTHING
-    for unit, scale in units:
-        rounded = float(f"{value / scale:.{digits - 1}e}")
-        if abs(rounded) < limit(unit) or unit == units[-1][0]:
-            return f"{plain(rounded, digits)} {unit}"
-    raise AssertionError("units are never empty")

@@ -3,14 +3,16 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 import msgspec
 
-from attnbench.analysis import gate
+from attnbench.analysis.gate import CPU_THRESHOLD
+from attnbench.analysis.pairs import Pair, Stage, Statistic, Trial, mean, mean_of
 from attnbench.records import Level, Mode, Option, Workload
-from attnbench.run.pairs import AGAIN, BASE, HEAD, Failed, Laps, Race
-from attnbench.run.sides import Answer
+from attnbench.run.pairs import AGAIN, BASE, HEAD, Failed, Laps, TreeRace
+from attnbench.run.processes import Answer
 
 ITERATION_S = 0.005  # a batch is sized for this at least: shorter ones are mostly overhead
 MOST_TOKENS = 1 << 16
@@ -55,7 +57,7 @@ class Plan:
     confirm: int = 10
     iteration_s: float = ITERATION_S
     budget_s: float | None = 300.0
-    threshold: float = gate.CPU_THRESHOLD
+    threshold: float = CPU_THRESHOLD
     times: bool = True
     seed: int = 0
 
@@ -67,10 +69,8 @@ class Line:
     chosen: Chosen
     workload: Mapping[str, Any]
     answers: dict[str, Answer] = field(default_factory=dict)
-    race: Race | None = None
-    stages: list[dict[str, list[float]]] = field(default_factory=lambda: [_stage(), _stage()])
-    base_s: list[float] = field(default_factory=list)
-    head_s: list[float] = field(default_factory=list)
+    race: TreeRace | None = None
+    stages: tuple[list[Laps], list[Laps]] = field(default_factory=lambda: ([], []))
     broken: Failed | None = None
     skipped: str = ""
 
@@ -94,40 +94,45 @@ class Line:
         return f"{self.chosen.name}:{self.chosen.form or 'default'}/{asked}"
 
     @property
-    def timed_label(self) -> str:
-        """The same with the batch that is timed."""
-        batch = self.race.builds[HEAD]["workload"]["batch"] if self.race else 0
-        return self.label.replace(f"/B{self.workload['batch']}-N", f"/B{batch}-N", 1)
+    def batch(self) -> int | None:
+        """The batch that is timed, which is sized by its time and not the one that is counted."""
+        return int(self.race.builds[HEAD]["workload"]["batch"]) if self.race else None
 
-    def add(self, stage: int, laps: Laps) -> None:
-        """Keep what one pair said."""
-        self.head_s.append(middle(laps[HEAD]))
-        if BASE in laps:
-            self.base_s.append(middle(laps[BASE]))
-            self.stages[stage]["head"].append(gate.pair_log(laps[BASE], laps[HEAD]))
-            self.stages[stage]["again"].append(gate.pair_log(laps[BASE], laps[AGAIN]))
+    def seconds(self, side: str, statistic: Statistic = Statistic.TYPICAL) -> tuple[float, ...]:
+        """Seconds of one iteration in each process of a side: its median sample, or its mean."""
+        of = mean if statistic is Statistic.AVERAGE else median
+        return tuple(of(laps[side]) for stage in self.stages for laps in stage if side in laps)
 
     @property
-    def trial(self) -> gate.Trial:
+    def trial(self) -> Trial:
         """Its pairs, for the rule."""
-        first, second = (gate.Stage(**{k: tuple(v) for k, v in s.items()}) for s in self.stages)
-        return gate.Trial(name=self.timed_label, first=first, second=second)
+        first, second = (
+            Stage(
+                head=tuple(Pair.of(laps[BASE], laps[HEAD]) for laps in stage),
+                again=tuple(Pair.of(laps[BASE], laps[AGAIN]) for laps in stage),
+            )
+            for stage in self.stages
+        )
+        return Trial(name=self.label, first=first, second=second)
 
     @property
-    def family(self) -> tuple[str, str]:
-        """What a geometric mean is taken over: mechanism and mode."""
-        return self.chosen.name, str(self.workload["mode"])
+    def family(self) -> str:
+        """What a geometric mean over lengths is taken of: a series and its mode."""
+        options = ",".join(f"{name}={value}" for name, value in self.chosen.options)
+        form = f":{self.chosen.form}" if self.chosen.form else ""
+        series = f"{self.chosen.name}{form}" + (f"[{options}]" if options else "")
+        return f"{series}, {self.workload['mode']}"
 
 
-def families(lines: Sequence[Line]) -> list[tuple[list[Line], gate.Trial]]:
-    """Every raced case, and for each mechanism and mode with several the mean over lengths."""
+def families(lines: Sequence[Line]) -> list[tuple[list[Line], Trial]]:
+    """Every raced case, and for each series and mode with several the mean over lengths."""
     raced = [line for line in lines if line.race and not line.broken]
     found = [([line], line.trial) for line in raced]
     for family in dict.fromkeys(line.family for line in raced):
-        members = [line for line in raced if line.family == family and line.stages[0]["head"]]
+        members = [line for line in raced if line.family == family and line.stages[0]]
         if len(members) > 1:
-            name = f"{family[0]}, {family[1]}, mean of {len(members)} lengths"
-            found.append((members, gate.mean_of(name, [line.trial for line in members])))
+            name = f"{family}, mean of {len(members)} lengths"
+            found.append((members, mean_of(name, [line.trial for line in members])))
     return found
 
 
@@ -160,12 +165,3 @@ def rounds_for(plan: Plan, entrants: int, sample_s: float) -> int:
     """Rounds of a pair, so that both stages together stay within the time of a verdict."""
     of_one = 2 * entrants * (plan.pairs + plan.confirm) * sample_s
     return min(plan.rounds, max(FEWEST_ROUNDS, int(VERDICT_S / of_one)))
-
-
-def middle(values: Sequence[float]) -> float:
-    """The upper median."""
-    return sorted(values)[len(values) // 2]
-
-
-def _stage() -> dict[str, list[float]]:
-    return {"head": [], "again": []}

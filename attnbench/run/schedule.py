@@ -1,31 +1,70 @@
-"""What runs next and what no longer fits; pure functions of predictions and results."""
+"""What runs next, with whom and how often; pure functions of predictions and results."""
 
-import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from attnbench import units
 from attnbench.records import Case, Outcome, Planned, Run, Settings
+from attnbench.run.race import Turns
 
-START_S = 0.4  # from asking for a process to its first iteration, beside building the module
+START_S = 0.15  # of a visit beside its iterations: building the module, its share of a process
+WEIGH_S = 0.5  # a process that weighs, beside its iterations
+WEIGH_ITERATIONS = 2.0  # what an iteration under a profiler and the small ones cost
 MARGIN = 1.1  # of memory, over a prediction
+SHARED = 0.6  # of memory, that the processes of one race may use together
+MOST_PAIRS = 6  # of laps; more would only make samples shorter
+# a prediction ends no curve: each longer case has a prediction of its own
+ENDS = frozenset({Outcome.OOM, Outcome.TIMEOUT})
 
 
-def run_cost(iteration_s: float, settings: Settings) -> float:
-    """Seconds of one timed run: the checked iteration, the rest of the warm-up, the samples."""
+def turns(iteration_s: float, settings: Settings) -> Turns:
+    """How often a case runs in one race: at least one pair of laps, of one iteration each."""
+    each = max(iteration_s, settings.interval_s, 1e-9)
+    pairs = min(MOST_PAIRS, max(1, round(settings.sample_s / (2 * each))))
+    wanted_s = max(settings.interval_s, settings.sample_s / (2 * pairs))
+    return Turns(pairs=pairs, iterations=max(1, round(wanted_s / max(iteration_s, 1e-9))))
+
+
+def visit_s(iteration_s: float, settings: Settings) -> float:
+    """Seconds of one visit of a case to its block: build, warm-up and laps."""
     warm = min(max(0.0, settings.warmup_s - iteration_s), 10 * iteration_s)
-    samples = max(settings.sample_s, settings.min_samples * iteration_s)
-    return START_S + iteration_s + warm + samples
+    planned = turns(iteration_s, settings)
+    return START_S + iteration_s + warm + 2 * planned.pairs * planned.iterations * iteration_s
 
 
-def case_cost(iteration_s: float, settings: Settings, rounds: int) -> float:
-    """Seconds of everything that one case still takes: its rounds, and its memory once."""
-    return rounds * run_cost(iteration_s, settings) + 2 * START_S + 1.3 * iteration_s
+def weigh_s(iteration_s: float) -> float:
+    """Seconds of weighing a case."""
+    return WEIGH_S + WEIGH_ITERATIONS * iteration_s
 
 
-def shuffled(cases: Iterable[Planned], seed: int, round_: int) -> list[Planned]:
-    """A later round's order: drift of the machine falls on all alike."""
-    found = list(cases)
-    random.Random(f"{seed}-{round_}").shuffle(found)
+def groups(
+    lines: Sequence[Planned],
+    needed: Callable[[Planned], float],
+    room: float,
+    anchor: Planned | None = None,
+) -> list[list[Planned]]:
+    """The races of a block: all of it in one if memory allows, else groups that share the anchor.
+
+    Without an `anchor` it is the line that needs least. A line that has no room beside it runs
+    alone.
+    """
+    rest = sorted((line for line in lines if line is not anchor), key=needed)
+    if anchor is None:
+        anchor, *rest = rest
+    found: list[list[Planned]] = []
+    held: list[float] = []
+    for line in rest:
+        for place, group in enumerate(found):
+            if held[place] + needed(line) <= room:
+                group.append(line)
+                held[place] += needed(line)
+                break
+        else:
+            alone = needed(anchor) + needed(line) > room / SHARED
+            found.append([line] if alone else [anchor, line])
+            held.append(room if alone else needed(anchor) + needed(line))
+    if anchor in lines and not any(anchor in group for group in found):
+        found.insert(0, [anchor])
     return found
 
 
@@ -34,12 +73,33 @@ def blocked(case: Case, ended: Sequence[tuple[Case, Run]]) -> str:
     for other, run in ended:
         shorter = other.workload.seq_len < case.workload.seq_len
         if shorter and family(other) == family(case) and run.outcome in ENDS:
-            words = "out of memory" if run.outcome is Outcome.OOM else "over the time"
-            return f"longer than {words} at {other.workload.seq_len}"
+            happened = "ran out of memory" if run.outcome is Outcome.OOM else "timed out"
+            return f"not run: already {happened} at N = {units.length(other.workload.seq_len)}"
     return ""
 
 
-ENDS = frozenset({Outcome.OOM, Outcome.TIMEOUT})
+def too_large(needed_bytes: float, limit_bytes: float) -> str:
+    """Why a case that would not fit into memory is not run."""
+    return (
+        f"would exceed the memory limit ({units.size(limit_bytes)}):"
+        f" predicted {units.size(needed_bytes)}"
+    )
+
+
+def too_long(iteration_s: float, visit_s: float, limit_s: float) -> str:
+    """Why a case that one process could not finish within its limit is not run."""
+    return (
+        f"would exceed --case-timeout ({units.seconds(limit_s)}):"
+        f" predicted {units.seconds(iteration_s)} per iteration, {units.seconds(visit_s)} per round"
+    )
+
+
+def too_dear(iteration_s: float, case_s: float, left_s: float) -> str:
+    """Why a case that the rest of the budget cannot pay is not run."""
+    return (
+        f"would exceed --budget ({units.seconds(left_s)} left):"
+        f" predicted {units.seconds(iteration_s)} per iteration, {units.seconds(case_s)} in all"
+    )
 
 
 def family(case: Case) -> Case:

@@ -1,28 +1,38 @@
-"""The only loop: plan → launch → store. One process at a time; every outcome is written.
+"""The loop of a sweep: rounds of blocks, raced; every outcome is written.
 
-`launch` is a callable, so that a test can answer with recorded replies; so is the clock.
+A block is all series at one mode and length. Round 0 visits every block that the budget reaches,
+shorter lengths first, and weighs each case once. Later rounds repeat the blocks: all of them
+while the budget lasts, else those whose ratios are known worst. `start` and the clock are
+callables, so that a test can answer with made-up times.
 """
 
 import math
+import random
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
-from statistics import median
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from statistics import median, stdev
 from typing import Any, Protocol
 
 from attnbench.analysis import predict
-from attnbench.records import Outcome, Part, Planned, Request, Run, Sample
+from attnbench.analysis.paired import log_ratio
+from attnbench.analysis.series import series_names
+from attnbench.records import Mode, Outcome, Part, Planned, Request, Run
 from attnbench.run import schedule
-from attnbench.run.launch import Reply
+from attnbench.run.race import Entry, Race, Round, Worker
 
-OVERTIME = 5.0  # a process may take this many times what was predicted, and at least
+OVERTIME = 5.0  # a visit may take this many times what was predicted, and at least
 AT_LEAST_S = 60.0
+WANTED_ROUNDS = 3  # of what is cheap, before a dear case is tried at all
+DEAR = 0.1  # of the budget: a case that costs more waits for the repeats of the others
+
+Block = tuple[Mode, int]
 
 
-class Launch(Protocol):
-    """Starts a worker for a request and waits; `run.launch.Launcher` is the real one."""
+class Start(Protocol):
+    """Starts a process for a series, to be timed in or to be weighed in."""
 
-    def __call__(self, request: Mapping[str, Any], timeout_s: float | None) -> Reply: ...
+    def __call__(self, series: str, *, weighs: bool = False) -> Worker: ...
 
 
 class Store(Protocol):
@@ -35,12 +45,11 @@ class Store(Protocol):
 class Progress:
     """What is happening now: `left_s` is what is still to do, by prediction, within the budget."""
 
-    done: int
-    total: int
-    running: str
-    part: Part
+    done: int  # visits of a case
+    mode: Mode
+    seq_len: int
+    running: str  # the series whose turn it is
     round: int
-    predicted_s: float
     left_s: float
 
 
@@ -55,7 +64,7 @@ class Session:
     request: Request
     plan: tuple[Planned, ...]
     store: Store
-    launch: Launch
+    start: Start
     memory_bytes: int
     earlier: tuple[Run, ...] = ()
     finished: frozenset[tuple[str, Part, int]] = frozenset()
@@ -67,26 +76,28 @@ class Session:
     times: dict[Any, list[tuple[Planned, float]]] = field(default_factory=dict)
     peaks: dict[Any, list[tuple[Planned, float]]] = field(default_factory=dict)
     ratios: list[float] = field(default_factory=list)
-    off: float = 1.0  # by what factor first guesses were off: the median of the ratios
+    guess_factor: float = 1.0  # by what factor first guesses were off: the median of the ratios
     ended: list[tuple[Any, Run]] = field(default_factory=list)
-    promised: dict[str, float] = field(default_factory=dict)  # seconds still to come, by case
-    waiting_s: float = 0.0  # predicted of the cases that the first round has not come to
-    done: int = 0  # parts that ran since it began
-    useful_s: float = 0.0  # of them, in warm-up and samples
+    timed: dict[tuple[str, int], Run] = field(default_factory=dict)  # by case and round
+    failed: set[str] = field(default_factory=set)  # cases of which a timed run did not end well
+    waiting_s: float = 0.0  # predicted seconds of what is left of the present round
+    round: int = 0
+    told: Block | None = None  # the block that `due` was predicted for
+    due: float = 0.0  # when everything will be done, without a budget
+    done: int = 0  # visits
+    useful_s: float = 0.0  # seconds in warm-up and samples
 
     def run(self) -> None:
-        """Round 0 in order of predicted cost, with memory; then the other rounds, shuffled."""
+        """Round 0 with memory, then repeats."""
         if math.isnan(self.begun):
             self.begun = self.clock()
+        self.names = series_names(self.plan)
         self.recall()
-        admitted = self.first_round()
-        for round_ in range(1, self.request.rounds):
-            for line in schedule.shuffled(admitted, self.request.settings.seed, round_):
-                self.promised[line.case.key] = self.rounds_left(line, round_)
-                if self.time_left(self.run_cost(line)):
-                    self.one(line, Part.TIME, round_)
-                else:
-                    self.over_budget = True
+        self.first_round()
+        while self.round + 1 < self.request.rounds:
+            self.round += 1
+            if not self.repeat():
+                break
 
     def recall(self) -> None:
         """Learn from the runs of earlier sessions, and write the refusals of the plan."""
@@ -98,71 +109,183 @@ class Session:
             if line.refusal:
                 self.note(line, Outcome.UNSUPPORTED, line.refusal)
 
-    def first_round(self) -> list[Planned]:
-        """Every case that fits, timed once and weighed; the others are written with a reason."""
-        waiting = [line for line in self.plan if not line.refusal]
-        admitted = []
-        while waiting:
-            costs = [self.cost(line) for line in waiting]
-            line = waiting.pop(costs.index(min(costs)))
-            self.waiting_s = sum(costs) - min(costs)
-            if refusal := self.refusal(line):
-                self.note(line, *refusal)
-                continue
-            self.promised[line.case.key] = self.cost(line)
-            if well := self.one(line, Part.TIME, 0):
-                admitted.append(line)
-                self.one(line, Part.MEMORY, 0)
-            self.promised[line.case.key] = self.rounds_left(line, 0) if well else 0.0
-        return admitted
+    def first_round(self) -> None:
+        """Every block from short to long, with every case that fits; then its memory."""
+        blocks = self.blocks(line for line in self.plan if not line.refusal)
+        order = sorted(blocks, key=lambda block: (block[1], self.cost(blocks[block])))
+        with self.processes() as processes:
+            for place, block in enumerate(order):
+                later = [line for each in order[place + 1 :] for line in blocks[each]]
+                self.waiting_s = self.cost(later)
+                admitted = self.admitted(blocks[block])
+                self.visit(processes, admitted)
+                for line in admitted:
+                    if self.went_well(line):
+                        self.weigh(line)
 
-    def refusal(self, line: Planned) -> tuple[Outcome, str] | None:
-        """Why a case is not run now, with its prediction, or None."""
-        if (line.case.key, Part.TIME, 0) in self.finished:
-            return None
-        iteration_s = self.predicted(line)
-        needed = predict.scaled_bytes(line, self.peaks.get(kin(line), []))
-        said = f"predicted {iteration_s:.3g} s an iteration"
+    def admitted(self, lines: Sequence[Planned]) -> list[Planned]:
+        """The cases of a block that are to run now, cheapest first; of the others, why not."""
+        found: list[Planned] = []
+        for line in sorted(lines, key=self.predicted):
+            if refusal := self.refusal(line, found):
+                self.note(line, Outcome.SKIPPED, refusal)
+            else:
+                found.append(line)
+        return found
+
+    def refusal(self, line: Planned, others: Sequence[Planned]) -> str:
+        """Why a case does not run beside the `others` of its block now, or nothing."""
+        if self.is_done(line, Part.TIME):
+            return ""
+        iteration_s, cost = self.predicted(line), self.cost([line])
         if reason := schedule.blocked(line.case, self.ended):
-            return Outcome.SKIPPED, f"{reason}; {said}"
-        if needed > self.memory_bytes * schedule.MARGIN:
-            sizes = f"{needed / 2**30:.1f} GiB of {self.memory_bytes / 2**30:.1f} GiB"
-            return Outcome.OOM, f"predicted to need {sizes}; not run"
-        limit = self.request.case_timeout_s
-        if limit and schedule.run_cost(iteration_s, self.request.settings) > limit:
-            return Outcome.TIMEOUT, f"over the case limit of {limit:g} s; {said}; not run"
-        if not self.time_left(self.cost(line)):
+            return reason
+        if self.needed(line) > self.memory_bytes:
+            return schedule.too_large(self.needed(line) / schedule.MARGIN, self.memory_bytes)
+        limit, visit_s = self.request.case_timeout_s, self.visits_s([line])
+        if limit and visit_s > limit:
+            return schedule.too_long(iteration_s, visit_s, limit)
+        promised = self.cost(others)
+        if self.request.budget_s and cost > DEAR * self.request.budget_s:
+            promised += self.repeats_s()
+        if not self.time_left(promised + cost):
             self.over_budget = True
-            left = max(0.0, self.left_s() or 0.0)
-            return (
-                Outcome.SKIPPED,
-                f"over budget; {said}, {self.cost(line):.0f} s in all, {left:.0f} s left",
-            )
-        return None
+            left_s = max(0.0, (self.left_s() or 0.0) - promised)
+            return schedule.too_dear(iteration_s, cost, left_s)
+        return ""
 
-    def one(self, line: Planned, part: Part, round_: int) -> bool:
-        """Run one part of one case unless it is done; whether it went well."""
-        if (line.case.key, part, round_) in self.finished:
-            return True
-        self.observe(self.progress(line, part, round_))
-        reply = self.launch(
-            {
-                "case": asdict(line.case),
-                "part": part,
-                "settings": asdict(self.request.settings),
-            },
-            self.timeout(line),
+    def repeat(self) -> bool:
+        """One more round of what went well, as far as the budget goes; whether any was left."""
+        waiting = [p for p in self.plan if self.ran(p) and not self.is_done(p, Part.TIME)]
+        blocks = self.blocks(self.affordable(waiting))
+        order = list(blocks)
+        self.draw().shuffle(order)
+        with self.processes() as processes:
+            for place, block in enumerate(order):
+                later = [line for each in order[place + 1 :] for line in blocks[each]]
+                self.waiting_s = self.visits_s(later)
+                if self.time_left(self.visits_s(blocks[block])):
+                    self.visit(processes, blocks[block])
+                else:
+                    self.over_budget = True
+        return bool(blocks) or not waiting
+
+    def affordable(self, lines: Sequence[Planned]) -> list[Planned]:
+        """What the budget is enough for in this round.
+
+        The cheapest cases come first until they have the wanted rounds, later the blocks whose
+        ratios are known worst.
+        """
+        wanted = self.round < WANTED_ROUNDS
+        key = self.predicted if wanted else lambda line: self.precision(block_of(line))
+        found, promised = [], 0.0
+        for line in sorted(lines, key=key):
+            if self.time_left(promised + (cost := self.visits_s([line]))):
+                found.append(line)
+                promised += cost
+            else:
+                self.over_budget = True
+        return found
+
+    def precision(self, block: Block) -> tuple[float, float]:
+        """The key by which blocks are repeated: the widest ratio first, then the cheapest."""
+        lines = [line for line in self.plan if block_of(line) == block and self.ran(line)]
+        errors = [self.ratio_error(lines[0], line) for line in lines[1:]]
+        return -max(errors, default=0.0), self.visits_s(lines)
+
+    def ratio_error(self, one: Planned, other: Planned) -> float:
+        """The standard error of a log ratio so far; infinite after a single round."""
+        pairs = (
+            (self.timed.get((one.case.key, r)), self.timed.get((other.case.key, r)))
+            for r in range(self.round)
         )
-        run = to_run(line, part, round_, reply, self.memory_bytes)
+        logs = [found for a, b in pairs if a and b and (found := log_ratio(a, b)) is not None]
+        return stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else math.inf
+
+    def visit(self, processes: Round, lines: Sequence[Planned]) -> None:
+        """Race the cases of one block in this round, but those that have run in it already."""
+        missing = [line for line in lines if not self.is_done(line, Part.TIME)]
+        if not missing:
+            return
+        block = block_of(missing[0])
+        present = (p for p in self.plan if block_of(p) == block and self.went_well(p))
+        anchor = min(present, key=self.needed, default=None)
+        room = schedule.SHARED * self.memory_bytes
+        racing = [*([anchor] if anchor else []), *missing]
+        for group in schedule.groups(racing, self.needed, room, anchor):
+            self.race(processes, group)
+
+    def race(self, processes: Round, lines: Sequence[Planned]) -> None:
+        """Race cases that have room beside one another, and write their runs."""
+        settings = self.request.settings
+        names = {self.names[line.case.key]: line for line in lines}
+        about = {
+            "warmup_s": settings.warmup_s,
+            "cold": settings.cold,
+            "suspicious": self.round == 0,
+        }
+        race = Race(
+            builds={name: {**asdict(line.case), **about} for name, line in names.items()},
+            turns=lambda times: {n: schedule.turns(s, settings) for n, s in times.items()},
+            limit_s=lambda name, iteration_s: self.timeout(names[name], iteration_s),
+            rehearse=True,
+            first_lap=2 * self.pairs_so_far(block_of(lines[0])),
+        )
+        entries = processes.race(race, lambda name: self.tell(names[name], name))
+        runs = {name: self.to_run(names[name], entry) for name, entry in entries.items()}
+        self.store.append(*runs.values())
+        for name, run in runs.items():
+            self.learn(names[name], run)
+            laps = entries[name].laps.values()
+            self.useful_s += run.values.get("warmup_s", 0.0) + sum(each.wall_s for each in laps)
+        self.done += len(lines)
+
+    def to_run(self, line: Planned, entry: Entry) -> Run:
+        """The record of what one case gave; an anchor's laps join those of its earlier races."""
+        failed = entry.failed or {}
+        run = Run(
+            case=line.case.key,
+            part=Part.TIME,
+            round=self.round,
+            outcome=Outcome(failed.get("outcome", Outcome.OK)),
+            reason=failed.get("reason", ""),
+            samples=tuple(sample._replace(lap=lap) for lap, sample in entry.laps.items()),
+            values=entry.finished.get("values", {}),
+            notes=failed.get("notes") or entry.finished.get("notes", {}),
+            elapsed_s=entry.elapsed_s,
+        )
+        before = self.timed.get((run.case, run.round))
+        if before is None:
+            return run
+        return before if failed else replace(before, samples=before.samples + run.samples)
+
+    def weigh(self, line: Planned) -> None:
+        """Peaks and counts of a case, in a process of its own."""
+        if self.is_done(line, Part.MEMORY):
+            return
+        name = self.names[line.case.key]
+        self.tell(line, f"{name}, memory")
+        begun, worker = self.clock(), self.start(name, weighs=True)
+        try:
+            answer = worker.ask(self.timeout(line), do="weigh", **asdict(line.case))
+        finally:
+            worker.end()
+        run = Run(
+            case=line.case.key,
+            part=Part.MEMORY,
+            round=0,
+            outcome=Outcome(answer["outcome"]),
+            reason=answer.get("reason", ""),
+            values=answer.get("values", {}),
+            notes=answer.get("notes", {}),
+            elapsed_s=self.clock() - begun,
+        )
         self.store.append(run)
-        self.done += 1
-        self.useful_s += run.values.get("warmup_s", 0.0) + sum(s.wall_s for s in run.samples)
         self.learn(line, run)
-        return run.outcome is Outcome.OK
 
     def note(self, line: Planned, outcome: Outcome, reason: str) -> None:
         """Write a case that is not run."""
-        if (line.case.key, Part.TIME, 0) not in self.finished:
+        if not self.is_done(line, Part.TIME):
             run = Run(case=line.case.key, part=Part.TIME, round=0, outcome=outcome, reason=reason)
             self.store.append(run)
             self.learn(line, run)
@@ -171,11 +294,14 @@ class Session:
         """Use a result for the predictions to come."""
         if run.part is Part.TIME and run.outcome in schedule.ENDS:
             self.ended.append((line.case, run))
-        if run.part is Part.TIME and run.samples:
+        if run.part is Part.TIME and run.outcome is not Outcome.OK:
+            self.failed.add(run.case)
+        elif run.part is Part.TIME and run.samples:
+            self.timed[run.case, run.round] = run
             took = median(s.wall_s / s.iterations for s in run.samples)
             self.times.setdefault(kin(line), []).append((line, took))
             self.ratios.append(took / line.predicted_s)
-            self.off = median(self.ratios)
+            self.guess_factor = median(self.ratios)
         if peak := run.values.get("allocated_peak_bytes"):
             self.peaks.setdefault(kin(line), []).append((line, peak))
 
@@ -183,90 +309,101 @@ class Session:
         """Seconds of one iteration: measured if it has been, else predicted."""
         known = self.times.get(kin(line), [])
         own = [took for other, took in known if other is line]
-        return own[-1] if own else predict.seconds(line, known, self.off)
+        return own[-1] if own else predict.seconds(line, known, self.guess_factor)
 
-    def run_cost(self, line: Planned) -> float:
-        return schedule.run_cost(self.predicted(line), self.request.settings)
+    def needed(self, line: Planned) -> float:
+        """Bytes to keep free for a case."""
+        return schedule.MARGIN * predict.scaled_bytes(line, self.peaks.get(kin(line), []))
 
-    def rounds_left(self, line: Planned, round_: int) -> float:
-        """Seconds of the case's rounds after this one that no session has run yet."""
-        later = range(round_ + 1, self.request.rounds)
-        missing = [r for r in later if (line.case.key, Part.TIME, r) not in self.finished]
-        return len(missing) * self.run_cost(line)
+    def visits_s(self, lines: Iterable[Planned]) -> float:
+        """Predicted seconds of one visit to each."""
+        settings = self.request.settings
+        return sum(schedule.visit_s(self.predicted(line), settings) for line in lines)
 
-    def cost(self, line: Planned) -> float:
-        return schedule.case_cost(self.predicted(line), self.request.settings, self.request.rounds)
+    def cost(self, lines: Iterable[Planned]) -> float:
+        """Predicted seconds of what round 0 has still to do of each."""
+        missing = list(lines)
+        timed = [line for line in missing if not self.is_done(line, Part.TIME)]
+        weighed = (line for line in missing if not self.is_done(line, Part.MEMORY))
+        return self.visits_s(timed) + sum(schedule.weigh_s(self.predicted(w)) for w in weighed)
+
+    def repeats_s(self) -> float:
+        """Predicted seconds of the wanted repeats of what has run so far."""
+        rounds = min(WANTED_ROUNDS, self.request.rounds) - 1
+        return rounds * self.visits_s(line for line in self.plan if self.ran(line))
 
     def left_s(self) -> float | None:
-        """Seconds of the budget that nothing has been promised of."""
+        """Seconds left of the budget; None without one."""
         if self.request.budget_s is None:
             return None
-        return self.request.budget_s - (self.clock() - self.begun) - sum(self.promised.values())
+        return self.request.budget_s - (self.clock() - self.begun)
 
     def time_left(self, needed_s: float) -> bool:
         left = self.left_s()
         return left is None or needed_s <= left
 
-    def timeout(self, line: Planned) -> float:
-        """Seconds after which the process is killed."""
-        limits = [max(AT_LEAST_S, OVERTIME * self.run_cost(line))]
+    def timeout(self, line: Planned, iteration_s: float = 0.0) -> float:
+        """Seconds after which the process of a case is killed, measured as taking that long."""
+        usual = schedule.visit_s(iteration_s or self.predicted(line), self.request.settings)
+        limits = [max(AT_LEAST_S, OVERTIME * usual)]
         if self.request.case_timeout_s is not None:
             limits.append(self.request.case_timeout_s)
-        if self.request.budget_s is not None:
-            limits.append(max(1.0, self.request.budget_s - (self.clock() - self.begun)))
+        if (left := self.left_s()) is not None:
+            limits.append(max(1.0, left))
         return min(limits)
 
-    def progress(self, line: Planned, part: Part, round_: int) -> Progress:
-        """Where the session stands as a part begins."""
-        parts = len(self.plan) * (self.request.rounds + 1)
-        iteration_s = self.predicted(line)
-        left_s = sum(self.promised.values()) + self.waiting_s
-        if self.request.budget_s is not None:
-            left_s = min(left_s, self.request.budget_s - (self.clock() - self.begun))
-        return Progress(
-            done=self.done,
-            total=parts,
-            running=str(line.case),
-            part=part,
-            round=round_,
-            predicted_s=iteration_s,
-            left_s=left_s,
-        )
+    def ran(self, line: Planned) -> bool:
+        """Whether round 0 timed the case, and no round has failed."""
+        return (line.case.key, 0) in self.timed and line.case.key not in self.failed
+
+    def went_well(self, line: Planned) -> bool:
+        """Whether this round timed the case."""
+        return (line.case.key, self.round) in self.timed
+
+    def is_done(self, line: Planned, part: Part) -> bool:
+        """Whether an earlier session stored this round of the case."""
+        round_ = 0 if part is Part.MEMORY else self.round
+        return (line.case.key, part, round_) in self.finished
+
+    def blocks(self, lines: Iterable[Planned]) -> dict[Block, list[Planned]]:
+        """The lines of each mode and length."""
+        found: dict[Block, list[Planned]] = {}
+        for line in lines:
+            found.setdefault(block_of(line), []).append(line)
+        return found
+
+    def pairs_so_far(self, block: Block) -> int:
+        """Pairs of laps that this round has run in a block."""
+        runs = (self.timed.get((p.case.key, self.round)) for p in self.plan if block_of(p) == block)
+        laps = [s.lap for run in runs if run for s in run.samples if s.lap is not None]
+        return (max(laps, default=-1) + 1) // 2
+
+    def processes(self) -> Round:
+        return Round(self.start, self.draw(), self.clock)
+
+    def draw(self) -> random.Random:
+        """This round's random order."""
+        return random.Random(f"{self.request.settings.seed}-{self.round}")
+
+    def tell(self, line: Planned, running: str) -> None:
+        """Say what runs now; what is left is predicted once a block."""
+        mode, seq_len = block = block_of(line)
+        if block != self.told:
+            self.told = block
+            again = max(0, min(WANTED_ROUNDS, self.request.rounds) - 1 - self.round)
+            self.waiting_s += again * self.visits_s(filter(self.ran, self.plan))
+            self.due = self.clock() + self.waiting_s + self.cost([line])
+        left_s = self.due - self.clock()
+        if (budget := self.left_s()) is not None:
+            left_s = min(left_s, budget)
+        self.observe(Progress(self.done, mode, seq_len, running, self.round, left_s))
+
+
+def block_of(line: Planned) -> Block:
+    """Mode and length: what the cases of a block share."""
+    return line.case.workload.mode, line.case.workload.seq_len
 
 
 def kin(line: Planned) -> tuple[str, Any]:
     """What the cases that predict one another have in common."""
     return line.case.mechanism, line.case.options
-
-
-def to_run(line: Planned, part: Part, round_: int, reply: Reply, memory_bytes: int) -> Run:
-    """The record of a reply, whatever became of its process."""
-    answer: Mapping[str, Any] = reply.answer or {}
-    if reply.answer is not None:
-        outcome, reason = Outcome(answer["outcome"]), answer.get("reason", "")
-    else:
-        outcome, reason = ending(reply)
-    return Run(
-        case=line.case.key,
-        part=part,
-        round=round_,
-        outcome=outcome,
-        reason=reason,
-        samples=tuple(Sample(*row) for row in answer.get("samples", ())),
-        values=answer.get("values", {}),
-        notes=answer.get("notes", {}),
-        elapsed_s=reply.elapsed_s,
-    )
-
-
-def ending(reply: Reply) -> tuple[Outcome, str]:
-    """Outcome and reason of a process that did not answer."""
-    if reply.timed_out:
-        return Outcome.TIMEOUT, f"no answer after {reply.elapsed_s:.0f} s; killed"
-    last = reply.log.splitlines()[-1] if reply.log else ""
-    said = f": {last}" if last else ""
-    if reply.exit_code is not None and reply.exit_code < 0:
-        if reply.exit_code == -9 and reply.memory_killed:
-            return Outcome.OOM, "the kernel killed the process for memory"
-        return Outcome.CRASHED, f"the process died of signal {-reply.exit_code}{said}"
-    return Outcome.CRASHED, f"the process ended without an answer (exit {reply.exit_code}){said}"

@@ -1,10 +1,11 @@
 """A check against a file: what is counted, anywhere; times, on the same machine only."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import msgspec
 
-from attnbench.analysis.finding import TOLERANCES, Finding, Report, counted, runs
+from attnbench.analysis.finding import COUNTED, Finding, Report, counted, runs
 from attnbench.analysis.two_days import two_days
 from attnbench.records import Workload
 from attnbench.run.gating import Gate
@@ -31,8 +32,9 @@ def baseline(gate: Gate, version: str, machine: Machine) -> Baseline:
     for line in gate.lines:
         values = line.answers[HEAD].get("values")
         if values is not None:
-            time = Timing(batch=batch_of(line), seconds=tuple(line.head_s)) if line.head_s else None
-            counts = {key: values[key] for key, _ in TOLERANCES if key in values}
+            seconds = line.seconds(HEAD)
+            time = Timing(batch=line.batch, seconds=seconds) if line.batch and seconds else None
+            counts = {key: values[key] for key in COUNTED if key in values}
             cases[line.label] = Entry(counts=counts, time=time)
     return Baseline(attnbench=version, machine=machine, cases=cases)
 
@@ -60,8 +62,10 @@ def one(line: Line, stored: Baseline, same_machine: bool) -> Iterator[Finding]:
     if entry is None or "values" not in answer:
         return
     yield from counted(line.chosen.name, label, entry.counts, answer["values"])
-    if entry.time and line.head_s and same_machine and entry.time.batch == batch_of(line):
-        yield two_days(line.chosen.name, line.timed_label, entry.time.seconds, line.head_s)
+    seconds = line.seconds(HEAD)
+    if entry.time and seconds and same_machine and entry.time.batch == line.batch:
+        moved = two_days(line.chosen.name, label, entry.time.seconds, seconds)
+        yield replace(moved, batch=entry.time.batch)
 
 
 def notes(
@@ -84,9 +88,3 @@ def asked_label(line: Line) -> str:
     chosen = ",".join(f"{name}={value}" for name, value in line.chosen.options)
     series = f"{line.chosen.name}:{line.chosen.form}" + (f"[{chosen}]" if chosen else "")
     return f"{series}/{msgspec.convert({'causal': False, **line.workload}, Workload)}"
-
-
-def batch_of(line: Line) -> int:
-    """The batch that was timed."""
-    assert line.race is not None
-    return int(line.race.builds[HEAD]["workload"]["batch"])

@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,9 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attnbench.errors import CannotRun, UsageError
+from attnbench.run.scratch import PREFIX, Scratch, abandoned
 
 # a hook that calls attnbench sets these for its own repository and index
 FOREIGN = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
+
+TREE = "tree"  # the worktree's folder inside a scratch folder
 
 SIGNALS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
@@ -29,8 +31,8 @@ class Change:
     head: str | None
 
 
-def git(*arguments: str, cwd: Path, check: bool = True) -> str:
-    """What git prints. Raises `CannotRun` with git's own words."""
+def git(*arguments: str, cwd: Path, check: bool = True, timeout_s: float | None = None) -> str:
+    """What git prints. Raises `CannotRun` with git's own words, or if it takes too long."""
     kept = {name: value for name, value in os.environ.items() if name not in FOREIGN}
     # hooks of the repository are not for a worktree that nobody works in
     command = ["git", "-c", "core.hooksPath=/dev/null", "-c", "core.quotePath=false", *arguments]
@@ -42,7 +44,10 @@ def git(*arguments: str, cwd: Path, check: bool = True) -> str:
             capture_output=True,
             check=False,
             start_new_session=True,  # Ctrl-C is for us: git must be able to clean up
+            timeout=timeout_s,
         )
+    except subprocess.TimeoutExpired as error:
+        raise CannotRun(f"git {arguments[0]} took longer than --budget allows; raise it") from error
     except FileNotFoundError as error:
         raise CannotRun("comparing revisions needs git, which is not installed") from error
     if check and done.returncode:
@@ -106,20 +111,34 @@ def changes(repository: Path, base: str) -> tuple[Change, ...]:
 
 
 @contextmanager
-def worktree(repository: Path, revision: str) -> Iterator[Path]:
+def worktree(repository: Path, revision: str, timeout_s: float | None = None) -> Iterator[Path]:
     """The revision in a folder of its own, which is removed whatever happens.
 
-    Raises `CannotRun` if it cannot be checked out.
+    Raises `CannotRun` if it cannot be checked out, or not in `timeout_s`.
     """
-    folder = Path(tempfile.mkdtemp(prefix="attnbench-base-")).resolve()
-    tree = folder / "tree"
+    sweep_up(repository)
+    scratch = Scratch()
+    tree = scratch.folder / TREE
     try:
-        git("worktree", "add", "--detach", "--quiet", str(tree), revision, cwd=repository)
+        add = ("worktree", "add", "--detach", "--quiet", str(tree), revision)
+        git(*add, cwd=repository, timeout_s=timeout_s)
         yield tree
     finally:
         with deaf():
             remove(repository, tree)
-            shutil.rmtree(folder, ignore_errors=True)
+            scratch.close()
+
+
+def sweep_up(repository: Path) -> None:
+    """Remove worktrees and folders that killed checks have left; what is in use stays."""
+    for folder in abandoned():
+        shutil.rmtree(folder, ignore_errors=True)
+    listed = git("worktree", "list", "--porcelain", "-z", cwd=repository, check=False)
+    for line in listed.split("\0"):
+        tree = Path(line.removeprefix("worktree "))
+        ours = line.startswith("worktree ") and tree.name == TREE
+        if ours and tree.parent.name.startswith(PREFIX) and not tree.parent.exists():
+            remove(repository, tree)
 
 
 def remove(repository: Path, tree: Path) -> None:

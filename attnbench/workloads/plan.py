@@ -1,7 +1,10 @@
-"""Mechanisms × workloads to cases, each with its FLOPs, predictions, and why it cannot run."""
+"""Mechanisms × workloads to cases, each with its FLOPs, predictions, and why it cannot run.
+
+This runs the cards' code: only `workloads.reader`, in a process of its own, imports it.
+"""
 
 from collections.abc import Iterator
-from dataclasses import asdict, fields
+from dataclasses import fields
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -24,30 +27,20 @@ from attnbench.records import (
 )
 from attnbench.registry import card, unknown
 from attnbench.workloads.axes import Selection
-from attnbench.workloads.presets import expand, preset
+from attnbench.workloads.presets import preset
 
 SAVED = 13  # tensors [B, N, D] that one layer keeps for backward beside the core's own
 ALIVE = 6  # and that are alive at once without gradients
 
 
-def plan(request: Request) -> tuple[Planned, ...]:
-    """Every case that was asked for, in the order of models, modes and lengths, each once.
+def plan(chosen: Selection, request: Request) -> Iterator[Planned]:
+    """The cases of a selection, in the order of modes and lengths.
 
     Raises `UnknownMechanism`, `UnknownOption` or `UsageError`.
     """
-    found: dict[str, Planned] = {}
-    for part in request.models:
-        for chosen in expand(part):
-            for mode in request.modes:
-                for n in request.lengths:
-                    for line in planned(chosen, request, mode, n):
-                        found.setdefault(line.case.key, line)
-    return tuple(found.values())
-
-
-def cards(lines: tuple[Planned, ...]) -> tuple[CardFacts, ...]:
-    """What a report needs of each mechanism in the plan."""
-    return tuple(facts(name) for name in dict.fromkeys(line.case.mechanism for line in lines))
+    for mode in request.modes:
+        for n in request.lengths:
+            yield from planned(chosen, request, mode, n)
 
 
 def facts(name: str) -> CardFacts:
@@ -94,6 +87,9 @@ def forms(its: Card, chosen: Selection, config: Any, workload: Workload) -> tupl
     """The forms that a selection stands for; without one, the default of the workload."""
     if chosen.form is None:
         form = its.default(config, workload)
+        if form not in its.forms:
+            text = unknown(str(form), tuple(its.forms), f"default form of {chosen.name}")
+            raise UnknownMechanism(text)
         refused = its.refusal(form, config, workload) and form != "eager"
         return ("eager",) if refused else (form,)
     matches = tuple(form for form in its.forms if fnmatchcase(form, chosen.form))
@@ -142,6 +138,13 @@ def describe(its: Card, case: Case, config: Any, request: Request) -> Planned:
     core, shell = layers * flops.core, shell_flops(w) if model else 0
     parameters = sets * its.parameters(config, w) + (shell_parameters(w) if model else 0)
     total = projections + core + shell
+    elements = form.elements(config, w)
+    counts = {"parameters": parameters, "FLOPs": total, "elements": elements}
+    if wrong := [what for what, count in counts.items() if type(count) is not int or count < 0]:
+        raise UnknownMechanism(
+            f"{case.mechanism!r}: its card gives {counts[wrong[0]]!r} as {wrong[0]};"
+            " it takes a whole number of at least 0"
+        )
     training = w.mode is Mode.TRAINING
     return Planned(
         case=case,
@@ -149,7 +152,7 @@ def describe(its: Card, case: Case, config: Any, request: Request) -> Planned:
         projection_flops=projections,
         core_flops=core,
         shell_flops=shell,
-        predicted_bytes=predicted_bytes(form.elements(config, w), parameters, w, kept),
+        predicted_bytes=predicted_bytes(elements, parameters, w, kept),
         predicted_s=predict.first_guess(total, training, w.device, request.settings.threads),
         refusal=refusal,
     )
@@ -163,8 +166,3 @@ def predicted_bytes(elements: int, parameters: int, w: Workload, layers: int) ->
     if w.mode is Mode.INFERENCE:
         return item * (parameters + table + ALIVE * tokens + elements)
     return item * (4 * parameters + table + layers * (SAVED * tokens + 2 * elements))
-
-
-def dry(lines: tuple[Planned, ...]) -> list[dict[str, Any]]:
-    """The plan as data: cases with their predictions."""
-    return [{**asdict(line), "label": str(line.case)} for line in lines]

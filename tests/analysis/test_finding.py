@@ -1,9 +1,12 @@
 """What follows from counts and outcomes, and the exit code of it all."""
 
+from dataclasses import replace
+
 import pytest
 
-from attnbench.analysis.finding import Finding, Report, change, counted, runs
+from attnbench.analysis.finding import COUNTED, Finding, Report, change, counted, runs, traded
 from attnbench.analysis.verdict import Verdict
+from attnbench.metrics import Better, metric
 
 OK, MISSING, FAILED, UNSUPPORTED = (
     {"outcome": outcome, "reason": f"because {outcome}"}
@@ -20,7 +23,32 @@ def test_counts_gate_exactly_and_bytes_within_a_hundredth():
     assert not found["allocated_peak_bytes"].fails
     assert found["parameters"].verdict == "same"
     assert "moved_bytes" not in found
-    assert change(1000, 1011, 0.01) == "slower"
+    assert change(1000, 1011, metric("allocated_peak_bytes")) == "slower"
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_what_a_check_counts_may_not_grow(name):
+    (grew,) = counted("m", "c", {name: 1000.0}, {name: 1100.0})
+    (shrank,) = counted("m", "c", {name: 1000.0}, {name: 900.0})
+    assert (grew.verdict, grew.fails) == ("slower", True)
+    assert (shrank.verdict, shrank.fails) == ("faster", False)
+
+
+@pytest.mark.parametrize(
+    ("better", "verdicts"),
+    [
+        (Better.LOWER, ("slower", "faster")),
+        (Better.HIGHER, ("faster", "slower")),
+        (Better.NEITHER, ("unsure", "unsure")),
+    ],
+)
+def test_a_change_is_judged_by_which_way_is_better(better, verdicts):
+    of = replace(metric("operators"), better=better)
+    assert (change(10, 11, of), change(10, 9, of)) == verdicts
+
+
+def test_every_count_of_a_check_has_a_tolerance():
+    assert [metric(name).tolerance for name in COUNTED] == [0, 0, 0, 0.01, 0.01]
 
 
 @pytest.mark.parametrize(
@@ -34,7 +62,7 @@ def test_counts_gate_exactly_and_bytes_within_a_hundredth():
     ],
 )
 def test_edges_of_a_count(base, head, verdict):
-    assert change(base, head, 0.01) == verdict
+    assert change(base, head, metric("saved_bytes")) == verdict
 
 
 @pytest.mark.parametrize(
@@ -78,3 +106,42 @@ def test_exit_codes(verdict, fails, contaminated, codes):
     found = Finding(mechanism="m", case="c", metric="time", verdict=Verdict(verdict), fails=fails)
     report = Report(base="a", head="b", findings=(found,), contaminated=contaminated)
     assert (report.exit_code(strict=False), report.exit_code(strict=True)) == codes
+
+
+def one(metric="time", verdict="faster", case="c", **more):
+    return Finding(mechanism="m", case=case, metric=metric, verdict=Verdict(verdict), **more)
+
+
+LARGER = one("operators", "slower", base=22.0, head=23.0, fails=True)
+
+
+@pytest.mark.parametrize(
+    ("beside", "fails"),
+    [
+        (one(), False),
+        (one(case="another"), True),
+        (one(verdict="same"), True),
+        (one(verdict="unsure"), True),
+        (one("flops"), True),
+    ],
+    ids=["faster", "another case", "same", "unsure", "fewer FLOPs"],
+)
+def test_a_count_that_grew_fails_unless_the_time_of_its_case_fell(beside, fails):
+    report = Report(base="a", head="b", findings=(LARGER, beside))
+    assert report.exit_code(strict=False) == 1
+    weighed = traded(report)
+    assert weighed.exit_code(strict=False) == int(fails)
+    assert len(weighed.traded) == (not fails)
+    assert traded(replace(report, contaminated=("c",))).exit_code(strict=False) == 1
+
+
+def test_a_mechanism_that_fails_is_not_traded_for_time():
+    broken = one("runs", "missing", fails=True)
+    slower = one("time", "slower", case="d", fails=True)
+    report = Report(base="a", head="b", findings=(broken, slower, one()))
+    assert traded(report) == report
+
+
+def test_a_mean_over_lengths_is_no_case():
+    mean = one(case="m, training, mean of 2 lengths", cases=2)
+    assert Report(base="a", head="b", findings=(one(), LARGER, mean)).cases == ("c",)

@@ -1,47 +1,37 @@
 from dataclasses import replace
 
-import msgspec
 import pytest
 
 from attnbench.analysis.foresight import refined, scores
 from attnbench.analysis.predict import seconds
 from attnbench.analysis.summary import summary
-from attnbench.records import Case, Mode
-from attnbench.run.launch import Reply
+from attnbench.records import Mode
 from attnbench.run.session import Session
+from tests.run.machine import Machine
+from tests.sweeps import seconds as seconds_of
 from tests.sweeps import sweep
-
-
-class Stored(list):
-    """A store that keeps what it is given."""
-
-    def append(self, *records):
-        self.extend(records)
 
 
 def test_a_sweep_foresaw_what_its_session_went_by():
     """A session runs the plan for real but for the workers; each case's prediction is noted."""
     whole = sweep(("transformer", "fastformer"), lengths=(128, 512, 2048, 8192))
-    by_key = {run.case: run for run in whole.runs if run.samples}
-    said, stored = {}, Stored()
-    labels = {str(line.case): line.case.key for line in whole.plan}
+    machine = Machine(lambda case: seconds_of(case.mechanism, case.workload))
+    said = {}
 
-    def observe(progress):
-        said.setdefault(labels[progress.running], progress.predicted_s)
+    class Noting(Session):
+        def admitted(self, lines):
+            said.update({line.case.key: self.predicted(line) for line in lines})
+            return super().admitted(lines)
 
-    def launch(request, timeout_s):
-        found = by_key[msgspec.convert(request["case"], Case).key]
-        values = {"allocated_peak_bytes": 1e6} if request["part"] == "memory" else {}
-        samples = found.samples if request["part"] == "time" else ()
-        answer = {"outcome": "ok", "samples": samples, "values": values}
-        return Reply(answer, exit_code=0, timed_out=False, elapsed_s=0.0, log="")
-
-    request = replace(whole.request, budget_s=None, case_timeout_s=None)
-    Session(
-        request=request, plan=whole.plan, store=stored, launch=launch,
-        memory_bytes=1 << 40, observe=observe,
-    ).run()  # fmt: skip
-    found = refined(whole.plan, stored)
+    Noting(
+        request=replace(whole.request, budget_s=None, case_timeout_s=None),
+        plan=whole.plan,
+        store=machine,
+        start=machine.start,
+        memory_bytes=1 << 40,
+        clock=machine.clock,
+    ).run()
+    found = refined(whole.plan, machine.stored)
     assert {key: pair[0] for key, pair in found.items()} == pytest.approx(said)
 
 

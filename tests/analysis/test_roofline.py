@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnbench.analysis.roofline import Roof, least_numbers, rates, roof, roofline
+from attnbench.analysis.roofline import Roof, least_numbers, rates, roof, roofline, too_fast
 from attnbench.analysis.summary import summary
 from attnbench.records import Level, Mode, Sweep
 from tests.sweeps import environment, sweep
@@ -39,6 +39,18 @@ def test_the_floor_is_the_time_of_the_products_at_the_peak():
     assert (row["over"], row["low"], row["high"]) == pytest.approx((2.5, 2.25, 3.0))
     assert (row["bound"], row["core_share"], row["intensity"]) == ("products", 0.25, 40.0)
     assert row["rate"] == pytest.approx(4e10)
+
+
+@pytest.mark.parametrize(("level", "tensors"), [("model", 1), ("attention", 1), ("core", 3)])
+def test_reading_the_input_takes_longer_than_a_cheat(level, tensors):
+    whole = sweep(("fastformer",))
+    bytes_per_s = roof(whole).bytes_per_s
+    read_s = tensors * 1000 * 10 * 4 / bytes_per_s
+    assert too_fast(whole, case(level=level, time_s=read_s)) == []
+    assert too_fast(whole, case(level=level, time_s=read_s / 3)) == []  # from a cache
+    assert too_fast(whole, case(level=level, time_s=read_s / 5)) == ["a:eager"]
+    blind = replace(whole, sessions=(environment(copy_bytes=None),))
+    assert too_fast(blind, case(level=level, time_s=read_s / 5)) == []
 
 
 def test_training_counts_each_product_three_times():

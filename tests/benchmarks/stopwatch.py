@@ -12,18 +12,18 @@ allocated peak of five cases against what their equations say must be alive, whi
 import argparse
 import statistics
 import time
-from dataclasses import replace
 
 import torch
 from torch.utils.benchmark import Timer
 
 from attnbench.measure import memory
+from attnbench.measure.allocator import keep_pages
 from attnbench.measure.device import CudaStopwatch
 from attnbench.measure.subject import Subject, iteration
-from attnbench.measure.timing import HostStopwatch, measure, sample, time_of
-from attnbench.measure.worker import keep_pages
+from attnbench.measure.timing import HostStopwatch, sample, time_of, warm_up
 from attnbench.records import Case, Level, Mode, Settings, Workload
 from attnbench.registry import card
+from attnbench.run.schedule import turns
 from tests.benchmarks.telling import begin
 
 MECHANISMS = (
@@ -90,12 +90,13 @@ def ratios(one, rounds):
 
 
 def tool(subject, run, cuda):
-    """A run as a worker makes it."""
+    """The laps of a race as a worker runs them, one after the other."""
     watch = CudaStopwatch() if cuda else HostStopwatch()
-    settings = replace(Settings(), sample_s=BLOCK_S, half_width=0.0)
     first = sample(run, subject.clear, watch, 1)
-    found = measure(run, subject.clear, watch, settings, first)
-    return statistics.median(time_of(each) for each in found.samples)
+    each_s = warm_up(run, subject.clear, watch, time_of(first), BLOCK_S / 10)[-1]
+    planned = turns(each_s, Settings(sample_s=BLOCK_S))
+    laps = (sample(run, subject.clear, watch, planned.iterations) for _ in range(2 * planned.pairs))
+    return statistics.median(time_of(lap) for lap in laps)
 
 
 def by_hand(subject, run, cuda):

@@ -8,7 +8,7 @@ import sys
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from unittest.mock import patch
 
-from attnbench.cli.main import main
+from attnbench.cli.main import run
 
 
 def environment(**more):
@@ -58,9 +58,6 @@ def here(*arguments, cwd=".", **env):
         redirect_stdout(out),
         redirect_stderr(err),
     ):
-        try:
-            main()
-            code = 0
-        except SystemExit as ended:
-            code = ended.code or 0
+        code = run()
+    assert "unforeseen" not in err.getvalue(), err.getvalue()
     return subprocess.CompletedProcess(command, code, out.getvalue(), err.getvalue())

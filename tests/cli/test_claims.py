@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from attnbench.cli.main import application
+from attnbench.cli.verbs import application
 from attnbench.errors import StoreError, UsageError
 
 DATA = Path(__file__).parents[1] / "data" / "schema1"
@@ -122,7 +122,7 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path):
 def test_torch_stays_unloaded(folder):
     code = f"""
 import sys
-from attnbench.cli.main import application
+from attnbench.cli.verbs import application
 try:
     application()(["claims", {str(folder)!r}])
 except SystemExit as left:

@@ -13,7 +13,7 @@ from tests.cli.commands import attnbench, here, start
 
 DATA = Path(__file__).parents[1] / "data" / "schema1"
 SMALL = ("--models", "fastformer,transformer", "--tokens", "64", "--width", "32", "--heads", "2")
-QUICK = (*SMALL, "--lengths", "16,33", "--quick", "--device", "cpu")
+QUICK = (*SMALL, "--lengths", "16,33", "--quick", "--device", "cpu", "--budget", "none")
 
 
 @pytest.fixture(scope="module")
@@ -147,8 +147,8 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path):
     [
         (None, "no sweep in"),
         (b"", "empty"),
-        (b"not a journal\n", "."),
-        (b'{"schema":99,"kind":"sweep"', "."),
+        (b"not a journal\n", "first line of .* cannot be read"),
+        (b'{"schema":99,"kind":"sweep"', "first line of .* cannot be read"),
     ],
 )
 def test_a_report_of_no_readable_sweep_says_so(content, words, tmp_path):
@@ -161,14 +161,16 @@ def test_a_report_of_no_readable_sweep_says_so(content, words, tmp_path):
 
 
 def runs(folder):
-    return (folder / "sweep.jsonl").read_text().count('"kind":"run"')
+    journal = folder / "sweep.jsonl"
+    return journal.read_text().count('"kind":"run"') if journal.exists() else 0
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_a_stopped_sweep_keeps_its_runs_and_goes_on(tmp_path):
     folder = tmp_path / "stopped"
-    first = ("sweep", *QUICK, "--mode", "inference", "--out", folder)
-    command = first
+    again = ("sweep", *QUICK, "--mode", "inference", "--out", folder)
+    endless = ("--rounds", "1000")  # it is never done before the signal comes
+    command = (*again, *endless)
     kept = 0  # runs in the journal
     for number in (signal.SIGINT, signal.SIGHUP):
         with start(*command) as process:
@@ -177,18 +179,18 @@ def test_a_stopped_sweep_keeps_its_runs_and_goes_on(tmp_path):
                     process.send_signal(number)
                     break
             _, err = process.communicate()
-        assert process.returncode == 130
+        assert process.returncode == 128 + number
         assert runs(folder) >= kept + 2
         kept = runs(folder)
         assert "--resume" in err
         assert "Traceback" not in err
-        command = (*first, "--resume")
-    done = here(*command)
+        command = (*again, *endless, "--resume")
+    done = here(*again, "--resume")
     assert done.returncode == 0, done.stderr
     import attnbench as package
 
     assert set(package.load(folder)["outcome"]) == {"ok"}
-    assert runs(folder) == 4 * 2
+    assert runs(folder) >= 4 * 2
 
 
 def test_models_lists_what_runs_here():
@@ -223,7 +225,7 @@ def test_the_doctor_measures_peaks_and_lists_what_will_not_run():
     assert found["matmul_flops"] > 1e8
     assert found["copy_bytes"] > 1e7
     assert any("xformers" in form for form in found["forms_that_do_not_run"])
-    assert "products" in here("doctor", "--device", "cpu").stdout
+    assert "arithmetic  " in here("doctor", "--device", "cpu").stdout
 
 
 def test_help_and_version():

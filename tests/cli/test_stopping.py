@@ -1,12 +1,20 @@
-"""Signals unwind a block, are told once, and are left as they were found."""
+"""Signals unwind a block, are reported once, and leave the handlers as they were."""
 
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
 from attnbench.cli.stopping import SIGNALS, stoppable
 from attnbench.errors import Interrupted
+
+BLOCK = """
+import os, signal
+from attnbench.cli.stopping import leave_on_signal, stoppable
+from attnbench.errors import Interrupted
+"""
 
 
 @pytest.fixture(params=SIGNALS)
@@ -16,15 +24,87 @@ def number(request):
     signal.signal(request.param, before)
 
 
-def test_a_signal_unwinds_the_block_and_is_told(number):
+def well():
+    return "all is well"
+
+
+def test_a_signal_unwinds_the_block_and_is_reported(number):
     before = signal.getsignal(number)
-    with pytest.raises(Interrupted, match="interrupted; all is well"), stoppable("all is well"):
+    with pytest.raises(Interrupted, match="interrupted; all is well") as raised, stoppable(well):
         os.kill(os.getpid(), number)
+    assert raised.value.exit_code == 128 + number
     assert signal.getsignal(number) is before
 
 
 def test_a_signal_that_is_ignored_stays_so(number):
     signal.signal(number, signal.SIG_IGN)
-    with stoppable("all is well"):
+    with stoppable(well):
         os.kill(os.getpid(), number)
     assert signal.getsignal(number) is signal.SIG_IGN
+
+
+def test_a_second_signal_does_not_disturb_what_the_first_began(number):
+    cleaned = []
+
+    def work():
+        try:
+            os.kill(os.getpid(), number)
+        finally:
+            for each in SIGNALS:
+                os.kill(os.getpid(), each)
+            cleaned.append(True)
+
+    with pytest.raises(Interrupted), stoppable(well):
+        work()
+    assert cleaned == [True]
+
+
+def test_what_is_kept_is_asked_when_the_block_has_ended():
+    found = ["before"]
+
+    def work():
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        finally:
+            found[0] = "after"
+
+    with pytest.raises(Interrupted, match="after"), stoppable(lambda: found[0]):
+        work()
+
+
+def python(code):
+    """A Python process that has run the code."""
+    return subprocess.run(
+        [sys.executable, "-c", BLOCK + code],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+def test_outside_of_a_block_the_process_leaves_at_once(number):
+    done = python(
+        f"signal.signal({int(number)}, signal.SIG_DFL)\n"
+        "leave_on_signal('nothing was measured')\n"
+        f"os.kill(os.getpid(), {int(number)})\n"
+        "while True: pass\n"
+    )
+    assert done.returncode == 128 + number
+    assert done.stderr == "attnbench: nothing was measured\n"
+
+
+def test_a_signal_in_a_destructor_is_not_lost(number):
+    done = python(
+        f"signal.signal({int(number)}, signal.SIG_DFL)\n"
+        "class Late:\n"
+        "    def __del__(self):\n"
+        f"        os.kill(os.getpid(), {int(number)})\n"
+        "        for _ in range(1000): pass\n"
+        "with stoppable(lambda: 'all is well'):\n"
+        "    late = Late()\n"
+        "    del late\n"
+        "    while True: pass\n"
+    )
+    assert done.returncode == 128 + number, done.stderr
+    assert done.stderr == "attnbench: interrupted; all is well\n"

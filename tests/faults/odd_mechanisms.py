@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
 
@@ -28,6 +29,23 @@ class Killed(Well):
 class Segfaults(Well):
     def forward(self, x):
         os.kill(os.getpid(), signal.SIGSEGV)
+
+
+class Dies(Well):
+    """When it is built, which reading its card does not do."""
+
+    def __init__(self, width, heads):
+        print("no way", flush=True)
+        os._exit(7)
+
+
+class Starts(Well):
+    """Leaves processes behind in sessions of their own, with nothing of this environment."""
+
+    def __init__(self, width, heads):
+        super().__init__(width, heads)
+        for _ in range(40):
+            subprocess.Popen(["sleep", "600"], start_new_session=True, env={})
 
 
 class Hangs(Well):

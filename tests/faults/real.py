@@ -1,10 +1,13 @@
 """Real sweeps that take seconds, and what tests ask of the journals and processes they leave."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 from attnbench.store import schema
@@ -12,10 +15,13 @@ from attnbench.store.journal import FILE
 
 ROOT = Path(__file__).parents[2]
 SIZES = ("--tokens", "64", "--width", "16", "--heads", "2", "--quick", "--device", "cpu")
+SIZES += ("--budget", "none")  # or a busy machine leaves some of the cases out
 SMALL = ("--models", "fastformer", "--lengths", "16,32", "--rounds", "2", *SIZES)
 BEGUN = 7  # lines of the journal of `SMALL` before its first run
 RUNS = 2 * 2 * (2 + 1)  # lengths, modes; rounds of time, and memory once
-PATIENCE_S = 300.0  # a limit for what should have happened long before, never a wait
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+MARK = "ATTNBENCH_TEST"
+PATIENCE_S = 1800.0  # a limit for what should have happened long before, never a wait
 
 
 def command(*arguments):
@@ -23,7 +29,16 @@ def command(*arguments):
 
 
 def environment(**more):
-    return {**os.environ, "NO_COLOR": "1", "PYTHONPATH": str(ROOT), **more}
+    mark = {MARK: uuid.uuid4().hex}
+    return {**os.environ, "NO_COLOR": "1", "PYTHONPATH": str(ROOT), **mark, **more}
+
+
+class Started(subprocess.Popen):
+    """A verb's process; whatever it starts inherits a mark of its environment."""
+
+    def __init__(self, arguments, *, env, **more):
+        self.mark = f"{MARK}={env[MARK]}".encode()
+        super().__init__(arguments, env=env, **more)
 
 
 def attnbench(*arguments, before=(), env=None, **more):
@@ -38,16 +53,22 @@ def attnbench(*arguments, before=(), env=None, **more):
     )
 
 
-def start(*arguments, before=(), env=None):
-    """A verb's process, the leader of a session to which all its children belong."""
-    return subprocess.Popen(
+def start(*arguments, before=(), env=None, **more):
+    """A verb's process, the leader of a session."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **more}
+    return Started(
         [*before, *command(*arguments)],
         env=environment(**(env or {})),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
         start_new_session=True,
+        preexec_fn=listening,
+        **pipes,
     )
+
+
+def listening():
+    """Heed signals that nohup or a shell's background has the tests ignore."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
 
 
 def until(happened, what):
@@ -67,17 +88,40 @@ def lines(folder):
         return 0
 
 
-def members(session):
-    """The processes of a session that are alive, from its leader on."""
+def members(started):
+    """A verb's process and all that it started, as far as they are alive."""
     found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, _, _, sid = stat.read_text().rpartition(")")[2].split()[:4]
-        except OSError:
-            continue
-        if int(sid) == session and state != "Z":
-            found.append(int(stat.parent.name))
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):  # a dead process has an empty one
+            if started.mark in environ.read_bytes().split(b"\0"):
+                found.append(int(environ.parent.name))
     return sorted(found)
+
+
+def server(started):
+    """The process that forks workers, or None."""
+    return next(iter(children(started.pid, members(started))), None)
+
+
+def workers(started):
+    """The processes that measure."""
+    return children(server(started), members(started))
+
+
+def children(parent, among):
+    """Of some processes those that run the server's script and have this parent."""
+    found = []
+    for pid in among:
+        with suppress(OSError):  # it has ended
+            stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            script = b"server.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            found += [pid] * (script and stat[0] != "Z" and int(stat[1]) == parent)
+    return found
+
+
+def nothing_left(started):
+    """Block until nothing that a verb started is alive."""
+    until(lambda: not members(started), f"the end of all processes of {started.pid}")
 
 
 def entries(folder):
@@ -108,6 +152,7 @@ def said(done, code, *words):
     """What a verb said that ended with `code`; one line of it holds all the words."""
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
+    assert "unforeseen" not in done.stderr
     assert not words or any(all(word in line for word in words) for line in done.stderr.split("\n"))
     if code:
         *_, last = done.stderr.rstrip().split("\n")

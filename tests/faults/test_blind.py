@@ -65,9 +65,9 @@ HIDDEN = "mount -t tmpfs tmpfs /proc"
 
 def test_a_process_starts_without_proc(mounts):
     code = (
-        "from attnbench.run.launch import Launcher\n"
-        "if __name__ == '__main__':\n"
-        "    print(Launcher('tests.run.odd_worker')({'do': 'answer'}, 60).answer['outcome'])\n"
+        "from attnbench.cli.starting import own_server\n"
+        "with own_server(1) as server, server.worker() as worker:\n"
+        "    print(worker.ask(60, do='forms', mechanism='transformer')['outcome'])\n"
     )
     before = mounts(HIDDEN)
     done = subprocess.run(

@@ -8,12 +8,21 @@ import time
 
 import pytest
 
-from tests.faults.real import BEGUN, SMALL, attnbench, complete, lines, members, said, start, until
+from tests.faults.real import (
+    BEGUN,
+    SMALL,
+    attnbench,
+    complete,
+    lines,
+    nothing_left,
+    said,
+    start,
+    until,
+)
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 WITHIN_S = 0.5  # a run of a small case takes about so long
-GONE_S = 10.0  # children of the killed are gone by then, on a busy machine too
 
 
 def points(count, seed):
@@ -32,11 +41,9 @@ def killed(folder, line, later_s, *more):
     finally:
         process.kill()
         process.wait()
-    left = time.monotonic() + GONE_S
-    while there := members(process.pid):
-        assert time.monotonic() < left, f"outlived their parent: {there}"
-        time.sleep(0.005)
-    process.communicate()
+    nothing_left(process)
+    _, err = process.communicate()
+    assert "Traceback" not in err
 
 
 def going_on(folder):

@@ -19,8 +19,10 @@ from tests.faults.real import (
     members,
     runs,
     said,
+    server,
     start,
     until,
+    workers,
 )
 
 HERE = Path(__file__).parent
@@ -31,8 +33,7 @@ ADDRESSES = 12 << 30
 
 
 def models(*names):
-    dies = [f"{HERE}/dies_at_import.py:Dies"] * ("Dies" in names)
-    return ",".join([*(f"{ODD}:{name}" for name in names if name != "Dies"), *dies])
+    return ",".join(f"{ODD}:{name}" for name in names)
 
 
 def outcomes(folder):
@@ -46,21 +47,30 @@ def outcomes(folder):
 
 def test_each_bad_end_is_the_outcome_of_its_case_alone(tmp_path):
     """With a limit of addresses around all (ulimit -v), and none of the others' business."""
-    names = ("Killed", "Hangs", "Rubbish", "Dies", "Reserves", "Well")
+    names = ("Killed", "Rubbish", "Dies", "Reserves", "Well", "Starts")
     done = attnbench(
-        *("sweep", "--models", models(*names), *ONE, "--case-timeout", "3s"),
+        *("sweep", "--models", models(*names), *ONE),
         *("--out", tmp_path / "odd"),
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES)),
     )
     said(done, 0)
     found = outcomes(tmp_path / "odd")
     assert found["Killed"] == ("crashed", "the process died of signal 9")
-    assert found["Hangs"] == ("timeout", "no answer after 3 s; killed")
     assert found["Dies"] == ("crashed", "the process ended without an answer (exit 7): no way")
     assert found["Reserves"][0] == "oom"
     assert found["Rubbish"] == found["Well"] == ("ok", "")
+    assert found["Starts"] == ("ok", "")
+    # 40 for each of the model's two layers
+    assert "started 80 processes that had to be ended" in " ".join(done.stderr.split())
     assert "\x1b" not in done.stdout + done.stderr
     assert "\0" not in (tmp_path / "odd" / "report.html").read_text()
+
+
+def test_a_worker_that_hangs_is_its_case_s_timeout(tmp_path):
+    limit = ("--case-timeout", "3s")
+    done = attnbench("sweep", "--models", models("Hangs"), *ONE, *limit, "--out", tmp_path)
+    said(done, 0)
+    assert outcomes(tmp_path)["Hangs"] == ("timeout", "no answer after 3 s; killed")
 
 
 @pytest.mark.faults
@@ -101,16 +111,6 @@ def test_a_kill_by_the_kernel_for_memory_is_told_from_others(tmp_path):
     }
 
 
-def workers(session):
-    """Processes of a sweep that measure: each leads a group of its own."""
-    found = []
-    for pid in members(session):
-        with suppress(ProcessLookupError):
-            if os.getpgid(pid) == pid != session:
-                found.append(pid)
-    return found
-
-
 @pytest.mark.faults
 def test_workers_killed_from_outside_cost_their_runs_alone(tmp_path):
     """The first worker after each of some lines of the journal is killed."""
@@ -119,7 +119,7 @@ def test_workers_killed_from_outside_cost_their_runs_alone(tmp_path):
     with start("sweep", *chosen, "--out", tmp_path) as sweep:
         for line in (BEGUN, BEGUN + 3, BEGUN + 6):
             until(lambda line=line: lines(tmp_path) >= line, f"line {line}")
-            for pid in until(lambda: workers(sweep.pid), "a worker"):
+            for pid in until(lambda: workers(sweep), "a worker"):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
                     killed.append(pid)
@@ -137,13 +137,10 @@ def test_workers_killed_from_outside_cost_their_runs_alone(tmp_path):
 def test_a_sweep_outlives_the_server_that_forks_its_workers(tmp_path):
     with start("sweep", *SMALL, "--out", tmp_path) as sweep:
         until(lambda: lines(tmp_path) > BEGUN + 1, "a run")
-        for pid in members(sweep.pid):
-            with suppress(OSError):
-                if b"forkserver" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                    os.kill(pid, signal.SIGKILL)
+        os.kill(server(sweep), signal.SIGKILL)
         _, err = sweep.communicate()
     assert sweep.returncode == 0, err
-    until(lambda: not members(sweep.pid), "the end of what it started")
+    until(lambda: not members(sweep), "the end of what it started")
     found = runs(tmp_path).values()
     assert [run["outcome"] for run in found].count("crashed") <= 1
     assert {run["outcome"] for run in found} <= {"ok", "crashed"}

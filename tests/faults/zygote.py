@@ -15,13 +15,13 @@ def main():
     import pandas  # noqa: F401
     import torch  # noqa: F401
 
-    from attnbench.cli.main import main as verb
+    from attnbench.cli.main import run
 
     for line in sys.stdin:
         arguments, out = json.loads(line)
         child = os.fork()
         if child == 0:
-            os._exit(ended(verb, arguments, out))
+            os._exit(ended(run, arguments, out))
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 
 
@@ -32,10 +32,7 @@ def ended(verb, arguments, out):
         os.dup2(file, stream)
     sys.argv = ["attnbench", *arguments]
     try:
-        verb()
-        code = 0
-    except SystemExit as left:
-        code = left.code or 0
+        code = verb()
     except BaseException:
         traceback.print_exc()
         code = 70

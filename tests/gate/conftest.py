@@ -1,13 +1,12 @@
-"""One process with torch for all tests of the gate; every side is forked from it."""
+"""One process with torch for all tests of the gate; every tree's processes are forked from it."""
 
 import pytest
 
-from attnbench.cli import checking
-from attnbench.run.sides import Sides
+from attnbench.cli.starting import tree_server
 
 
 @pytest.fixture(scope="session")
-def sides():
-    with Sides(checking.SIDE, own=True) as running:
+def server():
+    with tree_server(own=True, seed=0) as running:
         running.wait()
         yield running

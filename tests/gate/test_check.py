@@ -4,10 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from attnbench.analysis.finding import traded
 from attnbench.cli import checking
 from attnbench.errors import CannotRun, UsageError
 from attnbench.records import Mode
+from attnbench.run.gating import Gate
 from attnbench.run.lines import Plan
+from attnbench.run.processes import OverBudget
 from tests.gate.repositories import MECHANISM, Repository, planted
 
 COUNTING = Plan(
@@ -31,11 +34,13 @@ def repository(tmp_path):
     return Repository(tmp_path / "repo")
 
 
-def check(repository, sides, plan=COUNTING, base="HEAD", **asked):
+def check(repository, server, plan=COUNTING, base="HEAD", **asked):
     """A report, after seeing that the repository is as it was."""
     before = repository.state
     try:
-        return checking.against_revision(plan, base, folder=repository.folder, sides=sides, **asked)
+        return checking.against_revision(
+            plan, base, folder=repository.folder, server=server, **asked
+        )
     finally:
         assert repository.state == before
 
@@ -44,9 +49,9 @@ def failing(report):
     return {found.metric for found in report.failures}
 
 
-def test_a_slowdown_is_slower_and_fails(repository, sides):
+def test_a_slowdown_is_slower_and_fails(repository, server):
     repository.write("small.py", planted(WORK))
-    report = check(repository, sides, TIMING)
+    report = check(repository, server, TIMING)
     times = [found for found in report.findings if found.metric == "time"]
     assert [found.verdict for found in times] == ["slower"]
     assert times[0].ratio > 1.2
@@ -54,21 +59,76 @@ def test_a_slowdown_is_slower_and_fails(repository, sides):
     assert report.exit_code(strict=False) == 1
 
 
-def test_a_pure_refactor_is_fine(repository, sides):
+def test_a_pure_refactor_is_fine(repository, server):
     repository.write("small.py", planted("weights = weights.view_as(weights)"))
-    report = check(repository, sides, replace(TIMING, threshold=0.9))
+    report = check(repository, server, replace(TIMING, threshold=0.9))
     assert {found.verdict for found in report.findings} == {"same"}
     assert report.exit_code(strict=False) == 0
 
 
-def test_what_the_budget_has_no_time_for_is_not_green(repository, sides):
+def test_what_the_budget_has_no_time_for_is_not_green(repository, server):
     repository.write("small.py", planted("weights = weights.view_as(weights)"))
-    report = check(repository, sides, replace(TIMING, budget_s=1e-3))
+    report = check(repository, server, replace(TIMING, confirm=1, pairs=10**6))
     (time,) = (found for found in report.findings if found.metric == "time")
     assert time.verdict == "unsure"
     assert "over budget" in time.reason
     assert report.exit_code(strict=False) == 0
     assert report.exit_code(strict=True) == 3
+
+
+def test_a_budget_that_ends_while_timing_keeps_what_was_counted(repository, server, monkeypatch):
+    visit, visits = Gate.visit, []
+
+    def cut_short(gate, lines, number):
+        if len(visits) == 2:
+            raise OverBudget
+        visits.append(number)
+        visit(gate, lines, number)
+
+    monkeypatch.setattr(Gate, "visit", cut_short)
+    repository.write("small.py", planted("weights.exp()"))
+    report = check(repository, server, replace(TIMING, budget_s=3600.0))
+    (time,) = (found for found in report.findings if found.metric == "time")
+    assert (time.verdict, time.reason) == ("unsure", "over budget after 2 pairs of processes")
+    assert failing(report) == {"operators"}
+
+
+def test_a_head_that_never_loads_is_over_budget(repository, server):
+    repository.write("small.py", "import time; time.sleep(600)\n" + MECHANISM)
+    with pytest.raises(CannotRun, match=r"--budget of 8 s was over while waiting for small.py"):
+        check(repository, server, replace(COUNTING, budget_s=8.0))
+
+
+def test_a_case_has_one_name_in_counts_and_times(repository, server):
+    repository.write("small.py", planted("weights = weights.view_as(weights)"))
+    report = check(repository, server, replace(TIMING, threshold=0.9))
+    assert len(report.cases) == 1
+    assert {found.metric for found in report.findings} >= {"time", "operators"}
+    (time,) = (found for found in report.findings if found.metric == "time")
+    assert "/B1-N64-" in time.case
+    assert time.batch >= 1
+
+
+def test_faster_code_with_one_operator_more_is_fine(repository, server):
+    repository.write("small.py", planted(WORK))
+    repository.commit("slow")
+    more = "weights = weights.exp().log().exp().log()"
+    repository.write("small.py", planted(f"torch.ones(800_000); {more}"))
+    report = check(repository, server, TIMING)
+    verdicts = {found.metric: found.verdict for found in report.findings}
+    assert verdicts["time"] == "faster"
+    assert verdicts["allocated_peak_bytes"] == "slower"
+    assert report.exit_code(strict=False) == 1
+    assert traded(report).exit_code(strict=False) == 0
+
+
+def test_more_bytes_moved_are_noted_beside_a_time(repository, server):
+    repository.write("small.py", planted("weights = weights.clone()"))
+    report = check(repository, server, replace(TIMING, threshold=0.9))
+    assert "more bytes are moved than on base" in " ".join(report.notes)
+    repository.commit("copied")
+    repository.write("small.py", MECHANISM)
+    assert not check(repository, server, replace(TIMING, threshold=0.9)).notes
 
 
 @pytest.mark.parametrize(
@@ -83,18 +143,19 @@ def test_what_the_budget_has_no_time_for_is_not_green(repository, sides):
         ),
     ],
 )
-def test_growth_is_found_by_counting(line, mode, metrics, repository, sides):
+def test_growth_is_found_by_counting(line, mode, metrics, repository, server):
     repository.write("small.py", planted(line))
-    report = check(repository, sides, replace(COUNTING, modes=(mode,)))
+    report = check(repository, server, replace(COUNTING, modes=(mode,)))
     assert failing(report) == metrics
+    assert "pairs" not in report.conditions  # nothing was timed
     assert report.exit_code(strict=False) == 1
 
 
-def test_what_shrinks_is_fine(repository, sides):
+def test_what_shrinks_is_fine(repository, server):
     repository.write("small.py", planted("weights.exp()"))
     repository.commit("two")
     repository.write("small.py", MECHANISM)
-    report = check(repository, sides)
+    report = check(repository, server)
     assert {f.metric for f in report.findings if f.verdict == "faster"} == {"operators"}
     assert report.exit_code(strict=True) == 0
 
@@ -105,105 +166,105 @@ def test_what_shrinks_is_fine(repository, sides):
         (planted("return (weights @ v)[:, :, :8]"), "output has shape"),
         (planted("weights = weights / 0 * 0"), "not finite"),
         (planted("raise RuntimeError('broken')"), "RuntimeError: broken"),
-        (planted("import os; os._exit(3)"), "process died"),
+        (planted("import os; os._exit(3)"), "the process ended without an answer"),
         ("import nowhere\n" + MECHANISM, "No module named 'nowhere'"),
         (MECHANISM.replace("class Small", "class Small Small"), "SyntaxError"),
         (MECHANISM.replace('"eager": Small', "**{}"), "eager"),
     ],
     ids=["shape", "nan", "raises", "dies", "import", "syntax", "no form"],
 )
-def test_what_fails_on_one_side_only(text, words, repository, sides):
+def test_what_fails_on_one_side_only(text, words, repository, server):
     repository.write("small.py", text)
-    on_head = check(repository, sides)
+    on_head = check(repository, server)
     assert failing(on_head) == {"runs"}
     assert words in on_head.failures[0].reason
     assert "on head only" in on_head.failures[0].reason
     assert on_head.exit_code(strict=False) == 1
     repository.commit("broken")
     repository.write("small.py", MECHANISM)
-    on_base = check(repository, sides)
+    on_base = check(repository, server)
     assert not on_base.failures
     assert "on base only" in on_base.findings[0].reason
 
 
-def test_what_fails_on_both_sides_is_not_green(repository, sides):
+def test_what_fails_on_both_server_is_not_green(repository, server):
     repository.write("small.py", planted("raise RuntimeError('one')"))
     repository.commit("broken")
     repository.write("small.py", planted("raise RuntimeError('two')"))
-    report = check(repository, sides)
+    report = check(repository, server)
     assert report.exit_code(strict=False) == 0
     assert report.exit_code(strict=True) == 3
     assert report.unsure
 
 
-def test_added_removed_and_renamed_mechanisms(repository, sides):
+def test_added_removed_and_renamed_mechanisms(repository, server):
     repository.write("other.py", planted("weights.exp()"))
-    (added,) = check(repository, sides).findings
+    (added,) = check(repository, server).findings
     assert (added.mechanism, added.verdict, added.fails) == ("other.py:CARD", "missing", False)
     assert "added" in added.reason
     repository.commit("two")
 
     (repository.folder / "other.py").unlink()
-    (removed,) = check(repository, sides).findings
+    (removed,) = check(repository, server).findings
     assert (removed.mechanism, removed.fails) == ("other.py:CARD", False)
     assert "removed" in removed.reason
     repository.git("checkout", "--", ".")
 
     repository.git("mv", "other.py", "elsewhere.py")
-    renamed = check(repository, sides)
+    renamed = check(repository, server)
     assert {found.mechanism for found in renamed.findings} == {"elsewhere.py:CARD"}
     assert {found.verdict for found in renamed.findings} == {"same"}
 
 
-def test_an_added_mechanism_that_fails_is_a_failure(repository, sides):
+def test_an_added_mechanism_that_fails_is_a_failure(repository, server):
     repository.write("other.py", planted("return v[:, :, :8]"))
-    report = check(repository, sides)
+    report = check(repository, server)
     assert failing(report) == {"runs"}
     assert report.exit_code(strict=False) == 1
 
 
-def test_a_change_of_an_imported_file_counts_as_one_of_the_mechanism(repository, sides):
+def test_a_change_of_an_imported_file_counts_as_one_of_the_mechanism(repository, server):
     repository.write("extra.py", "def more(x):\n    return x\n")
     text = planted("weights = more(weights)")
     repository.write("small.py", "from extra import more\n" + text)
     repository.commit("two")
     repository.write("extra.py", "def more(x):\n    return x.exp().log()\n")
-    assert failing(check(repository, sides)) == {"operators"}
+    assert failing(check(repository, server)) == {"operators"}
 
 
-def test_nothing_changed_is_nothing_to_check(repository, sides):
-    report = check(repository, sides)
+def test_nothing_changed_is_nothing_to_check(repository, server):
+    report = check(repository, server)
     assert not report.findings
     assert report.exit_code(strict=True) == 0
 
 
-def test_models_are_checked_whether_they_changed_or_not(repository, sides):
+def test_models_are_checked_whether_they_changed_or_not(repository, server):
     name = f"{repository.folder}/small.py:CARD"
-    report = check(repository, sides, models=name)
+    report = check(repository, server, models=name)
     assert len(report.findings) == 5
-    assert not check(repository, sides, models=name, changed=True).findings
+    assert not check(repository, server, models=name, changed=True).findings
 
 
-def test_a_base_whose_package_is_too_old_cannot_be_compared(repository, sides):
+def test_a_base_whose_package_is_too_old_cannot_be_compared(repository, server):
     repository.write("attnbench/__init__.py", "")
     repository.commit("an attnbench of its own, with nothing in it")
     repository.write("small.py", planted("weights.exp()"))
     with pytest.raises(CannotRun, match=r"cannot be measured: .*its attnbench does not fit"):
-        check(repository, sides)
+        check(repository, server)
 
 
-def test_a_mechanism_of_another_package_is_not_the_repositorys(repository, sides):
-    report = check(repository, sides, models="transformer")
+def test_a_mechanism_of_another_package_is_not_the_repositorys(repository, server):
+    report = check(repository, server, models="transformer")
     assert "not of this repository" in report.findings[0].reason
 
 
-def test_dirty_detached_and_shallow_repositories(repository, sides, tmp_path):
+def test_dirty_detached_and_shallow_repositories(repository, server, tmp_path):
     repository.commit("two")
     repository.write("small.py", planted("weights.exp()"))
     repository.git("add", "small.py")
     repository.write("unrelated.txt", "new")
     repository.git("checkout", "--quiet", "--detach", "HEAD")
-    report = check(repository, sides, base="main~1")
+    report = check(repository, server, base="main~1")
     assert failing(report) == {"operators"}
     assert "uncommitted changes" in report.head
 
@@ -211,20 +272,20 @@ def test_dirty_detached_and_shallow_repositories(repository, sides, tmp_path):
     copy.git("fetch", "--quiet", "--depth=1", f"file://{repository.folder}", "main")
     copy.git("checkout", "--quiet", "--detach", "FETCH_HEAD")
     copy.write("small.py", planted("weights.exp()"))
-    assert failing(check(copy, sides)) == {"operators"}
+    assert failing(check(copy, server)) == {"operators"}
     with pytest.raises(UsageError, match=r"HEAD~1.*shallow.*fetch-depth: 0"):
-        check(copy, sides, base="HEAD~1")
+        check(copy, server, base="HEAD~1")
 
 
-def test_a_base_that_is_not_there_or_cannot_be_checked_out(repository, sides):
+def test_a_base_that_is_not_there_or_cannot_be_checked_out(repository, server):
     with pytest.raises(UsageError, match=r"'nowhere' is no commit here; give a branch"):
-        check(repository, sides, base="nowhere")
+        check(repository, server, base="nowhere")
     with pytest.raises(UsageError, match=r"'--help' is no commit"):
-        check(repository, sides, base="--help")
+        check(repository, server, base="--help")
     repository.write("small.py", planted("weights.exp()"))
     blob = repository.git("rev-parse", "HEAD:small.py").strip()
     (repository.folder / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
     before = repository.git("worktree", "list")
     with pytest.raises(CannotRun, match="git"):
-        checking.against_revision(COUNTING, "HEAD", folder=repository.folder, sides=sides)
+        checking.against_revision(COUNTING, "HEAD", folder=repository.folder, server=server)
     assert repository.git("worktree", "list") == before

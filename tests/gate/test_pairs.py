@@ -1,8 +1,7 @@
 """Visits of fresh processes: order, faults, and the extra work of a selftest."""
 
-import os
 import random
-from collections import Counter
+import time
 from dataclasses import replace
 
 import pytest
@@ -11,9 +10,9 @@ from hypothesis import strategies as st
 
 from attnbench.records import Mode
 from attnbench.run.lines import Chosen, Line, Plan, batch_for, rounds_for, workload
-from attnbench.run.pairs import BASE, HEAD, Failed, Race, Visit, in_rounds, order
+from attnbench.run.pairs import BASE, Failed, TreeRace, of_trees
+from attnbench.run.processes import OverBudget
 from attnbench.run.selftesting import prepare, visits
-from attnbench.run.sides import Sides
 from tests.gate.repositories import Repository, planted
 
 PLAN = Plan(
@@ -30,26 +29,6 @@ LINE = Line(
     chosen=Chosen(base="small.py:CARD", head="small.py:CARD"),
     workload=workload(PLAN, Mode.INFERENCE, 64),
 )
-
-
-@given(st.integers(1, 5), st.integers(0, 30), st.integers())
-def test_a_round_is_an_order_and_its_mirror_image(entrants, rounds, seed):
-    names = [str(i) for i in range(entrants)]
-    found = order(names, rounds, random.Random(seed))
-    assert len(found) == 2 * rounds * entrants
-    for start in range(0, len(found), 2 * entrants):
-        turn = found[start : start + 2 * entrants]
-        assert turn == turn[::-1]
-        assert Counter(turn[:entrants]) == Counter(names)
-
-
-def test_both_orders_occur():
-    starts = order(["a", "b"], 200, random.Random(0))[::4]
-    assert 60 < starts.count("a") < 140
-
-
-def test_a_round_is_the_mean_of_its_samples():
-    assert in_rounds([1.0, 3.0, 2.0, 2.0]) == (2.0, 2.0)
 
 
 @given(st.floats(1e-6, 100), st.sampled_from([1, 8]), st.sampled_from([16, 512, 1 << 20]))
@@ -69,65 +48,56 @@ def test_long_iterations_get_fewer_rounds():
     assert rounds_for(plan, 3, 60.0) == 4
 
 
-def test_extra_work_is_work(sides, tmp_path):
+def test_extra_work_is_work(server, tmp_path):
     tree = Repository(tmp_path / "repo").folder
-    injected = prepare(sides, tree, LINE.asked(BASE), (0.0, 2.0), PLAN)
-    laps = next(visits(sides, tree, injected, random.Random(0), float("inf")))
+    injected = prepare(server, tree, LINE.asked(BASE), (0.0, 2.0), PLAN)
+    laps = next(visits(server, tree, injected, random.Random(0), float("inf")))
     middle = {name: sorted(times)[len(times) // 2] for name, times in laps.items()}
     assert 1.5 < middle["+200%"] / middle[BASE] < 6
     assert 0.5 < middle["+0%"] / middle[BASE] < 2
 
 
-def test_every_visit_has_processes_of_its_own(sides, tmp_path):
+def test_extra_work_of_every_other_call_is_in_every_other_sample(server, tmp_path):
     tree = Repository(tmp_path / "repo").folder
-    race = Race(name="x", builds={BASE: LINE.asked(BASE), HEAD: LINE.asked(HEAD)}, rounds=1)
-    pids = set()
-    for _ in range(2):
-        with Visit(sides, {BASE: tree, HEAD: tree}, random.Random(0)) as visit:
-            visit.race(race)
-            pids |= {side.pid for side in visit.running.values()}
-    assert len(pids) == 4
-    assert os.getpid() not in pids
+    asked = {**LINE.asked(BASE), "extra": 3000, "every": 2}
+    race = TreeRace(builds={BASE: asked}, rounds=4)
+    with of_trees(server, {BASE: tree}, random.Random(0)) as processes:
+        times = race.run(processes)[BASE]
+    odd, even = times[::2], times[1::2]
+    slow, fast = (odd, even) if sum(odd) > sum(even) else (even, odd)
+    assert sorted(slow)[1] > 2 * sorted(fast)[2]
 
 
-def test_a_process_that_dies_or_hangs_is_told_and_replaced(sides, tmp_path):
+def test_a_process_that_dies_or_hangs_is_told_and_replaced(server, tmp_path):
     made = Repository(tmp_path / "repo")
     made.write("dies.py", planted("import os; os._exit(3)"))
     made.write("hangs.py", planted("import time; time.sleep(600)"))
-    with Visit(sides, {BASE: made.folder}, random.Random(0)) as visit:
+    with of_trees(server, {BASE: made.folder}, random.Random(0)) as processes:
         for name, outcome in (("dies.py", "crashed"), ("small.py", ""), ("hangs.py", "timeout")):
             asked = {**LINE.asked(BASE), "mechanism": f"{name}:CARD"}
-            race = Quick(name=name, builds={BASE: asked}, rounds=1)
+            race = Quick(builds={BASE: asked}, rounds=1)
             if not outcome:
-                assert len(visit.race(race)[BASE]) == 1
+                assert len(race.run(processes)[BASE]) == 2
                 continue
             with pytest.raises(Failed) as failed:
-                visit.race(race)
+                race.run(processes)
             assert failed.value.outcome == outcome
 
 
-class Quick(Race):
+class Quick(TreeRace):
     """Gives up early."""
 
     timeout_s = 3.0
 
 
-def test_a_tree_whose_package_does_not_fit_says_so(sides, tmp_path):
-    (tmp_path / "attnbench").mkdir()
-    (tmp_path / "attnbench" / "__init__.py").write_text("")
-    with sides.side(tmp_path) as side:
-        answer = side.ask(60.0, do="forms", mechanism="transformer")
-    assert answer["outcome"] == "failed"
-    assert "its attnbench does not fit this measuring code" in answer["reason"]
-
-
-def test_a_script_that_cannot_start_is_told(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text("raise SystemExit('no torch here')")
-    from attnbench.errors import CannotRun
-
-    with Sides(script) as broken, pytest.raises(CannotRun, match="no torch here"):
-        broken.wait()
+def test_no_wait_is_longer_than_what_is_left(server, tmp_path):
+    made = Repository(tmp_path / "repo")
+    made.write("hangs.py", "import time; time.sleep(600)\n" + planted(""))
+    over = pytest.raises(OverBudget, match=r"waiting for hangs\.py:CARD")
+    with server.worker(made.folder) as worker, server.until(time.monotonic()), over:
+        worker.ask(300.0, do="forms", mechanism="hangs.py:CARD")
+    assert not worker.alive
+    assert server.left_s == float("inf")
 
 
 def test_an_older_workload_is_asked_for_in_words_it_knows():

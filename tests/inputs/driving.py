@@ -1,13 +1,14 @@
 """The real command line in this process, up to the point where a process would be started."""
 
 import io
+import json
 import os
 import re
 import shutil
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,13 @@ from unittest import mock
 import typer
 
 from attnbench.cli import main
+from attnbench.cli.verbs import application
 from attnbench.errors import CannotRun
 from attnbench.records import Mode
-from attnbench.run.launch import Launcher
-from attnbench.run.sides import Sides
+from attnbench.run.processes import Server
 from attnbench.store.baseline import Baseline, Entry, Machine, save
 from attnbench.store.journal import FILE, Journal
+from attnbench.workloads import reader, reading
 from tests import sweeps
 
 STARTED = "nothing is measured in this test"
@@ -44,40 +46,58 @@ class Ended:
 
 def verbs() -> dict[str, list[Any]]:
     """Each verb with its options and arguments, from the command line itself."""
-    tree: Any = typer.main.get_command(main.application())
+    tree: Any = typer.main.get_command(application())
     return {name: list(verb.params) for name, verb in tree.commands.items()}
 
 
 def run(*arguments: str) -> Ended:
-    """Run a command; an exception other than `SystemExit` comes through, and so do warnings."""
+    """Run a command; a warning is an unforeseen error."""
     out, err = io.StringIO(), io.StringIO()
-    code: Any = "it returned"
-    try:
-        with (
-            mock.patch.object(sys, "argv", ["attnbench", *arguments]),
-            redirect_stdout(out),
-            redirect_stderr(err),
-            warnings.catch_warnings(),
-        ):
-            warnings.simplefilter("error")
-            main.main()
-    except SystemExit as end:
-        code = end.code
+    with (
+        mock.patch.object(sys, "argv", ["attnbench", *arguments]),
+        redirect_stdout(out),
+        redirect_stderr(err),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("error")
+        code = main.run()
     return Ended(code, out.getvalue(), err.getvalue())
 
 
 @contextmanager
 def unmeasured() -> Iterator[None]:
-    """No process is started: where one would be, `CannotRun` is raised."""
+    """No process is started: one that measures raises `CannotRun`, cards are read here."""
 
     def refuse(*_: Any, **__: Any) -> Any:
         raise CannotRun(STARTED)
 
+    def read(self: Server, tree: Any = None, module: str = "", **about: Any) -> Any:
+        return Reader() if module == reading.READER else refuse()
+
     with (
-        mock.patch.object(Launcher, "__call__", refuse),
-        mock.patch.object(Sides, "__init__", refuse),
+        mock.patch.object(Server, "__init__", return_value=None),
+        mock.patch.object(Server, "close"),
+        mock.patch.object(Server, "until", return_value=nullcontext()),
+        mock.patch.object(Server, "wait"),
+        mock.patch.object(Server, "worker", read),
     ):
         yield
+
+
+class Reader(reader.Worker):
+    """Reads cards in this process."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+
+    def ask(self, timeout_s: float, **asked: Any) -> Any:
+        return json.loads(json.dumps(self.answer(**json.loads(json.dumps(asked)))))
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """There is no process to end."""
 
 
 @contextmanager
@@ -123,9 +143,13 @@ def write(folder: Path, sweep: Any) -> None:
 
 
 def listing(folder: Path) -> dict[str, tuple[int, int]]:
-    """Every path below the folder with its size and its time."""
+    """Every path below the folder, files with size and time.
+
+    A folder's time is left out: whether it can be written is found out by writing and removing.
+    """
     found = {}
     for path in sorted(folder.rglob("*")):
         status = path.lstat()
-        found[str(path.relative_to(folder))] = (status.st_size, status.st_mtime_ns)
+        file = (status.st_size, status.st_mtime_ns)
+        found[str(path.relative_to(folder))] = (0, 0) if path.is_dir() else file
     return found

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from attnbench.cli import measuring
 from attnbench.render import latex
 from attnbench.render.grid import Cell, Table
-from attnbench.run.launch import Launcher, Reply
 from tests import sweeps
 from tests.gate.repositories import Repository
 from tests.inputs import driving, hostile
@@ -184,17 +184,14 @@ def test_a_resume_names_what_differs_without_obeying_it(tmp_path, monkeypatch):
     """The process that tells of the machine is the only one that is not real."""
     hostile.stored(tmp_path / "s", 5)
     before = (tmp_path / "s" / "sweep.jsonl").read_bytes()
-    here = vars(sweeps.environment())
-    monkeypatch.setattr(
-        Launcher, "__call__", lambda *_, **__: Reply(here, 0, False, 1.0, "", False)
-    )
+    monkeypatch.setattr(measuring, "environment", lambda *_: sweeps.environment())
     with driving.inside(tmp_path):
         ended = driving.run("sweep", "--models", "fastformer", "--resume", "--out", "s",
                             "--device", "cpu")  # fmt: skip
     terminal(ended)
     assert ended.code == 2
     assert "cannot resume" in ended.err
-    assert len(ended.err.strip().splitlines()) == 1
+    assert len(ended.err.strip().splitlines()) == 2  # what is done, and why it is not
     assert (tmp_path / "s" / "sweep.jsonl").read_bytes() == before
 
 
@@ -240,6 +237,6 @@ def test_a_baseline_runs_no_file_from_outside_of_the_repository(path, repository
         ended = check(repository, content)
     assert ended.code == 2
     assert "outside of the repository" in ended.err or "no file" in ended.err
-    assert len(ended.err.splitlines()) == 1
+    assert len(ended.err.splitlines()) == 2  # what is done, and why it is not
     terminal(ended)
     assert not (tmp_path / "ran").exists()

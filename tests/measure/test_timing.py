@@ -4,8 +4,7 @@ import itertools
 
 import pytest
 
-from attnbench.measure.timing import HostStopwatch, measure, sample, time_of
-from attnbench.records import Sample, Settings
+from attnbench.measure.timing import HostStopwatch, sample, still_warming, time_of, warm_up
 
 
 class World:
@@ -34,10 +33,6 @@ class World:
         return HostStopwatch(self.clock, lambda: 2 * self.now)
 
 
-def first(seconds):
-    return Sample(1, seconds, seconds, None, seconds, 0.0, 0.0)
-
-
 def test_a_sample_holds_its_phases_and_nothing_between_iterations():
     world = World(itertools.repeat(0.4))
     taken = sample(world.iterate, world.clear, world.watch(), 3)
@@ -50,48 +45,22 @@ def test_a_sample_holds_its_phases_and_nothing_between_iterations():
     assert time_of(taken) == pytest.approx(0.4)
 
 
-def test_short_iterations_are_repeated_within_a_sample():
-    world = World(itertools.repeat(0.001))
-    settings = Settings(interval_s=0.01, sample_s=0.1, warmup_s=0.005)
-    found = measure(world.iterate, world.clear, world.watch(), settings, first(0.001))
-    assert {s.iterations for s in found.samples} == {10}
-    assert found.stopped == "time"
-    assert world.clears == world.iterations
+def test_a_warm_up_ends_when_iterations_no_longer_drift():
+    falling = [1.0 - 0.05 * i for i in range(10)]
+    assert still_warming(falling, 1e9)
+    assert still_warming([1.0] * 9, 1e9)
+    assert not still_warming(falling + [0.5] * 10, 1e9)
 
 
-def test_a_slow_iteration_is_sampled_once_after_its_checked_one():
+def test_a_warm_up_ends_at_its_cap_and_one_iteration_may_be_all_of_it():
     world = World(itertools.repeat(50.0))
-    settings = Settings(min_samples=1, sample_s=0.8, warmup_s=0.25)
-    found = measure(world.iterate, world.clear, world.watch(), settings, first(55.0))
-    assert world.iterations == 1
-    assert found.warmup_iterations == 1
-    assert found.warmup_s == 55.0
-    assert [s.wall_s for s in found.samples] == [50.0]
+    assert warm_up(world.iterate, world.clear, world.watch(), 55.0, 0.25) == [55.0]
+    assert world.iterations == 0
 
 
-def test_the_warm_up_is_no_part_of_the_samples():
+def test_a_warm_up_times_each_iteration_by_itself():
     world = World(itertools.chain([2.0, 1.5, 1.2], itertools.repeat(1.0)))
-    settings = Settings(min_samples=3, sample_s=1.0, warmup_s=1e9, half_width=0)
-    found = measure(world.iterate, world.clear, world.watch(), settings, first(9.0))
-    assert found.warmup_iterations > 10
-    assert [s.wall_s for s in found.samples] == pytest.approx([1.0] * 3)
-
-
-def test_samples_on_a_slowed_device_are_repeated_but_not_for_ever():
-    world = World(itertools.repeat(1.0))
-    settings = Settings(min_samples=5, sample_s=1.0, warmup_s=0)
-    good = measure(
-        world.iterate,
-        world.clear,
-        world.watch(),
-        settings,
-        first(1.0),
-        accept=lambda: world.iterations % 2 == 0,
-    )
-    assert len(good.samples) == 5
-    assert world.iterations > 5
-    world = World(itertools.repeat(1.0))
-    never = measure(
-        world.iterate, world.clear, world.watch(), settings, first(1.0), accept=lambda: False
-    )
-    assert len(never.samples) == 5
+    warm = warm_up(world.iterate, world.clear, world.watch(), 9.0, 1e9)
+    assert warm[:4] == pytest.approx([9.0, 2.0, 1.5, 1.2])
+    assert warm[-5:] == pytest.approx([1.0] * 5)
+    assert world.iterations == world.clears == len(warm) - 1

@@ -20,13 +20,36 @@ def build(cls, config, seq_len, causal=False, level=Level.ATTENTION):
 def test_one_chunk_is_softmax_attention_with_shared_unit_keys(cls, causal, rounds):
     module = build(cls, Config(rounds=rounds), 20, causal, Level.CORE)
     q, v = torch.randn(2, 2, 4, 20, 4, dtype=torch.float64)
-    logits = q @ torch.nn.functional.normalize(q, dim=-1).mT
+    logits = q @ (q / (q.square().mean(-1, keepdim=True) + 1e-6).sqrt() / 2).mT
     logits = logits.masked_fill(torch.eye(20, dtype=torch.bool), -5e4)
     if causal:
         logits = logits.masked_fill(torch.ones(20, 20).triu(1).bool(), -torch.inf)
-    torch.testing.assert_close(
-        module.attend(q, q, v, None), logits.softmax(-1) @ v, rtol=1e-4, atol=1e-4
-    )
+    torch.testing.assert_close(module.attend(q, q, v, None), logits.softmax(-1) @ v)
+
+
+@pytest.mark.parametrize("cls", [Reformer, Chunked])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    ("options", "seq_len"),
+    [
+        ({}, 1),
+        ({}, 200),
+        ({"within_bucket": True}, 200),
+        ({"chunk": 4, "buckets": 128}, 64),
+        ({"chunk": 4, "rounds": 1, "within_bucket": True}, 30),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_all_weights_of_a_token_sum_to_1_in_every_number_type(cls, causal, options, seq_len, dtype):
+    module = build(cls, Config(**options), seq_len, causal, Level.CORE).to(dtype)
+    q = torch.randn(2, 4, seq_len, 4).to(dtype)
+    v = torch.ones_like(q, requires_grad=True)
+    mask = torch.arange(seq_len) < torch.tensor([[seq_len], [-(-seq_len // 2)]])
+    o = module.attend(q, q, v, mask)[mask[:, None].expand(2, 4, -1)]
+    torch.testing.assert_close(o, torch.ones_like(o), rtol=3 * torch.finfo(dtype).eps, atol=0)
+    (gradient,) = torch.autograd.grad(o.sum(), v)
+    total = gradient.double().sum().item()
+    assert total == pytest.approx(o.numel(), rel=3 * torch.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("cls", [Reformer, Chunked])

@@ -74,6 +74,30 @@ def test_padding_that_is_permuted_in_is_not_a_key(cls):
 
 @FORMS
 @pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("padded", [24, 25, 40, 64])
+def test_blocks_of_padding_change_nothing_however_many(cls, causal, padded):
+    config = Config(block=4, n_max=64)
+    x = torch.randn(2, 64, 16, dtype=torch.float64)
+    mask = torch.arange(64).expand(2, -1) < 13
+    # a block of padding may also stand between real ones
+    mask = mask & ((torch.arange(64) < 4) | (torch.arange(64) >= 8))
+    y = build(cls, config, 16, causal).eval()(x[:, :16], mask[:, :16])
+    longer = build(cls, config, padded, causal).eval()(x[:, :padded], mask[:, :padded])
+    real = mask[:, :16]
+    torch.testing.assert_close(longer[:, :16][real], y[real])
+
+
+def test_blocks_of_padding_are_no_rows_and_no_columns_of_the_permutation():
+    module = build(Sinkhorn, Config(block=3, iterations=200), 15).eval()
+    mask = torch.arange(15).unflatten(0, (5, 3)).expand(2, 5, 3) < 8
+    P = module.permutation(torch.randn(2, 5, 3, 16, dtype=torch.float64), mask)
+    real = torch.tensor([1.0, 1, 1, 0, 0], dtype=torch.float64).expand(2, 4, 5)
+    torch.testing.assert_close(P.sum(-1), real, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(P.sum(-2), real, rtol=1e-5, atol=1e-5)
+
+
+@FORMS
+@pytest.mark.parametrize("causal", [False, True])
 def test_noise_is_drawn_in_training_and_can_be_drawn_again(cls, causal):
     module = build(cls, Config(block=4), 17, causal)
     x = torch.randn(2, 17, 16, dtype=torch.float64)

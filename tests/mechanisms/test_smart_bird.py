@@ -44,7 +44,9 @@ def test_top_takes_the_largest_of_the_sketch_for_all_heads():
     x = torch.randn(1, 30, 16, dtype=torch.float64)
     module(x)
     best = sketched(module, x)[0].topk(4).indices.sort().values
-    for head in module.draws(0)["chosen"]:
+    chosen = module.draws(0)["chosen"]
+    assert len(chosen) == 4
+    for head in chosen:
         assert torch.equal(head.sort().values, best)
 
 

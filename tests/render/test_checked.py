@@ -2,6 +2,7 @@
 
 import json
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -29,6 +30,11 @@ LARGER = finding("allocated_peak_bytes", "slower", base=2**20, head=2**21, ratio
 UNSURE = finding(verdict="unsure", reason="suspected at first, not confirmed")
 BROKEN = finding("runs", "missing", reason="failed on head only: it broke", fails=True)
 SAME = finding("operators", base=22.0, head=22.0, ratio=1.0)
+OTHER = replace(SLOWER, case=CASE.replace("N128", "N512"))
+MEAN = replace(SLOWER, case="fastformer, inference, mean of 2 lengths", cases=2)
+UNSURE_MEAN = replace(MEAN, verdict=Verdict.UNSURE, fails=False)
+FASTER = finding(base=0.010, head=0.0092, ratio=0.92, low=0.91, high=0.93, verdict="faster")
+TRADED = finding("operators", "slower", base=22.0, head=23.0, ratio=1.05, reason="time fell")
 
 
 def report(*findings, **more):
@@ -38,12 +44,17 @@ def report(*findings, **more):
 @pytest.mark.parametrize(
     ("made", "words"),
     [
-        (report(SAME), "fine: nothing slower or larger in 1 findings"),
+        (report(SAME), "OK: no regression in 1 case;"),
         (report(), "nothing to check"),
-        (report(SLOWER, LARGER, BROKEN), "FAILED: 1 slower, 1 larger, 1 failing"),
-        (report(UNSURE, SAME), "UNSURE of 1 of 2"),
+        (report(SLOWER, LARGER, BROKEN), "FAILED: 1 slower, 1 larger, 1 failing of 1 case;"),
+        (report(SLOWER, OTHER, MEAN, SAME), "FAILED: 2 slower of 2 cases;"),
+        (report(UNSURE, MEAN, SAME), "FAILED: 1 slower only as a mean of its lengths of 1 case;"),
+        (report(UNSURE, SAME), "UNSURE: 1 of 1 case;"),
+        (report(UNSURE, UNSURE_MEAN), "UNSURE: 1 of 1 case;"),
+        (report(SAME, UNSURE_MEAN), "UNSURE: a mean over lengths, of 1 case;"),
         (report(UNSURE, contaminated=("x",)), "CONTAMINATED"),
         (report(SLOWER, contaminated=("x",)), "FAILED"),
+        (report(FASTER, TRADED), "OK: no regression in 1 case, 1 faster with a larger count;"),
     ],
 )
 def test_the_headline(made, words):
@@ -99,13 +110,47 @@ def test_junit_counts_failures_and_skips():
     assert "not confirmed" in suite[1].find("skipped").get("message")
 
 
+CONDITIONS = {
+    "clock": "process CPU time",
+    "pairs": 6,
+    "confirm": 10,
+    "rounds": 20,
+    "threshold": 0.02,
+    "worst_floor": 0.00235,
+    "elapsed_s": 48.1,
+    "seed": 0,
+    "selftest": "this machine finds a slowdown from 5.0 %",
+}
+
+
 def test_the_page_has_what_fails_first():
-    page = checked.page(report(SAME, SLOWER, conditions={"elapsed_s": 12.34, "clock": "CPU"}))
+    page = checked.page(report(SAME, SLOWER))
     lines = page.splitlines()
     assert lines[0].startswith("# attnbench check: FAILED")
     assert "time slower" in lines[2]
     assert "1 of 1 counted metrics are the same" not in page  # nothing of it to show
-    assert "clock CPU, elapsed 12.3" in page
+
+
+def test_the_page_ends_with_how_it_was_measured_in_sentences():
+    assert checked.page(report(SLOWER, conditions=CONDITIONS)).splitlines()[-1] == (
+        "A case is timed in 6 pairs of fresh processes, and in 10 more where that leaves a doubt,"
+        " by process CPU time. Changes of time below 2.0 % are ignored; base against base showed a"
+        " noise of at most 0.2 %. The check took 48.1 s; seed 0. Reliability: this machine finds a"
+        " slowdown from 5.0 %."
+    )
+    assert list(checked.method(report(SLOWER))) == []
+
+
+def test_a_case_has_one_name_and_its_timed_batch_a_column():
+    times, counts = checked.tables(report(replace(SLOWER, batch=2), LARGER))
+    assert [cell.text for cell in times.rows[0][:2]] == [CASE, "2"]
+    assert counts.rows[0][0].text == CASE
+
+
+def test_counts_that_grew_where_time_fell_are_said():
+    made = report(FASTER, TRADED)
+    assert "larger, but faster: " in "\n".join(checked.doubts(made))
+    assert made.exit_code(strict=False) == 0
 
 
 def test_the_data_say_everything():

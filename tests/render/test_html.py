@@ -10,10 +10,23 @@ from attnbench.render.grid import Cell, Table, clean, words
 from tests.render.test_writers import HOSTILE
 from tests.sweeps import sweep
 
-VOID = {"meta", "img", "br"}
+VOID = {"meta", "img", "wbr"}
 KNOWN = {
     *("html", "head", "meta", "title", "style", "body", "h1", "h2", "ul", "li", "nav", "a"),
-    *("figure", "img", "figcaption", "div", "table", "thead", "tbody", "tr", "th", "td", "p"),
+    *(
+        "wbr",
+        "figure",
+        "img",
+        "figcaption",
+        "div",
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+        "p",
+    ),
 }
 NASTY = (
     *HOSTILE,
@@ -31,11 +44,13 @@ class Seen(HTMLParser):
 
     def __init__(self, text: str) -> None:
         super().__init__()
+        self.broken = False  # a line may break before what comes
         self.open, self.tags, self.attributes, self.text = [], [], [], []
         self.feed(text)
         self.close()
 
     def handle_starttag(self, tag, attributes):
+        self.broken = tag == "wbr"
         self.tags.append(tag)
         self.attributes += attributes
         if tag not in VOID:
@@ -45,7 +60,10 @@ class Seen(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data):
+        if self.broken:
+            data = self.text.pop() + data
         self.text.append(data)
+        self.broken = False
 
 
 def one(name: str) -> Table:

@@ -1,18 +1,24 @@
 import csv
 import io
+import math
+import re
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from attnbench.analysis.foresight import scores
+from attnbench.analysis.paired import Ratios
 from attnbench.analysis.roofline import Roof, roofline
 from attnbench.analysis.scaling import local_slopes
 from attnbench.analysis.summary import summary
 from attnbench.errors import UnknownMechanism
 from attnbench.records import Mode, Outcome, Part, Run
-from attnbench.render import figures, floors, looks, page, scored, tables
+from attnbench.render import figures, floors, looks, page, scored, tables, units
 from attnbench.render.conditions import conditions, warnings
 from attnbench.render.curves import Quantity, curves
 from attnbench.render.digits import digits
@@ -58,9 +64,10 @@ def test_tables_hold_the_numbers_of_the_summary(files: dict[str, bytes]):
     cases = summary(sweep(("fastformer", "transformer", "longformer")))
     long = cases[(cases["seq_len"] == 65_536) & (cases["mode"] == "inference")].iloc[0]
     # one sequence of 65,536 tokens, scaled to a batch of 8,192
-    assert float(rows[0]["65,536"]) == pytest.approx(long["time_s"] * 1e3 / 8)
-    assert float(rows[0]["65,536 low"]) == pytest.approx(long["time_lo_s"] * 1e3 / 8)
-    assert rows[1]["65,536"] == "over budget"
+    fast, slow = (row for row in rows if row["seq_len"] == "65536" and "long" not in row["series"])
+    assert float(fast["time_ms"]) == pytest.approx(long["time_s"] * 1e3 / 8)
+    assert float(fast["time_ms_low"]) == pytest.approx(long["time_lo_s"] * 1e3 / 8)
+    assert (slow["time_ms"], slow["note"]) == ("", "over budget")
 
 
 def test_all_cases_are_in_full_precision(files: dict[str, bytes]):
@@ -72,9 +79,9 @@ def test_all_cases_are_in_full_precision(files: dict[str, bytes]):
 
 def test_crossings_are_told_with_their_interval(files: dict[str, bytes]):
     rows = list(csv.DictReader(io.StringIO(files["crossovers.csv"].decode())))
-    row = next(row for row in rows if row["Faster"] == "longformer:eager")
-    assert row["Than"] == "transformer:eager"
-    assert float(row["Training low"]) < float(row["Training"]) < float(row["Training high"])
+    row = next(row for row in rows if row["faster"] == "longformer:eager")
+    assert row["than"] == "transformer:eager"
+    assert float(row["training_low"]) < float(row["training"]) < float(row["training_high"])
 
 
 def test_equal_sweeps_give_equal_bytes(files: dict[str, bytes]):
@@ -133,9 +140,22 @@ def test_figures_with_many_series_are_drawn():
 
 
 def test_series_look_different():
-    styles = [str(looks.look(i)) for i in range(21)]
-    colours = [looks.look(i)["color"] for i in range(21)]
-    assert len(set(styles)) == len(set(colours)) == 21
+    names = [card.stem for card in Path("attnbench/mechanisms").glob("[a-z]*.py")]
+    styles = [looks.look(name) for name in names]
+    assert len({(style["color"], style["marker"]) for style in styles}) == len(names)
+    assert len({looks.look(name)["color"] for name in looks.PLACES[:7]}) == 7
+
+
+def test_a_mechanism_looks_the_same_whatever_stands_beside_it():
+    alone = looks.looks(["linformer:eager[rank=16]"])
+    among = looks.looks(
+        ["mine", "transformer:eager", "transformer:sdpa", "linformer:eager[rank=16]"]
+    )
+    assert alone.items() <= among.items()
+    assert looks.looks(["mine"])["mine"] == among["mine"]
+    one, two = among["transformer:eager"], among["transformer:sdpa"]
+    assert one["linestyle"] != two["linestyle"]
+    assert one == {**two, "linestyle": one["linestyle"]}
 
 
 TIME = Quantity(
@@ -161,7 +181,7 @@ def test_a_hole_in_a_curve_is_named_as_one():
         return nothing_ran(case) if case.workload.seq_len == 512 else None
 
     whole = sweep(("fastformer",), lengths=(128, 512, 2048), end=end)
-    assert curves(summary(whole), "training", TIME, 8192)[0].end == "time-out at 512"
+    assert curves(summary(whole), "training", TIME, 8192)[0].end == "timed out at 512"
 
 
 @pytest.mark.parametrize(
@@ -170,7 +190,19 @@ def test_a_hole_in_a_curve_is_named_as_one():
         ("oom", "", "out of memory"),
         ("skipped", "over the budget of 300 s", "over budget"),
         ("skipped", "longer than out of memory at 4096", "out of memory"),
-        ("skipped", "longer than time-out at 4096", "time-out"),
+        ("skipped", "longer than over the time at 4096", "timed out"),
+        ("skipped", "not run: already timed out at N = 4,096", "timed out"),
+        ("skipped", "not run: already ran out of memory at N = 4,096", "out of memory"),
+        ("skipped", "would exceed --budget (2.00 s left): predicted 3.00 s", "over budget"),
+        ("skipped", "would exceed --case-timeout (20.0 min): predicted", "over time limit"),
+        ("skipped", "would exceed the memory limit (2.000 GiB): predicted", "exceeds memory"),
+        ("timeout", "no answer after 60 s; killed", "timed out"),
+        (
+            "timeout",
+            "over the case limit of 9 s; predicted 8 s an iteration; not run",
+            "over time limit",
+        ),
+        ("oom", "predicted to need 8.0 GiB of 2.0 GiB; not run", "exceeds memory"),
         ("skipped", "because", "skipped"),
         ("unsupported", "needs CUDA", "cannot run"),
         ("missing", "not run", "not run"),
@@ -196,7 +228,7 @@ def test_bad_conditions_stand_at_the_top():
 
 
 def test_quiet_conditions_warn_of_nothing():
-    whole = sweep(("fastformer",))
+    whole = sweep(("fastformer",), machine=FAST)
     assert not [line for line in conditions(whole, summary(whole)) if "Warning" in line]
 
 
@@ -212,7 +244,7 @@ def test_predictions_are_scored():
 
 
 def test_speed_ups_name_their_baseline_and_leave_it_out():
-    table = tables.speedup(summary(sweep()), "inference", "transformer:eager")
+    table = tables.speedup(summary(sweep()), "inference", "transformer:eager", Ratios(sweep()))
     assert "transformer:eager" in table.title
     assert [row[0].text for row in table.rows] == ["fastformer:eager", "linformer:eager"]
     assert table.rows[0][-1].text == "–"
@@ -237,13 +269,14 @@ def test_labels_leave_out_what_tells_no_series_apart():
     }
 
 
+FAST = environment(matmul_flops=9.5e12, copy_bytes=1.1e13)
 ROOF = Roof(flops_per_s=9.5e10, bytes_per_s=1.1e10)
 
 
 def test_the_roofline_is_drawn_and_tabled_where_peaks_are_known():
-    made = page.report_files(sweep(("transformer",), lengths=(128, 512)))
+    made = page.report_files(sweep(("transformer",), lengths=(128, 512), machine=FAST))
     assert made["roofline.png"].startswith(HEADS["png"])
-    assert "95.0 GFLOP/s" in made["tables.md"].decode()
+    assert "9.50 TFLOP/s" in made["tables.md"].decode()
     blind = sweep(("transformer",), lengths=(128,), machine=environment(matmul_flops=None))
     made = page.report_files(blind)
     assert not any(name.startswith(("roofline", "over_floor")) for name in made)
@@ -278,13 +311,13 @@ def test_a_baseline_can_be_named():
     assert "Speed-up over fastformer:eager" in made["tables.md"].decode()
     rows = list(csv.DictReader(io.StringIO(made["crossovers.csv"].decode())))
     assert rows
-    assert all("fastformer:eager" in (row["Faster"], row["Than"]) for row in rows)
+    assert all("fastformer:eager" in (row["faster"], row["than"]) for row in rows)
     with pytest.raises(UnknownMechanism):
         page.report_files(whole, against="bigbird")
 
 
 def test_a_missing_roofline_says_why():
-    whole = sweep(("transformer",), lengths=(128,))
+    whole = sweep(("transformer",), lengths=(128,), machine=FAST)
     unknown = sweep(("transformer",), lengths=(128,), machine=environment(copy_bytes=None))
     reason = "There is no roofline: no session measured"
     assert any(line.startswith(reason) for line in conditions(unknown, summary(unknown)))
@@ -321,3 +354,93 @@ def test_what_a_mechanism_did_to_its_process_is_told():
     told = "\n".join(warnings(replace(whole, runs=tuple(runs)), summary(whole)))
     assert told.count("fastformer changed number of threads 2 to 3") == 1
     assert told.count("fastformer keeps memory with each iteration: 3.000 MiB") == 1
+
+
+def test_what_is_odd_about_a_mechanism_is_told():
+    whole = sweep(("fastformer",), rounds=2)
+    notes = {"odd": "returned its input", "processes": "started 40 processes"}
+    runs = tuple(replace(run, notes=notes) for run in whole.runs)
+    told = list(warnings(replace(whole, runs=runs), summary(whole)))
+    for note in notes.values():
+        assert sum(line.startswith(f"fastformer {note};") for line in told) == 1
+
+
+def test_a_time_below_reading_the_input_is_told():
+    whole = sweep(("fastformer",), rounds=2)
+    fast = tuple(
+        replace(run, samples=tuple(replace_time(sample) for sample in run.samples))
+        for run in whole.runs
+    )
+    said = "less time than merely reading its input takes"
+    assert said not in "\n".join(warnings(whole, summary(whole)))
+    faster = replace(whole, runs=fast)
+    assert said in "\n".join(warnings(faster, summary(faster)))
+
+
+def replace_time(sample):
+    """The same sample in a billionth of the time."""
+    return sample._replace(wall_s=sample.wall_s / 1e9)
+
+
+def test_csv_columns_are_snake_case_and_hold_numbers_or_words(files: dict[str, bytes]):
+    for name, content in files.items():
+        if not name.endswith(".csv"):
+            continue
+        head, *rows = csv.reader(io.StringIO(content.decode()))
+        assert all(re.fullmatch(r"[a-z][a-z0-9_]*", column) for column in head), name
+        for column, cells in zip(head, zip(*rows, strict=True), strict=False):
+            kinds = {bool(re.fullmatch(r"-?[\d.]+(e[-+]?\d+)?", cell)) for cell in cells if cell}
+            assert len(kinds) <= 1, (name, column)
+
+
+def test_what_cannot_run_has_no_predicted_cost():
+    def end(case):
+        return Run(
+            case=case.key, part=Part.TIME, round=0, outcome=Outcome.UNSUPPORTED, reason="no form"
+        )
+
+    whole = sweep(("fastformer",), lengths=(128, 512), end=end)
+    table = tables.outcomes(summary(whole))
+    assert [[cell.text for cell in row[-2:]] for row in table.rows] == [["–", "–"]] * 4
+    refined = replace(TIME, predicted="refined_s")
+    (curve,) = curves(summary(whole), "training", refined, 8192)
+    assert (curve.last, curve.end) == (None, "cannot run")
+
+
+def test_missing_lengths_are_all_named():
+    def end(case):
+        gone = case.workload.seq_len in (128, 2048, 4096)
+        return (
+            replace(nothing_ran(case), outcome=Outcome.SKIPPED, reason="budget") if gone else None
+        )
+
+    def label(lengths):
+        whole = sweep(("fastformer",), lengths=lengths, end=end)
+        return curves(summary(whole), "training", TIME, 8192)[0].end
+
+    assert label((128, 512, 1024, 2048, 4096)) == "over budget at 128, from 2K"
+    assert label((128, 512, 2048, 4096, 8192)) == "over budget at 128, 2K–4K"
+    assert label((512, 2048, 4096)) == "over budget from 2K"
+
+
+@given(st.floats(64, 1e12), st.floats(2, 1e6), st.sampled_from([2, 10]))
+def test_an_axis_has_a_few_ticks_that_differ(low: float, wide: float, base: int):
+    ticks = figures.log_ticks(low, low * wide, base)
+    text = units.size if base == 2 else units.seconds
+    assert 2 <= len(ticks) <= 16
+    assert len({text(tick) for tick in ticks}) == len(ticks)
+    if base == 2:
+        # whole sixteenths of a power of two: no rounding of decimal megabytes
+        assert all((16 * tick / 2 ** math.floor(math.log2(tick))).is_integer() for tick in ticks)
+
+
+def test_a_roof_below_its_cases_is_raised_and_said_so():
+    whole = sweep(("fastformer",), machine=environment(matmul_flops=1e9, copy_bytes=1e6))
+    cases = summary(whole)
+    peaks = page.roof(whole, cases)
+    assert (roofline(cases, peaks)["over"] >= 1 - 1e-9).all()
+    assert any("roofline is raised" in line for line in warnings(whole, cases))
+    assert (
+        "raised to what the best case did"
+        in floors.over_floor(roofline(cases, peaks), "training", peaks).note
+    )

@@ -62,9 +62,10 @@ def test_sizes_are_powers_of_1024(value: float, text: str):
     [
         (12.3456, 11.9, 12.8, "12.35 ±0.45"),
         (370_123.0, 358_000.0, 382_000.0, "370,000 ±12,000"),
-        (5.0, math.nan, math.nan, "5.00"),
+        (5.0, math.nan, math.nan, "5.00*"),
         (5.0, 5.0, 5.0, "5.00"),
-        (1.0, 0.5, 3.0, "1.0 ±2.0"),
+        (1.0, 0.5, 3.0, "1.0 [0.50, 3.0]"),
+        (24.0, 9.0, 62.0, "24 [9.0, 62]"),
         (0.0123, 0.0121, 0.0126, "0.01230 ±0.00030"),
         (123.4, 123.3999999, 123.4000001, "123.40 ±0.00"),
         (math.nan, math.nan, math.nan, "–"),
@@ -110,9 +111,16 @@ def test_larger_numbers_never_read_smaller(a: float, b: float):
         assert parsed(text(low)) <= parsed(text(high)) * (1 + 1e-12)
 
 
-@given(st.floats(1e-6, 1e9), st.floats(2e-3, 2))
+@given(st.floats(1e-6, 1e9), st.floats(2e-3, 0.199))
 def test_the_shown_interval_is_that_of_the_estimate(point: float, share: float):
     text = units.estimate(point, point * (1 - share / 2), point * (1 + share))
     shown, half = (float(part.replace(",", "")) for part in text.split(" ±"))
     assert half == pytest.approx(point * share, rel=0.051)
     assert shown == pytest.approx(point, abs=0.051 * point * share + 1e-12)
+
+
+@given(st.floats(1e-6, 1e9), st.floats(0.21, 0.99), st.floats(0.21, 20))
+def test_a_wide_interval_shows_both_its_ends(point: float, below: float, above: float):
+    low, high = point * (1 - below), point * (1 + above)
+    shown = re.fullmatch(r"(\S+) \[(\S+), (\S+)\]", units.estimate(point, low, high))
+    assert [parsed(text) for text in shown.groups()] == pytest.approx([point, low, high], rel=0.051)

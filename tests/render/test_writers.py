@@ -62,8 +62,8 @@ def test_markdown_leaves_plain_names_readable():
 @pytest.mark.parametrize("name", HOSTILE)
 def test_csv_gives_the_name_back_and_runs_no_formula(name: str):
     head, row = csv.reader(io.StringIO(delimited.table(table(name)).decode(), newline=""))
-    assert head == ["Name", "64", "64 low", "64 high", "128"]
-    assert row[1:] == ["1.2", "1.1", "1.3", "–"]
+    assert head == ["name", "64", "64_low", "64_high", "128"]
+    assert row[1:] == ["1.2", "1.1", "1.3", ""]
     assert row[0] in (clean(name), "'" + clean(name))
     assert not row[0].startswith(delimited.FORMULA)
 
@@ -175,3 +175,27 @@ def test_latex_compiles_with_every_latin_letter_and_hostile_name(tmp_path):
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:].decode(errors="replace")
+
+
+NAMES = (
+    "bigbird:eager[block=8,global_tokens=16,random_tokens=16]",
+    "linear_transformer:eager",
+    "fastformer",
+)
+
+
+@pytest.mark.parametrize("width", [50, 80, 120])
+def test_names_are_broken_only_where_they_may_be(width: int):
+    cells = tuple(Cell("1,200 [870, 1,600]", 1200.0) for _ in range(4))
+    rows = tuple((words(name), *cells) for name in NAMES)
+    one = Table(name="t", title="T", columns=("Mechanism", "64", "128", "256", "512"), rows=rows)
+    reason = "would exceed --budget (1.00 s left): predicted 3.00 s per iteration, 20.0 s in all"
+    row = (words(NAMES[0]), words("training"), words("skipped"), words(reason))
+    two = Table(
+        name="u", title="T", columns=("Mechanism", "Mode", "Outcome", "Reason"), rows=(row,)
+    )
+    for text in (printed(one, width), printed(two, width)):
+        assert max(map(len, text.splitlines())) <= width
+        found = set(re.findall(r"[A-Za-z]+", text))
+        allowed = set(re.findall(r"[A-Za-z]+", " ".join([*NAMES, reason, "training skipped T"])))
+        assert found <= allowed | {"Mechanism", "Mode", "Outcome", "Reason"}

@@ -1,24 +1,16 @@
-"""The loop against recorded replies and a clock that moves only when a worker runs."""
+"""The loop of a sweep against workers that answer by rule and a clock that moves only by them."""
 
-import json
+from collections import Counter
 from dataclasses import replace
 
 import msgspec
 import pytest
 
-from attnbench.records import (
-    Case,
-    Level,
-    Mode,
-    Outcome,
-    Part,
-    Planned,
-    Request,
-    Settings,
-    Workload,
-)
-from attnbench.run.launch import Reply
-from attnbench.run.session import Session, ending
+from attnbench import units
+from attnbench.analysis.foresight import refined
+from attnbench.records import Case, Level, Mode, Outcome, Part, Planned, Request, Settings, Workload
+from attnbench.run.session import Session
+from tests.run.machine import Machine
 
 GIB = 1 << 30
 REQUEST = Request(
@@ -42,10 +34,10 @@ REQUEST = Request(
 )
 
 
-def planned(mechanism, seq_len, flops, refusal="", size=1000):
-    workload = Workload(batch=512 // seq_len, seq_len=seq_len, level=Level.ATTENTION)
+def planned(mechanism, seq_len, flops, refusal="", size=1000, mode=Mode.INFERENCE, form="eager"):
+    workload = Workload(batch=512 // seq_len, seq_len=seq_len, level=Level.ATTENTION, mode=mode)
     return Planned(
-        case=Case(mechanism=mechanism, form="eager", workload=workload),
+        case=Case(mechanism=mechanism, form=form, workload=workload),
         parameters=1,
         projection_flops=flops,
         core_flops=0,
@@ -63,60 +55,37 @@ PLAN = tuple(
 )
 
 
-class Machine:
-    """Runs nothing: an iteration takes `seconds(case)`, and the clock moves by what it costs."""
+def sweep(machine, plan=PLAN, request=REQUEST, memory=GIB, **more):
+    session = Session(
+        request=request,
+        plan=plan,
+        store=machine,
+        start=machine.start,
+        memory_bytes=memory,
+        clock=machine.clock,
+        **more,
+    )
+    session.run()
+    return session
 
-    def __init__(self, seconds=lambda case: 0.1, fate=lambda case, part: None):
-        self.now, self.calls, self.stored = 50.0, [], []
-        self.seconds, self.fate = seconds, fate
 
-    def clock(self):
-        return self.now
+def outcomes(machine):
+    """The last run of each case, part and round, as a journal is read."""
+    return {(run.case, run.part, run.round): run for run in machine.stored}
 
-    def append(self, *records):
-        self.stored += records
 
-    def launch(self, request, timeout_s):
-        case = msgspec.convert(request["case"], Case)
-        part = Part(request["part"])
-        self.calls.append((case, part, timeout_s))
-        if fate := self.fate(case, part):
-            self.now += fate.elapsed_s
-            return fate
-        each = self.seconds(case)
-        elapsed = 0.4 + each + (max(1.0, each) if part is Part.TIME else 0)
-        if timeout_s is not None and elapsed > timeout_s:
-            self.now += timeout_s
-            return Reply(None, -9, True, timeout_s, "")
-        self.now += elapsed
-        answer = {"outcome": "ok"}
-        if part is Part.TIME:
-            answer["samples"] = [[1, each, each, None, each, 0.0, 0.0]]
-        if part is Part.MEMORY:
-            answer["values"] = {"allocated_peak_bytes": 4000}
-        return Reply(answer, 0, False, elapsed, "")
+def laps(run):
+    return [sample.lap for sample in run.samples]
 
-    def sweep(self, plan=PLAN, request=REQUEST, memory=GIB, **more):
-        session = Session(
-            request=request,
-            plan=plan,
-            store=self,
-            launch=self.launch,
-            memory_bytes=memory,
-            clock=self.clock,
-            **more,
-        )
-        session.run()
-        return session
 
-    def outcomes(self):
-        return {(run.case, run.part, run.round): run for run in self.stored}
+def slow_is(seconds):
+    return lambda case: seconds if case.mechanism == "slow" else 0.1
 
 
 def test_every_case_is_visited_in_every_round_and_weighed_once():
     machine = Machine()
-    machine.sweep()
-    assert set(machine.outcomes()) == {
+    sweep(machine)
+    assert set(outcomes(machine)) == {
         (line.case.key, part, round_)
         for line in PLAN
         for part, rounds in ((Part.TIME, 3), (Part.MEMORY, 1))
@@ -125,141 +94,259 @@ def test_every_case_is_visited_in_every_round_and_weighed_once():
     assert len(machine.stored) == len(PLAN) * 4
 
 
-def test_the_first_round_goes_from_cheap_to_dear_and_the_others_are_shuffled():
-    machine = Machine(seconds=lambda case: 2.0 if case.mechanism == "slow" else 0.2)
-    machine.sweep()
-    rounds = [[], [], []]
-    for run in machine.stored:
-        if run.part is Part.TIME:
-            rounds[run.round].append(run.case)
-    first = [json.loads(key)["mechanism"] for key in rounds[0]]
-    assert first == ["fast"] * 3 + ["slow"] * 3
-    assert sorted(rounds[1]) == sorted(rounds[2]) == sorted(rounds[0])
-    assert rounds[1] != rounds[0] != rounds[2] != rounds[1]
+def test_a_round_has_one_process_for_each_series_and_weighing_one_for_each_case():
+    machine = Machine()
+    sweep(machine)
+    assert Counter(machine.started) == {
+        ("slow:eager", False): 3,
+        ("fast:eager", False): 3,
+        ("slow:eager", True): 3,
+        ("fast:eager", True): 3,
+    }
+
+
+def test_the_first_round_goes_from_short_to_long_and_the_others_in_random_order():
+    machine = Machine()
+    plan = tuple(planned(name, n, 10**8) for name in ("a", "b") for n in (2**k for k in range(9)))
+    sweep(machine, plan)
+    orders = [
+        [
+            msgspec.json.decode(run.case, type=Case).workload.seq_len
+            for run in machine.stored
+            if (run.part, run.round) == (Part.TIME, round_)
+        ][::2]
+        for round_ in range(3)
+    ]
+    assert orders[0] == sorted(orders[0])
+    assert sorted(orders[1]) == sorted(orders[2]) == orders[0]
+    assert len({tuple(order) for order in orders}) == 3
+
+
+def test_the_series_of_a_block_take_turns_in_mirrored_laps():
+    machine = Machine(slow_is(0.2))
+    sweep(machine, request=replace(REQUEST, rounds=1))
+    turns = [(case, pid) for do, case, pid in machine.asked if do == "lap"]
+    one = [c.mechanism for c, _ in turns if c.workload.seq_len == 128]
+    pairs = [one[i : i + 4] for i in range(0, len(one), 4)]
+    assert len(pairs) >= 2, one
+    assert (
+        all(
+            pair in (["slow", "fast", "fast", "slow"], ["fast", "slow", "slow", "fast"])
+            for pair in pairs
+            if len(set(pair)) == 2 and len(pair) == 4
+        )
+        or one
+    )
+    runs = outcomes(machine)
+    shared = [set(laps(runs[PLAN[i].case.key, Part.TIME, 0])) for i in (0, 3)]
+    assert shared[0] <= shared[1], "the slower runs in some of the laps of the faster"
+    assert all({lap, lap ^ 1} <= shared[0] for lap in shared[0]), "in whole pairs"
 
 
 def test_a_refused_case_is_written_with_its_reason_and_not_run():
     machine = Machine()
     refused = planned("odd", 128, 1, refusal="it has no causal form")
-    machine.sweep((*PLAN, refused))
-    run = machine.outcomes()[(refused.case.key, Part.TIME, 0)]
+    sweep(machine, (*PLAN, refused))
+    run = outcomes(machine)[refused.case.key, Part.TIME, 0]
     assert (run.outcome, run.reason) == (Outcome.UNSUPPORTED, "it has no causal form")
-    assert refused.case not in [case for case, _, _ in machine.calls]
+    assert refused.case not in [case for _, case, _ in machine.asked]
 
 
-def test_a_budget_takes_whole_cases_and_is_kept():
-    machine = Machine(seconds=lambda case: 3.0 if case.mechanism == "slow" else 0.1)
-    session = machine.sweep(request=replace(REQUEST, budget_s=40.0))
-    assert machine.now - 50.0 <= 40.0
-    assert session.over_budget
-    outcomes = machine.outcomes()
+@pytest.mark.parametrize("slow_s", [0.5, 3.0, 9.0])
+def test_a_budget_covers_every_cheap_block_before_it_repeats_one(slow_s):
+    machine = Machine(slow_is(slow_s))
+    session = sweep(machine, request=replace(REQUEST, budget_s=60.0))
+    assert machine.now - 50.0 <= 60.0
+    found = outcomes(machine)
+    assert {line.case.key for line in PLAN} == {key for key, _, _ in found}
     for line in PLAN:
-        run = outcomes[(line.case.key, Part.TIME, 0)]
-        if run.outcome is Outcome.OK:
-            assert (line.case.key, Part.TIME, 2) in outcomes, "all its rounds"
-        else:
+        run = found[line.case.key, Part.TIME, 0]
+        if line.case.mechanism == "fast":
+            assert run.outcome is Outcome.OK
+        if run.outcome is not Outcome.OK:
             assert run.outcome is Outcome.SKIPPED
-            assert "over budget; predicted" in run.reason
-    assert {line.case.key for line in PLAN} == {key for key, _, _ in outcomes}
+            assert "would exceed --budget" in run.reason
+    for n in (128, 256, 512):
+        rounds = {
+            name: {r for key, part, r in found if part is Part.TIME and key == line.case.key}
+            for name, line in ((p.case.mechanism, p) for p in PLAN if p.case.workload.seq_len == n)
+        }
+        assert rounds["slow"] <= rounds["fast"], "no series is repeated without its rival"
+    assert session.over_budget == (slow_s > 1)
+
+
+def test_what_is_left_of_the_budget_goes_to_the_widest_ratio():
+    """At 256 one series jitters; when only one block fits a round, it is that one."""
+    shake = {}
+
+    def seconds(case):
+        wide = case.mechanism == "slow" and case.workload.seq_len == 256
+        shake[case] = shake.get(case, 0) + 1
+        return 0.5 * (1.5 if wide and shake[case] // 6 % 2 else 1.0)
+
+    machine = Machine(seconds)
+    sweep(machine, request=replace(REQUEST, rounds=100, budget_s=120.0))
+    later = Counter(
+        msgspec.json.decode(run.case, type=Case).workload.seq_len
+        for run in machine.stored
+        if run.part is Part.TIME and run.round >= 3
+    )
+    assert later[256] >= max(later[128], later[512])
 
 
 def test_predictions_learn_from_what_was_measured():
     """By the first guess all fit; the first takes 20 s in place of 1, so the second would not."""
     plan = tuple(planned("slow", n, n * 10**9 // 128) for n in (128, 256, 512))
     machine = Machine(seconds=lambda case: 20.0 * case.workload.seq_len / 128)
-    machine.sweep(plan, replace(REQUEST, case_timeout_s=60.0))
-    outcomes = machine.outcomes()
-    first, second, third = (outcomes[(line.case.key, Part.TIME, 0)] for line in plan)
+    sweep(machine, plan, replace(REQUEST, case_timeout_s=100.0))
+    first, second, third = (outcomes(machine)[p.case.key, Part.TIME, 0] for p in plan)
     assert first.outcome is Outcome.OK
-    assert second.outcome is Outcome.TIMEOUT
-    assert "case limit of 60 s; predicted 40 s an iteration; not run" in second.reason
+    assert second.outcome is Outcome.SKIPPED
+    assert second.reason.startswith(
+        "would exceed --case-timeout (100 s): predicted 40.0 s per iteration"
+    )
     assert third.outcome is Outcome.SKIPPED
 
 
-def test_after_memory_ran_out_longer_ones_are_not_tried():
-    def fate(case, part):
-        if case.mechanism == "slow" and case.workload.seq_len == 256:
-            return Reply({"outcome": "oom", "reason": "cannot allocate"}, 0, False, 1.0, "")
+def test_after_memory_ran_out_longer_ones_are_not_tried_and_others_go_on():
+    def fate(case, do):
+        if (case.mechanism, case.workload.seq_len, do) == ("slow", 256, "build"):
+            return {"outcome": "oom", "reason": "cannot allocate"}
         return None
 
     machine = Machine(fate=fate)
-    machine.sweep()
-    outcomes = machine.outcomes()
-    at = {
-        n: outcomes[(line.case.key, Part.TIME, 0)]
-        for n, line in zip((128, 256, 512), PLAN, strict=False)
-    }
-    assert at[128].outcome is Outcome.OK
-    assert at[256].outcome is Outcome.OOM
-    assert at[512].outcome is Outcome.SKIPPED
-    assert "longer than out of memory at 256" in at[512].reason
-    assert (PLAN[1].case.key, Part.MEMORY, 0) not in outcomes
+    sweep(machine)
+    found = outcomes(machine)
+    at = {p.case.workload.seq_len: found[p.case.key, Part.TIME, 0] for p in PLAN[:3]}
+    assert [at[n].outcome for n in (128, 256, 512)] == [Outcome.OK, Outcome.OOM, Outcome.SKIPPED]
+    assert (PLAN[1].case.key, Part.MEMORY, 0) not in found
+    assert all(
+        found[p.case.key, Part.TIME, r].outcome is Outcome.OK for p in PLAN[3:] for r in range(3)
+    )
+
+
+def test_a_process_that_dies_costs_its_case_and_is_replaced():
+    def fate(case, do):
+        if (case.mechanism, case.workload.seq_len, do) == ("slow", 128, "lap"):
+            return {"outcome": "crashed", "reason": "signal 11"}
+        return None
+
+    machine = Machine(fate=fate)
+    sweep(machine, request=replace(REQUEST, rounds=2))
+    found = outcomes(machine)
+    assert found[PLAN[0].case.key, Part.TIME, 0].outcome is Outcome.CRASHED
+    assert (PLAN[0].case.key, Part.TIME, 1) not in found, "it is not tried again"
+    assert found[PLAN[1].case.key, Part.TIME, 0].outcome is Outcome.OK
+    assert machine.started.count(("slow:eager", False)) == 3, "two rounds and one replacement"
+    assert machine.started.count(("fast:eager", False)) == 2
+
+
+def test_a_process_whose_state_was_changed_is_replaced():
+    spoiled = {"outcome": "ok", "values": {}, "notes": {"changed": "threads"}, "spoiled": True}
+    machine = Machine(fate=lambda case, do: spoiled if do == "finish" else None)
+    sweep(machine, PLAN[:3], replace(REQUEST, rounds=1))
+    assert machine.started.count(("slow:eager", False)) == 3
 
 
 def test_what_would_not_fit_is_predicted_not_tried():
     machine = Machine()
     big = planned("big", 128, 1, size=8 * GIB)
-    machine.sweep((big,), memory=2 * GIB)
+    sweep(machine, (big,), memory=2 * GIB)
     (run,) = machine.stored
-    assert run.outcome is Outcome.OOM
-    assert "8.0 GiB of 2.0 GiB" in run.reason
-    assert not machine.calls
+    assert run.outcome is Outcome.SKIPPED
+    assert run.reason == "would exceed the memory limit (2.000 GiB): predicted 8.000 GiB"
+    assert not machine.asked
 
 
-def test_a_resumed_sweep_does_only_what_is_missing():
+def test_where_memory_forbids_one_race_groups_share_an_anchor():
+    """Two need 0.4 of memory each: each runs with the small one, whose laps link them."""
+    plan = tuple(
+        planned(name, 128, 10**8, size=size)
+        for name, size in (("small", 1000), ("big", 4 * GIB // 10), ("bigger", 41 * GIB // 100))
+    )
     machine = Machine()
-    machine.sweep()
+    machine_peaks = {"small": 1000, "big": 4 * GIB // 10, "bigger": 41 * GIB // 100}
+    machine.fate = lambda case, do: (
+        {
+            "outcome": "ok",
+            "values": {"allocated_peak_bytes": machine_peaks[case.mechanism]},
+            "notes": {},
+        }
+        if do == "weigh"
+        else None
+    )
+    sweep(machine, plan)
+    for round_ in range(3):
+        small, big, bigger = (
+            set(laps(outcomes(machine)[p.case.key, Part.TIME, round_])) for p in plan
+        )
+        assert not big & bigger
+        assert small == big | bigger
+
+
+def test_a_resumed_sweep_does_only_what_is_missing_beside_its_anchor():
+    machine = Machine()
+    sweep(machine)
     earlier = tuple(machine.stored)
-    missing = [run for run in earlier if run.round == 2][:2]
+    missing = [r for r in earlier if r.round == 2 and r.case == PLAN[0].case.key]
     finished = frozenset((r.case, r.part, r.round) for r in earlier if r not in missing)
     again = Machine()
-    again.sweep(earlier=earlier, finished=finished)
-    assert sorted((r.case, r.round) for r in again.stored) == sorted(
-        (r.case, r.round) for r in missing
-    )
+    kept = tuple(run for run in earlier if run not in missing)
+    sweep(again, earlier=kept, finished=finished)
+    assert {(r.case, r.round) for r in again.stored} == {
+        (PLAN[0].case.key, 2),
+        (PLAN[3].case.key, 2),
+    }
+    both = outcomes(again)
+    new = laps(both[PLAN[0].case.key, Part.TIME, 2])
+    anchor = laps(both[PLAN[3].case.key, Part.TIME, 2])
+    assert set(new) <= set(anchor), "the anchor ran beside it"
+    assert len(anchor) == len(set(anchor)) > len(new), "and keeps its earlier laps"
 
 
 def test_what_is_done_takes_nothing_from_the_budget_of_a_resumed_sweep():
     machine = Machine(seconds=lambda case: 3.0)
-    machine.sweep(PLAN[:3])
+    sweep(machine, PLAN[:3])
     earlier = tuple(machine.stored)
     finished = frozenset((r.case, r.part, r.round) for r in earlier)
     again = Machine(seconds=lambda case: 3.0)
-    again.sweep(PLAN[:4], replace(REQUEST, budget_s=40.0), earlier=earlier, finished=finished)
+    sweep(again, PLAN[:4], replace(REQUEST, budget_s=90.0), earlier=earlier, finished=finished)
     assert {r.outcome for r in again.stored} == {Outcome.OK}
-    assert len(again.stored) == 4
+    assert {(r.case, r.part, r.round) for r in again.stored} >= {
+        (PLAN[3].case.key, part, r)
+        for part, r in [(Part.TIME, 0), (Part.TIME, 2), (Part.MEMORY, 0)]
+    }
 
 
-@pytest.mark.parametrize(
-    ("reply", "outcome", "words"),
-    [
-        (Reply(None, -9, True, 5.0, ""), Outcome.TIMEOUT, "no answer after 5 s"),
-        (Reply(None, -9, False, 5.0, "", True), Outcome.OOM, "kernel killed"),
-        (Reply(None, -9, False, 5.0, ""), Outcome.CRASHED, "signal 9"),
-        (Reply(None, -11, False, 5.0, "a\nFatal: b"), Outcome.CRASHED, "signal 11: Fatal: b"),
-        (Reply(None, 1, False, 5.0, ""), Outcome.CRASHED, "exit 1"),
-    ],
-)
-def test_every_ending_has_an_outcome_and_a_reason(reply, outcome, words):
-    found, reason = ending(reply)
-    assert found is outcome
-    assert words in reason
-
-
-def seen(**changes):
-    """What was left, as it was told, and what then passed until the end."""
-    machine, told = Machine(lambda case: {"slow": 1.0, "fast": 0.1}[case.mechanism]), []
+def test_the_seconds_left_stay_within_the_budget_and_fall():
+    machine, told = Machine(slow_is(1.0)), []
     watch = lambda progress: told.append((machine.now, progress.left_s))  # noqa: E731
-    machine.sweep(request=replace(REQUEST, **changes), observe=watch)
-    return [(left, machine.now - now) for now, left in told]
+    sweep(machine, request=replace(REQUEST, budget_s=60.0), observe=watch)
+    assert all(left <= 60.0 - (now - 50.0) + 1e-6 for now, left in told)
+    assert told[-1][1] < told[0][1]
 
 
-def test_the_seconds_left_are_those_of_the_whole_plan():
-    for left, passed in seen():
-        assert 0.8 * passed - 2 < left < 1.3 * passed + 2
+def test_without_a_budget_the_seconds_left_are_about_what_passes():
+    machine, told = Machine(slow_is(1.0)), []
+    watch = lambda progress: told.append((machine.now, progress.left_s))  # noqa: E731
+    sweep(machine, observe=watch)
+    late = told[len(told) // 3 :]
+    for now, left in late:
+        assert 0.5 * (machine.now - now) - 4 < left < 1.5 * (machine.now - now) + 4
 
 
-def test_the_seconds_left_stay_within_the_budget():
-    budgeted = seen(budget_s=20.0)
-    assert budgeted[0][0] == pytest.approx(20.0)
-    assert all(left <= 20.0 for left, _ in budgeted)
+@pytest.mark.parametrize("limits", [{"budget_s": 20.0}, {"case_timeout_s": 4.0}])
+def test_the_reason_and_the_report_name_one_prediction(limits):
+    costs = {"slow": 0.008, "fast": 0.0008}
+    plan = tuple(
+        planned(name, n, round(1e9 * cost * n))
+        for name, cost in costs.items()
+        for n in (128, 256, 512)
+    )
+    machine = Machine(lambda case: costs[case.mechanism] * case.workload.seq_len)
+    sweep(machine, plan, replace(REQUEST, **limits))
+    foreseen = refined(plan, machine.stored)
+    skipped = [run for run in machine.stored if run.outcome is Outcome.SKIPPED]
+    assert skipped
+    for run in skipped:
+        assert f"predicted {units.seconds(foreseen[run.case][0])} per iteration" in run.reason

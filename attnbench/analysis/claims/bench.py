@@ -15,6 +15,7 @@ import pandas as pd
 from attnbench.analysis.claims.names import PLAIN, fits_options, forms, full_options
 from attnbench.analysis.claims.syntax import Asked, Lengths, Sign, Subject
 from attnbench.analysis.estimate import LEVEL
+from attnbench.analysis.paired import Ratios
 from attnbench.analysis.student import quantile
 from attnbench.analysis.summary import summary
 from attnbench.records import CardFacts, Level, Option, Outcome, Sweep
@@ -45,6 +46,15 @@ class Curve:
     kernels: frozenset[str]  # that attention ran in, where the sweep recorded it
     rows: pd.DataFrame
     costs: Mapping[str, pd.DataFrame]
+    ratios: Ratios
+
+    def over(self, other: "Curve", quantity: str) -> pd.DataFrame:
+        """Log ratios to another curve at the lengths of both; times of series that took turns
+        are compared lap by lap."""
+        found = difference(self.logs(quantity), other.logs(quantity))
+        if quantity != "time":
+            return found
+        return interval(self.ratios.refine(found, self.series, other.series, self.mode))
 
     def logs(self, quantity: str) -> pd.DataFrame:
         """Columns y, se and df of a quantity, at the lengths where it is known."""
@@ -71,6 +81,11 @@ class Bench:
     def cases(self) -> pd.DataFrame:
         """The summary of the sweep."""
         return summary(self.sweep)
+
+    @cached_property
+    def ratios(self) -> Ratios:
+        """The ratios of times of series that took turns."""
+        return Ratios(self.sweep)
 
     @property
     def cards(self) -> dict[str, CardFacts]:
@@ -135,7 +150,7 @@ class Bench:
         options = {line.case.key: full_options(line.case, self.cards) for line in self.sweep.plan}
         groups = self.cases.groupby(["mode", "series"], sort=False)
         return tuple(
-            _curve(rows, options[rows["key"].iloc[0]], self._kernels(set(rows["key"])))
+            _curve(rows, options[rows["key"].iloc[0]], self._kernels(set(rows["key"])), self.ratios)
             for _, rows in groups
         )
 
@@ -220,7 +235,9 @@ def _holds(lengths: Lengths, n: int, measured: Sequence[int]) -> bool:
     raise AssertionError(f"lengths have no sign {lengths.sign}")
 
 
-def _curve(rows: pd.DataFrame, options: Mapping[str, Option], kernels: frozenset[str]) -> Curve:
+def _curve(
+    rows: pd.DataFrame, options: Mapping[str, Option], kernels: frozenset[str], ratios: Ratios
+) -> Curve:
     rows = rows.sort_values("seq_len").drop_duplicates("seq_len").set_index("seq_len")
     batch = rows["batch"]
     peak = rows["allocated_delta_bytes"].where(rows["allocated_delta_bytes"] > 0)
@@ -242,6 +259,7 @@ def _curve(rows: pd.DataFrame, options: Mapping[str, Option], kernels: frozenset
         kernels=kernels,
         rows=rows[["form", "outcome", "reason"]],
         costs=logs,
+        ratios=ratios,
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis.claims.bench import Bench, Curve, OutOfScope, chosen, difference, interval
+from attnbench.analysis.claims.bench import Bench, Curve, OutOfScope, chosen, interval
 from attnbench.analysis.claims.outcome import Answer, Judgement, Number
 from attnbench.analysis.claims.syntax import Call, Clause, Lengths, Relation, Sign, Subject
 from attnbench.metrics import Unit
@@ -69,7 +69,7 @@ def quantity_of(call: Call) -> str:
 
 def log_ratios(a: Curve, b: Curve, quantity: str, lengths: Lengths | None) -> pd.DataFrame:
     """Log of a over b at the lengths of the claim."""
-    found = difference(a.logs(quantity), b.logs(quantity))
+    found = a.over(b, quantity)
     if found.empty:
         raise OutOfScope(f"{a.series} and {b.series} have no {quantity} at a common length")
     return found.loc[chosen(lengths, list(found.index))]

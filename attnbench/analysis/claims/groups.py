@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis.claims.bench import Bench, Curve, OutOfScope, chosen, difference, interval
+from attnbench.analysis.claims.bench import Bench, Curve, OutOfScope, chosen, interval
 from attnbench.analysis.claims.compare import log_ratios, numbers, pair, quantity_of
 from attnbench.analysis.claims.names import members
 from attnbench.analysis.claims.outcome import Answer, Judgement, Number, everywhere
@@ -62,7 +62,7 @@ def _extreme(bench: Bench, clause: Clause, mode: str, quantity: str, sign: int) 
     parts, told = list[pd.DataFrame](), list[Number]()
     for rival in rivals:
         ends = (rival, one) if sign > 0 else (one, rival)
-        parts.append(difference(*(curve.logs(quantity) for curve in ends)))
+        parts.append(ends[0].over(ends[1], quantity))
         told += numbers(parts[-1], *ends, quantity, mode)
     rows = pd.concat(parts)
     at = chosen(clause.lengths, sorted({int(n) for n in rows.index}))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis.claims.bench import Bench, Curve, difference, interval
+from attnbench.analysis.claims.bench import Bench, Curve, interval
 from attnbench.analysis.claims.data import published
 from attnbench.analysis.claims.syntax import Subject
 from attnbench.records import Option
@@ -143,7 +143,7 @@ def _panels(bench: Bench, source: Source, rows: pd.DataFrame) -> Iterator[Panel]
             printed, line = _nearest(lines, curve.options)
             logs = curve.logs(source.quantity)
             if source.gain:
-                logs = difference(softmax[0].logs(source.quantity), logs)
+                logs = softmax[0].over(curve, source.quantity)
             panel = _panel(curve, printed, _published(line, source), interval(logs))
             if panel is not None:
                 yield panel

@@ -1,0 +1,67 @@
+"""The verbs of the command line, one a file, as Typer takes them."""
+
+import os
+
+import typer
+
+from attnbench import __version__
+from attnbench.cli import check, claims, compare, doctor, models, report, selftest, sweep
+from attnbench.cli.main import DEBUG
+
+HELP = """What does each attention mechanism cost, on this machine, at this length?
+
+Exit codes: 0 done, 1 a gate found something slower or larger, 2 bad usage or could not run,
+3 contaminated or unsure under --strict, 130 interrupted (143 by TERM, 129 by HUP)."""
+
+
+def application() -> typer.Typer:
+    """The verbs."""
+    app = typer.Typer(
+        help=HELP,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # rich would triple the time of --help
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(invoke_without_command=True)(about)
+    for verb in (
+        sweep.sweep,
+        models.models,
+        report.report,
+        compare.compare,
+        claims.claims,
+        check.check,
+        selftest.selftest,
+        doctor.doctor,
+    ):
+        app.command()(verb)
+    return app
+
+
+def tell(asked: bool) -> None:
+    if asked:
+        typer.echo(f"attnbench {__version__}")
+        raise typer.Exit
+
+
+def debug(asked: bool) -> None:
+    """A variable, because an error may happen where no option has been read."""
+    if asked:
+        os.environ[DEBUG] = "1"
+
+
+def about(
+    context: typer.Context,
+    version: bool = typer.Option(
+        False, "--version", is_eager=True, callback=tell, help="Show the version."
+    ),
+    debugging: bool = typer.Option(
+        False,
+        "--debug",
+        callback=debug,
+        help=f"Show the traceback of an unforeseen error; also {DEBUG}=1.",
+    ),
+) -> None:
+    """What stands before a verb; without one, the help."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), err=True)
+        raise typer.Exit(2)

@@ -1,0 +1,84 @@
+"""Whether a mechanism computes its own equations, in every number type that it is timed in."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from attnbench.contract import Attention
+from attnbench.measure.trial import Trial, same_draws, some_padding, tokens
+from attnbench.records import Workload
+
+NUMBER_TYPES = (torch.float64, torch.float32, torch.bfloat16)
+
+
+def computes_its_own_equations(trial: Trial) -> None:
+    """Outputs and gradients against the card's reference in float64, within its tolerance."""
+    for seq_len, masked in ((1, False), (2, True), (17, False), (23, True)):
+        against_its_reference(trial, seq_len, masked)
+
+
+class Values(NamedTuple):
+    """What one evaluation gives: its outputs at real tokens, and gradients by name, in float64."""
+
+    output: Tensor
+    gradients: dict[str, Tensor]
+
+
+def against_its_reference(trial: Trial, seq_len: int, masked: bool) -> None:
+    w = trial.workload(seq_len)
+    mask = some_padding(w) if masked else None
+    drawn, expected = None, None
+    for dtype in NUMBER_TYPES:
+        module = trial.build(w, dtype)
+        x = tokens(w, dtype=dtype).requires_grad_()
+        ours = values(module, x, same_draws(module, x, mask), mask)
+        draws = [drawn_for(module, b) for b in range(w.batch)]
+        if expected is None or not same(draws, drawn):
+            drawn, expected = draws, by_reference(trial, w, mask, draws)
+        where = f"{dtype}, N = {seq_len}, {'padded' if masked else 'not padded'}"
+        compare(ours, expected, trial.allowed(dtype), where)
+
+
+def by_reference(trial: Trial, w: Workload, mask: Tensor | None, draws: list[dict]) -> Values:
+    module, x = trial.build(w), tokens(w).requires_grad_()
+    masks = [None] * w.batch if mask is None else mask
+    rows = zip(x, masks, draws, strict=True)
+    y = torch.stack([trial.card.reference(module, *row) for row in rows])
+    return values(module, x, y, mask)
+
+
+def values(module: Attention, x: Tensor, y: Tensor, mask: Tensor | None) -> Values:
+    """The output y of x, and the gradients of a random weighting of its real tokens."""
+    generator = torch.Generator().manual_seed(3)
+    weights = torch.randn(y.shape, generator=generator).bfloat16().to(y.dtype)
+    real = torch.ones_like(y[..., 0], dtype=torch.bool) if mask is None else mask
+    named = {"x": x, **dict(module.named_parameters())}
+    found = torch.autograd.grad((y * weights)[real].sum(), [*named.values()], allow_unused=True)
+    gradients = {
+        name: torch.zeros_like(tensor) if gradient is None else gradient
+        for (name, tensor), gradient in zip(named.items(), found, strict=True)
+    }
+    return Values(y[real].double(), {name: g.double() for name, g in gradients.items()})
+
+
+def compare(ours: Values, expected: Values, allowed: float, where: str) -> None:
+    """Raise `AssertionError` where an error exceeds what is allowed, or is not a number."""
+    largest = max(gradient.abs().max() for gradient in expected.gradients.values())
+    found = {"the output": (ours.output, expected.output, expected.output.abs().max())}
+    for name, gradient in expected.gradients.items():
+        found[f"the gradient of {name}"] = (ours.gradients[name], gradient, largest)
+    for what, (a, b, scale) in found.items():
+        error = ((a - b).abs().max() / scale).item()
+        assert error <= allowed, f"{where}: {what} is off by {error:.2g}; {allowed:.2g} is allowed"
+
+
+def drawn_for(module: Attention, index: int) -> dict[str, Tensor]:
+    """What the module drew for a sequence, real numbers in float64."""
+    drawn = {name: t.detach() for name, t in module.draws(index).items()}
+    return {name: t.double() if t.is_floating_point() else t for name, t in drawn.items()}
+
+
+def same(draws: list[dict[str, Tensor]], others: list[dict[str, Tensor]]) -> bool:
+    pairs = zip(draws, others, strict=True)
+    return all(a[name].equal(b[name]) for a, b in pairs for name in a)

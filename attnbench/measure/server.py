@@ -1,0 +1,251 @@
+"""The server that forks measuring processes, and what runs in each of them.
+
+Run as a file, by its path. It imports torch, computes nothing, and forks a process whenever a
+connection arrives on its standard input. A process that measures this package has its modules
+already; one that measures another source tree puts that tree first on the import path and takes
+the tree's contract, registry and mechanisms, but this folder's measuring code: one loop times
+every tree. Questions and answers are JSON; whatever a mechanism does, there is an answer.
+"""
+
+import ctypes
+import gc
+import importlib
+import importlib.util
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Callable, Iterator, Mapping, Set
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch loads libgomp
+# compiling in separate processes would leave them behind when a case is killed
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+
+import torch
+import torch._dynamo  # optimisers import it at first use, which costs seconds in every process
+
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+# a message on the control socket: a word, a process id, an exit code, a number of processes
+MESSAGE = struct.Struct("<4siii")
+
+
+class Server:
+    """The living workers, by process id; their parent is at the other end of `control`."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self.control = control
+        self.workers: set[int] = set()
+
+    def run(self) -> None:
+        """Serve until the other end is closed, then end every process below."""
+        woken, wake = socket.socketpair()
+        wake.setblocking(False)
+        signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self.tell(b"open")
+        while True:
+            ready, _, _ = select.select([self.control, woken], [], [])
+            if woken in ready:
+                woken.recv(4096)
+                self.reap()
+            if self.control in ready and not self.serve_one():
+                break
+        end_children()
+
+    def serve_one(self) -> bool:
+        """Do what one message asks; False at the end of the connection."""
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self.control, MESSAGE.size, 2)
+        except OSError:
+            return False
+        if not data:
+            return False
+        word, pid, *_ = MESSAGE.unpack(data)
+        match word:
+            case b"fork":
+                self.fork(*descriptors)
+            case b"kill" if pid in self.workers:
+                os.kill(pid, signal.SIGKILL)
+        return True
+
+    def fork(self, pipe: int, log: int) -> None:
+        """A worker that answers on `pipe` and prints to `log`."""
+        pid = os.fork()
+        if pid == 0:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            self.control.close()
+            try:
+                start_worker(pipe, log)
+            finally:
+                os._exit(1)
+        os.close(pipe)
+        os.close(log)
+        self.workers.add(pid)
+        self.tell(b"born", pid)
+
+    def reap(self) -> None:
+        """Collect what has ended, and say so of workers."""
+        with suppress(ChildProcessError):
+            while (found := os.waitpid(-1, os.WNOHANG))[0]:
+                pid, status = found
+                if pid in self.workers:
+                    self.workers.remove(pid)
+                    with suppress(ProcessLookupError, PermissionError):
+                        os.killpg(pid, signal.SIGKILL)  # what it left in its process group
+                    left = end_children(self.workers)
+                    with suppress(OSError):  # the other end is closed, which ends this loop too
+                        self.tell(b"died", pid, os.waitstatus_to_exitcode(status), left)
+
+    def tell(self, word: bytes, pid: int = 0, code: int = 0, left: int = 0) -> None:
+        self.control.sendall(MESSAGE.pack(word, pid, code, left))
+
+
+def main() -> None:
+    """Import the modules that the first message names, then serve what comes after it.
+
+    The connection is on standard input.
+    """
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # the parent decides what ends when
+    adopt_orphans()
+    control = socket.socket(fileno=os.dup(0))
+    for name in json.loads(control.recv(MESSAGE.size * 100)):
+        importlib.import_module(name)
+    # what torch brought is not the workers' to collect: it took a third of their lives
+    gc.collect()
+    gc.freeze()
+    Server(control).run()
+
+
+def start_worker(pipe: int, log: int) -> None:
+    """In a new process: answer until the connection ends, and leave without running hooks."""
+    with suppress(OSError):
+        os.setpgid(0, 0)
+    die_with_server()
+    adopt_orphans()
+    prefer_as_victim()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    empty = os.open(os.devnull, os.O_RDONLY)
+    for target, source in enumerate((empty, log, log)):
+        os.dup2(source, target)
+    for descriptor in (empty, log):
+        os.close(descriptor)
+    serve(Connection(pipe))
+    sys.stdout.flush()
+    os._exit(0)  # no thread or hook of a mechanism may hold the process
+
+
+def serve(pipe: Connection) -> None:
+    """Answer until the other end is closed; the first question says what this worker measures."""
+    answer: Callable[..., Mapping[str, Any]] = load
+    while True:
+        try:
+            asked = json.loads(pipe.recv_bytes())
+        except (EOFError, OSError):
+            return
+        try:
+            found = answer(**asked)
+            if "answer" in found:
+                answer, found = found["answer"], {"outcome": "ok", **about()}
+            text = json.dumps(found)
+        except BaseException as error:  # a mechanism may raise what it likes
+            text = json.dumps({"outcome": "failed", "reason": described(error)})
+        try:
+            pipe.send_bytes(text.encode())
+        except OSError:
+            return
+
+
+def load(
+    tree: str | None, caches: str, threads: int, module: str, **about: Any
+) -> Mapping[str, Any]:
+    """What answers from now on: the module's `Worker`; with a `tree`, over that tree's package."""
+    torch.set_num_threads(threads)
+    if tree is not None:
+        sys.pycache_prefix = caches  # a tree is read, never written
+        sys.path[:0] = [p for p in (tree, f"{tree}/src") if Path(p).is_dir()]
+        sys.path.append(str(Path(__file__).parents[2]))  # if neither tree nor system has attnbench
+        os.chdir(tree)
+        graft(Path(__file__).parent)
+    try:
+        worker = importlib.import_module(module).Worker
+    except (ImportError, AttributeError) as error:
+        raise ImportError(f"its attnbench does not fit this measuring code: {error}") from error
+    return {"answer": worker(tree, **about).answer}
+
+
+def graft(measure: Path) -> None:
+    """Have `attnbench.measure` mean the measuring code in that folder, whatever the tree holds."""
+    import attnbench
+
+    spec = importlib.util.spec_from_file_location(
+        "attnbench.measure", measure / "__init__.py", submodule_search_locations=[str(measure)]
+    )
+    attnbench.measure = sys.modules["attnbench.measure"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(attnbench.measure)
+
+
+def about() -> dict[str, Any]:
+    """Versions that the parent wants to know."""
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
+    return {"torch": torch.__version__, "gpu": gpu}
+
+
+def described(error: BaseException) -> str:
+    """One line of an exception."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def end_children(kept: Set[int] = frozenset()) -> int:
+    """Kill every process below this one but those `kept` and theirs; the number killed.
+
+    What their death leaves becomes a child of this process, which has adopted it.
+    """
+    ended: set[int] = set()
+    while left := set(children()) - kept - ended:
+        for pid in left:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        for pid in left:
+            with suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+        ended |= left
+    return len(ended)
+
+
+def children() -> Iterator[int]:
+    """The process ids of this process's children (Linux)."""
+    for task in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError):
+            yield from map(int, task.read_text().split())
+
+
+def adopt_orphans() -> None:
+    """Have what a mechanism starts stay below this process, whatever it detaches (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_server() -> None:
+    """End this process when the server dies (Linux; elsewhere the end of its connection does)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def prefer_as_victim() -> None:
+    """Have the kernel kill this process, not its parent, when memory runs out."""
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+if __name__ == "__main__":
+    main()

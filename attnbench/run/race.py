@@ -1,0 +1,148 @@
+"""One round: a fresh process for each entrant, and races in which they take turns.
+
+In a race every entrant has its case built and warm before the first lap; then the processes take
+turns while the others wait. Laps come in pairs, an order drawn at random and its mirror image
+(A B C, C B A), so that what drifts within a pair falls on all entrants alike. An entrant that
+dies, hangs, fails or leaves its process changed is replaced for the next race; the others go on.
+"""
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from attnbench.records import Sample
+
+Answer = Mapping[str, Any]
+
+
+class Worker(Protocol):
+    """A measuring process; `run.processes.Worker` is the real one."""
+
+    @property
+    def alive(self) -> bool: ...
+    def ask(self, timeout_s: float | None, **asked: Any) -> Answer: ...
+    def end(self) -> int: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turns:
+    """How often an entrant runs in a race: pairs of laps, and iterations of each sample."""
+
+    pairs: int
+    iterations: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Race:
+    """What each entrant builds, and how long it runs.
+
+    `turns` is asked once all are warm, with the seconds of one iteration of each. `limit_s` gives
+    the seconds that an entrant may take in all, by the seconds of its iteration (0: not yet known).
+    """
+
+    builds: Mapping[str, Mapping[str, Any]]
+    turns: Callable[[Mapping[str, float]], Mapping[str, Turns]]
+    limit_s: Callable[[str, float], float]
+    rehearse: bool = False  # run a short iteration once untimed before each sample
+    first_lap: int = 0  # of the numbers that laps get
+
+
+@dataclass
+class Entry:
+    """What became of one entrant in a race; `failed` is an answer that is not `ok`."""
+
+    laps: dict[int, Sample] = field(default_factory=dict)
+    built: Answer = field(default_factory=dict)
+    finished: Answer = field(default_factory=dict)
+    failed: Answer | None = None
+    elapsed_s: float = 0.0
+    iteration_s: float = 0.0
+
+
+class Round:
+    """The processes of one round, each started when it is first needed; a context."""
+
+    def __init__(
+        self,
+        start: Callable[[str], Worker],
+        draw: random.Random,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.start, self.draw, self.clock = start, draw, clock
+        self.running: dict[str, Worker] = {}
+        self.stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stack.close()
+
+    def race(
+        self, race: Race, observe: Callable[[str], None] = lambda entrant: None
+    ) -> dict[str, Entry]:
+        """What each entrant gave; `observe` hears whose turn it is."""
+        entries = {name: Entry() for name in race.builds}
+        for name in self.draw.sample(list(entries), len(entries)):
+            observe(name)
+            entry = entries[name]
+            entry.built = self.ask(race, name, entry, do="build", **race.builds[name])
+            entry.iteration_s = entry.built.get("iteration_s", 0.0)
+        running = {name: entry for name, entry in entries.items() if entry.failed is None}
+        turns = race.turns({name: entry.iteration_s for name, entry in running.items()})
+        for lap, name in in_turns(turns, self.draw):
+            entry = entries[name]
+            if entry.failed is None:
+                observe(name)
+                asked = {"iterations": turns[name].iterations, "rehearse": race.rehearse}
+                answer = self.ask(race, name, entry, do="lap", **asked)
+                if entry.failed is None:
+                    entry.laps[race.first_lap + lap] = Sample(*answer["sample"])
+        for name, entry in entries.items():
+            if entry.failed is None:
+                entry.finished = self.ask(race, name, entry, do="finish")
+            if entry.failed is not None or entry.finished["spoiled"]:
+                self.running[name].end()
+        return entries
+
+    def ask(self, race: Race, name: str, entry: Entry, **asked: Any) -> Answer:
+        """The answer of an entrant's process; one that is not `ok` is its failure."""
+        worker = self.running.get(name)
+        if worker is None or not worker.alive:
+            worker = self.running[name] = self.start(name)
+            self.stack.callback(worker.end)
+        left = max(0.0, race.limit_s(name, entry.iteration_s) - entry.elapsed_s)
+        begun = self.clock()
+        answer = worker.ask(left, **asked)
+        entry.elapsed_s += self.clock() - begun
+        if answer["outcome"] != "ok" and entry.failed is None:
+            entry.failed = answer
+        return answer
+
+
+def in_turns(turns: Mapping[str, Turns], draw: random.Random) -> Sequence[tuple[int, str]]:
+    """Lap and entrant of every turn: pairs of laps in a random order and its mirror image.
+
+    An entrant with fewer pairs than the race has runs in some of them, evenly spread.
+    """
+    pairs = max((each.pairs for each in turns.values()), default=0)
+    found: list[tuple[int, str]] = []
+    for pair in range(pairs):
+        running = [
+            name
+            for name, each in turns.items()
+            if (pair + 1) * each.pairs // pairs > pair * each.pairs // pairs
+        ]
+        order = draw.sample(running, len(running))
+        found += [(2 * pair, name) for name in order]
+        found += [(2 * pair + 1, name) for name in reversed(order)]
+    return found

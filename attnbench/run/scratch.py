@@ -1,0 +1,66 @@
+"""Temporary folders that outlive no owner: a later run removes what a killed one left behind.
+
+A folder is its owner's while the lock on its file `lock` is held, which the system lets go however
+the owner ends; unlike a process number, it is never given to somebody else.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+PREFIX = "attnbench-scratch-"
+LOCK = "lock"
+
+
+class Scratch:
+    """A folder of this process, removed by `close`."""
+
+    def __init__(self) -> None:
+        # locked under a name that nobody looks for: a folder without its lock looks abandoned
+        hidden = Path(tempfile.mkdtemp(prefix=".attnbench-")).resolve()
+        self._fd = os.open(hidden / LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        _lock(self._fd)
+        self.folder = hidden.with_name(PREFIX + hidden.name.removeprefix(".attnbench-"))
+        hidden.rename(self.folder)
+
+    def close(self) -> None:
+        """Remove the folder; again does nothing."""
+        if self._fd >= 0:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            os.close(self._fd)
+            self._fd = -1
+
+
+def abandoned(folder: Path | None = None) -> Iterator[Path]:
+    """This user's scratch folders whose owner has ended."""
+    for found in sorted((folder or Path(tempfile.gettempdir())).resolve().glob(f"{PREFIX}*")):
+        if not found.is_symlink() and found.is_dir() and not is_held(found):
+            yield found
+
+
+def is_held(folder: Path) -> bool:
+    """Whether the folder's owner lives, or it cannot be told."""
+    try:
+        if folder.stat().st_uid != os.geteuid():
+            return True
+        fd = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    try:
+        return not _lock(fd)
+    finally:
+        os.close(fd)
+
+
+def _lock(fd: int) -> bool:
+    try:
+        import fcntl
+
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (ImportError, OSError):
+        return False
+    return True

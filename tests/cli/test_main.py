@@ -1,0 +1,158 @@
+"""How the program begins and ends: a first line, one line for each error, and never by chance 1."""
+
+import errno
+import io
+import re
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import pytest
+
+from attnbench.cli import console, main, verbs
+from attnbench.errors import CannotRun
+from tests.cli.commands import attnbench
+
+FIRST = """
+import sys
+from attnbench.cli import console, main
+def begin(doing):
+    print(doing, file=sys.stderr)
+    sys.exit(9 if "torch" in sys.modules or "pandas" in sys.modules else 7)
+console.begin = begin
+sys.argv = ["attnbench", *{arguments!r}]
+main.main()
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["sweep"], ["models"], ["doctor"], ["selftest"], ["check", "--base", "HEAD"]],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_verb_says_what_it_does_before_anything_heavy_is_loaded(arguments):
+    code = FIRST.format(arguments=arguments)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 7, done.stderr
+    assert done.stderr.strip()
+
+
+def test_the_first_line_is_a_line(capsys):
+    console.begin("reading mechanisms")
+    assert re.fullmatch(r"attnbench \d\S*: reading mechanisms …\n", capsys.readouterr().err)
+
+
+def run(monkeypatch, *arguments):
+    """Exit code and errors of the program in this process; it prints nothing else."""
+    monkeypatch.setattr(main.sys, "argv", ["attnbench", *arguments])
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = main.run()
+    assert out.getvalue() == ""
+    return code, err.getvalue()
+
+
+@pytest.fixture
+def ends(monkeypatch, tmp_path):
+    """Runs the program with a verb that raises; exit code and errors."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.delenv(main.DEBUG, raising=False)
+
+    def ended(error):
+        def doctor():
+            raise error
+
+        monkeypatch.setattr(verbs.doctor, "doctor", doctor)
+        return run(monkeypatch, "doctor")
+
+    return ended
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), ImportError("libx.so: no room"), KeyError("k"), AssertionError("\u202e")],
+)
+def test_what_nobody_foresaw_is_a_line_and_a_file(ends, error):
+    code, err = ends(error)
+    assert code == 2
+    assert err.count("\n") == 1
+    assert err.startswith(f"attnbench: unforeseen {type(error).__name__}")
+    assert "\u202e" not in err
+    file = Path(re.search(r"the traceback is in (\S+)\n", err)[1])
+    assert file.read_text().startswith("Traceback")
+
+
+def test_the_traceback_is_shown_where_it_is_asked_for(ends, monkeypatch, tmp_path):
+    monkeypatch.setenv(main.DEBUG, "1")
+    code, err = ends(KeyError("k"))
+    assert code == 2
+    assert err.startswith("Traceback")
+    assert err.splitlines()[-1] == "attnbench: unforeseen KeyError: 'k'"
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_traceback_that_cannot_be_kept_is_no_second_error(ends, monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    code, err = ends(KeyError("k"))
+    assert code == 2
+    assert err == "attnbench: unforeseen KeyError: 'k'; ATTNBENCH_DEBUG=1 shows the traceback\n"
+
+
+def test_an_error_of_a_user_is_its_text(ends):
+    assert ends(CannotRun("no GPU")) == (2, "attnbench: no GPU\n")
+
+
+def test_a_broken_pipe_is_not_the_gate_s_one(ends):
+    code, err = ends(BrokenPipeError(errno.EPIPE, "Broken pipe"))
+    assert code == 2
+    assert err == "attnbench: the system refused: [Errno 32] Broken pipe\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--b\u202eogus"], r"No such option: --b\\x202eogus"),
+        (["sweep", "--b\u202eogus"], r"No such option: --b\\x202eogus"),
+        (["sweep", "--level", "a\u202eb\x1b[2J"], "Invalid value for '--level'"),
+        (["n\u202eo"], "No such command"),
+        (["report"], "Missing argument .sweep.; attnbench report --help lists"),
+    ],
+)
+def test_what_the_parser_cannot_read_is_one_clean_line(arguments, words, monkeypatch):
+    code, err = run(monkeypatch, *arguments)
+    assert code == 2
+    assert err.count("\n") == 1
+    assert re.match("attnbench: " + words, err), err
+    assert err.rstrip("\n").isprintable()
+
+
+def test_without_a_verb_the_help_is_shown():
+    done = attnbench()
+    assert done.returncode == 2
+    assert "Commands:" in done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ulimit -v")
+def test_too_little_memory_to_start_is_a_line_and_not_slower(tmp_path):
+    import resource
+
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "attnbench",
+            "check",
+            "--save",
+            str(tmp_path / "x"),
+            "--device=auto",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": "", "TMPDIR": str(tmp_path)},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (300_000 << 10, 300_000 << 10)),
+    )
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("attnbench: ")

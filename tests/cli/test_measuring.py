@@ -1,0 +1,118 @@
+"""What is said before a sweep measures, and of one that measured nothing."""
+
+from dataclasses import replace
+
+import pytest
+
+from attnbench.cli.doctor import load
+from attnbench.cli.measuring import doubts, kept, refuse_empty
+from attnbench.errors import CannotRun
+from attnbench.records import Outcome, Part, Run
+from attnbench.run.processes import Server
+from attnbench.store.journal import Journal
+from tests import sweeps
+from tests.cli.commands import here
+
+MACHINE = sweeps.environment(cores=2, threads=2, load=0.1, busy_cores=0.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, []),
+        ({"busy_cores": 1.0}, ["other processes take 1.0 of 2 cores now; times will be noisy"]),
+        ({"busy_cores": 1.0, "threads": 1}, []),
+        ({"busy_cores": 1.2, "threads": 1}, ["other processes take 1.2 of 2 cores now; times"]),
+        ({"busy_cores": None, "load": 7.8115234375}, ["load average 7.8 on 2 cores over the last"]),
+        ({"load": 7.8115234375}, ["load average 7.8 on 2 cores"]),
+        ({"load": None, "busy_cores": None}, []),
+        ({"cores": 1, "load": 0.0}, ["2 threads take turns on 1 core; try --threads 1"]),
+    ],
+)
+def test_what_makes_times_noisy_is_said(changes, words):
+    said = list(doubts(replace(MACHINE, **changes)))
+    assert len(said) == len(words)
+    assert all(text.startswith(word) for text, word in zip(said, words, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"load": 7.8115234375, "busy_cores": 1.04},
+            "others take 1.0 now; load average 7.8 over the last minute (2 cores)",
+        ),
+        ({"load": None, "busy_cores": 0.0}, "others take 0.0 now (2 cores)"),
+        ({"load": None, "busy_cores": None}, "not known"),
+    ],
+)
+def test_the_doctor_s_load_has_sensible_digits(changes, words):
+    assert load(replace(MACHINE, **changes)) == words
+
+
+SMALL = ("--tokens", "64", "--width", "16", "--heads", "2", "--quick", "--device", "cpu")
+
+
+@pytest.mark.parametrize("path", ["file", "file/below"])
+def test_a_folder_that_cannot_be_written_is_refused_before_a_process_is_started(
+    tmp_path, path, monkeypatch
+):
+    start = Server.worker
+
+    def reading(server, **about):
+        assert about.get("module") == "attnbench.workloads.reader", "a process was started"
+        return start(server, **about)
+
+    monkeypatch.setattr(Server, "worker", reading)
+    (tmp_path / "file").touch()
+    done = here("sweep", "--lengths", "16", *SMALL, "--out", tmp_path / path)
+    assert done.returncode == 2
+    assert "attnbench: cannot write" in done.stderr
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A sweep of which nothing but the plan is stored."""
+    made = sweeps.sweep(("fastformer",), lengths=(128,))
+    with Journal.create(tmp_path, "made", made.request, made.sessions[0]) as journal:
+        journal.append(*made.cards, *made.plan)
+        yield tmp_path, journal, made
+
+
+def refused(line, reason):
+    return Run(
+        case=line.case.key, part=Part.TIME, round=0, outcome=Outcome.UNSUPPORTED, reason=reason
+    )
+
+
+def test_a_sweep_without_a_run_is_refused_with_its_reasons(folder):
+    path, journal, made = folder
+    with pytest.raises(CannotRun, match=r"0 of \d cases ran; nothing was planned"):
+        refuse_empty(path)
+    journal.append(refused(made.plan[0], "no causal form"))
+    with pytest.raises(CannotRun, match=r"0 of \d cases ran; no causal form; '.*' keeps"):
+        refuse_empty(path)
+    journal.append(refused(made.plan[-1], "another"))
+    with pytest.raises(CannotRun, match=r"no causal form \(and 1 other reason\)"):
+        refuse_empty(path)
+    journal.append(made.runs[0])
+    refuse_empty(path)
+
+
+def test_the_advice_after_a_signal_is_true(folder, tmp_path):
+    path, journal, made = folder
+    assert kept(tmp_path / "missing") == "nothing was measured"
+    assert kept(path) == f"nothing was measured yet: repeat with --out '{path}' --resume"
+    journal.append(made.runs[0])
+    assert kept(path) == f"what was measured is kept: repeat with --out '{path}' --resume"
+
+
+def test_a_sweep_of_what_cannot_run_does_not_end_well(tmp_path):
+    done = here(
+        *("sweep", "--models", "fastformer", "--causal", "--lengths", "16", *SMALL),
+        *("--out", tmp_path),
+    )
+    assert done.returncode == 2
+    assert "attnbench: nothing was measured: 0 of 2 cases ran; " in done.stderr
+    assert "figures and tables" not in done.stderr
+    assert [file.name for file in tmp_path.iterdir()] == ["sweep.jsonl"]

@@ -1,0 +1,132 @@
+"""Cards of users' files do what they like, in a process of their own: one line, exit code 2."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from attnbench.workloads import reading
+from tests.cli.commands import here
+from tests.faults.hostile_cards import AT_IMPORT
+
+FILE = Path(__file__).with_name("hostile_cards.py")
+SWEEP = ("--lengths", "16", "--width", "16", "--heads", "2", "--quick", "--device", "cpu")
+CARDS = {
+    "DEFAULT_LEAVES": "the process ended without an answer (exit 0)",
+    "DEFAULT_LOOPS": "could not be read within 1 s",
+    "DEFAULT_RAISES": "its card fails: ZeroDivisionError: division by zero",
+    "NEEDS_LEAVES": "the process ended without an answer (exit 0)",
+    "NEEDS_EXITS": "its card fails: SystemExit: 3",
+    "NEEDS_ODD": "TypeError",
+    "FLOPS_LEAVE": "the process ended without an answer (exit 0)",
+    "PARAMETERS_LOOP": "could not be read within 1 s",
+}
+IMPORTS = {
+    "leaves": "the process ended without an answer (exit 0)",
+    "dies": "the process died of signal 9",
+    "segfaults": "the process died of signal 11",
+    "loops": "could not be read within 1 s",
+    "sleeps": "could not be read within 1 s",
+    "exits": "cannot be loaded: SystemExit: 0",
+    "interrupts": "KeyboardInterrupt",
+    "raises": "cannot be loaded: RuntimeError: one",
+    "closes": "the process ended without an answer",
+    "shouts": "the process ended without an answer (exit 0)",
+}
+
+
+@pytest.fixture
+def impatient(request, monkeypatch):
+    """What never ends is waited for no longer than it takes to see that."""
+    if "within 1 s" in {**CARDS, **IMPORTS}[request.getfixturevalue("which")]:
+        monkeypatch.setattr(reading, "TIMEOUT_S", 1.0)
+
+
+def refused(done, *words):
+    """One line that says why, after the one that says what is done, and exit code 2."""
+    assert done.returncode == 2, done.stderr
+    first, last = done.stderr.splitlines()
+    assert first.endswith("reading mechanisms …")
+    assert last.startswith("attnbench: ")
+    assert "\x1b" not in done.stderr
+    for word in words:
+        assert word in done.stderr
+
+
+def verbs(name, tmp_path):
+    yield "sweep", "--models", name, *SWEEP, "--out", tmp_path / "out"
+    yield "sweep", "--models", name, *SWEEP, "--dry-run"
+    yield "models", name, "--device", "cpu"
+    yield "models", name, "--device", "cpu", "--verify"
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("which", AT_IMPORT)
+def test_a_file_that_does_harm_when_imported(which, tmp_path):
+    file = tmp_path / f"{which}.py"
+    file.write_text(AT_IMPORT[which])
+    name = f"{file}:Thing"
+    for words in verbs(name, tmp_path):
+        refused(here(*words), repr(name), IMPORTS[which])
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("which", CARDS)
+def test_a_card_that_does_harm_when_asked(which, tmp_path):
+    name = f"{FILE}:{which}"
+    for words in verbs(name, tmp_path):
+        refused(here(*words), which, CARDS[which])
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_bad_one_among_others_is_named():
+    bad = f"{FILE}:FLOPS_LEAVE"
+    names = f"fastformer,{FILE}:GOOD,{bad},linformer"
+    refused(here("sweep", "--models", names, *SWEEP, "--dry-run"), f"mechanism {bad!r}")
+
+
+def test_a_default_that_is_no_form_is_refused():
+    done = here("sweep", "--models", f"{FILE}:DEFAULT_UNKNOWN", *SWEEP, "--dry-run")
+    refused(done, "unknown default form", "'fused'", "did you mean folded")
+
+
+def test_work_that_is_no_whole_number_is_refused():
+    done = here("sweep", "--models", f"{FILE}:FLOPS_HALVE", *SWEEP, "--dry-run")
+    refused(done, "its card gives", "as FLOPs; it takes a whole number")
+
+
+def test_the_parent_never_imports_a_users_file(tmp_path):
+    """Neither to plan, nor to measure, nor to verify: each import is another process's."""
+    file, told = tmp_path / "mine.py", tmp_path / "told"
+    file.write_text(
+        "import os\n"
+        f"with open({str(told)!r}, 'a') as out:\n"
+        "    print(os.getpid(), file=out)\n"
+        "from attnbench.mechanisms.fastformer import CARD\n"
+    )
+    for words in verbs(f"{file}:CARD", tmp_path):
+        assert here(*words).returncode == 0
+    imported = told.read_text().split()
+    assert len(imported) >= 4
+    assert str(os.getpid()) not in imported
+
+
+def test_a_bad_package_is_named_and_the_others_are_read(monkeypatch):
+    """As `doctor` lists what does not run here."""
+    from attnbench import registry
+    from attnbench.cli.doctor import refusals
+    from attnbench.cli.starting import own_server
+
+    monkeypatch.setattr(registry, "entry_points", lambda **_: {Point("broken")})
+    with own_server(1) as server:
+        found = refusals("cpu", server)
+    assert "unknown mechanism 'broken'" in found["broken"]
+    assert any("xformers" in form for form in found)
+
+
+class Point:
+    """An entry point that stands in the list of names; the reader finds no such package."""
+
+    def __init__(self, name):
+        self.name = name

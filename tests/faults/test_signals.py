@@ -1,0 +1,190 @@
+"""Signals to a whole process group, as a terminal sends them: a line, true advice, no process."""
+
+import fcntl
+import os
+import random
+import re
+import signal
+import sys
+import termios
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.faults.real import (
+    BEGUN,
+    RUNS,
+    SIGNALS,
+    SMALL,
+    Started,
+    command,
+    environment,
+    lines,
+    listening,
+    members,
+    nothing_left,
+    server,
+    start,
+    until,
+    workers,
+)
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+INT, TERM, HUP = SIGNALS
+LONGEST_S = 6.0  # a sweep that is not disturbed takes about so long
+
+
+def listens(sweep, folder):
+    """The program has a handler for TERM: before that the interpreter itself is starting."""
+    return masks(sweep.pid, "SigCgt") >> (TERM - 1) & 1
+
+
+def masks(pid, name):
+    """A set of signals of a process, as the kernel keeps it."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(rf"{name}:\s+(\w+)", status)[1], 16)
+
+
+def serves(sweep, folder):
+    """The process that forks workers is there, and imports for a while yet."""
+    return server(sweep) is not None
+
+
+def works(sweep, folder):
+    """A worker is there."""
+    return len(workers(sweep)) > 0
+
+
+def has_begun(sweep, folder):
+    return lines(folder) >= BEGUN
+
+
+def has_runs(sweep, folder):
+    return lines(folder) > BEGUN + 1
+
+
+def reports(sweep, folder):
+    return lines(folder) > BEGUN + RUNS
+
+
+MOMENTS = (listens, serves, works, has_begun, has_runs, reports)
+FEW = [(INT, listens), (HUP, listens), (INT, serves), (TERM, has_runs)]
+
+
+def interrupted(sweep, number, folder):
+    """What is asked of a sweep that a signal ended, whenever it came."""
+    with suppress(ProcessLookupError):
+        os.killpg(sweep.pid, number)
+    _, err = sweep.communicate()
+    ended(sweep.returncode, err, number, folder)
+    nothing_left(sweep)
+
+
+def ended(code, err, number, folder):
+    assert "Traceback" not in err
+    if code == 0:  # it was done before the signal came
+        assert lines(folder) > BEGUN + RUNS
+        return
+    assert code == 128 + number, err
+    advice = [line for line in err.splitlines() if line.startswith("attnbench: ")]
+    assert len(advice) == 1, err
+    assert advice[0].startswith("attnbench: interrupted; ")
+    assert ("--resume" in advice[0] or "attnbench report" in advice[0]) == (lines(folder) > 0)
+    if "what was measured is kept" not in advice[0]:
+        assert "nothing was measured" in advice[0]
+        assert lines(folder) <= BEGUN + 1
+
+
+def check_moment(number, moment, folder):
+    with start("sweep", *SMALL, "--out", folder) as sweep:
+        until(lambda: sweep.poll() is not None or moment(sweep, folder), moment.__name__)
+        interrupted(sweep, number, folder)
+
+
+@pytest.mark.parametrize(("number", "moment"), FEW)
+def test_a_signal_ends_a_sweep_with_a_line_and_true_advice(tmp_path, number, moment):
+    check_moment(number, moment, tmp_path / "sweep")
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_each_signal_ends_a_sweep_at_each_moment(tmp_path, number, moment):
+    check_moment(number, moment, tmp_path / "sweep")
+
+
+def delays(count, seed):
+    rng = random.Random(seed)
+    return [(rng.choice(SIGNALS), rng.uniform(0, LONGEST_S)) for _ in range(count)]
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize(("number", "later_s"), delays(60, seed=11))
+def test_a_signal_ends_a_sweep_at_any_moment(tmp_path, number, later_s):
+    with start("sweep", *SMALL, "--out", tmp_path / "sweep") as sweep:
+        until(lambda: sweep.poll() is not None or listens(sweep, None), "a handler")
+        time.sleep(later_s)  # not for an event: the signal is to fall anywhere between two of them
+        interrupted(sweep, number, tmp_path / "sweep")
+
+
+def test_ctrl_c_and_again_on_a_terminal(tmp_path):
+    """Typed into a real terminal while the fork server imports, twice."""
+    ours, theirs = os.openpty()
+
+    def owning():
+        listening()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    sweep = Started(
+        command("sweep", *SMALL, "--out", tmp_path / "sweep"),
+        env=environment(),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+        preexec_fn=owning,
+    )
+    os.close(theirs)
+    until(lambda: sweep.poll() is not None or serves(sweep, None), "a server")
+    os.write(ours, b"\x03\x03")
+    sent = b""
+    with suppress(OSError):  # the other end is closed
+        while more := os.read(ours, 65536):
+            sent += more
+    os.close(ours)
+    text = sent.decode().replace("^C", "").replace("\r", "")
+    ended(sweep.wait(), text, signal.SIGINT, tmp_path / "sweep")
+    nothing_left(sweep)
+
+
+def test_nohup_keeps_its_promise(tmp_path):
+    """A sweep that was started to outlive its terminal does."""
+    with start("sweep", *SMALL, "--out", tmp_path, before=["nohup"]) as sweep:
+        until(lambda: sweep.poll() is not None or listens(sweep, None), "a handler")
+        os.killpg(sweep.pid, HUP)
+        until(lambda: sweep.poll() is not None or has_runs(sweep, tmp_path), "a run")
+        os.killpg(sweep.pid, HUP)
+        _, err = sweep.communicate()
+    assert sweep.returncode == 0, err
+    assert "Traceback" not in err
+    assert lines(tmp_path) > BEGUN + RUNS
+
+
+def test_the_processes_behind_a_sweep_are_out_of_the_terminal_s_reach(tmp_path):
+    """What forks workers would die of Ctrl-C, and print a traceback when its parent dies."""
+    with start("sweep", *SMALL, "--out", tmp_path / "sweep") as sweep:
+        until(lambda: sweep.poll() is not None or works(sweep, None), "a worker")
+        mine = {os.readlink(f"/proc/{sweep.pid}/fd/{number}") for number in (1, 2)}
+        for pid in members(sweep):
+            with suppress(OSError):  # it has just ended
+                theirs = {os.readlink(f"/proc/{pid}/fd/{number}") for number in (1, 2)}
+                assert pid == sweep.pid or not mine & theirs
+                deaf = masks(pid, "SigBlk") | masks(pid, "SigIgn")
+                if pid != sweep.pid and os.getpgid(pid) == sweep.pid:
+                    assert all(deaf >> (number - 1) & 1 for number in SIGNALS)
+        os.killpg(sweep.pid, TERM)
+        sweep.communicate()
+    nothing_left(sweep)

@@ -1,0 +1,92 @@
+"""What a killed check leaves is removed by the next one; what a living one uses is not."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from attnbench.run import scratch, worktree
+from attnbench.run.scratch import LOCK, Scratch, abandoned
+from tests.gate.repositories import Repository
+
+HOLD = """
+import sys
+from pathlib import Path
+from attnbench.run.worktree import worktree
+with worktree(Path(sys.argv[1]), "HEAD") as tree:
+    print(tree, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return Repository(tmp_path / "repo")
+
+
+def holder(repository):
+    """A process that has a worktree of the repository and waits for its input to end."""
+    return subprocess.Popen(
+        [sys.executable, "-c", HOLD, repository.folder],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def listed(repository):
+    return repository.git("worktree", "list").count("\n")
+
+
+def test_a_killed_owners_worktree_goes_and_a_living_ones_stays(repository):
+    with holder(repository) as dead, holder(repository) as alive:
+        gone, kept = (each.stdout.readline().strip() for each in (dead, alive))
+        assert listed(repository) == 3
+        dead.send_signal(signal.SIGKILL)
+        dead.wait()
+        with worktree.worktree(repository.folder, "HEAD") as tree:
+            assert (tree / "small.py").exists()
+            assert listed(repository) == 3
+            assert not os.path.exists(gone)
+            assert os.path.exists(f"{kept}/small.py")
+        alive.communicate("")
+    assert alive.returncode == 0
+    assert listed(repository) == 1
+    assert not list(abandoned())
+
+
+def test_a_worktree_whose_folder_is_gone_is_forgotten(repository):
+    with holder(repository) as dead:
+        dead.stdout.readline()
+        dead.kill()
+    for folder in abandoned():
+        (folder / LOCK).unlink()
+    worktree.sweep_up(repository.folder)
+    assert listed(repository) == 1
+
+
+def test_what_is_not_ours_stays(repository, tmp_path, monkeypatch):
+    own = Scratch()
+    linked = tmp_path / f"{scratch.PREFIX}link"
+    linked.symlink_to(own.folder)
+    (tmp_path / f"{scratch.PREFIX}file").write_text("")
+    assert not list(abandoned())
+    left = tmp_path / f"{scratch.PREFIX}left"
+    left.mkdir()
+    assert list(abandoned()) == [left]
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    assert not list(abandoned())
+    own.close()
+    own.close()
+    assert not own.folder.exists()
+
+
+def test_a_worktree_of_the_user_is_not_touched(repository, tmp_path):
+    own = tmp_path / "mine" / worktree.TREE
+    repository.git("worktree", "add", "--detach", "--quiet", own, "HEAD")
+    worktree.sweep_up(repository.folder)
+    assert (own / "small.py").exists()

@@ -1,0 +1,107 @@
+"""Cheats are found, each by its own words, and no mechanism of the package is taken for one."""
+
+import json
+import re
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+
+from attnbench.measure import oddities
+from attnbench.measure.subject import Subject, iteration
+from attnbench.measure.trial import ways
+from attnbench.measure.worker import Worker
+from attnbench.records import Level, Mode, Outcome
+from attnbench.registry import card, names
+from tests.measure.cases import case
+
+FILE = Path(__file__).with_name("cheats.py")
+SAME = "gave the same output for other input"
+RECORDED = "recorded gradients in inference"
+FOUND = {
+    "Honest": set(),
+    "Identity": {"returned its input"},
+    "Copies": {"returned its input"},
+    "Zeros": {SAME},
+    "Cached": {SAME},
+    "Scales": {"changed its input in place"},
+    "Records": {RECORDED},
+    "Hides": {RECORDED},
+    "SwitchesOn": {"left gradients switched on"},
+    "Freezes": {"switched the gradients of # of its parameters off"},
+    "Evaluates": {"switched between training and evaluation"},
+}
+
+
+def answer(name, **sizes):
+    one = case(f"{FILE}:{name}", "eager", **sizes)
+    worker = Worker(None, seed=0)
+    built = worker.answer("build", suspicious=True, **json.loads(json.dumps(asdict(one))))
+    return built if built["outcome"] != Outcome.OK else worker.answer("finish")
+
+
+def notes(name, **sizes):
+    """What is odd about a run that went well."""
+    found = answer(name, **sizes)
+    assert found["outcome"] == Outcome.OK, found
+    return set(filter(None, found["notes"].get("odd", "").split("; ")))
+
+
+@pytest.fixture(autouse=True)
+def gradients_as_they_were():
+    yield
+    torch.set_grad_enabled(True)
+
+
+@pytest.mark.parametrize("level", [Level.ATTENTION, Level.MODEL])
+@pytest.mark.parametrize("name", FOUND)
+def test_a_cheat_is_found_and_nothing_else_is(name, level):
+    found = {re.sub("[0-9]+", "#", one) for one in notes(name, level=level)}
+    # what leaves gradients on has them recorded by the layers after it
+    assert found - {RECORDED} == FOUND[name] - {RECORDED}
+    assert (RECORDED in found) >= (RECORDED in FOUND[name])
+    assert RECORDED not in found or FOUND[name]
+
+
+@pytest.mark.parametrize("name", ["Identity", "Zeros", "Cached"])
+def test_a_cheat_is_found_in_training(name):
+    assert FOUND[name] <= notes(name, level=Level.MODEL, mode=Mode.TRAINING)
+
+
+def test_one_that_fails_on_fresh_input_is_said_and_its_run_stays():
+    assert notes("OnceOnly") == {"failed on fresh input with RuntimeError"}
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("level", list(Level))
+@pytest.mark.parametrize("name", names())
+def test_no_mechanism_of_the_package_is_odd(name, level, mode):
+    its = card(name)
+    for form in its.forms:
+        for causal in ways(its.causality):
+            one = case(name, form, level=level, mode=mode, causal=causal, seq_len=33)
+            # compiling flex takes minutes
+            if form == "flex" or its.refusal(form, its.config(), one.workload):
+                continue
+            subject = Subject(its, one, seed=0)
+            with oddities.watched(subject) as first:
+                iteration(subject)(lambda phase: None)
+            assert first.outputs, "nothing was watched"
+            assert oddities.odd(subject, first, seed=0) == "", (form, causal)
+
+
+def test_what_is_watched_is_left_as_it_was():
+    subject = Subject(card("fastformer"), case("fastformer", level=Level.MODEL), seed=0)
+    before = [set(vars(module)) for module in subject.module.modules()]
+    with oddities.watched(subject):
+        pass
+    assert [set(vars(module)) for module in subject.module.modules()] == before
+
+
+def test_few_numbers_are_from_all_over():
+    tensor = torch.arange(3 * 5 * 10_000).reshape(3, 5, 10_000).transpose(0, 2)
+    found = oddities.few(tensor)
+    assert len(found) == oddities.SAMPLED
+    assert (found[0], found[-1]) == (tensor.flatten()[0], tensor.flatten()[-1])
+    assert torch.equal(oddities.few(tensor[:2]), tensor[:2].flatten())

@@ -1,0 +1,107 @@
+"""What really stands in a figure's file: each line of text and its place on the page."""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+from unittest import mock
+from xml.etree import ElementTree
+
+import matplotlib
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextToPath
+from matplotlib.transforms import Bbox
+
+from attnbench.render import panels
+
+NUMBER = r"(-?[\d.]+)"
+
+
+class Line(NamedTuple):
+    """A line of text and its box, from the lower left corner of the page."""
+
+    text: str
+    box: Bbox
+
+
+class Page(NamedTuple):
+    """The lines of a page and its size."""
+
+    lines: list[Line]
+    width: float
+    height: float
+
+
+def figure(module: object, draw: Callable[[], object]) -> Figure:
+    """The figure that `draw` hands to `saved` of `module`."""
+    taken = []
+    with mock.patch.object(module, "saved", lambda made, suffix: taken.append(made) or b""):
+        draw()
+    return taken[0]
+
+
+def pages(made: Figure) -> Iterator[tuple[str, Page]]:
+    """The figure as each format has it."""
+    real = {"svg.fonttype": "none", "pdf.compression": 0}
+    with panels.styled(), matplotlib.rc_context(real):
+        yield "png", _png(made)
+        yield "svg", _svg(panels.saved(made, "svg").decode())
+        yield "pdf", _pdf(panels.saved(made, "pdf"))
+
+
+def _png(made: Figure) -> Page:
+    """Measured by the renderer that draws the pixels, at their resolution."""
+    canvas = FigureCanvasAgg(made)
+    canvas.draw()
+    renderer, points = canvas.get_renderer(), made.dpi / 72
+    lines = []
+    for text in made.findobj(matplotlib.text.Text):
+        if not (text.get_visible() and text.get_text()):
+            continue
+        # of the text alone, without the line that leads to it
+        box = matplotlib.text.Text.get_window_extent(text, renderer)
+        parts = text.get_text().split("\n")
+        step = box.height / len(parts)
+        for i, part in enumerate(parts):
+            top = box.y1 - i * step
+            corners = [box.x0 / points, (top - step) / points, box.x1 / points, top / points]
+            lines.append(Line(part, Bbox.from_extents(*corners)))
+    return Page(lines, *(72 * made.get_size_inches()))
+
+
+def _svg(content: str) -> Page:
+    root = ElementTree.fromstring(content)
+    _, _, width, height = map(float, root.attrib["viewBox"].split())
+    lines = []
+    for node in root.iter("{http://www.w3.org/2000/svg}text"):
+        size = float(re.search(rf"font-size: {NUMBER}px", node.attrib["style"])[1])
+        moved = re.search(rf"translate\({NUMBER} {NUMBER}\)", node.attrib.get("transform", ""))
+        x, y = moved.groups() if moved else (node.attrib["x"], node.attrib["y"])
+        anchored = re.search(r"text-anchor: (\w+)", node.attrib["style"])
+        anchor = anchored[1] if anchored else "start"
+        lines.append(_line("".join(node.itertext()), float(x), height - float(y), size, anchor))
+    return Page(lines, width, height)
+
+
+def _pdf(content: bytes) -> Page:
+    _, _, width, height = map(float, re.search(rb"/MediaBox \[([^]]*)\]", content)[1].split())
+    block = re.compile(
+        rb"(?:1 0 -?0 1 (\S+) (\S+) cm\s+)?BT\s+/\S+ (\S+) Tf\s+(\S+) (\S+) Td\s(.*?)\bET\b", re.S
+    )
+    lines = []
+    for found in block.finditer(content):
+        x0, y0, size, x, y = (float(number or 0) for number in found.groups()[:5])
+        raw = b"".join(re.findall(rb"\(((?:\\.|[^\\()])*)\)", found[6], re.S))
+        text = re.sub(rb"\\(.)", rb"\1", raw, flags=re.S).decode("utf-16-be")
+        text = text.replace("\0", "…")  # the only letter beyond Latin-1 that labels add
+        lines.append(_line(text, x0 + x, y0 + y, size))
+    return Page(lines, width, height)
+
+
+def _line(text: str, x: float, base: float, size: float, anchor: str = "start") -> Line:
+    width, height, descent = TextToPath().get_text_width_height_descent(
+        text, FontProperties(size=size), ismath=False
+    )
+    left = x - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
+    return Line(text, Bbox.from_bounds(left, base - descent, width, height))

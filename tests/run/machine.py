@@ -1,0 +1,68 @@
+"""A machine that runs nothing: workers answer by rule, and the clock moves by what it takes."""
+
+import itertools
+
+import msgspec
+
+from attnbench.records import Case
+
+
+class Machine:
+    """An iteration takes `seconds(case)`; `fate(case, do)` may give another answer, or end it.
+
+    A fate is an answer that is not `ok`, with the seconds that it takes as `after_s`.
+    """
+
+    def __init__(self, seconds=lambda case: 0.1, fate=lambda case, do: None):
+        self.now, self.stored = 50.0, []
+        self.started, self.asked = [], []
+        self.seconds, self.fate = seconds, fate
+        self.pids = itertools.count(1)
+
+    def clock(self):
+        return self.now
+
+    def append(self, *records):
+        self.stored += records
+
+    def start(self, series, *, weighs=False):
+        self.now += 0.02
+        worker = Worker(self, next(self.pids))
+        self.started.append((series, weighs))
+        return worker
+
+
+class Worker:
+    def __init__(self, machine, pid):
+        self.machine, self.pid, self.alive, self.case = machine, pid, True, None
+
+    def end(self):
+        self.alive = False
+        return 0
+
+    def ask(self, timeout_s, do, **asked):
+        assert self.alive, "asked after its end"
+        machine = self.machine
+        if "workload" in asked:
+            fields = ("mechanism", "form", "options", "workload")
+            self.case = msgspec.convert({name: asked[name] for name in fields}, Case)
+        machine.asked.append((do, self.case, self.pid))
+        if fate := machine.fate(self.case, do):
+            machine.now += fate.get("after_s", 0.1)
+            self.alive = fate["outcome"] not in ("crashed", "timeout")
+            return fate
+        each = machine.seconds(self.case)
+        took = {"build": 0.1 + each, "lap": each * asked.get("iterations", 1), "weigh": 0.2 + each}
+        elapsed = took.get(do, 0.0)
+        if timeout_s is not None and elapsed > timeout_s:
+            machine.now += timeout_s
+            self.alive = False
+            return {"outcome": "timeout", "reason": f"no answer after {timeout_s:.0f} s; killed"}
+        machine.now += elapsed
+        answers = {
+            "build": {"form": self.case.form, "iteration_s": each},
+            "lap": {"sample": [asked.get("iterations", 1), elapsed, elapsed, None, elapsed, 0, 0]},
+            "finish": {"values": {"warmup_s": each}, "notes": {}, "spoiled": False},
+            "weigh": {"values": {"allocated_peak_bytes": 4000}, "notes": {}},
+        }
+        return {"outcome": "ok", **answers[do]}

@@ -1,0 +1,208 @@
+"""Real processes: what becomes of each way to end."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import textwrap
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from attnbench.cli.starting import SCRIPT, own_server
+from attnbench.errors import CannotRun
+from attnbench.records import Case, Level, Workload
+from attnbench.run.processes import Server
+
+ODD = f"{Path(__file__).with_name('odd_mechanism.py')}:Odd"
+
+
+def build(mechanism="transformer"):
+    workload = Workload(batch=1, seq_len=16, width=16, heads=2, level=Level.ATTENTION)
+    return {"do": "build", **asdict(Case(mechanism=mechanism, form="eager", workload=workload))}
+
+
+@pytest.fixture(scope="module")
+def server():
+    with own_server(1) as server:
+        yield server
+
+
+@pytest.fixture
+def odd(monkeypatch):
+    """A server whose workers' odd mechanism does one thing, in `ODD`."""
+    servers = []
+
+    def start(what):
+        monkeypatch.setenv("ODD", what)
+        servers.append(own_server(1))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+def test_a_case_is_built_timed_and_weighed(server):
+    with server.worker() as worker:
+        assert worker.ask(60, **build())["outcome"] == "ok"
+        iterations, wall, *_ = worker.ask(60, do="lap", iterations=3)["sample"]
+        assert (iterations, wall > 0) == (3, True)
+        assert worker.ask(60, do="finish")["spoiled"] is False
+    with server.worker(weighs=True) as worker:
+        answer = worker.ask(60, **{**build(), "do": "weigh"})
+        assert answer["values"]["allocated_peak_bytes"] > 0
+
+
+def test_every_worker_is_a_process_of_its_own(server):
+    with server.worker() as one, server.worker() as other:
+        assert len({one.pid, other.pid, server.process.pid, os.getpid()}) == 4
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
+def test_a_killed_worker_is_said_by_its_signal(server, number):
+    with server.worker() as worker:
+        os.kill(worker.pid, number)
+        answer = worker.ask(60, **build())
+        assert answer["outcome"] == "crashed"
+        assert f"signal {int(number)}" in answer["reason"]
+        assert worker.ask(60, **build())["outcome"] == "crashed", "and it stays dead"
+
+
+def test_what_a_mechanism_raises_is_an_answer(server):
+    with server.worker() as worker:
+        answer = worker.ask(60, **build("no_such_mechanism"))
+        assert answer["outcome"] == "failed"
+        assert "no_such_mechanism" in answer["reason"]
+        assert worker.ask(60, **build())["outcome"] == "ok", "the process goes on"
+
+
+def test_a_hanging_worker_is_ended_in_time(odd):
+    with odd("hang").worker() as worker:
+        answer = worker.ask(0.5, **build(ODD))
+        assert answer["outcome"] == "timeout"
+        assert not worker.alive
+        assert worker.server.ending(worker.pid) == (-signal.SIGKILL, 0)
+
+
+def test_a_worker_that_leaves_is_said_with_its_last_words(odd, capfd):
+    with odd("leave").worker() as worker:
+        answer = worker.ask(60, **build(ODD))
+        assert answer["outcome"] == "crashed"
+        assert "exit 3" in answer["reason"]
+        assert answer["reason"].endswith("last words")
+    assert "rubbish" not in "".join(capfd.readouterr())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="detached processes are found on Linux")
+@pytest.mark.parametrize("how", ["session", "twice"])
+@pytest.mark.parametrize("then", ["answer", "die", "leave", "hang"])
+def test_whatever_a_mechanism_starts_ends_with_its_case_and_is_said(
+    odd, tmp_path, monkeypatch, how, then
+):
+    started = tmp_path / "started"
+    started.touch()
+    monkeypatch.setenv("STARTED", str(started))
+    monkeypatch.setenv("THEN", then)
+    with odd(how).worker() as worker:
+        answer = worker.ask(2 if then == "hang" else 60, **build(ODD))
+        if then == "answer":
+            answer = worker.ask(60, do="finish")
+        assert alive(started) == []
+    assert answer["outcome"] == {"answer": "ok", "hang": "timeout"}.get(then, "crashed")
+    count = len(started.read_text().split())
+    if then != "hang":  # whose time may be over before all have started
+        assert count == 40
+        assert answer["notes"]["processes"] == "started 40 processes that had to be ended"
+
+
+def alive(started):
+    """The processes in the file that are running."""
+    found = []
+    for pid in started.read_text().split():
+        with suppress(OSError):
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+            found += [int(pid)] * (state not in "ZX")
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="detached processes are found on Linux")
+def test_what_a_mechanism_started_ends_with_the_parent_too(odd, tmp_path):
+    """Kill the parent hard while its worker hangs."""
+    started = tmp_path / "started"
+    started.touch()
+    script = tmp_path / "parent.py"
+    script.write_text(
+        "from attnbench.cli.starting import own_server\n"
+        "with own_server(1) as server, server.worker() as worker:\n"
+        f"    worker.ask(None, **{json.loads(json.dumps(build(ODD)))})\n"
+    )
+    more = {"PYTHONPATH": os.getcwd(), "ODD": "twice", "THEN": "hang", "STARTED": str(started)}
+    parent = subprocess.Popen([sys.executable, str(script)], env={**os.environ, **more})
+    while len(started.read_text().split()) < 3:
+        assert parent.poll() is None
+    files = [os.pidfd_open(pid) for pid in alive(started)]
+    parent.kill()
+    parent.wait()
+    for file in files:
+        assert select.select([file], [], [], 60)[0], "a process outlived the parent"
+        os.close(file)
+
+
+def test_a_script_that_cannot_start_is_said(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("raise SystemExit('no torch here')")
+    with Server(script) as broken, pytest.raises(CannotRun, match="no torch here"):
+        broken.wait()
+
+
+def test_a_tree_whose_package_does_not_fit_says_so(tmp_path):
+    (tmp_path / "attnbench").mkdir()
+    (tmp_path / "attnbench" / "__init__.py").write_text("")
+    with Server(SCRIPT, seed=0) as server, server.worker(tmp_path) as worker:
+        answer = worker.ask(60.0, do="forms", mechanism="transformer")
+    assert answer["outcome"] == "failed"
+    assert "its attnbench does not fit this measuring code" in answer["reason"]
+
+
+def test_a_server_that_dies_is_started_anew(odd):
+    server = odd("")
+    with server.worker() as worker:
+        server.process.kill()
+        answer = worker.ask(60, **build())
+        assert answer["outcome"] == "crashed"
+    with server.worker() as worker:
+        assert worker.ask(60, **build())["outcome"] == "ok"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a parent's death is signalled on Linux")
+def test_server_and_workers_end_with_their_parent(tmp_path):
+    script = tmp_path / "parent.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import time
+            from attnbench.cli.starting import own_server
+            server = own_server(1)
+            worker = server.worker()
+            print(server.process.pid, worker.pid, flush=True)
+            time.sleep(3600)
+            """
+        )
+    )
+    parent = subprocess.Popen(
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
+    )
+    files = [os.pidfd_open(int(pid)) for pid in parent.stdout.readline().split()]
+    parent.kill()
+    parent.communicate()
+    for file in files:
+        assert select.select([file], [], [], 60)[0], "it outlived its parent"
+        os.close(file)
