@@ -118,7 +118,7 @@ def say(request: Request, here: Environment, journal: Journal, folder: Path) -> 
     budget = "no budget" if request.budget_s is None else f"budget {request.budget_s:g} s"
     show(
         f"{here.device} ({here.processor}), {many(here.threads, 'thread')}, torch {here.torch};"
-        f" c = {request.tokens:,} tokens, {request.dtype}, {many(request.rounds, 'round')},"
+        f" c = {request.tokens:,} tokens, {request.dtype}, at most {many(request.rounds, 'round')},"
         f" {budget}; into {folder}"
     )
     if request.device != "cpu":

@@ -63,6 +63,11 @@ def known(models: str) -> None:
         expand(part)
 
 
+def rounds(quick: bool, budget_s: float | None) -> int:
+    """At most how many rounds: a budget buys more than three while it lasts."""
+    return 1 if quick else 3 if budget_s is None else 12
+
+
 def settings(
     place: str, threads: int | None, seed: int, quick: bool, cold: bool, budget_s: float | None
 ) -> Settings:

@@ -73,7 +73,9 @@ def sweep(
     rounds: Annotated[
         int | None,
         typer.Option(
-            min=1, max=options.LARGEST, help="Visits to each case, each a fresh process; 3."
+            min=1,
+            max=options.LARGEST,
+            help="Most rounds, each of fresh processes (default: 3, under a budget up to 12).",
         ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="One round, fewer samples.")] = False,
@@ -131,7 +133,7 @@ def sweep(
         layers=layers or chosen.layers,
         padding=padding,
         causal=causal,
-        rounds=rounds or (1 if quick else 3),
+        rounds=rounds or options.rounds(quick, budget_s),
         budget_s=budget_s,
         case_timeout_s=axes.seconds(case_timeout, "--case-timeout"),
         settings=options.settings(place, threads, seed, quick, cold, budget_s),

@@ -156,9 +156,8 @@ def _machine(session: Environment) -> tuple[str, ...]:
 def _how(sweep: Sweep, cases: Frame) -> str:
     request = sweep.request
     budget = "no budget" if request.budget_s is None else f"budget {request.budget_s:g} s"
-    text = (
-        f"Measured: {units.many(request.rounds, 'round')}, {budget}, seed {request.settings.seed}"
-    )
+    rounds = int(cases["rounds"].max()) if len(cases) else 0
+    text = f"Measured: {units.many(rounds, 'round')}, {budget}, seed {request.settings.seed}"
     spread = cases["time_log_se"] * np.sqrt(cases["rounds"])
     if (cases["interval_kind"] == "rounds").any():
         text += f"; a restart changes a time by {units.percent(float(spread.median()))} (1 σ)"

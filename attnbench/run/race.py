@@ -41,12 +41,14 @@ class Race:
     """What each entrant builds, and how long it runs.
 
     `turns` is asked once all are warm, with the seconds of one iteration of each. `limit_s` gives
-    the seconds that an entrant may take in all, by the seconds of its iteration (0: not yet known).
+    the seconds that an entrant's next answer may take, by the seconds of its iteration (0: not yet
+    known) and those that it has taken so far.
     """
 
     builds: Mapping[str, Mapping[str, Any]]
     turns: Callable[[Mapping[str, float]], Mapping[str, Turns]]
-    limit_s: Callable[[str, float], float]
+    limit_s: Callable[[str, float, float], float]
+    is_over: Callable[[], bool] = lambda: False  # asked before each pair of laps but the first
     rehearse: bool = False  # run a short iteration once untimed before each sample
     first_lap: int = 0  # of the numbers that laps get
 
@@ -98,9 +100,13 @@ class Round:
             entry.built = self.ask(race, name, entry, do="build", **race.builds[name])
             entry.iteration_s = entry.built.get("iteration_s", 0.0)
         running = {name: entry for name, entry in entries.items() if entry.failed is None}
+        begun = 0
         turns = race.turns({name: entry.iteration_s for name, entry in running.items()})
         for lap, name in in_turns(turns, self.draw):
             entry = entries[name]
+            if lap > 1 and lap % 2 == 0 and lap != begun and race.is_over():
+                break
+            begun = lap
             if entry.failed is None:
                 observe(name)
                 asked = {"iterations": turns[name].iterations, "rehearse": race.rehearse}
@@ -120,7 +126,7 @@ class Round:
         if worker is None or not worker.alive:
             worker = self.running[name] = self.start(name)
             self.stack.callback(worker.end)
-        left = max(0.0, race.limit_s(name, entry.iteration_s) - entry.elapsed_s)
+        left = max(0.0, race.limit_s(name, entry.iteration_s, entry.elapsed_s))
         begun = self.clock()
         answer = worker.ask(left, **asked)
         entry.elapsed_s += self.clock() - begun

@@ -9,7 +9,7 @@ from attnbench.run.race import Turns
 
 START_S = 0.15  # of a visit beside its iterations: building the module, its share of a process
 WEIGH_S = 0.5  # a process that weighs, beside its iterations
-WEIGH_ITERATIONS = 2.0  # what an iteration under a profiler and the small ones cost
+WEIGH_ITERATIONS = 1.3  # what an iteration under a profiler and the small ones cost
 MARGIN = 1.1  # of memory, over a prediction
 SHARED = 0.6  # of memory, that the processes of one race may use together
 MOST_PAIRS = 6  # of laps; more would only make samples shorter
@@ -96,8 +96,9 @@ def too_long(iteration_s: float, visit_s: float, limit_s: float) -> str:
 
 def too_dear(iteration_s: float, case_s: float, left_s: float) -> str:
     """Why a case that the rest of the budget cannot pay is not run."""
+    left = f"{units.seconds(left_s)} left" if left_s >= 1 else "nothing left"
     return (
-        f"would exceed --budget ({units.seconds(left_s)} left):"
+        f"would exceed --budget ({left}):"
         f" predicted {units.seconds(iteration_s)} per iteration, {units.seconds(case_s)} in all"
     )
 

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from statistics import median, stdev
 from typing import Any, Protocol
 
+from attnbench import units
 from attnbench.analysis import predict
 from attnbench.analysis.paired import log_ratio
 from attnbench.analysis.series import series_names
@@ -24,7 +25,8 @@ from attnbench.run.race import Entry, Race, Round, Worker
 OVERTIME = 5.0  # a visit may take this many times what was predicted, and at least
 AT_LEAST_S = 60.0
 WANTED_ROUNDS = 3  # of what is cheap, before a dear case is tried at all
-DEAR = 0.1  # of the budget: a case that costs more waits for the repeats of the others
+DEAR = 0.1  # of the budget: what costs more may have to wait for the repeats of the others
+LIGHT = 0.02  # of the budget: what costs more is weighed when all is timed
 
 Block = tuple[Mode, int]
 
@@ -79,6 +81,7 @@ class Session:
     guess_factor: float = 1.0  # by what factor first guesses were off: the median of the ratios
     ended: list[tuple[Any, Run]] = field(default_factory=list)
     timed: dict[tuple[str, int], Run] = field(default_factory=dict)  # by case and round
+    weighed: set[str] = field(default_factory=set)  # cases
     failed: set[str] = field(default_factory=set)  # cases of which a timed run did not end well
     waiting_s: float = 0.0  # predicted seconds of what is left of the present round
     round: int = 0
@@ -119,9 +122,12 @@ class Session:
                 self.waiting_s = self.cost(later)
                 admitted = self.admitted(blocks[block])
                 self.visit(processes, admitted)
-                for line in admitted:
-                    if self.went_well(line):
+                for line in filter(self.went_well, admitted):
+                    if self.is_light(line):
                         self.weigh(line)
+        for line in sorted(filter(self.went_well, self.plan), key=self.predicted):
+            if not self.is_weighed(line) and self.time_left(self.weigh_s(line)):
+                self.weigh(line)
 
     def admitted(self, lines: Sequence[Planned]) -> list[Planned]:
         """The cases of a block that are to run now, cheapest first; of the others, why not."""
@@ -146,13 +152,23 @@ class Session:
         if limit and visit_s > limit:
             return schedule.too_long(iteration_s, visit_s, limit)
         promised = self.cost(others)
-        if self.request.budget_s and cost > DEAR * self.request.budget_s:
-            promised += self.repeats_s()
+        if self.must_wait(line, others):
+            promised += self.repeats_s(others)
         if not self.time_left(promised + cost):
             self.over_budget = True
             left_s = max(0.0, (self.left_s() or 0.0) - promised)
             return schedule.too_dear(iteration_s, cost, left_s)
         return ""
+
+    def must_wait(self, line: Planned, others: Sequence[Planned]) -> bool:
+        """Whether a dear case comes after the repeats of what is cheaper.
+
+        That is a sequence longer than the tokens of a batch, or a further form of a mechanism.
+        """
+        if self.request.budget_s is None or self.cost([line]) <= DEAR * self.request.budget_s:
+            return False
+        longer = line.case.workload.seq_len > self.request.tokens
+        return longer or any(kin(line) == kin(other) for other in others)
 
     def repeat(self) -> bool:
         """One more round of what went well, as far as the budget goes; whether any was left."""
@@ -227,12 +243,17 @@ class Session:
         race = Race(
             builds={name: {**asdict(line.case), **about} for name, line in names.items()},
             turns=lambda times: {n: schedule.turns(s, settings) for n, s in times.items()},
-            limit_s=lambda name, iteration_s: self.timeout(names[name], iteration_s),
+            limit_s=lambda name, *taken: self.timeout(names[name], *taken),
             rehearse=True,
+            is_over=lambda: not self.time_left(0.0),
             first_lap=2 * self.pairs_so_far(block_of(lines[0])),
         )
         entries = processes.race(race, lambda name: self.tell(names[name], name))
-        runs = {name: self.to_run(names[name], entry) for name, entry in entries.items()}
+        runs = {
+            name: run
+            for name, entry in entries.items()
+            if (run := self.to_run(names[name], entry)) is not None
+        }
         self.store.append(*runs.values())
         for name, run in runs.items():
             self.learn(names[name], run)
@@ -240,9 +261,17 @@ class Session:
             self.useful_s += run.values.get("warmup_s", 0.0) + sum(each.wall_s for each in laps)
         self.done += len(lines)
 
-    def to_run(self, line: Planned, entry: Entry) -> Run:
-        """The record of what one case gave; an anchor's laps join those of its earlier races."""
+    def to_run(self, line: Planned, entry: Entry) -> Run | None:
+        """The record of what one case gave; an anchor's laps join those of its earlier races.
+
+        Nothing is written of a repeat that the end of the budget cut off.
+        """
         failed = entry.failed or {}
+        if failed.get("outcome") == Outcome.TIMEOUT and not self.time_left(1.0):
+            self.over_budget = True
+            reason = f"--budget ended as it ran, after {units.seconds(entry.elapsed_s)}"
+            skipped = Run(case=line.case.key, part=Part.TIME, round=0, outcome=Outcome.SKIPPED)
+            return None if self.round else replace(skipped, reason=reason)
         run = Run(
             case=line.case.key,
             part=Part.TIME,
@@ -261,7 +290,7 @@ class Session:
 
     def weigh(self, line: Planned) -> None:
         """Peaks and counts of a case, in a process of its own."""
-        if self.is_done(line, Part.MEMORY):
+        if self.is_weighed(line):
             return
         name = self.names[line.case.key]
         self.tell(line, f"{name}, memory")
@@ -280,6 +309,7 @@ class Session:
             notes=answer.get("notes", {}),
             elapsed_s=self.clock() - begun,
         )
+        self.weighed.add(line.case.key)
         self.store.append(run)
         self.learn(line, run)
 
@@ -315,6 +345,19 @@ class Session:
         """Bytes to keep free for a case."""
         return schedule.MARGIN * predict.scaled_bytes(line, self.peaks.get(kin(line), []))
 
+    def weigh_s(self, line: Planned) -> float:
+        """Predicted seconds of weighing a case."""
+        return schedule.weigh_s(self.predicted(line))
+
+    def is_light(self, line: Planned) -> bool:
+        """Whether weighing a case takes nothing from the budget that matters."""
+        budget_s = self.request.budget_s
+        return budget_s is None or self.weigh_s(line) <= LIGHT * budget_s
+
+    def is_weighed(self, line: Planned) -> bool:
+        """Whether a session has weighed the case."""
+        return self.is_done(line, Part.MEMORY) or line.case.key in self.weighed
+
     def visits_s(self, lines: Iterable[Planned]) -> float:
         """Predicted seconds of one visit to each."""
         settings = self.request.settings
@@ -324,13 +367,13 @@ class Session:
         """Predicted seconds of what round 0 has still to do of each."""
         missing = list(lines)
         timed = [line for line in missing if not self.is_done(line, Part.TIME)]
-        weighed = (line for line in missing if not self.is_done(line, Part.MEMORY))
-        return self.visits_s(timed) + sum(schedule.weigh_s(self.predicted(w)) for w in weighed)
+        weighed = (line for line in missing if self.is_light(line) and not self.is_weighed(line))
+        return self.visits_s(timed) + sum(map(self.weigh_s, weighed))
 
-    def repeats_s(self) -> float:
-        """Predicted seconds of the wanted repeats of what has run so far."""
+    def repeats_s(self, admitted: Sequence[Planned]) -> float:
+        """Predicted seconds of the wanted repeats of what has run, and of what is about to."""
         rounds = min(WANTED_ROUNDS, self.request.rounds) - 1
-        return rounds * self.visits_s(line for line in self.plan if self.ran(line))
+        return rounds * self.visits_s([*filter(self.ran, self.plan), *admitted])
 
     def left_s(self) -> float | None:
         """Seconds left of the budget; None without one."""
@@ -342,15 +385,18 @@ class Session:
         left = self.left_s()
         return left is None or needed_s <= left
 
-    def timeout(self, line: Planned, iteration_s: float = 0.0) -> float:
-        """Seconds after which the process of a case is killed, measured as taking that long."""
+    def timeout(self, line: Planned, iteration_s: float = 0.0, elapsed_s: float = 0.0) -> float:
+        """Seconds after which the process of a case is killed.
+
+        `iteration_s` is what one of its iterations was seen to take, `elapsed_s` what it has had.
+        """
         usual = schedule.visit_s(iteration_s or self.predicted(line), self.request.settings)
         limits = [max(AT_LEAST_S, OVERTIME * usual)]
         if self.request.case_timeout_s is not None:
             limits.append(self.request.case_timeout_s)
         if (left := self.left_s()) is not None:
-            limits.append(max(1.0, left))
-        return min(limits)
+            limits.append(max(1.0, left) + elapsed_s)
+        return min(limits) - elapsed_s
 
     def ran(self, line: Planned) -> bool:
         """Whether round 0 timed the case, and no round has failed."""

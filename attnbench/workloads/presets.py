@@ -66,10 +66,11 @@ def preset(name: str) -> Preset:
 
 
 def group(name: str) -> tuple[str, ...]:
-    """The mechanisms of `@fig2`, `@table5`, `@survey` or `@all`. Raises `UsageError`."""
+    """What `@fig2`, `@table5`, `@survey` or `@all` stands for. Raises `UsageError`."""
     groups = {
         "@fig2": (
             "transformer",
+            "transformer:eager",  # the paper's own, beside the fused one that users run
             "longformer",
             "bigbird",
             "linformer",
@@ -111,9 +112,10 @@ def expand(text: str) -> tuple[Selection, ...]:
     """
     chosen = selection(text)
     if chosen.name.startswith("@"):
-        matches = group(chosen.name)
-    elif ".py:" in chosen.name:
-        matches = (chosen.name,)
+        members = map(selection, group(chosen.name))
+        return tuple(Selection(m.name, chosen.form or m.form, chosen.options) for m in members)
+    if ".py:" in chosen.name:
+        matches: tuple[str, ...] = (chosen.name,)
     else:
         matches = tuple(known for known in names() if fnmatchcase(known, chosen.name))
     if not matches:

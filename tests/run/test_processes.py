@@ -169,10 +169,14 @@ def test_a_tree_whose_package_does_not_fit_says_so(tmp_path):
     assert "its attnbench does not fit this measuring code" in answer["reason"]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the server's death is signalled on Linux")
 def test_a_server_that_dies_is_started_anew(odd):
     server = odd("")
     with server.worker() as worker:
+        file = os.pidfd_open(worker.pid)
         server.process.kill()
+        assert select.select([file], [], [], 60)[0], "the worker outlived its server"
+        os.close(file)
         answer = worker.ask(60, **build())
         assert answer["outcome"] == "crashed"
     with server.worker() as worker:

@@ -26,7 +26,7 @@ def race(pairs=3, limit_s=1e9, first_lap=0):
     return Race(
         builds={name: asdict(case) for name, case in CASES.items()},
         turns=lambda times: {name: Turns(pairs=pairs, iterations=1) for name in times},
-        limit_s=lambda name, iteration_s: limit_s,
+        limit_s=lambda name, iteration_s, elapsed_s: limit_s - elapsed_s,
         first_lap=first_lap,
     )
 

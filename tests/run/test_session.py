@@ -350,3 +350,40 @@ def test_the_reason_and_the_report_name_one_prediction(limits):
     assert skipped
     for run in skipped:
         assert f"predicted {units.seconds(foreseen[run.case][0])} per iteration" in run.reason
+
+
+def test_a_repeat_that_the_budget_cuts_off_takes_nothing_from_its_case():
+    """A machine that comes to a standstill in the second round."""
+    stuck = []
+
+    def seconds(case):
+        return 1000.0 if stuck else 0.1
+
+    machine = Machine(seconds)
+    watch = lambda progress: stuck.append(1) if progress.round else None  # noqa: E731
+    session = sweep(machine, request=replace(REQUEST, budget_s=60.0), observe=watch)
+    assert session.over_budget
+    assert machine.now - 50.0 <= 62.0  # each process has a second to answer
+    assert {run.outcome for run in machine.stored} == {Outcome.OK}
+    assert {run.round for run in machine.stored} == {0}
+
+
+def test_a_first_visit_that_the_budget_cuts_off_is_skipped_and_may_be_resumed():
+    machine = Machine(slow_is(1000.0))
+    sweep(machine, request=replace(REQUEST, budget_s=60.0))
+    run = outcomes(machine)[PLAN[0].case.key, Part.TIME, 0]
+    assert (run.outcome, run.elapsed_s) == (Outcome.SKIPPED, 0.0)
+    assert run.reason.startswith("--budget ended as it ran, after ")
+
+
+def test_a_further_form_of_a_mechanism_waits_for_the_repeats_of_the_others():
+    """The dear form alone would fit; with the repeats of the others it does not."""
+    eager, fused = planned("a", 128, 9 * 10**9), planned("a", 128, 10**9, form="sdpa")
+    costs = {"eager": 9.0, "sdpa": 1.0}
+    machine = Machine(lambda case: costs[case.form])
+    sweep(machine, (eager, fused), replace(REQUEST, budget_s=40.0))
+    assert outcomes(machine)[eager.case.key, Part.TIME, 0].outcome is Outcome.OK
+    machine = Machine(lambda case: costs[case.form])
+    sweep(machine, (eager, fused), replace(REQUEST, budget_s=36.0))
+    assert outcomes(machine)[eager.case.key, Part.TIME, 0].outcome is Outcome.SKIPPED
+    assert outcomes(machine)[fused.case.key, Part.TIME, 2].outcome is Outcome.OK
