@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 import pandas as pd
 
+from attnbench import metrics
 from attnbench.analysis.estimate import LEVEL, Kind
 from attnbench.analysis.student import quantile, within
 from attnbench.analysis.summary import summary
@@ -24,7 +25,6 @@ from attnbench.records import Environment, Sweep, canonical
 EXACT = ("parameters", "flops")
 # exact too, but only where device and type of number are the same
 COUNTED = (*EXACT, "operators", "allocated_peak_bytes", "saved_bytes")
-TOLERANCE = 0.01
 
 NAMES = ("processor", "cores", "threads", "torch", "device")
 
@@ -218,7 +218,8 @@ def _counted(both: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Only cases where at least one side has the number."""
     rows = _rows(both, metric)
     logs = np.log(rows["ratio"])
-    calls = [judge(log, log, log, called=True, threshold=TOLERANCE) for log in logs]
+    threshold = metrics.metric(metric).tolerance or 0.0
+    calls = [judge(log, log, log, called=True, threshold=threshold) for log in logs]
     rows = rows.assign(low=rows["ratio"], high=rows["ratio"], verdict=[str(c) for c in calls])
     return rows[rows["first"].notna() | rows["second"].notna()]
 

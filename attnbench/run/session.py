@@ -126,8 +126,12 @@ class Session:
                     if self.is_light(line):
                         self.weigh(line)
         for line in sorted(filter(self.went_well, self.plan), key=self.predicted):
-            if not self.is_weighed(line) and self.time_left(self.weigh_s(line)):
+            if self.is_weighed(line):
+                continue
+            if self.time_left(self.weigh_s(line)):
                 self.weigh(line)
+            else:
+                self.over_budget = True
 
     def admitted(self, lines: Sequence[Planned]) -> list[Planned]:
         """The cases of a block that are to run now, cheapest first; of the others, why not."""
@@ -254,7 +258,8 @@ class Session:
             for name, entry in entries.items()
             if (run := self.to_run(names[name], entry)) is not None
         }
-        self.store.append(*runs.values())
+        if runs:
+            self.store.append(*runs.values())
         for name, run in runs.items():
             self.learn(names[name], run)
             laps = entries[name].laps.values()
