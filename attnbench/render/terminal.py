@@ -34,7 +34,9 @@ def table(table: Table, width: int) -> RenderableType:
 
 
 def _is_mostly_numbers(table: Table) -> bool:
-    return 2 * sum(_is_numeric(table, i) for i in range(len(table.columns))) > len(table.columns)
+    numeric = sum(_is_numeric(table, i) for i in range(len(table.columns)))
+    # a table across lengths is one of numbers even where few of them were measured
+    return bool(table.across) or 2 * numeric > len(table.columns)
 
 
 def _shares(table: Table, width: int) -> list[int] | None:
