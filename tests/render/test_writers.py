@@ -227,3 +227,11 @@ def test_lengths_stay_columns_where_few_of_them_were_measured():
     text = printed(one, 60)
     assert max(map(len, text.splitlines())) <= 60
     assert text.count("Mechanism") == text.count("fastformer") > 1
+
+
+def test_a_heading_above_numbers_is_broken_between_words():
+    columns = ("Mechanism", "Mode", "N", "Reason", "Predicted time", "Predicted memory")
+    numbers = (Cell("1.14 s", 1.14), Cell("318.7 MiB", 318.7))
+    row = (words("fastformer"), words("training"), Cell("256", 256), words("no " * 40), *numbers)
+    one = Table(name="t", title="T", columns=columns, rows=(row,))
+    assert all(printed(one, width).count("Predicted") == 2 for width in range(40, 120))
