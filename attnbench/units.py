@@ -19,6 +19,8 @@ MIB = 2.0**20
 
 def seconds(value: float) -> str:
     """`1.20 ms`; minutes from 600 s, hours from 600 min."""
+    if value == 0:
+        return "0 s"
     return _scaled(value, TIMES, 3, lambda unit: 600 if unit in ("s", "min") else 1000)
 
 

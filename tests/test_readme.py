@@ -1,7 +1,8 @@
 """Every command of the README works as it stands there.
 
 Sweeps are planned and not run, and the two commands that set up an environment, the baseline of
-`.ci` and the tests themselves are what `.ci/run` runs.
+`.ci` and the tests themselves are what `.ci/run` runs. The floors are those that
+`test_architecture.py` tests.
 """
 
 import re
@@ -13,6 +14,7 @@ import pytest
 
 from tests.cli.commands import here
 from tests.gate.repositories import Repository, planted
+from tests.test_architecture import FLOORS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -70,3 +72,9 @@ def test_ci_runs_what_is_left():
     assert tests.split(" && ")[-1] in ci
     others = [line for line in LINES if line not in COMMANDS]
     assert all("pip install" in line for line in others)
+
+
+def test_the_floors_are_those_of_the_architecture():
+    rows = re.findall(r"^\| (\d) \| (.*) \|$", README, re.MULTILINE)
+    shown = {int(number): set(re.findall(r"`(\w+)`", rooms)) for number, rooms in rows}
+    assert shown == {number: set(rooms) for number, rooms in enumerate(FLOORS)}

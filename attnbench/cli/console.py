@@ -82,7 +82,7 @@ def plain(value: Any) -> Any:
 
 
 def out() -> "Console":
-    """Results; 100 columns wide where there is no terminal."""
+    """Results; 160 columns wide where there is no terminal."""
     return _console(stderr=False)
 
 

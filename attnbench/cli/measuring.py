@@ -59,7 +59,7 @@ def measure(
             journal.end(Ending.BUDGET if session.over_budget else Ending.FINISHED)
             took = time.monotonic() - begun
             share = session.useful_s / took
-            console.err().print(f"{took:.0f} s, {share:.0%} of them in warm-up and samples")
+            console.err().print(f"{took:.0f} s, {100 * share:.0f} % of it in warm-up and samples")
 
 
 def starter(server: Server, request: Request) -> Start:

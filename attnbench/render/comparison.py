@@ -8,7 +8,9 @@ from attnbench.analysis.crossover import Answer
 from attnbench.analysis.summary import Frame, Row
 from attnbench.analysis.verdict import Verdict
 from attnbench.metrics import Unit, metric
+from attnbench.records import Outcome
 from attnbench.render import units
+from attnbench.render.ends import why
 from attnbench.render.grid import Cell, Table, bare, words
 
 TIME = "time_s"
@@ -116,13 +118,20 @@ def _counted(rows: Frame) -> Iterator[tuple[Cell, ...]]:
 def _one_sided(rows: Frame) -> Iterator[tuple[Cell, ...]]:
     """One row for all lengths of a curve that only one sweep measured, for the same reason."""
     alone = (rows["verdict"] == Verdict.MISSING) & (rows["first"].isna() != rows["second"].isna())
-    gone = rows[alone & ~rows.duplicated(["case", "reason"])]
+    gone = rows[alone].assign(reason=rows["reason"].map(_in_short))
     for (series, mode, reason), same in gone.groupby(["series", "mode", "reason"], sort=False):
-        lengths = ", ".join(map(units.tick, same["seq_len"]))
+        lengths = ", ".join(map(units.tick, same["seq_len"].unique()))
         nothing = Cell(units.NOTHING)
         case = words(f"{series}, {mode}, N = {lengths}")
         what = words(", ".join(dict.fromkeys(metric(key).label for key in same["metric"])))
         yield (case, what, nothing, nothing, nothing, words(Verdict.MISSING), words(reason))
+
+
+def _in_short(reason: str) -> str:
+    """`skipped in the first: over budget`, without the prediction, which differs by length."""
+    where, _, cause = reason.partition(": ")
+    skipped = where.startswith(Outcome.SKIPPED)
+    return f"{where}: {why(Outcome.SKIPPED, cause)}" if skipped else reason
 
 
 def _largest_first(rows: Frame) -> Frame:

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 Value = str | int | float | bool | None
 
+PIECES = re.compile(r"(?:[^\s/:\[,_;]|(?<=\d),(?=\d)|(?<!\S)\[)*+(?:[/:\[,_;]+\s*|\s+)|.+")
+
 
 class Cell(NamedTuple):
     """What is shown, and in full precision what it means; `low` and `high` bound an estimate."""
@@ -47,8 +49,11 @@ def words(text: object) -> Cell:
 
 
 def pieces(text: str) -> list[str]:
-    """The text in parts after each of which a line may break: spaces and `/ : [ , _ ;`."""
-    return re.findall(r"[^\s/:\[,_;]*(?:[/:\[,_;]+\s*|\s+)|.+", clean(text)) if text else []
+    """The text in parts after each of which a line may break: spaces and `/ : [ , _ ;`.
+
+    A number is not broken at its commas, nor an interval at its bracket: `1,024 [512, 2,048]`.
+    """
+    return PIECES.findall(clean(text))
 
 
 def clean(text: str) -> str:

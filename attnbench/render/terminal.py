@@ -34,7 +34,9 @@ def table(table: Table, width: int) -> RenderableType:
 
 
 def _is_mostly_numbers(table: Table) -> bool:
-    return 2 * sum(_is_numeric(table, i) for i in range(len(table.columns))) > len(table.columns)
+    numeric = sum(_is_numeric(table, i) for i in range(len(table.columns)))
+    # a table across lengths is one of numbers even where few of them were measured
+    return bool(table.across) or 2 * numeric > len(table.columns)
 
 
 def _shares(table: Table, width: int) -> list[int] | None:
@@ -125,7 +127,7 @@ def _width(table: Table, column: int) -> int:
 
 def _least(table: Table, column: int) -> int:
     """The width of a column's longest piece that must not be broken; of a number, all of it."""
-    texts = _texts(table, column)
-    if column > 0 and _is_numeric(table, column):
-        return max(cell_len(text) for text in texts[1:])
-    return max((cell_len(p.rstrip()) for text in texts for p in pieces(text)), default=1)
+    heading, *texts = _texts(table, column)
+    whole = column > 0 and _is_numeric(table, column)
+    parts = [*pieces(heading), *(texts if whole else (p for text in texts for p in pieces(text)))]
+    return max((cell_len(part.rstrip()) for part in parts), default=1)

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from attnbench.analysis.compare import compare
 from attnbench.analysis.moved import moved
-from attnbench.records import Part, Run, Sweep
+from attnbench.records import Outcome, Part, Run, Sweep
 from attnbench.render import comparison
 from tests.sweeps import environment, sweep
 
@@ -63,6 +63,23 @@ def test_what_one_sweep_lacks_is_one_line_with_its_lengths():
     ]
     assert rows[0][6].text == "not in the second sweep"
     assert "32K, 64K" in rows[0][0].text
+
+
+def test_what_was_skipped_is_one_line_whatever_was_predicted_of_each_length():
+    def skipped(run: Run) -> Run:
+        if '"transformer"' not in run.case or run.part is not Part.TIME:
+            return run
+        reason = f"would exceed --budget (0 s left): predicted {len(reasons)} s per iteration"
+        reasons.append(reason)
+        return replace(run, samples=(), outcome=Outcome.SKIPPED, reason=reason)
+
+    reasons: list[str] = []
+    runs = tuple(map(skipped, QUIET.runs))
+    table = comparison.news(compare(QUIET, replace(QUIET, runs=runs)))
+    rows = [row for row in table.rows if row[5].text == "missing"]
+    assert len(reasons) > 2
+    assert {row[6].text for row in rows} == {"skipped in the second: over budget"}
+    assert [row[0].text.split(",")[1] for row in rows] == [" training", " inference"]
 
 
 def test_refused_times_are_told_and_told_too_where_compared_anyway():

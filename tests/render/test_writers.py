@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from attnbench.render import delimited, latex, markdown, terminal
-from attnbench.render.grid import Cell, Table, clean, words
+from attnbench.render.grid import Cell, Table, clean, pieces, words
 
 HOSTILE = (
     '=HYPERLINK("http://x")',
@@ -199,3 +199,39 @@ def test_names_are_broken_only_where_they_may_be(width: int):
         found = set(re.findall(r"[A-Za-z]+", text))
         allowed = set(re.findall(r"[A-Za-z]+", " ".join([*NAMES, reason, "training skipped T"])))
         assert found <= allowed | {"Mechanism", "Mode", "Outcome", "Reason"}
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("longformer[global_tokens=16]", ["longformer[", "global_", "tokens=16]"]),
+        ("from 1,024 [512, 2,048]; or", ["from ", "1,024 ", "[512, ", "2,048]; ", "or"]),
+        ("at 1,2,", ["at ", "1,2,"]),
+        ("", []),
+    ],
+)
+def test_numbers_and_intervals_are_not_broken(text: str, parts: list[str]):
+    assert pieces(text) == parts
+
+
+@given(st.text(st.sampled_from("a1,[ _/;")))
+def test_the_pieces_of_a_text_are_all_of_it(text: str):
+    assert "".join(pieces(text)) == text
+
+
+def test_lengths_stay_columns_where_few_of_them_were_measured():
+    lengths = tuple(f"{2**n:,}" for n in range(7, 17))
+    cells = (Cell("1,140*", 1140.0), *(Cell("over budget") for _ in lengths[1:]))
+    row = (words("fastformer"), *cells)
+    one = Table(name="t", title="T", columns=("Mechanism", *lengths), rows=(row,), across="time_ms")
+    text = printed(one, 60)
+    assert max(map(len, text.splitlines())) <= 60
+    assert text.count("Mechanism") == text.count("fastformer") > 1
+
+
+def test_a_heading_above_numbers_is_broken_between_words():
+    columns = ("Mechanism", "Mode", "N", "Reason", "Predicted time", "Predicted memory")
+    numbers = (Cell("1.14 s", 1.14), Cell("318.7 MiB", 318.7))
+    row = (words("fastformer"), words("training"), Cell("256", 256), words("no " * 40), *numbers)
+    one = Table(name="t", title="T", columns=columns, rows=(row,))
+    assert all(printed(one, width).count("Predicted") == 2 for width in range(40, 120))
