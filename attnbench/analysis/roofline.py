@@ -141,7 +141,8 @@ def _impossible(machine: Roof, timed: pd.DataFrame) -> pd.Series:
     """Which cases took less time than reading the mechanism's input takes, caches allowed for."""
     tensors = np.where(timed["level"] == Level.CORE, 3, 1)
     read = machine.item_bytes * tensors * timed["tokens"] * timed["width"]
-    return timed["time_s"] < read / (CACHE * machine.bytes_per_s)
+    below: pd.Series = timed["time_s"] < read / (CACHE * machine.bytes_per_s)
+    return below
 
 
 def rates(summary: pd.DataFrame) -> pd.DataFrame:
