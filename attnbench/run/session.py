@@ -19,7 +19,7 @@ from attnbench.analysis.paired import log_ratio
 from attnbench.analysis.series import series_names
 from attnbench.records import Mode, Outcome, Part, Planned, Request, Run
 from attnbench.run import schedule
-from attnbench.run.race import Entry, Race, Round, Worker
+from attnbench.run.race import CUT_OFF, LEAST_S, Entry, Race, Round, Worker
 
 OVERTIME = 5.0  # a visit may take this many times what was predicted, and at least
 AT_LEAST_S = 60.0
@@ -150,7 +150,7 @@ class Session:
             promised += self.repeats_s()
         if not self.time_left(promised + cost):
             self.over_budget = True
-            left_s = max(0.0, (self.left_s() or 0.0) - promised)
+            left_s = max(0.0, self.left_s() - promised)
             return schedule.too_dear(iteration_s, cost, left_s)
         return ""
 
@@ -228,11 +228,20 @@ class Session:
             builds={name: {**asdict(line.case), **about} for name, line in names.items()},
             turns=lambda times: {n: schedule.turns(s, settings) for n, s in times.items()},
             limit_s=lambda name, iteration_s: self.timeout(names[name], iteration_s),
+            left_s=self.left_s,
             rehearse=True,
             first_lap=2 * self.pairs_so_far(block_of(lines[0])),
         )
         entries = processes.race(race, lambda name: self.tell(names[name], name))
-        runs = {name: self.to_run(names[name], entry) for name, entry in entries.items()}
+        runs: dict[str, Run] = {}
+        for name, entry in entries.items():
+            line = names[name]
+            if entry.failed is not CUT_OFF:
+                runs[name] = self.to_run(line, entry)
+                continue
+            self.over_budget = True
+            if not self.round and not self.went_well(line):
+                self.note(line, Outcome.SKIPPED, CUT_OFF["reason"])
         self.store.append(*runs.values())
         for name, run in runs.items():
             self.learn(names[name], run)
@@ -257,7 +266,10 @@ class Session:
         before = self.timed.get((run.case, run.round))
         if before is None:
             return run
-        return before if failed else replace(before, samples=before.samples + run.samples)
+        notes = dict(before.notes)
+        if failed:
+            notes["later"] = f"{run.outcome} in a later race of its round: {run.reason}"
+        return replace(before, samples=before.samples + run.samples, notes=notes)
 
     def weigh(self, line: Planned) -> None:
         """Peaks and counts of a case, in a process of its own."""
@@ -267,9 +279,13 @@ class Session:
         self.tell(line, f"{name}, memory")
         begun, worker = self.clock(), self.start(name, weighs=True)
         try:
-            answer = worker.ask(self.timeout(line), do="weigh", **asdict(line.case))
+            limit_s = min(self.timeout(line), max(LEAST_S, self.left_s()))
+            answer = worker.ask(limit_s, do="weigh", **asdict(line.case))
         finally:
             worker.end()
+        if answer["outcome"] == "timeout" and self.left_s() <= 0:
+            self.over_budget = True
+            return
         run = Run(
             case=line.case.key,
             part=Part.MEMORY,
@@ -332,15 +348,14 @@ class Session:
         rounds = min(WANTED_ROUNDS, self.request.rounds) - 1
         return rounds * self.visits_s(line for line in self.plan if self.ran(line))
 
-    def left_s(self) -> float | None:
-        """Seconds left of the budget; None without one."""
+    def left_s(self) -> float:
+        """Seconds left of the budget; infinite without one."""
         if self.request.budget_s is None:
-            return None
+            return math.inf
         return self.request.budget_s - (self.clock() - self.begun)
 
     def time_left(self, needed_s: float) -> bool:
-        left = self.left_s()
-        return left is None or needed_s <= left
+        return needed_s <= self.left_s()
 
     def timeout(self, line: Planned, iteration_s: float = 0.0) -> float:
         """Seconds after which the process of a case is killed, measured as taking that long."""
@@ -348,8 +363,6 @@ class Session:
         limits = [max(AT_LEAST_S, OVERTIME * usual)]
         if self.request.case_timeout_s is not None:
             limits.append(self.request.case_timeout_s)
-        if (left := self.left_s()) is not None:
-            limits.append(max(1.0, left))
         return min(limits)
 
     def ran(self, line: Planned) -> bool:
@@ -393,9 +406,7 @@ class Session:
             again = max(0, min(WANTED_ROUNDS, self.request.rounds) - 1 - self.round)
             self.waiting_s += again * self.visits_s(filter(self.ran, self.plan))
             self.due = self.clock() + self.waiting_s + self.cost([line])
-        left_s = self.due - self.clock()
-        if (budget := self.left_s()) is not None:
-            left_s = min(left_s, budget)
+        left_s = min(self.due - self.clock(), self.left_s())
         self.observe(Progress(self.done, mode, seq_len, running, self.round, left_s))
 
 
