@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from attnbench.cli import console
-from attnbench.cli.stopping import stoppable
 from attnbench.errors import CannotRun, SweepExists
 from attnbench.records import CardFacts, Environment, Planned, Request, Sweep
 from attnbench.run.processes import Server, Worker
@@ -27,39 +26,34 @@ def measure(
 ) -> None:
     """Measure what is planned into the folder's journal; a resumed one goes on.
 
-    Raises `StoreError`, `CannotRun` if no worker starts, `Interrupted` after Ctrl-C.
+    Raises `StoreError`, and `CannotRun` if no worker starts.
     """
-    if not resume and begun_in(folder):
-        raise SweepExists(
-            f"'{folder}' already holds a sweep; --resume to go on, --out for another folder"
-        )
     refuse_unwritable(folder)
-    with stoppable(lambda: kept(folder)):
-        begun = time.monotonic()
-        here = environment(server, request.device, request.settings.threads, request.dtype)
-        with open_journal(request, here, folder, resume, anyway) as journal:
-            stored = described(journal, plan)
-            say(request, here, journal, folder)
-            session = Session(
-                request=request,
-                plan=plan.lines,
-                store=journal,
-                start=starter(server, request),
-                memory_bytes=here.device_memory_bytes or here.memory_bytes,
-                earlier=stored.runs,
-                finished=done(stored),
-                begun=begun,
-            )
-            try:
-                with watched(session):
-                    session.run()
-            except KeyboardInterrupt:
-                journal.end(Ending.INTERRUPTED)
-                raise
-            journal.end(Ending.BUDGET if session.over_budget else Ending.FINISHED)
-            took = time.monotonic() - begun
-            share = session.useful_s / took
-            console.err().print(f"{took:.0f} s, {100 * share:.0f} % of it in warm-up and samples")
+    begun = time.monotonic()
+    here = environment(server, request.device, request.settings.threads, request.dtype)
+    with open_journal(request, here, folder, resume, anyway) as journal:
+        stored = described(journal, plan)
+        say(request, here, journal, folder)
+        session = Session(
+            request=request,
+            plan=plan.lines,
+            store=journal,
+            start=starter(server, request),
+            memory_bytes=here.device_memory_bytes or here.memory_bytes,
+            earlier=stored.runs,
+            finished=done(stored),
+            begun=begun,
+        )
+        try:
+            with watched(session):
+                session.run()
+        except KeyboardInterrupt:
+            journal.end(Ending.INTERRUPTED)
+            raise
+        journal.end(Ending.BUDGET if session.over_budget else Ending.FINISHED)
+        took = time.monotonic() - begun
+        share = session.useful_s / took
+        console.err().print(f"{took:.0f} s, {100 * share:.0f} % of it in warm-up and samples")
 
 
 def starter(server: Server, request: Request) -> Start:
@@ -89,6 +83,14 @@ def open_journal(
     if resume:
         return Journal.resume(folder, request, here, anyway=anyway)
     return Journal.create(folder, folder.name, request, here)
+
+
+def refuse_begun(folder: Path) -> None:
+    """Raises `SweepExists` if a sweep began in the folder."""
+    if begun_in(folder):
+        raise SweepExists(
+            f"'{folder}' already holds a sweep; --resume to go on, --out for another folder"
+        )
 
 
 def begun_in(folder: Path) -> bool:
@@ -186,6 +188,9 @@ def kept(folder: Path) -> str:
     """What an interrupted sweep leaves in its folder, and how to go on."""
     if not begun_in(folder):
         return "nothing was measured"
-    measured = any(run.elapsed_s for run in load(folder).runs)
+    sweep = load(folder)
+    if sweep.finished:
+        return f"what was measured is kept; attnbench report '{folder}' shows it"
+    measured = any(run.elapsed_s for run in sweep.runs)
     what = "what was measured is kept" if measured else "nothing was measured yet"
     return f"{what}: repeat with --out '{folder}' --resume"

@@ -151,21 +151,21 @@ def sweep(
         if given is not None and level is not Level.MODEL:
             raise UsageError(f"--{name} has no effect at level {level}; it is for --level model")
     figure_formats = options.formats(formats)
-    from attnbench.cli.measuring import measure, refuse_empty
+    from attnbench.cli.measuring import kept, measure, refuse_begun, refuse_empty
     from attnbench.cli.starting import own_server
     from attnbench.workloads.reading import plan
 
     folder = out or Path("reports") / f"{datetime.now():%Y%m%d-%H%M%S}"
-    with own_server(request.settings.threads, seed) as server:
-        with stoppable(lambda: "nothing was measured"):
+    if not resume and not dry_run:
+        refuse_begun(folder)
+    with stoppable(lambda: kept(folder)):
+        with own_server(request.settings.threads, seed) as server:
             planned = plan(request, server)
-        if dry_run:
-            show_plan(planned.lines, request, json_)
-            return
-        measure(request, planned, server, folder, resume, anyway)
-    refuse_empty(folder)
-    report_again = f"what was measured is kept; attnbench report '{folder}' shows it"
-    with stoppable(lambda: report_again):
+            if dry_run:
+                show_plan(planned.lines, request, json_)
+                return
+            measure(request, planned, server, folder, resume, anyway)
+        refuse_empty(folder)
         publish(folder, figure_formats, json_)
 
 

@@ -8,6 +8,7 @@ every tree. Questions and answers are JSON; whatever a mechanism does, there is 
 """
 
 import ctypes
+import errno
 import gc
 import importlib
 import importlib.util
@@ -20,7 +21,6 @@ import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import suppress
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +41,14 @@ class Server:
 
     def __init__(self, control: socket.socket) -> None:
         self.control = control
+        self.own: tuple[socket.socket, ...] = ()  # what no worker may hold
         self.workers: set[int] = set()
 
     def run(self) -> None:
         """Serve until the other end is closed, then end every process below."""
         woken, wake = socket.socketpair()
         wake.setblocking(False)
+        self.own = (self.control, woken, wake)
         signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self.tell(b"open")
@@ -70,26 +72,38 @@ class Server:
         word, pid, *_ = MESSAGE.unpack(data)
         match word:
             case b"fork":
-                self.fork(*descriptors)
+                self.fork(descriptors)
             case b"kill" if pid in self.workers:
                 os.kill(pid, signal.SIGKILL)
         return True
 
-    def fork(self, pipe: int, log: int) -> None:
-        """A worker that answers on `pipe` and prints to `log`."""
-        pid = os.fork()
+    def fork(self, descriptors: list[int]) -> None:
+        """A worker that answers on the first descriptor and prints to the second, if there can be.
+
+        The system leaves out descriptors that this process has no room for.
+        """
+        pid, code = -1, errno.EMFILE
+        if len(descriptors) == 2:
+            try:
+                pid = os.fork()
+            except OSError as error:
+                code = error.errno
         if pid == 0:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            self.control.close()
+            for mine in self.own:
+                mine.close()
             try:
-                start_worker(pipe, log)
+                start_worker(*descriptors)
             finally:
                 os._exit(1)
-        os.close(pipe)
-        os.close(log)
-        self.workers.add(pid)
-        self.tell(b"born", pid)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        if pid < 0:
+            self.tell(b"none", code=code)
+        else:
+            self.workers.add(pid)
+            self.tell(b"born", pid)
 
     def reap(self) -> None:
         """Collect what has ended, and say so of workers."""
@@ -138,30 +152,31 @@ def start_worker(pipe: int, log: int) -> None:
         os.dup2(source, target)
     for descriptor in (empty, log):
         os.close(descriptor)
-    serve(Connection(pipe))
+    serve(socket.socket(fileno=pipe))
     sys.stdout.flush()
     os._exit(0)  # no thread or hook of a mechanism may hold the process
 
 
-def serve(pipe: Connection) -> None:
-    """Answer until the other end is closed; the first question says what this worker measures."""
+def serve(connection: socket.socket) -> None:
+    """Answer until the other end is closed; the first question says what this worker measures.
+
+    Questions and answers are numbered lines.
+    """
     answer: Callable[..., Mapping[str, Any]] = load
-    while True:
-        try:
-            asked = json.loads(pipe.recv_bytes())
-        except (EOFError, OSError):
-            return
-        try:
-            found = answer(**asked)
-            if "answer" in found:
-                answer, found = found["answer"], {"outcome": "ok", **about()}
-            text = json.dumps(found)
-        except BaseException as error:  # a mechanism may raise what it likes
-            text = json.dumps({"outcome": "failed", "reason": described(error)})
-        try:
-            pipe.send_bytes(text.encode())
-        except OSError:
-            return
+    own = os.getpid()
+    with suppress(OSError), connection.makefile("rb") as questions:
+        for line in questions:
+            number, asked = json.loads(line)
+            try:
+                found = answer(**asked)
+                if "answer" in found:
+                    answer, found = found["answer"], {"outcome": "ok", **about()}
+                text = json.dumps([number, found])
+            except BaseException as error:  # a mechanism may raise what it likes
+                text = json.dumps([number, {"outcome": "failed", "reason": described(error)}])
+            if os.getpid() != own:  # a mechanism has forked, and this is not the process asked
+                return
+            connection.sendall(text.encode() + b"\n")
 
 
 def load(

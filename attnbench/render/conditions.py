@@ -92,7 +92,7 @@ def _meddled(sweep: Sweep) -> Iterator[str]:
         name = names.get(run.case, run.case)
         if what := run.notes.get("changed"):
             changes[f"{name} changed {what}"] = None
-        for note in ("odd", "processes"):
+        for note in ("odd", "processes", "later"):
             if what := run.notes.get(note):
                 changes[f"{name} {what}"] = None
         kept[name] = max(kept.get(name, 0.0), run.values.get("kept_bytes", 0.0))

@@ -55,7 +55,7 @@ class TreeRace:
             Race(
                 builds={name: {"warmup_s": WARM_S, **asked} for name, asked in self.builds.items()},
                 turns=lambda times: dict.fromkeys(times, turns),
-                limit_s=lambda name, iteration_s, elapsed_s: self.timeout_s - elapsed_s,
+                limit_s=lambda name, iteration_s: self.timeout_s,
             )
         )
         for name, entry in entries.items():

@@ -4,23 +4,33 @@ In a race every entrant has its case built and warm before the first lap; then t
 turns while the others wait. Laps come in pairs, an order drawn at random and its mirror image
 (A B C, C B A), so that what drifts within a pair falls on all entrants alike. An entrant that
 dies, hangs, fails or leaves its process changed is replaced for the next race; the others go on.
+Where all processes die at once, the one at work is blamed, and the others race again without it.
 """
 
+import math
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from types import TracebackType
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType, TracebackType
 from typing import Any, Protocol, Self
 
 from attnbench.records import Sample
 
 Answer = Mapping[str, Any]
 
+LEAST_S = 1.0  # for an answer that is asked for shortly before the budget ends
+CUT_OFF: Answer = MappingProxyType(
+    {"outcome": "skipped", "reason": "not finished when --budget ended"}
+)
+
 
 class Worker(Protocol):
-    """A measuring process; `run.processes.Worker` is the real one."""
+    """A measuring process; `run.processes.Worker` is the real one.
+
+    The answer of one that has died because all processes have is `lost`.
+    """
 
     @property
     def alive(self) -> bool: ...
@@ -41,14 +51,15 @@ class Race:
     """What each entrant builds, and how long it runs.
 
     `turns` is asked once all are warm, with the seconds of one iteration of each. `limit_s` gives
-    the seconds that an entrant's next answer may take, by the seconds of its iteration (0: not yet
-    known) and those that it has taken so far.
+    the seconds that an entrant may take in all, by the seconds of its iteration (0: not yet known).
+    `left_s` gives the seconds left of the budget; without any, no case is built and no pair of
+    laps begins, and what is asked gets no more than `LEAST_S`.
     """
 
     builds: Mapping[str, Mapping[str, Any]]
     turns: Callable[[Mapping[str, float]], Mapping[str, Turns]]
-    limit_s: Callable[[str, float, float], float]
-    is_over: Callable[[], bool] = lambda: False  # asked before each pair of laps but the first
+    limit_s: Callable[[str, float], float]
+    left_s: Callable[[], float] = lambda: math.inf
     rehearse: bool = False  # run a short iteration once untimed before each sample
     first_lap: int = 0  # of the numbers that laps get
 
@@ -63,6 +74,7 @@ class Entry:
     failed: Answer | None = None
     elapsed_s: float = 0.0
     iteration_s: float = 0.0
+    lost_s: float | None = None  # when it was found to have died with all others
 
 
 class Round:
@@ -97,16 +109,18 @@ class Round:
         for name in self.draw.sample(list(entries), len(entries)):
             observe(name)
             entry = entries[name]
-            entry.built = self.ask(race, name, entry, do="build", **race.builds[name])
-            entry.iteration_s = entry.built.get("iteration_s", 0.0)
+            if race.left_s() > 0:
+                entry.built = self.ask(race, name, entry, do="build", **race.builds[name])
+                entry.iteration_s = entry.built.get("iteration_s", 0.0)
+            else:
+                entry.failed = CUT_OFF
         running = {name: entry for name, entry in entries.items() if entry.failed is None}
-        begun = 0
         turns = race.turns({name: entry.iteration_s for name, entry in running.items()})
+        pair = -1
         for lap, name in in_turns(turns, self.draw):
-            entry = entries[name]
-            if lap > 1 and lap % 2 == 0 and lap != begun and race.is_over():
+            if lap // 2 > pair and race.left_s() <= 0:
                 break
-            begun = lap
+            pair, entry = lap // 2, entries[name]
             if entry.failed is None:
                 observe(name)
                 asked = {"iterations": turns[name].iterations, "rehearse": race.rehearse}
@@ -114,24 +128,33 @@ class Round:
                 if entry.failed is None:
                     entry.laps[race.first_lap + lap] = Sample(*answer["sample"])
         for name, entry in entries.items():
+            if entry.failed is None and not entry.laps:
+                entry.failed = CUT_OFF
             if entry.failed is None:
                 entry.finished = self.ask(race, name, entry, do="finish")
-            if entry.failed is not None or entry.finished["spoiled"]:
+            if (entry.failed or entry.finished["spoiled"]) and name in self.running:
                 self.running[name].end()
+        # the first that was asked after the common end was the one at work
+        lost = sorted((e.lost_s, name) for name, e in entries.items() if e.lost_s is not None)
+        if again := {name: race.builds[name] for _, name in lost[1:]}:
+            entries |= self.race(replace(race, builds=again), observe)
         return entries
 
     def ask(self, race: Race, name: str, entry: Entry, **asked: Any) -> Answer:
         """The answer of an entrant's process; one that is not `ok` is its failure."""
         worker = self.running.get(name)
-        if worker is None or not worker.alive:
+        if worker is None or (asked["do"] == "build" and not worker.alive):
             worker = self.running[name] = self.start(name)
             self.stack.callback(worker.end)
-        left = max(0.0, race.limit_s(name, entry.iteration_s, entry.elapsed_s))
+        limit_s = max(0.0, race.limit_s(name, entry.iteration_s) - entry.elapsed_s)
         begun = self.clock()
-        answer = worker.ask(left, **asked)
+        answer = worker.ask(min(limit_s, max(LEAST_S, race.left_s())), **asked)
         entry.elapsed_s += self.clock() - begun
+        if answer["outcome"] == "timeout" and race.left_s() <= 0:
+            answer = CUT_OFF
         if answer["outcome"] != "ok" and entry.failed is None:
             entry.failed = answer
+            entry.lost_s = self.clock() if answer.get("lost") else None
         return answer
 
 

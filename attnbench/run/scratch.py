@@ -15,9 +15,11 @@ LOCK = "lock"
 
 
 class Scratch:
-    """A folder of this process, removed by `close`."""
+    """A folder of this process, removed by `close`; making one removes those abandoned."""
 
     def __init__(self) -> None:
+        for left in abandoned():
+            shutil.rmtree(left, ignore_errors=True)
         # locked under a name that nobody looks for: a folder without its lock looks abandoned
         hidden = Path(tempfile.mkdtemp(prefix=".attnbench-")).resolve()
         self._fd = os.open(hidden / LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)

@@ -14,13 +14,12 @@ from dataclasses import asdict, dataclass, field, replace
 from statistics import median, stdev
 from typing import Any, Protocol
 
-from attnbench import units
 from attnbench.analysis import predict
 from attnbench.analysis.paired import log_ratio
 from attnbench.analysis.series import series_names
 from attnbench.records import Mode, Outcome, Part, Planned, Request, Run
 from attnbench.run import schedule
-from attnbench.run.race import Entry, Race, Round, Worker
+from attnbench.run.race import CUT_OFF, LEAST_S, Entry, Race, Round, Worker
 
 OVERTIME = 5.0  # a visit may take this many times what was predicted, and at least
 AT_LEAST_S = 60.0
@@ -160,7 +159,7 @@ class Session:
             promised += self.repeats_s(others)
         if not self.time_left(promised + cost):
             self.over_budget = True
-            left_s = max(0.0, (self.left_s() or 0.0) - promised)
+            left_s = max(0.0, self.left_s() - promised)
             return schedule.too_dear(iteration_s, cost, left_s)
         return ""
 
@@ -247,17 +246,21 @@ class Session:
         race = Race(
             builds={name: {**asdict(line.case), **about} for name, line in names.items()},
             turns=lambda times: {n: schedule.turns(s, settings) for n, s in times.items()},
-            limit_s=lambda name, *taken: self.timeout(names[name], *taken),
+            limit_s=lambda name, iteration_s: self.timeout(names[name], iteration_s),
+            left_s=self.left_s,
             rehearse=True,
-            is_over=lambda: not self.time_left(0.0),
             first_lap=2 * self.pairs_so_far(block_of(lines[0])),
         )
         entries = processes.race(race, lambda name: self.tell(names[name], name))
-        runs = {
-            name: run
-            for name, entry in entries.items()
-            if (run := self.to_run(names[name], entry)) is not None
-        }
+        runs: dict[str, Run] = {}
+        for name, entry in entries.items():
+            line = names[name]
+            if entry.failed is not CUT_OFF:
+                runs[name] = self.to_run(line, entry)
+                continue
+            self.over_budget = True
+            if not self.round and not self.went_well(line):
+                self.note(line, Outcome.SKIPPED, CUT_OFF["reason"])
         if runs:
             self.store.append(*runs.values())
         for name, run in runs.items():
@@ -266,17 +269,9 @@ class Session:
             self.useful_s += run.values.get("warmup_s", 0.0) + sum(each.wall_s for each in laps)
         self.done += len(lines)
 
-    def to_run(self, line: Planned, entry: Entry) -> Run | None:
-        """The record of what one case gave; an anchor's laps join those of its earlier races.
-
-        Nothing is written of a repeat that the end of the budget cut off.
-        """
+    def to_run(self, line: Planned, entry: Entry) -> Run:
+        """The record of what one case gave; an anchor's laps join those of its earlier races."""
         failed = entry.failed or {}
-        if failed.get("outcome") == Outcome.TIMEOUT and not self.time_left(1.0):
-            self.over_budget = True
-            reason = f"--budget ended as it ran, after {units.seconds(entry.elapsed_s)}"
-            skipped = Run(case=line.case.key, part=Part.TIME, round=0, outcome=Outcome.SKIPPED)
-            return None if self.round else replace(skipped, reason=reason)
         run = Run(
             case=line.case.key,
             part=Part.TIME,
@@ -291,7 +286,10 @@ class Session:
         before = self.timed.get((run.case, run.round))
         if before is None:
             return run
-        return before if failed else replace(before, samples=before.samples + run.samples)
+        notes = dict(before.notes)
+        if failed:
+            notes["later"] = f"{run.outcome} in a later race of its round: {run.reason}"
+        return replace(before, samples=before.samples + run.samples, notes=notes)
 
     def weigh(self, line: Planned) -> None:
         """Peaks and counts of a case, in a process of its own."""
@@ -301,9 +299,13 @@ class Session:
         self.tell(line, f"{name}, memory")
         begun, worker = self.clock(), self.start(name, weighs=True)
         try:
-            answer = worker.ask(self.timeout(line), do="weigh", **asdict(line.case))
+            limit_s = min(self.timeout(line), max(LEAST_S, self.left_s()))
+            answer = worker.ask(limit_s, do="weigh", **asdict(line.case))
         finally:
             worker.end()
+        if answer["outcome"] == "timeout" and self.left_s() <= 0:
+            self.over_budget = True
+            return
         run = Run(
             case=line.case.key,
             part=Part.MEMORY,
@@ -380,28 +382,22 @@ class Session:
         rounds = min(WANTED_ROUNDS, self.request.rounds) - 1
         return rounds * self.visits_s([*filter(self.ran, self.plan), *admitted])
 
-    def left_s(self) -> float | None:
-        """Seconds left of the budget; None without one."""
+    def left_s(self) -> float:
+        """Seconds left of the budget; infinite without one."""
         if self.request.budget_s is None:
-            return None
+            return math.inf
         return self.request.budget_s - (self.clock() - self.begun)
 
     def time_left(self, needed_s: float) -> bool:
-        left = self.left_s()
-        return left is None or needed_s <= left
+        return needed_s <= self.left_s()
 
-    def timeout(self, line: Planned, iteration_s: float = 0.0, elapsed_s: float = 0.0) -> float:
-        """Seconds after which the process of a case is killed.
-
-        `iteration_s` is what one of its iterations was seen to take, `elapsed_s` what it has had.
-        """
+    def timeout(self, line: Planned, iteration_s: float = 0.0) -> float:
+        """Seconds after which the process of a case is killed, measured as taking that long."""
         usual = schedule.visit_s(iteration_s or self.predicted(line), self.request.settings)
         limits = [max(AT_LEAST_S, OVERTIME * usual)]
         if self.request.case_timeout_s is not None:
             limits.append(self.request.case_timeout_s)
-        if (left := self.left_s()) is not None:
-            limits.append(max(1.0, left) + elapsed_s)
-        return min(limits) - elapsed_s
+        return min(limits)
 
     def ran(self, line: Planned) -> bool:
         """Whether round 0 timed the case, and no round has failed."""
@@ -444,9 +440,7 @@ class Session:
             again = max(0, min(WANTED_ROUNDS, self.request.rounds) - 1 - self.round)
             self.waiting_s += again * self.visits_s(filter(self.ran, self.plan))
             self.due = self.clock() + self.waiting_s + self.cost([line])
-        left_s = self.due - self.clock()
-        if (budget := self.left_s()) is not None:
-            left_s = min(left_s, budget)
+        left_s = min(self.due - self.clock(), self.left_s())
         self.observe(Progress(self.done, mode, seq_len, running, self.round, left_s))
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attnbench.errors import CannotRun, UsageError
-from attnbench.run.scratch import PREFIX, Scratch, abandoned
+from attnbench.run.scratch import PREFIX, Scratch
 
 # a hook that calls attnbench sets these for its own repository and index
 FOREIGN = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
@@ -116,8 +116,8 @@ def worktree(repository: Path, revision: str, timeout_s: float | None = None) ->
 
     Raises `CannotRun` if it cannot be checked out, or not in `timeout_s`.
     """
-    sweep_up(repository)
     scratch = Scratch()
+    sweep_up(repository)
     tree = scratch.folder / TREE
     try:
         add = ("worktree", "add", "--detach", "--quiet", str(tree), revision)
@@ -130,9 +130,7 @@ def worktree(repository: Path, revision: str, timeout_s: float | None = None) ->
 
 
 def sweep_up(repository: Path) -> None:
-    """Remove worktrees and folders that killed checks have left; what is in use stays."""
-    for folder in abandoned():
-        shutil.rmtree(folder, ignore_errors=True)
+    """Have git forget worktrees whose folders are gone: killed checks have left them."""
     listed = git("worktree", "list", "--porcelain", "-z", cwd=repository, check=False)
     for line in listed.split("\0"):
         tree = Path(line.removeprefix("worktree "))

@@ -71,7 +71,7 @@ def reports(sweep, folder):
 
 
 MOMENTS = (listens, serves, works, has_begun, has_runs, reports)
-FEW = [(INT, listens), (HUP, listens), (INT, serves), (TERM, has_runs)]
+FEW = [(INT, listens), (HUP, listens), (INT, serves), (TERM, has_runs), (INT, reports)]
 
 
 def interrupted(sweep, number, folder):

@@ -65,6 +65,7 @@ def test_a_worktree_whose_folder_is_gone_is_forgotten(repository):
         dead.kill()
     for folder in abandoned():
         (folder / LOCK).unlink()
+    Scratch().close()
     worktree.sweep_up(repository.folder)
     assert listed(repository) == 1
 
@@ -83,6 +84,16 @@ def test_what_is_not_ours_stays(repository, tmp_path, monkeypatch):
     own.close()
     own.close()
     assert not own.folder.exists()
+
+
+def test_a_new_folder_takes_the_place_of_those_abandoned(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    used = Scratch()
+    (tmp_path / f"{scratch.PREFIX}left").mkdir()
+    own = Scratch()
+    assert set(tmp_path.iterdir()) == {used.folder, own.folder}
+    own.close()
+    used.close()
 
 
 def test_a_worktree_of_the_user_is_not_touched(repository, tmp_path):

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import time
+from contextlib import suppress
 
 import torch
 from torch import nn
@@ -31,9 +32,22 @@ def act(what):
             print("rubbish\x1b[31m\n" * 1000)
             print("last words", flush=True)
             os._exit(3)
+        case "fork":
+            os.fork()
+        case "write":
+            write(b"x")
+        case "forge":
+            write(b'{"outcome": "ok"}\n')
         case "session" | "twice":
             start(what)
             act(os.environ["THEN"])
+
+
+def write(data):
+    """Into whatever is open."""
+    for number in range(3, 100):
+        with suppress(OSError):
+            os.write(number, data)
 
 
 def start(how, count=40):

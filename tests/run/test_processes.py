@@ -1,5 +1,6 @@
 """Real processes: what becomes of each way to end."""
 
+import errno
 import json
 import os
 import select
@@ -16,6 +17,7 @@ import pytest
 from attnbench.cli.starting import SCRIPT, own_server
 from attnbench.errors import CannotRun
 from attnbench.records import Case, Level, Workload
+from attnbench.run import processes
 from attnbench.run.processes import Server
 
 ODD = f"{Path(__file__).with_name('odd_mechanism.py')}:Odd"
@@ -87,6 +89,25 @@ def test_a_hanging_worker_is_ended_in_time(odd):
         assert answer["outcome"] == "timeout"
         assert not worker.alive
         assert worker.server.ending(worker.pid) == (-signal.SIGKILL, 0)
+
+
+def test_a_mechanism_that_forks_is_answered_once(odd):
+    with odd("fork").worker() as worker:
+        assert worker.ask(60, **build(ODD))["outcome"] == "ok"
+        assert "sample" in worker.ask(60, do="lap", iterations=2)
+        assert "spoiled" in worker.ask(60, do="finish")
+
+
+@pytest.mark.parametrize("what", ["write", "forge"])
+def test_what_a_mechanism_writes_into_the_connection_is_no_answer(odd, what):
+    server = odd(what)
+    with server.worker() as worker:
+        answer = worker.ask(60, **build(ODD))
+        assert answer["outcome"] == "crashed"
+        assert answer["reason"] == "something else than its answer came out of the process"
+        assert not worker.alive
+    with server.worker() as worker:
+        assert worker.ask(60, **build())["outcome"] == "ok"
 
 
 def test_a_worker_that_leaves_is_said_with_its_last_words(odd, capfd):
@@ -181,6 +202,61 @@ def test_a_server_that_dies_is_started_anew(odd):
         assert answer["outcome"] == "crashed"
     with server.worker() as worker:
         assert worker.ask(60, **build())["outcome"] == "ok"
+
+
+def test_a_server_started_anew_knows_nothing_of_the_workers_before(odd):
+    server = odd("")
+    with server.worker() as idle, server.worker() as busy:
+        server.process.kill()
+        assert busy.ask(60, **build())["lost"]
+        with server.worker() as fresh:
+            assert idle.ask(60, **build())["lost"]
+            assert fresh.ask(60, **build())["outcome"] == "ok"
+
+
+def test_a_server_that_was_stopped_goes_on(odd, monkeypatch):
+    monkeypatch.setattr(processes, "GRACE_S", 0.1)
+    server = odd("")
+    with server.worker() as worker:
+        server.process.send_signal(signal.SIGSTOP)
+        worker.end()
+        assert worker.pid in server.exits
+    with server.worker() as worker:
+        assert worker.ask(60, **build())["outcome"] == "ok"
+
+
+def test_a_server_that_is_closed_starts_nothing(odd):
+    server = odd("")
+    server.wait()
+    server.close()
+    with pytest.raises(CannotRun):
+        server.worker()
+    assert server.process.poll() is not None
+
+
+def test_where_the_system_has_no_room_for_a_process_the_others_go_on(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent(
+            f"""
+            import errno, os, runpy
+            fork, forked = os.fork, []
+            def second_fails():
+                forked.append(1)
+                if len(forked) == 2:
+                    raise OSError(errno.EAGAIN, "no")
+                return fork()
+            os.fork = second_fails
+            runpy.run_path({str(SCRIPT)!r}, run_name="__main__")
+            """
+        )
+    )
+    with Server(script, seed=0) as server, server.worker() as one:
+        with pytest.raises(CannotRun, match=os.strerror(errno.EAGAIN).lower()):
+            server.worker()
+        with server.worker() as other:
+            assert one.ask(60, **build())["outcome"] == "ok"
+            assert other.ask(60, **build())["outcome"] == "ok"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a parent's death is signalled on Linux")

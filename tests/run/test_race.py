@@ -1,5 +1,6 @@
 """Who runs when, and what becomes of an entrant that fails; workers answer by rule."""
 
+import math
 import random
 from collections import Counter
 from dataclasses import asdict
@@ -22,11 +23,12 @@ CASES = {
 pairs = st.dictionaries(st.text(min_size=1, max_size=2), st.integers(1, 7), min_size=1, max_size=5)
 
 
-def race(pairs=3, limit_s=1e9, first_lap=0):
+def race(pairs=3, limit_s=1e9, first_lap=0, left_s=lambda: math.inf):
     return Race(
         builds={name: asdict(case) for name, case in CASES.items()},
         turns=lambda times: {name: Turns(pairs=pairs, iterations=1) for name in times},
-        limit_s=lambda name, iteration_s, elapsed_s: limit_s - elapsed_s,
+        limit_s=lambda name, iteration_s: limit_s,
+        left_s=left_s,
         first_lap=first_lap,
     )
 
@@ -105,3 +107,51 @@ def test_an_entrant_has_a_limit_for_all_that_it_does():
 def test_a_later_race_goes_on_counting_laps():
     entries = ran(Machine(), race(pairs=2, first_lap=6))
     assert sorted(entries["a"].laps) == [6, 7, 8, 9]
+
+
+def test_where_all_die_at_once_the_one_at_work_is_blamed_and_the_others_race_again():
+    asleep = set()
+
+    def fate(case, do):
+        if case.mechanism == "b" and do == "lap":
+            asleep.update("ac")
+        elif case.mechanism not in asleep:
+            return None
+        asleep.discard(case.mechanism)
+        return {"outcome": "crashed", "reason": "with what had started it", "lost": True}
+
+    machine = Machine(fate=fate)
+    entries = ran(machine, race())
+    assert entries["b"].failed["outcome"] == "crashed"
+    for name in "ac":
+        assert entries[name].failed is None
+        assert sorted(entries[name].laps) == list(range(6))
+    assert Counter(name for name, _ in machine.started) == {"a": 2, "b": 1, "c": 2}
+
+
+@pytest.mark.parametrize("budget_s", [0.05, 0.4, 2.5, 4.0, 9.0])
+def test_a_budget_that_ends_in_a_race_leaves_whole_pairs_of_laps_or_nothing(budget_s):
+    """Three builds take 1.2 s, and 18 laps 5.4 s."""
+    machine = Machine(seconds=lambda case: 0.3)
+    end_s = machine.now + budget_s
+    entries = ran(machine, race(left_s=lambda: end_s - machine.now))
+    assert machine.now - end_s < 3.0
+    laps = {tuple(entry.laps) for entry in entries.values() if entry.failed is None}
+    assert len(laps) <= 1
+    for entry in entries.values():
+        if entry.failed is None:
+            assert entry.finished
+            assert entry.laps
+            assert (len(entry.laps) == 6) == (budget_s > 8)
+            assert len(entry.laps) % 2 == 0
+        else:
+            assert entry.failed["outcome"] == "skipped"
+
+
+def test_what_hangs_when_the_budget_ends_did_not_time_out():
+    machine = Machine(seconds=lambda case: 1e6)
+    end_s = machine.now + 10
+    entries = ran(machine, race(left_s=lambda: end_s - machine.now))
+    assert {entry.failed["reason"] for entry in entries.values()} == {
+        "not finished when --budget ended"
+    }

@@ -7,7 +7,7 @@ from attnbench.records import Request, canonical
 from attnbench.store.journal import FILE, Journal, load
 
 RECORDED = Path(__file__).parents[1] / "data" / "schema1"
-NUMBERED = RECORDED.with_name("schema2")  # the same sweep as the next schema wrote it
+NUMBERED = RECORDED.with_name("schema2")  # a small sweep, raced
 SWEEP = load(RECORDED)
 DATA = (RECORDED / FILE).read_bytes()
 LINES = DATA.splitlines(keepends=True)
