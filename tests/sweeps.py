@@ -228,3 +228,16 @@ def sweep(
         runs=tuple(runs),
         finished=True,
     )
+
+
+def raced(whole: Sweep, laps: Callable[[Case, int], Mapping[int, float]]) -> Sweep:
+    """The sweep with other samples: the seconds of each lap that a case has in a round."""
+    cases = {line.case.key: line.case for line in whole.plan}
+    runs = []
+    for run in whole.runs:
+        if run.samples:
+            found = laps(cases[run.case], run.round)
+            samples = [Sample(1, s, s, None, s, 0.0, 0.0, lap) for lap, s in found.items()]
+            run = replace(run, samples=tuple(samples))
+        runs.append(run)
+    return replace(whole, runs=tuple(runs))

@@ -56,24 +56,32 @@ class Spread:
     df: float
 
 
-def spreads(groups: Sequence[Sequence[float]], most_df: float = math.inf) -> list[Spread] | None:
-    """The spread of each group of logs, drawn together; None without any repetition.
-
-    `most_df` bounds the degrees of freedom where groups are not independent of one another.
-    """
+def spreads(groups: Sequence[Sequence[float]]) -> list[Spread] | None:
+    """The spread of each group of logs, drawn together; None without any repetition."""
     dfs = np.array([max(len(group) - 1, 0) for group in groups])
     own = np.array([np.var(group, ddof=1) if len(group) > 1 else 0.0 for group in groups])
-    if not dfs.sum():
+    if not dfs.any():
         return None
+    return [
+        Spread(variance=float(variance), df=float(df))
+        for variance, df in zip(*shrunk(own, dfs), strict=True)
+    ]
+
+
+def shrunk(
+    own: np.ndarray, dfs: np.ndarray, most_df: float = math.inf
+) -> tuple[np.ndarray, np.ndarray]:
+    """The variances of groups, shrunk towards the common one, and their degrees of freedom.
+
+    `own` are the groups' variances with `dfs` degrees of freedom, of which one at least is not 0.
+    `most_df` bounds the degrees of freedom where groups are not independent of one another.
+    """
     pooled, total = float(own @ dfs / dfs.sum()), min(most_df, float(dfs.sum()))
     common, strength = _prior(own[dfs > 0], dfs[dfs > 0])
     if pooled == 0 or math.isinf(strength):
-        return [Spread(variance=pooled, df=total) for _ in groups]
+        return np.full(own.shape, pooled), np.full(own.shape, total)
     variances = (strength * common + dfs * own) / (strength + dfs)
-    return [
-        Spread(variance=float(variance), df=float(df))
-        for variance, df in zip(variances, np.clip(strength + dfs, 1, total), strict=True)
-    ]
+    return variances, np.clip(strength + dfs, 1, total)
 
 
 def over_rounds(logs: Sequence[float], spread: Spread) -> Estimate:
@@ -126,9 +134,12 @@ def _prior(variances: np.ndarray, dfs: np.ndarray) -> tuple[float, float]:
     if len(variances) < 3 or not variances.any():
         return 0.0, math.inf
     floored = np.maximum(variances, 1e-6 * np.median(variances[variances > 0]))
-    expected = [_digamma(df / 2) - math.log(df / 2) for df in dfs]
+    # most groups have the same number of rounds
+    different, group = np.unique(dfs, return_inverse=True)
+    expected = np.array([_digamma(df / 2) - math.log(df / 2) for df in different])[group]
+    noise = np.array([_trigamma(df / 2) for df in different])[group]
     scores = np.log(floored) - expected
-    excess = float(np.var(scores, ddof=1) - np.mean([_trigamma(df / 2) for df in dfs]))
+    excess = float(np.var(scores, ddof=1) - noise.mean())
     if excess <= 0:
         return 0.0, math.inf
     half = _inverse_trigamma(excess)

@@ -1,22 +1,21 @@
 """Ratios of times from laps that were run in turns.
 
 Within a block and a round the processes take turns, so a drift of the machine falls on all alike.
-The ratio of one round is the median, over its pairs of laps, of the differences of log times; the
-rounds are the replication. Their variance is drawn towards that of all pairs of the sweep, as in
-`estimate`, with degrees of freedom that heed what pairs share: a process serves all blocks of its
-series in a round, and a series stands in many pairs.
+The ratio of one round is the median, over its pairs of laps, of the differences of log times; what
+the rounds say together is in `analysis.rounds`.
 """
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
 from itertools import combinations
-from statistics import mean, median
-from typing import TYPE_CHECKING
+from statistics import median
+from typing import TYPE_CHECKING, TypeVar
 
-from attnbench.analysis.estimate import Spread, spreads
+import numpy as np
+
+from attnbench.analysis.rounds import means
 from attnbench.analysis.series import series_names
 from attnbench.records import Mode, Outcome, Part, Run, Sample, Sweep
 
@@ -25,12 +24,15 @@ if TYPE_CHECKING:
 
 Laps = Mapping[int, float]  # pair of laps -> seconds of one iteration
 Block = tuple[str, int]  # mode and length
-Pair = tuple[str, str]  # two series, in the order of the plan
+Thing = TypeVar("Thing", bound=Hashable)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio:
-    """A log ratio of times with its standard error and degrees of freedom."""
+    """A log ratio of times with its standard error and degrees of freedom.
+
+    Both are NaN where the sweep has one round of every pair.
+    """
 
     log: float
     se: float
@@ -45,35 +47,37 @@ class Ratios:
         blocks = {
             p.case.key: (str(p.case.workload.mode), p.case.workload.seq_len) for p in sweep.plan
         }
-        self.logs: dict[Block, dict[Pair, list[float]]] = {}
-        laps: dict[Block, dict[str, dict[int, Laps]]] = defaultdict(lambda: defaultdict(dict))
+        found: dict[tuple[str, Block], dict[int, Laps]] = {}
         for run in sweep.runs:
             timed = run.part is Part.TIME and run.outcome is Outcome.OK and run.case in blocks
-            if timed and (found := by_pair(run.samples)):
-                laps[blocks[run.case]][names[run.case]][run.round] = found
-        order = {name: place for place, name in enumerate(dict.fromkeys(names.values()))}
-        for block, series in laps.items():
-            pairs = combinations(sorted(series, key=order.__getitem__), 2)
-            self.logs[block] = {
-                (a, b): logs for a, b in pairs if (logs := over_rounds(series[a], series[b]))
-            }
-        self.spreads = self._spreads()
+            if timed and (laps := by_pair(run.samples)):
+                found.setdefault((names[run.case], blocks[run.case]), {})[run.round] = laps
         self.aliases: Mapping[str, str] = {}
+        self.series = places(names.values())
+        self.blocks = places(block for _, block in found)
+        self.pairs = places(combinations(self.series.values(), 2))
+        rounds = places(round_ for each in found.values() for round_ in each)
+        logs = np.full((len(self.blocks), len(self.pairs), len(rounds)), np.nan)
+        for (one, other), pair in zip(
+            combinations(self.series, 2), self.pairs.values(), strict=True
+        ):
+            for block, place in self.blocks.items():
+                shared = over_rounds(found.get((one, block), {}), found.get((other, block), {}))
+                for round_, log in shared.items():
+                    logs[place, pair, rounds[round_]] = log
+        self.means = means(logs, list(self.pairs))
 
     def ratio(self, one: str, other: str, mode: str | Mode, seq_len: int) -> Ratio | None:
         """Log time of one series over another's, or None where they did not take turns."""
-        block = (str(mode), seq_len)
-        one, other = (self.aliases.get(name, name) for name in (one, other))
-        if (one, other) in (pairs := self.logs.get(block, {})):
-            pair, sign = (one, other), 1.0
-        elif (other, one) in pairs:
-            pair, sign = (other, one), -1.0
-        else:
+        block = self.blocks.get((str(mode), seq_len))
+        first, second = (self.series.get(self.aliases.get(name, name), -1) for name in (one, other))
+        pair = self.pairs.get((min(first, second), max(first, second)))
+        if block is None or pair is None or math.isnan(self.means.log[block, pair]):
             return None
-        logs = pairs[pair]
-        spread = self.spreads.get((block, pair))
-        se = math.sqrt(spread.variance / len(logs)) if spread else math.nan
-        return Ratio(log=sign * mean(logs), se=se, df=spread.df if spread else math.nan)
+        log, se, df = (
+            float(values[block, pair]) for values in (self.means.log, self.means.se, self.means.df)
+        )
+        return Ratio(log=log if first < second else -log, se=se, df=df)
 
     def named(self, names: Mapping[str, str]) -> "Ratios":
         """The same ratios with series under other names."""
@@ -94,31 +98,6 @@ class Ratios:
                 rows[place] = (ratio.log, ratio.se, ratio.df, True)
         return pd.DataFrame(rows, columns=["y", "se", "df", "paired"], index=found.index)
 
-    def _spreads(self) -> dict[tuple[Block, Pair], Spread]:
-        """The variance of one round of each pair in each block."""
-        keys = [(block, pair) for block, pairs in self.logs.items() for pair in pairs]
-        groups = [self.logs[block][pair] for block, pair in keys]
-        found = spreads(groups, most_df=self._independent())
-        return dict(zip(keys, found, strict=True)) if found else {}
-
-    def _independent(self) -> float:
-        """Degrees of freedom of all pairs together.
-
-        Of S series S − 1 ratios are independent. K blocks whose residuals correlate by ρ tell as
-        much of a variance as K / (1 + (K − 1) ρ²) independent ones.
-        """
-        by_pair_: dict[Pair, list[list[float]]] = defaultdict(list)
-        for pairs in self.logs.values():
-            for pair, logs in pairs.items():
-                if len(logs) > 1:
-                    by_pair_[pair].append([log - mean(logs) for log in logs])
-        series = {name for pair in by_pair_ for name in pair}
-        if not series:
-            return 0.0
-        rho, blocks = _correlation(by_pair_.values())
-        rounds = mean(len(rows[0]) for rows in by_pair_.values())
-        return max(1.0, (rounds - 1) * (len(series) - 1) * blocks / (1 + (blocks - 1) * rho**2))
-
 
 def by_pair(samples: Iterable[Sample]) -> Laps:
     """Seconds of one iteration in each pair of laps that is whole: the mean of its two."""
@@ -135,10 +114,15 @@ def log_ratio(one: Run, other: Run) -> float | None:
     return _log_ratio(by_pair(one.samples), by_pair(other.samples))
 
 
-def over_rounds(one: Mapping[int, Laps], other: Mapping[int, Laps]) -> list[float]:
-    """The log ratio of each round that both have."""
-    found = (_log_ratio(one[round_], other[round_]) for round_ in sorted(one.keys() & other.keys()))
-    return [log for log in found if log is not None]
+def over_rounds(one: Mapping[int, Laps], other: Mapping[int, Laps]) -> dict[int, float]:
+    """The log ratio of each round in which the two shared a pair of laps."""
+    found = {round_: _log_ratio(one[round_], other[round_]) for round_ in one.keys() & other.keys()}
+    return {round_: log for round_, log in found.items() if log is not None}
+
+
+def places(things: Iterable[Thing]) -> dict[Thing, int]:
+    """The place of each among those that differ, in the order of their first appearance."""
+    return {thing: place for place, thing in enumerate(dict.fromkeys(things))}
 
 
 def sample_seconds(sample: Sample) -> float:
@@ -150,23 +134,3 @@ def sample_seconds(sample: Sample) -> float:
 def _log_ratio(one: Laps, other: Laps) -> float | None:
     logs = [math.log(one[pair] / other[pair]) for pair in one.keys() & other.keys()]
     return median(logs) if logs else None
-
-
-def _correlation(pairs: Iterable[Sequence[Sequence[float]]]) -> tuple[float, float]:
-    """How residuals of one round correlate between blocks, and blocks per pair, on average.
-
-    Of K blocks' residuals c, q = K Σ_r (mean_k c)² / Σ c² is expected at (1 + (K − 1) ρ) / K.
-    """
-    shared = whole = 0.0
-    counts = []
-    for rows in pairs:
-        width = min(map(len, rows))
-        columns = [[row[r] for row in rows] for r in range(width)]
-        counts.append(len(rows))
-        if len(rows) > 1:
-            shared += len(rows) * sum(mean(column) ** 2 for column in columns)
-            whole += sum(c * c for column in columns for c in column)
-    blocks = mean(counts)
-    if not whole or blocks <= 1:
-        return 0.0, blocks
-    return min(1.0, max(0.0, (blocks * shared / whole - 1) / (blocks - 1))), blocks

@@ -1,0 +1,220 @@
+"""Ratios from laps that were run in turns: what they are made of, and who uses them."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnbench.analysis.claims.bench import Bench
+from attnbench.analysis.crossover import Answer, crossovers
+from attnbench.analysis.paired import Ratios, by_pair
+from attnbench.analysis.speedup import speedup
+from attnbench.analysis.summary import summary
+from attnbench.records import Case, Mode, Outcome, Part, Sample, Sweep
+from tests import sweeps
+
+A, B, C = (f"{name}:eager" for name in ("fastformer", "linformer", "bigbird"))
+FACTORS = {"fastformer": 1.0, "linformer": 1.5, "bigbird": 4.0}
+LENGTHS = (256, 512, 1024)
+LAPS = range(6)
+
+
+def sweep(laps=None, *, rounds: int = 3) -> Sweep:
+    """Three series; `laps(case, round)` gives seconds by lap."""
+    plain = sweeps.sweep(FACTORS, lengths=LENGTHS, modes=(Mode.INFERENCE,), rounds=rounds)
+    return sweeps.raced(plain, laps) if laps else plain
+
+
+def steady(case: Case, round: int) -> Mapping[int, float]:
+    """Every lap takes as long as the mechanism's factor says."""
+    return dict.fromkeys(LAPS, FACTORS[case.mechanism])
+
+
+def drifting(case: Case, round: int) -> Mapping[int, float]:
+    """The machine is up to three times slower in later laps, rounds and longer blocks."""
+    slower = {lap: 1.2 ** (lap // 2) * 1.3**round * case.workload.seq_len for lap in LAPS}
+    return {lap: FACTORS[case.mechanism] * factor for lap, factor in slower.items()}
+
+
+def uneven(case: Case, round: int) -> Mapping[int, float]:
+    """The machine drifts as above, and each process of a round lies somewhat off."""
+    off = {"fastformer": (0.01, -0.01, 0.0), "linformer": (0.0, 0.02, -0.01)}
+    by = math.exp(off.get(case.mechanism, (0.01, 0.0, -0.02))[round % 3])
+    return {lap: by * seconds for lap, seconds in drifting(case, round).items()}
+
+
+def log(found: Ratios, one: str, other: str) -> float | None:
+    ratio = found.ratio(one, other, Mode.INFERENCE, 512)
+    return None if ratio is None else ratio.log
+
+
+def without(whole: Sweep, mechanism: str, seq_len: int, **changes) -> Sweep:
+    """The sweep with other fields in the timed runs of one case."""
+    (key,) = (
+        p.case.key
+        for p in whole.plan
+        if (p.case.mechanism, p.case.workload.seq_len) == (mechanism, seq_len)
+    )
+    runs = (
+        replace(run, **changes) if run.case == key and run.part is Part.TIME else run
+        for run in whole.runs
+    )
+    return replace(whole, runs=tuple(runs))
+
+
+def test_a_ratio_is_positive_where_the_first_series_takes_longer():
+    found = Ratios(sweep(steady))
+    assert log(found, B, A) == pytest.approx(math.log(1.5))
+    assert log(found, A, C) == pytest.approx(-math.log(4))
+
+
+def test_a_ratio_the_other_way_round_has_the_other_sign_and_the_same_error():
+    found = Ratios(sweep(uneven))
+    one, other = (found.ratio(*pair, "inference", 512) for pair in ((A, C), (C, A)))
+    assert one.log == -other.log
+    assert (one.se, one.df) == (other.se, other.df)
+    assert one.se > 0
+
+
+def test_a_drift_that_all_series_share_is_in_no_ratio():
+    found = Ratios(sweep(drifting)).ratio(B, A, Mode.INFERENCE, 512)
+    assert found.log == pytest.approx(math.log(1.5))
+    assert found.se == pytest.approx(0, abs=1e-12)
+
+
+def test_only_pairs_of_laps_that_both_ran_whole_are_compared():
+    def laps(case: Case, round: int) -> Mapping[int, float]:
+        # the machine is ten times slower in the laps that linformer lacks
+        found = {lap: FACTORS[case.mechanism] * (10 if lap > 1 else 1) for lap in LAPS}
+        return {lap: found[lap] for lap in (0, 1, 2)} if case.mechanism == "linformer" else found
+
+    assert log(Ratios(sweep(laps)), B, A) == pytest.approx(math.log(1.5))
+
+
+def test_one_slow_pair_of_laps_in_three_does_not_move_the_ratio():
+    def laps(case: Case, round: int) -> Mapping[int, float]:
+        slow = case.mechanism == "fastformer"
+        return {lap: s * (5 if slow and lap == 3 else 1) for lap, s in steady(case, round).items()}
+
+    assert log(Ratios(sweep(laps)), B, A) == pytest.approx(math.log(1.5))
+
+
+def test_series_of_different_groups_are_linked_to_the_anchor_alone():
+    numbers = {"fastformer": range(4), "linformer": range(2), "bigbird": range(2, 4)}
+
+    def laps(case: Case, round: int) -> Mapping[int, float]:
+        return dict.fromkeys(numbers[case.mechanism], FACTORS[case.mechanism])
+
+    found = Ratios(sweep(laps))
+    assert log(found, B, A) == pytest.approx(math.log(1.5))
+    assert log(found, C, A) == pytest.approx(math.log(4))
+    assert log(found, C, B) is None
+
+
+def test_series_that_ran_in_different_rounds_only_have_no_ratio():
+    whole = without(sweep(steady, rounds=1), "linformer", 512, round=1)
+    assert log(Ratios(whole), B, A) is None
+    assert log(Ratios(whole), C, A) is not None
+
+
+def test_a_case_that_failed_has_no_ratio_and_its_block_keeps_the_others():
+    whole = without(sweep(steady), "linformer", 512, outcome=Outcome.CRASHED)
+    found = Ratios(whole)
+    assert log(found, B, A) is None
+    assert log(found, C, A) == pytest.approx(math.log(4))
+    assert found.ratio(B, A, Mode.INFERENCE, 1024) is not None
+
+
+def test_a_series_has_no_ratio_to_itself_nor_to_one_that_is_not_there():
+    found = Ratios(sweep(steady))
+    assert found.ratio(A, A, Mode.INFERENCE, 512) is None
+    assert found.ratio(A, "reformer:eager", Mode.INFERENCE, 512) is None
+    assert found.ratio(A, B, Mode.TRAINING, 512) is None
+    assert found.ratio(A, B, Mode.INFERENCE, 640) is None
+
+
+def test_one_round_gives_ratios_without_an_error():
+    found = Ratios(sweep(steady, rounds=1)).ratio(B, A, Mode.INFERENCE, 512)
+    assert found.log == pytest.approx(math.log(1.5))
+    assert math.isnan(found.se)
+
+
+def test_series_under_other_names_have_the_same_ratios():
+    found = Ratios(sweep(steady)).named({A: "new"})
+    assert log(found, B, "new") == pytest.approx(math.log(1.5))
+
+
+def test_samples_without_laps_give_no_ratio_and_speedups_fall_back():
+    plain = sweep()
+    cases, ratios = summary(plain), Ratios(plain)
+    assert log(ratios, A, B) is None
+    found = speedup(cases, A, ratios)
+    assert len(found)
+    assert not found["paired"].any()
+    assert found.equals(speedup(cases, A))
+
+
+def test_speedups_use_the_paired_ratios():
+    whole = sweep(uneven)
+    cases = summary(whole)
+    found, apart = (speedup(cases, A, ratios) for ratios in (Ratios(whole), None))
+    assert found["paired"].all()
+    assert not apart["paired"].any()
+    # the machine's drift between rounds is in the independent intervals alone
+    assert (found["high"] / found["low"] < 1.2).all()
+    assert (apart["high"] / apart["low"] > 1.5).all()
+
+
+def test_a_speedup_falls_back_at_the_one_length_without_a_paired_ratio():
+    whole = sweep(steady)
+    single = tuple(Sample(1, 2.0, 2.0, None, 2.0, 0.0, 0.0) for _ in LAPS)
+    whole = without(whole, "linformer", 512, samples=single)
+    found = speedup(summary(whole), A, Ratios(whole))
+    apart = found[~found["paired"]]
+    assert [tuple(row) for row in apart[["series", "seq_len"]].to_numpy()] == [(B, 512)]
+    assert apart["ratio"].item() == pytest.approx(1 / 2)
+
+
+def test_a_crossover_that_drift_hides_is_found_by_paired_ratios():
+    def laps(case: Case, round: int) -> Mapping[int, float]:
+        shorter = case.mechanism == "linformer" and case.workload.seq_len == 256
+        return {lap: s / (3 if shorter else 1) for lap, s in drifting(case, round).items()}
+
+    whole = sweep(laps)
+
+    def answer(ratios: Ratios | None) -> Answer:
+        found = crossovers(summary(whole), ratios=ratios, baseline=B)
+        return found.loc[found["series"] == A, "answer"].item()
+
+    assert answer(Ratios(whole)) == Answer.FROM
+    assert answer(None) == Answer.UNCLEAR
+
+
+def test_claims_use_the_paired_ratios_of_times_and_fall_back():
+    for whole, most in ((sweep(uneven), 0.05), (sweep(), math.inf)):
+        curves = {curve.series: curve for curve in Bench(whole).curves}
+        found = curves[B].over(curves[A], "time")
+        assert (found["se"] < most).all()
+        ratios = Ratios(whole)
+        assert (log(ratios, B, A) is None) == math.isinf(most)
+        if ratio := ratios.ratio(B, A, Mode.INFERENCE, 512):
+            assert found.loc[512, "y"] == ratio.log
+        # memory is counted, so there is nothing to pair
+        assert len(curves[B].over(curves[A], "memory")) == len(LENGTHS)
+
+
+@given(st.dictionaries(st.integers(0, 9), st.floats(1e-6, 1e3), max_size=10))
+def test_a_pair_of_laps_is_the_mean_of_its_two_and_needs_both(seconds: dict[int, float]):
+    samples = [Sample(2, 2 * s, 0, None, 0, 0, 0, lap) for lap, s in seconds.items()]
+    found = by_pair(samples)
+    assert set(found) == {p for p in range(5) if {2 * p, 2 * p + 1} <= seconds.keys()}
+    for pair, mean in found.items():
+        assert mean == pytest.approx((seconds[2 * pair] + seconds[2 * pair + 1]) / 2)
+
+
+def test_a_sample_on_a_gpu_counts_by_device_time():
+    samples = [Sample(2, 9.0, 9.0, 4.0, 0, 0, 0, lap) for lap in (0, 1)]
+    assert by_pair(samples) == {0: 2.0}

@@ -1,0 +1,169 @@
+"""How often the interval of a ratio holds 1 when a mechanism is raced against itself.
+
+    python -m tests.benchmarks.again > reports/again.md
+
+Fastformer and Linformer enter under two names each (`twice.py`) and are swept by the engine of
+`attnbench sweep`, beside a busy loop on one core, over lengths and modes; sweeps of levels
+`attention` and `model` take turns until there are enough ratios. Only ratios of a mechanism to
+itself count: all differences are errors, and 95 % of the intervals should hold 1.
+
+Ratios of one sweep share the restarts of their processes; the standard error heeds that. D = 64, 4
+heads, 2,048 tokens per batch, 3 rounds.
+"""
+
+import argparse
+import math
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import mean, median, stdev
+
+from attnbench.analysis.crossover import half_widths
+from attnbench.analysis.paired import Ratios
+from attnbench.analysis.series import series_names
+from attnbench.cli.options import settings
+from attnbench.cli.starting import own_server
+from attnbench.measure.environment import memory_bytes
+from attnbench.records import Level, Mode, Part, Request, Sweep
+from attnbench.run.session import Session
+from attnbench.workloads.reading import plan
+from tests.benchmarks.gate import Neighbour
+from tests.benchmarks.telling import begin
+
+FILE = Path(__file__).with_name("twice.py").relative_to(Path.cwd())
+NAMES = ("FASTFORMER", "LINFORMER")
+LENGTHS = (128, 256, 512, 1024)
+LEVELS = (Level.ATTENTION, Level.MODEL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Same:
+    """The ratio of a mechanism to itself in one block of one sweep."""
+
+    sweep: int
+    level: Level
+    mode: Mode
+    name: str
+    log: float
+    half: float  # of the 95 % interval, of the logarithm
+
+    @property
+    def held(self):
+        return abs(self.log) <= self.half
+
+
+class Runs(list):
+    """Keeps what a session gives in memory."""
+
+    def append(self, *records):
+        self.extend(records)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ratios", type=int, default=200, help="at least")
+    asked = parser.parse_args()
+    found = []
+    with Neighbour():
+        while len(found) < asked.ratios:
+            number = len({each.sweep for each in found})
+            found += swept(number, LEVELS[number % len(LEVELS)])
+            print(f"{len(found)} of {asked.ratios} ratios", file=sys.stderr, flush=True)
+    command = "python -m tests.benchmarks.again"
+    begin("A mechanism against itself", __doc__, command, "torch")
+    print("| level | mode | mechanism | ratios | hold 1 | median half-width |")
+    print("|---|---|---|---:|---:|---:|")
+    for level in LEVELS:
+        for mode in Mode:
+            for name in NAMES:
+                which = (level, mode, name)
+                rows = [each for each in found if (each.level, each.mode, each.name) == which]
+                print(f"| {level} | {mode} | {name.lower()} | {cells(rows)} |")
+    print(f"| all | | | {cells(found)} |")
+    print(f"\n{summed(found)}")
+
+
+def swept(number, level):
+    """Every ratio of a mechanism to itself in one sweep."""
+    asked = request(number, level)
+    with own_server(asked.settings.threads, asked.settings.seed) as server:
+        planned, runs = plan(asked, server), Runs()
+        Session(
+            request=asked,
+            plan=planned.lines,
+            store=runs,
+            start=lambda series, *, weighs=False: server.worker(weighs=weighs),
+            memory_bytes=memory_bytes(),
+            # nobody asks for memory here
+            finished=frozenset((line.case.key, Part.MEMORY, 0) for line in planned.lines),
+        ).run()
+    ratios = Ratios(
+        Sweep(
+            name="again",
+            request=asked,
+            sessions=(),
+            cards=planned.cards,
+            plan=planned.lines,
+            runs=tuple(runs),
+            finished=True,
+        )
+    )
+    names = series_names(planned.lines)
+    series = {p.case.mechanism.rpartition(":")[2]: names[p.case.key] for p in planned.lines}
+    found = []
+    for mode in asked.modes:
+        for name in NAMES:
+            for seq_len in asked.lengths:
+                ratio = ratios.ratio(series[name], series[f"{name}_AGAIN"], mode, seq_len)
+                half = float(half_widths([ratio.se], [ratio.df])[0])
+                found.append(
+                    Same(sweep=number, level=level, mode=mode, name=name, log=ratio.log, half=half)
+                )
+    return found
+
+
+def request(number, level):
+    """The sweep of that number: its seed is the number."""
+    usual = settings("cpu", 1, number, quick=True, cold=False, budget_s=None)
+    return Request(
+        models=tuple(f"{FILE}:{name}{again}" for name in NAMES for again in ("", "_AGAIN")),
+        lengths=LENGTHS,
+        tokens=2048,
+        preset="mind-classification",
+        level=level,
+        modes=tuple(Mode),
+        dtype="float32",
+        device="cpu",
+        width=64,
+        heads=4,
+        layers=2,
+        padding=0.0,
+        causal=False,
+        rounds=3,
+        budget_s=None,
+        case_timeout_s=600.0,
+        settings=replace(usual, sample_s=0.08, warmup_s=0.05),
+    )
+
+
+def cells(rows):
+    """How many ratios there are, how many hold 1, and how exact they are."""
+    held = f"{sum(each.held for each in rows) / len(rows):.0%}"
+    return f"{len(rows)} | {held} | {100 * median(each.half for each in rows):.1f} %"
+
+
+def summed(found):
+    """The share that holds 1, with a standard error over sweeps, and how far from 1 ratios are."""
+    sweeps = sorted({each.sweep for each in found})
+    shares = [mean(each.held for each in found if each.sweep == sweep) for sweep in sweeps]
+    error = stdev(shares) / len(shares) ** 0.5 if len(shares) > 1 else math.nan
+    off = 100 * median(abs(each.log) for each in found)
+    held = sum(each.held for each in found)
+    return (
+        f"{held} of {len(found)} intervals hold 1: {held / len(found):.1%} ± {error:.1%} over"
+        f" {len(sweeps)} sweeps. The median ratio is {off:.1f} % away from 1."
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""How often the 95 % intervals of raced ratios hold the truth, in simulated sweeps.
+
+    python -m tests.benchmarks.coverage > reports/coverage.md
+
+All series of a simulated sweep are equally fast, so every true log ratio is 0. A sweep has 8
+blocks; a visit to a block has 6 pairs of laps in mirrored random orders. The ratios and intervals
+are those of `attnbench.analysis.rounds`, over all pairs of series and all blocks. In every
+situation a lap varies by 2 %, a fresh process by 0.8 %, and by a further 0.4 % in each block
+(standard deviations). To this come
+
+- drift: the machine slows by 20 % from the first lap to the last;
+- steps: 12 times a sweep, on average, its speed changes for good, by 10 % (standard deviation);
+- neighbour: for a third of the time it is 30 % slower, in spells of half a visit to a block;
+- restarts: a fresh process varies by 3 %, and by a further 1 % in each block;
+- heavy tails: laps and restarts follow Student's t with 3 degrees of freedom, not a normal law;
+- all: all of these at once;
+- one unsteady: a fresh process of the first series varies by 3.2 %, four times as much as others;
+  its ratios are counted by themselves in the next row.
+
+Coverage is followed by its standard error. The half-width is the median over sweeps and pairs.
+"""
+
+import argparse
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from attnbench.analysis.estimate import LEVEL
+from attnbench.analysis.rounds import means
+from attnbench.analysis.student import quantile
+from tests.benchmarks.telling import begin
+
+BLOCKS, LAP_PAIRS = 8, 6
+UNSTEADY = "one unsteady"
+AT_ONCE = 200  # sweeps, so that the arrays stay small
+
+
+@dataclass(frozen=True, kw_only=True)
+class Situation:
+    """What disturbs the laps of a sweep; all sizes are of log times."""
+
+    drift: float = 0.0
+    steps: float = 0.0
+    neighbour: float = 0.0
+    restart: float = 0.008
+    in_block: float = 0.004
+    heavy: bool = False
+    unsteady: float = 1.0  # restart effects of the first series, over those of the others
+
+
+SITUATIONS = {
+    "drift": Situation(drift=0.2),
+    "steps": Situation(steps=0.1),
+    "neighbour": Situation(neighbour=0.3),
+    "restarts": Situation(restart=0.03, in_block=0.01),
+    "heavy tails": Situation(heavy=True),
+    "all": Situation(drift=0.2, steps=0.1, neighbour=0.3, restart=0.03, in_block=0.01, heavy=True),
+    UNSTEADY: Situation(unsteady=4.0),
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sweeps", type=int, default=10_000, help="of each row")
+    asked = parser.parse_args()
+    begin("Coverage of raced ratios", __doc__, "python -m tests.benchmarks.coverage", "numpy")
+    print(f"{asked.sweeps:,} sweeps a row.\n")
+    print("| situation | series | rounds | coverage | median half-width |")
+    print("|---|---:|---:|---:|---:|")
+    for name, situation in SITUATIONS.items():
+        for series in (2, 6):
+            for rounds in (3, 8):
+                held, half = simulated(situation, series, rounds, asked.sweeps)
+                sizes = f"{series} | {rounds}"
+                print(f"| {name} | {sizes} | {cells(held, half)} |", flush=True)
+                if name == UNSTEADY and series > 2:
+                    first = slice(series - 1)  # the pairs of the first series
+                    print(f"| its ratios | {sizes} | {cells(held[..., first], half[..., first])} |")
+
+
+def cells(held, half):
+    """Coverage with its standard error, and the median half-width."""
+    error = held.mean((1, 2)).std() / len(held) ** 0.5
+    return f"{held.mean():.1%} ± {error:.1%} | {np.median(half):.2%}"
+
+
+def simulated(situation, series, rounds, sweeps, seed=0):
+    """Whether each interval holds the truth, and its half-width: [sweeps, blocks, pairs]."""
+    rng = np.random.default_rng([seed, series, rounds])
+    held, halves = [], []
+    for first in range(0, sweeps, AT_ONCE):
+        logs, pairs = ratios(situation, series, rounds, min(AT_ONCE, sweeps - first), rng)
+        for each in logs:
+            found = means(each, pairs)
+            different, place = np.unique(found.df, return_inverse=True)
+            t = np.array([quantile(LEVEL, df) for df in different])[place]
+            half = found.se * t.reshape(found.se.shape)
+            held.append(np.abs(found.log) <= half)
+            halves.append(half)
+    return np.array(held), np.array(halves)
+
+
+def ratios(situation, series, rounds, sweeps, rng):
+    """Log ratios [sweeps, blocks, pairs, rounds] of simulated laps, and the pairs of series."""
+    seconds = np.exp(laps(situation, series, rounds, sweeps, rng)).mean(-1)
+    pairs = list(combinations(range(series), 2))
+    one, other = (seconds[:, :, :, list(each)] for each in zip(*pairs, strict=True))
+    # [sweeps, rounds, blocks, pairs, pairs of laps]: the ratio of a round is their median
+    return np.median(np.log(one / other), axis=-1).transpose(0, 2, 3, 1), pairs
+
+
+def laps(situation, series, rounds, sweeps, rng):
+    """Log seconds [sweeps, rounds, blocks, series, pairs of laps, 2]."""
+    draw = (
+        (lambda *shape: rng.standard_t(3, shape))
+        if situation.heavy
+        else (lambda *shape: rng.standard_normal(shape))
+    )
+    visits = (sweeps, rounds, BLOCKS)
+    found = 0.02 * draw(*visits, series, LAP_PAIRS, 2)
+    restart = np.full((series, 1, 1), situation.restart)
+    restart[0] *= situation.unsteady
+    found += restart * draw(sweeps, rounds, 1, series, 1, 1)
+    found += situation.in_block * draw(*visits, series, 1, 1)
+    turns = rounds * BLOCKS * LAP_PAIRS * 2 * series
+    speed = slowness(situation, sweeps, turns, series, rng)
+    return found + np.take_along_axis(speed, when(series, *visits, rng), 1).reshape(found.shape)
+
+
+def when(series, sweeps, rounds, blocks, rng):
+    """The turn [sweeps, …] in which each lap is run, of all turns of its sweep."""
+    order = rng.random((sweeps, rounds, blocks, LAP_PAIRS, series)).argsort(-1)
+    turn = np.stack([order, 2 * series - 1 - order], -1)  # a random order, and its mirror image
+    turn += 2 * series * np.arange(LAP_PAIRS)[:, None, None]
+    visit = rng.random((sweeps, rounds, blocks)).argsort(-1)
+    visit[:, 0] = np.arange(blocks)  # the first round goes from short to long
+    visit += blocks * np.arange(rounds)[:, None]
+    turn += 2 * series * LAP_PAIRS * visit[..., None, None, None]
+    return np.swapaxes(turn, 3, 4).reshape(sweeps, -1)
+
+
+def slowness(situation, sweeps, turns, series, rng):
+    """How much slower the machine is in each turn [sweeps, turns], as a logarithm."""
+    found = situation.drift * np.linspace(0, 1, turns) + np.zeros((sweeps, 1))
+    if situation.steps:
+        steps = (rng.random(found.shape) < 12 / turns) * rng.standard_normal(found.shape)
+        found += situation.steps * steps.cumsum(1)
+    if situation.neighbour:
+        spell = LAP_PAIRS * series  # turns: half a visit to a block
+        busy = rng.random(sweeps) < 1 / 3
+        for turn, chance in enumerate(rng.random((turns, sweeps))):
+            busy ^= chance < np.where(busy, 1 / spell, 1 / (2 * spell))
+            found[:, turn] += situation.neighbour * busy
+    return found
+
+
+if __name__ == "__main__":
+    main()

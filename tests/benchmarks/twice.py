@@ -1,0 +1,7 @@
+"""Mechanisms under two names each, for `again` to race against themselves."""
+
+from attnbench.mechanisms.fastformer import CARD as FASTFORMER
+from attnbench.mechanisms.linformer import CARD as LINFORMER
+
+FASTFORMER_AGAIN = FASTFORMER
+LINFORMER_AGAIN = LINFORMER
