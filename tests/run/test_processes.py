@@ -195,6 +195,7 @@ def test_a_server_that_dies_is_started_anew(odd):
     server = odd("")
     with server.worker() as worker:
         server.process.kill()
+        server.process.wait()
         answer = worker.ask(60, **build())
         assert answer["outcome"] == "crashed"
     with server.worker() as worker:
