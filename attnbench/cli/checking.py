@@ -18,7 +18,8 @@ from attnbench.run import stored, worktree
 from attnbench.run.gating import Gate
 from attnbench.run.lines import Chosen, Line, Plan, workload
 from attnbench.run.pairs import BASE, HEAD
-from attnbench.run.processes import OverBudget, Server
+from attnbench.run.processes import Server
+from attnbench.run.workers import OverBudget
 from attnbench.store import baseline as files
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from attnbench.cli import console
 from attnbench.errors import CannotRun, SweepExists
 from attnbench.records import CardFacts, Environment, Planned, Request, Sweep
-from attnbench.run.processes import Server, Worker
+from attnbench.run.processes import Server
 from attnbench.run.session import Progress, Session, Start
+from attnbench.run.workers import Worker
 from attnbench.store.journal import FILE, Journal, load
 from attnbench.store.resuming import done
 from attnbench.store.schema import Ending

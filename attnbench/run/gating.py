@@ -21,8 +21,9 @@ from attnbench.errors import CannotRun
 from attnbench.metrics import metric
 from attnbench.run.lines import Line, Plan, batch_for, families, rounds_for, workload
 from attnbench.run.pairs import AGAIN, BASE, HEAD, Failed, TreeRace, of_trees
-from attnbench.run.processes import Answer, OverBudget, Server, Worker
+from attnbench.run.processes import Server
 from attnbench.run.race import Round
+from attnbench.run.workers import Answer, OverBudget, Worker
 
 COUNT_TIMEOUT_S = 300.0
 CONFIRMING = 0.4  # share of the budget kept for the second stage

@@ -12,7 +12,7 @@ from attnbench.analysis.gate import CPU_THRESHOLD
 from attnbench.analysis.pairs import Pair, Stage, Statistic, Trial, mean, mean_of
 from attnbench.records import Level, Mode, Option, Workload
 from attnbench.run.pairs import AGAIN, BASE, HEAD, Failed, Laps, TreeRace
-from attnbench.run.processes import Answer
+from attnbench.run.workers import Answer
 
 ITERATION_S = 0.005  # a batch is sized for this at least: shorter ones are mostly overhead
 MOST_TOKENS = 1 << 16

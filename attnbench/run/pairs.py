@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from attnbench.records import Sample
-from attnbench.run.processes import Answer, Server
+from attnbench.run.processes import Server
 from attnbench.run.race import Race, Round, Turns
+from attnbench.run.workers import Answer
 
 BASE, HEAD, AGAIN = "base", "head", "again"  # `again`: base against base
 LEAST_TIMEOUT_S = 60.0

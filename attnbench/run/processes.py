@@ -1,4 +1,4 @@
-"""Start measuring processes, ask them, wait without spinning, and say how they ended.
+"""Start measuring processes, and end them.
 
 The server's script arrives as a path and is run by itself, so that a worker can load the package
 of another source tree; `preload` names the modules that workers of this package share.
@@ -7,7 +7,6 @@ of another source tree; `preload` names the modules that workers of this package
 import json
 import math
 import os
-import select
 import signal
 import socket
 import struct
@@ -15,24 +14,21 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from attnbench.errors import CannotRun
-from attnbench.run.groups import oom_kills
 from attnbench.run.scratch import Scratch
+from attnbench.run.workers import OverBudget, Worker, last_line, readable
 
 START_TIMEOUT_S = 300.0  # importing torch on a cold disk
 GRACE_S = 5.0  # from the end of a connection to the end of its process
 STUCK_S = 60.0  # from a kill to the end: the kernel may have much memory to free
-LOG_BYTES = 4_000
 MEASURING = "attnbench.measure.worker"  # what a worker is unless another module is named
 MESSAGE = struct.Struct("<4siii")  # as measure/server.py has it
-
-Answer = Mapping[str, Any]
 
 
 class Silent(CannotRun):
@@ -41,10 +37,6 @@ class Silent(CannotRun):
 
 class Lost(CannotRun):
     """The server has ended."""
-
-
-class OverBudget(CannotRun):
-    """The time of all was over before a process answered; the text goes on from its name."""
 
 
 class Server:
@@ -125,7 +117,7 @@ class Server:
             raise
         self.ready = True
 
-    def worker(self, tree: Path | None = None, **about: Any) -> "Worker":
+    def worker(self, tree: Path | None = None, **about: Any) -> Worker:
         """A fresh process for this package or a tree; it may not have been able to load.
 
         Raises `CannotRun` if no process can be started.
@@ -154,7 +146,7 @@ class Server:
             raise
         return worker
 
-    def fork(self) -> "Worker":
+    def fork(self) -> Worker:
         """A worker that has not been told yet what it is for."""
         self.started += 1
         log = self.folder / f"log-{self.started}"
@@ -250,133 +242,9 @@ class Server:
         self.living.clear()
 
 
-class Worker:
-    """One measuring process; `started` says whether its package could be loaded."""
-
-    def __init__(self, server: Server, pipe: socket.socket, pid: int, log: Path) -> None:
-        self.server, self.pipe, self.pid, self.log = server, pipe, pid, log
-        self.kills = oom_kills()
-        self.started: Answer = {}
-        self.asked = 0  # questions
-
-    @property
-    def alive(self) -> bool:
-        """Whether it can be asked."""
-        return self.pipe.fileno() >= 0
-
-    def ask(self, timeout_s: float | None, **asked: Any) -> Answer:
-        """The answer, or an outcome in its place; a process that is late is killed.
-
-        Raises `OverBudget` where the end of everything is nearer than this question's time-out.
-        """
-        if self.started.get("outcome", "ok") != "ok":
-            return self.started
-        if not self.alive:
-            return {"outcome": "crashed", "reason": "its process is gone", "lost": True}
-        begun, left_s = time.monotonic(), self.server.left_s
-        limit_s = left_s if timeout_s is None else min(timeout_s, left_s)
-        self.asked += 1
-        try:
-            self.pipe.sendall(json.dumps([self.asked, asked]).encode() + b"\n")
-            if line := self.line(limit_s):
-                number, answer = json.loads(line)
-                if number == self.asked:
-                    return cast(Answer, answer)
-                raise ValueError
-        except OSError:
-            self.pipe.close()
-            return self.death()
-        except (ValueError, TypeError):
-            self.end()
-            reason = "something else than its answer came out of the process"
-            return {"outcome": "crashed", "reason": reason}
-        left = self.end()
-        if left_s <= limit_s:
-            raise OverBudget(f"was over while waiting for {asked.get('mechanism', 'a process')}")
-        return {
-            "outcome": "timeout",
-            "reason": f"no answer after {time.monotonic() - begun:.0f} s; killed",
-            **({"notes": {"processes": left_running(left)}} if left else {}),
-        }
-
-    def line(self, timeout_s: float) -> bytes:
-        """What the process sends next, or nothing if that does not end in time.
-
-        Raises `OSError` at the end of the connection.
-        """
-        end = time.monotonic() + timeout_s
-        data = bytearray()
-        while not data.endswith(b"\n"):
-            if not readable(self.pipe, end - time.monotonic()):
-                return b""
-            if not (more := self.pipe.recv(1 << 16)):
-                raise ConnectionResetError
-            data += more
-        return bytes(data)
-
-    def death(self) -> Answer:
-        """Outcome and reason of a process that ended without an answer."""
-        code, left = self.server.ending(self.pid)
-        notes = {"notes": {"processes": left_running(left)}} if left else {}
-        said = f": {words}" if (words := last_line(self.log)) else ""
-        if code == -signal.SIGKILL and oom_kills() > self.kills:
-            reason = "the kernel killed the process for memory"
-            return {"outcome": "oom", "reason": reason, **notes}
-        if code is not None and code < 0:
-            reason = f"the process died of signal {-code}{said}"
-            return {"outcome": "crashed", "reason": reason, **notes}
-        if code is None:
-            reason = f"the process ended with what had started it{said}"
-            return {"outcome": "crashed", "reason": reason, "lost": True}
-        reason = f"the process ended without an answer (exit {code}){said}"
-        return {"outcome": "crashed", "reason": reason, **notes}
-
-    def end(self) -> int:
-        """End the process, and what it left running: how many; again does nothing."""
-        if self.alive:
-            self.pipe.close()
-            with suppress(OSError), self.server.lock:
-                self.server.kill(self.pid)
-                _, left = self.server.ending(self.pid)
-                return left
-        return 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.end()
-
-
-def readable(connection: socket.socket, timeout_s: float) -> bool:
-    """Whether something arrives in time; `select` would refuse descriptors above 1,023."""
-    poll = select.poll()
-    poll.register(connection, select.POLLIN)
-    return bool(poll.poll(None if math.isinf(timeout_s) else max(0.0, timeout_s) * 1000))
-
-
 def reason_of(number: int | None) -> str:
     """The system's words for an error number."""
     return os.strerror(number or 0).lower()
-
-
-def left_running(count: int) -> str:
-    """A note on processes that a mechanism left."""
-    return f"started {count} {'process' if count == 1 else 'processes'} that had to be ended"
-
-
-def last_line(log: Path) -> str:
-    """The last line of what a process printed."""
-    with suppress(OSError), open(log, "rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_BYTES))
-        text = file.read().decode(errors="replace").strip()
-        return text.splitlines()[-1] if text else ""
-    return ""
 
 
 def environment(threads: int) -> dict[str, str]:

@@ -12,7 +12,8 @@ from attnbench.analysis.pairs import Pair
 from attnbench.errors import CannotRun
 from attnbench.run.lines import Plan, batch_for, rounds_for
 from attnbench.run.pairs import AGAIN, BASE, START_S, Failed, Laps, TreeRace, of_trees
-from attnbench.run.processes import OverBudget, Server
+from attnbench.run.processes import Server
+from attnbench.run.workers import OverBudget
 
 SHARES = (0.0, 0.02, 0.05, 0.10, 0.20)
 

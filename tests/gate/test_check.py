@@ -10,7 +10,7 @@ from attnbench.errors import CannotRun, UsageError
 from attnbench.records import Mode
 from attnbench.run.gating import Gate
 from attnbench.run.lines import Plan
-from attnbench.run.processes import OverBudget
+from attnbench.run.workers import OverBudget
 from tests.gate.repositories import MECHANISM, Repository, planted
 
 COUNTING = Plan(

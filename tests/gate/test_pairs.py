@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from attnbench.records import Mode
 from attnbench.run.lines import Chosen, Line, Plan, batch_for, rounds_for, workload
 from attnbench.run.pairs import BASE, Failed, TreeRace, of_trees
-from attnbench.run.processes import OverBudget
 from attnbench.run.selftesting import prepare, visits
+from attnbench.run.workers import OverBudget
 from tests.gate.repositories import Repository, planted
 
 PLAN = Plan(

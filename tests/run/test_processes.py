@@ -55,6 +55,7 @@ def test_a_case_is_built_timed_and_weighed(server):
         iterations, wall, *_ = worker.ask(60, do="lap", iterations=3)["sample"]
         assert (iterations, wall > 0) == (3, True)
         assert worker.ask(60, do="finish")["spoiled"] is False
+    assert not worker.log.exists(), "what it printed is not kept"
     with server.worker(weighs=True) as worker:
         answer = worker.ask(60, **{**build(), "do": "weigh"})
         assert answer["values"]["allocated_peak_bytes"] > 0
@@ -208,6 +209,7 @@ def test_a_server_started_anew_knows_nothing_of_the_workers_before(odd):
     server = odd("")
     with server.worker() as idle, server.worker() as busy:
         server.process.kill()
+        server.process.wait()
         assert busy.ask(60, **build())["lost"]
         with server.worker() as fresh:
             assert idle.ask(60, **build())["lost"]

@@ -1,0 +1,164 @@
+"""One measuring process as its parent sees it: asked by numbered lines, and how it ended."""
+
+import json
+import math
+import os
+import select
+import signal
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self, cast
+
+from attnbench.errors import CannotRun
+from attnbench.run.groups import oom_kills
+
+LOG_BYTES = 4_000
+
+Answer = Mapping[str, Any]
+
+
+class OverBudget(CannotRun):
+    """The time of all was over before a process answered; the text goes on from its name."""
+
+
+class Keeper(Protocol):
+    """What started a worker and ends it; `run.processes.Server` is the real one."""
+
+    lock: threading.RLock
+
+    @property
+    def left_s(self) -> float: ...
+    def kill(self, pid: int) -> None: ...
+    def ending(self, pid: int) -> tuple[int | None, int]: ...
+
+
+class Worker:
+    """One measuring process; `started` says whether its package could be loaded."""
+
+    def __init__(self, server: Keeper, pipe: socket.socket, pid: int, log: Path) -> None:
+        self.server, self.pipe, self.pid, self.log = server, pipe, pid, log
+        self.kills = oom_kills()
+        self.started: Answer = {}
+        self.asked = 0  # questions
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be asked."""
+        return self.pipe.fileno() >= 0
+
+    def ask(self, timeout_s: float | None, **asked: Any) -> Answer:
+        """The answer, or an outcome in its place; a process that is late is killed.
+
+        Raises `OverBudget` where the end of everything is nearer than this question's time-out.
+        """
+        if self.started.get("outcome", "ok") != "ok":
+            return self.started
+        if not self.alive:
+            return {"outcome": "crashed", "reason": "its process is gone", "lost": True}
+        begun, left_s = time.monotonic(), self.server.left_s
+        limit_s = left_s if timeout_s is None else min(timeout_s, left_s)
+        self.asked += 1
+        try:
+            self.pipe.sendall(json.dumps([self.asked, asked]).encode() + b"\n")
+            if line := self.line(limit_s):
+                number, answer = json.loads(line)
+                if number == self.asked:
+                    return cast(Answer, answer)
+                raise ValueError
+        except OSError:
+            self.pipe.close()
+            return self.death()
+        except (ValueError, TypeError):
+            self.end()
+            reason = "something else than its answer came out of the process"
+            return {"outcome": "crashed", "reason": reason}
+        left = self.end()
+        if left_s <= limit_s:
+            raise OverBudget(f"was over while waiting for {asked.get('mechanism', 'a process')}")
+        return {
+            "outcome": "timeout",
+            "reason": f"no answer after {time.monotonic() - begun:.0f} s; killed",
+            **({"notes": {"processes": left_running(left)}} if left else {}),
+        }
+
+    def line(self, timeout_s: float) -> bytes:
+        """What the process sends next, or nothing if that does not end in time.
+
+        Raises `OSError` at the end of the connection.
+        """
+        end = time.monotonic() + timeout_s
+        data = bytearray()
+        while not data.endswith(b"\n"):
+            if not readable(self.pipe, end - time.monotonic()):
+                return b""
+            if not (more := self.pipe.recv(1 << 16)):
+                raise ConnectionResetError
+            data += more
+        return bytes(data)
+
+    def death(self) -> Answer:
+        """Outcome and reason of a process that ended without an answer."""
+        code, left = self.server.ending(self.pid)
+        notes = {"notes": {"processes": left_running(left)}} if left else {}
+        said = f": {words}" if (words := last_line(self.log)) else ""
+        with suppress(OSError):
+            self.log.unlink()
+        if code == -signal.SIGKILL and oom_kills() > self.kills:
+            reason = "the kernel killed the process for memory"
+            return {"outcome": "oom", "reason": reason, **notes}
+        if code is not None and code < 0:
+            reason = f"the process died of signal {-code}{said}"
+            return {"outcome": "crashed", "reason": reason, **notes}
+        if code is None:
+            reason = f"the process ended with what had started it{said}"
+            return {"outcome": "crashed", "reason": reason, "lost": True}
+        reason = f"the process ended without an answer (exit {code}){said}"
+        return {"outcome": "crashed", "reason": reason, **notes}
+
+    def end(self) -> int:
+        """End the process, and what it left running: how many; again does nothing."""
+        if self.alive:
+            self.pipe.close()
+            with suppress(OSError), self.server.lock:
+                self.server.kill(self.pid)
+                _, left = self.server.ending(self.pid)
+                self.log.unlink(missing_ok=True)
+                return left
+        return 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.end()
+
+
+def readable(connection: socket.socket, timeout_s: float) -> bool:
+    """Whether something arrives in time; `select` would refuse descriptors above 1,023."""
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(None if math.isinf(timeout_s) else max(0.0, timeout_s) * 1000))
+
+
+def left_running(count: int) -> str:
+    """A note on processes that a mechanism left."""
+    return f"started {count} {'process' if count == 1 else 'processes'} that had to be ended"
+
+
+def last_line(log: Path) -> str:
+    """The last line of what a process printed."""
+    with suppress(OSError), open(log, "rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_BYTES))
+        text = file.read().decode(errors="replace").strip()
+        return text.splitlines()[-1] if text else ""
+    return ""
