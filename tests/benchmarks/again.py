@@ -13,6 +13,7 @@ heads, 2,048 tokens per batch, 3 rounds.
 
 import argparse
 import math
+import os
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -63,11 +64,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ratios", type=int, default=200, help="at least")
     asked = parser.parse_args()
-    found = []
+    found, loads = [], []
     with Neighbour():
         while len(found) < asked.ratios:
             number = len({each.sweep for each in found})
             found += swept(number, LEVELS[number % len(LEVELS)])
+            loads.append(os.getloadavg()[0])
             print(f"{len(found)} of {asked.ratios} ratios", file=sys.stderr, flush=True)
     command = "python -m tests.benchmarks.again"
     begin("A mechanism against itself", __doc__, command, "torch")
@@ -80,7 +82,7 @@ def main():
                 rows = [each for each in found if (each.level, each.mode, each.name) == which]
                 print(f"| {level} | {mode} | {name.lower()} | {cells(rows)} |")
     print(f"| all | | | {cells(found)} |")
-    print(f"\n{summed(found)}")
+    print(f"\n{summed(found)} The load average was {min(loads):.1f} to {max(loads):.1f}.")
 
 
 def swept(number, level):
