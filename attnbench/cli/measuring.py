@@ -8,6 +8,7 @@ from pathlib import Path
 from attnbench.cli import console
 from attnbench.errors import CannotRun, SweepExists
 from attnbench.records import CardFacts, Environment, Planned, Request, Sweep
+from attnbench.run import schedule
 from attnbench.run.processes import Server
 from attnbench.run.session import Progress, Session, Start
 from attnbench.run.workers import Worker
@@ -39,7 +40,7 @@ def measure(
             request=request,
             plan=plan.lines,
             store=journal,
-            start=starter(server, request),
+            start=starter(server, request, schedule.kept_bytes(plan.lines, here.memory_bytes)),
             memory_bytes=here.device_memory_bytes or here.memory_bytes,
             earlier=stored.runs,
             finished=done(stored),
@@ -57,13 +58,13 @@ def measure(
         console.err().print(f"{took:.0f} s, {100 * share:.0f} % of it in warm-up and samples")
 
 
-def starter(server: Server, request: Request) -> Start:
+def starter(server: Server, request: Request, keep_bytes: float) -> Start:
     """What starts the processes of a sweep; on a CPU they have a ceiling of memory."""
     settings = request.settings
     limit = settings.memory_limit_bytes if request.device == "cpu" else None
 
     def start(series: str, *, weighs: bool = False) -> Worker:
-        return server.worker(weighs=weighs, limit_bytes=limit)
+        return server.worker(weighs=weighs, keep_bytes=keep_bytes, limit_bytes=limit)
 
     return start
 

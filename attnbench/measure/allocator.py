@@ -1,15 +1,20 @@
 """What this process asks of the C library's allocator (glibc), and its ceiling of memory."""
 
 import ctypes
+from contextlib import suppress
 
 from attnbench.measure.memory import status_bytes
 
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -3, -4
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -3, -4, -8
 RESIDENT_MMAP_BYTES = 65_536  # with larger ones, VmHWM is off by −25 to +100 %
 
 
 def keep_pages() -> None:
-    """Have the allocator keep freed pages, so that no iteration pays for page faults again."""
+    """Have the allocator keep freed pages, so that no iteration pays for page faults again.
+
+    There is one arena: those of autograd's threads are unmapped whenever they are empty.
+    """
+    mallopt(M_ARENA_MAX, 1)
     mallopt(M_MMAP_MAX, 0)
     mallopt(M_TRIM_THRESHOLD, -1)
 
@@ -20,9 +25,16 @@ def return_pages() -> None:
 
 
 def trim() -> None:
-    """Give back, once, what is kept and unused: other processes may need it now."""
+    """Give back, once, what is kept and unused."""
     if (call := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         call(0)
+
+
+def private_bytes() -> int:
+    """Resident bytes that are no file's; 0 where the system does not say."""
+    with suppress(OSError):
+        return status_bytes("RssAnon")
+    return 0
 
 
 def mallopt(parameter: int, value: int) -> None:

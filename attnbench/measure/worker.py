@@ -52,7 +52,7 @@ class Worker:
 
     `own`: only mechanisms of the tree itself are wanted, not those of an installed package.
     `weighs`: this process measures memory, so freed pages go back to the system; in one that
-    measures time they are kept.
+    measures time they are kept, and after a case `keep_bytes` of them at most.
     """
 
     def __init__(
@@ -61,10 +61,12 @@ class Worker:
         seed: int,
         own: bool = False,
         weighs: bool = False,
+        keep_bytes: float = 0.0,
         limit_bytes: int | None = None,
     ) -> None:
         self.tree, self.own, self.seed = tree and Path(tree), own, seed
         self.built: SimpleNamespace | None = None
+        self.keep_bytes = keep_bytes + allocator.private_bytes()
         allocator.return_pages() if weighs else allocator.keep_pages()
         if limit_bytes is not None:
             allocator.limit(limit_bytes)
@@ -153,7 +155,6 @@ class Worker:
         )
         # a collection would fall into the samples of one process alone
         gc.collect()
-        gc.freeze()
         gc.disable()
         return {"outcome": "ok", "form": case.form, "iteration_s": each_s}
 
@@ -185,9 +186,9 @@ class Worker:
         notes |= {"changed": changed, "odd": odd, "processes": left_running()}
         del it
         gc.enable()
-        gc.unfreeze()
         gc.collect()
-        allocator.trim()
+        if allocator.private_bytes() > self.keep_bytes:
+            allocator.trim()  # the processes of other series need it
         notes = {key: note for key, note in notes.items() if note}
         return {"outcome": "ok", "values": values, "notes": notes, "spoiled": bool(changed)}
 

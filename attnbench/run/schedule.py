@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from attnbench import units
+from attnbench.analysis.series import series_names
 from attnbench.records import Case, Outcome, Planned, Run, Settings
 from attnbench.run.race import Turns
 
@@ -12,6 +13,7 @@ WEIGH_S = 0.5  # a process that weighs, beside its iterations
 WEIGH_ITERATIONS = 1.3  # what an iteration under a profiler and the small ones cost
 MARGIN = 1.1  # of memory, over a prediction
 SHARED = 0.6  # of memory, that the processes of one race may use together
+KEPT = 0.2  # of memory, that all processes of a round may keep for their next cases
 MOST_PAIRS = 6  # of laps; more would only make samples shorter
 # a prediction ends no curve: each longer case has a prediction of its own
 ENDS = frozenset({Outcome.OOM, Outcome.TIMEOUT})
@@ -66,6 +68,11 @@ def groups(
     if anchor in lines and not any(anchor in group for group in found):
         found.insert(0, [anchor])
     return found
+
+
+def kept_bytes(plan: Sequence[Planned], memory_bytes: float) -> float:
+    """Bytes of freed pages that the process of each series may keep between its cases."""
+    return KEPT * memory_bytes / len(set(series_names(plan).values()))
 
 
 def blocked(case: Case, ended: Sequence[tuple[Case, Run]]) -> str:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from attnbench.analysis import predict
 from attnbench.analysis.paired import log_ratio
 from attnbench.analysis.series import series_names
-from attnbench.records import Mode, Outcome, Part, Planned, Request, Run
+from attnbench.records import Case, Mode, Outcome, Part, Planned, Request, Run
 from attnbench.run import schedule
 from attnbench.run.race import CUT_OFF, LEAST_S, Entry, Race, Round, Worker
 
@@ -73,15 +73,16 @@ class Session:
     clock: Callable[[], float] = time.monotonic
     begun: float = math.nan  # now, unless the budget began to run earlier
     over_budget: bool = False
-    # what was measured of each mechanism with its options, so that a prediction looks at few
-    times: dict[Any, list[tuple[Planned, float]]] = field(default_factory=dict)
-    peaks: dict[Any, list[tuple[Planned, float]]] = field(default_factory=dict)
+    # what was measured of each series
+    times: dict[str, list[tuple[Planned, float]]] = field(default_factory=dict)
+    peaks: dict[str, list[tuple[Planned, float]]] = field(default_factory=dict)
     ratios: list[float] = field(default_factory=list)
     guess_factor: float = 1.0  # by what factor first guesses were off: the median of the ratios
     ended: list[tuple[Any, Run]] = field(default_factory=list)
     timed: dict[tuple[str, int], Run] = field(default_factory=dict)  # by case and round
     weighed: set[str] = field(default_factory=set)  # cases
     failed: set[str] = field(default_factory=set)  # cases of which a timed run did not end well
+    examined: set[Case] = field(default_factory=set)  # families seen to do what they are timed for
     waiting_s: float = 0.0  # predicted seconds of what is left of the present round
     round: int = 0
     told: Block | None = None  # the block that `due` was predicted for
@@ -171,7 +172,7 @@ class Session:
         if self.request.budget_s is None or self.cost([line]) <= DEAR * self.request.budget_s:
             return False
         longer = line.case.workload.seq_len > self.request.tokens
-        return longer or any(kin(line) == kin(other) for other in others)
+        return longer or any(is_form_of(line.case, other.case) for other in others)
 
     def repeat(self) -> bool:
         """One more round of what went well, as far as the budget goes; whether any was left."""
@@ -241,10 +242,17 @@ class Session:
         about = {
             "warmup_s": settings.warmup_s,
             "cold": settings.cold,
-            "suspicious": self.round == 0,
+        }
+        builds = {
+            name: {
+                **asdict(line.case),
+                **about,
+                "suspicious": schedule.family(line.case) not in self.examined,
+            }
+            for name, line in names.items()
         }
         race = Race(
-            builds={name: {**asdict(line.case), **about} for name, line in names.items()},
+            builds=builds,
             turns=lambda times: {n: schedule.turns(s, settings) for n, s in times.items()},
             limit_s=lambda name, iteration_s: self.timeout(names[name], iteration_s),
             left_s=self.left_s,
@@ -335,22 +343,24 @@ class Session:
             self.failed.add(run.case)
         elif run.part is Part.TIME and run.samples:
             self.timed[run.case, run.round] = run
+            self.examined.add(schedule.family(line.case))
             took = median(s.wall_s / s.iterations for s in run.samples)
-            self.times.setdefault(kin(line), []).append((line, took))
+            self.times.setdefault(self.names[run.case], []).append((line, took))
             self.ratios.append(took / line.predicted_s)
             self.guess_factor = median(self.ratios)
         if peak := run.values.get("allocated_peak_bytes"):
-            self.peaks.setdefault(kin(line), []).append((line, peak))
+            self.peaks.setdefault(self.names[run.case], []).append((line, peak))
 
     def predicted(self, line: Planned) -> float:
         """Seconds of one iteration: measured if it has been, else predicted."""
-        known = self.times.get(kin(line), [])
+        known = self.times.get(self.names[line.case.key], [])
         own = [took for other, took in known if other is line]
         return own[-1] if own else predict.seconds(line, known, self.guess_factor)
 
     def needed(self, line: Planned) -> float:
         """Bytes to keep free for a case."""
-        return schedule.MARGIN * predict.scaled_bytes(line, self.peaks.get(kin(line), []))
+        known = self.peaks.get(self.names[line.case.key], [])
+        return schedule.MARGIN * predict.scaled_bytes(line, known)
 
     def weigh_s(self, line: Planned) -> float:
         """Predicted seconds of weighing a case."""
@@ -449,6 +459,6 @@ def block_of(line: Planned) -> Block:
     return line.case.workload.mode, line.case.workload.seq_len
 
 
-def kin(line: Planned) -> tuple[str, Any]:
-    """What the cases that predict one another have in common."""
-    return line.case.mechanism, line.case.options
+def is_form_of(one: Case, other: Case) -> bool:
+    """Whether two cases of a block are forms of one mechanism."""
+    return (one.mechanism, one.options) == (other.mechanism, other.options)
