@@ -1,7 +1,7 @@
 """A user's module as a mechanism: any `nn.Module` class or factory that takes width and heads.
 
-It maps [B, N, D] to [B, N, D]. What such a module does not declare is not made up: it has no
-reference, no printed complexity, and its FLOPs and parameters are counted where it runs.
+The module takes [B, N, D] to [B, N, D]. Nothing is invented for it: it has no reference and no
+published complexity, and its FLOPs and parameters are counted when it runs.
 """
 
 import inspect
@@ -19,20 +19,20 @@ from attnbench.contract import (
     Exemption,
     Flops,
     Paper,
-    four_maps,
-    map_flops,
+    projection_flops,
+    projection_parameters,
 )
 from attnbench.errors import UnknownMechanism
 from attnbench.records import Causality, Family, Workload
 
-# names that modules give to the sizes they take
+# common names of the parameters for the two sizes
 WIDTH = ("width", "dim", "d_model", "embed_dim", "hidden_size")
 HEADS = ("heads", "num_heads", "n_heads", "nhead", "n_head")
 OPTION_TYPES = (str, int, float, bool, type(None))
 
 
 def adopt(offered: Any, name: str) -> Card:
-    """The card of what a user's file or package offers under `name`.
+    """The card of the object that a user's file or package offers as `name`.
 
     Raises `UnknownMechanism` if it is neither a card, nor a module class, nor a factory.
     """
@@ -40,20 +40,20 @@ def adopt(offered: Any, name: str) -> Card:
         return offered
     if isinstance(offered, nn.Module) or not callable(offered):
         raise UnknownMechanism(
-            f"{name!r} is of type {type(offered).__name__}; it takes a Card, an nn.Module class,"
-            " or a factory of width and heads"
+            f"{name!r} is of type {type(offered).__name__}; it must be a Card, an nn.Module class,"
+            " or a factory that takes width and heads"
         )
     taken = parameters_of(offered, name)
-    tied = {Exemption.LENGTH: "it takes seq_len"} if "seq_len" in taken else {}
+    tied = {Exemption.LENGTH: "the module depends on seq_len"} if "seq_len" in taken else {}
 
     class Adopted(Attention):
-        """The user's module, with its answer checked."""
+        """The user's module, with checked output."""
 
         def __init__(self, config: Any, workload: Workload) -> None:
             super().__init__(config, workload)
             self.module = offered(**arguments(taken, config, workload))
             if not isinstance(self.module, nn.Module):
-                raise TypeError(f"{name} gave {type(self.module).__name__}, not an nn.Module")
+                raise TypeError(f"{name} returned {type(self.module).__name__}, not an nn.Module")
 
         def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
             y = self.module(x) if mask is None else self.module(x, mask=mask)
@@ -62,88 +62,87 @@ def adopt(offered: Any, name: str) -> Card:
 
         @staticmethod
         def flops(config: Any, workload: Workload) -> Flops:
-            """A guess for predictions, of the costliest kind: four maps and N² scores."""
+            """An upper guess for predictions: four projections and N² scores."""
             w = workload
-            return Flops(map_flops(w), 4 * w.batch * w.seq_len**2 * w.width)
+            return Flops(projection_flops(w), 4 * w.batch * w.seq_len**2 * w.width)
 
         @staticmethod
         def elements(config: Any, workload: Workload) -> int:
-            """A guess, of the costliest kind: N² scores of each head."""
+            """An upper guess: N² scores per head."""
             return workload.batch * workload.heads * workload.seq_len**2
 
     return Card(
         forms={"eager": Adopted},
         config=options_of(taken),
         reference=None,
-        parameters=four_maps,
+        parameters=projection_parameters,
         family=Family.UNKNOWN,
         causality=Causality.OPTIONAL if "causal" in taken else Causality.NEVER,
         paper=Paper(inspect.getdoc(offered) or name, "", None, name),
         cost=Cost("not declared", None, None),
         examples=(options_of(taken)(),),
-        needs=refusal(offered),
+        needs=needs_mask(offered),
         exempt=lambda config: tied,
         declared=False,
     )
 
 
 def parameters_of(offered: Callable[..., Any], name: str) -> Mapping[str, inspect.Parameter]:
-    """What the class or factory takes by name. Raises `UnknownMechanism` without sizes."""
+    """The parameters of the class or factory. Raises `UnknownMechanism` if a size is missing."""
     try:
-        found = dict(inspect.signature(offered).parameters)
+        taken = dict(inspect.signature(offered).parameters)
     except (TypeError, ValueError) as error:
-        raise UnknownMechanism(f"{name!r} does not say what it takes: {error}") from error
-    known = {each for each in found if each in (*WIDTH, *HEADS)}
-    if not (known & set(WIDTH) and known & set(HEADS)):
+        raise UnknownMechanism(f"the signature of {name!r} cannot be read: {error}") from error
+    if not (taken.keys() & set(WIDTH) and taken.keys() & set(HEADS)):
         raise UnknownMechanism(
-            f"{name!r} takes ({', '.join(found)}); it must take a width ({', '.join(WIDTH)})"
+            f"{name!r} takes ({', '.join(taken)}); it must take a width ({', '.join(WIDTH)})"
             f" and heads ({', '.join(HEADS)})"
         )
-    return found
+    return taken
 
 
 def options_of(taken: Mapping[str, inspect.Parameter]) -> type[BaseConfig]:
-    """A config of the further parameters that have a plain default."""
+    """A config class of the other parameters that have a plain default."""
     sizes = {*WIDTH, *HEADS, "seq_len", "causal", "bias"}
     plain = {
-        name: each.default
-        for name, each in taken.items()
-        if name not in sizes and isinstance(each.default, OPTION_TYPES)
+        name: parameter.default
+        for name, parameter in taken.items()
+        if name not in sizes and isinstance(parameter.default, OPTION_TYPES)
     }
     fields = [(name, Any, field(default=value)) for name, value in plain.items()]
     config = make_dataclass("Config", fields, bases=(BaseConfig,), frozen=True, kw_only=True)
-    config.__doc__ = "; ".join(f"`{name}`: of the module itself" for name in plain)
+    config.__doc__ = "; ".join(f"`{name}`: a parameter of the module" for name in plain)
     return config
 
 
 def arguments(
     taken: Mapping[str, inspect.Parameter], config: Any, workload: Workload
 ) -> dict[str, Any]:
-    """What to call the class or factory with."""
+    """The arguments for the class or factory."""
     sizes = dict.fromkeys(WIDTH, workload.width) | dict.fromkeys(HEADS, workload.heads)
     sizes |= {"seq_len": workload.seq_len, "causal": workload.causal, **vars(config)}
     return {name: sizes[name] for name in taken if name in sizes}
 
 
-def refusal(offered: Callable[..., Any]) -> Callable[[Any, Workload], str | None]:
-    """Why the module cannot run a workload: a padded batch needs a mask."""
+def needs_mask(offered: Callable[..., Any]) -> Callable[[Any, Workload], str | None]:
+    """A function that tells why the module cannot run a workload: a padded batch needs a mask."""
     forward = getattr(offered, "forward", None)
     masks = forward is None or "mask" in inspect.signature(forward).parameters
 
     def needs(config: Any, workload: Workload) -> str | None:
         if workload.padding and not masks:
-            return "its forward takes no argument named mask, which a padded batch needs"
+            return "its forward has no parameter named mask, which a padded batch needs"
         return None
 
     return needs
 
 
 def check(x: Tensor, y: Any) -> None:
-    """Raise `ValueError` unless y is like x in shape, type of number and device."""
+    """Raises `ValueError` unless y has the shape, the dtype and the device of x."""
     if not isinstance(y, Tensor):
-        raise ValueError(f"its forward gave a {type(y).__name__}, not one tensor")
-    for what in ("shape", "dtype", "device"):
-        ours, theirs = getattr(x, what), getattr(y, what)
-        if ours != theirs:
-            ours, theirs = (list(v) if what == "shape" else v for v in (ours, theirs))
-            raise ValueError(f"its output has {what} {theirs}, not {ours}")
+        raise ValueError(f"forward returned a {type(y).__name__}, not one tensor")
+    for name in ("shape", "dtype", "device"):
+        expected, given = getattr(x, name), getattr(y, name)
+        if expected != given:
+            expected, given = (list(v) if name == "shape" else v for v in (expected, given))
+            raise ValueError(f"the output has {name} {given}, not {expected}")

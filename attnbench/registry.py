@@ -1,4 +1,4 @@
-"""Names to cards: by file name, by entry point, or by path. No list to keep."""
+"""Finds the card of a mechanism by file name, entry point or path; there is no list to maintain."""
 
 import importlib
 import importlib.util
@@ -21,12 +21,12 @@ GROUP = "attnbench.mechanisms"
 
 
 def names() -> tuple[str, ...]:
-    """Every registered mechanism, sorted; imports none of them."""
-    return tuple(sorted(own() | {point.name for point in entry_points(group=GROUP)}))
+    """The names of all registered mechanisms, sorted; imports none of them."""
+    return tuple(sorted(built_in() | {point.name for point in entry_points(group=GROUP)}))
 
 
-def own() -> set[str]:
-    """The mechanisms of this package."""
+def built_in() -> set[str]:
+    """The names of this package's mechanisms."""
     folder = Path(__file__).parent / "mechanisms"
     return {module.name for module in pkgutil.iter_modules([str(folder)])}
 
@@ -34,21 +34,22 @@ def own() -> set[str]:
 def card(name: str) -> "Card":
     """The card of `name`, a mechanism or `path/to/file.py:NAME`.
 
-    Raises `UnknownMechanism` with the nearest names.
+    Raises `UnknownMechanism`, which suggests the nearest names.
     """
     if ".py:" in name:
         return _from_path(name)
-    if name in own():
-        return importlib.import_module(f"attnbench.mechanisms.{name}").CARD
+    if name in built_in():
+        found: Card = importlib.import_module(f"attnbench.mechanisms.{name}").CARD
+        return found
     for point in entry_points(group=GROUP, name=name):
         return _adopted(point.load, name)
     raise UnknownMechanism(unknown(name, names()))
 
 
 def unknown(name: str, known: tuple[str, ...], what: str = "mechanism") -> str:
-    """The text of the error for a name that is not known."""
-    parts = [each for each in known if len(name) > 2 and name in each]
-    near = parts[:3] or get_close_matches(name, known, n=3, cutoff=0.5)
+    """The error text for an unknown name: the nearest known names, or all of them."""
+    containing = [candidate for candidate in known if len(name) > 2 and name in candidate]
+    near = containing[:3] or get_close_matches(name, known, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}"
     return f"unknown {what} {name!r}; {hint}"
 
@@ -61,7 +62,7 @@ def _from_path(name: str) -> "Card":
     def load() -> Any:
         module = _module(Path(path))
         if not hasattr(module, attribute):
-            offers = [each for each in vars(module) if not each.startswith("_")]
+            offers = [public for public in vars(module) if not public.startswith("_")]
             raise UnknownMechanism(unknown(attribute, tuple(offers), f"name in {path}"))
         return getattr(module, attribute)
 
@@ -69,13 +70,15 @@ def _from_path(name: str) -> "Card":
 
 
 def _module(path: Path) -> ModuleType:
-    """The file as a module, run once in a process; its neighbours can be imported by it."""
+    """The file as a module, run once per process; it can import the files in its folder."""
     name = f"attnbench_user_{path.stem}_{zlib.crc32(bytes(path.resolve())):08x}"
     if name in sys.modules:
         return sys.modules[name]
     if str(path.resolve().parent) not in sys.path:
         sys.path.append(str(path.resolve().parent))
     spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None, "a .py file has a spec"
+    assert spec.loader is not None, "and a loader"
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
@@ -86,7 +89,7 @@ def _module(path: Path) -> ModuleType:
 
 
 def _adopted(load: Callable[[], Any], name: str) -> "Card":
-    """The card of what is loaded; whatever the user's code raises is told in one line."""
+    """The card of the object that `load` returns; errors of the user's code become one line."""
     try:
         offered = load()
     except UnknownMechanism:
@@ -99,6 +102,6 @@ def _adopted(load: Callable[[], Any], name: str) -> "Card":
 
 
 def one_line(error: BaseException) -> str:
-    """The class of an exception and the first line of its text."""
+    """The class of an exception and the first line of its message."""
     first = (str(error).strip().splitlines() or [""])[0]
     return f"{type(error).__name__}: {first}"

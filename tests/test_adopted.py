@@ -58,13 +58,13 @@ def test_what_it_does_not_declare_is_counted(answer):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("Shorter", "its output has shape [2, 31, 16], not [2, 32, 16]"),
+        ("Shorter", "the output has shape [2, 31, 16], not [2, 32, 16]"),
         ("Raises", "KeyError: 'no such thing'"),
         ("NotFinite", "output is not finite"),
         ("Double", "dtype torch.float64, not torch.float32"),
         ("Elsewhere", "device meta, not cpu"),
-        ("Pair", "gave a tuple, not one tensor"),
-        ("not_a_module", "gave int, not an nn.Module"),
+        ("Pair", "returned a tuple, not one tensor"),
+        ("not_a_module", "returned int, not an nn.Module"),
     ],
 )
 def test_what_is_wrong_with_it_is_its_own_outcome(answer, name, said):
@@ -111,7 +111,7 @@ def test_options_are_the_further_parameters():
 def test_a_padded_batch_needs_a_mask(answer):
     padded = case(named("Mean"), "eager", padding=0.3).workload
     its = card(named("Mean"))
-    assert "no argument named mask" in its.refusal("eager", its.config(), padded)
+    assert "no parameter named mask" in its.refusal("eager", its.config(), padded)
     its = card(named("Masked"))
     assert its.refusal("eager", its.config(), padded) is None
     assert answer("Masked", padding=0.3)["outcome"] == Outcome.OK
@@ -120,7 +120,7 @@ def test_a_padded_batch_needs_a_mask(answer):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("number", "is of type int; it takes a Card"),
+        ("number", "is of type int; it must be a Card"),
         ("without_sizes", r"takes \(x\); it must take a width"),
         ("Men", "did you mean Mean"),
     ],

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1] / "attnbench"
 
 FLOORS = (
     ("errors", "records", "metrics", "units"),
-    ("contract", "store", "analysis"),
+    ("contract", "primitives", "store", "analysis"),
     ("mechanisms", "adopted", "render", "run"),
     ("registry", "model"),
     ("measure", "workloads"),
@@ -21,7 +21,15 @@ FLOORS = (
 
 # which rooms, or single files, may import a heavy library by name
 DOORS = {
-    "torch": {"contract", "mechanisms", "adopted", "model", "measure", "cli/options.py"},
+    "torch": {
+        "contract",
+        "primitives",
+        "mechanisms",
+        "adopted",
+        "model",
+        "measure",
+        "cli/options.py",
+    },
     "numpy": {"store", "analysis", "render"},
     "pandas": {"store", "analysis", "render"},
     "matplotlib": {

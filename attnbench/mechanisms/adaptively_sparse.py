@@ -6,16 +6,17 @@
 
     α-entmax(z)_j = [(α − 1) z_j − τ]₊^(1 / (α − 1)), with τ such that they sum to 1
 
-α is each head's own and learned: α = 1 + sigmoid(a). Towards 1 it is softmax, at 2 sparsemax.
+Each head learns its α = 1 + sigmoid(a). Towards 1 this becomes softmax; at 2 it is sparsemax.
 
-With y_j = [(α − 1) z_j − τ]₊, τ solves ‖y‖_p = 1 for p = 1 / (α − 1). That norm is convex and
-falling in τ and nearly straight, so Newton's method from the left rises to τ and is there, to the
-last digits, in 4 to 10 steps. Both gradients, for z and for α, are the paper's, in closed form.
+With y_j = [(α − 1) z_j − τ]₊, τ solves ‖y‖_p = 1 for p = 1 / (α − 1). That norm is convex,
+decreasing and almost linear in τ, so Newton's method, started on the left, increases to τ and
+converges to the last digits in 4 to 10 steps. Both gradients, for z and α, are the paper's closed
+forms.
 
-`chunked` is exact: a few rows at a time, keeping only τ and computing the weights again in the
-backward pass, so that no N × N tensor is stored.
+`chunked` is exact. It processes a few rows at a time, keeps only τ and recomputes the weights in
+the backward pass, so no N × N tensor is stored.
 
-Differs from the paper in one bound: α stays within [1.01, 2), for p has no finite value at 1.
+Differs from the paper in one bound: α stays within [1.01, 2), because p diverges at 1.
 Source: arXiv:1909.00015, equations (6) to (8) and proposition 1.
 """
 
@@ -30,23 +31,23 @@ from attnbench.contract import (
     BaseConfig,
     Card,
     Cost,
+    Draws,
     Flops,
     Paper,
     QKVAttention,
-    causal_mask,
-    four_maps,
-    key_mask,
-    map_flops,
+    projection_flops,
+    projection_parameters,
 )
+from attnbench.primitives import allowed_keys, causal_mask, key_mask, logits_at_once, widen
 from attnbench.records import Causality, Family, Workload
 
-STEPS = 10  # what the flattest rows need; most stop after 4 or 5
-NEAREST = (0.01, 1 - 1e-6)  # α - 1 is kept within
+STEPS = 10  # the flattest rows need all; most stop after 4 or 5
+SPARSITY_RANGE = (0.01, 1 - 1e-6)  # of α − 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(BaseConfig):
-    """Adaptively sparse attention has no options of its own: α is learned."""
+    """Adaptively sparse attention has no further options: α is learned."""
 
 
 class AdaptivelySparse(QKVAttention):
@@ -56,28 +57,20 @@ class AdaptivelySparse(QKVAttention):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         logits = q @ (k.mT / q.shape[-1] ** 0.5)  # [B, H, N, N]
-        allowed = self.allowed(q, mask)
+        allowed = allowed_keys(q, k, key_mask(mask), self.causal)
         if allowed is not None:
             logits = logits.masked_fill(~allowed, torch.finfo(logits.dtype).min)
         o = Entmax.apply(logits, self.sparsity()[:, None, None]) @ v
-        return o if mask is None else o * allowed.any(-1, keepdim=True)
+        return o if mask is None or allowed is None else o * allowed.any(-1, keepdim=True)
 
     def sparsity(self) -> Tensor:
         """α - 1 of each head, [H]."""
-        return self.a.sigmoid().clamp(*NEAREST)
-
-    def allowed(self, q: Tensor, mask: Tensor | None) -> Tensor | None:
-        """Which keys each query may use, broadcastable to [B, H, N, N]; None: all."""
-        keys = key_mask(mask)
-        if not self.causal:
-            return keys
-        past = causal_mask(q.shape[-2], q.shape[-2], q.device)
-        return past if keys is None else past & keys
+        return self.a.sigmoid().clamp(*SPARSITY_RANGE)
 
     @staticmethod
     def flops(config: Config, w: Workload) -> Flops:
-        """q kᵀ and A v; a causal mask halves nothing here, the products are full."""
-        return Flops(map_flops(w), 2 * (2 * w.tokens * w.seq_len * w.width))
+        """q kᵀ and A v; the products are full even if causal."""
+        return Flops(projection_flops(w), 2 * (2 * w.tokens * w.seq_len * w.width))
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
@@ -97,7 +90,7 @@ class Chunked(AdaptivelySparse):
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
-        return 2 * w.heads * w.tokens + 5 * piece(w.device)
+        return 2 * w.heads * w.tokens + 5 * logits_at_once(w.device)
 
 
 def threshold(x: Tensor, a: Tensor) -> Tensor:
@@ -108,7 +101,7 @@ def threshold(x: Tensor, a: Tensor) -> Tensor:
         total = (y * w).sum(-1, keepdim=True)
         step = total * (1 - total**-a) / w.sum(-1, keepdim=True)
         tau = tau + step
-        # it converges quadratically: the next step would be below the last digit
+        # convergence is quadratic, so the next step would be below the last digit
         if step.amax() < torch.finfo(x.dtype).eps ** 0.6:
             break
     return tau
@@ -130,7 +123,7 @@ def weights(logits: Tensor, a: Tensor, tau: Tensor | None = None) -> tuple[Tenso
 
 
 def gradients(A: Tensor, w: Tensor, a: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
-    """Of the logits [·, N] and of α for each row [·, 1], from the gradient of A."""
+    """Gradients of the logits [·, N] and, per row, of α [·, 1] from the gradient of A."""
     skewed = (w * grad).sum(-1, keepdim=True) / w.sum(-1, keepdim=True)
     slope = (A * grad).sum(-1, keepdim=True) - skewed
     entropy = torch.xlogy(A, A)
@@ -143,15 +136,16 @@ class Entmax(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, a: Tensor) -> Tensor:
-        A, _, _ = weights(wide(logits), wide(a))
+        # powers lose too much in the half types
+        A, _, _ = weights(widen(logits), widen(a))
         ctx.save_for_backward(A, a)
         return A.to(logits.dtype)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         A, a = ctx.saved_tensors
-        dtype, grad = grad.dtype, wide(grad)
-        to_logits, to_alpha = gradients(A, A ** (1 - wide(a)), wide(a), grad)
+        dtype, grad = grad.dtype, widen(grad)
+        to_logits, to_alpha = gradients(A, A ** (1 - widen(a)), widen(a), grad)
         return to_logits.to(dtype), to_alpha.sum((0, 2, 3))[:, None, None].to(a.dtype)
 
 
@@ -162,9 +156,9 @@ class Rows(torch.autograd.Function):
     def forward(
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, a: Tensor, keys: Tensor | None, causal: bool
     ) -> Tensor:
-        o, tau = torch.empty_like(v), wide(q.new_empty(*q.shape[:2], 1))
+        o, tau = torch.empty_like(v), widen(q.new_empty(*q.shape[:2], 1))
         for at, logits in pieces(q, k, keys, causal):
-            A, _, tau[at] = weights(logits, wide(a)[at[0], None, None])
+            A, _, tau[at] = weights(logits, widen(a)[at[0], None, None])
             o[at] = A.to(v.dtype) @ v[at[0]]
         ctx.save_for_backward(q, k, v, a, keys, tau)
         ctx.causal = causal
@@ -176,10 +170,10 @@ class Rows(torch.autograd.Function):
         dq, dk, dv, da = (torch.zeros_like(x) for x in (q, k, v, a))
         for at, logits in pieces(q, k, keys, ctx.causal):
             head = at[0]
-            A, w, _ = weights(logits, wide(a)[head, None, None], tau[at])
+            A, w, _ = weights(logits, widen(a)[head, None, None], tau[at])
             dv[head] += A.to(v.dtype).mT @ grad[at]
-            to_A = wide(grad[at] @ v[head].mT)
-            to_logits, to_alpha = gradients(A, w, wide(a)[head, None, None], to_A)
+            to_A = widen(grad[at] @ v[head].mT)
+            to_logits, to_alpha = gradients(A, w, widen(a)[head, None, None], to_A)
             to_logits = to_logits.to(q.dtype)
             dq[at] = to_logits @ k[head]
             dk[head] += to_logits.mT @ q[at]
@@ -190,10 +184,11 @@ class Rows(torch.autograd.Function):
 def pieces(
     q: Tensor, k: Tensor, keys: Tensor | None, causal: bool
 ) -> Iterator[tuple[tuple[slice, slice], Tensor]]:
-    """Which heads and rows, and their logits [heads, rows, N], a cache's worth at a time."""
+    """Slices of heads and rows with their logits [heads, rows, N], `logits_at_once` at a time."""
     count, N = q.shape[:2]
-    rows = min(N, max(1, piece(q.device.type) // N))
-    heads = max(1, piece(q.device.type) // (rows * N))
+    size = logits_at_once(q.device.type)
+    rows = min(N, max(1, size // N))
+    heads = max(1, size // (rows * N))
     lowest = torch.finfo(q.dtype).min
     for h in range(0, count, heads):
         for i in range(0, N, rows):
@@ -204,26 +199,16 @@ def pieces(
                 logits.masked_fill_(~past, lowest)
             if keys is not None:
                 logits.masked_fill_(~keys[at[0], None], lowest)
-            yield at, wide(logits)
+            yield at, widen(logits)
 
 
 def band(first: int, rows: int, N: int, device: torch.device) -> Tensor:
-    """[rows, N]: True where key j is not after query i, for queries from `first` on."""
+    """[rows, N]: True where key j is not after query i, for the queries from `first` on."""
     i = torch.arange(first, min(first + rows, N), device=device)
     return torch.arange(N, device=device) <= i[:, None]
 
 
-def piece(device: str) -> int:
-    """Logits worked on at once: what a core's cache holds, or enough to fill a GPU."""
-    return 2**18 if device == "cpu" else 2**26
-
-
-def wide(x: Tensor) -> Tensor:
-    """float32 in place of the half types, whose powers lose too much."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-
-
-def reference(module: AdaptivelySparse, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+def reference(module: AdaptivelySparse, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
     d = module.width // module.heads
     q, k, v = module.query(x), module.key(x), module.value(x)
     heads = []
@@ -240,7 +225,7 @@ def reference(module: AdaptivelySparse, x: Tensor, mask: Tensor | None, draws: d
 
 
 def entmax(z: Tensor, alpha: Tensor) -> Tensor:
-    """τ by bisection; one Newton step at the root then carries the gradients."""
+    """τ by bisection; one Newton step at the root then provides the gradients."""
     p, x = 1 / (alpha - 1), (alpha - 1) * z
     power, entries = p.item(), x.tolist()
     low, high = max(entries) - 1, max(entries)
@@ -255,12 +240,12 @@ def entmax(z: Tensor, alpha: Tensor) -> Tensor:
 
 
 def parameters(config: Config, w: Workload) -> int:
-    """The four maps and one α for each head."""
-    return four_maps(config, w) + w.heads
+    """The four projections and one α for each head."""
+    return projection_parameters(config, w) + w.heads
 
 
 def default(config: Config, w: Workload) -> str:
-    """In pieces: it is faster at every length, and stores no N × N tensor."""
+    """Faster at every length, and stores no N × N tensor."""
     return "chunked"
 
 

@@ -1,23 +1,23 @@
 """Axial attention (Ho et al., 2019): the tokens as a grid, attention along rows and columns.
 
     x as h rows of w tokens, N ≤ h w                               [B, h, w, D]
-    row(x), col(x): softmax attention within each row or column, each with four maps of its own
+    row(x), col(x): softmax attention within each row or column, each with four projections
     r = row(x)      y = r + col(x + r)                          [B, N, D]
 
-so that with the residual around the mechanism each axis is a residual block of its own, as in
-the paper. `combine=sum` takes y = row(x) + col(x), as public code does.
+so that, with the residual around the mechanism, each axis is a separate residual block, as in the
+paper. `combine=sum` computes y = row(x) + col(x), as public code does.
 
-Causal, in raster order: u = r + col(x + r) sees whole rows and, down each column, the rows up to
-its own; moved down by one row it is what earlier rows say, and a third attention within the past
-of the own row adds the rest,
+Causal, in raster order: u = r + col(x + r) covers complete rows and, in each column, the rows up
+to the current one. Shifted down by one row it summarises the earlier rows, and a third attention,
+within the past of the same row, adds the rest,
     s = down(u)      y = s + inner(x + s)                       [B, N, D]
-Causal `sum` masks both axes, needs no third attention, and is blind to earlier rows' right sides.
-Masked tokens are no keys and hand nothing down to the rows below.
-Rows and columns are views of one tensor; `sdpa` is the same with a fused kernel for each of them.
+Causal `sum` masks both axes and needs no third attention, but never sees the tokens of earlier
+rows that lie in other columns. Masked tokens are never keys and pass nothing to the rows below.
+Rows and columns are views of one tensor; `sdpa` uses a fused kernel for each of the two.
 
-Reconstructed: the paper moves its inputs by a token as well, ours leaves that to the model.
+Reconstructed: the paper also shifts its inputs by one token; here that is left to the model.
 Left out: the layer norms and feed-forward layers between the axes.
-Notation: `columns` is w, None for the power of two nearest √N.
+Notation: `columns` is w; None means the power of two nearest √N.
 Source: arXiv:1912.12180, section 3.
 """
 
@@ -27,36 +27,34 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from attnbench.contract import (
     Attention,
     BaseConfig,
     Card,
     Cost,
+    Draws,
     Exemption,
     Flops,
     Paper,
-    causal_mask,
-    four_maps,
-    fused_attention,
-    masked_softmax,
+    Projections,
+    projection_parameters,
 )
+from attnbench.primitives import fused_attention, padded_mask, softmax_attention
 from attnbench.records import Causality, Family, Workload
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(BaseConfig):
-    """`combine`: chained or sum; `columns`: w, tokens of a row, None for near √N."""
+    """`combine`: chained or sum; `columns`: w, tokens in a row; None: near √N."""
 
     combine: str = "chained"
     columns: int | None = None
 
     def __post_init__(self) -> None:
-        if self.combine not in ("chained", "sum"):
-            raise ValueError(f"no combination {self.combine!r}; there are: chained, sum")
-        if self.columns is not None and self.columns < 1:
-            raise ValueError(f"columns is {self.columns}; it takes at least 1, or None for near √N")
+        self.require_one_of("combine", ("chained", "sum"))
+        self.require_at_least(1, "columns")
 
     def grid(self, seq_len: int) -> tuple[int, int]:
         """h and w for this length."""
@@ -64,37 +62,31 @@ class Config(BaseConfig):
         return -(-seq_len // w), w
 
 
-class Maps(nn.Module):
-    """The four maps of one axis."""
-
-    def __init__(self, width: int, bias: bool) -> None:
-        super().__init__()
-        self.query = nn.Linear(width, width, bias=bias)
-        self.key = nn.Linear(width, width, bias=bias)
-        self.value = nn.Linear(width, width, bias=bias)
-        self.output = nn.Linear(width, width, bias=bias)
+class Axis(Projections):
+    """The four projections of one axis."""
 
     def forward(self, x: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor]:
         """q, k and v, each [B, h, w, H, d], by one product."""
-        maps = (self.query, self.key, self.value)
-        bias = None if maps[0].bias is None else torch.cat([linear.bias for linear in maps])
-        qkv = F.linear(x, torch.cat([linear.weight for linear in maps]), bias)
+        linears = (self.query, self.key, self.value)
+        bias = None if self.query.bias is None else torch.cat([linear.bias for linear in linears])
+        qkv = F.linear(x, torch.cat([linear.weight for linear in linears]), bias)
         return qkv.unflatten(3, (3, heads, -1)).unbind(3)
 
 
 class Axial(Attention):
     def __init__(self, config: Config, workload: Workload) -> None:
         super().__init__(config, workload)
-        self.row = Maps(self.width, config.bias)
-        self.column = Maps(self.width, config.bias)
+        self.row = Axis(self.width, config.bias)
+        self.column = Axis(self.width, config.bias)
         if self.causal and config.combine == "chained":
-            self.inner = Maps(self.width, config.bias)
+            self.inner = Axis(self.width, config.bias)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         N = x.shape[1]
         h, w = self.config.grid(N)
-        if mask is not None or h * w > N:
-            mask = self.padded(x, mask, h * w - N).unflatten(1, (h, w))
+        mask = padded_mask(mask, N, h * w - N, x.device)
+        if mask is not None:
+            mask = mask.expand(len(x), -1).unflatten(1, (h, w))
         x = F.pad(x, (0, 0, 0, h * w - N)).unflatten(1, (h, w))  # [B, h, w, D]
         if self.config.combine == "sum":
             y = self.rows(self.row, x, mask, self.causal) + self.columns(x, mask)
@@ -104,25 +96,19 @@ class Axial(Attention):
             y = self.continued(x, y, mask) if self.causal else y
         return y.flatten(1, 2)[:, :N]
 
-    def padded(self, x: Tensor, mask: Tensor | None, extra: int) -> Tensor:
-        """[B, N + extra]: which tokens of the grid are real."""
-        if mask is None:
-            mask = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
-        return F.pad(mask, (0, extra))
-
     def continued(self, x: Tensor, u: Tensor, mask: Tensor | None) -> Tensor:
-        """What earlier rows say, and attention within the past of the own row."""
+        """The shifted summary of earlier rows, and attention within the past of the same row."""
         if mask is not None:
             u = u * mask[..., None]
         s = F.pad(u[:, :-1], (0, 0, 0, 0, 1, 0))  # [B, h, w, D]
         return s + self.rows(self.inner, x + s, mask, True)
 
-    def rows(self, maps: Maps, x: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+    def rows(self, axis: Axis, x: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
         """Attention within rows: [B, h, w, D] to [B, h, w, D]."""
-        q, k, v = (t.flatten(0, 1).transpose(1, 2) for t in maps(x, self.heads))  # [B h, H, w, d]
+        q, k, v = (t.flatten(0, 1).transpose(1, 2) for t in axis(x, self.heads))  # [B h, H, w, d]
         keys = None if mask is None else mask.flatten(0, 1)[:, None, None]
         o = self.dense(q, k, v, keys, causal).transpose(1, 2)
-        return maps.output(o.reshape(x.shape))
+        return axis.output(o.reshape(x.shape))
 
     def columns(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """Attention within columns: [B, h, w, D] to [B, h, w, D]."""
@@ -134,19 +120,16 @@ class Axial(Attention):
         return self.column.output(o.reshape(x.shape))
 
     def dense(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-        """[G, G', L, d] three times to the same."""
-        if causal:
-            past = causal_mask(q.shape[2], k.shape[2], q.device)
-            mask = past if mask is None else past & mask
-        return masked_softmax(q / q.shape[-1] ** 0.5 @ k.mT, mask) @ v
+        """[G, G', L, d] three times to the same shape."""
+        return softmax_attention(q, k, v, mask, causal)
 
     @staticmethod
     def flops(config: Config, w: Workload) -> Flops:
-        """Four maps for each axis on the padded grid; q kᵀ and A v of each."""
+        """Four projections for each axis on the padded grid; q kᵀ and A v of each."""
         h, width = config.grid(w.seq_len)
-        tokens, sets = w.batch * h * width, axes(config, w)
-        core = 4 * tokens * w.width * (h + (sets - 1) * width)
-        return Flops(sets * 4 * 2 * tokens * w.width**2, core)
+        tokens, count = w.batch * h * width, axes(config, w)
+        core = 4 * tokens * w.width * (h + (count - 1) * width)
+        return Flops(count * 4 * 2 * tokens * w.width**2, core)
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
@@ -163,19 +146,19 @@ class Sdpa(Axial):
 
 
 def axes(config: Config, w: Workload) -> int:
-    """How many attentions there are: rows, columns, and the inner rows of the causal chain."""
+    """Number of attentions: rows, columns and, in the causal chain, the inner rows."""
     return 3 if w.causal and config.combine == "chained" else 2
 
 
-def reference(module: Axial, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+def reference(module: Axial, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
     N, causal = len(x), module.causal
     real = [i for i in range(N) if mask is None or mask[i]]
     w = module.config.grid(N)[1]
 
-    def along(maps: Maps, x: Tensor, same: str, past: bool) -> Tensor:
-        key = {"row": lambda i: i // w, "column": lambda i: i % w}[same]
-        keys = [[j for j in real if key(j) == key(i) and (j <= i or not past)] for i in range(N)]
-        return attended(module, maps, x, keys)
+    def along(axis: Axis, x: Tensor, name: str, past: bool) -> Tensor:
+        line = [i // w if name == "row" else i % w for i in range(N)]
+        keys = [[j for j in real if line[j] == line[i] and (j <= i or not past)] for i in range(N)]
+        return attended(module, axis, x, keys)
 
     if module.config.combine == "sum":
         return along(module.row, x, "row", causal) + along(module.column, x, "column", causal)
@@ -188,31 +171,31 @@ def reference(module: Axial, x: Tensor, mask: Tensor | None, draws: dict) -> Ten
     return s + along(module.inner, x + s, "row", True)
 
 
-def attended(module: Axial, maps: Maps, x: Tensor, keys: list[list[int]]) -> Tensor:
-    """Softmax attention of each token to its own list of keys."""
+def attended(module: Axial, axis: Axis, x: Tensor, keys: list[list[int]]) -> Tensor:
+    """Softmax attention of token i to the keys `keys[i]`."""
     d = module.width // module.heads
-    q, k, v = maps.query(x), maps.key(x), maps.value(x)
+    q, k, v = axis.query(x), axis.key(x), axis.value(x)
     o = torch.zeros_like(x)
     for i, js in enumerate(keys):
         for part in (slice(c, c + d) for c in range(0, module.width, d)):
             if js:
                 o[i, part] = (k[js, part] @ q[i, part] / d**0.5).softmax(0) @ v[js, part]
-    return maps.output(o)
+    return axis.output(o)
 
 
 def parameters(config: Config, w: Workload) -> int:
-    """Four maps for each axis."""
-    return axes(config, w) * four_maps(config, w)
+    """Four projections for each axis."""
+    return axes(config, w) * projection_parameters(config, w)
 
 
 def default(config: Config, w: Workload) -> str:
-    """The fused kernel, but not on a CPU for axes that are too short to fill it."""
+    """The fused kernel, except on a CPU for axes too short to keep it busy."""
     return "eager" if w.device == "cpu" and max(config.grid(w.seq_len)) <= 32 else "sdpa"
 
 
 def exempt(config: Config) -> Mapping[Exemption, str]:
-    """`columns` frees the grid of N."""
-    return {} if config.columns else {Exemption.LENGTH: "the grid follows N"}
+    """A given `columns` makes the grid independent of N."""
+    return {} if config.columns else {Exemption.LENGTH: "the grid depends on N"}
 
 
 CARD = Card(

@@ -6,17 +6,18 @@
     R_i = r / b random blocks that meet neither G nor W_i, r tokens
     o_i = the same over all j,                 i < g                               [B, H, g, d]
 
-Random blocks are drawn without replacement, per head and block of queries, from `seed` when the
-module is built, and stay; layers with one seed have the same. The union is one of sets: a global
-token within a window counts once. Where fewer blocks than r / b are left, all of them are taken:
-a short sequence ends in full attention only when its windows, global and random blocks cover it.
-A sequence that is no multiple of b is padded inside, and no padding is ever a key.
+Random blocks are drawn without replacement for each head and block of queries when the module is
+built, from `seed`, and then stay fixed; layers with the same seed have the same blocks. The key
+sets are united: a global token inside a window counts once. Where fewer than r / b blocks remain,
+all of them are taken, so a short sequence has full attention only when its windows, global and
+random blocks cover it. A sequence whose length is not a multiple of b is padded internally;
+padding is never a key.
 
-Blocks of queries meet three blocks of keys as overlapping views; random blocks of keys and values
-are copied out, [B, H, N r/b, d]. No causal form: global and random tokens look ahead. Left out:
-ETC, with global tokens beside the sequence.
+Each block of queries reads three blocks of keys as overlapping views; random blocks of keys and
+values are copied, [B, H, N r/b, d]. No causal form: global and random tokens look ahead. Left out:
+the variant ETC, whose global tokens are added to the sequence.
 
-Notation: the paper's w is 3 b here.
+Notation: the paper's w is our 3 b.
 Source: arXiv:2007.14062, section 2 and appendix D.
 """
 
@@ -32,15 +33,16 @@ from attnbench.contract import (
     BaseConfig,
     Card,
     Cost,
+    Draws,
     Exemption,
     Flops,
     Paper,
     QKVAttention,
-    four_maps,
-    key_mask,
-    map_flops,
+    projection_flops,
+    projection_parameters,
 )
-from attnbench.mechanisms.longformer import attention, joined, lowered, whole, windows
+from attnbench.mechanisms.longformer import joined, lowered, padded, windows
+from attnbench.primitives import key_mask, softmax_attention
 from attnbench.records import Causality, Family, Workload
 
 
@@ -54,52 +56,53 @@ class Config(BaseConfig):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.block < 1:
-            raise ValueError(f"block {self.block} is below 1")
-        if min(self.global_tokens, self.random_tokens) < 0:
-            raise ValueError("global_tokens and random_tokens cannot be below 0")
+        self.require_at_least(1, "block")
+        self.require_at_least(0, "global_tokens", "random_tokens")
         if self.random_tokens % self.block:
             raise ValueError(
-                f"random_tokens {self.random_tokens} is not a multiple of block {self.block}"
+                f"random_tokens is {self.random_tokens}; it must be a multiple of"
+                f" block = {self.block}"
             )
 
 
 class BigBird(QKVAttention):
-    random: Tensor  # [H, n, r / b] indices of blocks, −1 where none was left to draw
+    random: Tensor  # [H, n, r / b] indices of blocks; −1 where none was left to draw
 
     def __init__(self, config: Config, workload: Workload) -> None:
         super().__init__(config, workload)
         self.register_buffer("random", draw(config, workload))
-        self.short = fewest(config, workload) < config.random_tokens // config.block
+        self.may_run_out = fewest(config, workload) < config.random_tokens // config.block
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         g = self.config.global_tokens
         k, v = k.contiguous(), v.contiguous()
-        rows = attention(q[:, :, :g], k, v, mask)
+        rows = softmax_attention(q[:, :, :g], k, v, key_mask(mask))
         return joined(rows, self.sparse(q, k, v, mask), mask).transpose(1, 2)
 
     def sparse(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        """Global, neighbouring and random keys of every row: [B, H, N, d] to the same."""
+        """Global, neighbouring and random keys of every query: [B, H, N, d] to the same shape."""
         N, d = q.shape[2:]
         b, g = self.config.block, self.config.global_tokens
-        q, k, v = (whole(t, b).contiguous() for t in (q / d**0.5, k, v))
+        q, k, v = (padded(t, b).contiguous() for t in (q / d**0.5, k, v))
         blocks = q.unflatten(2, (-1, b))  # [B, H, n, b, d]
-        parts = self.masked(
+        scores = self.masked(
             (q @ k[:, :, : min(g, N)].mT).unflatten(2, (-1, b)),  # [B, H, n, b, g]
             blocks @ windows(k, b, b, 3 * b).mT,  # [B, H, n, b, 3 b]
             blocks @ self.drawn(k).mT,  # [B, H, n, b, r]
             N,
             mask,
         )
-        sizes = [part.shape[-1] for part in parts]
-        logits, parts = torch.cat(parts, -1), None  # large, so let go of as early as can be
-        A, logits = logits.softmax(-1).split(sizes, -1), None
-        # values after weights, or their gradients wait in memory for those of the weights
+        sizes = [part.shape[-1] for part in scores]
+        logits = torch.cat(scores, -1)
+        del scores  # large, so freed as early as possible
+        A = logits.softmax(-1).split(sizes, -1)
+        del logits
+        # read values after weights, or their gradients wait in memory for those of the weights
         o = (A[1] @ windows(v, b, b, 3 * b)).add_(A[2] @ self.drawn(v))  # [B, H, n, b, d]
         return (o.flatten(2, 3) + A[0].flatten(2, 3) @ v[:, :, : min(g, N)])[:, :, :N]
 
     def drawn(self, x: Tensor) -> Tensor:
-        """The random blocks of each block of queries: [B, H, n b, d] to [B, H, n, r, d]."""
+        """The random blocks of each block of queries, [B, H, n b, d] to [B, H, n, r, d]."""
         B, H, d = x.shape[0], x.shape[1], x.shape[3]
         n, R = self.random.shape[1:]
         table = x.reshape(B * H * n, -1)
@@ -110,35 +113,35 @@ class BigBird(QKVAttention):
     def masked(
         self, sinks: Tensor, near: Tensor, far: Tensor, N: int, mask: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The three logits, very low where a key is padding, taken already or does not exist."""
+        """The three logits, very low where a key is padding, already counted or does not exist."""
         b, g = self.config.block, self.config.global_tokens
         real = torch.ones(1, N, dtype=torch.bool, device=near.device) if mask is None else mask
-        beside = pad(real, (0, -N % b)).clone()
-        beside[:, :g] = False
-        beside = pad(beside, (b, b)).unfold(-1, 3 * b, b)[:, None, :, None]  # [·, 1, n, 1, 3 b]
-        near.add_(lowered(beside, near))
+        local = pad(real, (0, -N % b)).clone()
+        local[:, :g] = False
+        local = pad(local, (b, b)).unfold(-1, 3 * b, b)[:, None, :, None]  # [·, 1, n, 1, 3 b]
+        near.add_(lowered(local, near))
         if mask is not None:
-            sinks = sinks + lowered(key_mask(mask[:, :g])[:, :, None], sinks)
-        if mask is not None or N % b or self.short:
+            sinks = sinks + lowered(mask[:, None, None, None, :g], sinks)
+        if mask is not None or N % b or self.may_run_out:
             table = pad(real, (0, -N % b)).unflatten(1, (-1, b))  # [·, n, b]
             chosen = table[:, self.random.clamp(min=0)] & (self.random >= 0)[..., None]
             far.add_(lowered(chosen.flatten(3)[:, :, :, None], far))
         return sinks, near, far
 
-    def draws(self, index: int) -> dict[str, Tensor]:
+    def draws(self, index: int) -> Draws:
         return {"random": self.random}
 
     @staticmethod
     def flops(config: Config, w: Workload) -> Flops:
-        """g + 3 b + r keys for every row, padded to blocks; then g full rows."""
+        """g + 3 b + r keys for every query, padded to blocks; then g full rows."""
         g, b = min(config.global_tokens, w.seq_len), config.block
-        padded = w.seq_len + -w.seq_len % b
+        rows = w.seq_len + -w.seq_len % b
         keys = g + 3 * b + config.random_tokens
-        return Flops(map_flops(w), 4 * w.batch * w.width * (padded * keys + w.seq_len * g))
+        return Flops(projection_flops(w), 4 * w.batch * w.width * (rows * keys + w.seq_len * g))
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
-        """Logits before and after they are joined, their softmax, and random keys and values."""
+        """Logits before and after concatenation, their softmax, and random keys and values."""
         keys = min(config.global_tokens, w.seq_len) + 3 * config.block + config.random_tokens
         copies = 2 * w.tokens * w.width * config.random_tokens // config.block
         return 3 * w.heads * w.tokens * keys + copies
@@ -151,10 +154,10 @@ def draw(config: Config, w: Workload) -> Tensor:
     first = min(math.ceil(config.global_tokens / config.block), n)
     i = torch.arange(n)
     start, stop = (i - 1).clamp(first, n), (i + 2).clamp(first, n)  # of the window
-    left = n - first - (stop - start)  # blocks that may be drawn
+    left = n - first - (stop - start)  # number of blocks that may be drawn
     chosen = torch.empty(w.heads, n, 0, dtype=torch.long)
     for t in range(R):
-        # the t-th draw numbers the blocks that are left; earlier ones are stepped over in order
+        # draw t numbers the remaining blocks, so earlier draws are skipped in order
         u = (torch.rand(w.heads, n, generator=generator, dtype=torch.float64) * (left - t)).long()
         for earlier in chosen.sort(-1).values.unbind(-1):
             u += u >= earlier
@@ -165,11 +168,11 @@ def draw(config: Config, w: Workload) -> Tensor:
 
 
 def fewest(config: Config, w: Workload) -> int:
-    """At least so many blocks are there to draw from, for any block of queries."""
+    """A lower bound on the number of blocks that any block of queries can draw from."""
     return math.ceil(w.seq_len / config.block) - math.ceil(config.global_tokens / config.block) - 3
 
 
-def reference(module: BigBird, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+def reference(module: BigBird, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
     N, d, b = len(x), module.width // module.heads, module.config.block
     real = {j for j in range(N) if mask is None or mask[j]}
     q, k, v = module.query(x), module.key(x), module.value(x)
@@ -178,8 +181,8 @@ def reference(module: BigBird, x: Tensor, mask: Tensor | None, draws: dict) -> T
         heads = []
         for h in range(module.heads):
             near = {i // b - 1, i // b, i // b + 1} | set(draws["random"][h, i // b].tolist())
-            keys = {j for j in real if j < module.config.global_tokens or j // b in near}
-            keys = sorted(real if i < module.config.global_tokens else keys)
+            g = module.config.global_tokens
+            keys = sorted(j for j in real if i < g or j < g or j // b in near)
             s = slice(h * d, (h + 1) * d)
             heads.append((k[keys, s] @ q[i, s] / d**0.5).softmax(0) @ v[keys, s])
         rows.append(torch.cat(heads))
@@ -187,7 +190,7 @@ def reference(module: BigBird, x: Tensor, mask: Tensor | None, draws: dict) -> T
 
 
 def exempt(config: Config) -> Mapping[Exemption, str]:
-    """Random blocks are of a length."""
+    """The draw of random blocks depends on the length."""
     if not config.random_tokens:
         return {}
     return {Exemption.LENGTH: "random blocks are drawn from all blocks of N"}
@@ -197,7 +200,7 @@ CARD = Card(
     forms={"eager": BigBird},
     config=Config,
     reference=reference,
-    parameters=four_maps,
+    parameters=projection_parameters,
     family=Family.FIXED_MEMORY,
     causality=Causality.NEVER,
     paper=Paper(

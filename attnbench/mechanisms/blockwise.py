@@ -4,15 +4,14 @@
     A_i = softmax(q_i k_{π(i)}ᵀ / √d)                              [B, n, H, b, b]
     o_i = A_i v_{π(i)}, blocks joined again                        [B, H, N, d]
 
-π is a permutation of the n blocks, one for each head and the same at every call. `cyclic` takes
-shifts: most heads keep their own block (shift 0), and each of the n − 1 other shifts has a sixth
-of the heads, the paper's 10:2 and 8:2:2 of 12 heads. `random` draws a permutation for each head
-from collections.abc import Mapping
-from `seed`. The cost stays quadratic, divided by n. `sdpa` is the same with a fused kernel for
-each pair of blocks, which stores no scores.
+π is a permutation of the n blocks, one for each head, fixed across calls. `cyclic` uses shifts:
+most heads attend to their own block (shift 0), and each of the other n − 1 shifts gets a sixth of
+the heads, the paper's 10:2 and 8:2:2 of 12 heads. `random` draws a permutation for each head from
+`seed`. The cost remains quadratic, divided by n. `sdpa` uses a fused kernel for each pair of
+blocks, which stores no scores.
 
 Left out: a causal form, as the paper's encoder has none and a shifted block may lie ahead.
-Reconstructed: with fewer heads than shifts, the largest shifts have no head.
+Reconstructed: with fewer heads than shifts, the largest shifts get no head.
 Source: arXiv:1911.02972, section 3.
 """
 
@@ -27,15 +26,15 @@ from attnbench.contract import (
     BaseConfig,
     Card,
     Cost,
+    Draws,
     Exemption,
     Flops,
     Paper,
     QKVAttention,
-    four_maps,
-    fused_attention,
-    map_flops,
-    masked_softmax,
+    projection_flops,
+    projection_parameters,
 )
+from attnbench.primitives import fused_attention, padded_mask, softmax_attention
 from attnbench.records import Causality, Family, Workload
 
 
@@ -48,13 +47,13 @@ class Config(BaseConfig):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.blocks < 1:
-            raise ValueError(f"blocks is {self.blocks}; it takes at least 1")
-        if self.permutation not in ("cyclic", "random"):
-            raise ValueError(f"no permutation {self.permutation!r}; there are: cyclic, random")
+        self.require_at_least(1, "blocks")
+        self.require_one_of("permutation", ("cyclic", "random"))
 
 
 class Blockwise(QKVAttention):
+    pi: Tensor  # [H, n]
+
     def __init__(self, config: Config, workload: Workload) -> None:
         super().__init__(config, workload)
         permutations = {"cyclic": cyclic, "random": drawn}[config.permutation]
@@ -70,30 +69,25 @@ class Blockwise(QKVAttention):
             .transpose(2, 3)
             for x in (q, k, v)
         )  # [B, n, H, b, d]
-        chosen = self.pi.T, torch.arange(H, device=q.device)
-        k, v = (x[:, chosen[0], chosen[1]] for x in (k, v))
-        keys = self.real(mask, N, n * b, q.device)
+        heads = torch.arange(H, device=q.device)
+        k, v = (x[:, self.pi.T, heads] for x in (k, v))
+        keys = padded_mask(mask, N, n * b - N, q.device)
         if keys is not None:
-            keys = keys.unflatten(1, (n, b))[:, chosen[0], None].expand(B, -1, -1, -1, -1)
+            keys = keys.unflatten(1, (n, b))[:, self.pi.T, None].expand(B, -1, -1, -1, -1)
             keys = keys.flatten(0, 1)  # [B n, H, 1, b]
-        o = self.dense(*(x.flatten(0, 1) for x in (q, k, v)), keys)  # [B n, H, b, d]
+        q, k, v = (x.flatten(0, 1) for x in (q, k, v))
+        o = self.dense(q, k, v, keys)  # [B n, H, b, d]
         return o.transpose(1, 2).reshape(B, n * b, H, -1)[:, :N].transpose(1, 2)
-
-    def real(self, mask: Tensor | None, N: int, padded: int, device: torch.device) -> Tensor | None:
-        """[B or 1, padded]: which keys are tokens; None: all."""
-        if mask is not None:
-            return F.pad(mask, (0, padded - N))
-        return None if padded == N else (torch.arange(padded, device=device) < N)[None]
 
     def dense(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """[G, H, b, d] three times and a mask [G, H, 1, b] or None to [G, H, b, d]."""
-        return masked_softmax(q / q.shape[-1] ** 0.5 @ k.mT, mask) @ v
+        return softmax_attention(q, k, v, mask)
 
     @staticmethod
     def flops(config: Config, w: Workload) -> Flops:
         """q kᵀ and A v of n pairs of blocks, padding included."""
         b = -(-w.seq_len // config.blocks)
-        return Flops(map_flops(w), 4 * w.batch * config.blocks * b * b * w.width)
+        return Flops(projection_flops(w), 4 * w.batch * config.blocks * b * b * w.width)
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
@@ -110,10 +104,10 @@ class Sdpa(Blockwise):
 
 
 def cyclic(config: Config, heads: int) -> Tensor:
-    """[H, n]: block i of head h looks at block i + shift of h, modulo n."""
-    n, each = config.blocks, max(1, heads // 6)
-    shifted = min((n - 1) * each, heads - 1)
-    shifts = [0] * (heads - shifted) + [1 + i // each for i in range(shifted)]
+    """[H, n]: in head h, block i attends to block i + shift(h), modulo n."""
+    n, share = config.blocks, max(1, heads // 6)
+    shifted = min((n - 1) * share, heads - 1)
+    shifts = [0] * (heads - shifted) + [1 + i // share for i in range(shifted)]
     return (torch.arange(n) + torch.tensor(shifts)[:, None]) % n
 
 
@@ -124,7 +118,7 @@ def drawn(config: Config, heads: int) -> Tensor:
     return torch.stack(rows)
 
 
-def reference(module: Blockwise, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+def reference(module: Blockwise, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
     N, H, d, n = len(x), module.heads, module.width // module.heads, module.config.blocks
     b = (N + n - 1) // n
     q, k, v = (linear(x).view(N, H, d) for linear in (module.query, module.key, module.value))
@@ -143,15 +137,15 @@ def default(config: Config, w: Workload) -> str:
 
 
 def exempt(config: Config) -> Mapping[Exemption, str]:
-    """A block grows with N."""
-    return {Exemption.LENGTH: "a block is the n-th part of N"}
+    """The size of a block grows with N."""
+    return {Exemption.LENGTH: "blocks are N / n tokens long"}
 
 
 CARD = Card(
     forms={"eager": Blockwise, "sdpa": Sdpa},
     config=Config,
     reference=reference,
-    parameters=four_maps,
+    parameters=projection_parameters,
     family=Family.FIXED,
     causality=Causality.NEVER,
     paper=Paper(

@@ -1,33 +1,36 @@
-"""Compressive Transformer (Rae et al., 2019): what leaves the memory is kept, c tokens to one slot.
+"""Compressive Transformer (Rae et al., 2019): tokens that leave the memory are kept, c to a slot.
 
     h̃ = [SG(slots); SG(memory); segment]                      [B, C + M + L, D]
-    attention of Transformer-XL over h̃, distances counted in places of h̃    [B, N, D]
+    attention of Transformer-XL over h̃, distances counted in positions of h̃  [B, N, D]
     leaving tokens X_b [L, D] of each segment: slots f_c(X_b)                [L / c, D]
 
-`compression` is f_c: `mean` or `max` of each c neighbours; `conv`, a map of each c neighbours
-[c D to D]; `dilated`, the same map of c tokens L / c apart; `most_used`, which keeps the L / c
-tokens that got most attention, over all heads, while they were in the memory.
+`compression` is f_c: `mean` or `max` of c neighbours each; `conv`, a projection of c neighbours
+[c D to D]; `dilated`, the same projection of c tokens that are L / c apart; `most_used`, which
+keeps the L / c tokens that received most attention, over all heads, while they were in memory.
 
-The task trains no f_c: slots come without gradient, and `auxiliary_loss` is the paper's attention
-reconstruction, the mean squared difference of what a segment reads in the tokens that leave after
-it and in their slots, by content alone; it reaches f_c and nothing else. Slots that no segment of
-the sequence reads are not made and add no loss.
+The task loss does not train f_c: slots carry no gradient, and `auxiliary_loss` is the paper's
+attention reconstruction, the mean squared difference between what a segment reads from the tokens
+that leave after it and what it reads from their slots, by content alone; it trains f_c only. Slots
+that no segment of the sequence reads are not computed and add no loss.
 
-The sweep is that of Transformer-XL: a layer's memories are made of its inputs, so equal segments
-run together; `most_used` alone must go one by one, for its choice depends on the scores.
+Segments are processed as in Transformer-XL: a layer's memories come from its inputs, so equal
+segments run together. Only `most_used` runs them one by one, as its choice depends on the scores.
 
-Reconstructed: `dilated`, of which the paper gives no sizes; where it takes norms, means are taken.
-Notation: our L, M, C are the paper's n_s, n_m, n_cm. Causal in any sweep.
+Reconstructed: `dilated`, for which the paper gives no sizes; means replace the paper's norms.
+Notation: our L, M, C are the paper's n_s, n_m, n_cm. Always causal.
 Source: arXiv:1911.05507, algorithms 1 and 2.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from attnbench.contract import BaseConfig, Card, Cost, Flops, Paper, causal_mask, map_flops
+from attnbench.contract import Card, Cost, Draws, Flops, Paper, projection_flops
 from attnbench.mechanisms import transformer_xl as xl
+from attnbench.mechanisms.transformer_xl import Parts
+from attnbench.primitives import causal_mask
 from attnbench.records import Causality, Family, Level, Mode, Workload
 
 COMPRESSIONS = ("conv", "dilated", "max", "mean", "most_used")
@@ -35,7 +38,7 @@ LEARNED = ("conv", "dilated")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(xl.Config):
     """`segment`: L; `memory`: M; `compressed`: C, slots; `rate`: c; `compression`: f_c."""
 
     segment: int = 512
@@ -45,15 +48,13 @@ class Config(BaseConfig):
     compression: str = "conv"
 
     def __post_init__(self) -> None:
-        if self.compression not in COMPRESSIONS:
-            known = ", ".join(COMPRESSIONS)
-            raise ValueError(f"no compression {self.compression!r}; there are: {known}")
-        if min(self.segment, self.rate) < 1 or min(self.memory, self.compressed) < 0:
-            raise ValueError("segment and rate are at least 1, memory and compressed at least 0")
+        self.require_one_of("compression", COMPRESSIONS)
+        self.require_at_least(1, "segment", "rate")
+        self.require_at_least(0, "memory", "compressed")
         if self.segment % self.rate or self.memory % self.segment:
             raise ValueError("rate must divide segment, and segment must divide memory")
         if self.compression == "most_used" and not self.memory:
-            raise ValueError("most_used counts the use of a memory; memory=0 has none")
+            raise ValueError("most_used counts reads from the memory; memory=0 has none")
 
 
 class CompressiveTransformer(xl.TransformerXL):
@@ -67,30 +68,29 @@ class CompressiveTransformer(xl.TransformerXL):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         q = self.split(self.query(x))
-        k, v = self.recalled(self.key, x), self.recalled(self.value, x)
-        masks = None if mask is None else (mask, mask)
+        k: Parts = self.recalled(self.key, x)
+        v: Parts = self.recalled(self.value, x)
+        masks: Parts | None = None if mask is None else (mask, mask)
         self.loss = self.kept = None
         evicted = leaving(self.config, x.shape[1])
         if self.config.compression == "most_used":
             return self.output(self.one_by_one(q, k, v, masks).flatten(2))
         if evicted:
             slots, real = self.slots(x[:, :evicted].detach(), mask)
-            k, v = (
-                (*t, self.split(linear(slots.detach())))
-                for t, linear in ((k, self.key), (v, self.value))
-            )
-            masks = None if mask is None else (*masks, real)
+            k = (*k, self.split(self.key(slots.detach())))
+            v = (*v, self.split(self.value(slots.detach())))
+            masks = None if mask is None or real is None else (mask, mask, real)
             if self.training and self.config.compression in LEARNED:
                 self.loss = self.reconstruction(q, k, v, slots, masks)
         return self.output(self.sweep(q, k, v, masks).flatten(2))
 
     @staticmethod
-    def layout(config: Config, seq_len: int) -> list[xl.Group]:
+    def layout(config: Any, seq_len: int) -> list[xl.Group]:
         L = min(config.segment, seq_len)
         return xl.groups(seq_len, L, config.memory, config.compressed, config.rate)
 
     def slots(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """f_c of the tokens that leave, [B, n, D], and which slots have a real token, [B, n]."""
+        """f_c of the evicted tokens, [B, n, D], and which slots have a real token, [B, n]."""
         x = self.neighbours(x)  # [B, n, c, D]
         real = None
         if mask is not None:
@@ -117,40 +117,43 @@ class CompressiveTransformer(xl.TransformerXL):
         return x.unflatten(1, (-1, c, step)).transpose(2, 3).flatten(1, 2)
 
     def reconstruction(
-        self, q: Tensor, k: tuple, v: tuple, slots: Tensor, masks: tuple | None
+        self, q: Tensor, k: Parts, v: Parts, slots: Tensor, masks: Parts | None
     ) -> Tensor:
-        """The loss of f_c: what segments read in tokens about to leave, and in their slots."""
+        """The loss of f_c: what segments read from tokens about to leave, and from their slots."""
         M, L, n = self.config.memory, self.config.segment, slots.shape[1]
-        evicted, few = n * self.config.rate, L // self.config.rate
+        evicted, added = n * self.config.rate, L // self.config.rate
         new = [
             nn.functional.linear(slots, m.weight.detach(), detached(m.bias))
             for m in (self.key, self.value)
         ]
-        new = [blocks(self.split(t), few) for t in new]
+        new = [blocks(self.split(t), added) for t in new]
         old = [blocks(t[1][:, :, :evicted].detach(), L) for t in (k, v)]
         q = blocks(q[:, :, M : M + evicted].detach(), L)
         before = after = None
         if masks is not None:
             before = blocks(masks[1][:, None, :evicted, None], L).mT
-            after = blocks(masks[2][:, None, :, None], few).mT
-        error = read(q, *new, after) - read(q, *old, before)
+            after = blocks(masks[2][:, None, :, None], added).mT
+        error = read(q, new[0], new[1], after) - read(q, old[0], old[1], before)
         error = error.square().mean((1, 3))  # [B · segments, L]
         if masks is None:
             return error.mean()
         real = masks[0][:, M : M + evicted].reshape(error.shape)
         return (error * real).sum() / real.sum().clamp(min=1)
 
-    def one_by_one(self, q: Tensor, k: tuple, v: tuple, masks: tuple | None) -> Tensor:
-        """The sweep of `most_used`, [B, N, H, d]; keeps which tokens became slots."""
+    def one_by_one(self, q: Tensor, k: Parts, v: Parts, masks: Parts | None) -> Tensor:
+        """All segments in order for `most_used`, [B, N, H, d]; records which tokens are kept."""
         L, memory = self.config.segment, self.config.memory // self.config.segment
         real = torch.ones_like(q[:, 0, :, 0], dtype=torch.bool) if masks is None else masks[0]
-        # one split for all segments: the backward pass of a slice fills a whole tensor
+        # split once: the backward pass of each slice would fill a whole tensor
         new, old = (
             list(zip(*(t.split(L, 2) for t in (k[n], v[n], real[:, None, :, None])), strict=True))
             for n in (0, 1)
         )
         R = self.distances(max(g.keys for g in self.layout(self.config, q.shape[2])), q)
-        outputs, slots, kept, used = [], [], [], []
+        outputs: list[Tensor] = []
+        slots: list[list[Tensor]] = []
+        kept: list[Tensor] = []
+        used: list[Tensor] = []
         for s, q_s in enumerate(q.split(L, 2)):
             first = max(0, s - memory)
             k_s, v_s, seen = self.reach(slots, [*old[first:s], new[s]])
@@ -159,22 +162,23 @@ class CompressiveTransformer(xl.TransformerXL):
                 allowed = allowed & seen.mT
             R_s = R[:, :, R.shape[2] - k_s.shape[2] :]
             o, use = self.read(q_s, k_s, v_s, R_s, allowed, new[s][2][:, 0, :, 0])
+            assert use is not None, "counted where `real` is given"
             outputs.append(o.transpose(1, 2))
-            used.append(0)
+            used.append(use.new_zeros(len(use), L))
             for n in range(first, s):
                 start = use.shape[1] - q_s.shape[2] - (s - n) * L
                 used[n] = used[n] + use[:, start : start + L]
-            gone = s - memory
-            if 0 <= gone * L < leaving(self.config, q.shape[2]):
-                rows = self.busiest(used[gone], old[gone][2][:, 0, :, 0])  # [B, L / c]
+            leaver = s - memory  # the segment that leaves the memory
+            if 0 <= leaver * L < leaving(self.config, q.shape[2]):
+                rows = self.busiest(used[leaver], old[leaver][2][:, 0, :, 0])  # [B, L / c]
                 index = rows[:, None, :, None]
-                slots.append([t.take_along_dim(index, 2) for t in old[gone]])
-                kept.append(rows + gone * L)
+                slots.append([t.take_along_dim(index, 2) for t in old[leaver]])
+                kept.append(rows + leaver * L)
         self.kept = torch.cat(kept, 1) if kept else None
         return torch.cat(outputs, 1)
 
-    def reach(self, slots: list, segments: list) -> list[Tensor]:
-        """Keys, values and mask of what a segment reads: the last C slots, memory and itself."""
+    def reach(self, slots: list[list[Tensor]], segments: list[tuple[Tensor, ...]]) -> list[Tensor]:
+        """Keys, values and mask that a segment reads: the last C slots, the memory and itself."""
         count = -(-self.config.compressed * self.config.rate // self.config.segment)
         parts = []
         for n in range(3):
@@ -184,26 +188,26 @@ class CompressiveTransformer(xl.TransformerXL):
         return parts
 
     def busiest(self, used: Tensor, real: Tensor) -> Tensor:
-        """The L / c most used tokens of a segment [B, L], in their order: [B, L / c]."""
+        """The L / c most used tokens of a segment [B, L], in order of position: [B, L / c]."""
         top = used.masked_fill(~real, -1).topk(self.config.segment // self.config.rate)
         return top.indices.sort(-1).values
 
     def auxiliary_loss(self) -> Tensor | None:
         return self.loss
 
-    def draws(self, index: int) -> dict[str, Tensor]:
-        """`kept` [slots]: the tokens that `most_used` made slots of."""
+    def draws(self, index: int) -> Draws:
+        """`kept` [slots]: the tokens that `most_used` turned into slots."""
         return {} if self.kept is None else {"kept": self.kept[index]}
 
     @staticmethod
     def needs(config: Config, w: Workload) -> str | None:
         if w.level is Level.CORE:
-            return "compressed memory is made of x, so there is no core apart from the linear maps"
+            return "the compressed memory is computed from x, so there is no separate core"
         return xl.TransformerXL.needs(config, w)
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
-        """Those of Transformer-XL; then f_c, W_k and W_v of the slots; the loss in training."""
+    def flops(config: Any, w: Workload) -> Flops:
+        """Those of Transformer-XL; f_c, W_k and W_v of the slots; the loss in training."""
         core, D = CompressiveTransformer.products(config, w), w.width
         evicted = leaving(config, w.seq_len)
         slots = evicted // config.rate
@@ -215,10 +219,10 @@ class CompressiveTransformer(xl.TransformerXL):
         if learned and w.mode is Mode.TRAINING:
             read = config.segment + config.segment // config.rate
             core += 2 * (2 * w.batch * slots * D * D) + 2 * (2 * w.batch * evicted * read * D)
-        return Flops(map_flops(w), core)
+        return Flops(projection_flops(w), core)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Any, w: Workload) -> int:
         return xl.stored(CompressiveTransformer.layout(config, w.seq_len), w)
 
 
@@ -226,12 +230,12 @@ class Recomputed(CompressiveTransformer):
     keeps = False
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Any, w: Workload) -> int:
         return xl.working(CompressiveTransformer.layout(config, w.seq_len), w)
 
 
 def leaving(config: Config, seq_len: int) -> int:
-    """Tokens at the start of the sequence that some segment reads as slots."""
+    """Number of tokens at the start of the sequence that some segment reads as slots."""
     last = (seq_len - 1) // config.segment * config.segment
     return max(0, last - config.memory) if config.compressed else 0
 
@@ -242,12 +246,12 @@ def blocks(x: Tensor, size: int) -> Tensor:
 
 
 def read(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Plain attention of [n, H, L, d] over [n, H, P, d]; where no key is real, 0."""
+    """Softmax attention of [n, H, L, d] over [n, H, P, d]; 0 where no key is real."""
     attend = nn.functional.scaled_dot_product_attention
     if mask is None:
         return attend(q, k, v)
-    some = mask.any(-1, keepdim=True)
-    return attend(q, k, v, attn_mask=mask | ~some) * some
+    any_key = mask.any(-1, keepdim=True)
+    return attend(q, k, v, attn_mask=mask | ~any_key) * any_key
 
 
 def detached(x: Tensor | None) -> Tensor | None:
@@ -255,7 +259,7 @@ def detached(x: Tensor | None) -> Tensor | None:
 
 
 def reference(
-    module: CompressiveTransformer, x: Tensor, mask: Tensor | None, draws: dict
+    module: CompressiveTransformer, x: Tensor, mask: Tensor | None, draws: Draws
 ) -> Tensor:
     config, H = module.config, module.heads
     d = module.width // H
@@ -265,14 +269,14 @@ def reference(
         start = i // config.segment * config.segment
         first = max(0, start - config.memory)
         count = first // config.rate
-        places = [*range(max(0, count - config.compressed), count)]
-        row = [slots[s] for s in places]
+        row = [slots[s] for s in range(max(0, count - config.compressed), count)]
         row += [x[j].detach() if mask is None or mask[j] else None for j in range(first, start)]
         row += [x[j] if mask is None or mask[j] else None for j in range(start, i + 1)]
         real = [n for n, token in enumerate(row) if token is not None]
         o = torch.zeros(H, d, dtype=x.dtype)
         if real:
-            k, v = (m(torch.stack([row[n] for n in real])) for m in (module.key, module.value))
+            read = torch.stack([token for token in row if token is not None])
+            k, v = module.key(read), module.value(read)
             far = [xl.sinusoid(len(row) - 1 - n, module.width, x) for n in real]
             k, v, r = (t.view(-1, H, d) for t in (k, v, module.position(torch.stack(far))))
             q = module.query(x[i]).view(H, d)
@@ -283,10 +287,11 @@ def reference(
 
 
 def compressed(
-    module: CompressiveTransformer, x: Tensor, mask: Tensor | None, draws: dict
+    module: CompressiveTransformer, x: Tensor, mask: Tensor | None, draws: Draws
 ) -> list[Tensor | None]:
-    """The slots of one sequence in their order; None where all tokens of one are padding."""
-    config, slots = module.config, []
+    """The slots of one sequence in order; None where a slot has only padding tokens."""
+    config = module.config
+    slots: list[Tensor | None] = []
     c, L = config.rate, config.segment
     for s in range(leaving(config, len(x)) // c):
         tokens = list(range(s * c, s * c + c))
@@ -304,18 +309,18 @@ def compressed(
             row = [x[j] if j in real else torch.zeros_like(x[j]) for j in tokens]
             slots.append(module.compress(torch.cat(row)).detach())
         else:
-            slots.append(sum(x[j] for j in real) / len(real))
+            slots.append(x[real].sum(0) / len(real))
     return slots
 
 
 def parameters(config: Config, w: Workload) -> int:
     """Those of Transformer-XL, and c D × D where f_c is learned."""
-    map_size = w.width * (config.rate * w.width + config.bias)
-    return xl.parameters(config, w) + (config.compression in LEARNED) * map_size
+    compress = w.width * (config.rate * w.width + config.bias)
+    return xl.parameters(config, w) + (config.compression in LEARNED) * compress
 
 
 def default(config: Config, w: Workload) -> str:
-    """Recomputed where training would otherwise keep more than half a GiB of float32 scores."""
+    """Recomputed where training would otherwise keep more than 0.5 GiB of float32 scores."""
     return "recomputed" if CompressiveTransformer.elements(config, w) > 1 << 27 else "eager"
 
 

@@ -1,18 +1,19 @@
-"""ETC (Ainslie et al., 2020): a few global tokens see all, the others see them and a band.
+"""ETC (Ainslie et al., 2020): a few global tokens see all; the others see them and a band.
 
     global i:  keys = all G global and n long tokens                [B, H, G, G + n]
     long i:    keys = long j with |i − j| ≤ r, and all G            [B, H, n, 2 r + 1 + G]
     S_ij = q_i · (k_j + a_ij) / √d      o_i = softmax_j(S_ij) v_j   [B, H, N, d]
 
-a_ij is a learned vector for each head: within a kind of tokens by distance, clipped to ± `clip`,
-between the kinds one vector for each direction. Global tokens have maps of their own unless
-`shared`. The band runs in blocks of min(r, n) queries against three blocks and the global keys at
-once, in one softmax; no n × n tensor exists. Where r exceeds n, all long tokens see each other.
+a_ij is a learned vector for each head: among tokens of the same kind it depends on the distance,
+clipped to ± `clip`; between the kinds there is one vector for each direction. Global tokens have
+separate projections unless `shared`. The band is computed in blocks of min(r, n) queries against
+three blocks of keys and the global keys in one softmax; no n × n tensor exists. Where r exceeds n,
+all long tokens see each other.
 
 The first min(G, N) tokens of the sequence are the global input, so that a layer keeps their
-outputs; n is the rest. The paper has them as a second, shorter input, and chooses a_ij from the
-structure of the text (both reconstructed here), and also offers maps for each of the four pieces.
-Left out: a causal form, since global tokens see the future.
+outputs; n counts the others. In the paper they are a second, shorter input, and a_ij depends on
+the structure of the text (both reconstructed here); the paper also offers separate projections for
+each of the four pieces. Left out: a causal form, since global tokens see the future.
 Source: arXiv:2004.08483, sections 3.2 to 3.4.
 """
 
@@ -25,20 +26,21 @@ from attnbench.contract import (
     BaseConfig,
     Card,
     Cost,
+    Draws,
     Flops,
     Paper,
     QKVAttention,
-    four_maps,
-    map_flops,
-    masked_softmax,
     merge,
+    projection_flops,
+    projection_parameters,
 )
+from attnbench.primitives import key_mask, masked_softmax
 from attnbench.records import Causality, Family, Level, Workload
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(BaseConfig):
-    """`global_tokens`: G; `radius`: r; `clip`: farthest distance told apart; `shared`: maps."""
+    """`global_tokens`: G; `radius`: r; `clip`: largest labelled distance; `shared`."""
 
     global_tokens: int = 230
     radius: int = 84
@@ -46,8 +48,8 @@ class Config(BaseConfig):
     shared: bool = False
 
     def __post_init__(self) -> None:
-        if self.global_tokens < 1 or self.radius < 1 or self.clip < 0:
-            raise ValueError("global_tokens and radius are at least 1, and clip at least 0")
+        self.require_at_least(1, "global_tokens", "radius")
+        self.require_at_least(0, "clip")
 
 
 class Etc(QKVAttention):
@@ -67,7 +69,7 @@ class Etc(QKVAttention):
         return self.both("output", merge(self.attend(q, k, v, mask)))
 
     def both(self, name: str, x: Tensor) -> Tensor:
-        """A map of all tokens, with the global tokens' own where they have one."""
+        """A projection of all tokens; global tokens use their separate one, if there is one."""
         long = getattr(self, name)
         if self.config.shared:
             return long(x)
@@ -88,7 +90,7 @@ class Etc(QKVAttention):
         i = torch.arange(G, device=q.device)
         near = self.labelled(q, i - i[:, None])  # [B, H, G, G]
         logits = q @ k.mT + nn.functional.pad(near, (0, k.shape[2] - G))
-        return masked_softmax(logits, None if mask is None else mask[:, None, None]) @ v
+        return masked_softmax(logits, key_mask(mask)) @ v
 
     def long_rows(self, G: int, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """[B, H, n, d] against three blocks of their neighbours and the global keys."""
@@ -120,14 +122,14 @@ class Etc(QKVAttention):
 
     @staticmethod
     def flops(config: Config, w: Workload) -> Flops:
-        """S and A v of the global rows and of the padded long rows, and their distance vectors."""
+        """S and A v of the global rows and the padded long rows, and their distance vectors."""
         G = min(config.global_tokens, w.seq_len)
         n = w.seq_len - G
         r = min(config.radius, n)
         rows = -(-n // r) * r if n else 0
         pairs = G * w.seq_len + rows * (3 * r + G)
         labels = (G + rows) * (2 * config.clip + 1)
-        return Flops(map_flops(w), 2 * w.batch * w.width * (2 * pairs + labels))
+        return Flops(projection_flops(w), 2 * w.batch * w.width * (2 * pairs + labels))
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
@@ -147,15 +149,15 @@ def spread(x: Tensor, count: int) -> Tensor:
     return x[:, :, None].expand(-1, -1, count, -1, -1)
 
 
-def reference(module: Etc, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+def reference(module: Etc, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
     H, G, config = module.heads, module.config.global_tokens, module.config
     d = module.width // H
 
-    def mapped(name: str, i: int, token: Tensor) -> Tensor:
-        own = i < G and not config.shared
-        return getattr(module, f"{name}_global" if own else name)(token)
+    def project(name: str, i: int, token: Tensor) -> Tensor:
+        separate = i < G and not config.shared
+        return getattr(module, f"{name}_global" if separate else name)(token)
 
-    q, k, v = ([mapped(n, i, t) for i, t in enumerate(x)] for n in ("query", "key", "value"))
+    q, k, v = ([project(n, i, t) for i, t in enumerate(x)] for n in ("query", "key", "value"))
     outputs = []
     for i in range(len(x)):
         keys = [j for j in range(len(x)) if i < G or j < G or abs(i - j) <= config.radius]
@@ -166,7 +168,7 @@ def reference(module: Etc, x: Tensor, mask: Tensor | None, draws: dict) -> Tenso
             v_i = torch.stack([v[j].view(H, d) for j in keys])
             weights = ((q[i].view(H, d) * k_i).sum(-1) / d**0.5).softmax(0)
             o = (weights[..., None] * v_i).sum(0)
-        outputs.append(mapped("output", i, o.flatten()))
+        outputs.append(project("output", i, o.flatten()))
     return torch.stack(outputs)
 
 
@@ -179,8 +181,8 @@ def label(module: Etc, i: int, j: int) -> Tensor:
 
 
 def parameters(config: Config, w: Workload) -> int:
-    """Four maps, or eight, and the vectors of 2 clip + 1 distances and two directions."""
-    return four_maps(config, w) * (2 - config.shared) + (2 * config.clip + 3) * w.width
+    """Four or eight projections, and the vectors of 2 clip + 1 distances and two directions."""
+    return projection_parameters(config, w) * (2 - config.shared) + (2 * config.clip + 3) * w.width
 
 
 CARD = Card(

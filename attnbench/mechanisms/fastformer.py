@@ -6,18 +6,18 @@
     u_i = k̄ ∗ v_i                                               [B, H, N, d]
     y = merge(u) W_R + merge(q)                                    [B, N, D]
 
-V = Q unless told otherwise, as in the paper; there is no map beside W_R after the core. `add` and
-`concat` put + and [·; ·] for ∗ (Fig. 3); in both, q̄ shifts all logits of β alike and cancels.
+V = Q by default, as in the paper; W_R is the only projection after the core. `add` and `concat`
+replace ∗ by + and [·; ·] (Fig. 3); in both, q̄ shifts all logits of β alike and cancels.
 
-`folded` is exact: every map is linear, so both poolings weigh inputs in place of projected tokens,
+`folded` is exact: projections are linear, so both poolings average inputs, not projected tokens,
     α logits = X (W_Qᵀ w_q)      q̄ = W_Q Σ α_i x_i
     β logits = X (W_Kᵀ (w_k ∗ q̄))      k̄ = q̄ ∗ W_K Σ β_i x_i      M = W_Vᵀ diag(k̄) W_Rᵀ + W_Qᵀ
     y = X M                            [B, N, D] by [B, D, D]
-with one product over the tokens in place of four; Q, K, P and U are never stored.
+with one product over the tokens instead of four; Q, K, P and U are never stored.
 
-Left out: a causal form. Both poolings are global; a strict causal one is quadratic.
+Left out: a causal form. Both poolings are global; a strictly causal one is quadratic.
 Reconstructed, as the paper gives no sizes: `concat` (w_k [2d], W_R [D, 3D]) and `share_heads`,
-which ties the maps of all heads but still computes each.
+which ties the projections of all heads but still computes each.
 Source: arXiv:2108.09084, equations (3) to (6).
 """
 
@@ -29,19 +29,22 @@ import torch
 from torch import Tensor, nn
 
 from attnbench.contract import (
+    NO_SEPARATE_CORE,
     BaseConfig,
     Card,
     Cost,
+    Draws,
     Exemption,
     Flops,
     Paper,
     QKVAttention,
-    masked_softmax,
     merge,
+    projection_flops,
 )
+from attnbench.primitives import masked_softmax
 from attnbench.records import Causality, Family, Level, Workload
 
-WIDTHS = MappingProxyType({"product": 1, "add": 1, "concat": 2})  # of p and k̄, in d
+WIDTHS = MappingProxyType({"product": 1, "add": 1, "concat": 2})  # of p and k̄, in units of d
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +56,7 @@ class Config(BaseConfig):
     share_heads: bool = False
 
     def __post_init__(self) -> None:
-        if self.interaction not in WIDTHS:
-            raise ValueError(f"no interaction {self.interaction!r}; there are: {', '.join(WIDTHS)}")
+        self.require_one_of("interaction", WIDTHS)
 
 
 class Fastformer(QKVAttention):
@@ -70,13 +72,16 @@ class Fastformer(QKVAttention):
         inner = d if config.share_heads else D
         self.query = nn.Linear(D, inner, bias=config.bias)
         self.key = nn.Linear(D, inner, bias=config.bias)
-        self.value = None if config.share_query_value else nn.Linear(D, inner, bias=config.bias)
+        if config.share_query_value:
+            del self.value
+        else:
+            self.value = nn.Linear(D, inner, bias=config.bias)
         wide = D if config.interaction != "concat" else 3 * D
         self.output = nn.Linear(wide, D, bias=config.bias)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         q, k = self.project(x, self.query), self.project(x, self.key)
-        v = q if self.value is None else self.project(x, self.value)
+        v = q if self.config.share_query_value else self.project(x, self.value)
         return self.output(merge(self.attend(q, k, v, mask))) + merge(q)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
@@ -102,7 +107,7 @@ class Fastformer(QKVAttention):
         return self.split(nn.functional.linear(x, weight, bias))
 
     def tiled(self, linear: nn.Linear) -> tuple[Tensor, Tensor | None]:
-        """Weight [D, D] and bias [D] of a map, repeated for each head where heads share it."""
+        """Weight [D, D] and bias [D] of a projection, repeated for each head if heads share it."""
         if not self.config.share_heads:
             return linear.weight, linear.bias
         bias = None if linear.bias is None else linear.bias.repeat(self.heads)
@@ -113,9 +118,9 @@ class Fastformer(QKVAttention):
         """W_Q, W_K (W_V), W_R; then both logits and both poolings."""
         span = WIDTHS[config.interaction]
         wide = 3 if config.interaction == "concat" else 1
-        maps = 2 + (not config.share_query_value) + wide
+        count = 2 + (not config.share_query_value) + wide
         core = 2 * w.tokens * w.width * (2 + 2 * span)
-        return Flops(2 * maps * w.tokens * w.width**2, core)
+        return Flops(projection_flops(w, count), core)
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
@@ -127,7 +132,7 @@ class Folded(Fastformer):
         H, d = self.heads, self.width // self.heads
         keys = None if mask is None else mask[:, None, :]
         (W_Q, b_Q), (W_K, b_K) = self.tiled(self.query), self.tiled(self.key)
-        W_V, b_V = (W_Q, b_Q) if self.value is None else self.tiled(self.value)
+        W_V, b_V = (W_Q, b_Q) if self.config.share_query_value else self.tiled(self.value)
 
         w = (self.w_q[:, None] @ W_Q.view(H, d, -1)).squeeze(1)  # [H, D]
         a = masked_softmax(w @ x.mT / d**0.5, keys)  # [B, H, N]
@@ -137,7 +142,7 @@ class Folded(Fastformer):
         k = (q * self.pooled(b, x, W_K, b_K)).flatten(1)  # [B, D]
 
         M = torch.baddbmm(W_Q.T, W_V.T * k[:, None], self.output.weight.T.expand(len(x), -1, -1))
-        if b_Q is None:
+        if b_Q is None or b_V is None:
             return x @ M  # [B, N, D]
         bias = self.output(k * b_V) + b_Q  # [B, D]
         return torch.baddbmm(bias[:, None], x, M)
@@ -153,25 +158,25 @@ class Folded(Fastformer):
     @staticmethod
     def needs(config: Config, w: Workload) -> str | None:
         if w.level is Level.CORE:
-            return "folding joins the linear maps to the core; there is no core apart"
+            return NO_SEPARATE_CORE
         if config.interaction != "product":
-            return "only the product folds; use fastformer:eager"
+            return "only interaction=product can be folded; use fastformer:eager"
         return None
 
     @staticmethod
     def flops(config: Config, w: Workload) -> Flops:
-        """X M; then four products of X with H vectors, M itself, and the vectors' own maps."""
+        """X M; then four products of X with H vectors, M, and the projections of the vectors."""
         D = w.width
         thin = 4 * 2 * w.tokens * D * w.heads
         vectors = 2 * D * D + w.batch * (3 + config.bias) * 2 * D * D
-        return Flops(2 * w.tokens * D * D, thin + w.batch * 2 * D**3 + vectors)
+        return Flops(projection_flops(w, 1), thin + w.batch * 2 * D**3 + vectors)
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
         return 4 * w.tokens * w.heads + 2 * w.batch * w.width**2
 
 
-def reference(module: Fastformer, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+def reference(module: Fastformer, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
     H, d, kind = module.heads, module.width // module.heads, module.config.interaction
     real = [i for i in range(len(x)) if mask is None or mask[i]]
     q, outputs = [], []
@@ -179,45 +184,45 @@ def reference(module: Fastformer, x: Tensor, mask: Tensor | None, draws: dict) -
         row = 0 if module.config.share_heads else h
         part = slice(row * d, (row + 1) * d)
         q_h, k_h = module.query(x)[:, part], module.key(x)[:, part]
-        v_h = q_h if module.value is None else module.value(x)[:, part]
+        v_h = q_h if module.config.share_query_value else module.value(x)[:, part]
         a = torch.stack([module.w_q[row] @ q_h[i] / d**0.5 for i in real]).softmax(0)
-        q_bar = sum(a[n] * q_h[i] for n, i in enumerate(real))
+        q_bar = torch.stack([a[n] * q_h[i] for n, i in enumerate(real)]).sum(0)
         p = [interact(kind, q_bar, k_i) for k_i in k_h]
         b = torch.stack([module.w_k[row] @ p[i] / d**0.5 for i in real]).softmax(0)
-        k_bar = sum(b[n] * p[i] for n, i in enumerate(real))
+        k_bar = torch.stack([b[n] * p[i] for n, i in enumerate(real)]).sum(0)
         outputs.append(torch.stack([interact(kind, k_bar, v_i) for v_i in v_h]))
         q.append(q_h)
     return module.output(torch.cat(outputs, -1)) + torch.cat(q, -1)
 
 
 def interact(kind: str, a: Tensor, b: Tensor) -> Tensor:
-    return {"product": lambda: a * b, "add": lambda: a + b, "concat": lambda: torch.cat([a, b])}[
-        kind
-    ]()
+    if kind == "product":
+        return a * b
+    return a + b if kind == "add" else torch.cat([a, b])
 
 
 def parameters(config: Config, w: Workload) -> int:
-    """W_Q, W_K (W_V), W_R and the two logit vectors; shared heads have D × d maps."""
+    """W_Q, W_K (W_V), W_R and the two logit vectors; W_Q, W_K, W_V are D × d for shared heads."""
     D, d = w.width, w.head_width
     inner = d if config.share_heads else D
     span = WIDTHS[config.interaction]
     wide = 3 if config.interaction == "concat" else 1
-    maps = 3 - config.share_query_value
-    return maps * inner * (D + config.bias) + wide * D * D + D * config.bias + (1 + span) * inner
+    inputs = 3 - config.share_query_value
+    return inputs * inner * (D + config.bias) + wide * D * D + D * config.bias + (1 + span) * inner
 
 
 def default(config: Config, w: Workload) -> str:
-    """Folded from where its D³ per sequence is less than the products it saves."""
+    """Folded once its D³ per sequence is less than the products it saves."""
     if Folded.needs(config, w):
         return "eager"
     return "folded" if w.seq_len >= 2 * w.width else "eager"
 
 
 def exempt(config: Config) -> Mapping[Exemption, str]:
-    """Only a product with the k̄ of no key is 0."""
+    """Without a key k̄ is 0, and so is a product with it, but not a sum or concatenation."""
     if config.interaction == "product":
         return {}
-    return {Exemption.EMPTY: "v is added to the k̄ of no key, or stands beside it"}
+    return {Exemption.EMPTY: "without a key, k̄ is 0, but v is added or concatenated"}
 
 
 CARD = Card(

@@ -1,20 +1,20 @@
 """Image Transformer (Parmar et al., 2018): each block of queries attends to a memory around it.
 
-    q in blocks of l_q, for each block a memory M of l_m keys more     [B, n, H, l_q, d]
+    q in blocks of l_q; each block has a memory M of l_m further keys  [B, n, H, l_q, d]
     A = softmax(q k_Mᵀ / √d)                                    [B, n, H, l_q, l_q + l_m]
-    o = A v_M, blocks joined again                                          [B, H, N, d]
+    o = A v_M, the blocks concatenated                                      [B, H, N, d]
 
-`layout=1d`: a block is l_q tokens in a row, its memory the block itself and the l_m tokens before.
+`layout=1d`: a block is l_q consecutive tokens; its memory is the block and the l_m tokens before.
 `layout=2d`: the sequence is an image in blocks of h_q by w_q pixels, block after block in raster
-order and in raster order within each: the order in which the paper generates it. The memory is
-the block, h_m rows above and w_m columns to the left and right: (h_q + h_m)(w_q + 2 w_m) keys.
+order and in raster order within each block: the order in which the paper generates it. The memory
+is the block, h_m rows above and w_m columns to the left and right: (h_q + h_m)(w_q + 2 w_m) keys.
 
-Causal queries see only what stands before them in the sequence. Full attention keeps the same
-memory without that rule. `sdpa` is the same with a fused kernel for each block.
-In 1d, keys are joined from slices of blocks, so that nothing is masked where nothing is padded.
+Causal queries see only earlier tokens of the sequence. Full attention uses the same memory without
+that restriction. `sdpa` uses a fused kernel for each block. In 1d, keys are concatenated from
+slices of blocks, so that nothing is masked unless something is padded.
 
 Notation: `block` is l_q, `memory` l_m, `rows` h_q, `columns` w_q, `above` h_m, `beside` w_m, as
-in the paper; `across` is how many blocks stand side by side, None for near a square.
+in the paper; `across` is the number of blocks side by side; None: about a square image.
 Source: arXiv:1802.05751, section 4.2.
 """
 
@@ -30,24 +30,22 @@ from attnbench.contract import (
     BaseConfig,
     Card,
     Cost,
+    Draws,
     Exemption,
     Flops,
     Paper,
     QKVAttention,
-    additive,
-    causal_mask,
-    four_maps,
-    fused_attention,
-    map_flops,
-    masked_softmax,
+    projection_flops,
+    projection_parameters,
 )
+from attnbench.primitives import additive, causal_mask, fused_attention, softmax_attention
 from attnbench.records import Causality, Family, Workload
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(BaseConfig):
     """`layout`: 1d or 2d. 1d: `block`, l_q; `memory`, l_m. 2d: `rows`, h_q; `columns`, w_q;
-    `above`, h_m; `beside`, w_m; `across`, blocks side by side, None for near a square.
+    `above`, h_m; `beside`, w_m; `across`, blocks side by side; None: about a square.
     """
 
     layout: str = "1d"
@@ -60,45 +58,45 @@ class Config(BaseConfig):
     across: int | None = None
 
     def __post_init__(self) -> None:
-        if self.layout not in ("1d", "2d"):
-            raise ValueError(f"no layout {self.layout!r}; there are: 1d, 2d")
-        for name, least in {"block": 1, "memory": 0, "rows": 1, "columns": 1, "above": 0}.items():
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} is {getattr(self, name)}; it takes at least {least}")
-        if self.beside < 0 or (self.across is not None and self.across < 1):
-            raise ValueError("beside takes at least 0 columns, across at least 1 block or None")
+        self.require_one_of("layout", ("1d", "2d"))
+        self.require_at_least(1, "block", "rows", "columns", "across")
+        self.require_at_least(0, "memory", "above", "beside")
 
     def span(self, seq_len: int) -> int:
-        """Tokens of a query block, l_q; in 1d no more than there are."""
+        """Tokens of a query block, l_q; in 1d at most N."""
         return self.rows * self.columns if self.layout == "2d" else min(self.block, seq_len)
 
     def grid(self, seq_len: int) -> tuple[int, int]:
-        """Blocks from top to bottom and side by side, for this length."""
+        """Number of blocks from top to bottom and side by side, for this length."""
         n = -(-seq_len // self.span(seq_len))
         across = min(self.across or math.isqrt(n - 1) + 1, n)
         return -(-n // across), across
 
     def spans(self, seq_len: int) -> list[tuple[int, int]]:
-        """Blocks of 1d that have a memory of one size: one by one at the start, then the rest."""
+        """Ranges of 1d blocks with equal memories: single blocks at the start, then the rest."""
         lq = self.span(seq_len)
         n = -(-seq_len // lq)
         short = min(-(-self.memory // lq), n)
         return [(i, i + 1) for i in range(short)] + [(short, n)] * (short < n)
 
 
+Block = tuple[Tensor, Tensor, Tensor, Tensor | None]  # q, k, v and the allowed keys
+
+
 class ImageTransformer(QKVAttention):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        N = q.shape[2]
+        B, _, N, _ = q.shape
         blocks = self.lines if self.config.layout == "1d" else self.rectangles
-        parts = [
-            self.dense(*(t.transpose(1, 2) for t in qkv), allowed).transpose(1, 2)
-            for *qkv, allowed in blocks(*(t.transpose(1, 2) for t in (q, k, v)), mask)
-        ]  # [B n, l_q, H, d]
-        o = torch.cat([part.unflatten(0, (len(q), -1)) for part in parts], 1)
-        return o.flatten(1, 2)[:, :N].transpose(1, 2)
+        q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+        parts = []
+        for block_q, block_k, block_v, allowed in blocks(q, k, v, mask):
+            q, k, v = (t.transpose(1, 2) for t in (block_q, block_k, block_v))
+            o = self.dense(q, k, v, allowed).transpose(1, 2)  # [B n, l_q, H, d]
+            parts.append(o.unflatten(0, (B, -1)))
+        return torch.cat(parts, 1).flatten(1, 2)[:, :N].transpose(1, 2)
 
-    def lines(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Iterator[tuple]:
-        """Queries [B n, l_q, H, d], keys, values [B n, S, H, d] and what they may use, by spans."""
+    def lines(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Iterator[Block]:
+        """Queries [B n, l_q, H, d], keys and values [B n, S, H, d] and allowed keys, by range."""
         N, lq = q.shape[1], self.config.span(q.shape[1])
         if mask is None and N % lq and not self.causal:
             mask = torch.ones(q.shape[:2], dtype=torch.bool, device=q.device)
@@ -109,25 +107,25 @@ class ImageTransformer(QKVAttention):
             keys, values = (window(t, first, last, memory) for t in (k, v))
             allowed = causal_mask(lq, lq + memory, q.device) if self.causal else None
             if real is not None:
-                its = window(real, first, last, memory)[:, None, None]  # [B n, 1, 1, S]
-                allowed = its if allowed is None else its & allowed
+                tokens = window(real, first, last, memory)[:, None, None]  # [B n, 1, 1, S]
+                allowed = tokens if allowed is None else tokens & allowed
             yield q[:, first:last].flatten(0, 1), keys, values, allowed
 
-    def rectangles(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Iterator[tuple]:
-        """As `lines`, all blocks in one."""
+    def rectangles(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Iterator[Block]:
+        """As `lines`, with all blocks at once."""
         (B, N), lq = q.shape[:2], self.config.span(q.shape[1])
         n, room = -(-N // lq), math.prod(self.config.grid(N)) * lq
         q, k, v = (F.pad(t, (0, 0, 0, 0, 0, room - N)) for t in (q, k, v))
         keys, values = (self.around(t, N)[:, :n].flatten(0, 1) for t in (k, v))
-        # pixels by their place in the sequence; −1 is outside of the image
-        place = torch.arange(1, room + 1, device=q.device)[None]
-        place = self.around(place, N)[0, :n, None] - 1  # [n, 1, S]
-        allowed = (place >= 0) & (place < N)
+        # pixels by their position in the sequence; −1 is outside the image
+        position = torch.arange(1, room + 1, device=q.device)[None]
+        position = self.around(position, N)[0, :n, None] - 1  # [n, 1, S]
+        allowed = (position >= 0) & (position < N)
         if self.causal:
-            allowed = allowed & (place <= torch.arange(n * lq, device=q.device).view(n, lq, 1))
+            allowed = allowed & (position <= torch.arange(n * lq, device=q.device).view(n, lq, 1))
         allowed = allowed.expand(B, -1, -1, -1)
         if mask is not None:
-            allowed = allowed & F.pad(mask, (0, room - N))[:, place.clamp(min=0)]
+            allowed = allowed & F.pad(mask, (0, room - N))[:, position.clamp(min=0)]
         yield (
             q[:, : n * lq].unflatten(1, (n, lq)).flatten(0, 1),
             keys,
@@ -147,12 +145,12 @@ class ImageTransformer(QKVAttention):
 
     def dense(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """[G, H, l_q, d] and [G, H, S, d] twice to [G, H, l_q, d]."""
-        return masked_softmax(q / q.shape[-1] ** 0.5 @ k.mT, mask) @ v
+        return softmax_attention(q, k, v, mask)
 
     @staticmethod
     def flops(config: Config, w: Workload) -> Flops:
         """q kᵀ and A v of every block, padding included."""
-        return Flops(map_flops(w), 4 * w.batch * scores(config, w) * w.width)
+        return Flops(projection_flops(w), 4 * w.batch * scores(config, w) * w.width)
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
@@ -163,7 +161,7 @@ class ImageTransformer(QKVAttention):
 class Sdpa(ImageTransformer):
     def dense(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         if mask is not None and mask.dim() == 2:
-            # a causal mask alone leaves every row its own token
+            # with a causal mask alone, every query sees at least itself
             return F.scaled_dot_product_attention(q, k, v, attn_mask=additive(mask, q.dtype))
         return fused_attention(q, k, v, mask)
 
@@ -175,7 +173,7 @@ class Sdpa(ImageTransformer):
 
 
 def window(x: Tensor, first: int, last: int, memory: int) -> Tensor:
-    """Blocks `first` to `last` of [B, n, l_q, ...], each after the `memory` tokens before it."""
+    """Blocks `first` to `last` of [B, n, l_q, ...], each preceded by `memory` earlier tokens."""
     lq = x.shape[2]
     parts = [x[:, first:last]]
     for back in range(1, -(-memory // lq) + 1):
@@ -185,7 +183,7 @@ def window(x: Tensor, first: int, last: int, memory: int) -> Tensor:
 
 
 def scores(config: Config, w: Workload) -> int:
-    """Pairs of query and key for one head of one sequence, padding included."""
+    """Query–key pairs of one head of one sequence, padding included."""
     lq = config.span(w.seq_len)
     if config.layout == "2d":
         n = -(-w.seq_len // lq)
@@ -194,7 +192,7 @@ def scores(config: Config, w: Workload) -> int:
     return sum((last - i) * lq * (lq + min(config.memory, i * lq)) for i, last in spans)
 
 
-def reference(module: ImageTransformer, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+def reference(module: ImageTransformer, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
     N, H, d = len(x), module.heads, module.width // module.heads
     q, k, v = (linear(x).view(N, H, d) for linear in (module.query, module.key, module.value))
     sees = {"1d": sees_line, "2d": sees_pixel}[module.config.layout]
@@ -229,23 +227,23 @@ def corner(config: Config, N: int, i: int) -> tuple[int, int]:
 
 
 def default(config: Config, w: Workload) -> str:
-    """The fused kernel, but not on a CPU for windows that are too short to fill it."""
+    """The fused kernel, except on a CPU for windows too short to keep it busy."""
     short = config.layout == "1d" and config.span(w.seq_len) + config.memory <= 32
     return "eager" if short and w.device == "cpu" and not w.causal else "sdpa"
 
 
 def exempt(config: Config) -> Mapping[Exemption, str]:
-    """A row, or an image of a given width, only grows at its end."""
+    """A row, or an image of given width, grows only at its end."""
     if config.layout == "1d" or config.across:
         return {}
-    return {Exemption.LENGTH: "the image's width follows N"}
+    return {Exemption.LENGTH: "the width of the image depends on N"}
 
 
 CARD = Card(
     forms={"eager": ImageTransformer, "sdpa": Sdpa},
     config=Config,
     reference=reference,
-    parameters=four_maps,
+    parameters=projection_parameters,
     family=Family.FIXED,
     causality=Causality.OPTIONAL,
     paper=Paper("Image Transformer", "Parmar et al.", 2018, "arXiv:1802.05751"),

@@ -4,19 +4,19 @@
     S = Σ_j φ(k_j) v_jᵀ,  z = Σ_j φ(k_j)               [B, H, d, d], [B, H, d]
     o_i = Sᵀ φ(q_i) / (zᵀ φ(q_i) + 10⁻⁶)               [B, H, N, d]
 
-q and k are not scaled. Padding is zeroed after φ, since φ(0) = 1. S and z are sums over N: where
-x has fewer than 32 bits, they and the quotient are float32.
+q and k are not scaled. Padding is zeroed after φ, since φ(0) = 1. S and z are sums over N: for
+inputs of fewer than 32 bits, they and the quotient are float32.
 
-Causal: S and z run over j ≤ i. Chunks of C tokens carry them: inside a chunk the C × C products
-are stored, between chunks one S each, so that no [N, d, d] ever is.
+Causal: S and z run over j ≤ i, in chunks of C tokens. The C × C products within a chunk are stored
+and one S between chunks, but never [N, d, d].
 
-`folded` is exact, full attention only. V and o are never stored, W_V and W_O meet S alone:
+`folded` is exact, for full attention only. V and o are never stored; W_V and W_O multiply S:
     T = φ(K)ᵀ x                                        [B, D, D]
     M_h = T_h W_V,h W_O,h                              [B, H, d, D]
     y = merge(φ(q) / (zᵀ φ(q) + 10⁻⁶)) M               [B, N, D]
 
 Notation: our S and z are the paper's S_N and Z_N.
-Source: arXiv:2006.16236, equations (5) to (12); the 10⁻⁶ is the authors' code's.
+Source: arXiv:2006.16236, equations (5) to (12); 10⁻⁶ is from the authors' code.
 """
 
 from dataclasses import dataclass
@@ -26,15 +26,18 @@ from torch import Tensor
 from torch.nn.functional import elu, linear, pad
 
 from attnbench.contract import (
+    NO_SEPARATE_CORE,
     BaseConfig,
     Card,
     Cost,
+    Draws,
     Flops,
     Paper,
     QKVAttention,
-    four_maps,
-    map_flops,
+    projection_flops,
+    projection_parameters,
 )
+from attnbench.primitives import widen
 from attnbench.records import Causality, Family, Level, Workload
 
 EPSILON = 1e-6
@@ -47,8 +50,7 @@ class Config(BaseConfig):
     chunk: int = 32
 
     def __post_init__(self) -> None:
-        if self.chunk < 1:
-            raise ValueError(f"chunk is {self.chunk}; it must be at least 1")
+        self.require_at_least(1, "chunk")
 
 
 class LinearTransformer(QKVAttention):
@@ -57,16 +59,16 @@ class LinearTransformer(QKVAttention):
         if mask is not None:
             phi_k = phi_k * mask[:, None, :, None]
         sums = self.causal_sums if self.causal else self.full_sums
-        o = sums(wide(phi_q), wide(phi_k), wide(v))  # [B, H, N, d + 1]
+        o = sums(widen(phi_q), widen(phi_k), widen(v))  # [B, H, N, d + 1]
         return (o[..., :-1] / (o[..., -1:] + EPSILON)).to(v.dtype)
 
     def full_sums(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Sᵀ q and zᵀ q, side by side."""
+        """Sᵀ q and zᵀ q, concatenated."""
         S, z = k.mT @ v, k.sum(-2)
         return q @ torch.cat([S, z[..., None]], -1)
 
     def causal_sums(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """The same over j ≤ i. A column of ones beside v makes z the last column of S."""
+        """The same over j ≤ i. A column of ones appended to v makes z the last column of S."""
         N = q.shape[2]
         C = min(self.config.chunk, N)
         v = pad(v, (0, 1), value=1)
@@ -79,12 +81,12 @@ class LinearTransformer(QKVAttention):
     @staticmethod
     def flops(config: Config, w: Workload) -> Flops:
         """φ(K)ᵀ v and φ(Q) [S z]; causal: φ(K)ᵀ [v 1], φ(Q) S, and two products in each chunk."""
-        maps, d, wider = map_flops(w), w.head_width, w.width + w.heads
+        projections, d, wider = projection_flops(w), w.head_width, w.width + w.heads
         if not w.causal:
-            return Flops(maps, 2 * w.tokens * d * (w.width + wider))
+            return Flops(projections, 2 * w.tokens * d * (w.width + wider))
         C = min(config.chunk, w.seq_len)
         tokens = w.tokens + w.batch * (-w.seq_len % C)
-        return Flops(maps, 2 * tokens * (2 * d * wider + C * (w.width + wider)))
+        return Flops(projections, 2 * tokens * (2 * d * wider + C * (w.width + wider)))
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
@@ -96,7 +98,7 @@ class LinearTransformer(QKVAttention):
 
 class Folded(LinearTransformer):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        heads = (self.heads, -1, self.width)  # of a map's rows: [H, d, D]
+        heads = (self.heads, -1, self.width)  # the rows of a projection: [H, d, D]
         q, k = self.features(x)  # [B, N, D]
         if mask is not None:
             k = k * mask[..., None]
@@ -112,27 +114,28 @@ class Folded(LinearTransformer):
 
     def features(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """φ(x W_Q) and φ(x W_K) by one product, [B, N, D] each."""
-        maps = (self.query, self.key)
-        bias = torch.cat([m.bias for m in maps]) if self.config.bias else None
-        return feature(linear(x, torch.cat([m.weight for m in maps]), bias)).chunk(2, -1)
+        linears = (self.query, self.key)
+        bias = torch.cat([m.bias for m in linears]) if self.config.bias else None
+        q, k = feature(linear(x, torch.cat([m.weight for m in linears]), bias)).chunk(2, -1)
+        return q, k
 
     @staticmethod
     def needs(config: Config, w: Workload) -> str | None:
         if w.level is Level.CORE:
-            return "folding joins the linear maps to the core; there is no core apart"
+            return NO_SEPARATE_CORE
         if w.causal:
-            return "W_V and W_O fold into one S per sequence, and a causal S changes with i"
+            return "W_V and W_O fold into one S per sequence, but a causal S changes with i"
         if w.dtype in ("float16", "bfloat16"):
-            return f"T would be kept in {w.dtype}; use linear_transformer:eager"
+            return f"T would be stored in {w.dtype}; use linear_transformer:eager"
         return None
 
     @staticmethod
     def flops(config: Config, w: Workload) -> Flops:
-        """W_Q, W_K and the product with M; φ(K)ᵀ x, the normaliser, S and M."""
+        """W_Q, W_K and the product with M; then φ(K)ᵀ x, the normaliser, S and M."""
         D = w.width
         small = 2 * 2 * w.batch * D * D * w.head_width
         core = 2 * w.tokens * D * (D + w.heads) + small
-        return Flops(map_flops(w, 3), core)
+        return Flops(projection_flops(w, 3), core)
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
@@ -144,17 +147,12 @@ def feature(x: Tensor) -> Tensor:
     return elu(x).add_(1)
 
 
-def wide(x: Tensor) -> Tensor:
-    """At least float32."""
-    return x.float() if x.dtype.itemsize < 4 else x
-
-
 def by_head(z: Tensor) -> Tensor:
-    """[B, H, d] to [B, D, H]: column h holds z_h in the rows of head h, and zeros."""
+    """[B, H, d] to [B, D, H]: column h holds z_h in the rows of head h, and zeros elsewhere."""
     return torch.diag_embed(z.mT, dim1=-2, dim2=-1).transpose(1, 2).flatten(1, 2)
 
 
-def reference(module: LinearTransformer, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+def reference(module: LinearTransformer, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
     N, d = len(x), module.width // module.heads
     q, k, v = phi(module.query(x)), phi(module.key(x)), module.value(x)
     real = [j for j in range(N) if mask is None or mask[j]]
@@ -175,7 +173,7 @@ def phi(x: Tensor) -> Tensor:
 
 
 def default(config: Config, w: Workload) -> str:
-    """Folded from where a D × D matrix per sequence is small beside its tokens."""
+    """Folded once a D × D matrix per sequence is small compared with its tokens."""
     if Folded.needs(config, w):
         return "eager"
     return "folded" if w.seq_len >= w.width else "eager"
@@ -185,7 +183,7 @@ CARD = Card(
     forms={"eager": LinearTransformer, "folded": Folded},
     config=Config,
     reference=reference,
-    parameters=four_maps,
+    parameters=projection_parameters,
     family=Family.KERNEL,
     causality=Causality.OPTIONAL,
     paper=Paper(

@@ -4,16 +4,17 @@
     A  = softmax(q k′ᵀ / √d)                           [B, H, N, R]
     o  = A v′                                          [B, H, N, d]
 
-E and F: [R, N] are learned. `sharing` is the paper's section 4: `none` gives every head its own
-pair, `headwise` one pair to all heads, `key_value` one E = F to all heads. They are tied to
-positions, so there is no causal form; padding is zeroed before them, since no later mask can.
+E and F: [R, N] are learned. `sharing` follows the paper's section 4: with `none` every head has
+its own pair, with `headwise` all heads share one pair, with `key_value` they share one E = F. Both
+are tied to positions, so there is no causal form; padding is zeroed before them, since it cannot
+be masked afterwards.
 
-`folded` is exact: E (x W_K + 1 bᵀ) = (E x) W_K + (E 1) bᵀ, so that W_K and W_V see R rows, not N.
-`absorbed` goes on to W_Q and W_O, and stores neither q nor o; less work while R is at most d:
+`folded` is exact: E (x W_K + 1 bᵀ) = (E x) W_K + (E 1) bᵀ, so W_K and W_V apply to R rows, not N.
+`absorbed` also folds W_Q and W_O and stores neither q nor o; less work while R is at most d:
     G_h = k′_h W_Q,h / √d,  M_h = v′_h W_O,h           [B, H, R, D]
     y = softmax(x Gᵀ) M                                [B, N, H·R] by [B, H·R, D]
 
-Left out: one projection for all layers, which is a matter of the model, not of the layer.
+Left out: one projection for all layers, which concerns the model, not the layer.
 Notation: our R is the paper's k.
 Source: arXiv:2006.04768, equation (7) and section 4.
 """
@@ -26,16 +27,18 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from attnbench.contract import (
+    NO_SEPARATE_CORE,
     BaseConfig,
     Card,
     Cost,
+    Draws,
     Exemption,
     Flops,
     Paper,
     QKVAttention,
-    four_maps,
-    map_flops,
     merge,
+    projection_flops,
+    projection_parameters,
 )
 from attnbench.records import Causality, Family, Level, Workload
 
@@ -44,23 +47,19 @@ SHARING = ("none", "headwise", "key_value")
 
 @dataclass(frozen=True, kw_only=True)
 class Config(BaseConfig):
-    """`rank`: R; `sharing`: none, headwise or key_value; `n_max`: columns of E, None: N."""
+    """`rank`: R; `sharing`: none, headwise or key_value; `n_max`: columns of E; None: N."""
 
     rank: int = 256
     sharing: str = "headwise"
     n_max: int | None = None
 
     def __post_init__(self) -> None:
-        if self.sharing not in SHARING:
-            raise ValueError(f"no sharing {self.sharing!r}; there are: {', '.join(SHARING)}")
-        if self.rank < 1:
-            raise ValueError(f"rank is {self.rank}; it must be at least 1")
-        if self.n_max is not None and self.n_max < 1:
-            raise ValueError(f"n_max is {self.n_max}; it must be at least 1, or None for N")
+        self.require_one_of("sharing", SHARING)
+        self.require_at_least(1, "rank", "n_max")
 
     @property
-    def sides(self) -> int:
-        """How many projections there are: E and F, or E alone."""
+    def reductions(self) -> int:
+        """2 for E and F, or 1 where both are the same."""
         return 1 if self.sharing == "key_value" else 2
 
 
@@ -71,14 +70,14 @@ class Linformer(QKVAttention):
         heads = (workload.heads,) if config.sharing == "none" else ()
         shape = (*heads, config.rank, N)
         self.E = nn.Parameter(torch.randn(shape) / N**0.5)
-        self.F = nn.Parameter(torch.randn(shape) / N**0.5) if config.sides == 2 else None
+        self.F = nn.Parameter(torch.randn(shape) / N**0.5) if config.reductions == 2 else None
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         if mask is not None:
             k, v = (x * mask[:, None, :, None] for x in (k, v))
         k = self.shorten(self.E, k)
         v = self.shorten(self.E if self.F is None else self.F, v)
-        return weigh(q, k, v)
+        return low_rank_attention(q, k, v)
 
     def shorten(self, E: Tensor, x: Tensor) -> Tensor:
         """[B, H, N, d] to [B, H, R, d]."""
@@ -90,13 +89,13 @@ class Linformer(QKVAttention):
     @staticmethod
     def needs(config: Config, w: Workload) -> str | None:
         if config.n_max is not None and w.seq_len > config.n_max:
-            return f"{w.seq_len} tokens are over n_max = {config.n_max}, the columns of E"
+            return f"{w.seq_len} tokens exceed n_max = {config.n_max}, the columns of E"
         return None
 
     @staticmethod
     def flops(config: Config, w: Workload) -> Flops:
         """E k, F v, q k′ᵀ and A v′."""
-        return Flops(map_flops(w), 4 * 2 * w.tokens * config.rank * w.width)
+        return Flops(projection_flops(w), 4 * 2 * w.tokens * config.rank * w.width)
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
@@ -106,10 +105,10 @@ class Linformer(QKVAttention):
 class Folded(Linformer):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         k, v = self.short(x, mask)
-        return self.output(merge(weigh(self.split(self.query(x)), k, v)))
+        return self.output(merge(low_rank_attention(self.split(self.query(x)), k, v)))
 
     def short(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """k′ and v′ [B, H, R, d] of x [B, N, D], without k and v."""
+        """k′ and v′ [B, H, R, d] directly from x [B, N, D]."""
         R, N = self.config.rank, x.shape[1]
         E = self.E if self.F is None else torch.cat([self.E, self.F])  # [R or 2R, N]
         E = E[:, :N]
@@ -126,23 +125,23 @@ class Folded(Linformer):
     @staticmethod
     def needs(config: Config, w: Workload) -> str | None:
         if w.level is Level.CORE:
-            return "folding joins the linear maps to the core; there is no core apart"
+            return NO_SEPARATE_CORE
         if config.sharing == "none":
-            return "with projections per head folding saves nothing; use linformer:eager"
+            return "with sharing=none folding saves nothing; use linformer:eager"
         return None
 
     @staticmethod
     def flops(config: Config, w: Workload) -> Flops:
         """W_Q and W_O on all tokens, W_K and W_V on R rows; E x, F x, q k′ᵀ and A v′."""
-        maps = map_flops(w, 2) + 2 * 2 * w.batch * config.rank * w.width**2
-        return Flops(maps, (config.sides + 2) * 2 * w.tokens * config.rank * w.width)
+        projections = projection_flops(w, 2) + 2 * 2 * w.batch * config.rank * w.width**2
+        return Flops(projections, (config.reductions + 2) * 2 * w.tokens * config.rank * w.width)
 
 
 class Absorbed(Folded):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         k, v = self.short(x, mask)
         k = k / k.shape[-1] ** 0.5
-        heads = (self.heads, -1, self.width)  # of a map's rows: [H, d, D]
+        heads = (self.heads, -1, self.width)  # the rows of a projection: [H, d, D]
         G = (k @ self.query.weight.view(heads)).flatten(1, 2).mT  # [B, D, H·R]
         M = (v @ self.output.weight.T.reshape(heads)).flatten(1, 2)  # [B, H·R, D]
         if not self.config.bias:
@@ -152,7 +151,7 @@ class Absorbed(Folded):
         return torch.baddbmm(self.output.bias, weights, M)
 
     def weights(self, logits: Tensor) -> Tensor:
-        """[B, N, H·R], each head's softmax apart."""
+        """Softmax within each head, [B, N, H·R]."""
         return logits.unflatten(-1, (self.heads, -1)).softmax(-1).flatten(2)
 
     @staticmethod
@@ -161,7 +160,7 @@ class Absorbed(Folded):
         R, D = config.rank, w.width
         wide = 2 * 2 * w.tokens * D * w.heads * R
         rows = 2 * 2 * w.batch * R * D**2
-        return Flops(rows, config.sides * 2 * w.tokens * R * D + wide + rows)
+        return Flops(rows, config.reductions * 2 * w.tokens * R * D + wide + rows)
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
@@ -169,12 +168,12 @@ class Absorbed(Folded):
         return 2 * w.heads * config.rank * (w.tokens + w.batch * w.width)
 
 
-def weigh(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Softmax attention of N queries to R keys, [B, H, N, d]."""
+def low_rank_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Softmax attention of N queries over R keys, [B, H, N, d]."""
     return (q @ (k.mT / q.shape[-1] ** 0.5)).softmax(-1) @ v
 
 
-def reference(module: Linformer, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+def reference(module: Linformer, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
     N, d = len(x), module.width // module.heads
     real = [j for j in range(N) if mask is None or mask[j]]
     heads = []
@@ -190,20 +189,22 @@ def reference(module: Linformer, x: Tensor, mask: Tensor | None, draws: dict) ->
 
 
 def parameters(config: Config, w: Workload) -> int:
-    """The four maps, and R N for each projection (of each head, where heads share none)."""
+    """The four projections and R N for each of E and F (of each head with sharing=none)."""
     heads = w.heads if config.sharing == "none" else 1
-    return four_maps(config, w) + config.sides * heads * config.rank * (config.n_max or w.seq_len)
+    return projection_parameters(config, w) + config.reductions * heads * config.rank * (
+        config.n_max or w.seq_len
+    )
 
 
 def default(config: Config, w: Workload) -> str:
-    """Folded while R rows are fewer than N; absorbed once that beats the products of width d."""
+    """Folded while R is below N; absorbed where R ≤ d and the sequence is long."""
     if Folded.needs(config, w) or config.rank >= w.seq_len:
         return "eager"
     return "absorbed" if config.rank <= w.head_width and w.seq_len >= 2 * w.width else "folded"
 
 
 def exempt(config: Config) -> Mapping[Exemption, str]:
-    """`n_max` frees E and F of N."""
+    """A given `n_max` makes E and F independent of N."""
     return {} if config.n_max else {Exemption.LENGTH: "E and F have N columns"}
 
 

@@ -1,10 +1,10 @@
-"""Local attention (Tay et al., 2021): a token attends to its own block, the baseline of LRA.
+"""Local attention (Tay et al., 2021): each token attends to its block; the baseline of LRA.
 
     o_i = Σ_j softmax_j(q_i k_jᵀ / √d) v_j,    ⌊j / b⌋ = ⌊i / b⌋        [B, H, N, d]
 
-Blocks of b neighbouring tokens do not overlap and do not meet. The released code strides its
-blocks through the sequence instead; the paper's are contiguous, and so are these. A sequence that
-is no multiple of b is padded inside, and no padding is ever a key. Causal: j ≤ i within the block.
+Blocks of b consecutive tokens do not overlap or interact. The released code strides its blocks
+through the sequence instead; the paper's are contiguous, and so are these. A sequence whose length
+is not a multiple of b is padded internally; padding is never a key. Causal: j ≤ i in the block.
 Source: arXiv:2011.04006, section 3.2.
 """
 
@@ -18,14 +18,14 @@ from attnbench.contract import (
     BaseConfig,
     Card,
     Cost,
+    Draws,
     Flops,
     Paper,
     QKVAttention,
-    causal_mask,
-    four_maps,
-    map_flops,
-    masked_softmax,
+    projection_flops,
+    projection_parameters,
 )
+from attnbench.primitives import causal_mask, masked_softmax, padded_mask
 from attnbench.records import Causality, Family, Workload
 
 
@@ -36,8 +36,7 @@ class Config(BaseConfig):
     block: int = 20
 
     def __post_init__(self) -> None:
-        if self.block < 1:
-            raise ValueError(f"block {self.block} is below 1")
+        self.require_at_least(1, "block")
 
 
 class Local(QKVAttention):
@@ -55,28 +54,27 @@ class Local(QKVAttention):
         return x.unflatten(2, (-1, b))
 
     def allowed(self, N: int, mask: Tensor | None, device: torch.device) -> Tensor | None:
-        """Keys of each block, broadcastable to [B, H, n, b, b]; None: all."""
+        """Allowed keys of each block, broadcastable to [B, H, n, b, b]; None: all."""
         b = self.config.block
         past = causal_mask(b, b, device) if self.causal else None
-        if mask is None and N % b:
-            mask = torch.ones(1, N, dtype=torch.bool, device=device)
-        if mask is None:
+        keys = padded_mask(mask, N, -N % b, device)
+        if keys is None:
             return past
-        keys = pad(mask, (0, -N % b)).unflatten(1, (-1, b))[:, None, :, None]
+        keys = keys.unflatten(1, (-1, b))[:, None, :, None]
         return keys if past is None else keys & past
 
     @staticmethod
     def flops(config: Config, w: Workload) -> Flops:
-        """q kᵀ and A v of whole blocks."""
+        """q kᵀ and A v of whole blocks, padding included."""
         padded = w.seq_len + -w.seq_len % config.block
-        return Flops(map_flops(w), 4 * w.batch * padded * config.block * w.width)
+        return Flops(projection_flops(w), 4 * w.batch * padded * config.block * w.width)
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
         return 2 * w.heads * w.tokens * config.block
 
 
-def reference(module: Local, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+def reference(module: Local, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
     N, d, b = len(x), module.width // module.heads, module.config.block
     rows = []
     for i in range(N):
@@ -93,7 +91,7 @@ CARD = Card(
     forms={"eager": Local},
     config=Config,
     reference=reference,
-    parameters=four_maps,
+    parameters=projection_parameters,
     family=Family.FIXED,
     causality=Causality.OPTIONAL,
     paper=Paper(

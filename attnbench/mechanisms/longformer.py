@@ -1,22 +1,22 @@
-"""Longformer (Beltagy et al., 2020): a sliding window, and a few tokens tied to all others.
+"""Longformer (Beltagy et al., 2020): a sliding window, and a few tokens linked to all others.
 
     o_i = Σ_j softmax_j(q_i k_jᵀ / √d) v_j,    i ≥ g, j ∈ W_i          [B, H, N, d]
     W_i = {j: |i − j| = m δ, 0 ≤ m ≤ w/2} and {j: j < g}
     o_i = Σ_j softmax_j(q′_i k′_jᵀ / √d) v′_j, i < g, all j            [B, H, g, d]
 
-w is two-sided: w + 1 keys, or fewer at the ends. q′, k′, v′ come from three maps of their own
-(`share_global` uses q, k, v). The g global tokens are the first ones; how many is a matter of the
-task in the paper: 1, a classification token, is the default here. A global key is counted once,
-outside the window. δ dilates all heads; the paper dilates two heads of the upper layers.
+w is two-sided: w + 1 keys, or fewer at the ends. q′, k′, v′ come from three separate projections
+(`share_global` uses q, k, v). The first g tokens are global; in the paper g depends on the task,
+and the default here is 1, a classification token. A global key is counted once, outside the
+window. δ dilates all heads; the paper dilates two heads of the upper layers.
 
 `eager` is the paper's chunk algorithm: blocks of w/2 queries against three blocks of keys, which
-are overlapping views and never copied; what a block sees beyond the window is masked. `blocked`
-fits the blocks to the machine (C queries against C + w keys). `folded` is `blocked` with the maps
-of k′ and v′ folded into the few global rows, k′ and v′ never being stored:
+are overlapping views and never copied; keys beyond the window are masked. `blocked` fits the
+blocks to the machine (C queries against C + w keys). `folded` is `blocked` with the projections of
+k′ and v′ folded into the few global rows, so that k′ and v′ are never stored:
     q′_i k′_jᵀ = (q′_i W_K′) x_jᵀ        Σ_j A_ij v′_j = W_V′ Σ_j A_ij x_j
 
-Causal, ours: the window cut at i, and keys j < g for all later i; no row is global and there are
-no maps of its own.
+The causal form is ours: the window ends at i, and all later i see the keys j < g; there are no
+global rows and no separate projections.
 Source: arXiv:2004.05150, sections 3.1 and 3.2.
 """
 
@@ -28,17 +28,18 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from attnbench.contract import (
+    NO_SEPARATE_CORE,
     BaseConfig,
     Card,
     Cost,
+    Draws,
     Flops,
     Paper,
     QKVAttention,
-    four_maps,
-    key_mask,
-    map_flops,
-    masked_softmax,
+    projection_flops,
+    projection_parameters,
 )
+from attnbench.primitives import key_mask, masked_softmax, softmax_attention
 from attnbench.records import Causality, Family, Level, Workload
 
 
@@ -53,25 +54,23 @@ class Config(BaseConfig):
 
     def __post_init__(self) -> None:
         if self.window < 2 or self.window % 2:
-            raise ValueError(f"window {self.window} is not an even number of at least 2")
-        if self.global_tokens < 0:
-            raise ValueError(f"global_tokens {self.global_tokens} is below 0")
-        if self.dilation < 1:
-            raise ValueError(f"dilation {self.dilation} is below 1")
+            raise ValueError(f"window is {self.window}; it must be an even number of at least 2")
+        self.require_at_least(0, "global_tokens")
+        self.require_at_least(1, "dilation")
 
 
 class Longformer(QKVAttention):
     def __init__(self, config: Config, workload: Workload) -> None:
         super().__init__(config, workload)
-        self.apart = workload.level is not Level.CORE and apart(config, workload)
-        if self.apart:
+        self.separate = workload.level is not Level.CORE and separate(config, workload)
+        if self.separate:
             D = workload.width
             self.query_global = nn.Linear(D, D, bias=config.bias)
             self.key_global = nn.Linear(D, D, bias=config.bias)
             self.value_global = nn.Linear(D, D, bias=config.bias)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        if not self.apart:
+        if not self.separate:
             return super().forward(x, mask)
         q, k, v = (self.split(linear(x)) for linear in (self.query, self.key, self.value))
         rows = self.global_rows(x, mask)
@@ -79,21 +78,21 @@ class Longformer(QKVAttention):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         g = 0 if self.causal else self.config.global_tokens
-        rows = attention(q[:, :, :g], k, v, mask)
+        rows = softmax_attention(q[:, :, :g], k, v, key_mask(mask))
         return joined(rows, self.local(q, k, v, mask), mask).transpose(1, 2)
 
     def global_rows(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """[B, N, D] to the first g rows' outputs [B, H, g, d], by maps of their own."""
+        """[B, N, D] to the outputs of the first g rows [B, H, g, d], by separate projections."""
         q = self.split(self.query_global(x[:, : self.config.global_tokens]))
         k, v = self.split(self.key_global(x)), self.split(self.value_global(x))
-        return attention(q, k, v, mask)
+        return softmax_attention(q, k, v, key_mask(mask))
 
     def local(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        """Every row's window and global keys, global rows too: [B, H, N, d] to the same."""
+        """Window and global keys of every row, global or not: [B, H, N, d] to the same shape."""
         N, d = q.shape[2:]
         C = self.block(self.config)
         before, L = reach(self.config, C, self.causal)
-        # copies, for a view would keep all keys and values for the backward pass
+        # copies, as a view would keep all keys and values for the backward pass
         sinks_k, sinks_v = (t[:, :, : self.config.global_tokens].contiguous() for t in (k, v))
         q, k, v = (self.phases(t, C) for t in (q / d**0.5, k, v))  # [B, H, δ, n C, d]
         band = q.unflatten(3, (-1, C)) @ windows(k, C, before, L).mT  # [B, H, δ, n, C, L]
@@ -104,21 +103,21 @@ class Longformer(QKVAttention):
         if self.causal or mask is not None:
             sinks = sinks + self.sink_bias(N, C, mask, sinks)
         logits = torch.cat([sinks.view(*band.shape[:-1], -1), band], -1)
-        band = None  # large, so let go of as early as can be
+        del band  # large, so freed as early as possible
         A_sinks, A_band = logits.softmax(-1).split([logits.shape[-1] - L, L], -1)
-        logits = None
-        # values after weights, or their gradients wait in memory for those of the weights
+        del logits
+        # read values after weights, or their gradients wait in memory for those of the weights
         o = A_band @ windows(v, C, before, L)  # [B, H, δ, n, C, d]
         return self.in_order(o + (A_sinks.flatten(2, 4) @ sinks_v).view_as(o), N)
 
     def in_order(self, o: Tensor, N: int) -> Tensor:
-        """[B, H, δ, n, C, d] to [B, H, N, d], the phases interleaved again."""
+        """[B, H, δ, n, C, d] to [B, H, N, d], with the phases interleaved again."""
         return o.flatten(3, 4).transpose(2, 3).flatten(2, 3)[:, :, :N]
 
     def phases(self, x: Tensor, C: int) -> Tensor:
-        """[B, H, N, d] to [B, H, δ, M, d], the tokens i ≡ 0, 1, … mod δ apart, M C-divisible."""
+        """[B, H, N, d] to [B, H, δ, M, d]: tokens grouped by i mod δ, M a multiple of C."""
         δ = self.config.dilation
-        return whole(x, δ * C).unflatten(2, (-1, δ)).transpose(2, 3)
+        return padded(x, δ * C).unflatten(2, (-1, δ)).transpose(2, 3)
 
     def bias(
         self, N: int, C: int, before: int, L: int, mask: Tensor | None, like: Tensor
@@ -138,7 +137,7 @@ class Longformer(QKVAttention):
         """The same for global keys: broadcastable to [B, H, δ n C, g]."""
         allowed = like.new_ones(1, 1, 1, like.shape[-1], dtype=torch.bool)
         if mask is not None:
-            allowed = key_mask(mask[:, : like.shape[-1]])
+            allowed = mask[:, None, None, : like.shape[-1]]
         if self.causal:
             past = torch.ones(N, like.shape[-1], dtype=torch.bool, device=like.device).tril()
             allowed = allowed & self.phases(past[None, None], C).flatten(2, 3)
@@ -151,19 +150,21 @@ class Longformer(QKVAttention):
 
     @classmethod
     def flops(cls, config: Config, w: Workload) -> Flops:
-        """The maps, window and global keys of all rows (padded to blocks), and g full rows."""
+        """The projections; window and global keys of all rows (padded to blocks); g full rows."""
         g = min(config.global_tokens, w.seq_len)
         C = cls.block(config)
         _, L = reach(config, C, w.causal)
-        padded = w.seq_len + -w.seq_len % (config.dilation * C)
-        core = 4 * w.batch * w.width * padded * (L + g)
+        queries = w.seq_len + -w.seq_len % (config.dilation * C)
+        core = 4 * w.batch * w.width * queries * (L + g)
         rows = 0 if w.causal else 4 * w.batch * w.width * w.seq_len * g
-        maps = map_flops(w, 6) + 2 * w.batch * g * w.width**2 if apart(config, w) else map_flops(w)
-        return Flops(maps, core + rows)
+        projections = projection_flops(w)
+        if separate(config, w):
+            projections += projection_flops(w, 2) + 2 * w.batch * g * w.width**2
+        return Flops(projections, core + rows)
 
     @classmethod
     def elements(cls, config: Config, w: Workload) -> int:
-        """Logits before and after they are joined, and their softmax."""
+        """Logits before and after concatenation, and their softmax."""
         _, L = reach(config, cls.block(config), w.causal)
         return 3 * w.heads * w.tokens * (L + min(config.global_tokens, w.seq_len))
 
@@ -171,7 +172,7 @@ class Longformer(QKVAttention):
 class Blocked(Longformer):
     @staticmethod
     def block(config: Config) -> int:
-        """As wide as the window, from 16, under which products are too small, to 32."""
+        """The window, but at least 16, below which products are too small, and at most 32."""
         return min(max(config.window, 16), 32)
 
 
@@ -182,7 +183,7 @@ class Folded(Blocked):
         W_K, W_V = (m.weight.view(H, d, -1) for m in (self.key_global, self.value_global))
         logits = (q @ W_K).flatten(1, 2) @ x.mT  # [B, H g, N]
         if self.config.bias:
-            # the same for all keys: no weight changes, but the parameter stays in the graph
+            # equal for all keys: no weight changes, but the parameter stays in the graph
             logits = logits + (q * self.key_global.bias.view(H, 1, d)).sum(-1).view(len(x), -1, 1)
         A = masked_softmax(logits, None if mask is None else mask[:, None])  # [B, H g, N]
         o = (A @ x).unflatten(1, (H, -1)) @ W_V.mT  # [B, H, g, d]
@@ -190,25 +191,25 @@ class Folded(Blocked):
 
     @staticmethod
     def needs(config: Config, w: Workload) -> str | None:
-        if not apart(config, w):
-            return "there are no maps of global rows to fold; use longformer:blocked"
+        if not separate(config, w):
+            return "there are no separate global projections to fold; use longformer:blocked"
         if w.level is Level.CORE:
-            return "folding joins the linear maps to the core; there is no core apart"
+            return NO_SEPARATE_CORE
         return None
 
     @classmethod
     def flops(cls, config: Config, w: Workload) -> Flops:
-        """As blocked, but q′ W_K′, its product with X, A X, and W_V′ in place of full maps."""
+        """As blocked, but q′ W_K′, its product with X, A X and W_V′ for the full projections."""
         g = min(config.global_tokens, w.seq_len)
         blocked = super().flops(config, w)
         thin = 2 * w.batch * g * w.width * (2 * w.heads * w.seq_len + 2 * w.width)
         rows = 4 * w.batch * w.width * w.seq_len * g
-        maps = map_flops(w) + 2 * w.batch * g * w.width**2
-        return Flops(maps, blocked.core - rows + thin)
+        projections = projection_flops(w) + 2 * w.batch * g * w.width**2
+        return Flops(projections, blocked.core - rows + thin)
 
 
 class Windows(torch.autograd.Function):
-    """Overlapping blocks of keys as views of one copy; the gradient adds the overlaps up."""
+    """Overlapping blocks of keys as views of one copy; the gradient sums the overlaps."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, C: int, before: int, L: int) -> Tensor:
@@ -231,64 +232,58 @@ class Windows(torch.autograd.Function):
 
 
 def windows(x: Tensor, C: int, before: int, L: int) -> Tensor:
-    """[…, n C, d] to […, n, L, d]: block i as from token i C − before; a view of one copy.
+    """[…, n C, d] to […, n, L, d]: block i starts at token i C − before; a view of one copy.
 
-    Beyond an end stands the neighbouring sequence or head, to be given weight 0 by the caller.
+    Beyond either end lie tokens of another sequence or head; the caller must give them weight 0.
     """
     return Windows.apply(x, C, before, L)
 
 
 def reach(config: Config, C: int, causal: bool) -> tuple[int, int]:
-    """The keys before a block of C queries, and L, all keys of a block."""
+    """Number of keys before a block of C queries, and L, the number of all its keys."""
     before = config.window // 2
     return before, before + C + (0 if causal else before)
 
 
-def apart(config: Config, w: Workload) -> bool:
-    """Whether global rows have maps of their own."""
+def separate(config: Config, w: Workload) -> bool:
+    """Whether global rows have separate projections."""
     return config.global_tokens > 0 and not config.share_global and not w.causal
 
 
-def whole(x: Tensor, C: int) -> Tensor:
-    """[B, H, N, d], its tokens padded with 0 to a multiple of C; itself where they are one."""
+def padded(x: Tensor, C: int) -> Tensor:
+    """[B, H, N, d] with N padded with zeros to a multiple of C; x itself if it is one already."""
     extra = -x.shape[2] % C
     return pad(x, (0, 0, 0, extra)) if extra else x
 
 
-def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Softmax attention of a few rows to all tokens: [B, H, g, d]."""
-    return masked_softmax(q / q.shape[-1] ** 0.5 @ k.mT, key_mask(mask)) @ v
-
-
 def joined(rows: Tensor, local: Tensor, mask: Tensor | None) -> Tensor:
-    """Global rows before the others, [B, N, H, d]; 0 where a query is padding."""
+    """Global rows followed by the local ones, [B, N, H, d]; 0 where a query is padding."""
     rest = local[:, :, rows.shape[2] :]
     o = torch.cat([rows.transpose(1, 2), rest.transpose(1, 2)], 1)
     return o if mask is None else o * mask[:, :, None, None]
 
 
 def lowered(allowed: Tensor, like: Tensor) -> Tensor:
-    """0 where allowed, else so low that softmax gives 0, in the dtype of `like`."""
+    """0 where allowed, else so low that the softmax gives 0, in the dtype of `like`."""
     lowest = torch.finfo(like.dtype).min / 2
     return like.new_zeros(allowed.shape).masked_fill_(~allowed, lowest)
 
 
-def reference(module: Longformer, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+def reference(module: Longformer, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
     N, d, c = len(x), module.width // module.heads, module.config
     real = [j for j in range(N) if mask is None or mask[j]]
     steps = [m * c.dilation for m in range(-c.window // 2, c.window // 2 + 1)]
     rows = []
     for i in range(N):
-        keys = {j for j in real if j < c.global_tokens} | {i + s for s in steps if i + s in real}
-        maps = module.query, module.key, module.value
+        keys = [j for j in real if j < c.global_tokens or j - i in steps]
+        query, key, value = module.query, module.key, module.value
         if module.causal:
-            keys = {j for j in keys if j <= i}
+            keys = [j for j in keys if j <= i]
         elif i < c.global_tokens:
             keys = real
             if not c.share_global:
-                maps = module.query_global, module.key_global, module.value_global
-        keys = sorted(keys)
-        q, k, v = maps[0](x[i]), maps[1](x[keys]), maps[2](x[keys])
+                query, key, value = module.query_global, module.key_global, module.value_global
+        q, k, v = query(x[i]), key(x[keys]), value(x[keys])
         heads = [slice(h * d, (h + 1) * d) for h in range(module.heads)]
         o = [(k[:, s] @ q[s] / d**0.5).softmax(0) @ v[:, s] for s in heads]
         rows.append(torch.cat(o) if keys else torch.zeros_like(q))
@@ -296,8 +291,8 @@ def reference(module: Longformer, x: Tensor, mask: Tensor | None, draws: dict) -
 
 
 def parameters(config: Config, w: Workload) -> int:
-    """4 D² and, where global rows have maps of their own, 3 D² more."""
-    return four_maps(config, w) * (7 if apart(config, w) else 4) // 4
+    """Four projections, or seven where global rows have separate ones."""
+    return projection_parameters(config, w) * (7 if separate(config, w) else 4) // 4
 
 
 def default(config: Config, w: Workload) -> str:

@@ -4,15 +4,15 @@
     ṽ_j = C_V [v_{sj}; …; v_{sj+s−1}]                                  [B, n, D]
     o = softmax(q k̃ᵀ / √d) ṽ                                        [B, H, N, d]
 
-C_K and C_V: [D, s D] are convolutions of kernel and stride s over all heads. Padding is zero
-before them, and a compressed key of nothing but padding is masked.
+C_K and C_V: [D, s D] are convolutions of kernel and stride s over all heads. Padding is zeroed
+before them, and a compressed key made only of padding is masked.
 
-Causal: query i sees k̃_j once its block is complete, s j + s − 1 ≤ i. So that the first tokens
-have a key, a null key and value, learned from zero, stand before all others; the incomplete last
-block is dropped. This is a reconstruction, the paper does not say how it masks. `eager` stores
-the scores. `sdpa` uses a fused kernel; causal, it takes the tokens s apart together, i + 1 modulo
-s, since of each such class token a sees keys 0 to a: a plain causal mask.
-`folded` also joins two maps, C_K W_K and C_V W_V, so that no full K and V are made: exact.
+Causal: query i sees k̃_j once its block is complete, s j + s − 1 ≤ i. A null key and a null value,
+initialised to zero and learned, precede all others, so that the first tokens have a key; the
+incomplete last block is dropped. This is reconstructed, as the paper does not say how it masks.
+`eager` stores the scores. `sdpa` uses a fused kernel; if causal, it groups the tokens by i + 1
+modulo s, since token a of each group sees keys 0 to a: a plain causal mask. `folded` also merges
+C_K W_K and C_V W_V, so that the full K and V are never computed; it is exact.
 
 Left out: the local layers that alternate with these in the paper (L-M-L-M-L).
 Source: arXiv:1801.10198, section 4.2.4.
@@ -25,18 +25,19 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnbench.contract import (
+    NO_SEPARATE_CORE,
     BaseConfig,
     Card,
     Cost,
+    Draws,
     Flops,
     Paper,
     QKVAttention,
-    four_maps,
-    fused_attention,
-    map_flops,
-    masked_softmax,
     merge,
+    projection_flops,
+    projection_parameters,
 )
+from attnbench.primitives import fused_attention, key_mask, softmax_attention
 from attnbench.records import Causality, Family, Level, Workload
 
 
@@ -47,8 +48,7 @@ class Config(BaseConfig):
     compression: int = 3
 
     def __post_init__(self) -> None:
-        if self.compression < 1:
-            raise ValueError(f"compression is {self.compression}; it takes at least 1")
+        self.require_at_least(1, "compression")
 
 
 class MemoryCompressed(QKVAttention):
@@ -67,13 +67,13 @@ class MemoryCompressed(QKVAttention):
         return self.compressed(q, k, v, mask)
 
     def blocks(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """[B, N, D] to [B, n, s D]: zero where padded; causal, complete blocks alone."""
+        """[B, N, D] to [B, n, s D], zero at padding; if causal, complete blocks only."""
         if mask is not None:
             x = x * mask[..., None]
         return self.whole(x).unflatten(1, (-1, self.config.compression)).flatten(2)
 
     def whole(self, x: Tensor) -> Tensor:
-        """[B, N, ...] to a multiple of s tokens: with zeros added, or causal with some cut off."""
+        """[B, N, ...] to a multiple of s tokens, by adding zeros or, if causal, by truncation."""
         N, s = x.shape[1], self.config.compression
         if self.causal or N % s == 0:
             return x[:, : N - N % s]
@@ -84,16 +84,13 @@ class MemoryCompressed(QKVAttention):
         keys = None
         if mask is not None:
             keys = self.whole(mask).unflatten(1, (-1, self.config.compression)).any(-1)  # [B, n]
+            if self.causal:
+                # a sequence that is all padding has no null key either
+                keys = torch.cat([mask.any(1, keepdim=True), keys], 1)
         if self.causal:
-            k, v = (
-                torch.cat([null.expand(len(x), 1, -1), x], 1)
-                for null, x in ((self.null_key, k), (self.null_value, v))
-            )
-        if self.causal and mask is not None:
-            # a sequence of padding alone has no null key either
-            keys = torch.cat([mask.any(1, keepdim=True), keys], 1)
-        keys = None if keys is None else keys[:, None, None]
-        return self.dense(q, self.split(k), self.split(v), keys)
+            k = torch.cat([self.null_key.expand(len(k), 1, -1), k], 1)
+            v = torch.cat([self.null_value.expand(len(v), 1, -1), v], 1)
+        return self.dense(q, self.split(k), self.split(v), key_mask(keys))
 
     def dense(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
         """[B, H, N, d], [B, H, n, d] twice and a mask [B, 1, 1, n] or None to [B, H, N, d]."""
@@ -101,14 +98,14 @@ class MemoryCompressed(QKVAttention):
             i = torch.arange(q.shape[2], device=q.device)[:, None]
             past = torch.arange(k.shape[2], device=q.device) <= (i + 1) // self.config.compression
             keys = past if keys is None else keys & past
-        return masked_softmax(q / q.shape[-1] ** 0.5 @ k.mT, keys) @ v
+        return softmax_attention(q, k, v, keys)
 
     @staticmethod
     def flops(config: Config, w: Workload) -> Flops:
         """Both convolutions, q k̃ᵀ and A ṽ."""
         n, extra = lengths(config, w)
         conv = 2 * (2 * w.batch * n * config.compression * w.width**2)
-        return Flops(map_flops(w), conv + 4 * w.tokens * (n + extra) * w.width)
+        return Flops(projection_flops(w), conv + 4 * w.tokens * (n + extra) * w.width)
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
@@ -121,7 +118,7 @@ class Sdpa(MemoryCompressed):
         if not self.causal:
             return fused_attention(q, k, v, keys)
         (B, H, N, _), s = q.shape, self.config.compression
-        # one token more at the front, then query a of each class i + 1 modulo s sees keys 0 to a
+        # with one token added in front, query a of each group i + 1 modulo s sees keys 0 to a
         q = F.pad(q.transpose(1, 2), (0, 0, 0, 0, 1, -(N + 1) % s))
         q = q.unflatten(1, (-1, s)).flatten(2, 3).transpose(1, 2)  # [B, s H, n, d]
         k, v = (x[:, None].expand(-1, s, -1, -1, -1).flatten(1, 2) for x in (k, v))
@@ -130,11 +127,11 @@ class Sdpa(MemoryCompressed):
 
     @staticmethod
     def flops(config: Config, w: Workload) -> Flops:
-        """As eager; causal, the queries are padded to s n, and the products are full."""
+        """As eager; if causal, queries are padded to s (n + 1), and the products are full."""
         n, extra = lengths(config, w)
         conv = 2 * (2 * w.batch * n * config.compression * w.width**2)
         queries = config.compression * (n + 1) if w.causal else w.seq_len
-        return Flops(map_flops(w), conv + 4 * w.batch * queries * (n + extra) * w.width)
+        return Flops(projection_flops(w), conv + 4 * w.batch * queries * (n + extra) * w.width)
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
@@ -152,7 +149,7 @@ class Folded(Sdpa):
     def joined(
         self, blocks: Tensor, first: nn.Linear, conv: nn.Linear, mask: Tensor | None, N: int
     ) -> Tensor:
-        """C W and its bias, which only real tokens have: [B, n, s D] to [B, n, D]."""
+        """C W with its bias, which only real tokens receive: [B, n, s D] to [B, n, D]."""
         C = conv.weight.unflatten(1, (self.config.compression, -1))  # [D, s, D]
         k = F.linear(blocks, (C @ first.weight).flatten(1), conv.bias)
         if first.bias is None:
@@ -164,32 +161,32 @@ class Folded(Sdpa):
     @staticmethod
     def needs(config: Config, w: Workload) -> str | None:
         if w.level is Level.CORE:
-            return "folding joins the linear maps to the core; there is no core apart"
+            return NO_SEPARATE_CORE
         return None
 
     @staticmethod
     def flops(config: Config, w: Workload) -> Flops:
-        """W_Q and W_O, C W twice, both convolutions, q k̃ᵀ and A ṽ; the biases' own products."""
+        """W_Q and W_O; C W twice, both convolutions, q k̃ᵀ and A ṽ; the products of biases."""
         n, _ = lengths(config, w)
         s, D = config.compression, w.width
         weights = 2 * (2 * s * D**3) + config.bias * 2 * (2 * s * D * D + 2 * n * s * D)
-        return Flops(map_flops(w, 2), Sdpa.flops(config, w).core + weights)
+        return Flops(projection_flops(w, 2), Sdpa.flops(config, w).core + weights)
 
 
 def lengths(config: Config, w: Workload) -> tuple[int, int]:
-    """n and how many null keys there are."""
-    return (
-        (w.seq_len // config.compression, 1)
-        if w.causal
-        else (-(-w.seq_len // config.compression), 0)
-    )
+    """n and the number of null keys."""
+    if w.causal:
+        return w.seq_len // config.compression, 1
+    return -(-w.seq_len // config.compression), 0
 
 
-def reference(module: MemoryCompressed, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+def reference(module: MemoryCompressed, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
     N, D, s = len(x), module.width, module.config.compression
     d = D // module.heads
     real = [mask is None or bool(mask[i]) for i in range(N)]
-    K, V, last = [], [], []
+    K: list[Tensor] = []
+    V: list[Tensor] = []
+    last = []  # token of each compressed key
     if module.causal and any(real):
         K, V, last = [module.null_key], [module.null_value], [-1]
     for start in range(0, N, s):
@@ -205,9 +202,11 @@ def reference(module: MemoryCompressed, x: Tensor, mask: Tensor | None, draws: d
         for h in range(module.heads):
             part = slice(h * d, (h + 1) * d)
             q = module.query(x[i])[part]
-            a = [q @ K[n][part] / d**0.5 for n in keys]
-            a = torch.stack(a).softmax(0) if keys else []
-            heads.append(sum((a_n * V[n][part] for a_n, n in zip(a, keys, strict=True)), 0 * q))
+            o = torch.zeros_like(q)
+            if keys:
+                a = torch.stack([q @ K[n][part] / d**0.5 for n in keys]).softmax(0)
+                o = a @ torch.stack([V[n][part] for n in keys])
+            heads.append(o)
         rows.append(torch.cat(heads))
     return module.output(torch.stack(rows))
 
@@ -219,14 +218,14 @@ def convolved(conv: nn.Linear, linear: nn.Linear, x: Tensor, block: list[int], s
 
 
 def parameters(config: Config, w: Workload) -> int:
-    """Four maps, two convolutions, and the null key and value of the causal form."""
+    """Four projections, two convolutions, and the null key and value of the causal form."""
     D = w.width
     conv = 2 * D * (config.compression * D + config.bias)
-    return four_maps(config, w) + conv + 2 * D * w.causal
+    return projection_parameters(config, w) + conv + 2 * D * w.causal
 
 
 def default(config: Config, w: Workload) -> str:
-    """Folded from where the products of weights, 4 s D³, are less than the maps they save."""
+    """Folded once the products of weights, 4 s D³, are less than the projections they save."""
     if w.level is Level.CORE:
         return "sdpa"
     return "folded" if w.tokens >= 2 * config.compression * w.width else "sdpa"

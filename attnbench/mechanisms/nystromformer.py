@@ -8,16 +8,16 @@
     Z ← Z (13 I − A Z (15 I − A Z (7 I − A Z))) / 4     six times, towards A⁺
     o = (F Z) (W v) + conv(v)                           [B, H, N, d]
 
-conv is one kernel per head along the tokens. The first M − N mod M segments have ⌊N / M⌋ tokens,
-the others one more. Means are over real tokens; a segment without any is no landmark. Up to
-N = M every token is its own landmark, and S S⁺ S = S: then o is softmax attention, as in released
-code. A and Z are at least float32. No causal form: landmarks are means of past and future.
+conv has one kernel per head, along the tokens. The first M − N mod M segments have ⌊N / M⌋ tokens,
+the others one more. Means are over real tokens; a segment without real tokens is not a landmark.
+For N ≤ M every token is a landmark and S S⁺ S = S, so o is computed as softmax attention, as in
+the released code. A and Z are at least float32. No causal form: landmarks average past and future.
 
-`sdpa` is exact: F (Z (W v)) is softmax attention of q to k̃ with the values Z (W v), and W v is
-that of q̃ to k, so that torch's fused kernels do both and neither F nor W is stored.
+`sdpa` is exact: F (Z (W v)) is softmax attention of q over k̃ with values Z (W v), and W v is that
+of q̃ over k, so torch's fused kernels compute both and neither F nor W is stored.
 
-Differs from released code, where the scale of Z₀ is one number for the whole batch: here each A
-has its own, as printed. Softmax makes ‖A‖∞ = 1.
+Differs from the released code, where the scale of Z₀ is one number for the whole batch: here each
+A has its own, as printed. Softmax makes ‖A‖∞ = 1.
 Notation: our M is the paper's m, our F, A, W its F̃, A_S, B̃.
 Source: arXiv:2102.03902, equations (9) to (15).
 """
@@ -33,31 +33,29 @@ from attnbench.contract import (
     BaseConfig,
     Card,
     Cost,
+    Draws,
     Exemption,
     Flops,
     Paper,
     QKVAttention,
-    four_maps,
-    key_mask,
-    map_flops,
-    masked_softmax,
+    projection_flops,
+    projection_parameters,
 )
+from attnbench.primitives import key_mask, masked_softmax, widen
 from attnbench.records import Causality, Family, Workload
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(BaseConfig):
-    """`landmarks`: M; `iterations` towards A⁺; `conv_kernel`: taps of conv, odd, 0 for none."""
+    """`landmarks`: M; `iterations` towards A⁺; `conv_kernel`: taps of conv, odd; 0: no conv."""
 
     landmarks: int = 64
     iterations: int = 6
     conv_kernel: int = 33
 
     def __post_init__(self) -> None:
-        if self.landmarks < 1:
-            raise ValueError(f"landmarks is {self.landmarks}; it must be at least 1")
-        if self.iterations < 0:
-            raise ValueError(f"iterations is {self.iterations}; it must not be negative")
+        self.require_at_least(1, "landmarks")
+        self.require_at_least(0, "iterations")
         if self.conv_kernel < 0 or (self.conv_kernel and self.conv_kernel % 2 == 0):
             raise ValueError(f"conv_kernel is {self.conv_kernel}; it must be odd, or 0 for none")
 
@@ -74,29 +72,29 @@ class Nystromformer(QKVAttention):
         keys = key_mask(mask)
         if mask is not None:
             q, k, v = (x * mask[:, None, :, None] for x in (q, k, v))
-        if q.shape[2] <= self.config.landmarks:
-            o = self.weigh(q, k, v, keys)
-        else:
-            o = self.rebuilt(q, k, v, keys)
+        exact = q.shape[2] <= self.config.landmarks
+        o = (self.softmax if exact else self.approximate)(q, k, v, keys)
         return o if self.conv is None else o + self.conv(v)
 
-    def rebuilt(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
-        """The estimate from landmarks of q and k, which are 0 at padding."""
+    def approximate(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
+        """Attention by landmarks of q and k, which are 0 at padding."""
         low_q, low_k, seen, Z = self.landmarks(q, k, keys)
-        return weights(q, low_k, seen) @ Z @ self.weigh(low_q, k, v, keys)
+        return weights(q, low_k, seen) @ Z @ self.softmax(low_q, k, v, keys)
 
-    def landmarks(self, q: Tensor, k: Tensor, keys: Tensor | None) -> tuple[Tensor | None, ...]:
+    def landmarks(
+        self, q: Tensor, k: Tensor, keys: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
         """q̃ and k̃, which of them have real tokens [B, 1, 1, M], and Z."""
         M = self.config.landmarks
         real = torch.ones_like(q[:1, :1, :, :1]) if keys is None else keys.mT
-        count = segment_sums(wide(real.to(q.dtype)), M)  # [B or 1, 1, M, 1]
+        count = segment_sums(widen(real.to(q.dtype)), M)  # [B or 1, 1, M, 1]
         low_q, low_k = ((segment_sums(x, M) / count.clamp(min=1)).to(x.dtype) for x in (q, k))
         seen = None if keys is None else count.mT > 0
         both = None if seen is None else seen & seen.mT
-        A = weights(wide(low_q), wide(low_k), both)
+        A = weights(widen(low_q), widen(low_k), both)
         return low_q, low_k, seen, self.inverse(A).to(q.dtype)
 
-    def weigh(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
+    def softmax(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
         """Softmax attention."""
         return weights(q, k, keys) @ v
 
@@ -112,13 +110,13 @@ class Nystromformer(QKVAttention):
 
     @staticmethod
     def flops(config: Config, w: Workload) -> Flops:
-        """q k̃ᵀ, q̃ kᵀ, W v, F Z v; F Z; A; four products each iteration; conv."""
+        """q k̃ᵀ, q̃ kᵀ, W v, F Z v; F Z; A; four products per iteration; conv."""
         M, H = config.landmarks, w.heads
         conv = 2 * w.tokens * w.width * config.conv_kernel
         if w.seq_len <= M:
-            return Flops(map_flops(w), 4 * w.tokens * w.seq_len * w.width + conv)
+            return Flops(projection_flops(w), 4 * w.tokens * w.seq_len * w.width + conv)
         small = w.batch * (2 * M * M * w.width + config.iterations * 4 * 2 * H * M**3)
-        return Flops(map_flops(w), 2 * w.tokens * M * (4 * w.width + H * M) + small + conv)
+        return Flops(projection_flops(w), 2 * w.tokens * M * (4 * w.width + H * M) + small + conv)
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
@@ -129,19 +127,19 @@ class Nystromformer(QKVAttention):
 
 
 class Sdpa(Nystromformer):
-    def rebuilt(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
+    def approximate(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
         low_q, low_k, seen, Z = self.landmarks(q, k, keys)
-        return self.weigh(q, low_k, Z @ self.weigh(low_q, k, v, keys), seen)
+        return self.softmax(q, low_k, Z @ self.softmax(low_q, k, v, keys), seen)
 
-    def weigh(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
+    def softmax(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
         if keys is not None:
-            # a row of none may be NaN; where there is no key all values are 0
+            # a row without keys may be NaN; it may use all, whose values are 0
             keys = keys | ~keys.any(-1, keepdim=True)
         return scaled_dot_product_attention(q, k, v, attn_mask=keys)
 
     @staticmethod
     def flops(config: Config, w: Workload) -> Flops:
-        """As eager, but Z (W v) in place of F Z."""
+        """As eager, but Z (W v) instead of F Z."""
         plain, M = Nystromformer.flops(config, w), config.landmarks
         if w.seq_len <= M:
             return plain
@@ -157,7 +155,7 @@ class Sdpa(Nystromformer):
 
 
 def weights(q: Tensor, k: Tensor, keys: Tensor | None) -> Tensor:
-    """softmax(q kᵀ / √d), 0 where there is no key."""
+    """softmax(q kᵀ / √d); 0 in rows without keys."""
     return masked_softmax(q @ (k.mT / q.shape[-1] ** 0.5), keys)
 
 
@@ -171,12 +169,7 @@ def segment_sums(x: Tensor, M: int) -> Tensor:
     return torch.cat([sums, long.unflatten(-2, (-1, size + 1)).sum(-2)], -2)
 
 
-def wide(x: Tensor) -> Tensor:
-    """At least float32."""
-    return x.float() if x.dtype.itemsize < 4 else x
-
-
-def reference(module: Nystromformer, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+def reference(module: Nystromformer, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
     N, d, config = len(x), module.width // module.heads, module.config
     real = [j for j in range(N) if mask is None or mask[j]]
     groups = [[j for j in group if j in real] for group in segments(N, config.landmarks)]
@@ -221,18 +214,18 @@ def convolved(weight: Tensor, v: Tensor, real: list[int]) -> Tensor:
 
 
 def parameters(config: Config, w: Workload) -> int:
-    """The four maps and a convolution kernel for each head."""
-    return four_maps(config, w) + w.heads * config.conv_kernel
+    """The four projections and a convolution kernel for each head."""
+    return projection_parameters(config, w) + w.heads * config.conv_kernel
 
 
 def default(config: Config, w: Workload) -> str:
-    """The fused kernels, with fewer products too, at any length."""
+    """The fused kernels, which also need fewer products, at any length."""
     return "sdpa"
 
 
 def exempt(config: Config) -> Mapping[Exemption, str]:
-    """Segments grow with N."""
-    return {Exemption.LENGTH: "a landmark is the mean of the m-th part of N"}
+    """The size of a segment grows with N."""
+    return {Exemption.LENGTH: "a landmark averages N / M tokens"}
 
 
 CARD = Card(

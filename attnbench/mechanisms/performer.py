@@ -5,23 +5,24 @@
     S = Σ_j φ(k_j) v_jᵀ,  z = Σ_j φ(k_j)                [B, H, M, d], [B, H, M]
     o_i = Sᵀ φ(q_i) / zᵀ φ(q_i)                         [B, H, N, d]
 
-x̂ = x / d^¼; ω: [M, d] is drawn, one for all heads: Gaussian rows, orthogonal in blocks of d. The
-maxima are constants to the gradient. As ε comes after them they do not quite cancel: the keys' is
-over the real tokens of a sequence, and causal attention, where it would tell of the future, has
-none: exp(ω k̂ − |k̂|²/2) is at most exp(|ω|²/2). `trigonometric` is the first version's map
-exp(|x̂|²/2) [cos ω x̂, sin ω x̂], `relu` the generalised kernel max(ω x̂ / √M, 0) + ε.
+x̂ = x / d^¼; ω: [M, d] is drawn once for all heads: Gaussian rows, orthogonal in blocks of d. The
+maxima are constants for the gradient. As ε is added after them, they do not cancel exactly: that
+of the keys is over the real tokens of a sequence, and causal attention, where it would depend on
+the future, omits it: exp(ω k̂ − |k̂|²/2) is at most exp(|ω|²/2). `trigonometric` is the feature map
+of the first version, exp(|x̂|²/2) [cos ω x̂, sin ω x̂]; `relu` is the generalised kernel
+max(ω x̂ / √M, 0) + ε.
 
-Causal: sums over j ≤ i, in chunks of C tokens with one S each between them. What has fewer than
-32 bits is widened to float32. `chunked` is exact: φ is never stored, but made for some tokens at
-a time and, in training, once more for the gradient. Full, it keeps ε and maxima out of the sums,
+Causal: sums over j ≤ i, in chunks of C tokens with one S between them. Types of fewer than 32 bits
+are converted to float32. `chunked` is exact: φ is never stored, but computed for some tokens at a
+time and, in training, again for the gradient. Full attention keeps ε and maxima out of the sums,
     φ(q_i) = a_i f(q_i) + ε,  φ(k_j) = b f(k_j) + ε
     Sᵀ φ(q_i) = a_i Cᵀ f(q_i) + ε Cᵀ 1,  C = b Σ_j f(k_j) v_jᵀ + ε 1 Σ_j v_jᵀ
-so that a and b, which wait for the maxima, weigh small results.
+so that a and b, which need the maxima, scale small results.
 
-Differs from released code: Q of the QR decomposition takes the signs of R's diagonal, without
-which its rows are not uniform in direction; ω is not redrawn unless `redraw` asks for it.
-With `trigonometric`, φ has negative entries, and where zᵀ φ(q_i) comes near 0 they cancel: float32
-then misses the equations by up to about 10⁻⁴ of the largest output, the other kernels by 10⁻⁶.
+Differs from the released code: Q of the QR decomposition takes the signs of R's diagonal, without
+which its rows are not uniform in direction; ω is redrawn only with `redraw`.
+With `trigonometric`, φ has negative entries, which cancel where zᵀ φ(q_i) is near 0: float32 then
+deviates from the equations by up to about 10⁻⁴ of the largest output, other kernels by 10⁻⁶.
 Notation: our M is the paper's m; ε is 10⁻⁶, with relu 10⁻³, as in the authors' code.
 Source: arXiv:2009.14794, equations (4) to (7) and section 2.4.
 """
@@ -29,6 +30,7 @@ Source: arXiv:2009.14794, equations (4) to (7) and section 2.4.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import repeat
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -39,22 +41,26 @@ from attnbench.contract import (
     BaseConfig,
     Card,
     Cost,
+    Draws,
     Flops,
     Paper,
     QKVAttention,
-    four_maps,
-    map_flops,
+    projection_flops,
+    projection_parameters,
 )
+from attnbench.primitives import widen
 from attnbench.records import Causality, Family, Workload
 
 KERNELS = ("positive", "trigonometric", "relu")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(BaseConfig):
     """`features`: M; `kernel`: positive, trigonometric or relu; `orthogonal`: rows of ω.
 
-    `redraw`: a new ω in each training forward; `epsilon`: ε, None: the authors';
+    `redraw`: a new ω in each training forward; `epsilon`: ε; None: the authors' value;
     `chunk`: C, tokens of a chunk in causal attention.
     """
 
@@ -66,15 +72,11 @@ class Config(BaseConfig):
     chunk: int = 64
 
     def __post_init__(self) -> None:
-        if self.kernel not in KERNELS:
-            raise ValueError(f"no kernel {self.kernel!r}; there are: {', '.join(KERNELS)}")
-        for name in ("features", "chunk"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        self.require_one_of("kernel", KERNELS)
+        self.require_at_least(1, "features", "chunk")
+        self.require_at_least(0, "epsilon")
         if self.epsilon is not None and self.kernel == "trigonometric":
-            raise ValueError("the trigonometric kernel takes no epsilon; leave it out")
-        if self.epsilon is not None and self.epsilon < 0:
-            raise ValueError(f"epsilon is {self.epsilon}; it must not be negative")
+            raise ValueError("kernel=trigonometric takes no epsilon; leave it out")
 
     @property
     def added(self) -> float:
@@ -97,15 +99,16 @@ class Performer(QKVAttention):
         omega = draw(config.features, workload.head_width, config.orthogonal)
         self.register_buffer("omega", omega)
 
-    def draws(self, index: int) -> dict[str, Tensor]:
+    def draws(self, index: int) -> Draws:
         return {"omega": self.omega}
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         if self.training and self.config.redraw:
-            omega = draw(*self.omega.shape, self.config.orthogonal, self.omega.device)
+            M, d = self.omega.shape
+            omega = draw(M, d, self.config.orthogonal, self.omega.device)
             self.omega = omega.to(self.omega.dtype)
         dtype, scale = v.dtype, q.shape[-1] ** -0.25
-        q, k, v = wide(q) * scale, wide(k) * scale, wide(v)
+        q, k, v = widen(q) * scale, widen(k) * scale, widen(v)
         keys = None if mask is None else mask[:, None, :, None]
         if keys is not None:
             k, v = k * keys, v * keys
@@ -117,7 +120,7 @@ class Performer(QKVAttention):
         return (o[..., :-1] / total).to(dtype)
 
     def full_sums(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
-        """Sᵀ φ(q) and zᵀ φ(q), side by side."""
+        """Sᵀ φ(q) and zᵀ φ(q), concatenated."""
         phi = self.key_features(k, keys)
         S, z = phi.mT @ v, phi.sum(-2)
         return self.query_features(q) @ torch.cat([S, z[..., None]], -1)
@@ -129,7 +132,7 @@ class Performer(QKVAttention):
     def prefix_sums(
         self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None, S: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Sums over j ≤ i on top of S, and S after the last; v's column of ones makes z of it."""
+        """Sums over j ≤ i added to S, and the final S; a column of ones in v makes z of it."""
         N = q.shape[2]
         C = min(self.config.chunk, N)
         q, k, v = self.query_features(q), self.key_features(k, keys), pad(v, (0, 1), value=1)
@@ -139,14 +142,14 @@ class Performer(QKVAttention):
         return o.flatten(2, 3)[:, :, :N], S[:, :, -1]
 
     def nothing(self, q: Tensor) -> Tensor:
-        """The S and z of no token, [B, H, M, d + 1]."""
+        """S and z before the first token, [B, H, M, d + 1]."""
         return q.new_zeros(*q.shape[:2], self.config.columns, q.shape[-1] + 1)
 
     def query_features(self, q: Tensor) -> Tensor:
-        """φ(q̂) [B, H, N, M], up to a factor of each query that cancels."""
+        """φ(q̂) [B, H, N, M], up to a factor per query that cancels."""
         u = q @ self.omega.T.to(q.dtype)
         if self.config.kernel != "positive":
-            return self.bare(u)
+            return self.unscaled(u)
         top = u.detach().amax(-1, keepdim=True)
         return (u - half_square(q) - top).exp() + self.config.added
 
@@ -157,24 +160,26 @@ class Performer(QKVAttention):
             top = 0 if self.causal else finite(highest(u.detach(), keys))
             phi = (u - half_square(k) - top).exp() + self.config.added
         elif self.config.kernel == "trigonometric":
-            phi = self.bare(u) * half_square(k).exp()
+            phi = self.unscaled(u) * half_square(k).exp()
         else:
-            phi = self.bare(u)
+            phi = self.unscaled(u)
         return phi if keys is None else phi * keys
 
-    def bare(self, u: Tensor) -> Tensor:
-        """What the other two kernels make of u = ω x̂ alone."""
+    def unscaled(self, u: Tensor) -> Tensor:
+        """The part of φ that `trigonometric` and `relu` compute from u = ω x̂ alone."""
         if self.config.kernel == "relu":
             return (u * self.config.features**-0.5).relu() + self.config.added
         return torch.cat([u.cos(), u.sin()], -1)
 
     @staticmethod
     def flops(config: Config, w: Workload) -> Flops:
-        """ω q, ω k; φ(K)ᵀ v and φ(Q) [S z]. Causal: with z, and two products in each chunk."""
+        """ω q, ω k; φ(K)ᵀ v and φ(Q) [S z]. Causal: φ(K)ᵀ [v 1], and two products per chunk."""
         omega = 2 * 2 * w.tokens * config.features * w.width
         if w.causal:
-            return Flops(map_flops(w), omega + prefix_flops(config, w, w.seq_len))
-        return Flops(map_flops(w), omega + 2 * w.tokens * config.columns * (2 * w.width + w.heads))
+            return Flops(projection_flops(w), omega + prefix_flops(config, w, w.seq_len))
+        return Flops(
+            projection_flops(w), omega + 2 * w.tokens * config.columns * (2 * w.width + w.heads)
+        )
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
@@ -182,18 +187,20 @@ class Performer(QKVAttention):
 
 
 class Chunked(Performer):
-    block = 1024  # tokens whose features exist at a time: they fit a cache
+    block = 1024  # tokens whose features exist at a time, so that they fit a cache
 
     def full_sums(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
-        return self.each(self.full_block, q, k, v, keys)
+        return self.by_sequences(self.full_block, q, k, v, keys)
 
     def causal_sums(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
-        return self.each(self.causal_block, q, k, v, keys)
+        return self.by_sequences(self.causal_block, q, k, v, keys)
 
-    def each(self, of: Callable[..., Tensor], *tensors: Tensor | None) -> Tensor:
-        """`of` some sequences at a time."""
-        sequences = max(1, self.block // tensors[0].shape[2])
-        return torch.cat([of(*part) for part in cut(sequences, 0, *tensors)])
+    def by_sequences(
+        self, f: Callable[..., Tensor], q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None
+    ) -> Tensor:
+        """f(q, k, v, keys), a few sequences at a time."""
+        sequences = max(1, self.block // q.shape[2])
+        return torch.cat([f(*part) for part in cut(sequences, 0, q, k, v, keys)])
 
     def full_block(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
         v = pad(v, (0, 1), value=1)
@@ -225,31 +232,31 @@ class Chunked(Performer):
         return (-top).exp() * (f @ C) + self.config.added * C.sum(2, keepdim=True)
 
     def parts(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """f(x̂) [B, H, N, M] and what φ divides it by, as a logarithm, [B, H, N or 1, 1]."""
+        """f(x̂) [B, H, N, M] and the logarithm of its divisor in φ, [B, H, N or 1, 1]."""
         omega = self.omega.to(x.dtype)
         if self.config.kernel == "positive":
             half = half_square(x)
-            beside = torch.cat([omega, -torch.ones_like(omega[:, :1])], -1)
-            u = torch.cat([x, half], -1) @ beside.T  # ω x̂ − |x̂|²/2, in one product
+            extended = torch.cat([omega, -torch.ones_like(omega[:, :1])], -1)
+            u = torch.cat([x, half], -1) @ extended.T  # ω x̂ − |x̂|²/2, in one product
             top = (u.amax(-1, keepdim=True) + half).detach()
             return u.exp_(), top
         u = x @ omega.T
         if self.config.kernel == "trigonometric":
-            return self.bare(u), x.new_zeros(1, 1, 1, 1)
+            return self.unscaled(u), x.new_zeros(1, 1, 1, 1)
         return u.relu_(), x.new_full((1, 1, 1, 1), self.config.features).log() / 2
 
     @staticmethod
     def flops(config: Config, w: Workload) -> Flops:
-        """As eager, with z in both products and |x̂|²/2 beside ω x̂; causal: blocks apart."""
+        """As eager, with z in both products and |x̂|²/2 in that of ω; causal: block by block."""
         omega = 2 * 2 * w.tokens * config.features * w.width
         wider = w.width + w.heads
         if w.causal:
-            whole, rest = divmod(w.seq_len, Chunked.block)
-            core = whole * prefix_flops(config, w, Chunked.block) + prefix_flops(config, w, rest)
-            return Flops(map_flops(w), omega + core)
+            full, rest = divmod(w.seq_len, Chunked.block)
+            core = full * prefix_flops(config, w, Chunked.block) + prefix_flops(config, w, rest)
+            return Flops(projection_flops(w), omega + core)
         if config.kernel == "positive":
             omega = 2 * 2 * w.tokens * config.features * wider
-        return Flops(map_flops(w), omega + 2 * 2 * w.tokens * config.columns * wider)
+        return Flops(projection_flops(w), omega + 2 * 2 * w.tokens * config.columns * wider)
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
@@ -258,7 +265,7 @@ class Chunked(Performer):
 
 
 def draw(rows: int, d: int, orthogonal: bool, device: torch.device | None = None) -> Tensor:
-    """ω: Gaussian rows [M, d], if `orthogonal` at right angles within each d of them."""
+    """ω: Gaussian rows [M, d]; `orthogonal`: those of each block of d are orthogonal."""
     if not orthogonal:
         return torch.randn(rows, d, device=device)
     Q, R = torch.linalg.qr(torch.randn(-(-rows // d), d, d, device=device))
@@ -272,43 +279,39 @@ def half_square(x: Tensor) -> Tensor:
 
 
 def highest(u: Tensor, keys: Tensor | None) -> Tensor:
-    """The maximum over real tokens and columns, [B, H, 1, 1]; −∞ of none."""
+    """The maximum over real tokens and columns, [B, H, 1, 1]; −∞ without real tokens."""
     u = u if keys is None else torch.where(keys, u, -torch.inf)
     return u.amax((2, 3), keepdim=True)
 
 
 def finite(top: Tensor) -> Tensor:
-    """0 for the maximum of no token."""
+    """Maxima, with 0 for those of no token."""
     return top.masked_fill(top.isneginf(), 0)
 
 
-def wide(x: Tensor) -> Tensor:
-    """At least float32."""
-    return x.float() if x.dtype.itemsize < 4 else x
-
-
 def cut(size: int, dim: int, *tensors: Tensor | None) -> Iterator[tuple[Tensor | None, ...]]:
-    """The tensors in pieces of `size` along `dim`, side by side; None is None in all."""
+    """Corresponding pieces of the tensors, of `size` along `dim`; None stays None."""
     pieces = [repeat(None) if t is None else t.split(size, dim) for t in tensors]
     return zip(*pieces, strict=False)
 
 
-def recomputed(f: Callable, *arguments: Tensor | None):
-    """f(arguments), whose inner results are made again for the gradient in place of stored."""
+def recomputed(f: Callable[..., T], *arguments: Tensor | None) -> T:
+    """f(arguments), with inner results recomputed for the gradient instead of stored."""
     if not torch.is_grad_enabled():
         return f(*arguments)
-    return checkpoint(f, *arguments, use_reentrant=False, preserve_rng_state=False)
+    result: T = checkpoint(f, *arguments, use_reentrant=False, preserve_rng_state=False)
+    return result
 
 
 def prefix_flops(config: Config, w: Workload, tokens: int) -> int:
-    """The causal products of so many tokens of each sequence."""
+    """FLOPs of the causal products of `tokens` tokens of each sequence."""
     C, wider = min(config.chunk, max(tokens, 1)), w.width + w.heads
     tokens = w.batch * (tokens + -tokens % C)
     within = C * (w.heads * config.columns + wider)
     return 2 * tokens * (within + 2 * config.columns * wider)
 
 
-def reference(module: Performer, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+def reference(module: Performer, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
     N, d, omega = len(x), module.width // module.heads, draws["omega"]
     real = [j for j in range(N) if mask is None or mask[j]]
     heads = []
@@ -338,7 +341,7 @@ def phi(config: Config, omega: Tensor, x: Tensor, top: float | Tensor) -> Tensor
 
 
 def default(config: Config, w: Workload) -> str:
-    """Chunked, for a processor's caches; a GPU is kept busier by whole products."""
+    """Chunked on a CPU, for its caches; whole products keep a GPU busier."""
     return "chunked" if w.device == "cpu" else "eager"
 
 
@@ -346,7 +349,7 @@ CARD = Card(
     forms={"eager": Performer, "chunked": Chunked},
     config=Config,
     reference=reference,
-    parameters=four_maps,
+    parameters=projection_parameters,
     family=Family.KERNEL,
     causality=Causality.OPTIONAL,
     paper=Paper(

@@ -1,22 +1,22 @@
 """Poolingformer (Zhang et al., 2021): a sliding window, then a wider one over pooled keys.
 
     y_i = Σ_j softmax_j(q_i k_jᵀ / √d) v_j,        |i − j| ≤ w₁/2        [B, H, N, d]
-    k̄_m = Σ_t δ_mt k′_t,  v̄_m = Σ_t δ′_mt v′_t,    q′, k′, v′ maps of y  [B, H, N/ξ, d]
+    k̄_m = Σ_t δ_mt k′_t,  v̄_m = Σ_t δ′_mt v′_t,  q′, k′, v′ projected from y  [B, H, N/ξ, d]
     z_i = Σ_m softmax_m(q′_i k̄_mᵀ / √d) v̄_m,       |i − c_m| ≤ w₂/2      [B, H, N, d]
     out = (y + z) W_O                                                    [B, N, D]
 
-Pooled key m stands for tokens m ξ to m ξ + ξ − 1 and is there if one of them is real. It takes
-the κ tokens around its centre c_m = m ξ + ⌊ξ/2⌋, as far as they are real. `ldconv`, the paper's
-lightweight dynamic convolution, weighs them by what stands in the centre, δ_m = softmax(W_p k′_c)
-and δ′_m = softmax(W_p v′_c) with W_p [κ, d] for all heads; a centre that is not real counts as 0.
-`mean` weighs them alike, `max` is taken for each feature.
+Pooled key m represents tokens m ξ to m ξ + ξ − 1 and exists if one of them is real. It pools the
+real ones among the κ tokens around its centre c_m = m ξ + ⌊ξ/2⌋. `ldconv`, the paper's lightweight
+dynamic convolution, weights them depending on the centre, δ_m = softmax(W_p k′_c) and
+δ′_m = softmax(W_p v′_c) with one W_p [κ, d] for all heads; a centre that is not real counts as 0.
+`mean` gives equal weights; `max` is taken per feature.
 
-The paper leaves open how the levels are joined. Reconstructed: level 2 reads y, heads merged and
-without a residual, and one output map stands after the sum. κ = 256 is the other reading of a
-"window of 256", a window of convolution weights.
+The paper leaves open how the levels are combined. Reconstructed: level 2 reads y, with merged heads
+and no residual, and one output projection follows the sum. κ = 256 is the other reading of the
+paper's "window of 256", a window of convolution weights.
 
-`eager` works in blocks of w₁/2 and of w₂/2 queries against three blocks of keys each; `blocked`
-fits the blocks to the machine. No causal form: a pooled key mixes what is ahead.
+`eager` computes blocks of w₁/2 and of w₂/2 queries against three blocks of keys each; `blocked`
+fits the blocks to the machine. No causal form: a pooled key includes later tokens.
 Source: arXiv:2105.04371, section 3.
 """
 
@@ -30,15 +30,16 @@ from attnbench.contract import (
     BaseConfig,
     Card,
     Cost,
+    Draws,
     Flops,
     Paper,
     QKVAttention,
-    four_maps,
-    map_flops,
     merge,
+    projection_flops,
+    projection_parameters,
 )
 from attnbench.mechanisms import longformer
-from attnbench.mechanisms.longformer import Longformer, lowered, whole, windows
+from attnbench.mechanisms.longformer import Longformer, lowered, padded, windows
 from attnbench.records import Causality, Family, Level, Workload
 
 POOLINGS = ("ldconv", "mean", "max")
@@ -56,15 +57,10 @@ class Config(BaseConfig):
 
     def __post_init__(self) -> None:
         longformer.Config(window=self.window)
-        if self.pooling not in POOLINGS:
-            raise ValueError(f"no pooling {self.pooling!r}; there are: {', '.join(POOLINGS)}")
-        if self.stride < 1:
-            raise ValueError(f"stride {self.stride} is below 1")
+        self.require_one_of("pooling", POOLINGS)
+        self.require_at_least(1, "stride")
         if min(self.kernel, self.pool_window) < self.stride:
-            raise ValueError(
-                f"kernel {self.kernel} and pool_window {self.pool_window} "
-                f"must reach over the stride {self.stride}"
-            )
+            raise ValueError(f"kernel and pool_window must be at least stride = {self.stride}")
 
 
 class Poolingformer(QKVAttention):
@@ -87,12 +83,12 @@ class Poolingformer(QKVAttention):
         q, k, v = (self.split(linear(y)) for linear in (self.query_2, self.key_2, self.value_2))
         real = x.new_ones(1, x.shape[1], dtype=torch.bool) if mask is None else mask
         used = self.covered(real)  # [1 or B, M, κ]
-        z = self.wide(q, k, v, used, real)
+        z = self.level_2(q, k, v, used, real)
         o = y + merge(z)
         return self.output(o if mask is None else o * mask[..., None])
 
     def covered(self, real: Tensor) -> Tensor:
-        """[·, N] to [·, M, κ]: which of the tokens around each centre are real."""
+        """[·, N] to [·, M, κ]: which tokens around each centre are real."""
         κ, ξ = self.config.kernel, self.config.stride
         before = κ // 2 - ξ // 2
         return pad(real, (before, -real.shape[1] % ξ + κ - ξ - before)).unfold(-1, κ, ξ)
@@ -100,7 +96,7 @@ class Poolingformer(QKVAttention):
     def pooled(self, x: Tensor, used: Tensor) -> Tensor:
         """[B, H, N, d] to [B, H, M, d]."""
         κ, ξ = self.config.kernel, self.config.stride
-        x = whole(x, ξ)
+        x = padded(x, ξ)
         parts = windows(x, ξ, κ // 2 - ξ // 2, κ)  # [B, H, M, κ, d]
         used = used[:, None]
         if self.config.pooling == "max":
@@ -114,17 +110,17 @@ class Poolingformer(QKVAttention):
         weights = weights.softmax(-1).expand(*parts.shape[:-1])
         return (weights[..., None, :] @ parts).squeeze(-2)
 
-    def wide(self, q: Tensor, k: Tensor, v: Tensor, used: Tensor, real: Tensor) -> Tensor:
-        """Every query against the pooled keys near it: [B, H, N, d] to the same."""
+    def level_2(self, q: Tensor, k: Tensor, v: Tensor, used: Tensor, real: Tensor) -> Tensor:
+        """Attention of each query over the pooled keys near it: [B, H, N, d] to the same shape."""
         (N, d), ξ = q.shape[2:], self.config.stride
         C, before, L = self.blocks(self.config)
-        q = whole(q / d**0.5, C).unflatten(2, (-1, C))  # [B, H, n, C, d]
-        some = pad(real, (0, -N % C)).unflatten(1, (-1, ξ)).any(-1)  # [1 or B, n C / ξ]
-        some = pad(some, (before, L - C // ξ - before)).unfold(-1, L, C // ξ)
+        q = padded(q / d**0.5, C).unflatten(2, (-1, C))  # [B, H, n, C, d]
+        exists = pad(real, (0, -N % C)).unflatten(1, (-1, ξ)).any(-1)  # [1 or B, n C / ξ]
+        exists = pad(exists, (before, L - C // ξ - before)).unfold(-1, L, C // ξ)
         centre = (torch.arange(L, device=q.device) - before) * ξ + ξ // 2
         offset = centre - torch.arange(C, device=q.device)[:, None]  # [C, L]
         near = offset.abs() <= self.config.pool_window // 2
-        bias = lowered(some[:, None, :, None] & near, q)  # [1 or B, 1, n, C, L]
+        bias = lowered(exists[:, None, :, None] & near, q)  # [1 or B, 1, n, C, L]
         A = (q @ self.around(k, used).mT).add_(bias).softmax(-1)  # [B, H, n, C, L]
         return (A @ self.around(v, used)).flatten(2, 3)[:, :, :N]
 
@@ -132,11 +128,11 @@ class Poolingformer(QKVAttention):
         """[B, H, N, d] to the pooled keys around each block, [B, H, n, L, d]."""
         C, before, L = self.blocks(self.config)
         C = C // self.config.stride
-        return windows(whole(self.pooled(x, used), C), C, before, L)
+        return windows(padded(self.pooled(x, used), C), C, before, L)
 
     @classmethod
     def blocks(cls, config: Config) -> tuple[int, int, int]:
-        """C queries of a block, the pooled keys before it, and all pooled keys of a block."""
+        """C queries of a block, the number of pooled keys before it, and of all its pooled keys."""
         ξ, half = config.stride, config.pool_window // 2
         C = ξ * -(-cls.level_1.block(band(config, config.pool_window)) // ξ)
         before = (half + ξ // 2) // ξ
@@ -145,22 +141,22 @@ class Poolingformer(QKVAttention):
     @staticmethod
     def needs(config: Config, w: Workload) -> str | None:
         if w.level is Level.CORE:
-            return "linear maps stand between its levels; there is no core apart"
+            return "projections separate its two levels, so there is no separate core"
         return None
 
     @classmethod
     def flops(cls, config: Config, w: Workload) -> Flops:
-        """Seven maps; both levels, padded to blocks; weights and sums of pooling."""
+        """Seven projections; both levels, padded to blocks; weights and sums of the pooling."""
         (C, _, L), M = cls.blocks(config), -(-w.seq_len // config.stride)
-        wide = 4 * w.batch * w.width * (w.seq_len + -w.seq_len % C) * L
+        level_2 = 4 * w.batch * w.width * (w.seq_len + -w.seq_len % C) * L
         pooling = {"max": 0, "mean": 1, "ldconv": 2}[config.pooling]
         pooling *= 4 * w.batch * w.width * M * config.kernel
         level_1 = cls.level_1.flops(band(config), w).core
-        return Flops(map_flops(w, 7), level_1 + wide + pooling)
+        return Flops(projection_flops(w, 7), level_1 + level_2 + pooling)
 
     @classmethod
     def elements(cls, config: Config, w: Workload) -> int:
-        """The logits and weights of level 2, and the weights that level 1 leaves for backward."""
+        """Logits and weights of level 2, and the weights that level 1 keeps for backward."""
         level_1 = cls.level_1.elements(band(config), w) // 3
         return level_1 + 2 * w.heads * w.tokens * cls.blocks(config)[2]
 
@@ -170,12 +166,12 @@ class Blocked(Poolingformer):
 
 
 def band(config: Config, window: int | None = None) -> longformer.Config:
-    """The sliding window of level 1, or of `window` tokens, as Longformer without global tokens."""
+    """Longformer without global tokens, with the window of level 1 or of `window` tokens."""
     window = window or config.window
     return longformer.Config(window=window + window % 2, global_tokens=0)
 
 
-def reference(module: Poolingformer, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+def reference(module: Poolingformer, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
     N, c, d = len(x), module.config, module.width // module.heads
     real = [i for i in range(N) if mask is None or mask[i]]
     heads = [slice(h * d, (h + 1) * d) for h in range(module.heads)]
@@ -183,8 +179,8 @@ def reference(module: Poolingformer, x: Tensor, mask: Tensor | None, draws: dict
     def attend(q: Tensor, k: list[Tensor], v: list[Tensor]) -> Tensor:
         if not k:
             return torch.zeros_like(q)
-        k, v = torch.stack(k), torch.stack(v)
-        return torch.cat([(k[:, s] @ q[s] / d**0.5).softmax(0) @ v[:, s] for s in heads])
+        K, V = torch.stack(k), torch.stack(v)
+        return torch.cat([(K[:, s] @ q[s] / d**0.5).softmax(0) @ V[:, s] for s in heads])
 
     def pool(t: Tensor, centre: int, tokens: list[int]) -> Tensor:
         if c.pooling == "max":
@@ -204,27 +200,27 @@ def reference(module: Poolingformer, x: Tensor, mask: Tensor | None, draws: dict
     q, k, v = module.query_2(y), module.key_2(y), module.value_2(y)
     spans = {}
     for centre in range(c.stride // 2, N + c.stride, c.stride):
-        own, start = centre - c.stride // 2, centre - c.kernel // 2
-        if any(own <= j < own + c.stride for j in real):
+        block, start = centre - c.stride // 2, centre - c.kernel // 2
+        if any(block <= j < block + c.stride for j in real):
             spans[centre] = [j for j in real if start <= j < start + c.kernel]
     k_bar = {m: pool(k, m, tokens) for m, tokens in spans.items()}
     v_bar = {m: pool(v, m, tokens) for m, tokens in spans.items()}
     rows = []
     for i in range(N):
-        wide = [m for m in spans if abs(i - m) <= c.pool_window // 2]
-        z = attend(q[i], [k_bar[m] for m in wide], [v_bar[m] for m in wide])
+        pooled = [m for m in spans if abs(i - m) <= c.pool_window // 2]
+        z = attend(q[i], [k_bar[m] for m in pooled], [v_bar[m] for m in pooled])
         rows.append(y[i] + z)
     return module.output(torch.stack(rows))
 
 
 def parameters(config: Config, w: Workload) -> int:
-    """Seven maps, and W_p where weights are learned."""
+    """Seven projections, and W_p where weights are learned."""
     learned = config.kernel * w.head_width * (config.pooling == "ldconv")
-    return four_maps(config, w) * 7 // 4 + learned
+    return projection_parameters(config, w) * 7 // 4 + learned
 
 
 def default(config: Config, w: Workload) -> str:
-    """Blocks that fit the machine."""
+    """Block sizes that suit the machine."""
     return "blocked"
 
 

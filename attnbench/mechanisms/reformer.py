@@ -1,21 +1,22 @@
-"""Reformer (Kitaev et al., 2020): attend among tokens that hash alike.
+"""Reformer (Kitaev et al., 2020): attend among tokens with equal hashes.
 
     k = q / ‖q‖                                         [B, H, N, d]
     h_r(q) = argmax([q R_r; −q R_r]), R_r normal           [B, H, N], for each round r
     sort the tokens of each round by (h_r, position), cut into chunks of M
     o_i = Σ_r Σ_j∈P_i^r exp(q_i · k_j − z_i) v_j           [B, H, N, d]
 
-P_i^r: the chunk of i in round r and the chunk before it; z_i makes all weights of i sum to 1. The
-rounds follow each other as one circle, as in the authors' code, so the first chunk of a round sees
-the last of the round before it. A token attends to itself only where there is nobody else. With
-`within_bucket` only keys of the query's own bucket count. Causal: j ≤ i by original position.
-As in that code, ‖q‖² is d (mean square of q + 1e-6), and q · k is not divided by √d.
+P_i^r: the chunk of i in round r and the previous chunk; z_i makes all weights of i sum to 1. As in
+the authors' code, the rounds form one circle, so the first chunk of a round sees the last chunk of
+the previous round. A token attends to itself only if it has no other key. With `within_bucket`,
+only keys in the query's bucket count. Causal: j ≤ i by original position. As in that code, ‖q‖² is
+d (mean square of q + 1e-6), and q · k is not divided by √d.
 
-More than 64 buckets are two hashes of √ as many, so no product grows with N². Masked tokens go to
-a bucket after all others. `chunked` is exact: a cache's worth of chunks at a time, computed again
-in the backward pass; only o and z, as its largest logit and a sum, are kept.
+More than 64 buckets use two hashes, each of about the square root of that number, so no product
+grows with N². Masked tokens go to a bucket after all others. `chunked` is exact: it processes as
+many chunks at a time as fit a cache and recomputes them in the backward pass; only o and z, as the
+largest logit and a sum, are kept.
 
-Left out: the correction log N_ij for keys met in several rounds, which are counted each time here
+Left out: the correction log N_ij for keys that occur in several rounds; here they count each time
 (the authors' default). The reversible residual of section 3 is an option of the model.
 Notation: our N is the paper's l, our M its m, `rounds` its n_rounds, `buckets` its n_buckets.
 Source: arXiv:2001.04451, section 2.
@@ -32,24 +33,26 @@ from attnbench.contract import (
     BaseConfig,
     Card,
     Cost,
+    Draws,
     Exemption,
     Flops,
     Paper,
     QKVAttention,
-    map_flops,
     merge,
+    projection_flops,
 )
-from attnbench.records import Causality, Family, Workload
+from attnbench.primitives import gather_tokens, logits_at_once, row_numbers
+from attnbench.records import Causality, Family, Level, Workload
 
-ITSELF = -5e4  # the logit of a token with itself; the lowest round number that float16 holds
-EPSILON = 1e-6  # beside the mean square of q
-PLAIN = 64  # buckets up to here are one hash, more are two
+SELF_LOGIT = -5e4  # of a token with itself; a round number near the lowest of float16
+EPSILON = 1e-6  # added to the mean square of q
+SINGLE_HASH = 64  # more buckets than this use two hashes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(BaseConfig):
-    """`chunk`: M; `rounds` of hashing; `buckets`: a power of 2, near 2 N / M if None;
-    `within_bucket`: no key of another bucket."""
+    """`chunk`: M; `rounds` of hashing; `buckets`: a power of 2; None: near 2 N / M;
+    `within_bucket`: no keys of other buckets."""
 
     chunk: int = 64
     rounds: int = 4
@@ -57,40 +60,39 @@ class Config(BaseConfig):
     within_bucket: bool = False
 
     def __post_init__(self) -> None:
-        if self.chunk < 1 or self.rounds < 1:
-            raise ValueError(f"chunk and rounds must be at least 1: {self.chunk}, {self.rounds}")
+        self.require_at_least(1, "chunk", "rounds")
         n = self.buckets
         if n is not None and (n < 2 or n & (n - 1)):
-            raise ValueError(f"buckets must be a power of 2 from 2 on, or None, not {n}")
+            raise ValueError(f"buckets is {n}; it must be None or a power of 2, at least 2")
 
 
 class Sorted(NamedTuple):
     """All rounds as one circle of C chunks of M items, for G = B·H heads."""
 
-    token: Tensor  # [G, C, M], its position in the sequence
-    valid: Tensor | None  # [G or 1, C, M], or None: all are
-    bucket: Tensor | None  # [G, C, M] where keys must share it
+    token: Tensor  # [G, C, M], position in the sequence
+    valid: Tensor | None  # [G or 1, C, M]; None: all are valid
+    bucket: Tensor | None  # [G, C, M]; None: keys need not share the query's
     rounds: int
 
     def heads(self, g: slice) -> "Sorted":
-        """Those of some heads."""
+        """The items of some heads."""
         valid = self.valid if self.valid is None or len(self.valid) == 1 else self.valid[g]
         bucket = None if self.bucket is None else self.bucket[g]
         return Sorted(self.token[g], valid, bucket, self.rounds)
 
     def hide(self, logits: Tensor, start: int, causal: bool) -> Tensor:
-        """Logits [G, c, M, 2 M] of the chunks from `start` on, in place."""
+        """Masks the logits [G, c, M, 2 M] of the chunks from `start` on, in place."""
         c, M = logits.shape[1:3]
         chunks = slice(start, start + c)
         lowest = torch.finfo(logits.dtype).min
-        # within a round a token meets itself on the diagonal of its own chunk alone
-        logits[..., M:].diagonal(dim1=-2, dim2=-1).fill_(ITSELF)
+        # within a round a token meets itself only on the diagonal of its chunk
+        logits[..., M:].diagonal(dim1=-2, dim2=-1).fill_(SELF_LOGIT)
         length = self.token.shape[1] // self.rounds
         tokens, keys = self.token[:, chunks], look_back(self.token)[:, chunks]
         first = slice(-start % length, None, length)
         if first.start < c:
             same = tokens[:, first, :, None] == keys[:, first, None, :M]
-            logits[:, first, :, :M].masked_fill_(same, ITSELF)
+            logits[:, first, :, :M].masked_fill_(same, SELF_LOGIT)
         if causal:
             logits.masked_fill_(tokens[..., None] < keys[..., None, :], lowest)
         if self.bucket is not None:
@@ -104,7 +106,8 @@ class Sorted(NamedTuple):
 class Reformer(QKVAttention):
     def __init__(self, config: Config, workload: Workload) -> None:
         super().__init__(config, workload)
-        self.key = None  # shared with the queries
+        if workload.level is not Level.CORE:
+            del self.key  # the queries serve as keys
         self.buckets = torch.empty(0)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -112,18 +115,18 @@ class Reformer(QKVAttention):
         return self.output(merge(self.attend(q, q, v, mask)))
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        """The queries are the keys too; `k` is not read."""
+        """The queries also serve as keys; `k` is ignored."""
         k = q / (q.square().mean(-1, keepdim=True) + EPSILON).sqrt() / q.shape[-1] ** 0.5
         with torch.no_grad():
             self.buckets = self.hash(q, mask)  # [B, H, R, N]
             items = self.sort(self.buckets, mask)
-        o = self.among(*(x.flatten(0, 1) for x in (q, k, v)), items).view_as(v)
+        o = self.among(q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), items).view_as(v)
         return o if mask is None else o * mask.any(-1)[:, None, None, None]
 
     def among(self, q: Tensor, k: Tensor, v: Tensor, items: Sorted) -> Tensor:
         """q, k, v [B·H, N, d] to [B·H, N, d]."""
         N = q.shape[1]
-        q, k, v = (gathered(x, items.token) for x in (q, k, v))  # [B·H, C, M, d]
+        q, k, v = (gather_tokens(x, items.token) for x in (q, k, v))  # [B·H, C, M, d]
         logits = q @ look_back(k).mT  # [B·H, C, M, 2 M]
         E, largest = exponentials(items.hide(logits, 0, self.causal))
         return joined(E @ look_back(v), largest, E.sum(-1), items, N)[0]
@@ -132,13 +135,15 @@ class Reformer(QKVAttention):
         """[B, H, N, d] to [B, H, R, N], one rotation per round and head for the whole batch."""
         _, H, N, d = q.shape
         sizes = factors(self.config, N)
-        total, rounds = 1, [0] * self.config.rounds
+        total = 1
+        rounds: list[Tensor] = []
         for size in sizes:
             for r in range(self.config.rounds):
                 rotated = q @ torch.randn(H, d, size // 2, device=q.device).to(q.dtype)
                 best = rotated.abs().argmax(-1, keepdim=True)
                 negative = rotated.gather(-1, best) < 0
-                rounds[r] = rounds[r] + total * (best + size // 2 * negative).squeeze(-1)
+                bucket = total * (best + size // 2 * negative).squeeze(-1)
+                rounds[r : r + 1] = [rounds[r] + bucket if rounds[r:] else bucket]
             total *= size
         buckets = torch.stack(rounds, 2)
         return buckets if mask is None else buckets.where(mask[:, None, None], total)
@@ -158,11 +163,12 @@ class Reformer(QKVAttention):
             valid = (torch.arange(n, device=buckets.device) < N).repeat(R).view(1, -1, M)
         if not self.config.within_bucket:
             return Sorted(token, valid, None, R)
-        apart = N * buckets.amax() * torch.arange(1, R + 1, device=at.device)[:, None]
-        bucket = nn.functional.pad(buckets.gather(-1, order) + apart, (0, n - N))
+        # so that no two rounds share a bucket
+        offset = N * buckets.amax() * torch.arange(1, R + 1, device=at.device)[:, None]
+        bucket = nn.functional.pad(buckets.gather(-1, order) + offset, (0, n - N))
         return Sorted(token, valid, bucket.view(B * H, -1, M), R)
 
-    def draws(self, index: int) -> dict[str, Tensor]:
+    def draws(self, index: int) -> Draws:
         return {"buckets": self.buckets[index]}
 
     @staticmethod
@@ -171,7 +177,7 @@ class Reformer(QKVAttention):
         M, n = shape(config, w.seq_len)
         hashing = w.tokens * w.width * config.rounds * sum(factors(config, w.seq_len))
         core = 2 * (2 * w.batch * n * config.rounds * 2 * M * w.width)
-        return Flops(map_flops(w, 3), hashing + core)
+        return Flops(projection_flops(w, 3), hashing + core)
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
@@ -187,7 +193,7 @@ class Chunked(Reformer):
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
         tables = w.tokens * (2 * w.width + 2 * w.heads)  # k, o and both parts of z
-        return tables + config.rounds * w.tokens * w.heads * 2 + 6 * piece(w.device)
+        return tables + config.rounds * w.tokens * w.heads * 2 + 6 * logits_at_once(w.device)
 
 
 class Rounds(torch.autograd.Function):
@@ -216,9 +222,9 @@ class Rounds(torch.autograd.Function):
         inner = (grad * o).sum(-1)
         for g, part in groups(ctx.items, q):
             rows, keys, values = circle(q[g], k[g], v[g], part)
-            to_o = gathered(grad[g], part.token)
-            shift, drop = (gathered(x[g, :, None], part.token) for x in (largest, inner))
-            # what fills the last chunk of a round is nobody's query
+            to_o = gather_tokens(grad[g], part.token)
+            shift, drop = (gather_tokens(x[g, :, None], part.token) for x in (largest, inner))
+            # the padding of the last chunk of a round holds no queries
             split_rounds(to_o, part)[:, :, q.shape[1] :] = 0
             split_rounds(shift, part)[:, :, q.shape[1] :] = torch.finfo(q.dtype).max
             to_q, to_k, to_v = (torch.empty_like(x) for x in (rows, keys, values))
@@ -236,58 +242,42 @@ class Rounds(torch.autograd.Function):
 
 
 def groups(items: Sorted, q: Tensor) -> Iterator[tuple[slice, Sorted]]:
-    """As many heads at a time as fit one piece, and their items."""
+    """Slices of heads, `logits_at_once` at a time, and their items."""
     _, C, M = items.token.shape
-    step = max(1, piece(q.device.type) // (C * 2 * M * M))
+    step = max(1, logits_at_once(q.device.type) // (C * 2 * M * M))
     for first in range(0, len(q), step):
         g = slice(first, first + step)
         yield g, items.heads(g)
 
 
 def pieces(rows: Tensor) -> Iterator[slice]:
-    """As many chunks of [G, C, M, d] at a time as fit one piece."""
+    """Slices of chunks of [G, C, M, d], `logits_at_once` at a time."""
     G, C, M, _ = rows.shape
-    step = max(1, piece(rows.device.type) // (G * 2 * M * M))
+    step = max(1, logits_at_once(rows.device.type) // (G * 2 * M * M))
     for first in range(0, C, step):
         yield slice(first, min(first + step, C))
 
 
-def piece(device: str) -> int:
-    """Logits worked on at once: what a core's cache holds, or enough to fill a GPU."""
-    return 2**18 if device == "cpu" else 2**26
-
-
 def circle(q: Tensor, k: Tensor, v: Tensor, items: Sorted) -> tuple[Tensor, Tensor, Tensor]:
     """q [G, C, M, d], k and v [G, C, 2 M, d] in sorted order."""
-    q, k, v = (gathered(x, items.token) for x in (q, k, v))
+    q, k, v = (gather_tokens(x, items.token) for x in (q, k, v))
     return q, look_back(k), look_back(v)
 
 
-def gathered(x: Tensor, token: Tensor) -> Tensor:
-    """[G, N, d] at tokens [G, C, M] to [G, C, M, d]."""
-    return x.flatten(0, 1).index_select(0, flat(token, x.shape[1])).unflatten(0, token.shape)
-
-
 def scattered(to: Tensor, x: Tensor, items: Sorted) -> None:
-    """Add [G, C, M, d] to [G, N, d]; what fills the last chunk of a round adds 0."""
-    to.flatten(0, 1).index_add_(0, flat(items.token, to.shape[1]), x.flatten(0, 2))
-
-
-def flat(token: Tensor, N: int) -> Tensor:
-    """Rows of a table [G·N, ·] for tokens [G, ·]."""
-    first = N * torch.arange(len(token), device=token.device)
-    return (token.flatten(1) + first[:, None]).flatten()
+    """Adds [G, C, M, d] to [G, N, d]; the padding of the last chunk of a round adds 0."""
+    to.flatten(0, 1).index_add_(0, row_numbers(items.token, to.shape[1]), x.flatten(0, 2))
 
 
 def look_back(x: Tensor) -> Tensor:
-    """[G, C, M, ·] to [G, C, 2 M, ·]: the chunk before, around the circle, then its own."""
+    """[G, C, M, ·] to [G, C, 2 M, ·]: each chunk preceded by the previous one of the circle."""
     return torch.cat([x.roll(1, 1), x], 2)
 
 
 def fold(x: Tensor) -> Tensor:
     """The gradient of `look_back`."""
-    before, own = x.chunk(2, 2)
-    return own + before.roll(-1, 1)
+    before, chunk = x.chunk(2, 2)
+    return chunk + before.roll(-1, 1)
 
 
 def exponentials(logits: Tensor) -> tuple[Tensor, Tensor]:
@@ -297,10 +287,10 @@ def exponentials(logits: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def joined(o: Tensor, m: Tensor, s: Tensor, items: Sorted, N: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Join the rounds: o [G, C, M, d] to [G, N, d], with m and s of all rounds [G, N].
+    """Combines the rounds: o [G, C, M, d] to [G, N, d], with m and s over all rounds [G, N].
 
-    o and s are sums of exp(logit − m) v and of exp(logit − m). log s is never added to m: beside
-    the logit of a token that sees only itself, it would be lost.
+    o and s are sums of exp(logit − m) v and of exp(logit − m). log s is never added to m, since it
+    would be lost next to the logit of a token that sees only itself.
     """
     o, m, s, token = (split_rounds(x, items)[:, :, :N] for x in (o, m, s, items.token))
     m, s = (torch.zeros_like(x).scatter(-1, token, x) for x in (m, s))  # [G, R, N], by token
@@ -310,7 +300,7 @@ def joined(o: Tensor, m: Tensor, s: Tensor, items: Sorted, N: int) -> tuple[Tens
     share = (share / total[:, None]).gather(-1, token)
     o = (o * share[..., None]).flatten(0, 2)
     empty = o.new_zeros(len(token) * N, o.shape[-1])
-    o = empty.index_add(0, flat(token, N), o).unflatten(0, (-1, N))
+    o = empty.index_add(0, row_numbers(token, N), o).unflatten(0, (-1, N))
     return o, largest, total
 
 
@@ -326,25 +316,26 @@ def shape(config: Config, N: int) -> tuple[int, int]:
 
 
 def factors(config: Config, N: int) -> tuple[int, ...]:
-    """The sizes of the hashes whose product is the number of buckets."""
+    """The sizes of the hashes; their product is the number of buckets."""
     n = config.buckets or 2 ** max(1, (2 * N // config.chunk).bit_length() - 1)
-    if n <= PLAIN:
+    if n <= SINGLE_HASH:
         return (n,)
     half = (n.bit_length() - 1) // 2
     return 2**half, n >> half
 
 
-def reference(module: Reformer, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+def reference(module: Reformer, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
     N, d, M = len(x), module.width // module.heads, min(module.config.chunk, len(x))
     q, v, heads = module.query(x), module.value(x), []
     for h in range(module.heads):
         part = slice(h * d, (h + 1) * d)
-        circle = []
-        for r, bucket in enumerate(draws["buckets"][h]):
-            order = sorted(range(N), key=lambda t, bucket=bucket: (int(bucket[t]), t))
-            circle += [(r, int(bucket[t]), t) for t in order] + [None] * (-N % M)
+        circle: list[tuple[int, int, int] | None] = []  # round, bucket and token of each item
+        for r, bucket in enumerate(draws["buckets"][h].tolist()):
+            circle += sorted((r, bucket[t], t) for t in range(N))
+            circle += [None] * (-N % M)
         chunks = [circle[c : c + M] for c in range(0, len(circle), M)]
-        logits, values = {t: [] for t in range(N)}, {t: [] for t in range(N)}
+        logits: list[list[Tensor]] = [[] for _ in range(N)]
+        values: list[list[Tensor]] = [[] for _ in range(N)]
         for c, chunk in enumerate(chunks):
             keys = [key for key in chunks[c - 1] + chunk if key is not None]
             keys = [key for key in keys if mask is None or mask[key[2]]]
@@ -370,14 +361,14 @@ def parameters(config: Config, w: Workload) -> int:
 
 
 def default(config: Config, w: Workload) -> str:
-    """In pieces: faster at every length, and its memory does not grow with the rounds."""
+    """Faster at every length, and its memory does not grow with the rounds."""
     return "chunked"
 
 
 def exempt(config: Config) -> Mapping[Exemption, str]:
-    """Sorting is over the whole sequence."""
+    """The whole sequence is sorted."""
     return {
-        Exemption.LENGTH: "padding comes into the circle of chunks",
+        Exemption.LENGTH: "padding is part of the circle of chunks",
         Exemption.SELECTION: "a token's chunk depends on the tokens sorted before it",
     }
 

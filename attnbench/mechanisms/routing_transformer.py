@@ -1,22 +1,22 @@
-"""Routing Transformer (Roy et al., 2020): attend among tokens that are near the same centroid.
+"""Routing Transformer (Roy et al., 2020): attend among tokens near the same centroid.
 
-    q̃, k̃ = q, k without mean, at unit variance          [B, H/2, N, d]
+    q̃, k̃ = q, k with zero mean and unit variance        [B, H/2, N, d]
     Q_c = the W tokens with the largest μ_c · q̃_i,  K_c likewise of k̃     [B, H/2, K, W]
     o_i = mean over clusters c with i ∈ Q_c of Σ_j∈K_c softmax_j(q̃_i · k̃_j / √d) v_j
-    the other heads: own block of M tokens and the blocks beside it     [B, H/2, N, d]
+    the other heads: the token's block of M and the adjacent blocks     [B, H/2, N, d]
     y = merge(o) W_O                                       [B, N, D]
 
-Causal: k̃ = q̃, so K_c = Q_c and these heads have no key map; j ≤ i by position, and no next block.
-Members are chosen over the whole sequence, so a later token may push an earlier one out of a
-cluster. A token in no cluster gives 0.
+Causal: k̃ = q̃, so K_c = Q_c and these heads have no key projection; j ≤ i by position, and local
+heads do not see the next block. Members are chosen over the whole sequence, so a later token may
+push an earlier one out of a cluster. The output of a token in no cluster is 0.
 
-Centroids μ: [H/2, K, d] are no parameters: in training each moves to the mean of the tokens
-nearest to it, by 1 − λ a step. `auxiliary_loss` is the commitment, β mean (x̃ − μ_nearest)² over q̃
-and k̃. Scores are taken one head at a time.
+The centroids μ: [H/2, K, d] are not parameters: each training step moves them by 1 − λ towards the
+mean of their nearest tokens. `auxiliary_loss` is the commitment loss, β mean (x̃ − μ_nearest)² over
+q̃ and k̃. Scores are computed one head at a time.
 
 `sdpa` is exact: fused kernels over clusters and over blocks.
 
-Differs: the paper prints sums where its code takes means, for μ and for o; both are means here.
+Differs: for μ and o the paper prints sums where its code takes means; both are means here.
 Reconstructed: 1/√d, and μ drawn as normalised noise. Left out: relative positions.
 Notation: our K is the paper's k, our W its w, our M its attention window.
 Source: arXiv:2003.05997, section 4.1 and algorithm 1.
@@ -34,20 +34,27 @@ from attnbench.contract import (
     BaseConfig,
     Card,
     Cost,
+    Draws,
     Exemption,
     Flops,
     Paper,
     QKVAttention,
-    additive,
-    map_flops,
     merge,
+    projection_flops,
+)
+from attnbench.primitives import (
+    additive,
+    biased_attention,
+    fused_biased_attention,
+    gather_tokens,
+    row_numbers,
 )
 from attnbench.records import Causality, Family, Level, Workload
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(BaseConfig):
-    """`clusters`: K, √N if None; `members`: W, N / K if None; `local_heads`: half if None;
+    """`clusters`: K; None: √N; `members`: W; None: N / K; `local_heads`; None: half of all;
     `window`: M; `decay`: λ; `commitment`: β."""
 
     clusters: int | None = None
@@ -58,14 +65,10 @@ class Config(BaseConfig):
     commitment: float = 1e-4
 
     def __post_init__(self) -> None:
-        for name in ("clusters", "members", "window"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, not {value}")
-        if self.local_heads is not None and self.local_heads < 0:
-            raise ValueError(f"local_heads must be at least 0, not {self.local_heads}")
+        self.require_at_least(1, "clusters", "members", "window")
+        self.require_at_least(0, "local_heads")
         if not 0 <= self.decay <= 1:
-            raise ValueError(f"decay must be from 0 to 1, not {self.decay}")
+            raise ValueError(f"decay is {self.decay}; it must be between 0 and 1")
 
 
 def shape(config: Config, N: int) -> tuple[int, int]:
@@ -75,7 +78,7 @@ def shape(config: Config, N: int) -> tuple[int, int]:
 
 
 def blocks(config: Config, w: Workload) -> tuple[int, int, int]:
-    """M, at most N, how many blocks, and how many keys each query of one sees."""
+    """M (at most N), the number of blocks, and the number of keys that a query sees."""
     M = min(config.window, w.seq_len)
     C = -(-w.seq_len // M)
     return M, C, M if C == 1 else (2 if w.causal else 3) * M
@@ -86,12 +89,16 @@ def local_heads(config: Config, w: Workload) -> int:
 
 
 class RoutingTransformer(QKVAttention):
+    centroids: Tensor  # [H', K, d]
+
     def __init__(self, config: Config, workload: Workload) -> None:
         super().__init__(config, workload)
         D, d, self.local = workload.width, workload.head_width, local_heads(config, workload)
         if workload.level is not Level.CORE and self.causal:
-            size = self.local * d
-            self.key = nn.Linear(D, size, bias=config.bias) if size else None
+            if self.local:
+                self.key = nn.Linear(D, self.local * d, bias=config.bias)
+            else:
+                del self.key
         K, _ = shape(config, workload.seq_len)
         means = torch.randn(workload.heads - self.local, K, d)
         self.register_buffer("centroids", F.layer_norm(means, (d,)))
@@ -100,13 +107,14 @@ class RoutingTransformer(QKVAttention):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         q, v = self.split(self.query(x)), self.split(self.value(x))
-        k = q[:, :0] if self.key is None else self.key(x)
-        if self.key is not None:
-            k = k.unflatten(-1, (-1, q.shape[-1])).transpose(1, 2)
+        if self.causal and not self.local:
+            k = q[:, :0]
+        else:
+            k = self.key(x).unflatten(-1, (-1, q.shape[-1])).transpose(1, 2)
         return self.output(merge(self.attend(q, k, v, mask)))
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        """Keys of routing heads are not read if causal."""
+        """If causal, the keys of routing heads are ignored."""
         L, parts = self.local, []
         if L:
             parts.append(self.nearby(q[:, :L], k[:, :L], v[:, :L], mask))
@@ -118,23 +126,20 @@ class RoutingTransformer(QKVAttention):
         q = F.layer_norm(q, q.shape[-1:])
         items = [q] if self.causal else [q, F.layer_norm(k, k.shape[-1:])]
         with torch.no_grad():
-            found = [self.assign(x, mask) for x in items]
-        picked = [members for members, _ in found]
+            assigned = [self.assign(x, mask) for x in items]
+        self.members = [members for members, _ in assigned]
         if self.training and torch.is_grad_enabled():
-            self.learn(items, [nearest for _, nearest in found], mask)
-        at, among = picked[0], picked[-1]  # [B, H', K, W]
-        keys = None
+            self.learn(items, [nearest for _, nearest in assigned], mask)
+        queries, keys = self.members[0], self.members[-1]  # [B, H', K, W]
+        real = None
         if mask is not None:
-            keys = mask[:, None, None].expand(*among.shape[:3], -1).gather(-1, among)
-            picked = [
-                p.where(mask[:, None, None].expand(*p.shape[:3], -1).gather(-1, p), -1)
-                for p in picked
-            ]
-        self.members = picked
-        bias, seen = self.bias(keys, at.shape[-1], q)
-        rows, k, v = (gathered(x, p) for x, p in ((q, at), (items[-1], among), (v, among)))
-        o = self.softmax(rows, k, v, bias)
-        return scattered_mean(o if seen is None else o * seen, at, q.shape[2])
+            tokens = mask[:, None, None].expand(*keys.shape[:3], -1)
+            real = tokens.gather(-1, keys)
+            self.members = [m.where(tokens.gather(-1, m), -1) for m in self.members]
+        bias, seen = self.bias(real, queries.shape[-1], q)
+        q_c, k_c, v_c = gathered(q, queries), gathered(items[-1], keys), gathered(v, keys)
+        o = self.softmax(q_c, k_c, v_c, bias)
+        return scattered_mean(o if seen is None else o * seen, queries, q.shape[2])
 
     def assign(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Members [B, H', K, W] in order of position, and nearest centroids [B, H', N]."""
@@ -152,7 +157,7 @@ class RoutingTransformer(QKVAttention):
     def bias(
         self, keys: Tensor | None, W: int, like: Tensor
     ) -> tuple[Tensor | None, Tensor | None]:
-        """What is added to a cluster's logits, and which of its queries have any key at all."""
+        """What to add to the logits of a cluster, and which of its queries have any key."""
         if keys is None and not self.causal:
             return None, None
         allowed = torch.ones(W, W, dtype=torch.bool, device=like.device)
@@ -162,10 +167,10 @@ class RoutingTransformer(QKVAttention):
         return additive(allowed, like.dtype), seen
 
     def learn(self, items: list[Tensor], nearest: list[Tensor], mask: Tensor | None) -> None:
-        """Move the centroids, and keep the commitment loss to those they had."""
-        x, nearest = torch.cat(items, 2), torch.cat(nearest, 2)  # [B, H', 2 N, d], [B, H', 2 N]
+        """Moves the centroids, and records the commitment loss with respect to the old ones."""
+        x, index = torch.cat(items, 2), torch.cat(nearest, 2)  # [B, H', 2 N, d], [B, H', 2 N]
         heads, K, d = self.centroids.shape
-        row = nearest + K * torch.arange(heads, device=x.device)[:, None]
+        row = index + K * torch.arange(heads, device=x.device)[:, None]
         means = self.centroids.flatten(0, 1).to(x.dtype)
         error = (x - means.index_select(0, row.flatten()).view_as(x)).square().mean(-1)
         real = torch.ones_like(error)
@@ -182,7 +187,7 @@ class RoutingTransformer(QKVAttention):
             )
 
     def nearby(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        """[B, L, N, d]: blocks of M tokens, each with those beside it."""
+        """Attention of blocks of M tokens over themselves and adjacent blocks, [B, L, N, d]."""
         N = q.shape[2]
         M = min(self.config.window, N)
         C = -(-N // M)
@@ -205,15 +210,14 @@ class RoutingTransformer(QKVAttention):
         return (o if seen is None else o * seen).flatten(2, 3)[:, :, :N]
 
     def softmax(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
-        """[B, ·, C, ·, d] of the queries, keys and values of each block or cluster."""
-        logits = q @ (k.mT / q.shape[-1] ** 0.5)
-        return (logits if bias is None else logits + bias).softmax(-1) @ v
+        """Attention within each block or cluster, [B, ·, C, ·, d]."""
+        return biased_attention(q, k, v, bias)
 
     def auxiliary_loss(self) -> Tensor | None:
         return self.commitment if self.training else None
 
-    def draws(self, index: int) -> dict[str, Tensor]:
-        """Members of each cluster [H', K, W]; -1 is a place that no real token took."""
+    def draws(self, index: int) -> Draws:
+        """Members of each cluster [H', K, W]; −1 where there are not enough real tokens."""
         if not self.members:
             return {}
         return {"queries": self.members[0][index], "keys": self.members[-1][index]}
@@ -221,22 +225,22 @@ class RoutingTransformer(QKVAttention):
     @staticmethod
     def needs(config: Config, w: Workload) -> str | None:
         if local_heads(config, w) > w.heads:
-            return f"{config.local_heads} local heads are more than all {w.heads} heads"
+            return f"local_heads is {config.local_heads}; there are only {w.heads} heads"
         return None
 
     @staticmethod
     def flops(config: Config, w: Workload) -> Flops:
-        """The maps; then μ q̃ᵀ (μ k̃ᵀ), q̃ k̃ᵀ and A v of clusters, q kᵀ and A v of blocks."""
+        """The projections; μ q̃ᵀ (μ k̃ᵀ), q̃ k̃ᵀ and A v of clusters, q kᵀ and A v of blocks."""
         L, d = local_heads(config, w), w.head_width
         K, W = shape(config, w.seq_len)
         M, C, keys = blocks(config, w)
         scores = (1 if w.causal else 2) * 2 * w.tokens * K * d
         clusters = 2 * 2 * w.batch * K * W * W * d
-        near = 2 * 2 * w.batch * C * M * keys * d
-        core = (w.heads - L) * (scores + clusters) + L * near
+        local = 2 * 2 * w.batch * C * M * keys * d
+        core = (w.heads - L) * (scores + clusters) + L * local
         if w.causal:
-            return Flops(map_flops(w, 3) + 2 * w.tokens * w.width * L * d, core)
-        return Flops(map_flops(w), core)
+            return Flops(projection_flops(w, 3) + 2 * w.tokens * w.width * L * d, core)
+        return Flops(projection_flops(w), core)
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
@@ -249,12 +253,7 @@ class RoutingTransformer(QKVAttention):
 
 class Sdpa(RoutingTransformer):
     def softmax(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
-        if bias is not None:
-            bias = bias.expand(*q.shape[:3], q.shape[3], k.shape[3]).flatten(0, 1)
-        heads = q.shape[1]
-        q, k, v = (x.flatten(0, 1) for x in (q, k, v))  # [B·H', C, ·, d]
-        o = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
-        return o.unflatten(0, (-1, heads))
+        return fused_biased_attention(q, k, v, bias)
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
@@ -262,65 +261,58 @@ class Sdpa(RoutingTransformer):
         return w.batch * K * w.seq_len + 8 * w.tokens * w.width
 
 
-def rows(members: Tensor, N: int) -> Tensor:
-    """[B, H', K, W] to rows of a table [B·H'·N, ·]."""
-    first = N * torch.arange(members[..., 0, 0].numel(), device=members.device)
-    return (members.flatten(0, 1).flatten(1) + first[:, None]).flatten()
-
-
 def gathered(x: Tensor, members: Tensor) -> Tensor:
     """[B, H', N, d] at members [B, H', K, W] to [B, H', K, W, d]."""
-    table = x.flatten(0, 2)
-    return table.index_select(0, rows(members, x.shape[2])).unflatten(0, members.shape)
+    return gather_tokens(x.flatten(0, 1), members.flatten(0, 1)).unflatten(0, members.shape[:2])
 
 
 def scattered_mean(o: Tensor, members: Tensor, N: int) -> Tensor:
-    """[B, H', K, W, d] to [B, H', N, d], the mean over the clusters of each token, or 0."""
+    """[B, H', K, W, d] to [B, H', N, d]: the mean over the clusters of each token, or 0."""
     B, H = members.shape[:2]
-    row = rows(members, N)
+    row = row_numbers(members.flatten(0, 1), N)
     sums = o.new_zeros(B * H * N, o.shape[-1]).index_add(0, row, o.flatten(0, 3))
     count = o.new_zeros(B * H * N).index_add(0, row, torch.ones_like(row, dtype=o.dtype))
     return (sums / count.clamp(min=1)[:, None]).view(B, H, N, -1)
 
 
-def reference(module: RoutingTransformer, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+def reference(module: RoutingTransformer, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
     N, d, L = len(x), module.width // module.heads, module.local
     real = [j for j in range(N) if mask is None or mask[j]]
     M = min(module.config.window, N)
-    q, v, heads = module.query(x), module.value(x), []
-    k = q if module.key is None else module.key(x)
+    v, heads = module.value(x), []
     for h in range(module.heads):
         part = slice(h * d, (h + 1) * d)
-        a, b = (q[:, part], k[:, part]) if h < L else (q[:, part], None)
+        q = module.query(x)[:, part]
         if h < L:
+            k = module.key(x)[:, part]
             reach = {0, 1} if module.causal else {-1, 0, 1}
-            sets = [[j for j in real if i // M - j // M in reach] for i in range(N)]
-            pools = [[keys] for keys in sets]
+            # the key sets of each token, one for each cluster that it is in
+            sets = [[[j for j in real if i // M - j // M in reach]] for i in range(N)]
         else:
-            a = standard(a)
-            b = a if module.causal else standard(k[:, part])
+            q = standard(q)
+            k = q if module.causal else standard(module.key(x)[:, part])
             clusters = list(zip(draws["queries"][h - L], draws["keys"][h - L], strict=True))
-            pools = [
-                [sorted(set(to.tolist()) & set(real)) for at, to in clusters if i in at]
+            sets = [
+                [[j for j in real if j in keys] for queries, keys in clusters if i in queries]
                 for i in range(N)
             ]
         rows = []
         for i in range(N):
-            seen = [[j for j in keys if j <= i or not module.causal] for keys in pools[i]]
-            each = [(b[keys] @ a[i] / d**0.5).softmax(0) @ v[keys, part] for keys in seen]
-            rows.append(torch.stack(each).mean(0) if each else torch.zeros_like(v[i, part]))
+            seen = [[j for j in keys if j <= i or not module.causal] for keys in sets[i]]
+            outputs = [(k[keys] @ q[i] / d**0.5).softmax(0) @ v[keys, part] for keys in seen]
+            rows.append(torch.stack(outputs).mean(0) if outputs else torch.zeros_like(v[i, part]))
         heads.append(torch.stack(rows))
     return module.output(torch.cat(heads, -1))
 
 
 def standard(x: Tensor) -> Tensor:
-    """Each row without its mean, at unit variance, with the usual 1e-5 beside it."""
+    """Each row with zero mean and unit variance, to which the usual 1e-5 is added."""
     x = x - x.mean(-1, keepdim=True)
     return x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt()
 
 
 def parameters(config: Config, w: Workload) -> int:
-    """The four maps; if causal, the key map is that of the local heads alone."""
+    """The four projections; if causal, only local heads have a key projection."""
     keys = local_heads(config, w) * w.head_width if w.causal else w.width
     return (3 * w.width + keys) * (w.width + config.bias)
 
@@ -331,9 +323,9 @@ def default(config: Config, w: Workload) -> str:
 
 
 def exempt(config: Config) -> Mapping[Exemption, str]:
-    """Clusters choose among all tokens."""
+    """Clusters choose their members among all tokens."""
     return {
-        Exemption.LENGTH: "the size of a cluster follows N",
+        Exemption.LENGTH: "the size of a cluster depends on N",
         Exemption.SELECTION: "a cluster takes its members from the whole sequence",
     }
 

@@ -1,4 +1,4 @@
-"""Set Transformer (Lee et al., 2019): the set talks to m learned points, and they answer.
+"""Set Transformer (Lee et al., 2019): m learned points attend to the set, and the set to them.
 
     MAB(X, Y) = O + relu(O W_o)      O = Q + merge(softmax(Q Kᵀ / √D) V)
     Q = X W_Q      K = Y W_K      V = Y W_V
@@ -6,17 +6,17 @@
     SAB(X)  = MAB(X, X)                                            [B, N, D]
     PMA(X)  = MAB(S, relu(X W_r))                                  [B, m, D]
 
-The residual inside a block is the projected query, and the scale is that of the whole width D, not
-of a head; both as in the authors' code. `norm` puts a LayerNorm after each of the two sums: the
-paper prints them, the authors' code leaves them out unless told. `block` chooses among the three;
-each is a whole layer here. PMA gives m vectors for a set: token i gets vector i mod m, so that the
-layer has the shape of the others.
+The residual inside a block is the projected query, and the scale uses the whole width D, not that
+of a head; both as in the authors' code. `norm` adds a LayerNorm after each of the two sums: the
+paper prints them, but the authors' code omits them by default. `block` selects one of the three;
+each is a complete layer here. PMA returns m vectors per set: token i receives vector i mod m, so
+that the layer has the same shape as the others.
 
-`folded` is exact: the points' queries are fixed, so the maps of the first block move from N tokens
-to m points,
+`folded` is exact: the points' queries are fixed, so the projections of the first block apply to m
+points instead of N tokens,
     logits = (I W_Q)_h (W_K)_hᵀ Xᵀ      [H m, D] by [B, D, N]
     O_h = (softmax(logits) X) (W_V)_h   [B, m, D] by [D, d]
-and K and V of the set are never stored. `sdpa` leaves softmax(Q Kᵀ) V to torch's fused kernel.
+and K and V of the set are never stored. `sdpa` computes softmax(Q Kᵀ) V by torch's fused kernel.
 
 Left out: a causal form; a set has no order.
 Source: arXiv:1810.00825, equations (6) to (11).
@@ -32,14 +32,15 @@ from attnbench.contract import (
     BaseConfig,
     Card,
     Cost,
+    Draws,
     Flops,
     Paper,
+    Projections,
     Tolerance,
-    key_mask,
-    map_flops,
-    masked_softmax,
     merge,
+    projection_flops,
 )
+from attnbench.primitives import key_mask, masked_softmax
 from attnbench.records import Causality, Family, Workload
 
 BLOCKS = ("isab", "sab", "pma")
@@ -54,21 +55,15 @@ class Config(BaseConfig):
     norm: bool = False
 
     def __post_init__(self) -> None:
-        if self.block not in BLOCKS:
-            raise ValueError(f"no block {self.block!r}; there are: {', '.join(BLOCKS)}")
-        if self.points < 1:
-            raise ValueError("points is at least 1")
+        self.require_one_of("block", BLOCKS)
+        self.require_at_least(1, "points")
 
 
-class Block(nn.Module):
+class Block(Projections):
     """The parameters of one MAB."""
 
     def __init__(self, config: Config, D: int) -> None:
-        super().__init__()
-        self.query = nn.Linear(D, D, bias=config.bias)
-        self.key = nn.Linear(D, D, bias=config.bias)
-        self.value = nn.Linear(D, D, bias=config.bias)
-        self.output = nn.Linear(D, D, bias=config.bias)
+        super().__init__(D, config.bias)
         self.norm_attention = nn.LayerNorm(D) if config.norm else nn.Identity()
         self.norm_output = nn.LayerNorm(D) if config.norm else nn.Identity()
 
@@ -77,7 +72,7 @@ class SetTransformer(Attention):
     def __init__(self, config: Config, workload: Workload) -> None:
         super().__init__(config, workload)
         D = workload.width
-        self.block = Block(config, D)  # the one that reads the set
+        self.block = Block(config, D)  # attends to the set
         if config.block != "sab":
             self.points = nn.Parameter(nn.init.xavier_uniform_(torch.empty(config.points, D)))
         if config.block == "isab":
@@ -96,11 +91,11 @@ class SetTransformer(Attention):
         return seeds.repeat(1, -(-N // m), 1)[:, :N] if m > 1 else seeds.expand(-1, N, -1)
 
     def gather(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """What the points read in the set, [B, m, D]."""
+        """What the points read from the set, [B, m, D]."""
         return self.mab(self.block, self.block.query(self.points)[None], x, mask)
 
     def mab(self, block: Block, q: Tensor, y: Tensor, mask: Tensor | None) -> Tensor:
-        """MAB of the projected queries q and y, [B, ·, D] each."""
+        """MAB of the projected queries q and of y, [B, ·, D] each."""
         k, v = self.split(block.key(y)), self.split(block.value(y))
         return self.finish(block, q, merge(self.attend(self.split(q), k, v, mask)))
 
@@ -110,28 +105,24 @@ class SetTransformer(Attention):
         return block.norm_output(o + block.output(o).relu_())
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        """[B, H, ·, d] three times to [B, H, ·, d]; the scale goes to the shorter of q and k."""
+        """[B, H, ·, d] three times to [B, H, ·, d]; the shorter of q and k is scaled."""
         scale = self.width**-0.5
         q, k = (q * scale, k) if q.shape[2] < k.shape[2] else (q, k * scale)
         return masked_softmax(q @ k.mT, key_mask(mask)) @ v
 
-    def split(self, x: Tensor) -> Tensor:
-        """[B, N, D] to [B, H, N, d], a view."""
-        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-
     @staticmethod
     def flops(config: Config, w: Workload) -> Flops:
-        """The maps of the tokens; then the maps of the m points, q kᵀ and a v of each block."""
+        """The projections of the tokens; those of the m points, q kᵀ and a v of each block."""
         m, D = config.points, w.width
         points = 2 * m * D * D * (1 + w.batch)  # W_Q of the points once, W_o of each sequence
         products = 2 * (2 * w.tokens * m * D)
         match config.block:
             case "sab":
-                return Flops(map_flops(w), 2 * (2 * w.tokens * w.seq_len * D))
+                return Flops(projection_flops(w), 2 * (2 * w.tokens * w.seq_len * D))
             case "isab":
                 points += 2 * (2 * w.batch * m * D * D)
-                return Flops(map_flops(w), points + 2 * products)
-        return Flops(map_flops(w, 3), points + products)
+                return Flops(projection_flops(w), points + 2 * products)
+        return Flops(projection_flops(w, 3), points + products)
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
@@ -164,7 +155,7 @@ class Folded(SetTransformer):
         pooled = (a @ x).view(B, H, -1, D)
         o = pooled @ block.value.weight.view(H, -1, D).mT  # [B, H, m, d]
         if block.value.bias is not None:
-            # the weights of an empty set add up to 0, of any other to 1
+            # the weights of an empty set sum to 0, of any other to 1
             o = o + a.sum(-1).view(B, H, -1, 1) * block.value.bias.view(H, 1, -1)
         return self.finish(block, q, merge(o))
 
@@ -182,17 +173,17 @@ class Folded(SetTransformer):
 
     @staticmethod
     def flops(config: Config, w: Workload) -> Flops:
-        """Two maps of the tokens (PMA: one), two products with H m points, and the points' maps."""
+        """Two projections of tokens (PMA: one); two products with H m points; their projections."""
         m, D = config.points, w.width
         thin = 2 * (2 * w.tokens * w.heads * m * D)
         points = 2 * m * D * D * (2 + 2 * w.batch) + 2 * m * D * config.bias
         if config.block == "pma":
-            return Flops(map_flops(w, 1), thin + points)
+            return Flops(projection_flops(w, 1), thin + points)
         answer = 2 * (2 * w.tokens * m * D) + 2 * (2 * w.batch * m * D * D)
-        return Flops(map_flops(w, 2), thin + points + answer)
+        return Flops(projection_flops(w, 2), thin + points + answer)
 
 
-def reference(module: SetTransformer, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+def reference(module: SetTransformer, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
     kind, real = module.config.block, [i for i in range(len(x)) if mask is None or mask[i]]
     if kind == "sab":
         return mab(module, module.block, x, x[real])
@@ -203,7 +194,7 @@ def reference(module: SetTransformer, x: Tensor, mask: Tensor | None, draws: dic
 
 
 def mab(module: SetTransformer, block: Block, x: Tensor, y: Tensor) -> Tensor:
-    """One block for x [n, D] that reads y [n', D]."""
+    """One block: x [n, D] attends to y [n', D]."""
     D, H = module.width, module.heads
     q, k, v = block.query(x), block.key(y), block.value(y)
     parts = [slice(h * D // H, (h + 1) * D // H) for h in range(H)]
@@ -216,15 +207,15 @@ def mab(module: SetTransformer, block: Block, x: Tensor, y: Tensor) -> Tensor:
 
 
 def parameters(config: Config, w: Workload) -> int:
-    """Four maps for each block (ISAB has two), m points, PMA's own map, 4 D for two LayerNorms."""
-    D, maps = w.width, {"sab": 4, "isab": 8, "pma": 5}[config.block]
+    """Four projections per block (ISAB: two blocks), m points, PMA's W_r, two LayerNorms (4 D)."""
+    D, projections = w.width, {"sab": 4, "isab": 8, "pma": 5}[config.block]
     blocks = 2 if config.block == "isab" else 1
     points = 0 if config.block == "sab" else config.points
-    return maps * D * (D + config.bias) + points * D + blocks * 4 * D * config.norm
+    return projections * D * (D + config.bias) + points * D + blocks * 4 * D * config.norm
 
 
 def default(config: Config, w: Workload) -> str:
-    """Folded where that is less work: not for many points and heads, nor for short sequences."""
+    """Folded where that is less work: not for many points and heads or short sequences."""
     if config.block == "sab":
         return "sdpa"
     plain, folded = SetTransformer.flops(config, w), Folded.flops(config, w)
@@ -255,6 +246,6 @@ CARD = Card(
     default=default,
     tolerance=Tolerance(
         bfloat16=0.3,
-        reason="what rounds across ReLU's 0 gains or loses its whole gradient",
+        reason="values that round across the 0 of ReLU gain or lose their whole gradient",
     ),
 )

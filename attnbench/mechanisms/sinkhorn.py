@@ -1,24 +1,25 @@
-"""Sparse Sinkhorn attention (Tay et al., 2020): sort blocks softly, see one's own and one more.
+"""Sparse Sinkhorn attention (Tay et al., 2020): sort blocks softly; each block sees one more.
 
     X′_i = sum of the tokens of block i                    [B, C, D]
     R = ReLU(X′ W_P) W_B                                [B, H, C, C]
     P = normalise exp((R + ε) / τ) by rows, then columns, T times   [B, H, C, C]
-    k′_i = Σ_j P_ij k_j,  v′_i = Σ_j P_ij v_j          [B, H, C, M, d], by place in the block
+    k′_i = Σ_j P_ij k_j,  v′_i = Σ_j P_ij v_j       [B, H, C, M, d], by position in the block
     o = softmax(q [k′; k]ᵀ / √d) [v′; v], within each block   [B, H, N, d]
 
-C blocks of M tokens. W_B: [d, C], each head's own, is tied to positions. ε is Gumbel noise, drawn
-in training. `sort_cut` n > 0 is SortCut: every query attends to the first n sorted blocks alone.
+C blocks of M tokens. W_B: [d, C], separate for each head, is tied to positions. ε is Gumbel noise,
+drawn in training. `sort_cut` n > 0 is SortCut: every query attends only to the first n sorted
+blocks.
 
-Causal: X′_i sums the tokens before block i and its first one; P has no entry j ≥ i; and where the
-paper's column sums run over all rows, here they run over the rows so far, since a later row would
-tell an earlier one about the future.
+Causal: X′_i sums the tokens before block i and its first one; P has no entry j ≥ i; the paper's
+column sums run over all rows, but here over the rows so far, since a later row would reveal the
+future to an earlier one.
 
-A block that is all padding is not sorted: it is neither a row nor a column of P, so the result
-does not depend on how many such blocks there are. A place in a sorted block counts in proportion
-to the real tokens mixed into it: log(Σ_j P_ij m_j / Σ_j P_ij) is added to its logit.
+A block of padding alone is not sorted: it is neither a row nor a column of P, so the result does
+not depend on the number of such blocks. A position in a sorted block counts in proportion to the
+real tokens mixed into it: log(Σ_j P_ij m_j / Σ_j P_ij) is added to its logit.
 
-The normalisation is computed again in the backward pass. `sdpa` is exact: one fused kernel over
-all blocks.
+The normalisation is recomputed in the backward pass. `sdpa` is exact: one fused kernel for all
+blocks.
 
 Notation: our C is the paper's N_B, our M its block length, our T its N_k.
 Source: arXiv:2002.11296, section 3.
@@ -38,18 +39,27 @@ from attnbench.contract import (
     BaseConfig,
     Card,
     Cost,
+    Draws,
     Exemption,
     Flops,
     Paper,
     merge,
+    projection_flops,
+)
+from attnbench.primitives import (
+    additive,
+    biased_attention,
+    causal_mask,
+    fused_biased_attention,
+    widen,
 )
 from attnbench.records import Causality, Family, Workload
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(BaseConfig):
-    """`block`: M; `iterations`: T; `temperature`: τ; `gumbel`: noise in training; `sort_cut`: n,
-    0 for none; `n_max`: positions held, N if None."""
+    """`block`: M; `iterations`: T; `temperature`: τ; `gumbel`: noise in training; `sort_cut`: n;
+    0: none; `n_max`: largest N; None: that of the workload."""
 
     block: int = 64
     iterations: int = 5
@@ -59,12 +69,10 @@ class Config(BaseConfig):
     n_max: int | None = None
 
     def __post_init__(self) -> None:
-        if self.block < 1 or self.iterations < 0 or self.sort_cut < 0:
-            raise ValueError("block must be at least 1, iterations and sort_cut at least 0")
+        self.require_at_least(1, "block", "n_max")
+        self.require_at_least(0, "iterations", "sort_cut")
         if self.temperature <= 0:
-            raise ValueError(f"temperature must be above 0, not {self.temperature}")
-        if self.n_max is not None and self.n_max < 1:
-            raise ValueError(f"n_max must be at least 1 or None, not {self.n_max}")
+            raise ValueError(f"temperature is {self.temperature}; it must be above 0")
 
 
 def shape(config: Config, N: int) -> tuple[int, int]:
@@ -82,7 +90,7 @@ class Sinkhorn(Attention):
         self.value = nn.Linear(D, D, bias=bias)
         self.output = nn.Linear(D, D, bias=bias)
         self.W_P = nn.Linear(D, D, bias=bias)
-        self.W_B = nn.Parameter(torch.randn(H, d, held(config, workload)) / d**0.5)
+        self.W_B = nn.Parameter(torch.randn(H, d, positions(config, workload)) / d**0.5)
         self.noise: Tensor | None = None
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -110,7 +118,7 @@ class Sinkhorn(Attention):
         if self.causal:
             sums = sums.cumsum(1) - sums + blocks[:, :, 0]
         R = self.split(self.W_P(sums).relu()) @ self.W_B[..., :C]
-        R = R.float() if R.dtype in (torch.float16, torch.bfloat16) else R
+        R = widen(R)
         self.noise = None
         if self.training and self.config.gumbel:
             self.noise = -torch.empty_like(R).exponential_().log()
@@ -122,7 +130,7 @@ class Sinkhorn(Attention):
         if self.causal:
             past = torch.ones(C, C, dtype=torch.bool, device=R.device).tril(-1)
             allowed = past if allowed is None else past & allowed
-        # every step of it is a C × C tensor that autograd would keep
+        # autograd would keep a C × C tensor for every step
         P = checkpoint(self.balance, R / self.config.temperature, allowed, use_reentrant=False)
         return P.to(blocks.dtype)
 
@@ -151,7 +159,7 @@ class Sinkhorn(Attention):
         return o if seen is None else o * seen
 
     def sorted(self, x: Tensor, P: Tensor) -> tuple[Tensor, ...]:
-        """x [B, H, C, M, d] to its sorted blocks and itself, or the first sorted ones alone."""
+        """x [B, H, C, M, d] to its sorted blocks and itself, or to the first sorted blocks only."""
         mixed = (P @ x.flatten(3)).unflatten(3, x.shape[3:])
         if self.config.sort_cut:
             return (mixed.flatten(2, 3)[:, :, None],)  # [B, H, 1, n M, d]
@@ -160,54 +168,49 @@ class Sinkhorn(Attention):
     def bias(
         self, q: Tensor, P: Tensor, mask: Tensor | None
     ) -> tuple[Tensor | None, Tensor | None]:
-        """What is added to the logits of a block, and which queries have any key at all."""
+        """What to add to the logits of a block, and which queries have any key."""
         C, M = P.shape[2], q.shape[3]
         if mask is None and not self.causal:
             return None, None
         lowest = torch.finfo(q.dtype).min
         if mask is None:
-            # the sorted half of the first block holds nothing
+            # the first block has no sorted keys
             sorted_half = q.new_zeros(C, 1, M).index_fill(
                 0, torch.tensor(0, device=q.device), lowest
             )
-            own = torch.full((M, M), lowest, dtype=q.dtype, device=q.device).triu(1)
-            return torch.cat([sorted_half.expand(C, M, M), own.expand(C, M, M)], -1), None
+            block_half = torch.full((M, M), lowest, dtype=q.dtype, device=q.device).triu(1)
+            return torch.cat([sorted_half.expand(C, M, M), block_half.expand(C, M, M)], -1), None
         real = P @ mask[:, None].to(P.dtype) / P.sum(-1, keepdim=True).clamp(min=1e-30)
         sorted_half = real.where(real > 0, 1).log().masked_fill(real <= 0, lowest)[:, :, :, None]
         if self.config.sort_cut:
             bias = sorted_half.flatten(2)[:, :, None, None]  # [B, H, 1, 1, n M]
             return bias, (real > 0).flatten(1).any(-1)[:, None, None, None, None]
-        own = mask[:, None, :, None]  # [B, 1, C, 1, M]
+        allowed = mask[:, None, :, None]  # [B, 1, C, 1, M]
         if self.causal:
-            own = own & torch.ones(M, M, dtype=torch.bool, device=q.device).tril()
-        own = torch.zeros_like(own, dtype=q.dtype).masked_fill(~own, lowest)
-        size = (*P.shape[:3], own.shape[-2], M)
-        bias = torch.cat([sorted_half.expand(size), own.expand(size)], -1)
+            allowed = allowed & causal_mask(M, M, q.device)
+        block_half = additive(allowed, q.dtype)
+        size = (*P.shape[:3], block_half.shape[-2], M)
+        bias = torch.cat([sorted_half.expand(size), block_half.expand(size)], -1)
         return bias, (bias > lowest).any(-1, keepdim=True)
 
     def softmax(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
-        """[B, H, C, ·, d] of each block's queries, keys and values."""
-        logits = q @ (k.mT / q.shape[-1] ** 0.5)
-        return (logits if bias is None else logits + bias).softmax(-1) @ v
+        """Attention within each block, [B, H, C, ·, d]."""
+        return biased_attention(q, k, v, bias)
 
-    def split(self, x: Tensor) -> Tensor:
-        """[B, N, D] to [B, H, N, d], a view."""
-        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-
-    def draws(self, index: int) -> dict[str, Tensor]:
+    def draws(self, index: int) -> Draws:
         return {} if self.noise is None else {"noise": self.noise[index]}
 
     @staticmethod
     def needs(config: Config, w: Workload) -> str | None:
         if config.sort_cut and w.causal:
-            return "SortCut has no causal form; every query reads the same sorted blocks"
+            return "SortCut has no causal form, as every query reads the same sorted blocks"
         if config.n_max is not None and w.seq_len > config.n_max:
-            return f"it holds n_max = {config.n_max} positions, fewer than N = {w.seq_len}"
+            return f"{w.seq_len} tokens exceed n_max = {config.n_max}, the positions of W_B"
         return None
 
     @staticmethod
     def flops(config: Config, w: Workload) -> Flops:
-        """The maps; then W_P, W_B, P k, P v, q kᵀ and A v (P m where a block is not full)."""
+        """The projections; W_P, W_B, P k, P v, q kᵀ and A v (P m where a block is not full)."""
         M, C = shape(config, w.seq_len)
         rows = min(config.sort_cut, C) or C
         keys = rows * M if config.sort_cut else 2 * M
@@ -216,9 +219,9 @@ class Sinkhorn(Attention):
         mixing = 2 * 2 * w.batch * rows * n * w.width
         if n > w.seq_len:
             mixing += 2 * w.batch * w.heads * rows * n
-        maps = 4 * 2 * w.batch * w.width**2 * n
-        maps -= 2 * w.batch * w.width**2 * (n - w.seq_len)
-        return Flops(maps, sort + mixing + 2 * 2 * w.batch * n * keys * w.width)
+        # W_O applies to the tokens alone, the others also to the padding of the last block
+        projections = projection_flops(w, 4) + 3 * 2 * w.batch * w.width**2 * (n - w.seq_len)
+        return Flops(projections, sort + mixing + 2 * 2 * w.batch * n * keys * w.width)
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
@@ -230,11 +233,7 @@ class Sinkhorn(Attention):
 
 class Sdpa(Sinkhorn):
     def softmax(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
-        if bias is not None:
-            bias = bias.expand(*q.shape[:3], q.shape[3], k.shape[3]).flatten(0, 1)
-        q, k, v = (t.flatten(0, 1) for t in (q, k, v))  # [B·H, C, ·, d]
-        o = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
-        return o.unflatten(0, (-1, self.heads))
+        return fused_biased_attention(q, k, v, bias)
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
@@ -243,12 +242,12 @@ class Sdpa(Sinkhorn):
         return 5 * w.tokens * w.width + balance
 
 
-def held(config: Config, w: Workload) -> int:
-    """Blocks that W_B knows."""
+def positions(config: Config, w: Workload) -> int:
+    """Number of block positions that W_B has."""
     return shape(config, config.n_max or w.seq_len)[1]
 
 
-def reference(module: Sinkhorn, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+def reference(module: Sinkhorn, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
     config, N, d = module.config, len(x), module.width // module.heads
     M = min(config.block, N)
     real = [i for i in range(N) if mask is None or mask[i]]
@@ -271,26 +270,27 @@ def reference(module: Sinkhorn, x: Tensor, mask: Tensor | None, draws: dict) -> 
             ]
         )
         P = balanced(R, allowed, config.iterations, module.causal)
-        mixed = [[] for _ in range(C)]  # of each block: key, value and share of each place
-        for c, place in product(range(C), range(M)):
-            members = [j for j in range(C) if j * M + place in blocks[j]]
-            weight = sum((P[c, j] for j in members), P.new_zeros(()))
-            if weight > 0:
-                key = sum(P[c, j] * k[j * M + place, part] for j in members)
-                value = sum(P[c, j] * v[j * M + place, part] for j in members)
-                mixed[c].append((key, value, weight / P[c].sum()))
+        # of each block: key, value and share of real tokens at each position
+        mixed: list[list[tuple[Tensor, Tensor, Tensor]]] = [[] for _ in range(C)]
+        for c, position in product(range(C), range(M)):
+            members = [j for j in range(C) if j * M + position in blocks[j]]
+            tokens = [j * M + position for j in members]
+            weights = P[c, members]
+            if weights.sum() > 0:
+                share = weights.sum() / P[c].sum()
+                mixed[c].append((weights @ k[tokens, part], weights @ v[tokens, part], share))
         rows = []
         for i in range(N):
             sources = range(min(config.sort_cut, C)) if config.sort_cut else [i // M]
-            found = [each for c in sources for each in mixed[c]]
-            logits = [q[i, part] @ key / d**0.5 + share.log() for key, _, share in found]
-            values = [value for _, value, _ in found]
+            sorted_keys = [entry for c in sources for entry in mixed[c]]
+            logits = [q[i, part] @ key / d**0.5 + share.log() for key, _, share in sorted_keys]
+            values = [value for _, value, _ in sorted_keys]
             for j in () if config.sort_cut else blocks[i // M]:
                 if j <= i or not module.causal:
                     logits.append(q[i, part] @ k[j, part] / d**0.5)
                     values.append(v[j, part])
-            weights = torch.stack(logits).softmax(0) if logits else None
-            rows.append(zero[part] if weights is None else weights @ torch.stack(values))
+            o = torch.stack(logits).softmax(0) @ torch.stack(values) if logits else zero[part]
+            rows.append(o)
         heads.append(torch.stack(rows))
     return module.output(torch.cat(heads, -1))
 
@@ -307,7 +307,7 @@ def balanced(R: Tensor, allowed: Tensor, iterations: int, causal: bool) -> Tenso
 
 def parameters(config: Config, w: Workload) -> int:
     """W_Q, W_K, W_V, W_O, W_P and W_B."""
-    return 5 * w.width * (w.width + config.bias) + w.width * held(config, w)
+    return 5 * w.width * (w.width + config.bias) + w.width * positions(config, w)
 
 
 def default(config: Config, w: Workload) -> str:
@@ -316,7 +316,7 @@ def default(config: Config, w: Workload) -> str:
 
 
 def exempt(config: Config) -> Mapping[Exemption, str]:
-    """`n_max` frees W_B of N."""
+    """A given `n_max` makes W_B independent of N."""
     return {} if config.n_max else {Exemption.LENGTH: "W_B has a column for each block of N"}
 
 

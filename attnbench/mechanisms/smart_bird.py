@@ -1,24 +1,24 @@
-"""Smart Bird (Wu et al., 2021): a small sketch of the attention says which K keys each query reads.
+"""Smart Bird (Wu et al., 2021): a small sketch of the attention selects K keys for each query.
 
     E = x W_E      A = softmax(E W_q (E W_k)ᵀ / √d_s)              [B, N, s], [B, N, N]  (1)
     P_ij = 1 / log² A_ij                                                      [B, N, N]  (2)
-    S_ij ~ U(0, P_ij), drawn apart for each head                           [B, H, N, N]  (3)
+    S_ij ~ U(0, P_ij), drawn separately for each head                      [B, H, N, N]  (3)
     c_i = the K keys with the largest S_ij                                 [B, H, N, K]
     o_i = softmax(q_i k_cᵀ / √d) v_c                                       [B, H, N, d]
 
-Equations (1) to (3) are reconstructions from the paper's text and figures. `sampling` chooses
-among the five ways that the paper compares: `squared` is (2), `inverse` is −1 / log A, `raw` is
-P = A, `top` takes S = A (all heads agree), `random` takes P = 1 and needs no sketch.
+Equations (1) to (3) are reconstructed from the paper's text and figures. `sampling` selects one of
+the five methods that the paper compares: `squared` is (2), `inverse` is −1 / log A, `raw` is P = A,
+`top` uses S = A (all heads agree), `random` uses P = 1 and needs no sketch.
 
-A, P and S exist for K rows at a time: O(N K) for each head, never H N². The draws are still H N²
-in number, and their generation is most of the time.
+A, P and S exist for K rows at a time: O(N K) per head, never H N². There are still H N² draws, and
+generating them takes most of the time.
 
-No gradient passes through the choice. A trained sketch has a head of its own in training mode,
-and `auxiliary_loss` is the mean squared error of A E W_v W_H [B, N, D] against the layer's
-output; its gradient reaches the sketch alone (also a reconstruction). A sketch that is not trained
-holds its random maps as buffers. The sketch's maps have no biases.
+No gradient passes through the selection. In training mode a trained sketch has an output head, and
+`auxiliary_loss` is the mean squared error of A E W_v W_H [B, N, D] against the layer's output; its
+gradient reaches the sketch only (also reconstructed). A sketch that is not trained holds its
+random projections as buffers. The projections of the sketch have no biases.
 
-Left out: the paper's own small embedding of the tokens (here E is a map of x).
+Left out: the paper's separate small embedding of the tokens (here E is projected from x).
 Notation: our s is the paper's d_s, the width of the sketch.
 Source: arXiv:2108.09193, section 3.
 """
@@ -34,15 +34,16 @@ from attnbench.contract import (
     BaseConfig,
     Card,
     Cost,
+    Draws,
     Exemption,
     Flops,
     Paper,
     QKVAttention,
-    four_maps,
-    map_flops,
-    masked_softmax,
     merge,
+    projection_flops,
+    projection_parameters,
 )
+from attnbench.primitives import masked_softmax
 from attnbench.records import Causality, Family, Level, Mode, Workload
 
 SAMPLINGS = ("squared", "inverse", "raw", "top", "random")
@@ -52,7 +53,7 @@ SAMPLINGS = ("squared", "inverse", "raw", "top", "random")
 class Config(BaseConfig):
     """`keys`: K; `sketch_width`: s; `sampling`: one of five; `train_sketch`; `resample`.
 
-    Without `resample` the keys chosen at the first call serve later calls of the same sizes.
+    Without `resample`, later calls of the same sizes reuse the keys chosen by the first call.
     """
 
     keys: int = 20
@@ -62,10 +63,8 @@ class Config(BaseConfig):
     resample: bool = True
 
     def __post_init__(self) -> None:
-        if self.sampling not in SAMPLINGS:
-            raise ValueError(f"no sampling {self.sampling!r}; there are: {', '.join(SAMPLINGS)}")
-        if self.keys < 1 or self.sketch_width < 1:
-            raise ValueError("keys and sketch_width are at least 1")
+        self.require_one_of("sampling", SAMPLINGS)
+        self.require_at_least(1, "keys", "sketch_width")
         if self.sampling == "random" and not self.train_sketch:
             raise ValueError("sampling=random has no sketch; leave train_sketch out")
 
@@ -75,7 +74,16 @@ class Config(BaseConfig):
         return self.train_sketch and self.sampling != "random"
 
 
+Sketch = tuple[Tensor, Tensor, Tensor]  # E, its queries (scaled) and its keys, [B, N, s]
+
+
 class SmartBird(QKVAttention):
+    sketch_embed: Tensor
+    sketch_query: Tensor
+    sketch_key: Tensor
+    sketch_value: Tensor
+    sketch_head: Tensor
+
     def __init__(self, config: Config, workload: Workload) -> None:
         super().__init__(config, workload)
         D, s = workload.width, config.sketch_width
@@ -83,15 +91,15 @@ class SmartBird(QKVAttention):
         self.loss: Tensor | None = None
         if config.sampling == "random":
             return
-        self.add("sketch_embed", torch.randn(D, s) / D**0.5)
-        self.add("sketch_query", torch.randn(s, s) / s**0.5)
-        self.add("sketch_key", torch.randn(s, s) / s**0.5)
+        self.register("sketch_embed", torch.randn(D, s) / D**0.5)
+        self.register("sketch_query", torch.randn(s, s) / s**0.5)
+        self.register("sketch_key", torch.randn(s, s) / s**0.5)
         if config.trained:
-            self.add("sketch_value", torch.randn(s, s) / s**0.5)
-            self.add("sketch_head", torch.randn(s, D) / s**0.5)
+            self.register("sketch_value", torch.randn(s, s) / s**0.5)
+            self.register("sketch_head", torch.randn(s, D) / s**0.5)
 
-    def add(self, name: str, value: Tensor) -> None:
-        """A parameter of the sketch, or a buffer where the sketch is not trained."""
+    def register(self, name: str, value: Tensor) -> None:
+        """Adds a parameter to the sketch, or a buffer if the sketch is not trained."""
         if self.config.trained:
             self.register_parameter(name, nn.Parameter(value))
         else:
@@ -106,18 +114,18 @@ class SmartBird(QKVAttention):
         q, k, v = (self.split(linear(x)) for linear in (self.query, self.key, self.value))
         y = self.output(merge(self.attend(q, k, v, mask)))
         self.loss = None
-        if self.training and self.config.trained:
+        if self.training and sketch is not None and self.config.trained:
             self.loss = self.imitation(sketch, y.detach(), mask)
         return y
 
-    def sketch(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
-        """E, its queries (scaled) and its keys, [B, N, s] each; None where pairs are random."""
+    def sketch(self, x: Tensor) -> Sketch | None:
+        """The sketch of x [B, N, D]; None if keys are chosen at random."""
         if self.config.sampling == "random":
             return None
         E = x.detach() @ self.sketch_embed
         return E, E @ (self.sketch_query / E.shape[-1] ** 0.5), E @ self.sketch_key
 
-    def choose(self, x: Tensor, sketch: tuple | None, mask: Tensor | None) -> Tensor:
+    def choose(self, x: Tensor, sketch: Sketch | None, mask: Tensor | None) -> Tensor:
         """The sampled keys of every query, [B, N, H, K]; K rows of S at a time."""
         B, N, _ = x.shape
         K = min(self.config.keys, N)
@@ -125,7 +133,7 @@ class SmartBird(QKVAttention):
         chosen = x.new_empty(B, N, self.heads, K, dtype=torch.long)
         for start, end in pairwise([*range(0, N, K), N]):
             allowed = self.allowed(start, end, mask, x)  # [B or 1, R or 1, N] or None
-            P = self.odds(sketch, start, end, allowed)
+            P = self.limits(sketch, start, end, allowed)
             scores = self.draw(P, S[:, :, : end - start])  # [B, H or 1, R, N]
             if allowed is not None:
                 scores.masked_fill_(~allowed[:, None], -1)
@@ -134,7 +142,7 @@ class SmartBird(QKVAttention):
         return chosen
 
     def allowed(self, start: int, end: int, mask: Tensor | None, x: Tensor) -> Tensor | None:
-        """Which keys the rows from start to end may use, broadcastable to [B, R, N]; None: all."""
+        """Which keys rows `start` to `end` may use, broadcastable to [B, R, N]; None: all."""
         keys = None if mask is None else mask[:, None]
         if not self.causal:
             return keys
@@ -142,10 +150,10 @@ class SmartBird(QKVAttention):
         past = torch.arange(x.shape[1], device=x.device) <= i
         return past[None] if keys is None else past & keys
 
-    def odds(
-        self, sketch: tuple | None, start: int, end: int, allowed: Tensor | None
+    def limits(
+        self, sketch: Sketch | None, start: int, end: int, allowed: Tensor | None
     ) -> Tensor | None:
-        """P for the rows from start to end, [B, R, N]; None where all keys have the same."""
+        """P of rows `start` to `end`, [B, R, N]; None where it is 1 for all keys."""
         if sketch is None:
             return None
         _, q, k = sketch
@@ -154,48 +162,49 @@ class SmartBird(QKVAttention):
             logits = logits.masked_fill(~allowed, torch.finfo(logits.dtype).min)
         if self.config.sampling in ("raw", "top"):
             return logits.softmax(-1)
-        # A = 1 would have infinite odds
+        # A = 1 would make P infinite
         rarity = logits.log_softmax(-1).clamp_(max=-1e-6).neg_()
         return (rarity if self.config.sampling == "inverse" else rarity.square_()).reciprocal_()
 
     def draw(self, P: Tensor | None, S: Tensor) -> Tensor:
         """S ~ U(0, P), [B, H, R, N]; for `top`, P itself, [B, 1, R, N]."""
-        if self.config.sampling == "top":
+        if P is not None and self.config.sampling == "top":
             return P[:, None]
         S.uniform_()
         return S if P is None else S.mul_(P[:, None])
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        assert self.chosen is not None, "`forward` chooses the keys"
         B, H, N, d = q.shape
         b = torch.arange(B, device=q.device)[:, None, None, None]
         h = torch.arange(H, device=q.device)[:, None]
-        rows = ((b * N + self.chosen) * H + h).flatten()  # of [B N H, d], as the maps gave them
+        rows = (
+            (b * N + self.chosen) * H + h
+        ).flatten()  # of [B N H, d], the layout of the projections
         q, k, v = (t.transpose(1, 2).reshape(-1, 1, d) for t in (q, k, v))
         k, v = (t[:, 0].index_select(0, rows).view(len(q), -1, d) for t in (k, v))
         logits = (q / d**0.5) @ k.mT  # [B N H, 1, K]
-        a = masked_softmax(logits, self.valid(mask))
+        a = masked_softmax(logits, self.valid(self.chosen, mask))
         return (a @ v).view(B, N, H, d).transpose(1, 2)
 
-    def valid(self, mask: Tensor | None) -> Tensor | None:
-        """Which of the chosen keys are real and not after the query, [B N H, 1, K]; None: all."""
+    def valid(self, chosen: Tensor, mask: Tensor | None) -> Tensor | None:
+        """Which chosen keys are real and not after the query, [B N H, 1, K]; None: all."""
         if mask is None and not self.causal:
             return None
-        c = self.chosen
-        N = c.shape[1]
-        valid = torch.ones_like(c, dtype=torch.bool)
+        valid = torch.ones_like(chosen, dtype=torch.bool)
         if self.causal:
-            valid &= c <= torch.arange(N, device=c.device)[:, None, None]
+            valid &= chosen <= torch.arange(chosen.shape[1], device=chosen.device)[:, None, None]
         if mask is not None:
-            valid &= mask.gather(1, c.flatten(1)).view_as(c)
+            valid &= mask.gather(1, chosen.flatten(1)).view_as(chosen)
         return valid.flatten(0, 2)[:, None]
 
-    def imitation(self, sketch: tuple, y: Tensor, mask: Tensor | None) -> Tensor:
-        """The sketch's own loss: A E W_v W_H against the layer's output, over real tokens."""
+    def imitation(self, sketch: Sketch, y: Tensor, mask: Tensor | None) -> Tensor:
+        """The loss of the sketch: A E W_v W_H against the layer's output, over real tokens."""
         E, q, k = sketch
         v = E @ self.sketch_value
         if mask is not None:
-            # more features put a masked key out of reach without an N × N mask; four keep the
-            # alignment that the fused kernels ask for
+            # extra features exclude masked keys without an N × N mask; four of them keep the
+            # alignment that fused kernels require
             far = torch.where(mask, 0.0, -2.5e3).to(k.dtype)
             q = nn.functional.pad(q, (0, 4), value=1.0)
             k = torch.cat([k, far[..., None].expand(-1, -1, 4)], -1)
@@ -210,21 +219,21 @@ class SmartBird(QKVAttention):
     def auxiliary_loss(self) -> Tensor | None:
         return self.loss
 
-    def draws(self, index: int) -> dict[str, Tensor]:
-        """`chosen` [H, N, K]: the sampled keys, some of them invalid where fewer than K are."""
+    def draws(self, index: int) -> Draws:
+        """`chosen` [H, N, K]: the sampled keys; some are invalid where fewer than K are valid."""
         return {} if self.chosen is None else {"chosen": self.chosen[index].transpose(0, 1)}
 
     @staticmethod
     def needs(config: Config, w: Workload) -> str | None:
         if w.level is Level.CORE:
-            return "the sketch reads x, so there is no core apart from the linear maps"
+            return "the sketch reads x, so there is no separate core"
         return None
 
     @staticmethod
     def flops(config: Config, w: Workload) -> Flops:
-        """q kᵀ and a v over K keys; the sketch's maps and its products, with its head in training.
+        """q kᵀ and a v over K keys; projections and products of the sketch, in training its head.
 
-        A E W_v in training runs in a fused kernel, which torch's counter may leave out.
+        In training, A E W_v runs in a fused kernel, which torch's counter may omit.
         """
         N, s = w.seq_len, config.sketch_width
         core = 2 * (2 * w.tokens * min(config.keys, N) * w.width)
@@ -232,7 +241,7 @@ class SmartBird(QKVAttention):
             core += 2 * w.tokens * s * (w.width + 2 * s + N)
         if config.trained and w.mode is Mode.TRAINING:
             core += 2 * w.tokens * s * (s + 2 * N + w.width)
-        return Flops(map_flops(w), core)
+        return Flops(projection_flops(w), core)
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
@@ -241,7 +250,7 @@ class SmartBird(QKVAttention):
         return gathered + w.tokens * K * (w.heads + 2)
 
 
-def reference(module: SmartBird, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+def reference(module: SmartBird, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
     d = module.width // module.heads
     q, k, v = module.query(x), module.key(x), module.value(x)
     rows = []
@@ -259,13 +268,13 @@ def reference(module: SmartBird, x: Tensor, mask: Tensor | None, draws: dict) ->
 
 
 def parameters(config: Config, w: Workload) -> int:
-    """The four maps and, where the sketch is trained, its three s × s maps, W_E and its head."""
+    """The four projections; of a trained sketch three s × s matrices, W_E and its head."""
     s = config.sketch_width
-    return four_maps(config, w) + config.trained * (3 * s * s + 2 * s * w.width)
+    return projection_parameters(config, w) + config.trained * (3 * s * s + 2 * s * w.width)
 
 
 def exempt(config: Config) -> Mapping[Exemption, str]:
-    """Only `top` draws nothing."""
+    """All samplings but `top` draw at random."""
     if config.sampling == "top":
         return {}
     return {Exemption.LENGTH: "the draws depend on N"}

@@ -1,4 +1,4 @@
-"""Sparse Transformer (Child et al., 2019): half the heads local, half with a stride.
+"""Sparse Transformer (Child et al., 2019): half of the heads local, the others strided.
 
     local      j ∈ S_i  if  ⌊j / L⌋ = ⌊i / L⌋
     strided    j ∈ S_i  if  (i − j) mod L = 0
@@ -6,17 +6,17 @@
     o_i = softmax_{j ∈ S_i}(q_i k_jᵀ / √d) v_j                    [B, H, N, d]
 
 The first half of the heads is local; the others are strided or fixed, by `pattern`. Causal heads
-also need j ≤ i. The tokens form a grid of N / L rows of L: local heads attend within rows,
-strided heads within columns, and no score outside of them exists. A head without a key gives 0:
-in the causal fixed pattern that is what a token before the first summary gets.
+also require j ≤ i. The tokens form a grid of N / L rows of L: local heads attend within rows and
+strided heads within columns; no other scores are computed. A head without a key gives 0: this
+happens in the causal fixed pattern to tokens before the first summary.
 
-`sdpa` is the same with a fused kernel for each row and column, which stores no scores.
-Differs from the paper: its local heads see the last L tokens, ours the own block, which is what
-"Efficient Transformers: A Survey" prints. Full (not causal) attention is an extension.
-Left out: patterns alternating by layer or merged in one head; a subblock of its own for each
-summary head.
-Notation: our L is the paper's l (`stride`), c is `summary`; `stride=None` takes
-the power of two nearest √N.
+`sdpa` uses a fused kernel for each row and column, which stores no scores.
+Differs from the paper: its local heads see the last L tokens; ours see the token's block, as
+"Efficient Transformers: A Survey" prints. Full (non-causal) attention is an extension.
+Left out: patterns that alternate by layer or are merged in one head; separate subblocks for the
+summary heads.
+Notation: our L is the paper's l (`stride`), c is `summary`; `stride=None` means the power of two
+nearest √N.
 Source: arXiv:1904.10509, section 4.3.
 """
 
@@ -32,16 +32,15 @@ from attnbench.contract import (
     BaseConfig,
     Card,
     Cost,
+    Draws,
     Exemption,
     Flops,
     Paper,
     QKVAttention,
-    causal_mask,
-    four_maps,
-    fused_attention,
-    map_flops,
-    masked_softmax,
+    projection_flops,
+    projection_parameters,
 )
+from attnbench.primitives import fused_attention, padded_mask, softmax_attention
 from attnbench.records import Causality, Family, Workload
 
 
@@ -54,19 +53,15 @@ class Config(BaseConfig):
     summary: int = 8
 
     def __post_init__(self) -> None:
-        if self.pattern not in ("strided", "fixed"):
-            raise ValueError(f"no pattern {self.pattern!r}; there are: strided, fixed")
-        if self.stride is not None and self.stride < 1:
-            raise ValueError(f"stride is {self.stride}; it takes at least 1, or None for near √N")
-        if self.summary < 1:
-            raise ValueError(f"summary is {self.summary}; it takes at least 1 position")
+        self.require_one_of("pattern", ("strided", "fixed"))
+        self.require_at_least(1, "stride", "summary")
 
     def span(self, seq_len: int) -> int:
         """L for this length."""
         return self.stride or 2 ** round(math.log2(seq_len) / 2)
 
     def summaries(self, seq_len: int) -> int:
-        """How many of the first N positions are the last c of their block."""
+        """Number of the first N positions that are among the last c of their block."""
         L = self.span(seq_len)
         c = min(self.summary, L)
         return seq_len // L * c + max(0, seq_len % L - (L - c))
@@ -75,45 +70,39 @@ class Config(BaseConfig):
 class SparseTransformer(QKVAttention):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         N, local = q.shape[2], self.heads // 2
-        near = self.grid(*(x[:, :local] for x in (q, k, v)), mask, columns=False)
-        far = [x[:, local:] for x in (q, k, v)]
+        near = self.grid(q[:, :local], k[:, :local], v[:, :local], mask, columns=False)
+        q, k, v = q[:, local:], k[:, local:], v[:, local:]
         if self.config.pattern == "strided":
-            other = self.grid(*far, mask, columns=True)
+            far = self.grid(q, k, v, mask, columns=True)
         else:
-            other = self.summarised(*far, mask)
-        return torch.cat([near, other], 2)[:, :N].transpose(1, 2)
+            far = self.summarised(q, k, v, mask)
+        return torch.cat([near, far], 2)[:, :N].transpose(1, 2)
 
     def grid(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, columns: bool
     ) -> Tensor:
         """Attention within rows or columns: [B, h, N, d] three times to [B, N, h, d]."""
         B, _, N, _ = q.shape
-        # a stride beyond N is the same as N: one row, and columns of one token, its own value
+        # a stride beyond N acts like N: one row, and columns of one token each
         L = min(self.config.span(N), N)
         if columns and L == N:
             return (v if mask is None else v * mask[:, None, :, None]).transpose(1, 2)
         axis = (1, 2) if columns else (1, 1)
-        keys = self.real(mask, q, -N % L)
+        # a causal query never reaches the padding at the end
+        extra = 0 if self.causal and mask is None else -N % L
+        keys = padded_mask(mask, N, extra, q.device)
         if keys is not None:
-            keys = keys.unflatten(1, (-1, L)).transpose(*axis).flatten(0, 1)[:, None, None]
+            keys = keys.expand(B, -1).unflatten(1, (-1, L))
+            keys = keys.transpose(*axis).flatten(0, 1)[:, None, None]
         rows = (F.pad(x.transpose(1, 2), (0, 0, 0, 0, 0, -N % L)) for x in (q, k, v))
         groups = (x.unflatten(1, (-1, L)).transpose(*axis).flatten(0, 1) for x in rows)
-        o = self.dense(*(x.transpose(1, 2) for x in groups), keys, self.causal)
+        q, k, v = (x.transpose(1, 2) for x in groups)
+        o = self.dense(q, k, v, keys, self.causal)
         o = o.transpose(1, 2).unflatten(0, (B, -1)).transpose(*axis)  # [B, N / L, L, h, d]
         return o.flatten(1, 2)[:, :N]
 
-    def real(self, mask: Tensor | None, q: Tensor, extra: int) -> Tensor | None:
-        """[B, N + extra]: which keys are tokens; None where nothing needs masking."""
-        if mask is not None:
-            return F.pad(mask, (0, extra))
-        # a causal query never reaches the padding, which stands at the end
-        if extra == 0 or self.causal:
-            return None
-        B, _, N, _ = q.shape
-        return (torch.arange(N + extra, device=q.device) < N).expand(B, -1)
-
     def summarised(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        """Attention to the last c of every block: [B, h, N, d] three times to [B, N, h, d]."""
+        """Attention to the last c tokens of every block: [B, h, N, d] to [B, N, h, d]."""
         N, L = q.shape[2], self.config.span(q.shape[2])
         S, c = self.config.summaries(N), min(self.config.summary, L)
         if S == 0:
@@ -130,10 +119,7 @@ class SparseTransformer(QKVAttention):
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool = False
     ) -> Tensor:
         """[G, h, L, d] and [G, h, S, d] twice to [G, h, L, d]."""
-        if causal:
-            past = causal_mask(q.shape[2], k.shape[2], q.device)
-            mask = past if mask is None else past & mask
-        return masked_softmax(q / q.shape[-1] ** 0.5 @ k.mT, mask) @ v
+        return softmax_attention(q, k, v, mask, causal)
 
     @staticmethod
     def flops(config: Config, w: Workload) -> Flops:
@@ -143,7 +129,7 @@ class SparseTransformer(QKVAttention):
         n = -(-N // L)
         near = local * n * L * L
         far = n * L * n * (n > 1) if config.pattern == "strided" else N * config.summaries(N)
-        return Flops(map_flops(w), 4 * w.batch * d * (near + (w.heads - local) * far))
+        return Flops(projection_flops(w), 4 * w.batch * d * (near + (w.heads - local) * far))
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
@@ -165,7 +151,7 @@ class Sdpa(SparseTransformer):
         return 4 * w.tokens * w.width + mask
 
 
-def reference(module: SparseTransformer, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+def reference(module: SparseTransformer, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
     N, H, d = len(x), module.heads, module.width // module.heads
     q, k, v = (linear(x).view(N, H, d) for linear in (module.query, module.key, module.value))
     o = torch.zeros_like(q)
@@ -189,7 +175,7 @@ def chosen(module: SparseTransformer, i: int, h: int, N: int) -> list[int]:
 
 
 def needs(config: Config, w: Workload) -> str | None:
-    return None if w.heads > 1 else "half the heads are local: it takes at least 2 heads"
+    return None if w.heads > 1 else "half of the heads are local, so it takes at least 2 heads"
 
 
 def default(config: Config, w: Workload) -> str:
@@ -197,15 +183,15 @@ def default(config: Config, w: Workload) -> str:
 
 
 def exempt(config: Config) -> Mapping[Exemption, str]:
-    """`stride` frees the grid of N."""
-    return {} if config.stride else {Exemption.LENGTH: "the stride follows N"}
+    """A given `stride` makes the grid independent of N."""
+    return {} if config.stride else {Exemption.LENGTH: "the stride depends on N"}
 
 
 CARD = Card(
     forms={"eager": SparseTransformer, "sdpa": Sdpa},
     config=Config,
     reference=reference,
-    parameters=four_maps,
+    parameters=projection_parameters,
     family=Family.FIXED,
     causality=Causality.OPTIONAL,
     paper=Paper(

@@ -1,4 +1,4 @@
-"""Star-Transformer (Guo et al., 2019): a ring of satellites and one relay node in the middle.
+"""Star-Transformer (Guo et al., 2019): a ring of satellite nodes with one central relay node.
 
     h⁰ = x      s⁰ = mean(x)                                    [B, N, D], [B, D]
     C_i = [h_{i−1}; h_i; h_{i+1}; x_i; s]                          [B, N, 5, D]
@@ -6,15 +6,15 @@
     s ← LayerNorm(ReLU(MultiHead(s, [s; h_1; …; h_N])))               [B, D]
 
 `iterations` times with the same parameters, satellites first; the output is h. The ring closes:
-the last real token is the neighbour of the first. The last update of s would change nothing and
-is not made, so that one iteration has no relay maps at all.
-Keys and values are mapped once for each node. `eager` copies them into the five of each context;
-`folded` is exact and copies none: it multiplies queries with shifted views, one of five at a
-time, and joins the relay's one query with W_K and its one sum with W_V, so that no K and V of
-all satellites are made for it.
+the last real token is a neighbour of the first. The last update of s would change nothing and is
+omitted, so a single iteration needs no relay projections.
+Keys and values are projected once for each node. `eager` copies them into the five of each
+context; `folded` is exact and copies none: it multiplies queries with shifted views, one of five
+at a time, and folds W_K into the relay's one query and W_V into its one weighted sum, so that K
+and V of all satellites are never computed for it.
 
 Left out: a causal form, as the relay reads all tokens; position embeddings.
-Reconstructed: parameters shared by all iterations, and two of them by default.
+Reconstructed: all iterations share parameters, and there are two by default.
 Source: arXiv:1902.09113, section 3, algorithm 1.
 """
 
@@ -29,35 +29,35 @@ from attnbench.contract import (
     BaseConfig,
     Card,
     Cost,
+    Draws,
     Flops,
     Paper,
+    Projections,
     Tolerance,
-    four_maps,
-    masked_softmax,
+    projection_parameters,
 )
+from attnbench.primitives import key_mask, masked_softmax, softmax_attention
 from attnbench.records import Causality, Family, Workload
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(BaseConfig):
-    """`iterations`: T, how often ring and relay are updated."""
+    """`iterations`: T, the number of updates of ring and relay."""
 
     iterations: int = 2
 
     def __post_init__(self) -> None:
-        if self.iterations < 1:
-            raise ValueError(f"iterations is {self.iterations}; it takes at least 1")
+        self.require_at_least(1, "iterations")
 
 
-class Node(nn.Module):
-    """The four maps and the norm of one kind of node."""
+Ring = tuple[Tensor, Tensor]  # [B, N] each: the tokens before and after every token
+
+
+class Node(Projections):
+    """The four projections and the norm of one kind of node."""
 
     def __init__(self, width: int, bias: bool) -> None:
-        super().__init__()
-        self.query = nn.Linear(width, width, bias=bias)
-        self.key = nn.Linear(width, width, bias=bias)
-        self.value = nn.Linear(width, width, bias=bias)
-        self.output = nn.Linear(width, width, bias=bias)
+        super().__init__(width, bias)
         self.norm = nn.LayerNorm(width)
 
     def updated(self, o: Tensor) -> Tensor:
@@ -74,33 +74,36 @@ class StarTransformer(Attention):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         ring = None if mask is None else neighbours(mask)
-        own = [self.split(f(x)) for f in (self.satellite.key, self.satellite.value)]
+        tokens = [self.by_head(f(x)) for f in (self.satellite.key, self.satellite.value)]
         h, s = x, mean(x, mask)
-        for left in reversed(range(self.config.iterations)):
-            h = self.around(h, own, s, ring, first=h is x)
-            if left:
-                s = self.gathered(s, h, mask)
+        for remaining in reversed(range(self.config.iterations)):
+            h = self.update_satellites(h, tokens, s, ring, first=h is x)
+            if remaining:
+                s = self.update_relay(s, h, mask)
         return h
 
-    def split(self, x: Tensor) -> Tensor:
+    def by_head(self, x: Tensor) -> Tensor:
         """[..., D] to [..., H, d]."""
         return x.unflatten(-1, (self.heads, -1))
 
-    def around(
-        self, h: Tensor, own: list[Tensor], s: Tensor, ring: tuple | None, *, first: bool
+    def update_satellites(
+        self, h: Tensor, tokens: list[Tensor], s: Tensor, ring: Ring | None, *, first: bool
     ) -> Tensor:
-        """Each satellite attends to its context: [B, N, D] and s [B, 1, D] to [B, N, D]."""
-        maps = (self.satellite.key, self.satellite.value)
-        # before the first update h is x, and its keys and values are there already
-        nodes = own if first else [self.split(f(h)) for f in maps]
+        """Each satellite attends to its context: [B, N, D] and s [B, 1, D] to [B, N, D].
+
+        `tokens`: the keys and the values of x, [B, N, H, d] each.
+        """
+        linears = (self.satellite.key, self.satellite.value)
+        # before the first update h is x, so its keys and values exist already
+        nodes = tokens if first else [self.by_head(f(h)) for f in linears]
         k, v = (
-            self.context(node, its, self.split(f(s)), ring)
-            for node, its, f in zip(nodes, own, maps, strict=True)
+            self.context(node, token, self.by_head(f(s)), ring)
+            for node, token, f in zip(nodes, tokens, linears, strict=True)
         )
-        q = self.split(self.satellite.query(h)) / k[0].shape[-1] ** 0.5  # [B, N, H, d]
+        q = self.by_head(self.satellite.query(h)) / k[0].shape[-1] ** 0.5  # [B, N, H, d]
         return self.satellite.updated(self.mixed(q, k, v))
 
-    def context(self, node: Tensor, own: Tensor, s: Tensor, ring: tuple | None) -> list[Tensor]:
+    def context(self, node: Tensor, token: Tensor, s: Tensor, ring: Ring | None) -> list[Tensor]:
         """[B, N, H, d] twice and [B, 1, H, d] to the five of each satellite, [B, N, H, d] each."""
         if ring is None:
             closed = torch.cat([node[:, -1:], node, node[:, :1]], 1)
@@ -108,27 +111,27 @@ class StarTransformer(Attention):
             before, node, after = closed[:, :-2], closed[:, 1:-1], closed[:, 2:]
         else:
             before, after = (node.gather(1, i[:, :, None, None].expand_as(node)) for i in ring)
-        return [before, node, after, own, s.expand_as(node)]
+        return [before, node, after, token, s.expand_as(node)]
 
     def mixed(self, q: Tensor, k: list[Tensor], v: list[Tensor]) -> Tensor:
         """[B, N, H, d] and five keys and values of that shape to [B, N, H, d]."""
         weights = (q[..., None, :] @ torch.stack(k, -1)).softmax(-1)  # [B, N, H, 1, 5]
         return (weights @ torch.stack(v, 3)).squeeze(-2)
 
-    def gathered(self, s: Tensor, h: Tensor, mask: Tensor | None) -> Tensor:
+    def update_relay(self, s: Tensor, h: Tensor, mask: Tensor | None) -> Tensor:
         """The relay attends to itself and all satellites: [B, 1, D] to [B, 1, D]."""
         nodes = torch.cat([s, h], 1)  # [B, 1 + N, D]
         q, k, v = (
-            self.split(f(t)).transpose(1, 2)
+            self.split(f(t))
             for f, t in ((self.relay.query, s), (self.relay.key, nodes), (self.relay.value, nodes))
         )
-        keys = None if mask is None else F.pad(mask, (1, 0), value=True)[:, None, None]
-        weights = masked_softmax(q / q.shape[-1] ** 0.5 @ k.mT, keys)  # [B, H, 1, 1 + N]
-        return self.relay.updated((weights @ v).transpose(1, 2))
+        keys = None if mask is None else F.pad(mask, (1, 0), value=True)
+        o = softmax_attention(q, k, v, key_mask(keys))  # [B, H, 1, d]
+        return self.relay.updated(o.transpose(1, 2))
 
     @staticmethod
     def flops(config: Config, w: Workload) -> Flops:
-        """All maps, of tokens and relay; then five keys a satellite, and N + 1 of the relay."""
+        """All projections of tokens and relay; 5 keys per satellite, and N + 1 of the relay."""
         T, D = config.iterations, w.width
         satellites = (4 * T * w.tokens + 2 * T * w.batch) * 2 * D * D
         relay = (T - 1) * (2 * (w.tokens + w.batch) + 2 * w.batch) * 2 * D * D
@@ -144,11 +147,14 @@ class Folded(StarTransformer):
     def mixed(self, q: Tensor, k: list[Tensor], v: list[Tensor]) -> Tensor:
         logits = torch.stack([(q * key).sum(-1) for key in k], -1)  # [B, N, H, 5]
         weights = logits.softmax(-1)[..., None].unbind(-2)
-        return sum(a * value for a, value in zip(weights, v, strict=True))
+        o = weights[0] * v[0]
+        for a, value in zip(weights[1:], v[1:], strict=True):
+            o = o + a * value
+        return o
 
-    def gathered(self, s: Tensor, h: Tensor, mask: Tensor | None) -> Tensor:
+    def update_relay(self, s: Tensor, h: Tensor, mask: Tensor | None) -> Tensor:
         key, value, d = self.relay.key, self.relay.value, self.width // self.heads
-        q = self.split(self.relay.query(s)).transpose(1, 2) / d**0.5  # [B, H, 1, d]
+        q = self.split(self.relay.query(s)) / d**0.5  # [B, H, 1, d]
         u = (q @ key.weight.unflatten(0, (-1, d))).squeeze(2)  # [B, H, D]
         logits = torch.cat([u @ s.mT, u @ h.mT], -1)  # [B, H, 1 + N]
         if key.bias is not None:
@@ -162,7 +168,7 @@ class Folded(StarTransformer):
 
     @staticmethod
     def flops(config: Config, w: Workload) -> Flops:
-        """All maps, the relay's on one token, and its thin products; the ring's are elementwise."""
+        """All projections, the relay's of one token; its products. The ring's are elementwise."""
         T, D = config.iterations, w.width
         satellites = (4 * T * w.tokens + 2 * T * w.batch) * 2 * D * D
         relay = (T - 1) * 4 * w.batch * 2 * D * D
@@ -181,8 +187,8 @@ def mean(x: Tensor, mask: Tensor | None) -> Tensor:
     return (x * real).sum(1, keepdim=True) / real.sum(1, keepdim=True).clamp(min=1)
 
 
-def neighbours(mask: Tensor) -> tuple[Tensor, Tensor]:
-    """[B, N] twice: the real tokens before and after each, around the ring."""
+def neighbours(mask: Tensor) -> Ring:
+    """The real tokens before and after every token, around the ring."""
     N = mask.shape[1]
     i = torch.arange(N, device=mask.device).expand_as(mask)
     before = F.pad(i.where(mask, -1).cummax(1).values, (1, 0), value=-1)
@@ -193,7 +199,7 @@ def neighbours(mask: Tensor) -> tuple[Tensor, Tensor]:
     return before.clamp(min=0), after.clamp(max=N - 1)
 
 
-def reference(module: StarTransformer, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+def reference(module: StarTransformer, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
     real = [i for i in range(len(x)) if mask is None or mask[i]]
     h, s = {i: x[i] for i in real}, x[real].sum(0) / max(1, len(real))
     for turn in range(module.config.iterations):
@@ -207,18 +213,18 @@ def reference(module: StarTransformer, x: Tensor, mask: Tensor | None, draws: di
     return torch.stack([h.get(i, torch.zeros_like(x[0])) for i in range(len(x))])
 
 
-def multi_head(node: Node, heads: int, one: Tensor, context: list[Tensor]) -> Tensor:
-    d, rows = len(one) // heads, torch.stack(context)
-    q, k, v = node.query(one), node.key(rows), node.value(rows)
+def multi_head(node: Node, heads: int, token: Tensor, context: list[Tensor]) -> Tensor:
+    d, rows = len(token) // heads, torch.stack(context)
+    q, k, v = node.query(token), node.key(rows), node.value(rows)
     parts = [slice(h * d, (h + 1) * d) for h in range(heads)]
     o = [(k[:, p] @ q[p] / d**0.5).softmax(0) @ v[:, p] for p in parts]
     return node.norm(node.output(torch.cat(o)).relu())
 
 
 def parameters(config: Config, w: Workload) -> int:
-    """Four maps and a norm for the satellites, and for the relay where it is updated."""
+    """Four projections and a norm for the satellites, and for the relay if it is updated."""
     kinds = 1 if config.iterations == 1 else 2
-    return kinds * (four_maps(config, w) + 2 * w.width)
+    return kinds * (projection_parameters(config, w) + 2 * w.width)
 
 
 def default(config: Config, w: Workload) -> str:
@@ -237,6 +243,7 @@ CARD = Card(
     examples=(Config(), Config(iterations=3, bias=True), Config(iterations=1)),
     default=default,
     tolerance=Tolerance(
-        bfloat16=0.3, reason="what rounds across ReLU's 0 gains or loses its whole gradient"
+        bfloat16=0.3,
+        reason="values that round across the 0 of ReLU gain or lose their whole gradient",
     ),
 )

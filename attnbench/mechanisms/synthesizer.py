@@ -1,4 +1,4 @@
-"""Synthesizer (Tay et al., 2020): attention logits that no pair of tokens ever compares.
+"""Synthesizer (Tay et al., 2020): attention logits computed without comparing tokens.
 
     S_dense  = ReLU(x W_1) W_2                          [B, H, N, N]
     S_random = R, learned or fixed                         [H, N, N]
@@ -6,18 +6,18 @@
     S_factorized_dense[i, j] = A[i, j mod a] C[i, ⌊j / a⌋]   [B, H, N, N]
     o = softmax(S) v                                    [B, H, N, d]
 
-W_2: [d, N], R_1 and R_2: [N, R] are each head's own and tied to positions, so every variant needs
-N in advance. A = x F_A [N, a] and C = x F_B [N, b], with a b ≥ N cut to N, read the head's own
-slice of x. `mixture` adds the dot product: softmax(α_1 S + α_2 q kᵀ / √d), with α_1 + α_2 = 1.
-There is no 1/√d on S itself.
+W_2: [d, N], R_1 and R_2: [N, R] are separate for each head and tied to positions, so every variant
+needs N in advance. A = x F_A [N, a] and C = x F_B [N, b], with a b ≥ N truncated to N, read the
+head's slice of x. `mixture` adds the dot product: softmax(α_1 S + α_2 q kᵀ / √d), α_1 + α_2 = 1.
+S itself is not scaled by 1/√d.
 
 `sdpa` is exact where S is a product of row features and column features (dense and factorized
-random, mixed or not): a fused kernel then stores no N × N tensor. Random logits and factorized
-dense ones are no such product.
+random, mixed or not): a fused kernel then stores no N × N tensor. Random and factorized dense
+logits are not such products.
 
 Left out: mixtures of two synthesizers. Reconstructed: the paper gives no sizes for several heads
-and no depth for F_A and F_B; they are single maps here. Where a tile meets a tile, one factor is
-tiled and the other repeated, so that all N columns differ.
+and no depth for F_A and F_B, which are single projections here. Where the paper tiles both
+factors, one is tiled and the other repeated, so that all N columns differ.
 Notation: our N is the paper's ℓ, our C its B, our R its k.
 Source: arXiv:2005.00743, section 3.
 """
@@ -35,15 +35,14 @@ from attnbench.contract import (
     BaseConfig,
     Card,
     Cost,
+    Draws,
     Exemption,
     Flops,
     Paper,
-    causal_mask,
-    key_mask,
-    map_flops,
-    masked_softmax,
     merge,
+    projection_flops,
 )
+from attnbench.primitives import allowed_keys, key_mask, masked_softmax
 from attnbench.records import Causality, Family, Workload
 
 VARIANTS = ("dense", "random", "fixed_random", "factorized_random", "factorized_dense")
@@ -53,7 +52,7 @@ FEATURES = ("dense", "factorized_random")  # S is a product of row and column fe
 @dataclass(frozen=True, kw_only=True)
 class Config(BaseConfig):
     """`variant`: dense, random, fixed_random, factorized_random or factorized_dense;
-    `mixture`: with the dot product; `rank`: R; `n_max`: positions held, N if None."""
+    `mixture`: with the dot product; `rank`: R; `n_max`: largest N; None: that of the workload."""
 
     variant: str = "dense"
     mixture: bool = False
@@ -61,21 +60,19 @@ class Config(BaseConfig):
     n_max: int | None = None
 
     def __post_init__(self) -> None:
-        if self.variant not in VARIANTS:
-            raise ValueError(f"no variant {self.variant!r}; there are: {', '.join(VARIANTS)}")
-        if self.rank < 1:
-            raise ValueError(f"rank must be at least 1, not {self.rank}")
-        if self.n_max is not None and self.n_max < 1:
-            raise ValueError(f"n_max must be at least 1 or None, not {self.n_max}")
+        self.require_one_of("variant", VARIANTS)
+        self.require_at_least(1, "rank", "n_max")
 
 
 def sides(n: int) -> tuple[int, int]:
-    """a and b with a b ≥ n, as square as can be."""
+    """a and b with a b ≥ n, as nearly equal as possible."""
     a = isqrt(n)
     return a, -(-n // a)
 
 
 class Synthesizer(Attention):
+    R: Tensor  # [H, N, N]
+
     def __init__(self, config: Config, workload: Workload) -> None:
         super().__init__(config, workload)
         D, H, d = workload.width, workload.heads, workload.head_width
@@ -103,15 +100,15 @@ class Synthesizer(Attention):
         self.output = nn.Linear(D, D, bias=bias)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        weights = masked_softmax(self.logits(x), self.allowed(x, mask))
+        weights = masked_softmax(self.logits(x), allowed_keys(x, x, key_mask(mask), self.causal))
         v = self.split(self.value(x))
         if weights.dim() == 3:
-            # one map for the whole batch; a broadcast product would copy it for each sequence
+            # shared by the whole batch; a broadcast product would copy it for each sequence
             return self.output(merge(torch.einsum("hij,bhjd->bhid", weights, v)))
         return self.output(merge(weights @ v))
 
     def logits(self, x: Tensor) -> Tensor:
-        """x [B, N, D] to [B, H, N, N], or [H, N, N] where they are the same for every sequence."""
+        """x [B, N, D] to [B, H, N, N], or [H, N, N] if all sequences share them."""
         S = self.synthesized(x)
         if not self.config.mixture:
             return S
@@ -131,22 +128,10 @@ class Synthesizer(Attention):
                 return (C[..., None] * A[..., None, :]).flatten(-2)[..., :N]
         return self.R[:, :N, :N]
 
-    def split(self, x: Tensor) -> Tensor:
-        """[B, N, D] to [B, H, N, d], a view."""
-        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-
-    def allowed(self, x: Tensor, mask: Tensor | None) -> Tensor | None:
-        """Which columns a row may use, broadcastable to its logits, or None."""
-        keys = key_mask(mask)
-        if not self.causal:
-            return keys
-        past = causal_mask(x.shape[1], x.shape[1], x.device)
-        return past if keys is None else past & keys
-
     @staticmethod
     def needs(config: Config, w: Workload) -> str | None:
         if config.n_max is not None and w.seq_len > config.n_max:
-            return f"it holds n_max = {config.n_max} positions, fewer than N = {w.seq_len}"
+            return f"{w.seq_len} tokens exceed n_max = {config.n_max}, the positions of the logits"
         return None
 
     @staticmethod
@@ -161,7 +146,7 @@ class Synthesizer(Attention):
                 core += 2 * w.heads * w.seq_len**2 * config.rank
             case "factorized_dense":
                 core += 2 * w.tokens * w.width * sum(sides(config.n_max or w.seq_len))
-        return Flops(map_flops(w, maps(config)), core)
+        return Flops(projection_flops(w, projections(config)), core)
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
@@ -174,9 +159,9 @@ class Sdpa(Synthesizer):
         v = self.split(self.value(x))
         rows, columns = self.features(x)
         width = max(rows.shape[-1], v.shape[-1])
-        # the fused kernel wants one width for all three
+        # the fused kernel needs one width for all three
         rows, columns, values = (F.pad(t, (0, width - t.shape[-1])) for t in (rows, columns, v))
-        bias = None if mask is None else self.allowed(x, mask)
+        bias = None if mask is None else allowed_keys(x, x, key_mask(mask), self.causal)
         causal = self.causal and mask is None
         o = F.scaled_dot_product_attention(
             rows, columns, values, attn_mask=bias, is_causal=causal, scale=1.0
@@ -187,7 +172,7 @@ class Sdpa(Synthesizer):
         return self.output(merge(o))
 
     def features(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Two [B, H, N, ·] whose product is the logits."""
+        """Row and column features [B, H, N, ·], whose product is the logits."""
         B, N = x.shape[:2]
         if self.config.variant == "dense":
             rows = self.split(self.hidden(x).relu())
@@ -204,28 +189,28 @@ class Sdpa(Synthesizer):
     @staticmethod
     def needs(config: Config, w: Workload) -> str | None:
         if config.variant not in FEATURES:
-            return f"{config.variant} logits are no product of features; use synthesizer:eager"
+            return f"variant={config.variant} is not a product of features; use synthesizer:eager"
         return Synthesizer.needs(config, w)
 
     @staticmethod
     def flops(config: Config, w: Workload) -> Flops:
-        """The maps; then both products of the fused kernel, at the padded width."""
+        """The projections; then both products of the fused kernel, at the padded width."""
         features = w.head_width if config.variant == "dense" else config.rank
         width = max(features + config.mixture * w.head_width, w.head_width)
         core = 2 * 2 * w.heads * w.tokens * w.seq_len * width
-        return Flops(map_flops(w, maps(config)), core)
+        return Flops(projection_flops(w, projections(config)), core)
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
         return 4 * w.tokens * w.width * (1 + config.mixture) + w.heads * w.tokens
 
 
-def maps(config: Config) -> int:
-    """How many D × D maps there are: W_V, W_O, W_1 of the dense variant, W_Q and W_K if mixed."""
+def projections(config: Config) -> int:
+    """Number of D × D projections: W_V, W_O, W_1 of the dense variant, W_Q and W_K if mixed."""
     return 2 + (config.variant == "dense") + 2 * config.mixture
 
 
-def reference(module: Synthesizer, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+def reference(module: Synthesizer, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
     d, config = module.width // module.heads, module.config
     v, heads = module.value(x), []
     for h in range(module.heads):
@@ -262,20 +247,20 @@ def row(module: Synthesizer, x: Tensor, h: int, i: int, keys: list[int]) -> Tens
 
 
 def parameters(config: Config, w: Workload) -> int:
-    """The maps and what is tied to positions."""
+    """The projections and the parameters tied to positions."""
     D, H, n = w.width, w.heads, config.n_max or w.seq_len
-    held = {
+    positional = {
         "dense": D * n,
         "random": H * n * n,
         "fixed_random": 0,
         "factorized_random": 2 * H * n * config.rank,
         "factorized_dense": D * sum(sides(n)),
     }[config.variant]
-    return maps(config) * D * (D + config.bias) + held + 2 * config.mixture
+    return projections(config) * D * (D + config.bias) + positional + 2 * config.mixture
 
 
 def default(config: Config, w: Workload) -> str:
-    """The fused kernel, unless its logits cannot be or eight sequences share one map."""
+    """The fused kernel, if it is exact, unless eight sequences share the same weights."""
     shared = config.variant == "factorized_random" and not config.mixture and not w.padding
     if Sdpa.needs(config, w) or (shared and w.batch >= 8):
         return "eager"
@@ -283,7 +268,7 @@ def default(config: Config, w: Workload) -> str:
 
 
 def exempt(config: Config) -> Mapping[Exemption, str]:
-    """`n_max` frees the logits of N."""
+    """A given `n_max` makes the parameters independent of N."""
     return {} if config.n_max else {Exemption.LENGTH: "the logits have N columns"}
 
 

@@ -4,9 +4,9 @@
     o = A v                                         [B, H, N, d]
     y = merge(o) W_O                                   [B, N, D]
 
-`eager` stores A. `sdpa` leaves the choice of kernel to torch, which on a CPU is its flash kernel
-as long as q, k, v are 4-D and no attention dropout is asked for; the kernel that ran is recorded.
-`xformers` and `flex` are the same function by other engines.
+`eager` stores A. `sdpa` leaves the choice of kernel to torch; on a CPU that is its flash kernel as
+long as q, k, v are 4-D and there is no attention dropout. The kernel that ran is recorded.
+`xformers` and `flex` compute the same function with other libraries.
 
 Source: arXiv:1706.03762, equation (1).
 """
@@ -24,42 +24,33 @@ from attnbench.contract import (
     BaseConfig,
     Card,
     Cost,
+    Draws,
     Flops,
     Paper,
     QKVAttention,
-    causal_mask,
-    four_maps,
-    key_mask,
-    map_flops,
-    masked_softmax,
+    projection_flops,
+    projection_parameters,
 )
+from attnbench.primitives import allowed_keys, key_mask, masked_softmax
 from attnbench.records import Causality, Family, Mode, Workload
 
-BLOCK = 128  # tokens of a block of flex_attention's masks, as torch makes them
+BLOCK = 128  # tokens of a block in flex_attention's masks, torch's default
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(BaseConfig):
-    """Softmax attention has no options of its own."""
+    """Softmax attention has no further options."""
 
 
 class Transformer(QKVAttention):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         logits = q @ k.mT / q.shape[-1] ** 0.5  # [B, H, N, N]
-        return masked_softmax(logits, self.allowed(q, mask)) @ v
-
-    def allowed(self, q: Tensor, mask: Tensor | None) -> Tensor | None:
-        """Which keys each query may use, broadcastable to [B, H, N, N]; None: all."""
-        keys = key_mask(mask)
-        if not self.causal:
-            return keys
-        past = causal_mask(q.shape[-2], q.shape[-2], q.device)
-        return past if keys is None else past & keys
+        return masked_softmax(logits, allowed_keys(q, k, key_mask(mask), self.causal)) @ v
 
     @staticmethod
     def flops(config: Config, w: Workload) -> Flops:
-        """q kᵀ and A v; a causal mask halves nothing here, the products are full."""
-        return Flops(map_flops(w), 2 * (2 * w.tokens * w.seq_len * w.width))
+        """q kᵀ and A v; the products are full even if causal."""
+        return Flops(projection_flops(w), 2 * (2 * w.tokens * w.seq_len * w.width))
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
@@ -70,7 +61,8 @@ class Sdpa(Transformer):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         if mask is None:
             return F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
-        o = F.scaled_dot_product_attention(q, k, v, attn_mask=self.allowed(q, mask))
+        allowed = allowed_keys(q, k, key_mask(mask), self.causal)
+        o = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
         seen = mask.cumsum(-1) > 0 if self.causal else mask.any(-1, keepdim=True)  # [B, N or 1]
         return o.masked_fill(~seen[:, None, :, None], 0)
 
@@ -137,22 +129,22 @@ def past(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
 
 @cache
 def triangle(N: int, device: torch.device) -> Any:
-    """flex_attention's blocks of a causal mask, without an N × N mask to find them from.
+    """The blocks of a causal mask for flex_attention, computed without an N × N mask.
 
-    On the diagonal a block is partly used, and so are all of a last row that N cuts short; before
-    it they are used whole.
+    Blocks on the diagonal are used in part, as is the whole last row if N truncates it; blocks
+    before the diagonal are used entirely.
     """
     from torch.nn.attention.flex_attention import BlockMask
 
     n = -(-N // BLOCK)
-    each = torch.arange(n, device=device, dtype=torch.int32)
-    partly, whole = torch.ones_like(each), each.clone()
+    row = torch.arange(n, device=device, dtype=torch.int32)
+    partly, whole = torch.ones_like(row), row.clone()
     if N % BLOCK:
         partly[-1], whole[-1] = n, 0
-    order = each.repeat(n, 1)  # [n, n]: the numbers of the blocks of a row
+    order = row.repeat(n, 1)  # [n, n]: the blocks of each row by number
     return BlockMask.from_kv_blocks(
         partly[None, None],
-        ((order + each[:, None]) % n)[None, None],
+        ((order + row[:, None]) % n)[None, None],
         whole[None, None],
         order[None, None],
         BLOCK_SIZE=BLOCK,
@@ -161,7 +153,7 @@ def triangle(N: int, device: torch.device) -> Any:
     )
 
 
-def reference(module: Transformer, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+def reference(module: Transformer, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
     d = module.width // module.heads
     rows = []
     for i in range(len(x)):
@@ -178,7 +170,7 @@ def reference(module: Transformer, x: Tensor, mask: Tensor | None, draws: dict) 
 
 
 def default(config: Config, w: Workload) -> str:
-    """The fused kernel; a padded batch too, since eager would store A as well."""
+    """The fused kernel, even for a padded batch, for which eager would store A too."""
     return "sdpa"
 
 
@@ -186,7 +178,7 @@ CARD = Card(
     forms={"eager": Transformer, "sdpa": Sdpa, "xformers": Xformers, "flex": Flex},
     config=Config,
     reference=reference,
-    parameters=four_maps,
+    parameters=projection_parameters,
     family=Family.FULL,
     causality=Causality.OPTIONAL,
     paper=Paper("Attention Is All You Need", "Vaswani et al.", 2017, "arXiv:1706.03762"),

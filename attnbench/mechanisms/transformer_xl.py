@@ -8,15 +8,15 @@
 R_p = [sin(p ω); cos(p ω)], ω = 10000^(−2n / D), is the sinusoid of a distance p; u and v are
 vectors of each head; SG stops the gradient. The memory is empty at the first token and grows to M.
 
-The sequence is swept in segments of min(L, N) tokens. A layer's memory holds its inputs, known in
-advance, so equal segments run together, as many as fit a small working set; the first segments
-have shorter keys and the last has fewer queries, so nothing is padded. W_k and W_v read each token
-once: the memory has the values of the segment's own maps, and a gradient that reaches the maps but
-not the tokens. S is not padded to be shifted: the shift is a view with rows one element shorter.
-`recomputed` keeps no S for the backward pass and computes it again.
+The sequence is processed in segments of min(L, N) tokens. A layer's memory holds its inputs, which
+are known in advance, so equal segments run together, as many as fit a small working set. The first
+segments have fewer keys and the last has fewer queries, so nothing is padded. W_k and W_v read
+each token once: the memory reuses the keys and values of its segment, and its gradient reaches the
+projections but not the tokens. The shift of S needs no padding: it is a view with rows one element
+shorter. `recomputed` does not keep S for the backward pass but computes it again.
 
-Left out: evaluation with a longer memory than in training, which is the option `memory`.
-Notation: our u and v are the paper's; R_p is its R_{i−j}. Causal in any sweep.
+Left out: evaluation with a longer memory than in training; the option `memory` sets it.
+Notation: u and v as in the paper; R_p is its R_{i−j}. Always causal.
 Source: arXiv:1901.02860, section 3.3.
 """
 
@@ -30,40 +30,43 @@ from attnbench.contract import (
     BaseConfig,
     Card,
     Cost,
+    Draws,
     Flops,
     Paper,
     QKVAttention,
-    causal_mask,
-    four_maps,
-    map_flops,
+    projection_flops,
+    projection_parameters,
 )
+from attnbench.primitives import causal_mask
 from attnbench.records import Causality, Family, Mode, Workload
 
-PIECE = 1 << 21  # elements of S at a time: a working set near the size of a cache
+PIECE = 1 << 21  # elements of S at a time: a working set about the size of a cache
+
+Parts = tuple[Tensor, ...]  # of tokens, of the memory and, if any, of compressed slots
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(BaseConfig):
-    """`segment`: L, tokens of a segment; `memory`: M, tokens before it that it reads."""
+    """`segment`: L, tokens of a segment; `memory`: M, earlier tokens that it also reads."""
 
     segment: int = 384
     memory: int = 384
 
     def __post_init__(self) -> None:
-        if self.segment < 1 or self.memory < 0:
-            raise ValueError("segment is at least 1 and memory at least 0")
+        self.require_at_least(1, "segment")
+        self.require_at_least(0, "memory")
 
 
 class Group(NamedTuple):
-    """Equal segments in a row: each has so many tokens and reads so many before it."""
+    """Consecutive segments of equal shape."""
 
-    start: int
-    count: int
-    length: int
-    memory: int
-    compressed: int = 0  # slots of an older, compressed memory that each reads
+    start: int  # first token
+    segments: int
+    length: int  # tokens of each segment
+    memory: int  # earlier tokens that each segment reads
+    compressed: int = 0  # slots of an older, compressed memory that each segment reads
     step: int = 0  # slots that each segment adds
-    slots: int = 0  # that exist when the first segment starts
+    slots: int = 0  # slots that exist when the first segment starts
 
     @property
     def keys(self) -> int:
@@ -71,21 +74,21 @@ class Group(NamedTuple):
 
 
 def groups(seq_len: int, segment: int, memory: int, slots: int = 0, rate: int = 1) -> list[Group]:
-    """The segments of a sequence, equal neighbours joined."""
-    found: list[Group] = []
+    """The segments of a sequence, neighbours of equal shape merged."""
+    merged: list[Group] = []
     for start in range(0, seq_len, segment):
         old = max(0, start - memory) // rate
         length = min(segment, seq_len - start)
         shape = (length, min(memory, start), min(slots, old), segment // rate)
-        if found and found[-1][2:6] == shape:
-            found[-1] = found[-1]._replace(count=found[-1].count + 1)
+        if merged and merged[-1][2:6] == shape:
+            merged[-1] = merged[-1]._replace(segments=merged[-1].segments + 1)
         else:
-            found.append(Group(start, 1, *shape, slots=old))
-    return found
+            merged.append(Group(start, 1, *shape, slots=old))
+    return merged
 
 
 class TransformerXL(QKVAttention):
-    keeps = True  # A, for the backward pass
+    keeps_weights = True  # A, for the backward pass
 
     def __init__(self, config: Config, workload: Workload) -> None:
         super().__init__(config, workload)
@@ -105,21 +108,21 @@ class TransformerXL(QKVAttention):
         return self.sweep(q, (k, k.detach()), (v, v.detach()), masks).transpose(1, 2)
 
     def recalled(self, linear: nn.Linear, x: Tensor) -> tuple[Tensor, Tensor]:
-        """A map of the tokens twice, [B, H, N, d]; the second gives the tokens no gradient."""
+        """A projection of the tokens twice, [B, H, N, d]; the second gives them no gradient."""
         if torch.is_grad_enabled():
             current, memory = Recall.apply(x, linear.weight, linear.bias)
             return self.split(current), self.split(memory)
         y = self.split(linear(x))
         return y, y
 
-    def sweep(self, q: Tensor, k: tuple, v: tuple, masks: tuple | None) -> Tensor:
-        """Tokens, and keys, values and masks of tokens and memory, to [B, N, H, d]."""
+    def sweep(self, q: Tensor, k: Parts, v: Parts, masks: Parts | None) -> Tensor:
+        """The attention of all segments, [B, N, H, d]; k, v and masks have all their `Parts`."""
         layout = self.layout(self.config, q.shape[2])
         R = self.distances(max(g.keys for g in layout), q)
         return torch.cat([self.group(g, q, k, v, masks, R) for g in layout], 1)
 
     @staticmethod
-    def layout(config: Config, seq_len: int) -> list[Group]:
+    def layout(config: Any, seq_len: int) -> list[Group]:
         return groups(seq_len, min(config.segment, seq_len), config.memory)
 
     def distances(self, keys: int, q: Tensor) -> Tensor:
@@ -132,10 +135,10 @@ class TransformerXL(QKVAttention):
         return self.position(R).view(keys, self.heads, d).permute(1, 2, 0) / d**0.5
 
     def group(self, g: Group, *sequences: Any) -> Tensor:
-        """The outputs of one group's tokens, [B, count · length, H, d]."""
+        """The outputs of one group's tokens, [B, segments · length, H, d]."""
         q, k, v, R, allowed = self.segments(g, *sequences)
         step = max(1, PIECE // (self.heads * g.length * g.keys))
-        # split, as the backward pass of a slice fills a whole tensor
+        # split, as the backward pass of each slice would fill a whole tensor
         parts = zip(q.split(step), k.split(step), v.split(step), strict=True)
         past = allowed.dim() == 2
         pieces = [
@@ -143,62 +146,69 @@ class TransformerXL(QKVAttention):
             for i, part in enumerate(parts)
         ]
         o = torch.cat(pieces).transpose(1, 2)  # [n, L, H, d]
-        return o.reshape(-1, g.count * g.length, *o.shape[2:])
+        return o.reshape(-1, g.segments * g.length, *o.shape[2:])
 
-    def read(self, *tensors: Tensor) -> tuple[Tensor, Tensor | None]:
-        """`Read` with what this form keeps for its backward pass."""
-        q, k, v, R, allowed, *real = tensors
-        return Read.apply(self.keeps, q, k, v, R, self.u, self.v, allowed, *real or [None])
+    def read(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        R: Tensor,
+        allowed: Tensor,
+        real: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """`Read`, which keeps for its backward pass what this form keeps."""
+        return Read.apply(self.keeps_weights, q, k, v, R, self.u, self.v, allowed, real)
 
     def segments(
-        self, g: Group, q: Tensor, k: tuple, v: tuple, masks: tuple | None, R: Tensor
-    ) -> tuple[Tensor, ...]:
-        """What `read` takes, for all segments of a group; n = B · count."""
+        self, g: Group, q: Tensor, k: Parts, v: Parts, masks: Parts | None, R: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """The arguments of `read` for all segments of a group; n = B · segments."""
         q = rows(g, q).flatten(0, 1)  # [n, H, L, d]
-        k, v = (window(g, t).flatten(0, 1) for t in (k, v))  # [n, H, P, d]
+        keys, values = (window(g, t).flatten(0, 1) for t in (k, v))  # [n, H, P, d]
         allowed = causal_mask(g.length, g.keys, q.device)  # [L, P]
         if masks is not None:
-            keys = window(g, [m[:, None, :, None] for m in masks]).flatten(0, 1)
-            allowed = allowed & keys.mT  # [n, 1, L, P]
-        return q, k, v, R[:, :, R.shape[2] - g.keys :], allowed
+            real = window(g, tuple(m[:, None, :, None] for m in masks)).flatten(0, 1)
+            allowed = allowed & real.mT  # [n, 1, L, P]
+        return q, keys, values, R[:, :, R.shape[2] - g.keys :], allowed
 
     @staticmethod
     def needs(config: Any, w: Workload) -> str | None:
-        return "sinusoids of distances need an even width" if w.width % 2 else None
+        return "the sinusoids of distances need an even width" if w.width % 2 else None
 
     @classmethod
     def products(cls, config: Any, w: Workload) -> int:
         """Both halves of S and A v for every segment, and W_r R once."""
         layout = cls.layout(config, w.seq_len)
-        pairs = sum(g.count * g.length * g.keys for g in layout)
+        pairs = sum(g.segments * g.length * g.keys for g in layout)
         distances = max(g.keys for g in layout)
         return 3 * (2 * w.batch * pairs * w.width) + 2 * distances * w.width**2
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
-        """Both halves of S and A v for every segment, and W_r R once; the memory costs no map."""
-        return Flops(map_flops(w), TransformerXL.products(config, w))
+    def flops(config: Any, w: Workload) -> Flops:
+        """Those of `products`; the memory costs no projection."""
+        return Flops(projection_flops(w), TransformerXL.products(config, w))
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Any, w: Workload) -> int:
         return stored(TransformerXL.layout(config, w.seq_len), w)
 
 
 class Recomputed(TransformerXL):
-    keeps = False
+    keeps_weights = False
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Any, w: Workload) -> int:
         return working(TransformerXL.layout(config, w.seq_len), w)
 
 
 class Recall(torch.autograd.Function):
-    """x Wᵀ + b twice; the second copy sends its gradient to W and b, and none to x."""
+    """x Wᵀ + b twice; the second copy passes its gradient to W and b but not to x."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(x, weight)
-        ctx.bias = bias is not None
+        ctx.has_bias = bias is not None
         y = nn.functional.linear(x, weight, bias)
         return y, y.detach()
 
@@ -206,24 +216,34 @@ class Recall(torch.autograd.Function):
     def backward(ctx: Any, current: Tensor, memory: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         both = (current + memory).flatten(0, -2)
-        bias = both.sum(0) if ctx.bias else None
+        bias = both.sum(0) if ctx.has_bias else None
         return current @ weight, both.mT @ x.flatten(0, -2), bias
 
 
 class Read(torch.autograd.Function):
-    """A v of some segments, and the attention [n, P] that keys got from real tokens, if asked.
+    """A v of some segments and, given `real`, the attention [n, P] that keys got from real tokens.
 
     Results are allocated before the scores: small tensors that outlive large ones would otherwise
-    tear holes into the heap.
+    fragment the heap.
     """
 
     @staticmethod
-    def forward(ctx: Any, keeps: bool, *tensors: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        q, k, v, R, u, t, allowed, real = tensors
+    def forward(
+        ctx: Any,
+        keeps_weights: bool,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        R: Tensor,
+        u: Tensor,
+        t: Tensor,
+        allowed: Tensor,
+        real: Tensor | None,
+    ) -> tuple[Tensor, Tensor | None]:
         o = q.new_empty(q.shape)
         A = weights(q, k, R, u, t, allowed)
         torch.matmul(A, v, out=o)
-        ctx.save_for_backward(q, k, v, R, u, t, allowed, o, A if keeps else None)
+        ctx.save_for_backward(q, k, v, R, u, t, allowed, o, A if keeps_weights else None)
         if real is None:
             return o, None
         used = (A.sum(1) * real[..., None]).sum(1)
@@ -247,11 +267,11 @@ class Read(torch.autograd.Function):
 
 
 def weights(q: Tensor, k: Tensor, R: Tensor, u: Tensor, t: Tensor, allowed: Tensor) -> Tensor:
-    """A [n, H, L, P]; `allowed`: [L, P] if it is the past alone, [n, 1, L, P] if not.
+    """A [n, H, L, P]; `allowed` is [L, P] if only causality masks, else [n, 1, L, P].
 
     Row i of the position scores moves left by L − 1 − i. In a buffer of L P elements, the shifted
-    rows are rows of P − 1 elements that start at L − 1; each also reads the first element of the
-    next row, which lies in its future, except the last.
+    rows are rows of P − 1 elements that start at L − 1. Each except the last also reads the first
+    element of the next row, which lies in its future.
     """
     n, H, L, d = q.shape
     P = k.shape[2]
@@ -269,7 +289,7 @@ def weights(q: Tensor, k: Tensor, R: Tensor, u: Tensor, t: Tensor, allowed: Tens
 
 
 def unshift(S: Tensor) -> Tensor:
-    """The gradient of the position scores; what each row reads of its future has none."""
+    """The gradient of the position scores; what a row reads of its future has none."""
     n, H, L, P = S.shape
     x = S.new_empty(n, H, L * P)
     x[..., : L - 1] = 0
@@ -280,46 +300,46 @@ def unshift(S: Tensor) -> Tensor:
 
 
 def rows(g: Group, x: Tensor) -> Tensor:
-    """[B, H, N, d] to the group's own tokens, [B, count, H, length, d]."""
-    x = x[:, :, g.start : g.start + g.count * g.length]
-    return x.unflatten(2, (g.count, g.length)).transpose(1, 2)
+    """[B, H, N, d] to the tokens of the group's segments, [B, segments, H, length, d]."""
+    x = x[:, :, g.start : g.start + g.segments * g.length]
+    return x.unflatten(2, (g.segments, g.length)).transpose(1, 2)
 
 
-def window(g: Group, parts: tuple[Tensor, ...]) -> Tensor:
-    """What each segment reads, [B, count, H, keys, d], oldest first.
+def window(g: Group, parts: Parts) -> Tensor:
+    """What each segment reads, [B, segments, H, keys, d], oldest first.
 
-    `parts`: tokens, memory and, where there are any, compressed slots: [B, H, N or slots, d].
+    `parts`: tokens, memory and, if any, compressed slots: [B, H, N or slots, d].
     """
-    found = [rows(g, parts[0])]
+    pieces = [rows(g, parts[0])]
     if g.memory:
-        end = g.start + (g.count - 1) * g.length
-        found.insert(0, sliding(parts[1][:, :, g.start - g.memory : end], g.memory, g.length))
+        end = g.start + (g.segments - 1) * g.length
+        pieces.insert(0, sliding(parts[1][:, :, g.start - g.memory : end], g.memory, g.length))
     if g.compressed:
-        end = g.slots + (g.count - 1) * g.step
+        end = g.slots + (g.segments - 1) * g.step
         old = parts[2][:, :, g.slots - g.compressed : end]
-        found.insert(0, sliding(old, g.compressed, g.step))
-    return torch.cat(found, 3)
+        pieces.insert(0, sliding(old, g.compressed, g.step))
+    return torch.cat(pieces, 3)
 
 
 def sliding(x: Tensor, size: int, step: int) -> Tensor:
-    """[B, H, n, d] to its windows, [B, count, H, size, d]."""
+    """[B, H, n, d] to its windows, [B, windows, H, size, d]."""
     return x.unfold(2, size, step).permute(0, 2, 1, 4, 3)
 
 
 def stored(layout: list[Group], w: Workload) -> int:
-    """Elements of S kept for the backward pass, or in use at a time without one."""
-    scores = w.batch * w.heads * sum(g.count * g.length * g.keys for g in layout)
+    """Elements of S that training keeps for the backward pass, plus the working set."""
+    scores = w.batch * w.heads * sum(g.segments * g.length * g.keys for g in layout)
     return scores + working(layout, w) if w.mode is Mode.TRAINING else working(layout, w)
 
 
 def working(layout: list[Group], w: Workload) -> int:
-    """Elements of the keys' and values' windows, and of three copies of S for one piece."""
-    windows = 2 * w.batch * w.width * max(g.count * g.keys for g in layout)
-    one = w.heads * max(g.length * g.keys for g in layout)
-    return windows + 3 * max(one, PIECE)
+    """Elements of the windows of keys and values, and of three copies of S for one piece."""
+    windows = 2 * w.batch * w.width * max(g.segments * g.keys for g in layout)
+    segment = w.heads * max(g.length * g.keys for g in layout)
+    return windows + 3 * max(segment, PIECE)
 
 
-def reference(module: TransformerXL, x: Tensor, mask: Tensor | None, draws: dict) -> Tensor:
+def reference(module: TransformerXL, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
     D, H, d = module.width, module.heads, module.width // module.heads
     L, M = module.config.segment, module.config.memory
     q, new = module.query(x), (module.key(x), module.value(x))
@@ -342,18 +362,17 @@ def reference(module: TransformerXL, x: Tensor, mask: Tensor | None, draws: dict
 
 def sinusoid(p: int, D: int, like: Tensor) -> Tensor:
     """R_p [D]: the sines and then the cosines of a distance p."""
-    angles = [p / 10000 ** (2 * n / D) for n in range(D // 2)]
-    angles = torch.tensor(angles, dtype=like.dtype)
+    angles = torch.tensor([p / 10000 ** (2 * n / D) for n in range(D // 2)], dtype=like.dtype)
     return torch.cat([angles.sin(), angles.cos()])
 
 
 def parameters(config: Config, w: Workload) -> int:
-    """The four maps, W_r, u and v."""
-    return four_maps(config, w) + w.width**2 + 2 * w.width
+    """The four projections, W_r, u and v."""
+    return projection_parameters(config, w) + w.width**2 + 2 * w.width
 
 
 def default(config: Config, w: Workload) -> str:
-    """Recomputed where training would otherwise keep more than half a GiB of float32 scores."""
+    """Recomputed where training would otherwise keep more than 0.5 GiB of float32 scores."""
     return "recomputed" if TransformerXL.elements(config, w) > 1 << 27 else "eager"
 
 

@@ -13,7 +13,7 @@ import msgspec
 from attnbench import errors
 from attnbench.errors import CannotRun
 from attnbench.records import CardFacts, Planned, Request
-from attnbench.registry import own
+from attnbench.registry import built_in
 from attnbench.run.processes import Server
 from attnbench.workloads.presets import expand
 
@@ -64,7 +64,7 @@ def describe(names: Iterable[str], device: str, server: Server) -> list[Mapping[
 
 def apart(names: Iterable[str]) -> list[tuple[str, ...]]:
     """Those of this package, and each other one alone."""
-    ours, given = own(), dict.fromkeys(names)
+    ours, given = built_in(), dict.fromkeys(names)
     together = tuple(name for name in given if name in ours)
     return [together] * bool(together) + [(name,) for name in given if name not in ours]
 

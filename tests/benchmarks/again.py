@@ -1,14 +1,14 @@
-"""How often the interval of a ratio holds 1 when a mechanism is raced against itself.
+"""How often the confidence interval contains 1 when a mechanism is raced against itself.
 
     python -m tests.benchmarks.again > reports/again.md
 
-Fastformer and Linformer enter under two names each (`twice.py`) and are swept by the engine of
-`attnbench sweep`, beside a busy loop on one core, over lengths and modes; sweeps of levels
-`attention` and `model` take turns until there are enough ratios. Only ratios of a mechanism to
-itself count: all differences are errors, and 95 % of the intervals should hold 1.
+Fastformer and Linformer take part under two names each (`twice.py`) in sweeps by the engine of
+`attnbench sweep`, over lengths and modes, while a busy loop occupies one core; sweeps of levels
+`attention` and `model` alternate until there are enough ratios. Only ratios of a mechanism to
+itself count: every difference is an error, and 95 % of the intervals should contain 1.
 
-Ratios of one sweep share the restarts of their processes; the standard error heeds that. D = 64, 4
-heads, 2,048 tokens per batch, 3 rounds.
+The ratios of one sweep share the variation between processes, which the standard error takes into
+account. D = 64, 4 heads, 2,048 tokens per batch, 3 rounds.
 """
 
 import argparse
@@ -46,7 +46,7 @@ class Same:
     mode: Mode
     name: str
     log: float
-    half: float  # of the 95 % interval, of the logarithm
+    half: float  # half-width of the 95 % confidence interval of the logarithm
 
     @property
     def held(self):
@@ -54,7 +54,7 @@ class Same:
 
 
 class Runs(list):
-    """Keeps what a session gives in memory."""
+    """Keeps the runs of a session in memory."""
 
     def append(self, *records):
         self.extend(records)
@@ -62,7 +62,7 @@ class Runs(list):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--ratios", type=int, default=200, help="at least")
+    parser.add_argument("--ratios", type=int, default=200, help="Minimum number of ratios.")
     asked = parser.parse_args()
     found, loads = [], []
     with Neighbour():
@@ -73,7 +73,7 @@ def main():
             print(f"{len(found)} of {asked.ratios} ratios", file=sys.stderr, flush=True)
     command = "python -m tests.benchmarks.again"
     begin("A mechanism against itself", __doc__, command, "torch")
-    print("| level | mode | mechanism | ratios | hold 1 | median half-width |")
+    print("| level | mode | mechanism | ratios | contain 1 | median half-width |")
     print("|---|---|---|---:|---:|---:|")
     for level in LEVELS:
         for mode in Mode:
@@ -96,7 +96,7 @@ def swept(number, level):
             store=runs,
             start=lambda series, *, weighs=False: server.worker(weighs=weighs),
             memory_bytes=memory_bytes(),
-            # nobody asks for memory here
+            # memory is not needed here
             finished=frozenset((line.case.key, Part.MEMORY, 0) for line in planned.lines),
         ).run()
     ratios = Ratios(
@@ -125,7 +125,7 @@ def swept(number, level):
 
 
 def request(number, level):
-    """The sweep of that number: its seed is the number."""
+    """The request of sweep `number`, which is also its seed."""
     usual = settings("cpu", 1, number, quick=True, cold=False, budget_s=None)
     return Request(
         models=tuple(f"{FILE}:{name}{again}" for name in NAMES for again in ("", "_AGAIN")),
@@ -149,20 +149,20 @@ def request(number, level):
 
 
 def cells(rows):
-    """How many ratios there are, how many hold 1, and how exact they are."""
+    """Number of ratios, share of intervals that contain 1, and median half-width."""
     held = f"{sum(each.held for each in rows) / len(rows):.0%}"
     return f"{len(rows)} | {held} | {100 * median(each.half for each in rows):.1f} %"
 
 
 def summed(found):
-    """The share that holds 1, with a standard error over sweeps, and how far from 1 ratios are."""
+    """The share that contains 1, with a standard error over sweeps; median distance from 1."""
     sweeps = sorted({each.sweep for each in found})
     shares = [mean(each.held for each in found if each.sweep == sweep) for sweep in sweeps]
     error = stdev(shares) / len(shares) ** 0.5 if len(shares) > 1 else math.nan
     off = 100 * median(abs(each.log) for each in found)
     held = sum(each.held for each in found)
     return (
-        f"{held} of {len(found)} intervals hold 1: {held / len(found):.1%} ± {error:.1%} over"
+        f"{held} of {len(found)} intervals contain 1: {held / len(found):.1%} ± {error:.1%} over"
         f" {len(sweeps)} sweeps. The median ratio is {off:.1f} % away from 1."
     )
 

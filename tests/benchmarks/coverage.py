@@ -1,23 +1,23 @@
-"""How often the 95 % intervals of raced ratios hold the truth, in simulated sweeps.
+"""How often the 95 % confidence intervals of raced ratios contain the truth, in simulation.
 
     python -m tests.benchmarks.coverage > reports/coverage.md
 
 All series of a simulated sweep are equally fast, so every true log ratio is 0. A sweep has 8
-blocks; a visit to a block has 6 pairs of laps in mirrored random orders. The ratios and intervals
-are those of `attnbench.analysis.rounds`, over all pairs of series and all blocks. In every
-situation a lap varies by 2 %, a fresh process by 0.8 %, and by a further 0.4 % in each block
-(standard deviations). To this come
+blocks; a visit to a block has 6 pairs of laps in mirrored random orders. `analysis.rounds` computes
+the ratios and intervals, over all pairs of series and all blocks. In every situation the standard
+deviation is 2 % between laps, 0.8 % between processes, and a further 0.4 % between the blocks of a
+process. The situations add
 
 - drift: the machine slows by 20 % from the first lap to the last;
-- steps: 12 times a sweep, on average, its speed changes for good, by 10 % (standard deviation);
-- neighbour: for a third of the time it is 30 % slower, in spells of half a visit to a block;
-- restarts: a fresh process varies by 3 %, and by a further 1 % in each block;
-- heavy tails: laps and restarts follow Student's t with 3 degrees of freedom, not a normal law;
+- steps: 12 times per sweep on average, the speed changes permanently (standard deviation 10 %);
+- neighbour: a third of the time it is 30 % slower, in periods of half a visit to a block;
+- processes: processes vary by 3 %, and by a further 1 % in each block;
+- heavy tails: laps and processes follow Student's t with 3 degrees of freedom;
 - all: all of these at once;
-- one unsteady: a fresh process of the first series varies by 3.2 %, four times as much as others;
-  its ratios are counted by themselves in the next row.
+- one unsteady: processes of the first series vary by 3.2 %, four times as much as others; the
+  next row counts only the ratios of that series.
 
-Coverage is followed by its standard error. The half-width is the median over sweeps and pairs.
+Coverage is given with its standard error; the half-width is the median over sweeps and pairs.
 """
 
 import argparse
@@ -33,12 +33,12 @@ from tests.benchmarks.telling import begin
 
 BLOCKS, LAP_PAIRS = 8, 6
 UNSTEADY = "one unsteady"
-AT_ONCE = 200  # sweeps, so that the arrays stay small
+AT_ONCE = 200  # sweeps simulated together, so that the arrays stay small
 
 
 @dataclass(frozen=True, kw_only=True)
 class Situation:
-    """What disturbs the laps of a sweep; all sizes are of log times."""
+    """The disturbances of a sweep; all sizes refer to log times."""
 
     drift: float = 0.0
     steps: float = 0.0
@@ -46,14 +46,14 @@ class Situation:
     restart: float = 0.008
     in_block: float = 0.004
     heavy: bool = False
-    unsteady: float = 1.0  # restart effects of the first series, over those of the others
+    unsteady: float = 1.0  # process variation of the first series relative to the others
 
 
 SITUATIONS = {
     "drift": Situation(drift=0.2),
     "steps": Situation(steps=0.1),
     "neighbour": Situation(neighbour=0.3),
-    "restarts": Situation(restart=0.03, in_block=0.01),
+    "processes": Situation(restart=0.03, in_block=0.01),
     "heavy tails": Situation(heavy=True),
     "all": Situation(drift=0.2, steps=0.1, neighbour=0.3, restart=0.03, in_block=0.01, heavy=True),
     UNSTEADY: Situation(unsteady=4.0),
@@ -62,10 +62,10 @@ SITUATIONS = {
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sweeps", type=int, default=10_000, help="of each row")
+    parser.add_argument("--sweeps", type=int, default=10_000, help="Sweeps per row.")
     asked = parser.parse_args()
     begin("Coverage of raced ratios", __doc__, "python -m tests.benchmarks.coverage", "numpy")
-    print(f"{asked.sweeps:,} sweeps a row.\n")
+    print(f"{asked.sweeps:,} sweeps per row.\n")
     print("| situation | series | rounds | coverage | median half-width |")
     print("|---|---:|---:|---:|---:|")
     for name, situation in SITUATIONS.items():
@@ -76,7 +76,8 @@ def main():
                 print(f"| {name} | {sizes} | {cells(held, half)} |", flush=True)
                 if name == UNSTEADY and series > 2:
                     first = slice(series - 1)  # the pairs of the first series
-                    print(f"| its ratios | {sizes} | {cells(held[..., first], half[..., first])} |")
+                    cell = cells(held[..., first], half[..., first])
+                    print(f"| ratios of that series | {sizes} | {cell} |")
 
 
 def cells(held, half):
@@ -86,7 +87,7 @@ def cells(held, half):
 
 
 def simulated(situation, series, rounds, sweeps, seed=0):
-    """Whether each interval holds the truth, and its half-width: [sweeps, blocks, pairs]."""
+    """Whether each interval contains the truth, and half-widths: [sweeps, blocks, pairs]."""
     rng = np.random.default_rng([seed, series, rounds])
     held, halves = [], []
     for first in range(0, sweeps, AT_ONCE):
@@ -129,9 +130,9 @@ def laps(situation, series, rounds, sweeps, rng):
 
 
 def when(series, sweeps, rounds, blocks, rng):
-    """The turn [sweeps, …] in which each lap is run, of all turns of its sweep."""
+    """The turn of its sweep in which each lap runs, [sweeps, …]."""
     order = rng.random((sweeps, rounds, blocks, LAP_PAIRS, series)).argsort(-1)
-    turn = np.stack([order, 2 * series - 1 - order], -1)  # a random order, and its mirror image
+    turn = np.stack([order, 2 * series - 1 - order], -1)  # a random order and its mirror image
     turn += 2 * series * np.arange(LAP_PAIRS)[:, None, None]
     visit = rng.random((sweeps, rounds, blocks)).argsort(-1)
     visit[:, 0] = np.arange(blocks)  # the first round goes from short to long
@@ -141,7 +142,7 @@ def when(series, sweeps, rounds, blocks, rng):
 
 
 def slowness(situation, sweeps, turns, series, rng):
-    """How much slower the machine is in each turn [sweeps, turns], as a logarithm."""
+    """Log slowdown of the machine in each turn, [sweeps, turns]."""
     found = situation.drift * np.linspace(0, 1, turns) + np.zeros((sweeps, 1))
     if situation.steps:
         steps = (rng.random(found.shape) < 12 / turns) * rng.standard_normal(found.shape)

@@ -1,10 +1,10 @@
-"""How each mechanism grows with N, gathered from sweeps; the last that tells of one counts.
+"""How the time of each mechanism grows with N; the last of several sweeps takes precedence.
 
     python -m tests.benchmarks.exponents SWEEP … > reports/exponents.md
 
-The exponent is the slope of log time per sequence on log N over the straight tail, with its 95 %
-interval. Expected is the card's; a mechanism agrees if the slope lies within 0.1 of 1, or 0.15 of
-1.5 or 2. N ∙ log N and what grows as a sum of terms is held to its largest power.
+The exponent is the slope of log time per sequence over log N in the straight tail, with its 95 %
+confidence interval. The expected exponent is that of the card; they agree if the slope is within
+0.1 of 1, or within 0.15 of 1.5 or 2. For N ∙ log N and sums, the largest power is expected.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def main():
     folders = " ".join(map(str, asked.sweeps))
     command = f"python -m tests.benchmarks.exponents {folders}"
     begin("How each mechanism grows", __doc__, command, "torch")
-    print("| series | expected | measured | 95 % interval | N | tail | within | sweep |")
+    print("| series | expected | measured | 95 % CI | N | tail | agrees | sweep |")
     print("|---|---:|---:|---|---|---|---|---|")
     for _, (folder, row) in sorted(found.items()):
         print(line(folder, row))

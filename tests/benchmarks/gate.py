@@ -1,12 +1,12 @@
-"""How often the gate is wrong and what it finds, beside a busy neighbour; not run by the tests.
+"""False alarms and detection rates of the gate under load; not run by the tests.
 
     python -m tests.benchmarks.gate [--trials 200] [--injected 100] [--out reports/gate]
 
-Every trial is what `check` does to one case: six pairs of fresh processes, ten more if it is not
-settled, one verdict. Trials without extra work count false alarms; those with 5 and 10 % more, or
-50 % more in every fifth call, count what is found. Required: at most 2 of 200 false alarms, at
-least 80 % of +5 %, 95 % of +10 % and 90 % of every fifth call found, at most 15 s of samples a
-verdict. What is done so far is written after each trial, so the script may be stopped;
+Every trial repeats what `check` does for one case: six pairs of fresh processes, ten more if the
+result is unclear, one verdict. Trials without extra work count false alarms; those with 5 or 10 %
+more work, or 50 % more in every fifth call, count detections. Required: at most 2 false alarms in
+200, detection of at least 80 % at +5 %, 95 % at +10 % and 90 % at every fifth call, and at most
+15 s of samples per verdict. Results are written after each trial, so the script may be stopped;
 `--neighbours 0` leaves the other core idle.
 """
 
@@ -37,16 +37,18 @@ a, parent = n.random.rand(300, 300), os.getppid()
 while os.getppid() == parent: a @ a
 """
 NOTHING, INTERMITTENT = "nothing", "+50 % every fifth call"
-# extra work: its share of an iteration, and which call has it
+# extra work: share of an iteration, and every how many calls
 KINDS = {NOTHING: (0.0, 1), "+5 %": (0.05, 1), "+10 %": (0.10, 1), INTERMITTENT: (0.50, 5)}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--trials", type=int, default=200, help="with nothing added; at least --injected"
+        "--trials", type=int, default=200, help="Trials without extra work; at least --injected."
     )
-    parser.add_argument("--injected", type=int, default=100, help="with each kind of extra work")
+    parser.add_argument(
+        "--injected", type=int, default=100, help="Trials with each kind of extra work."
+    )
     parser.add_argument("--models", default="transformer")
     parser.add_argument("--length", type=int, default=256)
     parser.add_argument("--neighbours", type=int, default=1)
@@ -85,7 +87,7 @@ def main():
 
 
 def burdened(injected):
-    """The race with an entrant for each kind of extra work."""
+    """The race with one entrant for each kind of extra work."""
     named = {share: name for name, share in injected.shares.items()}
     builds = {key: injected.race.builds[key] for key in (BASE, AGAIN)}
     builds[NOTHING] = builds[BASE]
@@ -108,10 +110,10 @@ class Neighbour:
 
 
 def one(server, root, race, kinds, plan, draw):
-    """A verdict for each kind, as a check would give it, with what it took.
+    """A verdict for each kind, as `check` would give it, with the samples it needed.
 
-    Kinds that are still open are visited together, beside the same base: a verdict's samples are
-    those of its own three entrants.
+    Undecided kinds share the visits and the base; the samples of a verdict are those of its three
+    entrants.
     """
     stages = {kind: [] for kind in kinds}
     samples_s = dict.fromkeys(kinds, 0.0)
@@ -137,11 +139,11 @@ def one(server, root, race, kinds, plan, draw):
             stages[kind].append(Stage(**{key: tuple(of) for key, of in found[kind].items()}))
             first, second = (*stages[kind], Stage())[:2]
             trials[kind] = Trial(name="", first=first, second=second)
-    return [told(kind, trials[kind], samples_s[kind]) for kind in kinds]
+    return [record(kind, trials[kind], samples_s[kind]) for kind in kinds]
 
 
-def told(kind, trial, samples_s):
-    """One verdict as data; pairs are log ratios: typical, average, slowest."""
+def record(kind, trial, samples_s):
+    """One verdict as data; pairs hold log ratios: typical, average, slowest."""
     verdict, effect, reason, statistic = judge([trial], CPU_THRESHOLD)[0]
     stages = (trial.first, trial.second)
     return {
@@ -162,13 +164,13 @@ def write(out, about, trials):
     out.mkdir(parents=True, exist_ok=True)
     (out / "gate.json").write_text(json.dumps({**about, "trials": trials}) + "\n")
     lines = [
-        "# What the gate finds",
+        "# Error rates of the gate",
         "",
         "Made by `python -m tests.benchmarks.gate`; every trial is in `gate.json`.",
         "",
         "; ".join(f"{name} {value}" for name, value in about.items()) + ".",
         "",
-        "| extra work | trials | slower | faster | unsure | same | samples of a verdict |",
+        "| extra work | trials | slower | faster | unsure | same | samples per verdict |",
         "|---:|---:|---:|---:|---:|---:|---|",
     ]
     for kind in KINDS:

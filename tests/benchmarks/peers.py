@@ -1,6 +1,6 @@
-"""Public implementations to be measured against: one function each, built as its makers say.
+"""Public implementations to compare with: one function each, configured as documented.
 
-Every function takes N and gives a module from [B, N, D] to [B, N, D], D = 256 with 16 heads, in
+Every function takes N and returns a module from [B, N, D] to [B, N, D], D = 256 with 16 heads, in
 the sizes of Table 9's MIND column where they apply. A missing package raises ImportError.
 """
 
@@ -12,7 +12,7 @@ WIDTH, HEADS = 256, 16
 
 
 class Wrapped(nn.Module):
-    """A module called in its makers' way; `output` stands in where theirs leaves W_O out."""
+    """A module with the call that it needs; `output` adds W_O where the module has none."""
 
     def __init__(self, inner, call, output=True):
         super().__init__()
@@ -24,15 +24,17 @@ class Wrapped(nn.Module):
 
 
 class RawAttention(nn.Module):
-    """Four linear maps around torch's own fused attention, and nothing else."""
+    """Four projections around torch's fused attention, and nothing else."""
 
     def __init__(self):
         super().__init__()
-        self.maps = nn.ModuleList(nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(4))
+        self.projections = nn.ModuleList(nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(4))
 
     def forward(self, x):
-        q, k, v = (m(x).unflatten(-1, (HEADS, -1)).transpose(1, 2) for m in self.maps[:3])
-        return self.maps[3](F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+        q, k, v = (m(x).unflatten(-1, (HEADS, -1)).transpose(1, 2) for m in self.projections[:3])
+        return self.projections[3](
+            F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+        )
 
 
 def raw_attention(n):
@@ -125,7 +127,7 @@ def transformers_bigbird(n):
 
 
 def pairs():
-    """(our mechanism, name of the public one, its function)."""
+    """(our mechanism, public implementation, function that builds it)."""
     return (
         ("transformer", "raw scaled_dot_product_attention", raw_attention),
         ("transformer", "torch.nn.MultiheadAttention", multihead_attention),

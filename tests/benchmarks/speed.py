@@ -1,10 +1,10 @@
-"""How our default forms compare with public implementations: ratios from one interleaved run.
+"""How our default forms compare with public implementations: ratios from an interleaved run.
 
     python -W ignore -m tests.benchmarks.speed [--models NAME,…] [--seconds 4] > reports/speed.md
 
-Level `attention`, D = 256, 16 heads, float32, one thread, process time. Ours and
-theirs take turns, each iteration after the other; the ratio (theirs over ours, above 1 is ours
-faster) is the median of the pairs' ratios with its 95 % interval from order statistics.
+Level `attention`, D = 256, 16 heads, float32, one thread, process time. Ours and theirs alternate
+iteration by iteration; the ratio (theirs over ours; above 1 ours is faster) is the median over
+pairs, with a 95 % confidence interval from order statistics.
 """
 
 import argparse
@@ -34,12 +34,12 @@ def main():
     parser.add_argument("--models", default="")
     parser.add_argument("--lengths", default="512,2048,8192")
     parser.add_argument("--tokens", type=int, default=8192)
-    parser.add_argument("--seconds", type=float, default=4.0, help="of each comparison")
+    parser.add_argument("--seconds", type=float, default=4.0, help="Time per comparison.")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     command = "python -W ignore -m tests.benchmarks.speed"
     begin("Speed against public implementations", __doc__, command, "torch", *PACKAGES)
-    print("| mechanism:form | against | B × N | mode | theirs / ours | 95 % interval | pairs |")
+    print("| mechanism:form | against | B × N | mode | theirs / ours | 95 % CI | pairs |")
     print("|---|---|---:|---|---:|---|---:|")
     for name, label, build in (*pairs(), *survey_pairs()):
         if asked.models and name not in asked.models.split(","):
@@ -64,8 +64,8 @@ def row(name, label, build, seq_len, mode, asked):
 
 
 def ours(name, batch, seq_len, mode):
-    """Our default form of the mechanism, in the sizes of the default preset."""
-    its = card(name)
+    """The default form of our mechanism, in the sizes of the default preset."""
+    mechanism = card(name)
     workload = Workload(
         batch=batch,
         seq_len=seq_len,
@@ -73,15 +73,15 @@ def ours(name, batch, seq_len, mode):
         heads=HEADS,
         level=Level.ATTENTION,
         mode=mode,
-        causal=its.causality is Causality.ALWAYS,
+        causal=mechanism.causality is Causality.ALWAYS,
     )
-    config = its.configure(preset("mind-classification").options(name))
-    form = its.default(config, workload)
-    return form, its.forms[form](config, workload)
+    config = mechanism.configure(preset("mind-classification").options(name))
+    form = mechanism.default(config, workload)
+    return form, mechanism.forms[form](config, workload)
 
 
 def compare(module, peer, x, mode, seconds):
-    """Ratios of process time, theirs over ours, of turns taken one after the other."""
+    """Ratios of process time, theirs over ours, of alternating iterations."""
     turn = forward if mode is Mode.INFERENCE else forward_backward
     for one in (module, peer):
         one.train(mode is Mode.TRAINING)
@@ -112,7 +112,7 @@ def forward_backward(module, x):
 
 
 def interval(ratios):
-    """Order statistics that hold the median with 95 %."""
+    """The 95 % confidence interval of the median, from order statistics."""
     ordered, reach = sorted(ratios), 0.98 * len(ratios) ** 0.5
     middle = len(ratios) / 2
     return ordered[max(0, int(middle - reach))], ordered[min(len(ratios) - 1, int(middle + reach))]

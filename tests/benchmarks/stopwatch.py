@@ -1,12 +1,12 @@
-"""Whether the tool's stopwatch agrees with others; not run by the tests, on an idle machine.
+"""Whether the tool's timer agrees with others; needs an idle machine, not run by the tests.
 
     python -W ignore -m tests.benchmarks.stopwatch [--device cpu] > reports/stopwatch.md
 
-Ten mechanisms × three lengths, inference at level `attention`, 2,048 tokens, one thread. In one
-process and turn about: a run of the tool (its warm-up, samples and stopping rule), a loop written
-by hand, `torch.utils.benchmark.Timer`, and on CUDA Triton's `do_bench`. A ratio is that of
-the medians of one round, and of these the median; it should be within 2 % of 1. Then the
-allocated peak of five cases against what their equations say must be alive, which is exact.
+Ten mechanisms × three lengths, inference at level `attention`, 2,048 tokens, one thread. These
+alternate in one process: a run of the tool (with its warm-up, samples and stopping rule), a
+hand-written loop, `torch.utils.benchmark.Timer` and, on CUDA, Triton's `do_bench`. Each ratio is
+the median over rounds of the ratio of medians; it should be within 2 % of 1. Then the allocated
+peak of five cases is compared with the exact number of bytes that their equations need.
 """
 
 import argparse
@@ -31,7 +31,7 @@ MECHANISMS = (
     *("performer", "reformer", "nystromformer", "sparse_transformer"),
 )
 TOKENS = 2048
-BLOCK_S = 0.3  # of each stopwatch, each round
+BLOCK_S = 0.3  # per timer and round
 
 
 def main():
@@ -45,7 +45,7 @@ def main():
     keep_pages()
     others = ("hand", "Timer") + ("do_bench",) * asked.device.startswith("cuda")
     command = "python -W ignore -m tests.benchmarks.stopwatch"
-    begin("Agreement with independent stopwatches", __doc__, command, "torch")
+    begin("Agreement with independent timers", __doc__, command, "torch")
     print(f"| case | {' | '.join(f'tool / {name}' for name in others)} |")
     print(f"|---|{'---:|' * len(others)}")
     worst = 0.0
@@ -62,7 +62,7 @@ def main():
 
 
 def case(name, seq_len, device):
-    its = card(name)
+    mechanism = card(name)
     w = Workload(
         batch=TOKENS // seq_len,
         seq_len=seq_len,
@@ -72,11 +72,13 @@ def case(name, seq_len, device):
         mode=Mode.INFERENCE,
         device=device,
     )
-    return Case(mechanism=name, form=its.default(its.configure({}), w), options=(), workload=w)
+    return Case(
+        mechanism=name, form=mechanism.default(mechanism.configure({}), w), options=(), workload=w
+    )
 
 
 def ratios(one, rounds):
-    """The case, and by how much the tool's time exceeds that of each other stopwatch."""
+    """The case, and the ratio of the tool's time to that of each other timer."""
     subject = Subject(card(one.mechanism), one, seed=0)
     run = iteration(subject)
     cuda = one.workload.device.startswith("cuda")
@@ -90,7 +92,7 @@ def ratios(one, rounds):
 
 
 def tool(subject, run, cuda):
-    """The laps of a race as a worker runs them, one after the other."""
+    """The laps of a race, as a worker runs them."""
     watch = CudaStopwatch() if cuda else HostStopwatch()
     first = sample(run, subject.clear, watch, 1)
     each_s = warm_up(run, subject.clear, watch, time_of(first), BLOCK_S / 10)[-1]
@@ -100,7 +102,7 @@ def tool(subject, run, cuda):
 
 
 def by_hand(subject, run, cuda):
-    """The plainest loop: the clock, one call, the clock."""
+    """The simplest loop: clock, one call, clock."""
     wait = torch.cuda.synchronize if cuda else lambda: None
     times, ends = [], time.perf_counter() + BLOCK_S
     while time.perf_counter() < ends or len(times) < 5:
@@ -114,14 +116,14 @@ def by_hand(subject, run, cuda):
 
 
 def by_timer(subject, run, cuda):
-    """torch's own."""
+    """torch's timer."""
     inside = {"module": subject.module, "x": subject.inputs[0], "torch": torch}
     timer = Timer("with torch.no_grad(): module(x)", globals=inside, num_threads=1)
     return timer.blocked_autorange(min_run_time=BLOCK_S).median
 
 
 def by_triton(subject, run, cuda):
-    """Triton's, with the second-level cache as it is left."""
+    """Triton's timer, without clearing the second-level cache."""
     from triton.testing import do_bench
 
     with torch.no_grad():
@@ -129,7 +131,7 @@ def by_triton(subject, run, cuda):
 
 
 def peak(batch, heads, seq_len):
-    """q, k and v, logits and weights, and the output are alive at the peak."""
+    """The peak at which q, k, v, logits, weights and the output are alive."""
     w = Workload(
         batch=batch,
         seq_len=seq_len,

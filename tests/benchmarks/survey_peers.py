@@ -1,6 +1,6 @@
-"""Public implementations of the mechanisms that the survey describes, in the presets' sizes.
+"""Public implementations of the mechanisms in the survey, in the sizes of the presets.
 
-Every function takes N and gives a module from [B, N, D] to [B, N, D]; see `peers`.
+Every function takes N and returns a module from [B, N, D] to [B, N, D]; see `peers`.
 """
 
 import warnings
@@ -14,23 +14,23 @@ HEAD_WIDTH = WIDTH // HEADS
 
 
 def quietly(module, name):
-    """A name of a package whose import warns."""
+    """Imports a name from a package whose import warns."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return getattr(__import__(module, fromlist=[name]), name)
 
 
-class Maps(nn.Module):
-    """Three linear maps, `core` on [B, H, N, d], and a fourth."""
+class Projected(nn.Module):
+    """Three projections, `core` on [B, H, N, d], and the output projection."""
 
     def __init__(self, core):
         super().__init__()
-        self.maps = nn.ModuleList(nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(4))
+        self.projections = nn.ModuleList(nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(4))
         self.core = core
 
     def forward(self, x):
-        q, k, v = (m(x).unflatten(-1, (HEADS, -1)).transpose(1, 2) for m in self.maps[:3])
-        return self.maps[3](self.core(q, k, v).transpose(1, 2).flatten(2))
+        q, k, v = (m(x).unflatten(-1, (HEADS, -1)).transpose(1, 2) for m in self.projections[:3])
+        return self.projections[3](self.core(q, k, v).transpose(1, 2).flatten(2))
 
 
 def axial_attention(n):
@@ -55,14 +55,14 @@ def local_attention(n):
         use_rotary_pos_emb=False,
         dim=HEAD_WIDTH,
     )
-    return Maps(core)
+    return Projected(core)
 
 
 def local_attention_backward(n):
     core = quietly("local_attention", "LocalAttention")(
         window_size=256, look_backward=1, autopad=True, use_rotary_pos_emb=False, dim=HEAD_WIDTH
     )
-    return Maps(core)
+    return Projected(core)
 
 
 def isab(n):
@@ -166,11 +166,11 @@ def entmax(n):
         def forward(self, q, k, v):
             return bisect(q @ k.mT / HEAD_WIDTH**0.5, self.alpha, dim=-1) @ v
 
-    return Maps(Core())
+    return Projected(Core())
 
 
 def survey_pairs():
-    """(our mechanism, name of the public one, its function)."""
+    """(our mechanism, public implementation, function that builds it)."""
     return (
         ("axial", "axial_attention", axial_attention),
         ("memory_compressed", "memory_compressed_attention", memory_compressed_attention),

@@ -1,4 +1,4 @@
-"""Mechanisms under two names each, for `again` to race against themselves."""
+"""Mechanisms under two names each, which `again` races against themselves."""
 
 from attnbench.mechanisms.fastformer import CARD as FASTFORMER
 from attnbench.mechanisms.linformer import CARD as LINFORMER

@@ -88,7 +88,7 @@ def test_a_dry_run_writes_nothing(tmp_path):
         (["--models", "linfromer"], r"unknown mechanism 'linfromer'; did you mean linformer"),
         (["--models", "transformer:egaer"], r"unknown form of transformer 'egaer'.*eager"),
         (["--models", "fastformer[rank=3]"], r"fastformer: no option 'rank'; options: .*inter"),
-        (["--models", "fastformer[interaction=x]"], r"no interaction 'x'; there are: product"),
+        (["--models", "fastformer[interaction=x]"], r"unknown interaction 'x'; known: product"),
         (["--models", "@fig3"], r"unknown group '@fig3'.*@fig2"),
         (["--models", "nowhere.py:X"], r"no file 'nowhere.py'"),
         (["--models", ","], r"--models .* empty part"),

@@ -1,4 +1,4 @@
-"""What several tests of faults share: one finished sweep, and a place of its own for each mount."""
+"""Fixtures of the fault tests: one finished sweep, and a separate namespace for each mount."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ from tests.faults.real import SMALL, attnbench, said
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory):
-    """The folder of a finished sweep; not to be written."""
+    """The folder of a finished sweep, which tests must not change."""
     folder = tmp_path_factory.mktemp("faults") / "finished"
     said(attnbench("sweep", *SMALL, "--out", folder), 0)
     return folder
@@ -27,9 +27,9 @@ def swept(finished, tmp_path):
 
 @pytest.fixture
 def mounts():
-    """Opens a mount namespace after some shell commands; gives what to put before a command.
+    """Opens a mount namespace by shell commands; returns the words that run a command inside it.
 
-    What is mounted there shows nowhere else, and is gone with the test.
+    Its mounts are not visible elsewhere and end with the test.
     """
     held = []
 

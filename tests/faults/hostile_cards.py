@@ -1,4 +1,4 @@
-"""Files of mechanisms that do harm when they are imported, or whose cards do when asked."""
+"""Mechanism files that do harm when imported, or whose cards do harm when read."""
 
 import os
 from dataclasses import replace
@@ -7,7 +7,7 @@ from pathlib import Path
 from attnbench.contract import Attention, Flops
 from attnbench.mechanisms.fastformer import CARD as GOOD
 
-# each as the whole text of a file
+# the complete text of each file
 AT_IMPORT = {
     "leaves": "import os; os._exit(0)",
     "dies": "import os; os.kill(os.getpid(), 9)",

@@ -1,4 +1,4 @@
-"""Mechanisms that do their worst, for a sweep to survive."""
+"""Badly behaved mechanisms that a sweep must survive."""
 
 import os
 import signal
@@ -32,7 +32,7 @@ class Segfaults(Well):
 
 
 class Dies(Well):
-    """When it is built, which reading its card does not do."""
+    """Ends the process when it is built; reading the card does not build it."""
 
     def __init__(self, width, heads):
         print("no way", flush=True)
@@ -40,7 +40,7 @@ class Dies(Well):
 
 
 class Starts(Well):
-    """Leaves processes behind in sessions of their own, with nothing of this environment."""
+    """Leaves processes behind, each in a new session and with an empty environment."""
 
     def __init__(self, width, heads):
         super().__init__(width, heads)
@@ -49,7 +49,7 @@ class Starts(Well):
 
 
 class Hangs(Well):
-    """Deaf, too."""
+    """Hangs and ignores signals."""
 
     def forward(self, x):
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -58,7 +58,7 @@ class Hangs(Well):
 
 
 class Rubbish(Well):
-    """Prints what might pass for lines of a journal or end a terminal's line, and then works."""
+    """Prints text that resembles journal lines or controls a terminal, then works."""
 
     def forward(self, x):
         rubbish = b'\x00\xff\x1b[2J\r{"schema":1,"kind":"run"}\n' * 5000
@@ -69,7 +69,7 @@ class Rubbish(Well):
 
 
 class ClosesAll(Well):
-    """Closes the pipe through which it was to answer."""
+    """Closes the pipe of its answer."""
 
     def forward(self, x):
         os.closerange(3, 200)
@@ -77,7 +77,7 @@ class ClosesAll(Well):
 
 
 class Reserves(Well):
-    """Asks for addresses without end; touches none of them."""
+    """Allocates memory endlessly without touching it."""
 
     def forward(self, x):
         kept = []
@@ -86,7 +86,7 @@ class Reserves(Well):
 
 
 class Touches(Well):
-    """Fills memory without end."""
+    """Fills memory endlessly."""
 
     def forward(self, x):
         kept = []

@@ -1,4 +1,4 @@
-"""Real sweeps that take seconds, and what tests ask of the journals and processes they leave."""
+"""Real sweeps of a few seconds, and access to the journals and processes that they leave."""
 
 import os
 import signal
@@ -15,13 +15,13 @@ from attnbench.store.journal import FILE
 
 ROOT = Path(__file__).parents[2]
 SIZES = ("--tokens", "64", "--width", "16", "--heads", "2", "--quick", "--device", "cpu")
-SIZES += ("--budget", "none")  # or a busy machine leaves some of the cases out
+SIZES += ("--budget", "none")  # otherwise a busy machine would skip some cases
 SMALL = ("--models", "fastformer", "--lengths", "16,32", "--rounds", "2", *SIZES)
-BEGUN = 7  # lines of the journal of `SMALL` before its first run
-RUNS = 2 * 2 * (2 + 1)  # lengths, modes; rounds of time, and memory once
+BEGUN = 7  # lines in the journal of `SMALL` before its first run
+RUNS = 2 * 2 * (2 + 1)  # lengths × modes × (rounds of time and one of memory)
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 MARK = "ATTNBENCH_TEST"
-PATIENCE_S = 1800.0  # a limit for what should have happened long before, never a wait
+PATIENCE_S = 1800.0  # a limit for events that should happen much earlier, never a wait
 
 
 def command(*arguments):
@@ -34,7 +34,7 @@ def environment(**more):
 
 
 class Started(subprocess.Popen):
-    """A verb's process; whatever it starts inherits a mark of its environment."""
+    """A verb's process; all that it starts inherits a mark in the environment."""
 
     def __init__(self, arguments, *, env, **more):
         self.mark = f"{MARK}={env[MARK]}".encode()
@@ -42,7 +42,7 @@ class Started(subprocess.Popen):
 
 
 def attnbench(*arguments, before=(), env=None, **more):
-    """The verb's process, once it has ended."""
+    """The completed process of a verb."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **more}
     return subprocess.run(
         [*before, *command(*arguments)],
@@ -54,7 +54,7 @@ def attnbench(*arguments, before=(), env=None, **more):
 
 
 def start(*arguments, before=(), env=None, **more):
-    """A verb's process, the leader of a session."""
+    """A running verb, the leader of a new session."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **more}
     return Started(
         [*before, *command(*arguments)],
@@ -66,13 +66,13 @@ def start(*arguments, before=(), env=None, **more):
 
 
 def listening():
-    """Heed signals that nohup or a shell's background has the tests ignore."""
+    """Restores signals that the tests ignore under nohup or in a shell's background."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_DFL)
 
 
 def until(happened, what):
-    """Block until an event that can only be looked for."""
+    """Blocks until an event that can only be polled for."""
     end = time.monotonic() + PATIENCE_S
     while not (found := happened()):
         assert time.monotonic() < end, f"never: {what}"
@@ -81,7 +81,7 @@ def until(happened, what):
 
 
 def lines(folder):
-    """How many lines the journal has."""
+    """Number of lines in the journal."""
     try:
         return (folder / FILE).read_bytes().count(b"\n")
     except OSError:
@@ -89,7 +89,7 @@ def lines(folder):
 
 
 def members(started):
-    """A verb's process and all that it started, as far as they are alive."""
+    """The live processes among a verb's process and all that it started."""
     found = []
     for environ in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):  # a dead process has an empty one
@@ -104,12 +104,12 @@ def server(started):
 
 
 def workers(started):
-    """The processes that measure."""
+    """The processes that run measurements."""
     return children(server(started), members(started))
 
 
 def children(parent, among):
-    """Of some processes those that run the server's script and have this parent."""
+    """Those of some processes that run the server's script and have this parent."""
     found = []
     for pid in among:
         with suppress(OSError):  # it has ended
@@ -120,19 +120,19 @@ def children(parent, among):
 
 
 def nothing_left(started):
-    """Block until nothing that a verb started is alive."""
+    """Blocks until all processes that a verb started have ended."""
     until(lambda: not members(started), f"the end of all processes of {started.pid}")
 
 
 def entries(folder):
-    """Every line of a journal, each of which must be whole."""
+    """All lines of a journal, which must be intact."""
     *whole, last = (folder / FILE).read_bytes().split(b"\n")
     assert last == b""
     return [schema.unseal(line) for line in whole]
 
 
 def runs(folder):
-    """The runs by case, part and round, none of them written twice."""
+    """The runs by case, part and round, none of them recorded twice."""
     found = [entry.data for entry in entries(folder) if entry.kind == "run"]
     names = Counter((run["case"], run["part"], run["round"]) for run in found)
     assert set(names.values()) <= {1}
@@ -140,7 +140,7 @@ def runs(folder):
 
 
 def complete(folder):
-    """The runs of `SMALL`, all there and well."""
+    """The runs of `SMALL`, which must be complete and successful."""
     found = runs(folder)
     assert len(found) == RUNS
     assert {run["outcome"] for run in found.values()} == {"ok"}
@@ -149,7 +149,7 @@ def complete(folder):
 
 
 def said(done, code, *words):
-    """What a verb said that ended with `code`; one line of it holds all the words."""
+    """The error output of a verb that ended with `code`; one line contains all `words`."""
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     assert "unforeseen" not in done.stderr

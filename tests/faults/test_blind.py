@@ -1,4 +1,4 @@
-"""A machine that hides what is asked of it: NVML in each state, and /proc."""
+"""Machines without information: NVML missing or forbidden, and no /proc."""
 
 import shutil
 import subprocess
@@ -18,15 +18,15 @@ const char *nvmlErrorString(int code) { return "Insufficient Permissions"; }
 
 
 def missing(folder):
-    """NVML's package does not import."""
+    """NVML's package cannot be imported."""
     (folder / "pynvml.py").write_text("raise ImportError('no module named pynvml here')\n")
     return {"PYTHONPATH": f"{folder}:{ROOT}"}, "does not answer: no module named pynvml here"
 
 
 def forbidden(folder):
-    """The driver's library is there and lets nobody in."""
+    """The driver's library exists but denies access."""
     if shutil.which("cc") is None:
-        pytest.skip("no C compiler to make a driver's library with")
+        pytest.skip("no C compiler to build a driver library")
     source, library = folder / "nvml.c", folder / "libnvidia-ml.so.1"
     source.write_text(NO_PERMISSION)
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
@@ -37,7 +37,7 @@ STATES = pytest.mark.parametrize("state", [missing, forbidden])
 
 
 @STATES
-def test_an_nvml_that_does_not_answer_is_told(state, tmp_path):
+def test_an_nvml_that_does_not_answer_is_reported(state, tmp_path):
     env, words = state(tmp_path)
     done = subprocess.run(
         [sys.executable, "-c", ASK],
@@ -87,7 +87,6 @@ def test_doctor_and_sweep_go_on_without_proc(mounts, tmp_path):
     said(done, 0)
     assert "peaks cannot be measured here" in done.stdout
     said(attnbench("sweep", *SMALL, "--out", tmp_path, before=before), 0)
-    found = complete(tmp_path)
-    weighed = [run for run in found.values() if run["part"] == "memory"]
-    assert all("does not let" in run["notes"]["resident"] for run in weighed)
-    assert all(run["values"]["allocated_peak_bytes"] > 0 for run in weighed)
+    memory_runs = [run for run in complete(tmp_path).values() if run["part"] == "memory"]
+    assert all("does not let" in run["notes"]["resident"] for run in memory_runs)
+    assert all(run["values"]["allocated_peak_bytes"] > 0 for run in memory_runs)

@@ -1,4 +1,4 @@
-"""Cards of users' files do what they like, in a process of their own: one line, exit code 2."""
+"""Harmful cards of users' files run in a separate process and give one line and exit code 2."""
 
 import os
 from pathlib import Path
@@ -37,13 +37,13 @@ IMPORTS = {
 
 @pytest.fixture
 def impatient(request, monkeypatch):
-    """What never ends is waited for no longer than it takes to see that."""
+    """Shortens the time limit for files and cards that never finish."""
     if "within 1 s" in {**CARDS, **IMPORTS}[request.getfixturevalue("which")]:
         monkeypatch.setattr(reading, "TIMEOUT_S", 1.0)
 
 
 def refused(done, *words):
-    """One line that says why, after the one that says what is done, and exit code 2."""
+    """One line with the reason, after the progress line, and exit code 2."""
     assert done.returncode == 2, done.stderr
     first, last = done.stderr.splitlines()
     assert first.endswith("reading mechanisms …")
@@ -80,7 +80,7 @@ def test_a_card_that_does_harm_when_asked(which, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_the_bad_one_among_others_is_named():
+def test_the_harmful_one_among_several_is_named():
     bad = f"{FILE}:FLOPS_LEAVE"
     names = f"fastformer,{FILE}:GOOD,{bad},linformer"
     refused(here("sweep", "--models", names, *SWEEP, "--dry-run"), f"mechanism {bad!r}")
@@ -97,23 +97,23 @@ def test_work_that_is_no_whole_number_is_refused():
 
 
 def test_the_parent_never_imports_a_users_file(tmp_path):
-    """Neither to plan, nor to measure, nor to verify: each import is another process's."""
-    file, told = tmp_path / "mine.py", tmp_path / "told"
+    """Neither to plan nor to measure nor to verify: other processes import it."""
+    file, log = tmp_path / "mine.py", tmp_path / "importers"
     file.write_text(
         "import os\n"
-        f"with open({str(told)!r}, 'a') as out:\n"
+        f"with open({str(log)!r}, 'a') as out:\n"
         "    print(os.getpid(), file=out)\n"
         "from attnbench.mechanisms.fastformer import CARD\n"
     )
     for words in verbs(f"{file}:CARD", tmp_path):
         assert here(*words).returncode == 0
-    imported = told.read_text().split()
+    imported = log.read_text().split()
     assert len(imported) >= 4
     assert str(os.getpid()) not in imported
 
 
 def test_a_bad_package_is_named_and_the_others_are_read(monkeypatch):
-    """As `doctor` lists what does not run here."""
+    """In the list of `doctor` of what does not run here."""
     from attnbench import registry
     from attnbench.cli.doctor import refusals
     from attnbench.cli.starting import own_server
@@ -126,7 +126,7 @@ def test_a_bad_package_is_named_and_the_others_are_read(monkeypatch):
 
 
 class Point:
-    """An entry point that stands in the list of names; the reader finds no such package."""
+    """An entry point that is listed but whose package the reader does not find."""
 
     def __init__(self, name):
         self.name = name

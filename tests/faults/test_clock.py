@@ -1,4 +1,4 @@
-"""The wall clock jumps while a sweep runs; durations and budgets do not notice."""
+"""Jumps of the wall clock during a sweep affect neither durations nor budgets."""
 
 import os
 from pathlib import Path
@@ -9,14 +9,14 @@ from tests.faults.real import SMALL, complete, entries, lines, start, until
 
 pytestmark = pytest.mark.faults
 
-PLACES = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
+FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
 
 
 def libfaketime():
-    """The library that gives one program a clock of its own; LIBFAKETIME names it elsewhere."""
+    """The path of the library that fakes a program's clock; LIBFAKETIME overrides it."""
     named = os.environ.get("LIBFAKETIME")
-    found = [Path(place, "faketime", "libfaketime.so.1") for place in PLACES]
-    for path in [Path(named)] if named else found:
+    usual = [Path(folder, "faketime", "libfaketime.so.1") for folder in FOLDERS]
+    for path in [Path(named)] if named else usual:
         if path.is_file():
             return str(path)
     pytest.skip("libfaketime is not installed; LIBFAKETIME may name it")

@@ -1,4 +1,4 @@
-"""A journal that was cut or changed, through the verbs that read it and go on with it."""
+"""Truncated or modified journals, read and resumed by the verbs."""
 
 import json
 import random
@@ -12,7 +12,7 @@ from attnbench.store.journal import FILE, load
 from tests.faults.real import ROOT, RUNS, SMALL, attnbench, complete, environment, runs, said
 
 SEEDS = range(24)
-STRIDE = 6  # of the cuts that are resumed: each starts processes
+STRIDE = 6  # between cuts that are resumed, as each resumption starts processes
 
 
 @pytest.fixture(scope="module")
@@ -37,14 +37,14 @@ def verb(tmp_path_factory):
 
 
 def of(finished, folder, change=lambda data: data):
-    """A folder with the changed journal of the finished sweep."""
+    """A folder with a modified journal of the finished sweep."""
     folder.mkdir()
     (folder / FILE).write_bytes(change((finished / FILE).read_bytes()))
     return folder
 
 
 def last_line(finished):
-    """The cuts within the last line, from its first byte to its last."""
+    """All positions at which the last line can be cut, from its first byte to its last."""
     data = (finished / FILE).read_bytes()
     return range(data.rstrip(b"\n").rindex(b"\n") + 1, len(data))
 
@@ -82,17 +82,17 @@ def test_a_run_cut_anywhere_is_measured_again(finished, verb, tmp_path):
 
 
 def changed(data, seed):
-    """The journal with some bytes changed, at seeded places before its last line."""
-    rng, found = random.Random(seed), bytearray(data)
+    """The journal with some bytes before the last line changed, at seeded positions."""
+    rng, journal = random.Random(seed), bytearray(data)
     for _ in range(rng.choice((1, 2, 5))):
-        place = rng.randrange(len(data.splitlines()[0]) * (seed % 8 != 0), len(data) - 120)
-        found[place] = rng.choice([*set(range(256)) - {found[place]}])
-    return bytes(found)
+        position = rng.randrange(len(data.splitlines()[0]) * (seed % 8 != 0), len(data) - 120)
+        journal[position] = rng.choice([*set(range(256)) - {journal[position]}])
+    return bytes(journal)
 
 
 @pytest.mark.faults
 @pytest.mark.parametrize("seed", SEEDS)
-def test_changed_bytes_cost_their_lines_alone(finished, verb, tmp_path, seed):
+def test_changed_bytes_invalidate_only_their_lines(finished, verb, tmp_path, seed):
     folder = of(finished, tmp_path / "changed", lambda data: changed(data, seed))
     damaged = (folder / FILE).read_bytes()
     resume = ("sweep", *SMALL, "--out", folder, "--resume")
@@ -125,7 +125,7 @@ def test_a_case_whose_line_is_lost_is_described_again_and_keeps_its_runs(finishe
     assert len(load(folder).runs) == RUNS - 3
     said(verb("sweep", *SMALL, "--out", folder, "--resume"), 0)
     assert len(load(folder).runs) == RUNS
-    assert (folder / FILE).read_bytes().count(b'"kind":"run"') == RUNS, "measured again in vain"
+    assert (folder / FILE).read_bytes().count(b'"kind":"run"') == RUNS, "runs were measured again"
 
 
 @pytest.mark.faults

@@ -1,4 +1,4 @@
-"""A folder that fills up, closes, or has two masters while a sweep writes into it."""
+"""A folder that fills up, becomes read-only or is used by two sweeps at once."""
 
 import json
 import resource
@@ -24,13 +24,13 @@ pytestmark = pytest.mark.faults
 
 
 def inside(before, *words):
-    """A command in a mount namespace; its output."""
+    """The output of a command in a mount namespace."""
     return subprocess.run(
         [*before, *map(str, words)], check=True, capture_output=True, text=True
     ).stdout
 
 
-@pytest.mark.parametrize("pages", [2, 3, 4])  # the first two have no room to begin
+@pytest.mark.parametrize("pages", [2, 3, 4])  # the first two are too small to begin
 def test_a_disk_that_fills_up_stops_the_sweep_with_a_line(mounts, tmp_path, pages):
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -51,7 +51,7 @@ def test_a_disk_that_fills_up_stops_the_sweep_with_a_line(mounts, tmp_path, page
 
 
 def entries_of(before, folder, tmp_path):
-    """The runs of a journal that only a mount namespace shows, by a copy outside of it."""
+    """The runs of a journal inside a mount namespace, read from a copy outside."""
     (tmp_path / "copy").mkdir(exist_ok=True)
     shown = [*before, "cat", str(folder / "sweep.jsonl")]
     text = subprocess.run(shown, capture_output=True, text=True, check=False).stdout
@@ -73,17 +73,17 @@ def test_a_limit_of_file_sizes_is_a_full_disk(tmp_path, limit):
     complete(tmp_path)
 
 
-def test_a_full_disk_for_temporary_files_is_told(mounts, tmp_path):
+def test_a_full_disk_for_temporary_files_is_reported(mounts, tmp_path):
     before = mounts(f"mount -t tmpfs -o size=4k,nr_inodes=2 tmpfs '{tmp_path}'")
     inside(before, "sh", "-c", f"printf x > '{tmp_path}/x'")
     out = tmp_path.parent / f"{tmp_path.name}-out"
     done = attnbench("sweep", *SMALL, "--out", out, before=before, env={"TMPDIR": str(tmp_path)})
-    if done.returncode:  # else another folder for them was found
+    if done.returncode:  # otherwise another folder for temporary files was used
         said(done, 2)
 
 
 def test_a_journal_that_is_closed_in_the_middle_stops_the_sweep_with_a_line(tmp_path):
-    """The file is made immutable under the sweep: permission bits do not bind root."""
+    """The file is made immutable during the sweep, as permission bits do not restrict root."""
     file = tmp_path / "sweep.jsonl"
     process = start("sweep", *SMALL, "--out", tmp_path)
     try:
@@ -106,7 +106,7 @@ def test_a_journal_that_is_closed_in_the_middle_stops_the_sweep_with_a_line(tmp_
 
 
 def test_a_folder_that_is_closed_before_the_report_loses_nothing(tmp_path):
-    """The folder takes no further file once the journal is open in it."""
+    """The folder accepts no further files once the journal is open in it."""
     process = start("sweep", *SMALL, "--out", tmp_path)
     try:
         until(lambda: lines(tmp_path) > 7 or process.poll() is not None, "a run")
@@ -123,7 +123,7 @@ def test_a_folder_that_is_closed_before_the_report_loses_nothing(tmp_path):
     said(attnbench("report", tmp_path), 0)
 
 
-def test_a_read_only_file_system_is_told(mounts, swept):
+def test_a_read_only_file_system_is_reported(mounts, swept):
     before = mounts(f"mount --bind '{swept}' '{swept}' && mount -o remount,bind,ro '{swept}'")
     for words in (
         ["report", swept],
@@ -147,7 +147,7 @@ def test_of_two_sweeps_into_one_folder_one_goes_on(tmp_path):
 def test_nobody_resumes_a_sweep_that_runs(tmp_path):
     with start("sweep", *SMALL, "--out", tmp_path) as process:
         until(lambda: lines(tmp_path) > 7, "a run")
-        process.send_signal(19)  # stopped, it still holds the folder
+        process.send_signal(19)  # a stopped process still owns the folder
         done = attnbench("sweep", *SMALL, "--out", tmp_path, "--resume")
         process.send_signal(18)
         _, err = process.communicate()

@@ -1,4 +1,4 @@
-"""Where words go: other alphabets, readers that leave, full devices, narrow terminals, none."""
+"""Output to other encodings, closed pipes, full devices, narrow terminals and no terminal."""
 
 import fcntl
 import os
@@ -24,7 +24,7 @@ NARROW = 30
 
 
 def shell(line, *, env=None):
-    """A line of bash in which "$@" is attnbench."""
+    """Runs a line of bash in which "$@" is attnbench."""
     return subprocess.run(
         ["bash", "-c", f"set -o pipefail; {line}", "bash", *command()],
         env=environment(**(env or {})),
@@ -78,16 +78,16 @@ def test_a_sweep_whose_words_go_nowhere_is_whole(tmp_path, to, code):
 @pytest.mark.parametrize("name", [os.fsencode("größe und 時間"), b"not \xff utf-8"])
 def test_any_alphabet_and_any_folder_do(tmp_path, env, name):
     folder = os.fsencode(tmp_path) + b"/" + name
-    place = os.fsdecode(folder)
-    said(attnbench("sweep", *SMALL, "--out", place, env=env, encoding="utf-8", errors="replace"), 0)
-    complete(Path(place))
-    done = attnbench("report", place, env=env, encoding="utf-8", errors="replace")
+    path = os.fsdecode(folder)
+    said(attnbench("sweep", *SMALL, "--out", path, env=env, encoding="utf-8", errors="replace"), 0)
+    complete(Path(path))
+    done = attnbench("report", path, env=env, encoding="utf-8", errors="replace")
     said(done, 0)
     assert "fastformer" in done.stdout
 
 
 def on_a_terminal(*arguments, columns=NARROW, **env):
-    """Exit code and what a terminal of so many columns was sent."""
+    """Exit code and output on a terminal with the given number of columns."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 20, columns, 0, 0))
     variables = environment(COLUMNS=str(columns), TERM="xterm-256color", **env)

@@ -1,4 +1,4 @@
-"""The sweep itself is killed, hard, at any moment: no child stays, no run is lost or doubled."""
+"""SIGKILL to the sweep at any moment: no child survives, no run is lost or recorded twice."""
 
 import os
 import random
@@ -22,17 +22,17 @@ from tests.faults.real import (
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
-WITHIN_S = 0.5  # a run of a small case takes about so long
+WITHIN_S = 0.5  # about as long as a run of a small case takes
 
 
 def points(count, seed):
-    """After which line, and how much later within what follows it: seeded, anywhere in a sweep."""
+    """Random moments anywhere in a sweep: a line of the journal, and a delay after it."""
     rng = random.Random(seed)
     return [(rng.choice((0, 1, *range(BEGUN, 20))), rng.uniform(0, WITHIN_S)) for _ in range(count)]
 
 
 def killed(folder, line, later_s, *more):
-    """A sweep killed at a point of it, with nothing left of its processes."""
+    """Kills a sweep at some point and waits until none of its processes is left."""
     process = start("sweep", *SMALL, "--out", folder, *more)
     try:
         until(lambda: lines(folder) >= line or process.poll() is not None, f"line {line}")

@@ -1,4 +1,4 @@
-"""Signals to a whole process group, as a terminal sends them: a line, true advice, no process."""
+"""Signals to a process group, as from a terminal: one line of correct advice, no process left."""
 
 import fcntl
 import os
@@ -34,27 +34,27 @@ from tests.faults.real import (
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 INT, TERM, HUP = SIGNALS
-LONGEST_S = 6.0  # a sweep that is not disturbed takes about so long
+LONGEST_S = 6.0  # about as long as an undisturbed sweep takes
 
 
 def listens(sweep, folder):
-    """The program has a handler for TERM: before that the interpreter itself is starting."""
+    """The program has a handler for TERM; before that, the interpreter is still starting."""
     return masks(sweep.pid, "SigCgt") >> (TERM - 1) & 1
 
 
 def masks(pid, name):
-    """A set of signals of a process, as the kernel keeps it."""
+    """A signal mask of a process, from /proc."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(re.search(rf"{name}:\s+(\w+)", status)[1], 16)
 
 
 def serves(sweep, folder):
-    """The process that forks workers is there, and imports for a while yet."""
+    """The process that forks workers exists, but is still importing."""
     return server(sweep) is not None
 
 
 def works(sweep, folder):
-    """A worker is there."""
+    """A worker exists."""
     return len(workers(sweep)) > 0
 
 
@@ -75,7 +75,7 @@ FEW = [(INT, listens), (HUP, listens), (INT, serves), (TERM, has_runs), (INT, re
 
 
 def interrupted(sweep, number, folder):
-    """What is asked of a sweep that a signal ended, whenever it came."""
+    """Sends the signal and checks how the sweep ends, at whatever moment."""
     with suppress(ProcessLookupError):
         os.killpg(sweep.pid, number)
     _, err = sweep.communicate()
@@ -85,7 +85,7 @@ def interrupted(sweep, number, folder):
 
 def ended(code, err, number, folder):
     assert "Traceback" not in err
-    if code == 0:  # it was done before the signal came
+    if code == 0:  # it finished before the signal
         assert lines(folder) > BEGUN + RUNS
         return
     assert code == 128 + number, err
@@ -131,7 +131,7 @@ def test_a_signal_ends_a_sweep_at_any_moment(tmp_path, number, later_s):
 
 
 def test_ctrl_c_and_again_on_a_terminal(tmp_path):
-    """Typed into a real terminal while the fork server imports, twice."""
+    """Ctrl-C typed twice into a real terminal while the fork server imports."""
     ours, theirs = os.openpty()
 
     def owning():
@@ -160,8 +160,8 @@ def test_ctrl_c_and_again_on_a_terminal(tmp_path):
     nothing_left(sweep)
 
 
-def test_nohup_keeps_its_promise(tmp_path):
-    """A sweep that was started to outlive its terminal does."""
+def test_a_sweep_under_nohup_survives_the_hangup(tmp_path):
+    """A sweep started to outlive its terminal does so."""
     with start("sweep", *SMALL, "--out", tmp_path, before=["nohup"]) as sweep:
         until(lambda: sweep.poll() is not None or listens(sweep, None), "a handler")
         os.killpg(sweep.pid, HUP)
@@ -174,7 +174,7 @@ def test_nohup_keeps_its_promise(tmp_path):
 
 
 def test_the_processes_behind_a_sweep_are_out_of_the_terminal_s_reach(tmp_path):
-    """What forks workers would die of Ctrl-C, and print a traceback when its parent dies."""
+    """Otherwise the fork server would die of Ctrl-C, and print a traceback if its parent dies."""
     with start("sweep", *SMALL, "--out", tmp_path / "sweep") as sweep:
         until(lambda: sweep.poll() is not None or works(sweep, None), "a worker")
         mine = {os.readlink(f"/proc/{sweep.pid}/fd/{number}") for number in (1, 2)}
@@ -182,9 +182,9 @@ def test_the_processes_behind_a_sweep_are_out_of_the_terminal_s_reach(tmp_path):
             with suppress(OSError):  # it has just ended
                 theirs = {os.readlink(f"/proc/{pid}/fd/{number}") for number in (1, 2)}
                 assert pid == sweep.pid or not mine & theirs
-                deaf = masks(pid, "SigBlk") | masks(pid, "SigIgn")
+                ignored = masks(pid, "SigBlk") | masks(pid, "SigIgn")
                 if pid != sweep.pid and os.getpgid(pid) == sweep.pid:
-                    assert all(deaf >> (number - 1) & 1 for number in SIGNALS)
+                    assert all(ignored >> (number - 1) & 1 for number in SIGNALS)
         os.killpg(sweep.pid, TERM)
         sweep.communicate()
     nothing_left(sweep)

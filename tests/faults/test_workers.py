@@ -1,4 +1,4 @@
-"""Workers that are killed, hang, shout or die at once: each is its case's outcome, and no more."""
+"""Workers that are killed, hang, print rubbish or die: each affects only its own case."""
 
 import os
 import resource
@@ -37,7 +37,7 @@ def models(*names):
 
 
 def outcomes(folder):
-    """Outcome and reason of each mechanism's timed case, by its class."""
+    """Outcome and reason of each mechanism's timed case, by class name."""
     sweep = load(folder)
     assert sweep.finished
     assert sweep.warnings == ()
@@ -46,7 +46,7 @@ def outcomes(folder):
 
 
 def test_each_bad_end_is_the_outcome_of_its_case_alone(tmp_path):
-    """With a limit of addresses around all (ulimit -v), and none of the others' business."""
+    """Under an address-space limit (ulimit -v) for all processes."""
     names = ("Killed", "Rubbish", "Dies", "Reserves", "Well", "Starts")
     done = attnbench(
         *("sweep", "--models", models(*names), *ONE),
@@ -66,7 +66,7 @@ def test_each_bad_end_is_the_outcome_of_its_case_alone(tmp_path):
     assert "\0" not in (tmp_path / "odd" / "report.html").read_text()
 
 
-def test_a_worker_that_hangs_is_its_case_s_timeout(tmp_path):
+def test_a_worker_that_hangs_times_out(tmp_path):
     limit = ("--case-timeout", "3s")
     done = attnbench("sweep", "--models", models("Hangs"), *ONE, *limit, "--out", tmp_path)
     said(done, 0)
@@ -74,7 +74,7 @@ def test_a_worker_that_hangs_is_its_case_s_timeout(tmp_path):
 
 
 @pytest.mark.faults
-def test_the_ceiling_of_a_worker_stops_what_would_eat_the_machine(tmp_path):
+def test_the_memory_limit_of_a_worker_stops_endless_allocation(tmp_path):
     done = attnbench("sweep", "--models", models("Reserves"), *ONE, "--out", tmp_path)
     said(done, 0)
     assert outcomes(tmp_path)["Reserves"][0] == "oom"
@@ -90,7 +90,7 @@ def test_a_segfault_and_a_closed_pipe_are_crashes(tmp_path):
 
 
 @pytest.mark.faults
-def test_a_kill_by_the_kernel_for_memory_is_told_from_others(tmp_path):
+def test_a_kill_by_the_kernel_for_memory_is_an_outcome_of_its_own(tmp_path):
     try:
         group = Path(tempfile.mkdtemp(prefix="attnbench-test-", dir=MEMORY))
     except OSError as error:
@@ -112,8 +112,8 @@ def test_a_kill_by_the_kernel_for_memory_is_told_from_others(tmp_path):
 
 
 @pytest.mark.faults
-def test_workers_killed_from_outside_cost_their_runs_alone(tmp_path):
-    """The first worker after each of some lines of the journal is killed."""
+def test_workers_killed_from_outside_lose_only_their_runs(tmp_path):
+    """Kills the workers that run after certain lines of the journal."""
     killed = []
     chosen = ("--models", models("Well"), "--lengths", "16,32,64,128", "--rounds", "1", *SIZES)
     with start("sweep", *chosen, "--out", tmp_path) as sweep:

@@ -1,6 +1,6 @@
-"""The command line many times for the price of one import: a fork for each line of input.
+"""Runs the command line many times with a single import: one fork for each line of input.
 
-A line is JSON: arguments, and a file for what is printed. The answer is the exit code.
+A line is JSON: the arguments and a file for the output. The answer is the exit code.
 """
 
 import json
@@ -10,7 +10,7 @@ import traceback
 
 
 def main():
-    # what the verbs import; nothing of it is run before the fork
+    # everything that the verbs import; none of it runs before the fork
     import matplotlib.pyplot  # noqa: F401
     import pandas  # noqa: F401
     import torch  # noqa: F401
@@ -26,7 +26,7 @@ def main():
 
 
 def ended(verb, arguments, out):
-    """The exit code of a verb in this process; 70 if it was no exit."""
+    """The exit code of a verb in this process; 70 if it raised an exception."""
     file = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     for stream in (1, 2):
         os.dup2(file, stream)

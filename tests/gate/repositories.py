@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import torch
 
-from attnbench.contract import BaseConfig, Card, Cost, Flops, Paper, QKVAttention, four_maps
-from attnbench.contract import map_flops
+from attnbench.contract import BaseConfig, Card, Cost, Flops, Paper, QKVAttention
+from attnbench.contract import projection_flops, projection_parameters
 from attnbench.records import Causality, Family
 
 
@@ -27,7 +27,7 @@ class Small(QKVAttention):
 
     @staticmethod
     def flops(config, w):
-        return Flops(map_flops(w), 4 * w.tokens * w.seq_len * w.width)
+        return Flops(projection_flops(w), 4 * w.tokens * w.seq_len * w.width)
 
     @staticmethod
     def elements(config, w):
@@ -38,7 +38,7 @@ CARD = Card(
     forms={"eager": Small},
     config=Config,
     reference=lambda module, x, mask, draws: x,
-    parameters=four_maps,
+    parameters=projection_parameters,
     family=Family.FULL,
     causality=Causality.NEVER,
     paper=Paper("Small", "Nobody", 2000, "none"),

@@ -1,4 +1,4 @@
-"""α-entmax: both ends of α, both gradients, and the form in pieces."""
+"""α-entmax: both limits of α, both gradients, and the chunked form."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ def entmax(z, alpha):
 
 
 def sparsemax(z):
-    """Projection on the simplex by sorting, one row at a time."""
+    """Projection onto the simplex by sorting, one row at a time."""
     rows = []
     for row in z.flatten(0, -2):
         ordered, sums = row.sort(descending=True).values, 0.0
@@ -67,7 +67,7 @@ def test_weights_are_a_distribution_with_zeros():
     assert (A == 0).float().mean() > 0.3
 
 
-def test_both_gradients_are_those_of_finite_differences():
+def test_both_gradients_match_finite_differences():
     torch.manual_seed(0)
     z = torch.randn(2, 3, 4, 5, dtype=torch.float64, requires_grad=True)
     a = torch.tensor([0.2, 0.5, 0.8], dtype=torch.float64).view(3, 1, 1).requires_grad_()
@@ -75,8 +75,8 @@ def test_both_gradients_are_those_of_finite_differences():
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_pieces_have_the_gradients_of_finite_differences(monkeypatch, causal):
-    monkeypatch.setattr(adaptively_sparse, "piece", lambda device: 12)
+def test_chunked_gradients_match_finite_differences(monkeypatch, causal):
+    monkeypatch.setattr(adaptively_sparse, "logits_at_once", lambda device: 12)
     torch.manual_seed(0)
     q, k, v = torch.randn(3, 2, 5, 3, dtype=torch.float64).requires_grad_()
     a = torch.tensor([0.3, 0.7], dtype=torch.float64, requires_grad=True)
@@ -87,16 +87,16 @@ def test_pieces_have_the_gradients_of_finite_differences(monkeypatch, causal):
 @pytest.mark.parametrize("size", [5, 40, 200, 700])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
-def test_pieces_of_any_size_agree_with_the_whole(monkeypatch, size, causal, masked):
-    monkeypatch.setattr(adaptively_sparse, "piece", lambda device: size)
+def test_chunks_of_any_size_agree_with_eager(monkeypatch, size, causal, masked):
+    monkeypatch.setattr(adaptively_sparse, "logits_at_once", lambda device: size)
     w = Workload(batch=2, seq_len=13, width=16, heads=4, level=Level.ATTENTION, causal=causal)
     torch.manual_seed(0)
-    whole, pieces = AdaptivelySparse(Config(), w).double(), Chunked(Config(), w).double()
-    pieces.load_state_dict(whole.state_dict())
+    eager, chunked = AdaptivelySparse(Config(), w).double(), Chunked(Config(), w).double()
+    chunked.load_state_dict(eager.state_dict())
     x = torch.randn(2, 13, 16, dtype=torch.float64)
     mask = torch.arange(13) < torch.tensor([[13], [6]]) if masked else None
     grads = []
-    for module in (whole, pieces):
+    for module in (eager, chunked):
         y = module(x, mask)
         loss = (y * x)[mask].sum() if masked else (y * x).sum()
         grads.append([y, *torch.autograd.grad(loss, list(module.parameters()))])

@@ -1,4 +1,4 @@
-"""Axial attention: what each token reaches along the axes, and a grid of one row."""
+"""Axial attention: which tokens each output depends on, and a grid of one row."""
 
 import pytest
 import torch
@@ -17,29 +17,29 @@ def build(config, form="eager", causal=False, seq_len=N):
 
 
 def reach(module):
-    """[N, N]: on which tokens each output depends."""
+    """[N, N]: the tokens on which each output depends."""
     x = torch.randn(1, N, 16, dtype=torch.float64)
     jacobian = torch.autograd.functional.jacobian(lambda t: module(t)[0].sum(-1), x)
     return jacobian[:, 0].abs().sum(-1) > 0
 
 
-def axis():
+def same_row_and_column():
     """[N, N] twice: whether two tokens share a row, and a column."""
     i = torch.arange(N)
     return (i[:, None] // W == i // W), (i[:, None] % W == i % W)
 
 
-def dense(maps, x, allowed):
+def dense(axis, x, allowed):
     q, k, v = (
-        f(x).unflatten(-1, (4, 4)).transpose(1, 2) for f in (maps.query, maps.key, maps.value)
+        f(x).unflatten(-1, (4, 4)).transpose(1, 2) for f in (axis.query, axis.key, axis.value)
     )
     scores = (q @ k.mT / 2).masked_fill(~allowed, -torch.inf)
-    return maps.output(merge(scores.softmax(-1) @ v))
+    return axis.output(merge(scores.softmax(-1) @ v))
 
 
 @pytest.mark.parametrize("form", ["eager", "sdpa"])
 def test_both_combinations_equal_dense_attention_under_their_masks(form):
-    row, column = axis()
+    row, column = same_row_and_column()
     x = torch.randn(2, N, 16, dtype=torch.float64)
     module = build(Config(columns=W, combine="sum"), form)
     expected = dense(module.row, x, row) + dense(module.column, x, column)
@@ -49,8 +49,8 @@ def test_both_combinations_equal_dense_attention_under_their_masks(form):
     torch.testing.assert_close(module(x), r + dense(module.column, x + r, column))
 
 
-def test_the_chain_reaches_every_row_that_crosses_its_column_and_the_sum_the_cross_alone():
-    row, column = axis()
+def test_the_chain_reads_all_rows_that_cross_the_column_and_the_sum_only_row_and_column():
+    row, column = same_row_and_column()
     i, j = torch.arange(N)[:, None], torch.arange(N)
     # the last row is short: some columns do not cross it
     crossing = j // W * W + i % W < N
@@ -59,19 +59,19 @@ def test_the_chain_reaches_every_row_that_crosses_its_column_and_the_sum_the_cro
 
 
 @pytest.mark.parametrize("form", ["eager", "sdpa"])
-def test_the_causal_chain_reaches_the_whole_past_and_nothing_else(form):
+def test_the_causal_chain_reads_exactly_the_past(form):
     everything = torch.ones(N, N, dtype=torch.bool).tril()
     assert torch.equal(reach(build(Config(columns=W), form, causal=True)), everything)
 
 
-def test_the_causal_sum_reaches_the_past_of_its_row_and_column():
-    row, column = axis()
+def test_the_causal_sum_reads_the_past_of_row_and_column():
+    row, column = same_row_and_column()
     seen = reach(build(Config(columns=W, combine="sum"), causal=True))
     assert torch.equal(seen, (row | column).tril())
 
 
 @pytest.mark.parametrize("form", ["eager", "sdpa"])
-def test_a_grid_of_one_row_is_softmax_attention_and_the_own_value(form):
+def test_a_grid_of_one_row_is_softmax_attention_plus_each_tokens_value(form):
     module = build(Config(columns=64, combine="sum"), form)
     x = torch.randn(2, N, 16, dtype=torch.float64)
     column = module.column
@@ -86,8 +86,8 @@ def test_the_grid_is_near_a_square(seq_len, grid):
     assert Config().grid(seq_len) == grid
 
 
-def test_impossible_options_say_the_limit():
-    with pytest.raises(ValueError, match="no combination 'mean'; there are: chained, sum"):
+def test_impossible_options_are_refused():
+    with pytest.raises(ValueError, match="unknown combine 'mean'; known: chained, sum"):
         Config(combine="mean")
-    with pytest.raises(ValueError, match="columns is 0; it takes at least 1"):
+    with pytest.raises(ValueError, match="columns is 0; it must be at least 1"):
         Config(columns=0)

@@ -1,4 +1,4 @@
-"""Big Bird against masked dense attention, its draw, its limit case, and its errors."""
+"""Big Bird against masked dense attention; random blocks, limit case and errors."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ def qkv(w):
 
 
 def pattern(config, w, random):
-    """Allowed keys [H, N, N] from the definition and the drawn blocks."""
+    """Allowed keys [H, N, N] by definition, given the drawn blocks."""
     i, j = torch.meshgrid(torch.arange(w.seq_len), torch.arange(w.seq_len), indexing="ij")
     allowed = (i // config.block - j // config.block).abs() <= 1
     allowed = allowed | (i < config.global_tokens) | (j < config.global_tokens)
@@ -63,7 +63,7 @@ def test_blocks_equal_dense_attention_under_the_pattern(config, seq_len):
     torch.testing.assert_close(module.attend(q, k, v, mask), dense(q, k, v, allowed))
 
 
-def test_a_query_reads_its_pattern_and_nothing_else():
+def test_a_query_reads_exactly_its_pattern():
     config, w = Config(block=4, global_tokens=2, random_tokens=4), workload(52, batch=1)
     q, k, v = qkv(w)
     module = CARD.forms["eager"](config, w)
@@ -99,7 +99,7 @@ def test_every_free_block_is_drawn_about_equally_often():
     assert ((counts[free] - 12_000 / 7).abs() < 160).all()
 
 
-def test_the_draw_is_that_of_the_seed_and_differs_between_heads():
+def test_the_draw_depends_on_the_seed_and_the_head_alone():
     w = workload(400)
     first, again, other = (
         draw(Config(block=4, global_tokens=8, random_tokens=8, seed=s), w) for s in (0, 0, 1)
@@ -109,7 +109,7 @@ def test_the_draw_is_that_of_the_seed_and_differs_between_heads():
     assert not torch.equal(first[0], first[1])
 
 
-def test_a_sequence_that_its_parts_cover_is_softmax_attention():
+def test_a_fully_covered_sequence_gives_softmax_attention():
     w = workload(40)
     q, k, v = qkv(w)
     config = Config(block=4, global_tokens=8, random_tokens=24)
@@ -119,7 +119,7 @@ def test_a_sequence_that_its_parts_cover_is_softmax_attention():
     assert not torch.allclose(CARD.forms["eager"](fewer, w).attend(q, k, v, None), full)
 
 
-def test_work_per_token_is_that_of_the_published_sizes():
+def test_flops_per_token_match_the_published_sizes():
     config = Config(block=8, global_tokens=16, random_tokens=16)
     for seq_len in (128, 2048, 65536):
         w = Workload(batch=1, seq_len=seq_len, level=Level.ATTENTION)
@@ -131,11 +131,14 @@ def test_work_per_token_is_that_of_the_published_sizes():
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"block": 0}, "block 0 is below 1"),
-        ({"block": 8, "random_tokens": 20}, "random_tokens 20 is not a multiple of block 8"),
-        ({"global_tokens": -1}, "cannot be below 0"),
+        ({"block": 0}, "block is 0; it must be at least 1"),
+        (
+            {"block": 8, "random_tokens": 20},
+            "random_tokens is 20; it must be a multiple of block = 8",
+        ),
+        ({"global_tokens": -1}, "global_tokens is -1; it must be at least 0"),
     ],
 )
-def test_impossible_options_say_their_limit(options, text):
+def test_impossible_options_are_refused(options, text):
     with pytest.raises(ValueError, match=text):
         Config(**options)

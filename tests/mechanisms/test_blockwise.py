@@ -1,4 +1,4 @@
-"""BlockBERT: its pattern against a dense mask, its permutations, and one block."""
+"""BlockBERT against dense attention under its mask; permutations; one block."""
 
 import pytest
 import torch
@@ -39,12 +39,12 @@ def test_one_block_is_softmax_attention(form):
 
 
 @pytest.mark.parametrize(("blocks", "shares"), [(2, [10, 2]), (3, [8, 2, 2])])
-def test_cyclic_shifts_have_the_heads_of_the_paper(blocks, shares):
+def test_cyclic_shifts_get_as_many_heads_as_in_the_paper(blocks, shares):
     pi = build(Config(blocks=blocks), heads=12).pi
     assert pi[:, 0].bincount(minlength=blocks).tolist() == shares
 
 
-def test_random_permutations_come_from_the_seed_alone():
+def test_random_permutations_depend_on_the_seed_alone():
     config = Config(blocks=7, permutation="random")
     pi = build(config).pi
     torch.manual_seed(99)
@@ -53,8 +53,8 @@ def test_random_permutations_come_from_the_seed_alone():
     assert not torch.equal(build(Config(blocks=7, permutation="random", seed=1)).pi, pi)
 
 
-def test_impossible_options_say_the_limit():
-    with pytest.raises(ValueError, match="blocks is 0; it takes at least 1"):
+def test_impossible_options_are_refused():
+    with pytest.raises(ValueError, match="blocks is 0; it must be at least 1"):
         Config(blocks=0)
-    with pytest.raises(ValueError, match="no permutation 'sorted'; there are: cyclic, random"):
+    with pytest.raises(ValueError, match="unknown permutation 'sorted'; known: cyclic, random"):
         Config(permutation="sorted")

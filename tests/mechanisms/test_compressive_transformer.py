@@ -1,4 +1,4 @@
-"""Compressive Transformer: its limits, its own loss, and what most_used keeps."""
+"""Compressive Transformer: limit cases, auxiliary loss, and which tokens most_used keeps."""
 
 import pytest
 import torch
@@ -65,7 +65,7 @@ def content_attention(q, k, v):
 
 
 @pytest.mark.parametrize("masked", [False, True])
-def test_the_loss_is_what_segments_lose_by_reading_slots(masked):
+def test_the_loss_is_the_error_of_reading_slots_instead_of_tokens(masked):
     module = build(12, segment=4, memory=4, compressed=4, rate=2).train()
     x = torch.randn(2, 12, 16, dtype=torch.float64, requires_grad=True)
     lengths = torch.tensor([[12], [7]]) if masked else torch.tensor([[12], [12]])
@@ -92,7 +92,7 @@ def test_the_loss_is_what_segments_lose_by_reading_slots(masked):
 
 
 @pytest.mark.parametrize("compression", ["mean", "max", "most_used"])
-def test_what_learns_nothing_has_no_loss(compression):
+def test_a_compression_without_parameters_has_no_loss(compression):
     module = build(segment=4, memory=4, compressed=4, compression=compression).train()
     module(torch.randn(2, 24, 16, dtype=torch.float64))
     assert module.auxiliary_loss() is None
@@ -104,20 +104,20 @@ def test_the_task_does_not_train_the_compression():
     assert module.compress.weight.grad is None
 
 
-def test_the_reach_is_memory_and_rate_times_slots():
+def test_the_context_is_memory_plus_rate_times_slots():
     module = build(40, segment=4, memory=8, compressed=4, rate=2, compression="mean")
     x = torch.randn(1, 40, 16, dtype=torch.float64)
     y = module(x)
-    for j, reached in [(32 - 8 - 8, True), (32 - 8 - 8 - 1, False)]:
+    for j, is_read in [(32 - 8 - 8, True), (32 - 8 - 8 - 1, False)]:
         other = x.clone()
         other[0, j] += 1
-        assert (module(other) != y).any(-1)[0, 32] == reached
+        assert (module(other) != y).any(-1)[0, 32] == is_read
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"compression": "sum"}, "no compression 'sum'; there are: conv, "),
+        ({"compression": "sum"}, "unknown compression 'sum'; known: conv, "),
         ({"rate": 0}, "at least 1"),
         ({"segment": 9, "memory": 9}, "rate must divide segment"),
         ({"segment": 512, "memory": 500}, "segment must divide memory"),
@@ -129,7 +129,7 @@ def test_impossible_options_are_refused(options, message):
         compressive_transformer.Config(**options)
 
 
-def test_there_is_no_core_apart():
+def test_there_is_no_separate_core():
     card = compressive_transformer.CARD
     reason = card.refusal("eager", card.config(), workload(8, Level.CORE))
-    assert "made of x" in reason
+    assert "computed from x" in reason

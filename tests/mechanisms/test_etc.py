@@ -1,4 +1,4 @@
-"""ETC: its limits, and which tokens reach which."""
+"""ETC: limit cases, and which tokens read which."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ def build(seq_len, **options):
 
 
 @pytest.mark.parametrize(("tokens", "radius"), [(99, 1), (3, 99), (13, 4)])
-def test_where_all_see_all_it_is_softmax_attention(tokens, radius):
+def test_if_all_tokens_see_each_other_it_is_softmax_attention(tokens, radius):
     module = build(13, global_tokens=tokens, radius=radius, shared=True)
     full = transformer.Transformer(transformer.Config(), workload(13)).double()
     full.load_state_dict(module.state_dict(), strict=False)
@@ -29,7 +29,7 @@ def test_where_all_see_all_it_is_softmax_attention(tokens, radius):
 
 
 @pytest.mark.parametrize(("seq_len", "radius"), [(24, 4), (23, 4), (20, 1), (15, 30)])
-def test_global_tokens_see_all_and_the_others_a_band(seq_len, radius):
+def test_global_tokens_see_all_and_other_tokens_a_band(seq_len, radius):
     module = build(seq_len, global_tokens=2, radius=radius)
     x = torch.randn(1, seq_len, 16, dtype=torch.float64)
     y = module(x)

@@ -1,4 +1,4 @@
-"""Fastformer: its limits, what is tied to what, its masks, and the folded form."""
+"""Fastformer: limit cases, shared parameters, masks, and the folded form."""
 
 import pytest
 import torch
@@ -55,7 +55,7 @@ def test_one_token_is_pooled_into_itself(cls):
 
 
 @FORMS
-def test_one_real_token_decides_both_poolings(cls):
+def test_with_one_real_token_both_poolings_return_it(cls):
     module = build(cls, 6)
     x, mask = tokens(6), torch.arange(6).expand(2, 6) == 2
     q, k = module.query(x), module.key(x)
@@ -64,7 +64,7 @@ def test_one_real_token_decides_both_poolings(cls):
 
 
 @FORMS
-def test_large_logits_pick_one_token_in_each_head(cls):
+def test_large_logits_select_one_token_per_head(cls):
     module = build(cls, 9)
     x = tokens(9)
     module.w_q.data.mul_(1e6)
@@ -81,7 +81,7 @@ def test_large_logits_pick_one_token_in_each_head(cls):
 
 @FORMS
 @pytest.mark.parametrize("share", [False, True])
-def test_the_order_of_tokens_means_nothing(cls, share):
+def test_the_order_of_tokens_does_not_matter(cls, share):
     module = build(cls, 11, share_heads=share, bias=True)
     x, order = tokens(11), torch.randperm(11)
     torch.testing.assert_close(module(x[:, order]), module(x)[:, order])
@@ -89,9 +89,9 @@ def test_the_order_of_tokens_means_nothing(cls, share):
 
 @FORMS
 @pytest.mark.parametrize("share", [False, True])
-def test_values_have_a_map_only_where_they_are_not_the_queries(cls, share):
+def test_values_have_a_projection_unless_they_equal_the_queries(cls, share):
     module = build(cls, 5, share_query_value=share)
-    assert (module.value is None) == share
+    assert hasattr(module, "value") != share
     other = build(cls, 5, share_query_value=False)
     other.load_state_dict(module.state_dict(), strict=False)
     with torch.no_grad():
@@ -100,17 +100,17 @@ def test_values_have_a_map_only_where_they_are_not_the_queries(cls, share):
 
 
 @FORMS
-def test_shared_heads_are_equal_maps_and_one_head_shares_nothing(cls):
-    module, apart = build(cls, 7, share_heads=True), build(cls, 7)
+def test_sharing_heads_equals_separate_heads_with_equal_parameters(cls):
+    module, separate = build(cls, 7, share_heads=True), build(cls, 7)
     tied = {"query.weight", "key.weight", "w_q", "w_k"}
     for name, parameter in module.named_parameters():
         times = (H, 1) if name in tied else (1, 1)
-        dict(apart.named_parameters())[name].data = parameter.detach().repeat(times)
-    torch.testing.assert_close(module(tokens(7)), apart(tokens(7)))
+        dict(separate.named_parameters())[name].data = parameter.detach().repeat(times)
+    torch.testing.assert_close(module(tokens(7)), separate(tokens(7)))
 
 
 @pytest.mark.parametrize("interaction", ["add", "concat"])
-def test_in_a_sum_or_a_concatenation_the_query_does_not_decide_what_is_pooled_of_the_keys(
+def test_with_add_or_concat_the_query_does_not_affect_the_pooling_of_keys(
     interaction,
 ):
     module = build(Fastformer, 10, Level.CORE, interaction=interaction)
@@ -131,12 +131,12 @@ def test_in_a_sum_or_a_concatenation_the_query_does_not_decide_what_is_pooled_of
 @pytest.mark.parametrize("share", [False, True])
 def test_folding_changes_no_output_and_no_gradient(options, share):
     x, mask = tokens(12), torch.arange(12) < torch.tensor([[12], [5]])
-    found = []
+    results = []
     for cls in (Fastformer, Folded):
         module = build(cls, 12, share_heads=share, **options)
         y = module(x, mask)[mask]
-        found.append([y, *torch.autograd.grad(y.square().sum(), list(module.parameters()))])
-    torch.testing.assert_close(*found)
+        results.append([y, *torch.autograd.grad(y.square().sum(), list(module.parameters()))])
+    torch.testing.assert_close(*results)
 
 
 def test_the_folded_form_is_the_default_where_it_is_cheaper():
@@ -151,7 +151,7 @@ def test_what_cannot_run_is_refused():
     causal = workload(8, causal=True)
     assert CARD.refusal("eager", Config(), causal) == "the mechanism has no causal form"
     reason = CARD.refusal("folded", Config(interaction="concat"), workload(8))
-    assert reason == "only the product folds; use fastformer:eager"
-    assert "no core apart" in CARD.refusal("folded", Config(), workload(8, Level.CORE))
-    with pytest.raises(ValueError, match="no interaction 'mean'; there are: product, add, concat"):
+    assert reason == "only interaction=product can be folded; use fastformer:eager"
+    assert "no separate core" in CARD.refusal("folded", Config(), workload(8, Level.CORE))
+    with pytest.raises(ValueError, match="unknown interaction 'mean'; known: product, add, concat"):
         Config(interaction="mean")

@@ -1,4 +1,4 @@
-"""Image Transformer: both layouts against dense masks, and one block."""
+"""Image Transformer: both layouts against dense attention under their masks; one block."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ def build(config, form="eager", seq_len=40, causal=False):
 
 
 def line(config, n):
-    """[N, N]: the own block and the tokens before it."""
+    """[N, N]: the block of each token and the memory before it."""
     start = torch.arange(n)[:, None] // config.block * config.block
     j = torch.arange(n)
     return (j >= start - config.memory) & (j < start + config.block)
@@ -83,12 +83,12 @@ def test_extra_padding_changes_nothing_in_a_line():
     torch.testing.assert_close(y[:, :40], module(x))
 
 
-def test_impossible_options_say_the_limit():
-    with pytest.raises(ValueError, match="no layout '3d'; there are: 1d, 2d"):
+def test_impossible_options_are_refused():
+    with pytest.raises(ValueError, match="unknown layout '3d'; known: 1d, 2d"):
         Config(layout="3d")
-    with pytest.raises(ValueError, match="block is 0; it takes at least 1"):
+    with pytest.raises(ValueError, match="block is 0; it must be at least 1"):
         Config(block=0)
-    with pytest.raises(ValueError, match="memory is -1; it takes at least 0"):
+    with pytest.raises(ValueError, match="memory is -1; it must be at least 0"):
         Config(memory=-1)
-    with pytest.raises(ValueError, match="across at least 1 block"):
+    with pytest.raises(ValueError, match="across is 0; it must be at least 1"):
         Config(across=0)

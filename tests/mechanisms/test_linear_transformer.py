@@ -1,4 +1,4 @@
-"""Linear Transformer: its normaliser, its causal chunks, its sums in narrow types."""
+"""Linear Transformer: normaliser, causal chunks, and sums in 16-bit types."""
 
 from dataclasses import replace
 
@@ -34,7 +34,7 @@ def test_each_output_is_an_average_of_the_values(causal):
     )
 
 
-def test_with_equal_keys_every_value_weighs_the_same():
+def test_with_equal_keys_all_values_have_equal_weights():
     q, k, v = heads()
     o = built().attend(q, k[:, :, :1].expand_as(k), v, None)
     torch.testing.assert_close(o, v.mean(2, keepdim=True).expand_as(v), atol=1e-5, rtol=0)
@@ -49,7 +49,7 @@ def test_causal_attention_is_full_attention_on_each_prefix():
 
 
 @pytest.mark.parametrize("chunk", [1, 5, 7, 21, 64])
-def test_the_chunk_is_a_matter_of_speed_alone(chunk):
+def test_the_chunk_size_does_not_change_the_output(chunk):
     q, k, v = heads()
     mask = torch.arange(21).expand(2, 21) < 17
     expected = built(causal=True).attend(q, k, v, mask)

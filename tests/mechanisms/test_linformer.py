@@ -1,4 +1,4 @@
-"""Linformer: where it equals softmax attention, what stands in for what, what is refused."""
+"""Linformer: equality with softmax attention, sharing, shorter inputs, and refusals."""
 
 from dataclasses import replace
 
@@ -44,7 +44,7 @@ def test_one_projection_for_keys_and_values_is_two_equal_ones():
     torch.testing.assert_close(apart(tokens()), shared(tokens()))
 
 
-def test_projections_of_each_head_are_its_own():
+def test_each_head_has_separate_projections():
     shared = built(Linformer, Config(rank=3))
     own = built(Linformer, Config(rank=3, sharing="none"))
     heads = {name: shared.state_dict()[name].expand(4, -1, -1).clone() for name in "EF"}
@@ -69,7 +69,7 @@ def test_shorter_inputs_use_the_first_columns(form):
 def test_longer_inputs_than_n_max_are_refused():
     config = Config(n_max=8)
     assert CARD.refusal("eager", config, workload()) == (
-        "12 tokens are over n_max = 8, the columns of E"
+        "12 tokens exceed n_max = 8, the columns of E"
     )
     assert CARD.refusal("folded", config, workload(seq_len=8)) is None
 
@@ -92,7 +92,7 @@ def test_the_default_form_folds_where_that_is_less_work():
     [
         ({"rank": 0}, "rank is 0"),
         ({"n_max": 0}, "n_max is 0"),
-        ({"sharing": "layerwise"}, "no sharing 'layerwise'; there are: none, headwise, key_value"),
+        ({"sharing": "layerwise"}, "unknown sharing 'layerwise'; known: none, headwise, key_value"),
     ],
 )
 def test_impossible_options_are_refused(options, message):

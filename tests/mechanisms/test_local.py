@@ -1,4 +1,4 @@
-"""Local attention against dense attention under a block-diagonal mask, and its limit cases."""
+"""Local attention against dense attention under a block-diagonal mask, and limit cases."""
 
 import pytest
 import torch
@@ -41,6 +41,6 @@ def test_one_block_over_everything_is_softmax_attention(causal):
     torch.testing.assert_close(o[:, :, :20], full[:, :, :20])
 
 
-def test_an_impossible_block_says_its_limit():
-    with pytest.raises(ValueError, match="block 0 is below 1"):
+def test_an_impossible_block_is_refused():
+    with pytest.raises(ValueError, match="block is 0; it must be at least 1"):
         Config(block=0)

@@ -1,4 +1,4 @@
-"""Longformer against masked dense attention, its limit cases, and its errors."""
+"""Longformer against masked dense attention; limit cases and errors."""
 
 from functools import partial
 
@@ -65,7 +65,7 @@ def test_blocks_equal_dense_attention_under_the_pattern(config, form, causal, se
     torch.testing.assert_close(attend(q, k, v, mask), dense(q, k, v, allowed))
 
 
-def test_a_query_reads_its_pattern_and_nothing_else():
+def test_a_query_reads_exactly_its_pattern():
     config, w = Config(window=8, global_tokens=2), workload(50)
     q, k, v = qkv(w)
     attend = CARD.forms["blocked"](config, w).attend
@@ -85,7 +85,7 @@ def test_a_window_over_everything_is_softmax_attention(form, causal):
 
 
 @pytest.mark.parametrize("form", ["eager", "blocked", "folded"])
-def test_global_rows_use_maps_of_their_own(form):
+def test_global_rows_use_separate_projections(form):
     w = workload(20, level=Level.ATTENTION)
     module = CARD.forms[form](Config(window=4, global_tokens=3, bias=True), w).double()
     x = torch.randn(2, 20, 32, dtype=torch.float64)
@@ -97,19 +97,19 @@ def test_global_rows_use_maps_of_their_own(form):
     assert not torch.allclose(module(x)[:, 3:], full[:, 3:])
 
 
-def test_windows_add_up_their_gradient():
+def test_the_gradient_sums_overlapping_windows():
     x = torch.randn(2, 12, 3, dtype=torch.float64, requires_grad=True)
     for C, before, L in [(4, 4, 12), (4, 2, 8), (3, 5, 13), (6, 0, 6), (2, 1, 3)]:
         assert torch.autograd.gradcheck(partial(inside, C=C, before=before, L=L), x)
 
 
 def inside(x, C, before, L):
-    """The windows with what lies beyond the ends of each sequence set to 0."""
+    """The windows, with entries beyond the ends of each sequence set to 0."""
     real = nn.functional.pad(torch.ones(x.shape[1]), (before, L - C - before)).unfold(0, L, C)
     return windows(x, C, before, L) * real[..., None]
 
 
-def test_work_per_token_is_that_of_the_published_sizes():
+def test_flops_per_token_match_the_published_sizes():
     config = Config(window=16, global_tokens=16)
     for seq_len, expected in [(128, 0.860), (512, 0.848), (2048, 0.845), (65536, 0.844)]:
         w = Workload(batch=1, seq_len=seq_len, level=Level.ATTENTION)
@@ -121,12 +121,12 @@ def test_work_per_token_is_that_of_the_published_sizes():
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"window": 5}, "window 5 is not an even number"),
-        ({"window": 0}, "window 0 is not an even number"),
-        ({"global_tokens": -1}, "global_tokens -1 is below 0"),
-        ({"dilation": 0}, "dilation 0 is below 1"),
+        ({"window": 5}, "window is 5; it must be an even number"),
+        ({"window": 0}, "window is 0; it must be an even number"),
+        ({"global_tokens": -1}, "global_tokens is -1; it must be at least 0"),
+        ({"dilation": 0}, "dilation is 0; it must be at least 1"),
     ],
 )
-def test_impossible_options_say_their_limit(options, text):
+def test_impossible_options_are_refused(options, text):
     with pytest.raises(ValueError, match=text):
         Config(**options)

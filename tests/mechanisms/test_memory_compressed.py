@@ -1,4 +1,4 @@
-"""Memory-compressed attention: no compression is softmax, and when a compressed key is seen."""
+"""Memory-compressed attention: the limit without compression, and which keys are visible."""
 
 import pytest
 import torch
@@ -41,7 +41,7 @@ def test_a_causal_query_sees_blocks_that_are_complete(form, compression, seq_len
     seen = jacobian[:, 0].abs().sum(-1) > 0
     for i in range(seq_len):
         complete = (i + 1) // compression * compression
-        # before the first block is complete there is the null key alone, whatever the query
+        # until the first block is complete there is only the null key
         own = {i} if complete else set()
         assert set(seen[i].nonzero().flatten().tolist()) == set(range(complete)) | own
 
@@ -62,12 +62,12 @@ def test_the_last_incomplete_block_counts_when_not_causal():
     assert not torch.allclose(module(x)[0, 0], module(other)[0, 0])
 
 
-def test_folding_needs_the_maps():
+def test_folding_needs_the_projections():
     w = Workload(batch=1, seq_len=4096, width=16, heads=4, level=Level.CORE)
-    assert "no core apart" in CARD.refusal("folded", Config(), w)
+    assert "no separate core" in CARD.refusal("folded", Config(), w)
     assert CARD.default(Config(), w) == "sdpa"
 
 
-def test_impossible_options_say_the_limit():
-    with pytest.raises(ValueError, match="compression is 0; it takes at least 1"):
+def test_impossible_options_are_refused():
+    with pytest.raises(ValueError, match="compression is 0; it must be at least 1"):
         Config(compression=0)

@@ -1,10 +1,10 @@
-"""Nyströmformer: its segments, its inverse, where it is softmax attention."""
+"""Nyströmformer: segments, pseudo-inverse, and equality with softmax attention."""
 
 import pytest
 import torch
 
-from attnbench.contract import masked_softmax
 from attnbench.mechanisms.nystromformer import Config, Nystromformer, Sdpa, segment_sums
+from attnbench.primitives import masked_softmax
 from attnbench.records import Level, Workload
 
 
@@ -28,8 +28,8 @@ def test_with_as_many_landmarks_as_tokens_it_is_softmax_attention(form, seq_len)
 
 
 @pytest.mark.parametrize("form", [Nystromformer, Sdpa])
-def test_where_segments_hold_equal_tokens_the_iteration_finds_softmax_attention(form):
-    """Then the landmarks lose nothing, and F A⁺ W is exact."""
+def test_with_equal_tokens_in_each_segment_it_is_softmax_attention(form):
+    """The landmarks then lose no information, and F A⁺ W is exact."""
     q, k, _ = (t.repeat_interleave(3, 2) for t in heads(6))
     v = heads(18)[2]
     o = built(form, 18, landmarks=6, iterations=25, conv_kernel=0).attend(q, k, v, None)
@@ -43,7 +43,7 @@ def test_the_iteration_converges_to_the_pseudo_inverse():
     torch.testing.assert_close(Z, torch.linalg.pinv(A), rtol=1e-6, atol=1e-6)
 
 
-def test_segments_differ_by_at_most_one_token_and_the_longer_come_last():
+def test_segments_differ_by_at_most_one_token_and_longer_ones_come_last():
     x = torch.arange(14.0)[:, None]
     sums = segment_sums(x, 4).flatten().tolist()
     assert sums == [0 + 1 + 2, 3 + 4 + 5, 6 + 7 + 8 + 9, 10 + 11 + 12 + 13]
@@ -61,7 +61,7 @@ def test_a_segment_of_padding_is_no_landmark():
     torch.testing.assert_close(o, expected)
 
 
-def test_the_convolution_adds_each_heads_neighbours():
+def test_the_convolution_adds_neighbouring_values_of_each_head():
     q, k, v = heads()
     module = built(landmarks=4, conv_kernel=3)
     plain = built(landmarks=4, conv_kernel=0).attend(q, k, v, None)
@@ -74,7 +74,7 @@ def test_the_convolution_adds_each_heads_neighbours():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_narrow_types_keep_their_digits(dtype):
+def test_16_bit_types_stay_accurate(dtype):
     q, k, v = heads(64).to(dtype)
     module = built(seq_len=64, landmarks=4, conv_kernel=0)
     o = module.attend(q, k, v, None)
@@ -97,7 +97,7 @@ def test_short_sequences_leave_padding_out_of_the_softmax():
     ("options", "message"),
     [
         ({"landmarks": 0}, "landmarks is 0; it must be at least 1"),
-        ({"iterations": -1}, "iterations is -1; it must not be negative"),
+        ({"iterations": -1}, "iterations is -1; it must be at least 0"),
         ({"conv_kernel": 4}, "conv_kernel is 4; it must be odd, or 0 for none"),
     ],
 )

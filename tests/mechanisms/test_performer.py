@@ -1,12 +1,12 @@
-"""Performer: what its features estimate, how they are drawn, and its blocks of tokens."""
+"""Performer: what the features estimate, how they are drawn, and blocks of tokens."""
 
 from dataclasses import replace
 
 import pytest
 import torch
 
-from attnbench.contract import masked_softmax
 from attnbench.mechanisms.performer import CARD, Chunked, Config, Performer, draw
+from attnbench.primitives import masked_softmax
 from attnbench.records import Level, Workload
 
 N, d = 21, 4
@@ -70,7 +70,7 @@ def test_each_row_of_omega_is_a_standard_gaussian(orthogonal):
 
 @pytest.mark.parametrize("kernel", ["positive", "relu"])
 def test_causal_attention_is_full_attention_on_each_prefix(kernel):
-    """With ε = 0 the keys' maximum cancels; relu has none."""
+    """With ε = 0 the maximum over keys cancels; relu has none."""
     options = {"kernel": kernel, "features": 16, "chunk": 4}
     options |= {"epsilon": 0.0} if kernel == "positive" else {}
     full, causal = built(**options), built(causal=True, **options)
@@ -88,7 +88,7 @@ def test_causal_attention_is_full_attention_on_each_prefix(kernel):
     [{"epsilon": 0.01}, {"kernel": "relu"}, {"kernel": "trigonometric"}],
     ids=["positive", "relu", "trigonometric"],
 )
-def test_blocks_are_a_matter_of_memory_alone(causal, mask, options):
+def test_blocks_do_not_change_the_output(causal, mask, options):
     options = {"features": 12, "chunk": 3, **options}
     results = []
     for form in (Performer, SmallBlocks):
@@ -99,7 +99,7 @@ def test_blocks_are_a_matter_of_memory_alone(causal, mask, options):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_a_block_of_padding_alone_counts_for_nothing(causal):
+def test_a_block_of_padding_contributes_nothing(causal):
     q, k, v = heads()
     k = k - 3 * k.abs().amax()  # the maximum over real keys may be below that of no key
     module = built(SmallBlocks, causal, features=2, epsilon=0.1)
@@ -108,7 +108,7 @@ def test_a_block_of_padding_alone_counts_for_nothing(causal):
     torch.testing.assert_close(module.attend(q, k, v, mask)[:, :, :8], o)
 
 
-def test_omega_is_redrawn_in_training_alone():
+def test_omega_is_redrawn_only_in_training():
     module = built(features=8, redraw=True)
     q, k, v = heads()
     fixed = module.omega.clone()
@@ -128,7 +128,7 @@ def test_omega_is_redrawn_in_training_alone():
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("size", [1, 40])
-def test_narrow_types_and_large_inputs_stay_finite(form, causal, dtype, size):
+def test_16_bit_types_and_large_inputs_stay_finite(form, causal, dtype, size):
     q, k, v = heads(dtype)
     module = built(form, causal, features=16)
     o = module.attend(size * q, size * k, v, None)
@@ -159,8 +159,8 @@ def test_the_default_form_depends_on_the_device():
     [
         ({"features": 0}, "features is 0; it must be at least 1"),
         ({"chunk": 0}, "chunk is 0; it must be at least 1"),
-        ({"epsilon": -1.0}, "epsilon is -1.0; it must not be negative"),
-        ({"kernel": "cosine"}, "no kernel 'cosine'; there are: positive, trigonometric, relu"),
+        ({"epsilon": -1.0}, "epsilon is -1.0; it must be at least 0"),
+        ({"kernel": "cosine"}, "unknown kernel 'cosine'; known: positive, trigonometric, relu"),
         ({"kernel": "trigonometric", "epsilon": 0.1}, "takes no epsilon"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Poolingformer against dense attention level by level, its limit cases, and its errors."""
+"""Poolingformer against dense attention, level by level; limit cases and errors."""
 
 import pytest
 import torch
@@ -23,9 +23,9 @@ def build(config, seq_len, form="eager"):
     return module, torch.randn(2, seq_len, 32, dtype=torch.float64)
 
 
-def dense(module, x, maps, k=None, v=None, allowed=None):
-    """Softmax attention by three maps of `x`, over `allowed` keys."""
-    q, *own = (module.split(m(x)) for m in maps)
+def dense(module, x, projections, k=None, v=None, allowed=None):
+    """Softmax attention by three projections of `x`, over `allowed` keys."""
+    q, *own = (module.split(projection(x)) for projection in projections)
     k, v = own if k is None else (k, v)
     logits = q @ k.mT / q.shape[-1] ** 0.5
     if allowed is not None:
@@ -55,7 +55,7 @@ def test_it_equals_dense_attention_to_averaged_keys(form, seq_len):
 
 
 def averaged(x):
-    """Mean of tokens 4 m to 4 m + 4, those that exist: [B, N, D] to [B, ⌈N / 4⌉, D]."""
+    """Mean of those tokens 4 m to 4 m + 4 that exist: [B, N, D] to [B, ⌈N / 4⌉, D]."""
     parts = [x[:, start : start + 5].mean(1) for start in range(0, x.shape[1], 4)]
     return torch.stack(parts, 1)
 
@@ -82,7 +82,7 @@ def test_learned_weights_depend_on_the_centre_and_sum_to_one():
         torch.testing.assert_close(module.pooled(x, used)[0, 2, 5], weights @ x[0, 2, 13:20])
 
 
-def test_the_wide_kernel_reading_runs_and_weighs_its_whole_kernel():
+def test_a_kernel_wider_than_the_stride_weights_all_its_tokens():
     module, x = build(Config(window=4, pool_window=8, kernel=64, stride=4), 90, "blocked")
     x.requires_grad_()
     (gradient,) = torch.autograd.grad(module(x)[0, 45].sum(), x)
@@ -95,7 +95,7 @@ def test_the_wide_kernel_reading_runs_and_weighs_its_whole_kernel():
 @pytest.mark.parametrize(
     ("pooling", "expected"), [("max", 1.040), ("mean", 1.042), ("ldconv", 1.043)]
 )
-def test_work_per_token_is_that_of_the_published_sizes(pooling, expected):
+def test_flops_per_token_match_the_published_sizes(pooling, expected):
     config = Config(window=16, pool_window=256, pooling=pooling)
     w = workload(2048, width=256, heads=16)
     flops = CARD.forms["eager"].flops(config, w)
@@ -103,20 +103,20 @@ def test_work_per_token_is_that_of_the_published_sizes(pooling, expected):
     assert total / w.tokens / 1e6 == pytest.approx(expected, abs=5e-4)
 
 
-def test_there_is_no_core_apart():
+def test_there_is_no_separate_core():
     w = Workload(batch=1, seq_len=8, width=8, heads=2, level=Level.CORE)
-    assert "no core apart" in CARD.refusal("eager", Config(), w)
+    assert "no separate core" in CARD.refusal("eager", Config(), w)
 
 
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"pooling": "sum"}, "no pooling 'sum'; there are: ldconv, mean, max"),
-        ({"window": 3}, "window 3 is not an even number"),
-        ({"stride": 0}, "stride 0 is below 1"),
-        ({"kernel": 2}, "kernel 2 and pool_window 512 must reach over the stride 4"),
+        ({"pooling": "sum"}, "unknown pooling 'sum'; known: ldconv, mean, max"),
+        ({"window": 3}, "window is 3; it must be an even number"),
+        ({"stride": 0}, "stride is 0; it must be at least 1"),
+        ({"kernel": 2}, "kernel and pool_window must be at least stride = 4"),
     ],
 )
-def test_impossible_options_say_their_limit(options, text):
+def test_impossible_options_are_refused(options, text):
     with pytest.raises(ValueError, match=text):
         Config(**options)

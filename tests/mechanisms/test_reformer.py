@@ -1,4 +1,4 @@
-"""Reformer: its limit, its hashes, causality with the hashes frozen, and the form in pieces."""
+"""Reformer: limit cases, hashes, causality with frozen hashes, and the chunked form."""
 
 import pytest
 import torch
@@ -53,7 +53,7 @@ def test_all_weights_of_a_token_sum_to_1_in_every_number_type(cls, causal, optio
 
 
 @pytest.mark.parametrize("cls", [Reformer, Chunked])
-def test_a_token_alone_attends_to_itself(cls):
+def test_a_single_token_attends_to_itself(cls):
     module = build(cls, Config(), 1, level=Level.CORE)
     q, v = torch.randn(2, 2, 4, 1, 4, dtype=torch.float64)
     torch.testing.assert_close(module.attend(q, q, v, None), v)
@@ -61,7 +61,7 @@ def test_a_token_alone_attends_to_itself(cls):
 
 @pytest.mark.parametrize("cls", [Reformer, Chunked])
 @pytest.mark.parametrize("within", [False, True])
-def test_causal_is_blind_to_the_future_with_the_hashes_frozen(monkeypatch, cls, within):
+def test_causal_attention_ignores_the_future_if_hashes_are_frozen(monkeypatch, cls, within):
     config = Config(chunk=4, rounds=2, buckets=4, within_bucket=within)
     module = build(cls, config, 18, causal=True)
     x = torch.randn(2, 18, 16, dtype=torch.float64, requires_grad=True)
@@ -85,7 +85,7 @@ def test_equal_directions_share_a_bucket_and_opposite_ones_do_not():
     assert 0 <= buckets.min() <= buckets.max() < 256
 
 
-def test_every_bucket_can_be_hit_and_padding_comes_after_all():
+def test_every_bucket_can_occur_and_padding_comes_last():
     module = build(Reformer, Config(rounds=4, buckets=128), 4000)
     q = torch.randn(2, 4, 4000, 4, dtype=torch.float64)
     mask = torch.arange(4000) < torch.tensor([[4000], [100]])
@@ -95,7 +95,7 @@ def test_every_bucket_can_be_hit_and_padding_comes_after_all():
     assert (buckets[1, :, :, 100:] == 128).all()
 
 
-def test_the_number_of_buckets_grows_with_length_but_no_hash_is_large():
+def test_buckets_grow_with_length_but_no_hash_is_large():
     sizes = [factors(Config(), N) for N in (1, 64, 512, 2048, 8192, 65_536)]
     assert sizes == [(2,), (2,), (16,), (64,), (16, 16), (32, 64)]
 
@@ -104,8 +104,8 @@ def test_the_number_of_buckets_grows_with_length_but_no_hash_is_large():
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("within", [False, True])
-def test_pieces_of_any_size_agree_with_the_whole(monkeypatch, size, causal, masked, within):
-    monkeypatch.setattr(reformer, "piece", lambda device: size)
+def test_chunks_of_any_size_agree_with_eager(monkeypatch, size, causal, masked, within):
+    monkeypatch.setattr(reformer, "logits_at_once", lambda device: size)
     config = Config(chunk=4, rounds=3, buckets=8, within_bucket=within)
     x = torch.randn(2, 19, 16, dtype=torch.float64)
     mask = torch.arange(19) < torch.tensor([[19], [6]]) if masked else None
@@ -123,12 +123,12 @@ def test_pieces_of_any_size_agree_with_the_whole(monkeypatch, size, causal, mask
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"chunk": 0}, "chunk and rounds must be at least 1"),
-        ({"rounds": 0}, "chunk and rounds must be at least 1"),
-        ({"buckets": 12}, "buckets must be a power of 2 from 2 on, or None, not 12"),
-        ({"buckets": 1}, "buckets must be a power of 2"),
+        ({"chunk": 0}, "chunk is 0; it must be at least 1"),
+        ({"rounds": 0}, "rounds is 0; it must be at least 1"),
+        ({"buckets": 12}, "buckets is 12; it must be None or a power of 2, at least 2"),
+        ({"buckets": 1}, "buckets is 1; it must be None or a power of 2"),
     ],
 )
-def test_impossible_options_say_why(options, message):
+def test_impossible_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         Config(**options)

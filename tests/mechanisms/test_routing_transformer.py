@@ -1,4 +1,4 @@
-"""Routing: its limits, causality with the clusters frozen, and how centroids learn."""
+"""Routing Transformer: limit cases, causality with frozen clusters, and centroid updates."""
 
 import pytest
 import torch
@@ -51,7 +51,7 @@ def test_a_window_of_all_tokens_is_softmax_attention(cls, causal):
 
 @FORMS
 @pytest.mark.parametrize("causal", [False, True])
-def test_local_heads_see_their_block_and_those_beside_it(cls, causal):
+def test_local_heads_see_their_block_and_adjacent_ones(cls, causal):
     module = build(cls, Config(window=4, local_heads=4), 18, causal)
     x = torch.randn(2, 18, 16, dtype=torch.float64, requires_grad=True)
     y = module(x)
@@ -63,7 +63,7 @@ def test_local_heads_see_their_block_and_those_beside_it(cls, causal):
 
 
 @FORMS
-def test_causal_is_blind_to_the_future_with_the_clusters_frozen(monkeypatch, cls):
+def test_causal_attention_ignores_the_future_if_clusters_are_frozen(monkeypatch, cls):
     module = build(cls, Config(clusters=3, members=7, window=5), 18, causal=True).eval()
     x = torch.randn(2, 18, 16, dtype=torch.float64, requires_grad=True)
     y = module(x)
@@ -97,7 +97,7 @@ def test_members_are_the_tokens_nearest_to_the_centroid():
     assert set(module.draws(0)["keys"][1, 0].tolist()) == set(scores.topk(3).indices.tolist())
 
 
-def test_centroids_move_to_the_mean_of_their_tokens_in_training_alone():
+def test_centroids_move_to_the_mean_of_their_tokens_only_in_training():
     module = build(Sdpa, Config(clusters=3, local_heads=0, decay=0.9), 14, level=Level.CORE)
     q, k, v = qkv(14)
     before = module.centroids.clone()
@@ -121,18 +121,18 @@ def test_centroids_move_to_the_mean_of_their_tokens_in_training_alone():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"clusters": 0}, "clusters must be at least 1, not 0"),
-        ({"members": 0}, "members must be at least 1, not 0"),
-        ({"window": 0}, "window must be at least 1, not 0"),
-        ({"local_heads": -1}, "local_heads must be at least 0, not -1"),
-        ({"decay": 1.5}, "decay must be from 0 to 1, not 1.5"),
+        ({"clusters": 0}, "clusters is 0; it must be at least 1"),
+        ({"members": 0}, "members is 0; it must be at least 1"),
+        ({"window": 0}, "window is 0; it must be at least 1"),
+        ({"local_heads": -1}, "local_heads is -1; it must be at least 0"),
+        ({"decay": 1.5}, "decay is 1.5; it must be between 0 and 1"),
     ],
 )
-def test_impossible_options_say_why(options, message):
+def test_impossible_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         Config(**options)
 
 
 def test_more_local_heads_than_heads_are_refused():
     reason = CARD.refusal("sdpa", Config(local_heads=5), workload(14))
-    assert reason == "5 local heads are more than all 4 heads"
+    assert reason == "local_heads is 5; there are only 4 heads"

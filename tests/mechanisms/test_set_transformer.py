@@ -1,4 +1,4 @@
-"""Set Transformer: its limit, its symmetry, and where its forms pay."""
+"""Set Transformer: limit case, symmetry, and where each form is the default."""
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ def build(form="eager", **options):
     return module.double()
 
 
-def test_a_sab_whose_output_map_is_zero_is_softmax_attention_with_the_scale_of_the_width():
+def test_sab_with_zero_output_projection_is_softmax_attention_scaled_by_the_width():
     module = build(block="sab")
     full = transformer.Transformer(transformer.Config(), workload()).double()
     full.load_state_dict(module.block.state_dict())
@@ -40,7 +40,7 @@ def test_the_order_of_a_set_does_not_matter(block, form):
 
 
 @pytest.mark.parametrize("seeds", [1, 4, 20])
-def test_pma_gives_each_token_the_seed_of_its_turn(seeds):
+def test_pma_assigns_seeds_to_tokens_in_turn(seeds):
     module = build(block="pma", points=seeds)
     y = module(torch.randn(2, 9, 16, dtype=torch.float64))
     assert y.shape == (2, 9, 16)
@@ -59,9 +59,9 @@ def test_folding_is_chosen_where_it_is_less_work():
 
 
 def test_impossible_options_and_forms_are_refused():
-    with pytest.raises(ValueError, match="no block 'mab'; there are: isab, sab, pma"):
+    with pytest.raises(ValueError, match="unknown block 'mab'; known: isab, sab, pma"):
         set_transformer.Config(block="mab")
-    with pytest.raises(ValueError, match="at least 1"):
+    with pytest.raises(ValueError, match="points is 0; it must be at least 1"):
         set_transformer.Config(points=0)
     reason = set_transformer.CARD.refusal("folded", set_transformer.Config(block="sab"), workload())
     assert "no fixed queries" in reason

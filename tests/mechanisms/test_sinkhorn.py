@@ -1,4 +1,4 @@
-"""Sinkhorn: its limit, its permutations, its noise, and what it refuses."""
+"""Sparse Sinkhorn attention: limit cases, permutations, noise, and refusals."""
 
 import pytest
 import torch
@@ -38,7 +38,7 @@ def test_many_iterations_give_a_doubly_stochastic_matrix():
     torch.testing.assert_close(P.sum(-2), ones, rtol=1e-5, atol=1e-5)
 
 
-def test_a_causal_block_reads_earlier_blocks_alone():
+def test_a_causal_block_reads_only_earlier_blocks():
     module = build(Sinkhorn, Config(block=3), 15, causal=True).eval()
     P = module.permutation(torch.randn(2, 5, 3, 16, dtype=torch.float64), None)
     assert (P.triu() == 0).all()
@@ -75,11 +75,11 @@ def test_padding_that_is_permuted_in_is_not_a_key(cls):
 @FORMS
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("padded", [24, 25, 40, 64])
-def test_blocks_of_padding_change_nothing_however_many(cls, causal, padded):
+def test_blocks_of_padding_change_nothing(cls, causal, padded):
     config = Config(block=4, n_max=64)
     x = torch.randn(2, 64, 16, dtype=torch.float64)
     mask = torch.arange(64).expand(2, -1) < 13
-    # a block of padding may also stand between real ones
+    # a block of padding may also lie between real ones
     mask = mask & ((torch.arange(64) < 4) | (torch.arange(64) >= 8))
     y = build(cls, config, 16, causal).eval()(x[:, :16], mask[:, :16])
     longer = build(cls, config, padded, causal).eval()(x[:, :padded], mask[:, :padded])
@@ -87,7 +87,7 @@ def test_blocks_of_padding_change_nothing_however_many(cls, causal, padded):
     torch.testing.assert_close(longer[:, :16][real], y[real])
 
 
-def test_blocks_of_padding_are_no_rows_and_no_columns_of_the_permutation():
+def test_blocks_of_padding_are_neither_rows_nor_columns_of_the_permutation():
     module = build(Sinkhorn, Config(block=3, iterations=200), 15).eval()
     mask = torch.arange(15).unflatten(0, (5, 3)).expand(2, 5, 3) < 8
     P = module.permutation(torch.randn(2, 5, 3, 16, dtype=torch.float64), mask)
@@ -98,7 +98,7 @@ def test_blocks_of_padding_are_no_rows_and_no_columns_of_the_permutation():
 
 @FORMS
 @pytest.mark.parametrize("causal", [False, True])
-def test_noise_is_drawn_in_training_and_can_be_drawn_again(cls, causal):
+def test_noise_is_drawn_in_training_and_can_be_reproduced(cls, causal):
     module = build(cls, Config(block=4), 17, causal)
     x = torch.randn(2, 17, 16, dtype=torch.float64)
     assert module.eval()(x).equal(module(x))
@@ -123,19 +123,19 @@ def test_what_cannot_run_is_refused():
         "SortCut has no causal form"
     )
     reason = CARD.refusal("sdpa", Config(n_max=12), workload(13))
-    assert reason == "it holds n_max = 12 positions, fewer than N = 13"
+    assert reason == "13 tokens exceed n_max = 12, the positions of W_B"
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"block": 0}, "block must be at least 1"),
-        ({"iterations": -1}, "iterations and sort_cut at least 0"),
-        ({"sort_cut": -1}, "iterations and sort_cut at least 0"),
-        ({"temperature": 0.0}, "temperature must be above 0, not 0.0"),
-        ({"n_max": 0}, "n_max must be at least 1 or None, not 0"),
+        ({"block": 0}, "block is 0; it must be at least 1"),
+        ({"iterations": -1}, "iterations is -1; it must be at least 0"),
+        ({"sort_cut": -1}, "sort_cut is -1; it must be at least 0"),
+        ({"temperature": 0.0}, "temperature is 0.0; it must be above 0"),
+        ({"n_max": 0}, "n_max is 0; it must be at least 1"),
     ],
 )
-def test_impossible_options_say_why(options, message):
+def test_impossible_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         Config(**options)

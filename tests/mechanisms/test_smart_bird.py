@@ -1,4 +1,4 @@
-"""Smart Bird: its limit, the law of its sampling, its sketch's own loss."""
+"""Smart Bird: limit case, sampling probabilities, and the loss of the sketch."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ def build(w, **options):
 
 
 def sketched(module, x, allowed=None):
-    """A [B, N, N], from the formula."""
+    """A [B, N, N], by the formula."""
     E = x @ module.sketch_embed
     s = E.shape[-1]
     logits = (E @ module.sketch_query) @ (E @ module.sketch_key).mT / s**0.5
@@ -51,7 +51,7 @@ def test_top_takes_the_largest_of_the_sketch_for_all_heads():
 
 
 @pytest.mark.parametrize("sampling", ["squared", "inverse", "raw", "random"])
-def test_the_larger_of_two_uniform_scores_is_drawn_as_often_as_it_should(sampling):
+def test_of_two_keys_each_is_sampled_with_the_expected_probability(sampling):
     module = build(workload(5000, 2), keys=1, sampling=sampling)
     x = torch.randn(1, 2, 16, dtype=torch.float64).expand(5000, -1, -1)
     torch.manual_seed(1)
@@ -68,7 +68,7 @@ def test_the_larger_of_two_uniform_scores_is_drawn_as_often_as_it_should(samplin
     assert ((frequency - expected).abs() < 4 * deviation).all()
 
 
-def test_heads_draw_apart_and_calls_draw_again():
+def test_every_head_and_every_call_draws_anew():
     module = build(workload(1, 40), keys=5)
     x = torch.randn(1, 40, 16, dtype=torch.float64)
     module(x)
@@ -80,7 +80,7 @@ def test_heads_draw_apart_and_calls_draw_again():
         assert len(row.unique()) == 5
 
 
-def test_without_resampling_the_first_choice_stays():
+def test_without_resampling_the_first_choice_is_kept():
     module = build(workload(1, 40), keys=5, resample=False)
     module(torch.randn(1, 40, 16, dtype=torch.float64))
     first = module.draws(0)["chosen"]
@@ -91,7 +91,7 @@ def test_without_resampling_the_first_choice_stays():
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_padding_and_the_future_are_chosen_only_where_too_few_keys_are_left(causal):
+def test_padding_and_the_future_are_chosen_only_if_too_few_keys_remain(causal):
     module = build(workload(1, 30, causal=causal), keys=4)
     mask = torch.arange(30)[None] < 20
     module(torch.randn(1, 30, 16, dtype=torch.float64), mask)
@@ -103,7 +103,7 @@ def test_padding_and_the_future_are_chosen_only_where_too_few_keys_are_left(caus
 
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("causal", [False, True])
-def test_the_sketch_imitates_the_output_and_trains_alone(causal, masked):
+def test_the_loss_compares_the_sketch_with_the_output_and_trains_only_the_sketch(causal, masked):
     module = build(workload(2, 11, causal=causal), keys=3).train()
     x = torch.randn(2, 11, 16, dtype=torch.float64, requires_grad=True)
     mask = torch.arange(11) < torch.tensor([[11], [7]]) if masked else None
@@ -135,7 +135,7 @@ def test_a_frozen_sketch_has_no_loss_and_nothing_to_train():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sampling": "best"}, "no sampling 'best'; there are: squared, "),
+        ({"sampling": "best"}, "unknown sampling 'best'; known: squared, "),
         ({"keys": 0}, "at least 1"),
         ({"sampling": "random", "train_sketch": False}, "has no sketch"),
     ],
@@ -145,6 +145,6 @@ def test_impossible_options_are_refused(options, message):
         smart_bird.Config(**options)
 
 
-def test_there_is_no_core_apart():
+def test_there_is_no_separate_core():
     w = Workload(batch=1, seq_len=9, width=16, heads=4, level=Level.CORE)
     assert "sketch reads x" in smart_bird.CARD.refusal("eager", smart_bird.Config(), w)

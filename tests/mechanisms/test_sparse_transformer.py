@@ -1,4 +1,4 @@
-"""Sparse Transformer: its patterns against dense masks, and its limit cases."""
+"""Sparse Transformer: patterns against dense attention under their masks; limit cases."""
 
 import pytest
 import torch
@@ -46,7 +46,7 @@ def test_it_equals_dense_attention_under_its_mask(config, causal, form):
 
 
 @pytest.mark.parametrize("form", ["eager", "sdpa"])
-def test_each_token_sees_its_row_and_its_column_alone(form):
+def test_each_token_sees_only_its_row_and_column(form):
     config = Config(stride=5)
     module = build(config, form)
     x = torch.randn(1, N, 16, dtype=torch.float64)
@@ -56,7 +56,7 @@ def test_each_token_sees_its_row_and_its_column_alone(form):
 
 
 @pytest.mark.parametrize("form", ["eager", "sdpa"])
-def test_a_stride_beyond_n_is_softmax_in_local_heads_and_the_own_value_in_others(form):
+def test_with_a_stride_beyond_n_local_heads_are_softmax_and_others_return_the_value(form):
     module = build(Config(stride=64), form)
     plain = Transformer(Config(), Workload(batch=2, seq_len=N, width=16, heads=4)).double()
     q, k, v = torch.randn(3, 2, 4, N, 4, dtype=torch.float64)
@@ -71,7 +71,7 @@ def test_without_a_stride_it_takes_the_power_of_two_nearest_the_root(seq_len, st
 
 
 @pytest.mark.parametrize("seq_len", [1, 5, 6, 7, 37])
-def test_summaries_are_counted_right(seq_len):
+def test_summaries_are_counted_correctly(seq_len):
     config = Config(pattern="fixed", stride=7, summary=2)
     assert config.summaries(seq_len) == sum(j % 7 >= 5 for j in range(seq_len))
 
@@ -84,10 +84,10 @@ def test_extra_padding_changes_nothing_for_a_given_stride():
     torch.testing.assert_close(y[:, :N], module(x))
 
 
-def test_impossible_options_say_the_limit():
-    with pytest.raises(ValueError, match="no pattern 'random'; there are: strided, fixed"):
+def test_impossible_options_are_refused():
+    with pytest.raises(ValueError, match="unknown pattern 'random'; known: strided, fixed"):
         Config(pattern="random")
-    with pytest.raises(ValueError, match="stride is 0; it takes at least 1"):
+    with pytest.raises(ValueError, match="stride is 0; it must be at least 1"):
         Config(stride=0)
     with pytest.raises(ValueError, match="summary is 0"):
         Config(summary=0)

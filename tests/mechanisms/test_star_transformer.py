@@ -1,4 +1,4 @@
-"""Star-Transformer: its ring against a dense mask, and how the ring closes."""
+"""Star-Transformer against dense attention under its mask, and how the ring closes."""
 
 import pytest
 import torch
@@ -47,7 +47,7 @@ def test_three_iterations_equal_dense_attention_under_the_mask_of_a_star(form):
         torch.testing.assert_close(module(x)[b], h)
 
 
-def test_the_ring_closes_over_real_tokens_wherever_they_stand():
+def test_the_ring_closes_over_real_tokens_at_any_position():
     module = build(2)
     x = torch.randn(2, N, 16, dtype=torch.float64)
     mask = torch.tensor([0, 1, 1, 0, 0, 1, 0, 1, 1, 1, 0]).bool().expand(2, -1)
@@ -55,7 +55,7 @@ def test_the_ring_closes_over_real_tokens_wherever_they_stand():
     torch.testing.assert_close(module(x, mask)[:, mask[0]], alone)
 
 
-def test_one_iteration_has_no_relay_maps_and_sees_others_through_the_mean():
+def test_one_iteration_has_no_relay_projections_and_sees_other_tokens_through_the_mean():
     module = build(1)
     assert not hasattr(module, "relay")
     x = torch.randn(1, N, 16, dtype=torch.float64)
@@ -63,12 +63,12 @@ def test_one_iteration_has_no_relay_maps_and_sees_others_through_the_mean():
     assert (jacobian[:, 0].abs().sum(-1) > 0).all()
 
 
-def test_turning_the_ring_turns_the_output():
+def test_rotating_the_input_rotates_the_output():
     module = build(2)
     x = torch.randn(2, N, 16, dtype=torch.float64)
     torch.testing.assert_close(module(x.roll(4, 1)), module(x).roll(4, 1))
 
 
-def test_impossible_options_say_the_limit():
-    with pytest.raises(ValueError, match="iterations is 0; it takes at least 1"):
+def test_impossible_options_are_refused():
+    with pytest.raises(ValueError, match="iterations is 0; it must be at least 1"):
         Config(iterations=0)

@@ -1,4 +1,4 @@
-"""Synthesizer: its limit, what its variants hold, and what it refuses."""
+"""Synthesizer: limit case, parameters of the variants, and refusals."""
 
 import pytest
 import torch
@@ -51,7 +51,7 @@ def test_fixed_random_logits_are_stored_but_not_learned():
 def test_positions_beyond_n_max_are_refused_and_fewer_use_the_first_rows():
     config = Config(variant="random", n_max=12)
     reason = CARD.refusal("eager", config, workload(13))
-    assert reason == "it holds n_max = 12 positions, fewer than N = 13"
+    assert reason == "13 tokens exceed n_max = 12, the positions of the logits"
     module = build(config, seq_len=5)
     x = torch.randn(2, 5, 16, dtype=torch.float64)
     assert torch.equal(module.logits(x), module.R[:, :5, :5])
@@ -59,12 +59,12 @@ def test_positions_beyond_n_max_are_refused_and_fewer_use_the_first_rows():
 
 def test_the_fused_form_is_for_products_of_features():
     reason = CARD.refusal("sdpa", Config(variant="random"), workload(12))
-    assert reason == "random logits are no product of features; use synthesizer:eager"
+    assert reason == "variant=random is not a product of features; use synthesizer:eager"
     assert CARD.default(Config(variant="random"), workload(12)) == "eager"
     assert CARD.default(Config(), workload(12)) == "sdpa"
 
 
-def test_sequences_that_share_one_map_are_not_fused_unless_it_differs_for_each():
+def test_many_sequences_that_share_their_weights_are_not_fused():
     config = Config(variant="factorized_random")
     assert CARD.default(config, workload(12, batch=2)) == "sdpa"
     assert CARD.default(config, workload(12, batch=8)) == "eager"
@@ -74,11 +74,11 @@ def test_sequences_that_share_one_map_are_not_fused_unless_it_differs_for_each()
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"variant": "sparse"}, "no variant 'sparse'; there are: dense, random"),
-        ({"rank": 0}, "rank must be at least 1, not 0"),
-        ({"n_max": 0}, "n_max must be at least 1 or None, not 0"),
+        ({"variant": "sparse"}, "unknown variant 'sparse'; known: dense, random"),
+        ({"rank": 0}, "rank is 0; it must be at least 1"),
+        ({"n_max": 0}, "n_max is 0; it must be at least 1"),
     ],
 )
-def test_impossible_options_say_why(options, message):
+def test_impossible_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         Config(**options)

@@ -1,4 +1,4 @@
-"""The transformer: flex's block mask is the one that torch finds from an N × N mask."""
+"""Transformer: the block mask for flex_attention equals torch's, built from an N × N mask."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ PARTS = ("kv_num_blocks", "full_kv_num_blocks", "q_num_blocks", "full_q_num_bloc
 
 
 @pytest.mark.parametrize("N", [1, 127, 128, 129, 500, 1024])
-def test_the_triangle_of_blocks_is_what_torch_finds(N):
+def test_the_causal_block_mask_equals_torchs(N):
     ours, theirs = triangle(N, CPU), create_block_mask(past, None, None, N, N, device="cpu")
     assert ours.seq_lengths == (N, N)
     assert torch.equal(ours.to_dense(), theirs.to_dense())

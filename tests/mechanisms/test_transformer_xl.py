@@ -1,4 +1,4 @@
-"""Transformer-XL: its limit, what a segment reads, where gradients stop, what is kept."""
+"""Transformer-XL: limit case, context of a segment, where gradients stop, stored tensors."""
 
 import pytest
 import torch
@@ -51,7 +51,7 @@ def test_gradients_stop_at_the_segment():
     assert reached.nonzero().flatten().tolist() == [12, 13, 14]
 
 
-def test_the_maps_learn_from_the_memory_as_if_it_had_maps_of_its_own():
+def test_projections_receive_gradients_as_if_the_memory_were_projected_separately():
     module = build(segment=4, memory=6, bias=True)
 
     def twice(linear, x):
@@ -65,10 +65,10 @@ def test_the_maps_learn_from_the_memory_as_if_it_had_maps_of_its_own():
         torch.testing.assert_close(a, b)
 
 
-def test_segments_are_joined_where_equal_and_nothing_is_padded():
-    found = transformer_xl.groups(1000, 128, 256)
-    assert sum(g.count * g.length for g in found) == 1000
-    assert [(g.start, g.count, g.length, g.keys) for g in found] == [
+def test_equal_segments_are_merged_and_nothing_is_padded():
+    groups = transformer_xl.groups(1000, 128, 256)
+    assert sum(g.segments * g.length for g in groups) == 1000
+    assert [(g.start, g.segments, g.length, g.keys) for g in groups] == [
         (0, 1, 128, 128),
         (128, 1, 128, 256),
         (256, 5, 128, 384),
@@ -77,7 +77,7 @@ def test_segments_are_joined_where_equal_and_nothing_is_padded():
 
 
 def kept_bytes(module, x):
-    """What the graph of a forward pass keeps beside parameters."""
+    """Bytes that the graph of a forward pass keeps in addition to parameters."""
     total = {}
 
     def pack(tensor):
@@ -107,7 +107,7 @@ def test_long_training_recomputes():
 
 
 def test_impossible_sizes_are_refused():
-    with pytest.raises(ValueError, match="segment is at least 1"):
+    with pytest.raises(ValueError, match="segment is 0; it must be at least 1"):
         transformer_xl.Config(segment=0)
     odd = workload(8, width=15, heads=5)
     assert "even width" in transformer_xl.CARD.refusal("eager", transformer_xl.Config(), odd)

@@ -25,7 +25,7 @@ def test_weights_and_gradients(spread):
         torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-8)
 
 
-def test_one_and_a_half_has_an_exact_sort():
+def test_alpha_1_5_equals_the_exact_sorting_algorithm():
     torch.manual_seed(0)
     logits = 3 * torch.randn(2, 4, 6, 50, dtype=torch.float64)
     half = torch.full((4, 1, 1), 0.5, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Axial attention against axial_attention: the sum as it is, the chain from its parts."""
+"""Axial attention against axial_attention: the sum directly, the chain by its components."""
 
 import pytest
 import torch
@@ -15,29 +15,29 @@ def pair(combine):
     ours = CARD.forms["eager"](Config(combine=combine, columns=5, bias=True), w).double()
     other = theirs.AxialAttention(16, 2, 4, dim_index=-1).double()
     column, row = (part.fn for part in other.axial_attentions)
-    for maps, part in ((ours.row, row), (ours.column, column)):
-        load(maps, part)
+    for axis, part in ((ours.row, row), (ours.column, column)):
+        load(axis, part)
     return ours, other
 
 
 @torch.no_grad()
-def load(maps, part):
-    """Their query, joined key and value, and output; only the last has a bias."""
-    maps.query.weight.copy_(part.to_q.weight)
-    maps.key.weight.copy_(part.to_kv.weight[:16])
-    maps.value.weight.copy_(part.to_kv.weight[16:])
-    maps.output.load_state_dict(part.to_out.state_dict())
-    for linear in (maps.query, maps.key, maps.value):
+def load(axis, part):
+    """Their query, combined key and value, and output; only the output has a bias."""
+    axis.query.weight.copy_(part.to_q.weight)
+    axis.key.weight.copy_(part.to_kv.weight[:16])
+    axis.value.weight.copy_(part.to_kv.weight[16:])
+    axis.output.load_state_dict(part.to_out.state_dict())
+    for linear in (axis.query, axis.key, axis.value):
         linear.bias.zero_()
 
 
-def test_the_sum_of_both_axes_is_theirs():
+def test_the_sum_of_both_axes_equals_theirs():
     ours, other = pair("sum")
     x = torch.randn(2, 30, 16, dtype=torch.float64)
     torch.testing.assert_close(ours(x), other(x.view(2, 6, 5, 16)).flatten(1, 2))
 
 
-def test_the_chain_is_their_axes_as_residual_blocks():
+def test_the_chain_equals_their_axes_as_residual_blocks():
     ours, other = pair("chained")
     column, row = other.axial_attentions
     x = torch.randn(2, 6, 5, 16, dtype=torch.float64)

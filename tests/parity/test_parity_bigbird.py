@@ -1,8 +1,8 @@
-"""Big Bird against the block-sparse attention of transformers, weights and draws loaded into ours.
+"""Big Bird against transformers' block-sparse attention, with its weights and random blocks.
 
 The public layer departs from the paper: its global blocks are the first and the last. Moving the
-last block to the second place makes both layouts one, with two global blocks at the start. In
-evaluation mode it draws block 0 for every query, so it is compared in training mode.
+last block to second position makes both layouts equal, with two global blocks at the start. In
+evaluation mode that layer draws block 0 for every query, so it is compared in training mode.
 """
 
 import warnings
@@ -18,7 +18,7 @@ BLOCK, BLOCKS, DRAWN, SEED = 4, 16, 2, 5
 
 
 @pytest.fixture(scope="module")
-def theirs():
+def package():
     pytest.importorskip("transformers", reason="parity with transformers' BigBird")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -27,15 +27,15 @@ def theirs():
     return modeling_big_bird
 
 
-def public(theirs):
+def public(package):
     """The public layer of width 32, and its random blocks [H, n − 2, r / b]."""
     import numpy as np
 
-    config = theirs.BigBirdConfig(
+    config = package.BigBirdConfig(
         hidden_size=32, num_attention_heads=4, block_size=BLOCK, num_random_blocks=DRAWN
     )
     torch.manual_seed(0)
-    layer = theirs.BigBirdBlockSparseAttention(config, seed=SEED).train()
+    layer = package.BigBirdBlockSparseAttention(config, seed=SEED).train()
     N = BLOCK * BLOCKS
     plan = layer._get_rand_attn_plan(N, BLOCK, DRAWN)
     np.random.seed(SEED)
@@ -45,15 +45,15 @@ def public(theirs):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("padded", [False, True])
-def test_outputs_and_gradients_agree(theirs, padded):
-    layer, random = public(theirs)
+def test_outputs_and_gradients_agree(package, padded):
+    layer, random = public(package)
     N = BLOCK * BLOCKS
     w = Workload(batch=2, seq_len=N, width=32, heads=4, level=Level.ATTENTION)
     config = Config(block=BLOCK, global_tokens=2 * BLOCK, random_tokens=DRAWN * BLOCK, bias=True)
     module = CARD.forms["eager"](config, w)
     module.load_state_dict(layer.state_dict(), strict=False)
     module.output = nn.Identity()
-    module.random[:, 2:] = random + 1  # one block was put in front of them
+    module.random[:, 2:] = random + 1  # one block was moved in front of them
 
     mask = torch.ones(2, N, dtype=torch.bool)
     if padded:
@@ -62,7 +62,7 @@ def test_outputs_and_gradients_agree(theirs, padded):
     order = torch.cat([order[:1], order[-1:], order[1:-1]]).flatten()
     x = torch.randn(2, N, 32, generator=torch.Generator().manual_seed(1), requires_grad=True)
 
-    blocked, band, rows, keys = theirs.BigBirdModel.create_masks_for_block_sparse_attn(
+    blocked, band, rows, keys = package.BigBirdModel.create_masks_for_block_sparse_attn(
         mask.float(), BLOCK
     )
     expected = layer(
@@ -78,5 +78,5 @@ def test_outputs_and_gradients_agree(theirs, padded):
     torch.testing.assert_close(y[real], expected[real], rtol=1e-4, atol=1e-5)
     weights = torch.randn(y[real].shape, generator=torch.Generator().manual_seed(2))
     (ours,) = torch.autograd.grad((y[real] * weights).sum(), x)
-    (its,) = torch.autograd.grad((expected[real] * weights).sum(), x)
-    torch.testing.assert_close(ours, its, rtol=1e-4, atol=1e-5)
+    (theirs,) = torch.autograd.grad((expected[real] * weights).sum(), x)
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)

@@ -19,7 +19,7 @@ WIDTH, HEADS, N = 32, 4, 26
 
 
 def swept(layer, x, segment):
-    """The package's layer over the segments of x, with detached memories, and its losses."""
+    """Outputs and losses of the package's layer, segment by segment, with detached memories."""
     memories, outputs, losses = None, [], []
     for now in x.split(segment, 1):
         y, memories, loss = layer(now, memories)
@@ -53,17 +53,17 @@ def pair(segment, memory, slots, rate):
 @pytest.mark.parametrize(
     ("segment", "memory", "slots", "rate"), [(4, 4, 4, 2), (6, 6, 3, 3), (4, 8, 2, 4)]
 )
-def test_it_is_the_packages_layer(segment, memory, slots, rate):
+def test_it_equals_the_packages_layer(segment, memory, slots, rate):
     module, layer = pair(segment, memory, slots, rate)
     x = torch.randn(2, N, WIDTH, dtype=torch.float64)
     torch.testing.assert_close(module.eval()(x), swept(layer.eval(), x, segment)[0])
 
 
-def test_the_loss_is_the_packages_where_memory_is_one_segment():
+def test_the_loss_equals_the_packages_if_the_memory_is_one_segment():
     module, layer = pair(4, 4, 6, 2)
     x = torch.randn(2, N, WIDTH, dtype=torch.float64)
     module.train()(x)
     losses = swept(layer.train(), x, 4)[1]
-    # nothing leaves in the first segment, nor in the last, which is not full
+    # nothing leaves in the first segment or in the incomplete last one
     expected = torch.tensor(losses[1:-1], dtype=torch.float64).mean()
     torch.testing.assert_close(module.auxiliary_loss().detach(), expected)

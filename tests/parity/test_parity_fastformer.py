@@ -1,9 +1,9 @@
 """Fastformer against the structure of its authors' published PyTorch code.
 
-There the logits of both poolings are one linear map of the whole width to H numbers, each with a
-bias, where the paper has a vector of width d for each head. Ours is theirs with block-diagonal
-weights: row h is w^h at the places of head h, and 0 elsewhere. The bias shifts all logits of a
-head alike and cancels in the softmax.
+There one linear layer computes the logits of each pooling from the whole width, H numbers with a
+bias, where the paper has a vector of width d for each head. Ours equals theirs with block-diagonal
+weights: row h is w^h at the positions of head h and 0 elsewhere. The bias shifts all logits of a
+head equally and cancels in the softmax.
 """
 
 import pytest
@@ -17,7 +17,7 @@ WIDTH, HEADS, N = 32, 4, 21
 
 
 class Published(nn.Module):
-    """Q, K, both logits as maps of all D inputs, V = Q, and W_R with the query added."""
+    """Q, K, both logits computed from all D inputs, V = Q, and W_R with the query added."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,14 +33,14 @@ class Published(nn.Module):
         return self.transform(k_bar * q) + q
 
     def pooled(self, logits: nn.Linear, x: Tensor, penalty: Tensor) -> Tensor:
-        """[B, N, D] to [B, 1, D]: every head's own average of its slice."""
+        """[B, N, D] to [B, 1, D]: each head averages its slice."""
         scores = logits(x).transpose(1, 2) / (WIDTH // HEADS) ** 0.5 + penalty  # [B, H, N]
         slices = x.unflatten(-1, (HEADS, -1)).transpose(1, 2)  # [B, H, N, d]
         return (scores.softmax(-1)[:, :, None] @ slices).flatten(1)[:, None]
 
 
 def pair(cls):
-    """Ours with random parameters, and theirs with the same ones embedded."""
+    """Ours with random parameters, and theirs with the same parameters embedded."""
     torch.manual_seed(0)
     w = Workload(batch=2, seq_len=N, width=WIDTH, heads=HEADS, level=Level.ATTENTION)
     ours, theirs = cls(Config(bias=True), w).double(), Published().double()
@@ -59,16 +59,16 @@ def test_outputs_and_gradients(cls, real):
     ours, theirs = pair(cls)
     x = torch.randn(2, N, WIDTH, dtype=torch.float64, requires_grad=True)
     mask = torch.arange(N) < torch.tensor([[N], [real]])
-    found = []
+    results = []
     for module in (ours, theirs):
         y = module(x, mask if real < N or module is theirs else None)[mask]
-        maps = (module.query.weight, module.key.weight, module.key.bias)
-        found.append((y, *torch.autograd.grad(y.square().sum(), (x, *maps))))
-    torch.testing.assert_close(*found)
+        inputs = (x, module.query.weight, module.key.weight, module.key.bias)
+        results.append((y, *torch.autograd.grad(y.square().sum(), inputs)))
+    torch.testing.assert_close(*results)
 
 
-def test_logits_of_the_whole_width_are_another_function():
-    """What the paper's equation leaves out: a head's logit that also reads the other heads."""
+def test_logits_computed_from_the_whole_width_are_another_function():
+    """Unlike in the paper's equation, the logits of a head then also depend on other heads."""
     ours, theirs = pair(Fastformer)
     nn.init.normal_(theirs.query_logits.weight)
     x, mask = torch.randn(2, N, WIDTH, dtype=torch.float64), torch.ones(2, N, dtype=torch.bool)

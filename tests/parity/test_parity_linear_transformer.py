@@ -1,4 +1,4 @@
-"""Linear Transformer against the authors' package, weights loaded, and against its formula."""
+"""Linear Transformer against the authors' package, with its weights, and against the formula."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from attnbench.records import Level, Workload
 
 @pytest.mark.parametrize("form", CARD.forms)
 @pytest.mark.parametrize("real", [24, 17])
-def test_it_gives_what_the_package_gives(form, real):
+def test_it_equals_the_package(form, real):
     reason = "the package pytorch-fast-transformers is not installed"
     attention = pytest.importorskip("fast_transformers.attention", reason=reason)
     masking = pytest.importorskip("fast_transformers.masking", reason=reason)
@@ -28,7 +28,7 @@ def test_it_gives_what_the_package_gives(form, real):
     torch.testing.assert_close(ours(x, lengths.bool_matrix), expected)
 
 
-def test_it_is_row_normalised_attention_by_the_kernel():
+def test_it_equals_row_normalised_kernel_attention():
     q, k, v = torch.randn(3, 2, 4, 30, 8, dtype=torch.float64)
     w = Workload(batch=2, seq_len=30, width=32, heads=4, level=Level.CORE)
     kernel = (elu(q) + 1) @ (elu(k) + 1).mT

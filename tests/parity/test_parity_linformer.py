@@ -1,4 +1,4 @@
-"""Linformer against the package `linformer`, weights loaded."""
+"""Linformer against the package `linformer`, with its weights."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ package = pytest.importorskip("linformer", reason="the package linformer is not 
 
 @pytest.mark.parametrize("form", CARD.forms)
 @pytest.mark.parametrize("trained", [24, 31])
-def test_it_gives_what_the_package_gives(form, trained):
+def test_it_equals_the_package(form, trained):
     torch.manual_seed(0)
     theirs = package.LinformerSelfAttention(32, trained, k=6, heads=4).double()
     w = Workload(batch=3, seq_len=24, width=32, heads=4, level=Level.ATTENTION)

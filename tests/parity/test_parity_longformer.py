@@ -1,4 +1,4 @@
-"""Longformer against the self-attention of transformers, weights loaded into ours."""
+"""Longformer against transformers' self-attention, with its weights."""
 
 import warnings
 

@@ -1,7 +1,7 @@
-"""Memory-compressed attention against memory_compressed_attention, where lengths divide by three.
+"""Memory-compressed attention against memory_compressed_attention, for multiples of three.
 
-The package departs from the paper: one grouped convolution for keys and values, a scale by the
-full width, a null key also when not causal, and padding at the front.
+The package departs from the paper: one grouped convolution for keys and values, scaling by the
+full width, a null key even if not causal, and padding at the front.
 """
 
 import pytest
@@ -17,7 +17,7 @@ theirs = pytest.importorskip(
 
 @torch.no_grad()
 def load(ours, other):
-    """Their grouped convolution as a full one, and their scale 1/√D in the queries."""
+    """Copies their grouped convolution as a full one, and their scale 1/√D into the queries."""
     q, k, v = other.to_qkv.weight.chunk(3)
     for linear, weight in ((ours.query, q * (4 / 16) ** 0.5), (ours.key, k), (ours.value, v)):
         linear.weight.copy_(weight)
@@ -28,12 +28,12 @@ def load(ours, other):
         linear.weight.copy_(full.flatten(1))
         linear.bias.copy_(conv.bias)
     ours.output.load_state_dict(other.to_out.state_dict())
-    for null, its in ((ours.null_key, other.null_k), (ours.null_value, other.null_v)):
-        null.copy_(torch.nn.init.normal_(its).flatten())
+    for our, their in ((ours.null_key, other.null_k), (ours.null_value, other.null_v)):
+        our.copy_(torch.nn.init.normal_(their).flatten())
 
 
 @pytest.mark.parametrize("form", ["eager", "sdpa", "folded"])
-def test_the_causal_form_is_theirs(form):
+def test_the_causal_form_equals_theirs(form):
     torch.manual_seed(0)
     w = Workload(batch=2, seq_len=21, width=16, heads=4, level="attention", causal=True)
     ours = CARD.forms[form](Config(bias=True), w).double()

@@ -1,8 +1,8 @@
-"""Nyströmformer against `transformers` and `nystrom-attention`, weights loaded.
+"""Nyströmformer against `transformers` and `nystrom-attention`, with their weights.
 
-Both scale Z₀ by one number for the whole batch. It is the same number as each head's own where
-there is one head and one sequence, which is how they are compared at few iterations; with many
-iterations the scale no longer matters.
+Both scale Z₀ by one number for the whole batch. With one head and one sequence this equals our
+scale for each head, so few iterations are compared in this way; with many iterations the scale no
+longer matters.
 """
 
 import pytest
@@ -34,7 +34,7 @@ def nystrom_attention():
 @pytest.mark.parametrize("form", CARD.forms)
 @pytest.mark.parametrize(("heads", "batch"), [(1, 1), (4, 3)])
 @pytest.mark.parametrize("seq_len", [6, 24])
-def test_it_gives_what_transformers_gives(transformers, form, heads, batch, seq_len):
+def test_it_equals_transformers(transformers, form, heads, batch, seq_len):
     torch.manual_seed(0)
     theirs = transformers.NystromformerSelfAttention(
         transformers.NystromformerConfig(
@@ -55,7 +55,7 @@ def test_it_gives_what_transformers_gives(transformers, form, heads, batch, seq_
     torch.nn.init.eye_(module.output.weight)
     torch.nn.init.zeros_(module.output.bias)
     x = torch.randn(batch, seq_len, 16, dtype=torch.float64)
-    # its identity matrix is float32
+    # the package's identity matrix is float32
     torch.testing.assert_close(module(x), theirs(x)[0], rtol=1e-6, atol=1e-6)
 
 
@@ -63,7 +63,7 @@ def test_it_gives_what_transformers_gives(transformers, form, heads, batch, seq_
 @pytest.mark.parametrize(
     ("heads", "iterations", "real"), [(1, 6, 24), (1, 6, 22), (4, 40, 24), (4, 40, 18)]
 )
-def test_it_gives_what_nystrom_attention_gives(nystrom_attention, form, heads, iterations, real):
+def test_it_equals_nystrom_attention(nystrom_attention, form, heads, iterations, real):
     torch.manual_seed(0)
     theirs = nystrom_attention.NystromAttention(
         16, 16 // heads, heads, 6, iterations, residual_conv_kernel=5, eps=0.0

@@ -1,9 +1,9 @@
-"""Performer against the package `performer-pytorch`, its projection loaded.
+"""Performer against the package `performer-pytorch`, with its random features.
 
-Its ε is 10⁻⁴; its generalised kernel has no 1 / √M, which is taken into ω here. Padding is not
-compared: there, padded keys stay in the normaliser. In causal attention its positive kernel takes
-the keys' maximum over the future too, so that only `relu` is compared, up to the 10⁻⁶ that it
-adds to the normaliser.
+The package's ε is 10⁻⁴, and its generalised kernel has no 1 / √M, which is moved into ω here.
+Padding is not compared, since the package keeps padded keys in the normaliser. In causal attention
+its positive kernel takes the maximum of the keys over the future too, so only `relu` is compared,
+up to the 10⁻⁶ that the package adds to the normaliser.
 """
 
 import warnings
@@ -27,7 +27,7 @@ def package():
 @pytest.mark.parametrize(
     ("kernel", "causal"), [("positive", False), ("relu", False), ("relu", True)]
 )
-def test_it_gives_what_the_package_gives(package, form, kernel, causal):
+def test_it_equals_the_package(package, form, kernel, causal):
     torch.manual_seed(0)
     relu = kernel == "relu"
     theirs = package.FastAttention(8, 20, causal=causal, generalized_attention=relu).double()

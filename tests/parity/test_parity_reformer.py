@@ -1,4 +1,4 @@
-"""Reformer against transformers and reformer-pytorch, with weights and hashes loaded."""
+"""Reformer against transformers and reformer-pytorch, with equal weights and hashes."""
 
 import warnings
 
@@ -66,9 +66,9 @@ def test_reformer_pytorch_divides_by_the_root_of_the_width(cls, causal, within):
     q, v = torch.randn(2, 2, 4, 64, 8, dtype=torch.float64)
     # their logits are q · k / √d; ours are q · k, as in the authors' code
     y = module.attend(q / 8**0.5, q, v, None)
-    # theirs has a bucket for each chunk, so the offset of a round is their own number of them
-    apart = 1000 * torch.arange(ROUNDS)[:, None]
-    buckets = (module.buckets + apart).flatten(0, 1).flatten(1)
+    # theirs has one bucket per chunk, so any offset above that number separates the rounds
+    offset = 1000 * torch.arange(ROUNDS)[:, None]
+    buckets = (module.buckets + offset).flatten(0, 1).flatten(1)
     theirs.hash_vectors = lambda *_, **__: buckets
     expected, _, _ = theirs(q.flatten(0, 1), v.flatten(0, 1))
     torch.testing.assert_close(y.flatten(0, 1), expected, rtol=1e-4, atol=1e-4)

@@ -1,4 +1,4 @@
-"""Routing heads against routing_transformer, with centroids loaded."""
+"""Routing heads against routing_transformer, with equal centroids."""
 
 import warnings
 
@@ -25,7 +25,7 @@ def test_clusters(cls):
     theirs.kmeans.initted.fill_(True)
     q, k, v = torch.randn(3, 2, 4, 32, 8, dtype=torch.float64)
     y = module.attend(q, k, v, None)
-    # theirs normalises for the choice alone; the paper attends with the normalised vectors too
+    # theirs normalises only for the choice; the paper also attends with normalised vectors
     expected, _ = theirs(layer_norm(q, (8,)), layer_norm(k, (8,)), v)
     torch.testing.assert_close(y, expected, rtol=1e-3, atol=1e-4)
     assert (y == 0).all(-1).any(), "some token is in no cluster"

@@ -25,7 +25,7 @@ def theirs():
 
 
 def adopt(block, attention):
-    """Copies the package's maps into a block, with the query rescaled to our scale."""
+    """Copies the package's projections into a block, with queries rescaled to our scale."""
     key, value = attention.to_kv.weight.chunk(2)
     with torch.no_grad():
         block.query.weight.copy_(attention.to_q.weight * HEADS**0.5)
@@ -35,7 +35,7 @@ def adopt(block, attention):
 
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("form", ["eager", "sdpa", "folded"])
-def test_what_the_points_read_is_what_the_package_reads(form, masked):
+def test_the_points_read_the_same_as_in_the_package(form, masked):
     config = set_transformer.Config(points=POINTS)
     w = Workload(batch=2, seq_len=11, width=WIDTH, heads=HEADS, level=Level.ATTENTION)
     module = set_transformer.CARD.forms[form](config, w).double()

@@ -34,7 +34,7 @@ def test_balancing(package):
 
 
 @FORMS
-def test_attention_agrees_where_values_are_keys_and_is_right_where_they_are_not(package, cls):
+def test_attention_agrees_if_values_equal_keys_and_else_follows_the_formula(package, cls):
     module = build(cls)
     theirs = package.SinkhornAttention(BLOCK, 32, 8, 4, N).double()
     P = module.balance(torch.randn(2, 4, 5, 5, dtype=torch.float64), None)
@@ -45,7 +45,7 @@ def test_attention_agrees_where_values_are_keys_and_is_right_where_they_are_not(
     torch.testing.assert_close(same, theirs(q, k, k))
     ours = module.mixed(*blocks, P, None)
     assert not torch.allclose(ours.flatten(2, 3), theirs(q, k, v), atol=0.1)
-    # the formula itself, with the values in place of their keys
+    # the formula, with sorted values where the package has sorted keys
     keys, values = (torch.cat([torch.einsum("bhij,bhjmd->bhimd", P, x), x], -2) for x in blocks[1:])
     weights = (blocks[0] @ keys.mT / 8**0.5).softmax(-1)
     torch.testing.assert_close(ours, weights @ values)

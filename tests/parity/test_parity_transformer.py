@@ -1,4 +1,4 @@
-"""torch's MultiheadAttention with its weights in ours."""
+"""Transformer against torch's MultiheadAttention, with its weights."""
 
 import pytest
 import torch
@@ -18,11 +18,11 @@ def test_multihead_attention(form, causal, masked):
     theirs = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True, dtype=torch.float64).eval()
     nn.init.normal_(theirs.in_proj_bias)
     nn.init.normal_(theirs.out_proj.bias)
-    its = card("transformer")
+    transformer = card("transformer")
     workload = Workload(
         batch=2, seq_len=N, width=WIDTH, heads=HEADS, level=Level.ATTENTION, causal=causal
     )
-    ours = its.forms[form](its.config(bias=True), workload).double()
+    ours = transformer.forms[form](transformer.config(bias=True), workload).double()
     parts = zip(theirs.in_proj_weight.chunk(3), theirs.in_proj_bias.chunk(3), strict=True)
     for linear, (weight, bias) in zip((ours.query, ours.key, ours.value), parts, strict=True):
         linear.weight.data, linear.bias.data = weight.detach(), bias.detach()

@@ -1,4 +1,4 @@
-"""Transformer-XL against transformers' RelPartialLearnableMultiHeadAttn, swept by hand."""
+"""Transformer-XL against transformers' RelPartialLearnableMultiHeadAttn, segment by segment."""
 
 import warnings
 
@@ -19,7 +19,7 @@ WIDTH, HEADS = 64, 4
 
 
 def swept(layer, x, segment, memory):
-    """The package's layer over the segments of x, with a detached memory."""
+    """Outputs of the package's layer, segment by segment, with a detached memory."""
     positions = package.PositionalEmbedding(WIDTH)
     x, outputs = x.transpose(0, 1), []
     for start in range(0, len(x), segment):
@@ -34,7 +34,7 @@ def swept(layer, x, segment, memory):
 
 @pytest.mark.parametrize("form", ["eager", "recomputed"])
 @pytest.mark.parametrize(("segment", "memory"), [(6, 6), (5, 11)])
-def test_it_is_the_packages_layer_without_residual_and_norm(form, segment, memory):
+def test_it_equals_the_packages_layer_without_residual_and_norm(form, segment, memory):
     torch.manual_seed(0)
     layer = package.RelPartialLearnableMultiHeadAttn(HEADS, WIDTH, WIDTH // HEADS, 0.0)
     torch.nn.init.normal_(layer.r_w_bias)

@@ -1,0 +1,108 @@
+"""Tensor operations that several mechanisms share: masks, softmax attention, gathering.
+
+Masks are True where a key may be used. No operation mixes the sequences of a batch.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def key_mask(mask: Tensor | None) -> Tensor | None:
+    """[B, N] to [B, 1, 1, N], or None: which keys the scores [B, H, N, N] may use."""
+    return None if mask is None else mask[:, None, None, :]
+
+
+def padded_mask(
+    mask: Tensor | None, seq_len: int, extra: int, device: torch.device
+) -> Tensor | None:
+    """[B or 1, N + extra] with `extra` padding tokens at the end; None if every token is real."""
+    if mask is not None:
+        return F.pad(mask, (0, extra))
+    return (torch.arange(seq_len + extra, device=device) < seq_len)[None] if extra else None
+
+
+def causal_mask(queries: int, keys: int, device: torch.device) -> Tensor:
+    """[queries, keys]: True where key j is not after query i; both end at the same token."""
+    i = torch.arange(keys - queries, keys, device=device)[:, None]
+    return torch.arange(keys, device=device) <= i
+
+
+def allowed_keys(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool) -> Tensor | None:
+    """`mask` and, if causal, no key after its query: broadcastable to the scores; None: all keys.
+
+    Only the lengths of q and k [..., N, d] matter.
+    """
+    if not causal:
+        return mask
+    past = causal_mask(q.shape[-2], k.shape[-2], q.device)
+    return past if mask is None else mask & past
+
+
+def masked_softmax(logits: Tensor, mask: Tensor | None, dim: int = -1) -> Tensor:
+    """Softmax over `dim` where `mask` (broadcastable) is True; 0 elsewhere and in empty rows."""
+    if mask is None:
+        return logits.softmax(dim)
+    lowest = torch.finfo(logits.dtype).min
+    weights = logits.masked_fill(~mask, lowest).softmax(dim)
+    return weights * mask.any(dim, keepdim=True)
+
+
+def softmax_attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool = False
+) -> Tensor:
+    """softmax(q kᵀ / √d) v, [..., N, d]; stores all weights. `mask` as in `masked_softmax`."""
+    return masked_softmax(q / q.shape[-1] ** 0.5 @ k.mT, allowed_keys(q, k, mask, causal)) @ v
+
+
+def fused_attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool = False
+) -> Tensor:
+    """`softmax_attention` by torch's fused kernel, [B, H, N, d]."""
+    if mask is None:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+    allowed = mask & causal_mask(q.shape[-2], k.shape[-2], q.device) if causal else mask
+    o = F.scaled_dot_product_attention(q, k, v, attn_mask=additive(allowed, q.dtype))
+    return o * allowed.any(-1, keepdim=True)
+
+
+def biased_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
+    """softmax(q kᵀ / √d + bias) v for each block or cluster, [B, H, C, ·, d]."""
+    logits = q @ (k.mT / q.shape[-1] ** 0.5)
+    return (logits if bias is None else logits + bias).softmax(-1) @ v
+
+
+def fused_biased_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
+    """`biased_attention` by torch's fused kernel, which takes four dimensions."""
+    if bias is not None:
+        bias = bias.expand(*q.shape[:-1], k.shape[-2]).flatten(0, 1)
+    heads = q.shape[1]
+    q, k, v = (x.flatten(0, 1) for x in (q, k, v))  # [B·H, C, ·, d]
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias).unflatten(0, (-1, heads))
+
+
+def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """0 where True; elsewhere the lowest number, since −∞ would make a row without keys NaN."""
+    return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, torch.finfo(dtype).min)
+
+
+def widen(x: Tensor) -> Tensor:
+    """float16 and bfloat16 converted to float32; other types as they are."""
+    return x.float() if x.dtype.itemsize < 4 else x
+
+
+def row_numbers(index: Tensor, rows: int) -> Tensor:
+    """Token numbers [G, ...] as row numbers of a table [G · rows, ·], group after group."""
+    first = rows * torch.arange(len(index), device=index.device)
+    return (index.flatten(1) + first[:, None]).flatten()
+
+
+def gather_tokens(x: Tensor, index: Tensor) -> Tensor:
+    """The tokens of x [G, N, d] that `index` [G, ...] numbers, [G, ..., d]."""
+    numbers = row_numbers(index, x.shape[1])
+    return x.flatten(0, 1).index_select(0, numbers).unflatten(0, index.shape)
+
+
+def logits_at_once(device: str) -> int:
+    """Logits to compute at a time: what a core's cache holds, or enough to fill a GPU."""
+    return 2**18 if device == "cpu" else 2**26
