@@ -14,14 +14,14 @@ FLOORS = (
     ("errors", "records", "metrics", "units"),
     ("contract", "store", "analysis"),
     ("mechanisms", "adopted", "render", "run"),
-    ("registry", "model"),
+    ("registry", "model", "verify"),
     ("measure", "workloads"),
     ("cli",),
 )
 
 # which rooms, or single files, may import a heavy library by name
 DOORS = {
-    "torch": {"contract", "mechanisms", "adopted", "model", "measure", "cli/options.py"},
+    "torch": {"contract", "mechanisms", "adopted", "model", "verify", "measure", "cli/options.py"},
     "numpy": {"store", "analysis", "render"},
     "pandas": {"store", "analysis", "render"},
     "matplotlib": {

@@ -8,10 +8,10 @@ from itertools import product
 import pytest
 
 from attnbench.contract import Tolerance
-from attnbench.measure.trial import trials, ways, workload
-from attnbench.measure.verify import CHECKS, no_core, no_other_form, not_causal
 from attnbench.records import Causality
 from attnbench.registry import card, names
+from attnbench.verify.checks import CHECKS, no_core, no_other_form, not_causal
+from attnbench.verify.trial import trials, ways, workload
 from tests.exemptions import EXEMPT, REFUSED, WIDER
 
 

@@ -7,23 +7,6 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-aten = torch.ops.aten
-
-
-def attention(q: tuple, k: tuple, *_: Any) -> int:
-    """FLOPs of q kᵀ and A v on shapes [B, H, N, d]."""
-    B, H, N, d = q
-    return 2 * (2 * B * H * N * k[2] * d)
-
-
-# products that torch's FLOP counter leaves out, with their FLOPs from the operands' shapes
-UNCOUNTED = (
-    (aten._scaled_dot_product_flash_attention_for_cpu, attention),
-    (aten._scaled_dot_product_fused_attention_overrideable, attention),
-    (aten.mv, lambda a, b, *_: 2 * a[0] * a[1]),
-    (aten.dot, lambda a, b, *_: 2 * a[0]),
-)
-
 
 class Counter(TorchDispatchMode):
     """Counts every operator that is not a view, and the bytes of its operands and results.

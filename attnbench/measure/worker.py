@@ -27,9 +27,9 @@ from attnbench.measure.environment import environment, load
 from attnbench.measure.server import end_children
 from attnbench.measure.subject import Subject, iteration, small
 from attnbench.measure.timing import HostStopwatch, sample, time_of, warm_up
-from attnbench.measure.trial import counted_flops
 from attnbench.records import Case, Causality, Level, Workload
 from attnbench.registry import GROUP, card, names
+from attnbench.verify.flops import counted_flops
 
 OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
 SHORT_S = 0.01  # the other processes have used the caches; a shorter iteration runs once untimed
@@ -99,7 +99,7 @@ class Worker:
 
     def verify(self, mechanism: str) -> Answer:
         """The contract's checks of a mechanism."""
-        from attnbench.measure.verify import verify
+        from attnbench.verify.checks import verify
 
         return {"outcome": "ok", "checks": verify(self.card(mechanism))}
 
