@@ -21,6 +21,7 @@ import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import suppress
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ import torch._dynamo  # optimisers import it at first use, which costs seconds i
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 # a message on the control socket: a word, a process id, an exit code, a number of processes
 MESSAGE = struct.Struct("<4siii")
+MEASURING_ROOMS = ("verify", "measure")  # one loop times every tree
 
 
 class Server:
@@ -189,7 +191,7 @@ def load(
         sys.path[:0] = [p for p in (tree, f"{tree}/src") if Path(p).is_dir()]
         sys.path.append(str(Path(__file__).parents[2]))  # if neither tree nor system has attnbench
         os.chdir(tree)
-        graft(Path(__file__).parent)
+        graft(Path(__file__).parents[1])
     try:
         worker = importlib.import_module(module).Worker
     except (ImportError, AttributeError) as error:
@@ -197,15 +199,15 @@ def load(
     return {"answer": worker(tree, **about).answer}
 
 
-def graft(measure: Path) -> None:
-    """Have `attnbench.measure` mean the measuring code in that folder, whatever the tree holds."""
+def graft(package: Path) -> None:
+    """Take what measures from this package, whatever the tree's own package holds."""
     import attnbench
 
-    spec = importlib.util.spec_from_file_location(
-        "attnbench.measure", measure / "__init__.py", submodule_search_locations=[str(measure)]
-    )
-    attnbench.measure = sys.modules["attnbench.measure"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(attnbench.measure)
+    for room in MEASURING_ROOMS:
+        spec = PathFinder.find_spec(f"attnbench.{room}", [str(package)])
+        module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+        setattr(attnbench, room, module)
+        spec.loader.exec_module(module)
 
 
 def about() -> dict[str, Any]:
