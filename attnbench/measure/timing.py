@@ -63,7 +63,7 @@ def warm_up(
     """
     warm = [first_s]
     while still_warming(warm, limit_s):
-        warm.append(time_of(sample(iterate, clear, watch, 1)))
+        warm.append(sample(iterate, clear, watch, 1).seconds)
     return warm
 
 
@@ -88,8 +88,3 @@ def sample(
         watch.start()
         iterate(watch.lap)
     return watch.sample(iterations)
-
-
-def time_of(s: Sample) -> float:
-    """Seconds of one iteration: the device's where it has a clock, else wall time."""
-    return (s.wall_s if s.device_s is None else s.device_s) / s.iterations

@@ -26,7 +26,7 @@ from attnbench.measure import allocator, device, digits, memory, oddities
 from attnbench.measure.environment import environment, load
 from attnbench.measure.server import end_children
 from attnbench.measure.subject import Subject, iteration, small
-from attnbench.measure.timing import HostStopwatch, sample, time_of, warm_up
+from attnbench.measure.timing import HostStopwatch, sample, warm_up
 from attnbench.records import Case, Causality, Level, Workload
 from attnbench.registry import GROUP, card, names
 from attnbench.verify.flops import counted_flops
@@ -134,7 +134,7 @@ class Worker:
             first = sample(lambda lap: kept.append(iterate(lap)), subject.clear, watch, 1)
         if wrong := subject.check(kept.pop()):
             return {"outcome": "failed", "reason": wrong}
-        warm = warm_up(iterate, subject.clear, watch, time_of(first), warmup_s)
+        warm = warm_up(iterate, subject.clear, watch, first.seconds, warmup_s)
         each_s = median(warm[len(warm) // 2 :])
         values = {"setup_s": setup_s, "warmup_s": sum(warm), "warmup_iterations": len(warm)}
         if load_before is not None:

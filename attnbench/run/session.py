@@ -335,7 +335,7 @@ class Session:
             self.failed.add(run.case)
         elif run.part is Part.TIME and run.samples:
             self.timed[run.case, run.round] = run
-            took = median(s.wall_s / s.iterations for s in run.samples)
+            took = median(s.seconds for s in run.samples)
             self.times.setdefault(kin(line), []).append((line, took))
             self.ratios.append(took / line.predicted_s)
             self.guess_factor = median(self.ratios)

@@ -20,7 +20,7 @@ from attnbench.measure import memory
 from attnbench.measure.allocator import keep_pages
 from attnbench.measure.device import CudaStopwatch
 from attnbench.measure.subject import Subject, iteration
-from attnbench.measure.timing import HostStopwatch, sample, time_of, warm_up
+from attnbench.measure.timing import HostStopwatch, sample, warm_up
 from attnbench.records import Case, Level, Mode, Settings, Workload
 from attnbench.registry import card
 from attnbench.run.schedule import turns
@@ -93,10 +93,10 @@ def tool(subject, run, cuda):
     """The laps of a race as a worker runs them, one after the other."""
     watch = CudaStopwatch() if cuda else HostStopwatch()
     first = sample(run, subject.clear, watch, 1)
-    each_s = warm_up(run, subject.clear, watch, time_of(first), BLOCK_S / 10)[-1]
+    each_s = warm_up(run, subject.clear, watch, first.seconds, BLOCK_S / 10)[-1]
     planned = turns(each_s, Settings(sample_s=BLOCK_S))
     laps = (sample(run, subject.clear, watch, planned.iterations) for _ in range(2 * planned.pairs))
-    return statistics.median(time_of(lap) for lap in laps)
+    return statistics.median(lap.seconds for lap in laps)
 
 
 def by_hand(subject, run, cuda):
