@@ -11,15 +11,20 @@ from torch.utils._pytree import tree_leaves
 class Counter(TorchDispatchMode):
     """Counts every operator that is not a view, and the bytes of its operands and results.
 
-    A tensor expanded over a dimension counts once along it. `attention_kernel` names the fused
-    attention operator that was dispatched, if one was.
+    A tensor expanded over a dimension counts once along it. `notes` name the fused attention
+    operator that was dispatched, if one was.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.operators = 0
         self.moved_bytes = 0
-        self.attention_kernel = ""
+        self.notes: dict[str, str] = {}
+
+    @property
+    def values(self) -> dict[str, float]:
+        """What was counted, under keys of `metrics.TABLE`."""
+        return {"operators": self.operators, "moved_bytes": self.moved_bytes}
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
@@ -27,7 +32,7 @@ class Counter(TorchDispatchMode):
         out = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
         if "scaled_dot_product" in name and "backward" not in name:
-            self.attention_kernel = name.removeprefix("_")
+            self.notes["attention_kernel"] = name.removeprefix("_")
         if not is_view(func, args, out):
             self.operators += 1
             tensors = tree_leaves((args, kwargs, out))
