@@ -3,8 +3,8 @@
 Run as a file, by its path. It imports torch, computes nothing, and forks a process whenever a
 connection arrives on its standard input. A process that measures this package has its modules
 already; one that measures another source tree puts that tree first on the import path and takes
-the tree's contract, registry and mechanisms, but this folder's measuring code: one loop times
-every tree. Questions and answers are JSON; whatever a mechanism does, there is an answer.
+the tree's contract, registry, model and mechanisms, but this package's records and measuring code:
+one loop times every tree. Questions and answers are JSON, and there always is an answer.
 """
 
 import ctypes
@@ -35,7 +35,8 @@ import torch._dynamo  # optimisers import it at first use, which costs seconds i
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 # a message on the control socket: a word, a process id, an exit code, a number of processes
 MESSAGE = struct.Struct("<4siii")
-MEASURING_ROOMS = ("verify", "measure")  # one loop times every tree
+# of this package even where another tree is measured; in the order of imports
+MEASURING_ROOMS = ("records", "device", "verify", "measure")
 
 
 class Server:
@@ -191,8 +192,9 @@ def load(
         sys.path[:0] = [p for p in (tree, f"{tree}/src") if Path(p).is_dir()]
         sys.path.append(str(Path(__file__).parents[2]))  # if neither tree nor system has attnbench
         os.chdir(tree)
-        graft(Path(__file__).parents[1])
     try:
+        if tree is not None:
+            graft(Path(__file__).parents[1])
         worker = importlib.import_module(module).Worker
     except (ImportError, AttributeError) as error:
         raise ImportError(f"its attnbench does not fit this measuring code: {error}") from error
@@ -200,7 +202,7 @@ def load(
 
 
 def graft(package: Path) -> None:
-    """Take what measures from this package, whatever the tree's own package holds."""
+    """Take the records and what measures from this package, whatever the tree's own holds."""
     import attnbench
 
     for room in MEASURING_ROOMS:
@@ -212,8 +214,7 @@ def graft(package: Path) -> None:
 
 def about() -> dict[str, Any]:
     """Versions that the parent wants to know."""
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
-    return {"torch": torch.__version__, "gpu": gpu}
+    return {"torch": torch.__version__}
 
 
 def described(error: BaseException) -> str:
