@@ -136,18 +136,18 @@ def add(a: Tensor | None, b: Tensor | None) -> Tensor | None:
 
 def draws_of(device: torch.device) -> tuple[Tensor, ...]:
     """States of the random generators that a forward pass on the device may use."""
-    if device.type == "cuda":
-        return torch.get_rng_state(), torch.cuda.get_rng_state(device)
-    return (torch.get_rng_state(),)
+    own = getattr(torch.get_device_module(device), "get_rng_state", None)
+    return torch.get_rng_state(), *([own(device)] if own else [])
 
 
 @contextmanager
 def replayed(states: tuple[Tensor, ...], device: torch.device) -> Iterator[None]:
     """The same random numbers again; outside, the generators go on as if nothing had been."""
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.set_rng_state(states[0])
-        for state in states[1:]:
-            torch.cuda.set_rng_state(state, device)
+    of_cpu, *own = states
+    with torch.random.fork_rng([device] * len(own), device_type=device.type):
+        torch.set_rng_state(of_cpu)
+        for state in own:
+            torch.get_device_module(device).set_rng_state(state, device)
         yield
 
 

@@ -183,6 +183,11 @@ class Sample(NamedTuple):
     step_s: Amount
     lap: Count | None = None
 
+    @property
+    def seconds(self) -> float:
+        """Of one iteration: device time where the device has a clock, else wall time."""
+        return (self.wall_s if self.device_s is None else self.device_s) / self.iterations
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:

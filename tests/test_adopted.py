@@ -7,9 +7,9 @@ import pytest
 
 from attnbench.cli.starting import own_server
 from attnbench.errors import UnknownMechanism, UnknownOption
-from attnbench.measure.verify import verify
 from attnbench.records import Causality, Level, Mode, Outcome
 from attnbench.registry import card
+from attnbench.verify.checks import verify
 from tests.measure.cases import case
 
 FILE = Path(__file__).with_name("user_modules.py")

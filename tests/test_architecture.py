@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from attnbench.device import kinds
+
 ROOT = Path(__file__).parents[1] / "attnbench"
 
 FLOORS = (
     ("errors", "records", "metrics", "units"),
-    ("contract", "primitives", "store", "analysis"),
+    ("contract", "primitives", "device", "store", "analysis"),
     ("mechanisms", "adopted", "render", "run"),
-    ("registry", "model"),
+    ("registry", "model", "verify"),
     ("measure", "workloads"),
     ("cli",),
 )
@@ -27,8 +29,8 @@ DOORS = {
         "mechanisms",
         "adopted",
         "model",
+        "verify",
         "measure",
-        "cli/options.py",
     },
     "numpy": {"store", "analysis", "render"},
     "pandas": {"store", "analysis", "render"},
@@ -37,7 +39,7 @@ DOORS = {
     },
     "rich": {"render/terminal.py", "render/progress.py", "cli/console.py"},
     "typer": {"cli"},
-    "pynvml": {"measure", "cli/doctor.py"},
+    "pynvml": {"measure/nvml.py"},
 }
 
 FILES = sorted(ROOT.rglob("*.py"))
@@ -125,6 +127,23 @@ def test_only_cli_prints_or_exits(path):
             assert node.attr not in ("exit", "argv"), f"{path}:{node.lineno} uses sys.{node.attr}"
 
 
+def names_a_device(node):
+    """Whether an expression holds a kind of device as a literal, as in `w.device == "cpu"`."""
+    constants = [inner.value for inner in ast.walk(node) if isinstance(inner, ast.Constant)]
+    return any(re.match(f"({'|'.join(kinds())})\\b", str(value)) for value in constants)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_what_depends_on_the_device_is_asked_of_it(path):
+    """Mechanisms alone may say which of their forms run where."""
+    if room(path) == "mechanisms" or path.parent.name == "devices":
+        return
+    for node in ast.walk(ast.parse(path.read_text())):
+        called = isinstance(node, ast.Call) and getattr(node.func, "attr", "")
+        if isinstance(node, (ast.Compare, ast.MatchValue)) or called in ("startswith", "get"):
+            assert not names_a_device(node), f"{path}:{node.lineno} knows a device by name"
+
+
 def test_no_room_is_a_lumber_room():
     for path in FILES:
         assert not re.search(r"util|helper|common|^base$|manager", path.stem), path
@@ -140,8 +159,8 @@ def test_no_room_is_a_lumber_room():
         "['claims']",
         "['sweep', '--lengths', 'x']",
         "['sweep', '--models', 'linfromer', '--device', 'cpu']",
-        "['sweep', '--models', 'linformer', '--dry-run', '--device', 'cpu']",
-        "['models', 'linformer', '--device', 'cpu']",
+        "['sweep', '--models', 'linformer', '--dry-run']",
+        "['models', 'linformer']",
     ],
 )
 def test_torch_stays_unloaded(arguments, tmp_path):

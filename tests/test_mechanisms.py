@@ -9,9 +9,9 @@ import pytest
 
 from attnbench import registry
 from attnbench.contract import Tolerance
-from attnbench.measure.trial import trials, ways, workload
-from attnbench.measure.verify import CHECKS, no_core, no_other_form, not_causal
 from attnbench.records import Causality
+from attnbench.verify.checks import CHECKS, no_core, no_other_form, not_causal
+from attnbench.verify.trial import trials, ways, workload
 from tests.exemptions import EXEMPT, REFUSED, WIDER
 
 

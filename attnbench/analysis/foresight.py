@@ -50,7 +50,7 @@ def refined(plan: Sequence[Planned], runs: Sequence[Run]) -> dict[str, tuple[flo
                 times.of(other.case.key, other)
                 peaks.of(other.case.key, other)
         if run.part is Part.TIME and run.samples:
-            times.learn(run.case, line, median(s.wall_s / s.iterations for s in run.samples))
+            times.learn(run.case, line, median(s.seconds for s in run.samples))
         if peak := run.values.get("allocated_peak_bytes"):
             peaks.learn(run.case, line, peak)
     nothing = (math.nan, math.nan)

@@ -17,7 +17,6 @@ from attnbench.analysis.pairs import FEWEST, Effect, Statistic, Trial, View, eff
 from attnbench.analysis.verdict import Verdict, discoveries
 
 CPU_THRESHOLD = 0.02
-OTHER_THRESHOLD = 0.03  # device time: clocks move between samples
 # two one-sided tests at 5 % each are an interval of 90 %
 SAMENESS = 0.90
 # a machine that cannot exclude a change as large as this has not said that nothing changed

@@ -16,7 +16,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from attnbench.analysis.estimate import Estimate, Kind, from_log
-from attnbench.analysis.paired import sample_seconds
 from attnbench.analysis.summary import timed_medians, timed_runs
 from attnbench.records import Sweep
 
@@ -42,7 +41,7 @@ def widening(sweep: Sweep) -> float | None:
     logs: dict[str, list[float]] = {}
     squares, dfs, shares = 0.0, 0, []
     for run in timed_runs(sweep.runs):
-        seconds = np.log([sample_seconds(sample) for sample in run.samples])
+        seconds = np.log([sample.seconds for sample in run.samples])
         logs.setdefault(run.case, []).append(float(np.median(seconds)))
         squares += float(np.sum((seconds - seconds.mean()) ** 2))
         dfs += len(seconds) - 1

@@ -101,7 +101,7 @@ class Ratios:
 
 def by_pair(samples: Iterable[Sample]) -> Laps:
     """Seconds of one iteration in each pair of laps that is whole: the mean of its two."""
-    seconds: dict[int, float] = {s.lap: sample_seconds(s) for s in samples if s.lap is not None}
+    seconds: dict[int, float] = {s.lap: s.seconds for s in samples if s.lap is not None}
     return {
         lap // 2: (seconds[lap] + seconds[lap + 1]) / 2
         for lap in seconds
@@ -123,12 +123,6 @@ def over_rounds(one: Mapping[int, Laps], other: Mapping[int, Laps]) -> dict[int,
 def places(things: Iterable[Thing]) -> dict[Thing, int]:
     """The place of each among those that differ, in the order of their first appearance."""
     return {thing: place for place, thing in enumerate(dict.fromkeys(things))}
-
-
-def sample_seconds(sample: Sample) -> float:
-    """Seconds of one iteration: device time on a GPU, wall time else."""
-    whole = sample.wall_s if sample.device_s is None else sample.device_s
-    return whole / sample.iterations
 
 
 def _log_ratio(one: Laps, other: Laps) -> float | None:

@@ -10,8 +10,6 @@ from statistics import median
 
 from attnbench.records import Case, Mode, Planned, Workload
 
-FLOPS_PER_S = 12e9  # of one thread, for a machine not yet measured
-GPU_FLOPS_PER_S = 15e12
 TRAINING = 3.0  # forward and backward over forward: two products for each one
 
 # what all lengths of a curve have in common, in one mode and in any
@@ -69,10 +67,9 @@ def alike(a: Case, b: Case, same: Callable[[Workload], object] = OWN_MODE) -> bo
     )
 
 
-def first_guess(flops: int, training: bool, device: str, threads: int) -> float:
-    """Seconds of one iteration on a machine of which nothing is known."""
-    rate = FLOPS_PER_S * threads if device == "cpu" else GPU_FLOPS_PER_S
-    return (TRAINING if training else 1.0) * flops / rate
+def first_guess(flops: int, training: bool, flops_per_s: float) -> float:
+    """Seconds of one iteration at a rate that was guessed."""
+    return (TRAINING if training else 1.0) * flops / flops_per_s
 
 
 def scaled_bytes(line: Planned, measured: Sequence[tuple[Planned, float]]) -> float:

@@ -1,7 +1,7 @@
 """One row per case of a sweep: what it was, how it ended, what it took."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from statistics import median
 from typing import Any
@@ -11,7 +11,6 @@ import pandas as pd
 
 from attnbench.analysis.estimate import Estimate, Kind, of_median, over_rounds, spreads
 from attnbench.analysis.foresight import refined
-from attnbench.analysis.paired import sample_seconds
 from attnbench.analysis.series import series_names
 from attnbench.records import Case, Outcome, Part, Planned, Run, Sample, Sweep
 
@@ -60,7 +59,7 @@ def summary(sweep: Sweep) -> pd.DataFrame:
 
 def timed_medians(runs: Sequence[Run]) -> list[tuple[str, float]]:
     """The case and the median seconds of one iteration of each timed run, in order."""
-    return [(run.case, _median(run.samples, sample_seconds)) for run in timed_runs(runs)]
+    return [(run.case, median(s.seconds for s in run.samples)) for run in timed_runs(runs)]
 
 
 def _by_case(runs: Sequence[Run]) -> dict[str, list[Run]]:
@@ -86,7 +85,7 @@ def _estimates(cases: Sequence[Sequence[Run]]) -> list[Estimate | None]:
         found = iter(spread)
         return [over_rounds(group, next(found)) if group else None for group in logs]
     single = [timed_runs(runs) for runs in cases]
-    samples = [[sample_seconds(s) for s in runs[0].samples] if runs else [] for runs in single]
+    samples = [[s.seconds for s in runs[0].samples] if runs else [] for runs in single]
     return [of_median(seconds) if seconds else None for seconds in samples]
 
 
@@ -183,8 +182,8 @@ def _planned(line: Planned, refined_s: float, refined_bytes: float) -> dict[str,
     }
 
 
-def _median(samples: Sequence[Sample], time: Any) -> float:
-    return median(time(s) if time is sample_seconds else time(s) / s.iterations for s in samples)
+def _median(samples: Sequence[Sample], time: Callable[[Sample], float]) -> float:
+    return median(time(s) / s.iterations for s in samples)
 
 
 def _centre(values: Sequence[float]) -> float:

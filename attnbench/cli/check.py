@@ -8,6 +8,7 @@ import typer
 
 from attnbench.cli import console, options
 from attnbench.cli.stopping import stoppable
+from attnbench.device import choose
 from attnbench.errors import StoreError, UsageError
 from attnbench.records import Level
 
@@ -110,20 +111,18 @@ def planned(
     seed: int,
 ) -> "Plan":
     """What was asked, with the defaults of the device."""
-    from attnbench.analysis.gate import CPU_THRESHOLD, OTHER_THRESHOLD
     from attnbench.run.lines import Plan
     from attnbench.workloads import axes
 
-    place = options.device(device)
-    usual = CPU_THRESHOLD if place == "cpu" else OTHER_THRESHOLD
+    place = choose(device)
     return Plan(
         chosen=(),
         lengths=axes.lengths(lengths),
         level=level,
         modes=options.modes(mode),
-        device=place,
+        device=place.name,
         budget_s=axes.seconds(budget, "--budget"),
-        threshold=usual if threshold is None else threshold,
+        threshold=place.threshold if threshold is None else threshold,
         times=times,
         seed=seed,
     )

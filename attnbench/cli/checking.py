@@ -13,6 +13,7 @@ from attnbench import __version__
 from attnbench.analysis.finding import Report
 from attnbench.cli import console
 from attnbench.cli.starting import tree_server
+from attnbench.device import find
 from attnbench.errors import CannotRun, UsageError
 from attnbench.run import stored, worktree
 from attnbench.run.gating import Gate
@@ -142,7 +143,7 @@ def machine(server: Server, root: Path, device: str) -> files.Machine:
         cores=environment.cores(),
         threads=server.threads,
         torch=started["torch"],
-        device="cpu" if device == "cpu" else started["gpu"],
+        device=find(device).title(),
     )
 
 

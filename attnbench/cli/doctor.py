@@ -7,6 +7,7 @@ import typer
 
 from attnbench.cli import console, options
 from attnbench.cli.stopping import stoppable
+from attnbench.device import choose
 from attnbench.errors import AttnbenchError
 from attnbench.records import Environment
 
@@ -25,13 +26,14 @@ def doctor(
     console.begin("looking at this machine")
     from attnbench.cli.measuring import environment
     from attnbench.cli.starting import own_server
+    from attnbench.measure import nvml
 
-    place = options.device(device)
+    place = choose(device)
     settings = options.settings(place, threads, 0, True, False, None)
     with stoppable(lambda: "nothing was kept"), own_server(settings.threads) as server:
-        here = environment(server, place, settings.threads)
-        refused = refusals(place, server)
-    found = {**asdict(here), "nvml": nvml(), "resident_peak": resident()}
+        here = environment(server, place.name, settings.threads)
+        refused = refusals(place.name, server)
+    found = {**asdict(here), "nvml": nvml.state(), "resident_peak": resident()}
     if json_:
         console.data({**found, "forms_that_do_not_run": refused})
     else:
@@ -79,17 +81,6 @@ def load(here: Environment) -> str:
     return "; ".join(filter(None, (now, minute))) + on if now or minute else "not known"
 
 
-def nvml() -> str:
-    """Whether NVML answers, or why not."""
-    try:
-        import pynvml
-
-        pynvml.nvmlInit()
-        return f"answers, {pynvml.nvmlDeviceGetCount()} devices"
-    except Exception as error:
-        return f"does not answer: {error}"
-
-
 def resident() -> str:
     """Whether the resident peak of a process can be measured."""
     from attnbench.measure.memory import resident_available
@@ -97,7 +88,7 @@ def resident() -> str:
     return "peaks can be measured" if resident_available() else "peaks cannot be measured here"
 
 
-def refusals(place: str, server: "Server") -> dict[str, str]:
+def refusals(device: str, server: "Server") -> dict[str, str]:
     """Forms that do not run on the device in either mode, and packages that cannot be read."""
     from attnbench.registry import names
     from attnbench.workloads.reading import apart, describe
@@ -105,7 +96,7 @@ def refusals(place: str, server: "Server") -> dict[str, str]:
     found = {}
     for group in apart(names()):
         try:
-            rows = describe(group, place, server)
+            rows = describe(group, device, server)
         except AttnbenchError as error:
             found[", ".join(group)] = str(error)
             continue

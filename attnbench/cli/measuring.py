@@ -59,11 +59,11 @@ def measure(
 
 
 def starter(server: Server, request: Request, keep_bytes: float) -> Start:
-    """What starts the processes of a sweep; on a CPU they have a ceiling of memory."""
+    """What starts the processes of a sweep, each with the ceiling of memory in the settings."""
     settings = request.settings
-    limit = settings.memory_limit_bytes if request.device == "cpu" else None
 
     def start(series: str, *, weighs: bool = False) -> Worker:
+        limit = settings.memory_limit_bytes
         return server.worker(weighs=weighs, keep_bytes=keep_bytes, limit_bytes=limit)
 
     return start
@@ -125,7 +125,7 @@ def say(request: Request, here: Environment, journal: Journal, folder: Path) -> 
         f" c = {request.tokens:,} tokens, {request.dtype}, at most {many(request.rounds, 'round')},"
         f" {budget}; into {folder}"
     )
-    if request.device != "cpu":
+    if here.cuda:
         show(f"TF32 is {'on' if here.tf32 else 'off'}; driver {here.driver}, CUDA {here.cuda}")
     for doubt in doubts(here):
         show(f"warning: {doubt}")

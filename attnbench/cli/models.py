@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attnbench.cli import console, options
+from attnbench.cli import console
 from attnbench.cli.stopping import stoppable
+from attnbench.device import choose
 from attnbench.errors import CannotRun, UnknownMechanism
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def models(
         found = tuple(name for name in names() if fnmatchcase(name, pattern))
     if not found:
         raise UnknownMechanism(unknown(pattern, names()))
-    place = options.device(device)
+    place = choose(device).name
     with stoppable(lambda: "nothing was kept"), own_server(1) as server:
         rows = describe(found, place, server)
         if verify:

@@ -1,8 +1,7 @@
 """Options that several verbs read: text to values, and what the program chooses by itself."""
 
-import re
-
-from attnbench.errors import CannotRun, UsageError
+from attnbench.device import Device
+from attnbench.errors import UsageError
 from attnbench.records import ITEM_BYTES, Mode, Settings
 
 DTYPES = tuple(ITEM_BYTES)
@@ -38,22 +37,6 @@ def formats(text: str) -> tuple[str, ...]:
     return words
 
 
-def device(text: str) -> str:
-    """`cpu`, or a CUDA device that is there; `auto` takes the GPU if there is one."""
-    if text == "cpu":
-        return text
-    if text not in ("auto", "cuda") and not re.fullmatch("cuda:[0-9]{1,3}", text):
-        raise UsageError(f"--device {text!r} is not auto, cpu, cuda or cuda:1")
-    import torch
-
-    count = torch.cuda.device_count()
-    if text == "auto":
-        return "cuda" if count else "cpu"
-    if int(text.partition(":")[2] or 0) >= count:
-        raise CannotRun(f"--device {text}: this machine has {count} CUDA devices; try --device cpu")
-    return text
-
-
 def known(models: str) -> None:
     """Refuse a misspelt name before torch is loaded. Raises `UsageError`."""
     from attnbench.workloads import axes
@@ -69,25 +52,16 @@ def rounds(quick: bool, budget_s: float | None) -> int:
 
 
 def settings(
-    place: str, threads: int | None, seed: int, quick: bool, cold: bool, budget_s: float | None
+    device: Device, threads: int | None, seed: int, quick: bool, cold: bool, budget_s: float | None
 ) -> Settings:
     """How to measure: short runs under a budget, long ones without."""
-    from attnbench.measure.environment import cores, memory_bytes
+    from attnbench.measure.environment import cores
 
-    if cold and place == "cpu":
-        raise UsageError("--cold flushes a GPU's cache; it has no effect on a CPU")
-    bounded = budget_s is not None or quick
-    common = {"seed": seed, "cold": cold, "threads": threads or cores()}
-    if place != "cpu":
-        return Settings(
-            **common,
-            sample_s=0.5 if bounded else 3.0,
-            interval_s=0.001,
-            warmup_s=1.0 if bounded else 3.0,
-        )
+    if cold and not device.flushes_cache:
+        raise UsageError(f"--cold flushes a GPU's cache; it has no effect on {device.title()}")
     return Settings(
-        **common,
-        sample_s=0.25 if quick else 0.5 if bounded else 3.0,
-        warmup_s=0.1 if quick else 0.2 if bounded else 3.0,
-        memory_limit_bytes=memory_bytes(),
+        seed=seed,
+        cold=cold,
+        threads=threads or cores(),
+        **device.sampling(quick, bounded=quick or budget_s is not None),
     )

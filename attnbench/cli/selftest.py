@@ -10,6 +10,7 @@ import typer
 
 from attnbench.cli import console, options
 from attnbench.cli.stopping import stoppable
+from attnbench.device import choose
 from attnbench.errors import CannotRun, UsageError
 from attnbench.workloads import axes
 
@@ -33,19 +34,17 @@ def selftest(
     json_: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Measure false alarms and what is found, by injecting 0, 2, 5, 10 and 20 % more work."""
-    from attnbench.analysis.gate import CPU_THRESHOLD, OTHER_THRESHOLD
     from attnbench.store import selftest as cache
 
     options.known(models)
     console.begin("starting the processes that measure")
-    place = options.device(device)
+    place = choose(device)
     seconds = axes.seconds(budget, "--budget")
     if seconds is None:
         raise UsageError("--budget of a selftest is a time, such as 3m")
-    usual = CPU_THRESHOLD if place == "cpu" else OTHER_THRESHOLD
-    limit = usual if threshold is None else threshold
+    limit = place.threshold if threshold is None else threshold
     with stoppable(lambda: "nothing was kept"):
-        found, machine = measured(models, length, place, seconds, limit, seed)
+        found, machine = measured(models, length, place.name, seconds, limit, seed)
     result = {"sentence": sentence(found), "threshold": limit, **asdict(found)}
     kept = cache.keep(machine, result)
     if json_:
@@ -56,7 +55,7 @@ def selftest(
 
 
 def measured(
-    models: str, length: int, place: str, budget_s: float, threshold: float, seed: int
+    models: str, length: int, device: str, budget_s: float, threshold: float, seed: int
 ) -> tuple["Power", dict[str, Any]]:
     """Visits until the time is over, and what the gate makes of them.
 
@@ -72,7 +71,7 @@ def measured(
 
     modes = (Mode.INFERENCE,)
     plan = Plan(
-        chosen=(), lengths=(length,), modes=modes, device=place, seed=seed, budget_s=budget_s
+        chosen=(), lengths=(length,), modes=modes, device=device, seed=seed, budget_s=budget_s
     )
     fewest = plan.pairs + plan.confirm
     refuse_below(least_s(plan, len(SHARES) + 2), budget_s)

@@ -9,6 +9,7 @@ import typer
 
 from attnbench.cli import console, options
 from attnbench.cli.stopping import stoppable
+from attnbench.device import choose
 from attnbench.errors import UsageError
 from attnbench.records import Level, Planned, Request
 
@@ -116,18 +117,17 @@ def sweep(
     chosen, asked, sizes = column(preset), axes.parts(models, "--models"), axes.lengths(lengths)
     options.known(models)
     console.begin("reading mechanisms")
-    place = options.device(device)
-    usual_budget = 300.0 if place == "cpu" else None
-    budget_s = axes.seconds(budget, "--budget") if budget else usual_budget
+    place = choose(device)
+    budget_s = axes.seconds(budget, "--budget") if budget else place.budget_s
     request = Request(
         models=tuple(asked),
         lengths=sizes,
-        tokens=axes.size(tokens or ("8k" if place == "cpu" else "128k"), "--tokens"),
+        tokens=axes.size(tokens, "--tokens") if tokens else place.tokens,
         preset=preset,
         level=level,
         modes=options.modes(mode),
         dtype=options.dtype(dtype),
-        device=place,
+        device=place.name,
         width=width or chosen.width,
         heads=heads or chosen.heads,
         layers=layers or chosen.layers,

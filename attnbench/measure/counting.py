@@ -7,36 +7,24 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-aten = torch.ops.aten
-
-
-def attention(q: tuple, k: tuple, *_: Any) -> int:
-    """FLOPs of q kᵀ and A v on shapes [B, H, N, d]."""
-    B, H, N, d = q
-    return 2 * (2 * B * H * N * k[2] * d)
-
-
-# products that torch's FLOP counter leaves out, with their FLOPs from the operands' shapes
-UNCOUNTED = (
-    (aten._scaled_dot_product_flash_attention_for_cpu, attention),
-    (aten._scaled_dot_product_fused_attention_overrideable, attention),
-    (aten.mv, lambda a, b, *_: 2 * a[0] * a[1]),
-    (aten.dot, lambda a, b, *_: 2 * a[0]),
-)
-
 
 class Counter(TorchDispatchMode):
     """Counts every operator that is not a view, and the bytes of its operands and results.
 
-    A tensor expanded over a dimension counts once along it. `attention_kernel` names the fused
-    attention operator that was dispatched, if one was.
+    A tensor expanded over a dimension counts once along it. `notes` name the fused attention
+    operator that was dispatched, if one was.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.operators = 0
         self.moved_bytes = 0
-        self.attention_kernel = ""
+        self.notes: dict[str, str] = {}
+
+    @property
+    def values(self) -> dict[str, float]:
+        """What was counted, under keys of `metrics.TABLE`."""
+        return {"operators": self.operators, "moved_bytes": self.moved_bytes}
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
@@ -44,7 +32,7 @@ class Counter(TorchDispatchMode):
         out = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
         if "scaled_dot_product" in name and "backward" not in name:
-            self.attention_kernel = name.removeprefix("_")
+            self.notes["attention_kernel"] = name.removeprefix("_")
         if not is_view(func, args, out):
             self.operators += 1
             tensors = tree_leaves((args, kwargs, out))

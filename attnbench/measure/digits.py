@@ -5,6 +5,7 @@ from dataclasses import replace
 import torch
 
 from attnbench.contract import Card
+from attnbench.device import find
 from attnbench.records import Case, Level, Mode
 
 SLICE = 128  # tokens of one sequence, so that the float64 run is cheap at any length
@@ -30,13 +31,13 @@ def error(its: Card, case: Case, seed: int) -> float | None:
     config = its.configure(dict(case.options))
     if its.refusal(case.form, config, short) or its.refusal("eager", config, short):
         return None
-    dtype = getattr(torch, w.dtype)
+    dtype, device = getattr(torch, w.dtype), find(w.device).torch_name
     torch.manual_seed(seed)
-    module = its.forms[case.form](config, short).to(w.device, dtype).eval()
-    exact = its.forms["eager"](config, short).to(w.device, dtype).eval()
+    module = its.forms[case.form](config, short).to(device, dtype).eval()
+    exact = its.forms["eager"](config, short).to(device, dtype).eval()
     exact.load_state_dict(module.state_dict())
     exact.double()
-    x = torch.randn(1, short.seq_len, w.width).to(w.device, dtype)
+    x = torch.randn(1, short.seq_len, w.width).to(device, dtype)
     with torch.no_grad():
         torch.manual_seed(seed)
         y = module(x).double()

@@ -5,11 +5,14 @@
 
 import os
 import platform
+import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnbench import __version__
+from attnbench.device import Device, find
 from attnbench.records import Environment
 from attnbench.run.groups import free_bytes, whole_cores
 
@@ -84,12 +87,12 @@ def environment(device: str, threads: int, dtype: str) -> Environment:
     """This machine, with its measured peaks. Runs operations: for a worker only."""
     import torch
 
-    from attnbench.measure.device import driver
-
-    cuda = device.startswith("cuda")
-    properties = torch.cuda.get_device_properties(torch.device(device)) if cuda else None
+    chosen = find(device)
+    chosen.select()
+    facts = chosen.facts()  # before the peaks, which take memory
     before, others = load(), busy_cores()
-    matmul, copy = peaks(device, getattr(torch, dtype))
+    matmul, copy = peaks(chosen, getattr(torch, dtype))
+    chosen.release()
     return Environment(
         attnbench=__version__,
         python=platform.python_version(),
@@ -99,43 +102,50 @@ def environment(device: str, threads: int, dtype: str) -> Environment:
         cores=cores(),
         threads=threads,
         memory_bytes=memory_bytes(),
-        device=properties.name if properties else "cpu",
-        device_memory_bytes=torch.cuda.mem_get_info(device)[0] if cuda else None,
-        cuda=torch.version.cuda or "" if cuda else "",
-        driver=driver() if cuda else "",
-        tf32=torch.backends.cuda.matmul.allow_tf32 if cuda else False,
         matmul_flops=matmul,
         copy_bytes=copy,
         load=before,
         busy_cores=others,
+        **facts,
     )
 
 
-def peaks(device: str, dtype: "torch.dtype") -> tuple[float, float]:
-    """FLOP/s of a large matrix product of these numbers, and bytes/s of a large copy."""
+def peaks(device: Device, dtype: "torch.dtype") -> tuple[float | None, float | None]:
+    """FLOP/s of a large matrix product of these numbers, and bytes/s of a large copy.
+
+    None of what the device has no memory for.
+    """
     import torch
 
-    size = 8192 if device.startswith("cuda") else 1024
-    a, b = torch.randn(2, size, size, device=device).to(dtype)
-    source = torch.randn(1 << (28 if device.startswith("cuda") else 24), device=device)
-    target = torch.empty_like(source)
-    product = best(lambda: torch.mm(a, b), device)
-    copy = best(lambda: target.copy_(source), device)
-    return 2 * size**3 / product, 2 * source.numel() * source.itemsize / copy
+    def product() -> float:
+        size = device.matmul_size
+        a, b = torch.randn(2, size, size, device=device.torch_name).to(dtype)
+        return 2 * size**3 / best(lambda: torch.mm(a, b), device)
+
+    def copy() -> float:
+        source = torch.randn(device.copy_elements, device=device.torch_name)
+        target = torch.empty_like(source)
+        moved = 2 * source.numel() * source.itemsize
+        return moved / best(lambda: target.copy_(source), device)
+
+    rates: list[float | None] = []
+    for rate in (product, copy):
+        try:
+            rates.append(rate())
+        except torch.OutOfMemoryError:
+            rates.append(None)
+    return rates[0], rates[1]
 
 
-def best(work, device: str) -> float:
+def best(work: Callable[[], object], device: Device) -> float:
     """Seconds of the fastest of the calls that fit into the time."""
-    import torch
-
-    wait = torch.cuda.synchronize if device.startswith("cuda") else lambda: None
     work()
-    wait()
+    device.synchronise()
     fastest, end = float("inf"), time.perf_counter() + PEAK_S
     while time.perf_counter() < end:
         begun = time.perf_counter()
         work()
-        wait()
+        device.synchronise()
         fastest = min(fastest, time.perf_counter() - begun)
     return fastest
 
@@ -145,10 +155,10 @@ def _core_times(text: str) -> dict[int, tuple[int, int]]:
     times = {}
     for line in text.splitlines():
         name, *fields = line.split()
-        if name.startswith("cpu") and name != "cpu":
+        if match := re.fullmatch(r"cpu(\d+)", name):
             user, nice, system, idle, wait, *interrupts = map(int, fields[:8])
             busy = user + nice + system + sum(interrupts)
-            times[int(name.removeprefix("cpu"))] = (busy, busy + idle + wait)
+            times[int(match[1])] = (busy, busy + idle + wait)
     return times
 
 

@@ -3,8 +3,8 @@
 Run as a file, by its path. It imports torch, computes nothing, and forks a process whenever a
 connection arrives on its standard input. A process that measures this package has its modules
 already; one that measures another source tree puts that tree first on the import path and takes
-the tree's contract, registry and mechanisms, but this folder's measuring code: one loop times
-every tree. Questions and answers are JSON; whatever a mechanism does, there is an answer.
+the tree's contract, registry, model and mechanisms, but this package's records and measuring code:
+one loop times every tree. Questions and answers are JSON, and there always is an answer.
 """
 
 import ctypes
@@ -21,6 +21,7 @@ import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import suppress
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ import torch._dynamo  # optimisers import it at first use, which costs seconds i
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 # a message on the control socket: a word, a process id, an exit code, a number of processes
 MESSAGE = struct.Struct("<4siii")
+# of this package even where another tree is measured; in the order of imports
+MEASURING_ROOMS = ("records", "device", "verify", "measure")
 
 
 class Server:
@@ -189,29 +192,29 @@ def load(
         sys.path[:0] = [p for p in (tree, f"{tree}/src") if Path(p).is_dir()]
         sys.path.append(str(Path(__file__).parents[2]))  # if neither tree nor system has attnbench
         os.chdir(tree)
-        graft(Path(__file__).parent)
     try:
+        if tree is not None:
+            graft(Path(__file__).parents[1])
         worker = importlib.import_module(module).Worker
     except (ImportError, AttributeError) as error:
         raise ImportError(f"its attnbench does not fit this measuring code: {error}") from error
     return {"answer": worker(tree, **about).answer}
 
 
-def graft(measure: Path) -> None:
-    """Have `attnbench.measure` mean the measuring code in that folder, whatever the tree holds."""
+def graft(package: Path) -> None:
+    """Take the records and what measures from this package, whatever the tree's own holds."""
     import attnbench
 
-    spec = importlib.util.spec_from_file_location(
-        "attnbench.measure", measure / "__init__.py", submodule_search_locations=[str(measure)]
-    )
-    attnbench.measure = sys.modules["attnbench.measure"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(attnbench.measure)
+    for room in MEASURING_ROOMS:
+        spec = PathFinder.find_spec(f"attnbench.{room}", [str(package)])
+        module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+        setattr(attnbench, room, module)
+        spec.loader.exec_module(module)
 
 
 def about() -> dict[str, Any]:
     """Versions that the parent wants to know."""
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
-    return {"torch": torch.__version__, "gpu": gpu}
+    return {"torch": torch.__version__}
 
 
 def described(error: BaseException) -> str:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from attnbench.contract import Card
+from attnbench.device import find
 from attnbench.model import Classifier, random_tokens
 from attnbench.records import Case, Level, Mode
 
@@ -18,10 +19,10 @@ class Subject:
         self.case = case
         w = case.workload
         torch.manual_seed(seed)
-        self.dtype = getattr(torch, w.dtype)
+        self.dtype, self.device = getattr(torch, w.dtype), find(w.device).torch_name
         self.training = w.mode is Mode.TRAINING
-        self.module = self._module(card).to(w.device, self.dtype).train(self.training)
-        self.generator = torch.Generator(w.device).manual_seed(seed)
+        self.module = self._module(card).to(self.device, self.dtype).train(self.training)
+        self.generator = torch.Generator(self.device).manual_seed(seed)
         self.mask = self._mask()
         self.inputs = self._inputs()
         self.target = self._target(card) if self.training else None
@@ -93,7 +94,7 @@ class Subject:
         if not w.padding:
             return None
         real = max(1, round(w.seq_len * (1 - w.padding)))
-        return (torch.arange(w.seq_len, device=w.device) < real).expand(w.batch, -1)
+        return (torch.arange(w.seq_len, device=self.device) < real).expand(w.batch, -1)
 
     def _inputs(self) -> tuple[Tensor, ...]:
         w = self.case.workload
@@ -104,15 +105,15 @@ class Subject:
         return tuple(self._normal(w.batch, w.heads, w.seq_len, w.head_width) for _ in range(3))
 
     def _normal(self, *shape: int) -> Tensor:
-        tensor = torch.empty(shape, device=self.case.workload.device, dtype=self.dtype)
+        tensor = torch.empty(shape, device=self.device, dtype=self.dtype)
         return tensor.normal_(generator=self.generator).requires_grad_(self.training)
 
     def _target(self, card: Card) -> Tensor:
         """Labels [B] at level `model`, else a fixed gradient of the output."""
         w = self.case.workload
         if w.level is Level.MODEL:
-            shape, device = (w.batch,), w.device
-            return torch.randint(w.shell.classes, shape, generator=self.generator, device=device)
+            random = {"generator": self.generator, "device": self.device}
+            return torch.randint(w.shell.classes, (w.batch,), **random)
         shape = (w.batch, w.seq_len, w.width)
         if w.level is Level.CORE:
             shape = (w.batch, w.heads, w.seq_len, self._core_width(card))
@@ -122,8 +123,10 @@ class Subject:
         """Width of a core's output, seen on one token: d, but for a concatenation of vectors."""
         case = self.case
         w = replace(case.workload, batch=1, seq_len=1)
-        core = card.forms[case.form](card.configure(dict(case.options)), w).to(w.device, self.dtype)
-        one = torch.zeros(1, w.heads, 1, w.head_width, device=w.device, dtype=self.dtype)
+        core = card.forms[case.form](card.configure(dict(case.options)), w).to(
+            self.device, self.dtype
+        )
+        one = torch.zeros(1, w.heads, 1, w.head_width, device=self.device, dtype=self.dtype)
         with torch.no_grad():
             return core.attend(one, one, one, None).shape[-1]
 

@@ -3,8 +3,9 @@
 import time
 from collections.abc import Callable, Sequence
 from statistics import linear_regression, median
-from typing import Any, Protocol
+from typing import Any
 
+from attnbench.device import Stopwatch
 from attnbench.records import Sample
 
 Lap = Callable[[str], None]
@@ -12,15 +13,6 @@ Iterate = Callable[[Lap], Any]
 
 SLOPE_SAMPLES = 10  # the warm-up looks at the drift over this many iterations
 SLOPE = 0.02  # and ends when they drift by less than 2 %
-
-
-class Stopwatch(Protocol):
-    """Times the phases of iterations. `sample` gives what ran since the last `reset`."""
-
-    def reset(self) -> None: ...
-    def start(self) -> None: ...
-    def lap(self, phase: str) -> None: ...
-    def sample(self, iterations: int) -> Sample: ...
 
 
 class HostStopwatch:
@@ -32,9 +24,8 @@ class HostStopwatch:
         cpu_clock: Callable[[], float] = time.process_time,
     ) -> None:
         self.clock, self.cpu_clock = clock, cpu_clock
-        self.reset()
 
-    def reset(self) -> None:
+    def reset(self, iterations: int) -> None:
         self.laps = {"forward": 0.0, "backward": 0.0, "step": 0.0}
         self.cpu_s = 0.0
 
@@ -63,7 +54,7 @@ def warm_up(
     """
     warm = [first_s]
     while still_warming(warm, limit_s):
-        warm.append(time_of(sample(iterate, clear, watch, 1)))
+        warm.append(sample(iterate, clear, watch, 1).seconds)
     return warm
 
 
@@ -82,14 +73,9 @@ def sample(
     iterate: Iterate, clear: Callable[[], None], watch: Stopwatch, iterations: int
 ) -> Sample:
     """One sample of that many iterations."""
-    watch.reset()
+    watch.reset(iterations)
     for _ in range(iterations):
         clear()
         watch.start()
         iterate(watch.lap)
     return watch.sample(iterations)
-
-
-def time_of(s: Sample) -> float:
-    """Seconds of one iteration: the device's where it has a clock, else wall time."""
-    return (s.wall_s if s.device_s is None else s.device_s) / s.iterations

@@ -1,8 +1,8 @@
 """What one measuring process answers: it builds cases, times them lap by lap, and weighs them.
 
-Loaded over the package of the measured tree, which may be an older one: of that it uses the
-registry, the contract, the model and the records, and nothing else. Questions and answers are
-plain data; whatever a mechanism raises becomes an outcome with its reason.
+The measured tree's package may be an older one: of that it uses the registry, the contract and the
+model, and nothing else. Questions and answers are plain data; whatever a mechanism raises becomes
+an outcome with its reason.
 """
 
 import gc
@@ -22,14 +22,15 @@ import msgspec
 import torch
 
 from attnbench.contract import Card
-from attnbench.measure import allocator, device, digits, memory, oddities
+from attnbench.device import find
+from attnbench.measure import allocator, digits, oddities
 from attnbench.measure.environment import environment, load
 from attnbench.measure.server import end_children
-from attnbench.measure.subject import Subject, iteration, small
-from attnbench.measure.timing import HostStopwatch, sample, time_of, warm_up
-from attnbench.measure.trial import counted_flops
+from attnbench.measure.subject import Subject, iteration
+from attnbench.measure.timing import sample, warm_up
 from attnbench.records import Case, Causality, Level, Workload
 from attnbench.registry import GROUP, card, names
+from attnbench.verify.flops import counted_flops
 
 OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
 SHORT_S = 0.01  # the other processes have used the caches; a shorter iteration runs once untimed
@@ -101,7 +102,7 @@ class Worker:
 
     def verify(self, mechanism: str) -> Answer:
         """The contract's checks of a mechanism."""
-        from attnbench.measure.verify import verify
+        from attnbench.verify.checks import verify
 
         return {"outcome": "ok", "checks": verify(self.card(mechanism))}
 
@@ -128,15 +129,15 @@ class Worker:
         subject = Subject(its, case, self.seed)
         if extra:
             subject.forward = burdened(subject.forward, extra, every)
-        cuda = case.workload.device.startswith("cuda")
-        watch = device.CudaStopwatch(cold) if cuda else HostStopwatch()
+        device = find(case.workload.device)
+        watch = device.stopwatch(cold)
         iterate, setup_s = iteration(subject), time.perf_counter() - begun
         kept: list[torch.Tensor] = []
         with oddities.watched(subject) if suspicious else nullcontext() as passed:
             first = sample(lambda lap: kept.append(iterate(lap)), subject.clear, watch, 1)
         if wrong := subject.check(kept.pop()):
             return {"outcome": "failed", "reason": wrong}
-        warm = warm_up(iterate, subject.clear, watch, time_of(first), warmup_s)
+        warm = warm_up(iterate, subject.clear, watch, first.seconds, warmup_s)
         each_s = median(warm[len(warm) // 2 :])
         values = {"setup_s": setup_s, "warmup_s": sum(warm), "warmup_iterations": len(warm)}
         if load_before is not None:
@@ -146,9 +147,9 @@ class Worker:
             subject=subject,
             iterate=iterate,
             watch=watch,
-            accept=device.fast_enough if cuda else lambda: True,
+            device=device,
             state=state,
-            readings=device.readings() if cuda else {},
+            readings=device.readings(),
             values=values,
             iteration_s=each_s,
             passed=passed,
@@ -164,7 +165,7 @@ class Worker:
         if rehearse and it.iteration_s < SHORT_S:
             sample(it.iterate, it.subject.clear, it.watch, 1)
         taken = sample(it.iterate, it.subject.clear, it.watch, iterations)
-        if not it.accept():  # the device had slowed down: what it gives after a pause counts
+        if not it.device.settled():  # what it gives after a pause counts
             taken = sample(it.iterate, it.subject.clear, it.watch, iterations)
         return {"outcome": "ok", "sample": taken}
 
@@ -174,21 +175,18 @@ class Worker:
         `spoiled` says that the process is no longer as it was and should measure nothing else.
         """
         it, self.built = self.built, None
-        cuda = it.case.workload.device.startswith("cuda")
-        values, notes = it.values, {"allocator": "caching" if cuda else "pages kept"}
+        values = it.values | since(it.readings, it.device.readings())
         if (load_after := load()) is not None:
             values["load_after"] = load_after
-        if cuda:
-            values |= since(it.readings, device.readings())
-            notes |= {"throttle": device.throttle()}
         changed = changes(it.state, torch_state())
         odd = oddities.odd(it.subject, it.passed, self.seed) if it.passed else ""
-        notes |= {"changed": changed, "odd": odd, "processes": left_running()}
+        notes = {"changed": changed, "odd": odd, "processes": left_running()}
+        notes |= it.device.notes(it.watch)
+        device = it.device
         del it
         gc.enable()
         gc.collect()
-        if allocator.private_bytes() > self.keep_bytes:
-            allocator.trim()  # the processes of other series need it
+        device.release(self.keep_bytes)
         notes = {key: note for key, note in notes.items() if note}
         return {"outcome": "ok", "values": values, "notes": notes, "spoiled": bool(changed)}
 
@@ -209,12 +207,8 @@ class Worker:
             values["flops"] = flops.core
             values["flops"] += 0 if case.workload.level is Level.CORE else flops.projections
             del subject
-        if case.workload.device.startswith("cuda"):
-            peaks, notes = memory.on_cuda(Subject(its, case, self.seed))
-        else:
-            # code and library workspaces are loaded by a small batch, so that they do not count
-            iteration(Subject(its, small(case), self.seed))(lambda phase: None)
-            peaks, notes = memory.on_cpu(lambda: Subject(its, case, self.seed))
+        device = find(case.workload.device)
+        peaks, notes = device.weigh(lambda case: Subject(its, case, self.seed), case)
         values |= peaks
         # an older card does not know the word: it declares everything
         if not getattr(its, "declared", True):
@@ -245,6 +239,7 @@ class Worker:
         form = form or its.default(config, w)
         if reason := its.refusal(form, config, w):
             raise Refused(reason)
+        find(w.device).select()
         chosen = tuple((name, value) for name, value in options)
         return its, config, Case(mechanism=mechanism, form=form, options=chosen, workload=w)
 

@@ -141,7 +141,7 @@ def _asked(sweep: Sweep) -> str:
 
 
 def _machine(session: Environment) -> tuple[str, ...]:
-    device = "" if session.device == "cpu" else f"; {session.device}"
+    device = "" if session.device_memory_bytes is None else f"; {session.device}"
     graphics = f", CUDA {session.cuda}, driver {session.driver}" if session.cuda else ""
     tf32 = f"; TF32 {'on' if session.tf32 else 'off'}" if session.cuda else ""
     return (

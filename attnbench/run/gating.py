@@ -17,6 +17,7 @@ from attnbench.analysis import gate
 from attnbench.analysis.finding import TIME, Finding, Report, change, counted, runs
 from attnbench.analysis.pairs import Statistic, Trial
 from attnbench.analysis.verdict import Verdict
+from attnbench.device import find
 from attnbench.errors import CannotRun
 from attnbench.metrics import metric
 from attnbench.run.lines import Line, Plan, batch_for, families, rounds_for, workload
@@ -279,7 +280,8 @@ class Gate:
         values = [line.answers.get(side, {}).get("values", {}) for side in (BASE, HEAD)]
         moved = metric("moved_bytes")
         base, head = (side.get(moved.key) for side in values)
-        return self.plan.device == "cpu" and change(base, head, moved) is Verdict.SLOWER
+        matters = find(self.plan.device).hides_page_faults
+        return matters and change(base, head, moved) is Verdict.SLOWER
 
     def conditions(self, trials: list[tuple[list[Line], Trial]]) -> dict[str, str | float]:
         """How it was measured, for the record."""
@@ -289,7 +291,7 @@ class Gate:
             return ran
         own = [trial for lines, trial in trials if len(lines) == 1]
         return {
-            "clock": "process CPU time" if self.plan.device == "cpu" else "device time",
+            "clock": find(self.plan.device).clock,
             "pairs": self.plan.pairs,
             "confirm": self.plan.confirm,
             "rounds": self.plan.rounds,

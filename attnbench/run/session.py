@@ -344,7 +344,7 @@ class Session:
         elif run.part is Part.TIME and run.samples:
             self.timed[run.case, run.round] = run
             self.examined.add(schedule.family(line.case))
-            took = median(s.wall_s / s.iterations for s in run.samples)
+            took = median(s.seconds for s in run.samples)
             self.times.setdefault(self.names[run.case], []).append((line, took))
             self.ratios.append(took / line.predicted_s)
             self.guess_factor = median(self.ratios)

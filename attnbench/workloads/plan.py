@@ -10,6 +10,7 @@ from typing import Any
 
 from attnbench.analysis import predict
 from attnbench.contract import Card
+from attnbench.device import find
 from attnbench.errors import UnknownMechanism, UnknownOption, UsageError
 from attnbench.model import attention_sets, is_reversible, shell_flops, shell_parameters
 from attnbench.model import refusal as shell_refusal
@@ -146,6 +147,7 @@ def describe(its: Card, case: Case, config: Any, request: Request) -> Planned:
             " it takes a whole number of at least 0"
         )
     training = w.mode is Mode.TRAINING
+    rate = find(w.device).flops_per_s(request.settings.threads)
     return Planned(
         case=case,
         parameters=parameters,
@@ -153,7 +155,7 @@ def describe(its: Card, case: Case, config: Any, request: Request) -> Planned:
         core_flops=core,
         shell_flops=shell,
         predicted_bytes=predicted_bytes(elements, parameters, w, kept),
-        predicted_s=predict.first_guess(total, training, w.device, request.settings.threads),
+        predicted_s=predict.first_guess(total, training, rate),
         refusal=refusal,
     )
 

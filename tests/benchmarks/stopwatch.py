@@ -16,11 +16,11 @@ import time
 import torch
 from torch.utils.benchmark import Timer
 
+from attnbench.device import find
 from attnbench.measure import memory
 from attnbench.measure.allocator import keep_pages
-from attnbench.measure.device import CudaStopwatch
 from attnbench.measure.subject import Subject, iteration
-from attnbench.measure.timing import HostStopwatch, sample, time_of, warm_up
+from attnbench.measure.timing import sample, warm_up
 from attnbench.records import Case, Level, Mode, Settings, Workload
 from attnbench.registry import card
 from attnbench.run.schedule import turns
@@ -43,7 +43,7 @@ def main():
     asked = parser.parse_args()
     torch.set_num_threads(1)
     keep_pages()
-    others = ("hand", "Timer") + ("do_bench",) * asked.device.startswith("cuda")
+    others = ("hand", "Timer") + ("do_bench",) * find(asked.device).flushes_cache
     command = "python -W ignore -m tests.benchmarks.stopwatch"
     begin("Agreement with independent timers", __doc__, command, "torch")
     print(f"| case | {' | '.join(f'tool / {name}' for name in others)} |")
@@ -81,49 +81,48 @@ def ratios(one, rounds):
     """The case, and the ratio of the tool's time to that of each other timer."""
     subject = Subject(card(one.mechanism), one, seed=0)
     run = iteration(subject)
-    cuda = one.workload.device.startswith("cuda")
-    watches = [tool, by_hand, by_timer] + [by_triton] * cuda
+    device = find(one.workload.device)
+    watches = [tool, by_hand, by_timer] + [by_triton] * device.flushes_cache
     times = {watch: [] for watch in watches}
     for number in range(rounds):
         for watch in watches if number % 2 else watches[::-1]:
-            times[watch].append(watch(subject, run, cuda))
+            times[watch].append(watch(subject, run, device))
     pairs = (zip(times[tool], times[other], strict=True) for other in watches[1:])
     return str(one), *(statistics.median(a / b for a, b in each) for each in pairs)
 
 
-def tool(subject, run, cuda):
+def tool(subject, run, device):
     """The laps of a race, as a worker runs them."""
-    watch = CudaStopwatch() if cuda else HostStopwatch()
+    watch = device.stopwatch()
     first = sample(run, subject.clear, watch, 1)
-    each_s = warm_up(run, subject.clear, watch, time_of(first), BLOCK_S / 10)[-1]
+    each_s = warm_up(run, subject.clear, watch, first.seconds, BLOCK_S / 10)[-1]
     planned = turns(each_s, Settings(sample_s=BLOCK_S))
     laps = (sample(run, subject.clear, watch, planned.iterations) for _ in range(2 * planned.pairs))
-    return statistics.median(time_of(lap) for lap in laps)
+    return statistics.median(lap.seconds for lap in laps)
 
 
-def by_hand(subject, run, cuda):
+def by_hand(subject, run, device):
     """The simplest loop: clock, one call, clock."""
-    wait = torch.cuda.synchronize if cuda else lambda: None
     times, ends = [], time.perf_counter() + BLOCK_S
     while time.perf_counter() < ends or len(times) < 5:
-        wait()
+        device.synchronise()
         begun = time.perf_counter()
         with torch.no_grad():
             subject.module(*subject.inputs)
-        wait()
+        device.synchronise()
         times.append(time.perf_counter() - begun)
     return statistics.median(times)
 
 
-def by_timer(subject, run, cuda):
+def by_timer(subject, run, device):
     """torch's timer."""
     inside = {"module": subject.module, "x": subject.inputs[0], "torch": torch}
     timer = Timer("with torch.no_grad(): module(x)", globals=inside, num_threads=1)
     return timer.blocked_autorange(min_run_time=BLOCK_S).median
 
 
-def by_triton(subject, run, cuda):
-    """Triton's timer, without clearing the second-level cache."""
+def by_triton(subject, run, device):
+    """Triton's timer, which flushes the second-level cache before each call."""
     from triton.testing import do_bench
 
     with torch.no_grad():

@@ -107,7 +107,7 @@ def test_a_dry_run_writes_nothing(tmp_path):
         (["--formats", "gif"], r"figures come as png"),
         (["--resume"], r"--resume needs --out"),
         (["--anyway"], r"--anyway goes with --resume"),
-        (["--cold", "--device", "cpu"], r"--cold .* no effect on a CPU"),
+        (["--cold", "--device", "cpu"], r"--cold .* no effect on cpu"),
         (["--layers", "3", "--level", "core"], r"--layers has no effect"),
         (["--bogus"], r"No such option"),
         (["--threads", "0"], r"--threads.*1"),

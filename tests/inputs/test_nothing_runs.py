@@ -22,8 +22,8 @@ METHODS = {
 }
 KEYWORDS = {("allow_pickle", True), ("shell", True)}
 
-# a user's own module is run: by name, and a revision's by the side that measures it
-RUNS = {"registry.py", "measure/server.py"}
+# a user's own module is run by name, a revision's by the side that measures it; a device is a file
+RUNS = {"registry.py", "measure/server.py", "device.py"}
 
 
 def where(path):

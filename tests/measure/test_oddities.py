@@ -10,10 +10,10 @@ import torch
 
 from attnbench.measure import oddities
 from attnbench.measure.subject import Subject, iteration
-from attnbench.measure.trial import ways
 from attnbench.measure.worker import Worker
 from attnbench.records import Level, Mode, Outcome
 from attnbench.registry import card, names
+from attnbench.verify.trial import ways
 from tests.measure.cases import case
 
 FILE = Path(__file__).with_name("cheats.py")

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from attnbench.measure.timing import HostStopwatch, sample, still_warming, time_of, warm_up
+from attnbench.measure.timing import HostStopwatch, sample, still_warming, warm_up
 
 
 class World:
@@ -42,7 +42,7 @@ def test_a_sample_holds_its_phases_and_nothing_between_iterations():
     assert taken.cpu_s == pytest.approx(2.4)
     assert (taken.forward_s, taken.backward_s, taken.step_s) == pytest.approx((0.3, 0.6, 0.3))
     assert taken.device_s is None
-    assert time_of(taken) == pytest.approx(0.4)
+    assert taken.seconds == pytest.approx(0.4)
 
 
 def test_a_warm_up_ends_when_iterations_no_longer_drift():

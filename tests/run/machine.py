@@ -10,13 +10,14 @@ from attnbench.records import Case
 class Machine:
     """An iteration takes `seconds(case)`; `fate(case, do)` may give another answer, or end it.
 
-    A fate is an answer that is not `ok`, with the seconds that it takes as `after_s`.
+    A fate is an answer that is not `ok`, with the seconds that it takes as `after_s`. With
+    `hold_s` there is a device clock, and the wall time of each sample is longer by that.
     """
 
-    def __init__(self, seconds=lambda case: 0.1, fate=lambda case, do: None):
+    def __init__(self, seconds=lambda case: 0.1, fate=lambda case, do: None, hold_s=None):
         self.now, self.stored = 50.0, []
         self.started, self.asked = [], []
-        self.seconds, self.fate = seconds, fate
+        self.seconds, self.fate, self.hold_s = seconds, fate, hold_s
         self.pids = itertools.count(1)
 
     def clock(self):
@@ -51,17 +52,18 @@ class Worker:
             machine.now += fate.get("after_s", 0.1)
             self.alive = fate["outcome"] not in ("crashed", "timeout")
             return fate
-        each = machine.seconds(self.case)
-        took = {"build": 0.1 + each, "lap": each * asked.get("iterations", 1), "weigh": 0.2 + each}
+        each, iterations = machine.seconds(self.case), asked.get("iterations", 1)
+        took = {"build": 0.1 + each, "lap": each * iterations, "weigh": 0.2 + each}
         elapsed = took.get(do, 0.0)
         if timeout_s is not None and elapsed > timeout_s:
             machine.now += timeout_s
             self.alive = False
             return {"outcome": "timeout", "reason": f"no answer after {timeout_s:.0f} s; killed"}
         machine.now += elapsed
+        wall_s, device_s = elapsed + (machine.hold_s or 0), machine.hold_s and elapsed
         answers = {
             "build": {"form": self.case.form, "iteration_s": each},
-            "lap": {"sample": [asked.get("iterations", 1), elapsed, elapsed, None, elapsed, 0, 0]},
+            "lap": {"sample": [iterations, wall_s, elapsed, device_s, elapsed, 0, 0]},
             "finish": {"values": {"warmup_s": each}, "notes": {}, "spoiled": False},
             "weigh": {"values": {"allocated_peak_bytes": 4000}, "notes": {}},
         }

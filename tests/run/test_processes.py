@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -189,6 +190,25 @@ def test_a_tree_whose_package_does_not_fit_says_so(tmp_path):
         answer = worker.ask(60.0, do="forms", mechanism="transformer")
     assert answer["outcome"] == "failed"
     assert "its attnbench does not fit this measuring code" in answer["reason"]
+
+
+def test_an_older_tree_is_measured_by_this_package(tmp_path):
+    """The tree's mechanisms run; it has no device, no checks, and other samples."""
+    package = Path(shutil.copytree(SCRIPT.parents[1], tmp_path / "attnbench"))
+    (package / "device.py").unlink()
+    for room in ("measure", "verify"):
+        shutil.rmtree(package / room)
+    records = package / "records.py"
+    records.write_text(records.read_text().replace("def seconds(", "def of_later_versions("))
+    mechanism = package / "mechanisms" / "transformer.py"
+    mechanism.write_text(mechanism.read_text().replace('"eager": ', '"older": '))
+    with Server(SCRIPT, seed=0) as server, server.worker(tmp_path) as worker:
+        forms = worker.ask(60.0, do="forms", mechanism="transformer")["forms"]
+        asked = build("fastformer") | {"warmup_s": 0.01}
+        answers = [worker.ask(60.0, **asked), worker.ask(60.0, do="lap", iterations=1)]
+        answers += [worker.ask(60.0, **{**build("fastformer"), "do": "weigh"})]
+    assert "older" in forms
+    assert [answer["outcome"] for answer in answers] == ["ok"] * 3, answers
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the server's death is signalled on Linux")

@@ -434,3 +434,11 @@ def test_a_further_form_of_a_mechanism_waits_for_the_repeats_of_the_others():
     sweep(machine, (eager, fused), replace(REQUEST, budget_s=36.0))
     assert outcomes(machine)[eager.case.key, Part.TIME, 0].outcome is Outcome.SKIPPED
     assert outcomes(machine)[fused.case.key, Part.TIME, 2].outcome is Outcome.OK
+
+
+def test_predictions_learn_from_the_device_clock_where_there_is_one():
+    machine = Machine(lambda case: 0.1, hold_s=0.5)
+    session = sweep(machine)
+    assert [session.predicted(line) for line in PLAN] == pytest.approx([0.1] * len(PLAN))
+    predicted, _ = refined(PLAN, machine.stored)[PLAN[-1].case.key]
+    assert predicted == pytest.approx(0.1)

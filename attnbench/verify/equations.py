@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from attnbench.contract import Attention
-from attnbench.measure.trial import Trial, same_draws, some_padding, tokens
 from attnbench.records import Workload
+from attnbench.verify.trial import Trial, same_draws, some_padding, tokens
 
 NUMBER_TYPES = (torch.float64, torch.float32, torch.bfloat16)
 

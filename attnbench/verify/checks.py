@@ -13,18 +13,18 @@ from torch import nn
 from torch.testing import assert_close
 
 from attnbench.contract import Card, Exemption, QKVAttention, merge
-from attnbench.measure.equations import NUMBER_TYPES, computes_its_own_equations
-from attnbench.measure.trial import (
+from attnbench.records import Level
+from attnbench.verify.equations import NUMBER_TYPES, computes_its_own_equations
+from attnbench.verify.flops import counted_flops
+from attnbench.verify.trial import (
     NotApplicable,
     Trial,
     core_inputs,
-    counted_flops,
     same_draws,
     some_padding,
     tokens,
     trials,
 )
-from attnbench.records import Level
 
 LENGTHS = (1, 2, 23)
 

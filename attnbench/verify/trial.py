@@ -6,10 +6,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from attnbench.contract import Attention, Card
-from attnbench.measure.counting import UNCOUNTED
 from attnbench.records import Causality, Level, Workload
 
 
@@ -86,14 +84,6 @@ def trials(card: Card) -> Iterator[tuple[str, Trial]]:
                 trial = Trial(card, config, form, causal)
                 if card.refusal(form, config, trial.workload(17)) is None:
                     yield f"{index}-{form}" + "-causal" * causal, trial
-
-
-def counted_flops(module: nn.Module, *inputs: Tensor | None) -> int:
-    """Forward FLOPs as torch counts them, with the products that its counter leaves out."""
-    mapping = {op: (lambda *a, f=f, out_shape=None, **k: f(*a)) for op, f in UNCOUNTED}
-    with torch.no_grad(), FlopCounterMode(display=False, custom_mapping=mapping) as counter:
-        module(*inputs)
-    return counter.get_total_flops()
 
 
 def tokens(w: Workload, seed: int = 1, dtype: torch.dtype = torch.float64) -> Tensor:

@@ -1,0 +1,141 @@
+"""What differs between devices, in one class for each kind of device.
+
+A kind of device is one file in `measure/devices/` with one class, both called what users call it:
+`--device cuda:1` is `Cuda("cuda:1")` from `cuda.py`. Adding a device is adding such a file; nothing
+else has to be edited. Planning processes, which never load torch, use these classes too: their
+files import torch only inside of the methods that a measuring process calls.
+"""
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from attnbench.errors import CannotRun, UsageError
+from attnbench.records import Case, Sample
+
+ROOM = "measure.devices"
+
+Build = Callable[[Case], Any]  # a `measure.subject.Subject` of a case
+Weighed = tuple[dict[str, float], dict[str, str]]  # `Run.values` and `Run.notes`
+
+
+class Stopwatch(Protocol):
+    """Times a sample of iterations: `reset`, for each one `start` and a `lap` at the end of each
+    phase (forward, backward, step), then `sample`."""
+
+    def reset(self, iterations: int) -> None: ...
+    def start(self) -> None: ...
+    def lap(self, phase: str) -> None: ...
+    def sample(self, iterations: int) -> Sample: ...
+
+
+class Device:
+    """One device; the defaults below are those of an accelerator with its own clock.
+
+    `name` is what users and workloads call it, `index` its number among those of its kind.
+    """
+
+    preference = 0  # `auto` takes the device that is there with the highest
+    tokens = 1 << 17  # c = B · N of a sweep
+    budget_s: float | None = None  # of a sweep
+    threshold = 0.03  # relative change of time that the gate ignores: clocks move between samples
+    clock = "device time"  # what the gate compares
+    hides_page_faults = False  # whether copies into fresh memory cost more elsewhere
+    flushes_cache = False  # whether `cold` samples can be taken
+    matmul_size = 8192  # of the square product that measures peak arithmetic
+    copy_elements = 1 << 28  # float32 numbers of the copy that measures peak bandwidth
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.index = int(name.partition(":")[2] or 0)
+
+    @property
+    def torch_name(self) -> str:
+        """What torch calls the device."""
+        return self.name
+
+    def missing(self) -> str:
+        """Why this machine cannot use the device, or nothing. Does not load torch."""
+        raise NotImplementedError
+
+    def title(self) -> str:
+        """The product's name, as far as times depend on it. Does not load torch."""
+        return self.name
+
+    def sampling(self, quick: bool, bounded: bool) -> Mapping[str, Any]:
+        """Fields of `Settings` for a `quick` sweep, or one `bounded` by a budget or quick."""
+        sample_s, warmup_s = (0.5, 1.0) if bounded else (3.0, 3.0)
+        return {"sample_s": sample_s, "warmup_s": warmup_s, "interval_s": 0.001}
+
+    def flops_per_s(self, threads: int) -> float:
+        """Sustained FLOP/s, guessed for a machine that has not been measured."""
+        return 15e12
+
+    # what follows is for a measuring process
+
+    def select(self) -> None:
+        """Make it the process's current device."""
+
+    def stopwatch(self, cold: bool = False) -> Stopwatch:
+        """A stopwatch; with `cold`, one that flushes the device's cache before each iteration."""
+        raise NotImplementedError
+
+    def synchronise(self) -> None:
+        """Wait until the device has done everything that was enqueued."""
+
+    def settled(self) -> bool:
+        """Whether the sample just taken counts: False if the device had slowed down."""
+        return True
+
+    def readings(self) -> Mapping[str, float]:
+        """Temperature, power and energy under keys of `metrics.TABLE`, as far as it gives them."""
+        return {}
+
+    def notes(self, watch: Stopwatch) -> Mapping[str, str]:
+        """Words about the samples that the stopwatch has taken, for `Run.notes`."""
+        return {"allocator": "caching"}
+
+    def weigh(self, build: Build, case: Case) -> Weighed:
+        """Of one iteration: peak memory in bytes, operators and bytes moved."""
+        raise NotImplementedError
+
+    def release(self, keep_bytes: float) -> None:
+        """Give back memory that is cached and unused: other processes may need it.
+
+        What of it a process may keep is `keep_bytes`, all that is its own on the host included.
+        """
+
+    def facts(self) -> Mapping[str, Any]:
+        """Fields of `Environment` that describe the device; its memory is what is free."""
+        return {"device": self.title()}
+
+
+def kinds() -> tuple[str, ...]:
+    """Every kind of device that this package knows, sorted; imports none of them."""
+    folder = Path(__file__).parent.joinpath(*ROOM.split("."))
+    return tuple(sorted(module.name for module in pkgutil.iter_modules([str(folder)])))
+
+
+def find(name: str) -> Device:
+    """The device of a name such as `cuda:1`, there or not. Raises `UsageError`."""
+    kind = name.partition(":")[0]
+    if kind not in kinds() or not re.fullmatch(r"\w+(:[0-9]{1,3})?", name):
+        known = ", ".join(kinds())
+        raise UsageError(f"--device {name!r} is not auto, {known}, or numbered such as cuda:1")
+    module = importlib.import_module(f"attnbench.{ROOM}.{kind}")
+    device: Device = getattr(module, kind.capitalize())(name)
+    return device
+
+
+def choose(name: str) -> Device:
+    """A device that is there, by its name or `auto`. Raises `UsageError` or `CannotRun`."""
+    if name == "auto":
+        there = [device for device in map(find, kinds()) if not device.missing()]
+        return max(there, key=lambda device: device.preference)
+    device = find(name)
+    if reason := device.missing():
+        raise CannotRun(f"--device {name}: {reason}; try --device auto")
+    return device

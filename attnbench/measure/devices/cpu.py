@@ -1,0 +1,58 @@
+"""The CPU: wall and CPU time of the process, and memory that the operating system lends."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from attnbench.device import Build, Device, Stopwatch, Weighed
+from attnbench.measure.environment import memory_bytes
+from attnbench.measure.timing import HostStopwatch
+from attnbench.records import Case
+
+
+class Cpu(Device):
+    """All cores that the process may use, as one device."""
+
+    tokens = 1 << 13
+    budget_s = 300.0
+    threshold = 0.02
+    clock = "process CPU time"
+    hides_page_faults = True
+    matmul_size = 1024
+    copy_elements = 1 << 24
+
+    @property
+    def torch_name(self) -> str:
+        return "cpu"
+
+    def missing(self) -> str:
+        return "a CPU has no number" if ":" in self.name else ""
+
+    def sampling(self, quick: bool, bounded: bool) -> Mapping[str, Any]:
+        return {
+            "sample_s": 0.25 if quick else 0.5 if bounded else 3.0,
+            "warmup_s": 0.1 if quick else 0.2 if bounded else 3.0,
+            "memory_limit_bytes": memory_bytes(),
+        }
+
+    def flops_per_s(self, threads: int) -> float:
+        return 12e9 * threads
+
+    def stopwatch(self, cold: bool = False) -> Stopwatch:
+        return HostStopwatch()
+
+    def notes(self, watch: Stopwatch) -> Mapping[str, str]:
+        return {"allocator": "pages kept"}
+
+    def weigh(self, build: Build, case: Case) -> Weighed:
+        from attnbench.measure.memory import on_cpu
+        from attnbench.measure.subject import iteration, small
+
+        # code and library workspaces are loaded by a small batch, so that they do not count
+        iteration(build(small(case)))(lambda phase: None)
+        return on_cpu(lambda: build(case))
+
+    def release(self, keep_bytes: float) -> None:
+        from attnbench.measure import allocator
+
+        if allocator.private_bytes() > keep_bytes:
+            allocator.trim()

@@ -1,0 +1,108 @@
+"""NVIDIA's GPUs: device events for time, torch's allocator and NVML for memory and clocks."""
+
+import ctypes
+import re
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from attnbench.device import Build, Device, Stopwatch, Weighed
+from attnbench.measure import nvml
+from attnbench.records import Case
+
+
+class Cuda(Device):
+    """One GPU; `cuda` is the first that CUDA_VISIBLE_DEVICES leaves."""
+
+    preference = 1
+    flushes_cache = True
+
+    def missing(self) -> str:
+        if (count := device_count()) <= self.index:
+            return f"this machine has {count} CUDA devices"
+        return "" if built_with_cuda() else "the installed torch was built without CUDA"
+
+    def title(self) -> str:
+        name = ctypes.create_string_buffer(256)
+        driver().cuDeviceGetName(name, len(name), self.index)
+        return name.value.decode()
+
+    def select(self) -> None:
+        import torch
+
+        torch.cuda.set_device(self.index)
+
+    def stopwatch(self, cold: bool = False) -> Stopwatch:
+        from attnbench.measure.cuda import CudaStopwatch
+
+        return CudaStopwatch(cold)
+
+    def synchronise(self) -> None:
+        import torch
+
+        torch.cuda.synchronize(self.index)
+
+    def settled(self) -> bool:
+        return nvml.near_usual_clock(self.uuid())
+
+    def readings(self) -> Mapping[str, float]:
+        return nvml.readings(self.uuid())
+
+    def notes(self, watch: Stopwatch) -> Mapping[str, str]:
+        launches = getattr(watch, "visible_launches", "")
+        throttle = nvml.throttle(self.uuid())
+        return {"allocator": "caching", "throttle": throttle, "launches": launches}
+
+    def weigh(self, build: Build, case: Case) -> Weighed:
+        from attnbench.measure.cuda import weigh
+
+        return weigh(build(case), self.uuid())
+
+    def release(self, keep_bytes: float) -> None:
+        import torch
+
+        torch.cuda.empty_cache()
+
+    def facts(self) -> Mapping[str, Any]:
+        import torch
+
+        return {
+            "device": self.title(),
+            "device_memory_bytes": torch.cuda.mem_get_info(self.index)[0],
+            "cuda": torch.version.cuda or "",
+            "driver": nvml.driver(),
+            "tf32": torch.backends.cuda.matmul.allow_tf32,
+        }
+
+    def uuid(self) -> str:
+        """What NVML calls the device, whose own numbers ignore CUDA_VISIBLE_DEVICES."""
+        import torch
+
+        uuid = str(torch.cuda.get_device_properties(self.index).uuid)
+        return uuid if "-" in uuid[:4] else f"GPU-{uuid}"
+
+
+def device_count() -> int:
+    """CUDA devices that a process of this user sees."""
+    count = ctypes.c_int()
+    try:
+        failed = driver().cuInit(0) or driver().cuDeviceGetCount(ctypes.byref(count))
+    except OSError:
+        return 0
+    return 0 if failed else count.value
+
+
+def driver() -> Any:
+    """The driver's library, which takes milliseconds to load. Raises `OSError`."""
+    return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+
+
+def built_with_cuda() -> bool:
+    """Whether the installed torch can use CUDA, as its `version.py` says; does not import torch."""
+    spec = find_spec("torch")
+    if spec is None or spec.origin is None:
+        return False
+    version = Path(spec.origin).with_name("version.py").read_text()
+    return re.search(r"^cuda\b.*= *['\"]", version, re.MULTILINE) is not None  # else `= None`

@@ -1,0 +1,32 @@
+"""Forward FLOPs as torch counts them, with the products that its counter leaves out."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+aten = torch.ops.aten
+
+
+def counted_flops(module: nn.Module, *inputs: Tensor | None) -> int:
+    """Forward FLOPs of the module on these inputs, matrix products only."""
+    mapping = {op: (lambda *a, f=f, out_shape=None, **k: f(*a)) for op, f in UNCOUNTED}
+    with torch.no_grad(), FlopCounterMode(display=False, custom_mapping=mapping) as counter:
+        module(*inputs)
+    return int(counter.get_total_flops())
+
+
+def attention(q: tuple[int, ...], k: tuple[int, ...], *_: Any) -> int:
+    """FLOPs of q kᵀ and A v on shapes [B, H, N, d]."""
+    B, H, N, d = q
+    return 2 * (2 * B * H * N * k[2] * d)
+
+
+# operators that torch's counter does not know, with their FLOPs from the operands' shapes
+UNCOUNTED = (
+    (aten._scaled_dot_product_flash_attention_for_cpu, attention),
+    (aten._scaled_dot_product_fused_attention_overrideable, attention),
+    (aten.mv, lambda a, b, *_: 2 * a[0] * a[1]),
+    (aten.dot, lambda a, b, *_: 2 * a[0]),
+)

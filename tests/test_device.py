@@ -1,0 +1,138 @@
+"""Devices are found by their files; one that is added in a copy of the package is measured on."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from attnbench import device
+from attnbench.analysis.gate import CPU_THRESHOLD
+from attnbench.errors import CannotRun, UsageError
+from attnbench.measure.devices import cuda
+from attnbench.store.journal import load
+
+ROOT = Path(__file__).parents[1]
+MINE = '''"""A device for a test."""
+
+from attnbench.measure.devices.cpu import Cpu
+
+
+class Mine(Cpu):
+    """The CPU by another name."""
+
+    preference = 9
+    tokens = 64
+    budget_s = None
+
+    def missing(self):
+        return "" if self.index < 2 else "there are two"
+
+    def title(self):
+        return f"mine, number {self.index}"
+'''
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """Runs a command with a copy of the package that has one file more."""
+    package = Path(shutil.copytree(ROOT / "attnbench", tmp_path / "attnbench"))
+    (package / "measure" / "devices" / "mine.py").write_text(MINE)
+
+    def run(*arguments):
+        command = [sys.executable, "-m", "attnbench", *arguments]
+        env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        return subprocess.run(
+            command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+        )
+
+    return run
+
+
+@pytest.mark.parametrize("name", ["auto", "mine:1"])
+def test_a_further_device_is_one_file(copy, tmp_path, name):
+    sizes = ("--lengths", "16,32", "--width", "16", "--heads", "2", "--mode", "inference")
+    done = copy(
+        "sweep", "--models", "fastformer", "--quick", "--device", name, *sizes, "--out", "s"
+    )
+    assert done.returncode == 0, done.stderr
+    sweep = load(tmp_path / "s")
+    number = name.partition(":")[2] or 0
+    assert sweep.sessions[0].device == f"mine, number {number}"
+    assert sweep.request.tokens == 64
+    assert sweep.request.budget_s is None
+    assert {run.outcome for run in sweep.runs} == {"ok"}
+    assert {line.case.workload.device for line in sweep.plan} == {
+        "mine" if name == "auto" else name
+    }
+
+
+def test_a_further_device_is_named_where_one_is_unknown_or_missing(copy):
+    done = copy("doctor", "--device", "tpu")
+    assert (done.returncode, "auto, cpu, cuda, mine" in done.stderr) == (2, True)
+    done = copy("doctor", "--device", "mine:2")
+    assert (done.returncode, "mine:2: there are two" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "cpu ", "CPU", "cuda:", "cuda:-1", "cuda:1234", "__init__", "a.b"]
+)
+def test_what_names_no_device_is_refused(name):
+    with pytest.raises(UsageError, match="is not auto, cpu, cuda"):
+        device.find(name)
+
+
+def test_a_cpu_has_no_number():
+    with pytest.raises(CannotRun, match="no number"):
+        device.choose("cpu:0")
+
+
+@pytest.mark.parametrize(
+    ("count", "built", "chosen"), [(0, True, "cpu"), (2, False, "cpu"), (2, True, "cuda")]
+)
+def test_auto_takes_a_gpu_that_torch_can_use(monkeypatch, count, built, chosen):
+    monkeypatch.setattr(cuda, "device_count", lambda: count)
+    monkeypatch.setattr(cuda, "built_with_cuda", lambda: built)
+    assert device.choose("auto").name == chosen
+    if not count:
+        with pytest.raises(CannotRun, match="this machine has 0 CUDA devices"):
+            device.choose("cuda")
+    elif not built:
+        with pytest.raises(CannotRun, match="without CUDA"):
+            device.choose("cuda:1")
+    else:
+        assert device.choose("cuda:1").index == 1
+        with pytest.raises(CannotRun, match="this machine has 2 CUDA devices"):
+            device.choose("cuda:2")
+
+
+def test_what_torch_was_built_for_is_read_without_loading_it():
+    code = """
+import sys
+from attnbench.measure.devices.cuda import built_with_cuda, device_count
+device_count()
+built = built_with_cuda()
+assert "torch" not in sys.modules
+import torch
+assert built == (torch.version.cuda is not None)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+@pytest.mark.parametrize(
+    ("line", "built"),
+    [("cuda: Optional[str] = '13.0'", True), ('cuda = "12.4"', True), ("cuda = None", False)],
+)
+def test_a_build_names_its_cuda(tmp_path, monkeypatch, line, built):
+    text = f"hip: Optional[str] = '6'\n{line}\ngit_version = 'cuda = '\n"
+    (tmp_path / "version.py").write_text(text)
+    spec = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(cuda, "find_spec", lambda name: spec)
+    assert cuda.built_with_cuda() == built
+
+
+def test_the_gate_ignores_as_much_on_a_cpu_as_its_rule_was_tried_with():
+    assert device.find("cpu").threshold == CPU_THRESHOLD
