@@ -4,13 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from attnbench.analysis.verdict import Verdict
-from attnbench.metrics import Better, Metric, metric
+from attnbench.analysis.verdict import Verdict, of_count
+from attnbench.metrics import COUNTED, TABLE
 
 TIME, RUNS = "time", "runs"  # beside the keys of `metrics`
-
-# counted, and compared within the tolerance that each has in `metrics`
-COUNTED = ("parameters", "flops", "operators", "allocated_peak_bytes", "saved_bytes")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +84,7 @@ def counted(
         a, b = base.get(name), head.get(name)
         if a is None and b is None:
             continue
-        verdict = change(a, b, metric(name))
+        verdict = of_count(a, b, TABLE[name])
         yield Finding(
             mechanism=mechanism,
             case=case,
@@ -98,21 +95,6 @@ def counted(
             verdict=verdict,
             fails=verdict is Verdict.SLOWER,
         )
-
-
-def change(base: float | None, head: float | None, of: Metric) -> Verdict:
-    """The verdict on a number that is counted; `slower` is worse, whichever way that is."""
-    if base is None or head is None:
-        return Verdict.MISSING
-    if abs(head - base) <= (of.tolerance or 0.0) * abs(base):
-        return Verdict.SAME
-    match of.better:
-        case Better.LOWER:
-            return Verdict.SLOWER if head > base else Verdict.FASTER
-        case Better.HIGHER:
-            return Verdict.SLOWER if head < base else Verdict.FASTER
-        case Better.NEITHER:
-            return Verdict.UNSURE
 
 
 def traded(report: Report) -> Report:

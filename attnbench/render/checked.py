@@ -5,11 +5,11 @@ from dataclasses import asdict
 from typing import Any
 
 from attnbench.analysis.finding import RUNS, TIME, Finding, Report
-from attnbench.analysis.verdict import Verdict
-from attnbench.metrics import Unit, metric
+from attnbench.analysis.verdict import Verdict, in_words
+from attnbench.metrics import TABLE, Metric
 from attnbench.render import markdown
 from attnbench.render.grid import Cell, Table, clean, words
-from attnbench.render.units import NOTHING, count, flops, many, percent, seconds, size
+from attnbench.render.units import NOTHING, count, many, percent, quantity, seconds
 
 
 def headline(report: Report) -> str:
@@ -134,30 +134,22 @@ def data(report: Report, strict: bool) -> dict[str, Any]:
 
 def label(key: str) -> str:
     """A metric as a word of a sentence."""
-    return "time" if key == TIME else metric(key).label
+    return of(key).label
 
 
 def called(found: Finding) -> str:
     """The verdict as it reads of this metric: a count is larger, not slower."""
-    if found.metric == TIME:
-        return str(found.verdict)
-    if found.base is None or found.head is None or found.verdict is Verdict.SAME:
-        return str(found.verdict)
-    return "larger" if found.head > found.base else "smaller"
+    return in_words(found.verdict, of(found.metric))
+
+
+def of(key: str) -> Metric:
+    """The metric of a finding; a check times an iteration whatever clock it has."""
+    return TABLE["time_s" if key == TIME else key]
 
 
 def value(found: Finding, number: float | None) -> str:
     """A number of a finding with its unit."""
-    if number is None:
-        return NOTHING
-    if found.metric == TIME:
-        return seconds(number)
-    match metric(found.metric).unit:
-        case Unit.BYTES:
-            return size(number)
-        case Unit.FLOPS:
-            return flops(number)
-    return count(number)
+    return NOTHING if number is None else quantity(number, of(found.metric).unit)
 
 
 def change(found: Finding) -> str:

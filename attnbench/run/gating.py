@@ -14,11 +14,11 @@ from statistics import median
 from types import MappingProxyType
 
 from attnbench.analysis import gate
-from attnbench.analysis.finding import TIME, Finding, Report, change, counted, runs
+from attnbench.analysis.finding import TIME, Finding, Report, counted, runs
 from attnbench.analysis.pairs import Statistic, Trial
-from attnbench.analysis.verdict import Verdict
+from attnbench.analysis.verdict import Verdict, of_count
 from attnbench.errors import CannotRun
-from attnbench.metrics import metric
+from attnbench.metrics import TABLE
 from attnbench.run.lines import Line, Plan, batch_for, families, rounds_for, workload
 from attnbench.run.pairs import AGAIN, BASE, HEAD, Failed, TreeRace, of_trees
 from attnbench.run.processes import Server
@@ -277,9 +277,9 @@ class Gate:
     def copies_more(self, line: Line) -> bool:
         """Whether head moves more bytes, so that the allocator's setting matters."""
         values = [line.answers.get(side, {}).get("values", {}) for side in (BASE, HEAD)]
-        moved = metric("moved_bytes")
+        moved = TABLE["moved_bytes"]
         base, head = (side.get(moved.key) for side in values)
-        return self.plan.device == "cpu" and change(base, head, moved) is Verdict.SLOWER
+        return self.plan.device == "cpu" and of_count(base, head, moved) is Verdict.SLOWER
 
     def conditions(self, trials: list[tuple[list[Line], Trial]]) -> dict[str, str | float]:
         """How it was measured, for the record."""

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import msgspec
 
-from attnbench.analysis.finding import COUNTED, Finding, Report, counted, runs
+from attnbench.analysis.finding import Finding, Report, counted, runs
 from attnbench.analysis.two_days import two_days
+from attnbench.metrics import COUNTED
 from attnbench.records import Workload
 from attnbench.run.gating import Gate
 from attnbench.run.lines import Line
