@@ -8,7 +8,7 @@ Cases are matched by all but device and type of number, of which a sweep has one
 parameters depend on neither.
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 
 import numpy as np
 import pandas as pd
@@ -19,12 +19,10 @@ from attnbench.analysis.summary import summary
 from attnbench.analysis.verdict import THRESHOLD, Verdict, of_count, verdicts
 from attnbench.errors import UsageError
 from attnbench.metrics import COUNTED, TABLE
-from attnbench.records import Environment, Sweep, canonical
+from attnbench.records import Fingerprint, Sweep, canonical
 
 # counted alike on every device and in every type of number; the others of `COUNTED` are not
 EVERYWHERE = ("parameters", "flops")
-
-NAMES = ("processor", "cores", "threads", "torch", "device")
 
 COLUMNS = (
     *("case", "series", "mode", "seq_len", "metric"),
@@ -90,8 +88,8 @@ def along(rows: pd.DataFrame, threshold: float = THRESHOLD) -> pd.DataFrame:
 def refusals(first: Sweep, second: Sweep) -> tuple[str, ...]:
     """Why times of the two cannot be compared, one reason each: `torch: 2.12.0 and 2.13.0`."""
     found = []
-    for index, name in enumerate(NAMES):
-        sides = [_values(sweep.sessions, index) for sweep in (first, second)]
+    for name in (field.name for field in fields(Fingerprint)):
+        sides = [{getattr(s, name) for s in sweep.sessions} for sweep in (first, second)]
         if sides[0] != sides[1] or len(sides[0]) > 1:
             texts = [" or ".join(map(str, sorted(side, key=str))) for side in sides]
             found.append(f"{name}: {texts[0]} and {texts[1]}")
@@ -150,10 +148,6 @@ def _listed(values: set[object]) -> str:
 def _numbers(sweep: Sweep) -> tuple[str, str]:
     """What bytes and operators depend on beside the case."""
     return sweep.request.device.partition(":")[0], sweep.request.dtype
-
-
-def _values(sessions: tuple[Environment, ...], index: int) -> set[str | int]:
-    return {session.fingerprint[index] for session in sessions}
 
 
 def _tf32(sweep: Sweep) -> set[bool]:

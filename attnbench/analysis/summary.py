@@ -15,7 +15,7 @@ from attnbench.analysis.foresight import refined
 from attnbench.analysis.paired import sample_seconds
 from attnbench.analysis.series import series_names
 from attnbench.metrics import TABLE, Join
-from attnbench.records import Case, Outcome, Part, Planned, Run, Sample, Sweep
+from attnbench.records import Case, Outcome, Part, Planned, Run, Sample, Sweep, options_text
 
 # what the paper wing hands on; no other room needs pandas by name
 Frame = pd.DataFrame
@@ -102,7 +102,7 @@ def _identity(case: Case, series: str) -> dict[str, Any]:
         "series": series,
         "mechanism": case.mechanism,
         "form": case.form,
-        "options": ",".join(f"{name}={value}" for name, value in case.options),
+        "options": options_text(case.options),
         **{name: str(value) if isinstance(value, str) else value for name, value in fields.items()},
         "tokens": workload.tokens,
         "layers": shell.get("layers", 1),

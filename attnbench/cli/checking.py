@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from attnbench.analysis.finding import Report
 from attnbench.cli import console
 from attnbench.cli.starting import tree_server
 from attnbench.errors import CannotRun, UsageError
+from attnbench.records import Case, Fingerprint
 from attnbench.run import stored, worktree
 from attnbench.run.gating import Gate
 from attnbench.run.lines import Chosen, Line, Plan, workload
@@ -97,7 +98,7 @@ def save(plan: Plan, path: Path, models: str) -> tuple[files.Baseline, list[str]
 @contextmanager
 def here(
     plan: Plan, lines: list[Line] | None, models: str = ""
-) -> Iterator[tuple[Gate, files.Machine]]:
+) -> Iterator[tuple[Gate, Fingerprint]]:
     """A gate with the working tree as its only side, and what this machine is."""
     root = top()
     with started(None, plan, ending(plan), own=False) as server, watched() as observe:
@@ -129,7 +130,7 @@ def started(server: Server | None, plan: Plan, end_s: float, own: bool) -> Itera
             raise CannotRun(f"--budget of {plan.budget_s:.0f} s {error}; raise it") from error
 
 
-def machine(server: Server, root: Path, device: str) -> files.Machine:
+def machine(server: Server, root: Path, device: str) -> Fingerprint:
     """What this machine is, as far as times depend on it. Raises `CannotRun`."""
     from attnbench.measure import environment
 
@@ -137,7 +138,7 @@ def machine(server: Server, root: Path, device: str) -> files.Machine:
         started = side.started
     if started["outcome"] != "ok":
         raise CannotRun(f"mechanisms cannot be loaded: {started['reason']}")
-    return files.Machine(
+    return Fingerprint(
         processor=environment.processor(),
         cores=environment.cores(),
         threads=server.threads,
@@ -146,13 +147,12 @@ def machine(server: Server, root: Path, device: str) -> files.Machine:
     )
 
 
-def quote(here: files.Machine) -> dict[str, str]:
+def quote(here: Fingerprint) -> dict[str, str]:
     """What the last selftest of this machine said."""
     from attnbench.store import selftest
 
-    found = selftest.recall(asdict(here))
     none = "no selftest was run on this machine; attnbench selftest shows what a check can find"
-    return {"selftest": str(found["sentence"]) if found else none}
+    return {"selftest": selftest.sentence(here) or none}
 
 
 def top() -> Path:
@@ -211,17 +211,14 @@ def formed(
 
 def from_file(kept: files.Baseline, models: str | None, plan: Plan) -> Iterator[Line]:
     """The cases of a baseline, as it counted them."""
-    from attnbench.workloads import axes
-
     root = top()
     wanted = None if models is None else {each.name for each in selected(models, root)}
     for label in kept.cases:
-        series, w = files.workload_of(label)
-        one = axes.selection(series)
-        if wanted is None or one.name in wanted:
-            name = within(one.name, root, root)
-            chosen = Chosen(base=name, head=name, form=one.form, options=one.options)
-            yield Line(chosen=chosen, workload=asked(w, plan))
+        case = Case.read(label)
+        if wanted is None or case.mechanism in wanted:
+            name = within(case.mechanism, root, root)
+            chosen = Chosen(base=name, head=name, form=case.form, options=case.options)
+            yield Line(chosen=chosen, workload=asked(case.workload, plan))
 
 
 def asked(w: Any, plan: Plan) -> dict[str, Any]:
@@ -234,7 +231,7 @@ def absent(kept: files.Baseline, models: str | None) -> Iterator[str]:
     """Registered mechanisms that a baseline does not know."""
     from attnbench.registry import names
 
-    known = {files.workload_of(label)[0].partition(":")[0] for label in kept.cases}
+    known = {Case.read(label).mechanism for label in kept.cases}
     new = [name for name in names() if name not in known]
     if models is None and new:
         yield f"not in the baseline: {', '.join(new)}; --save them to have them gated"

@@ -4,7 +4,7 @@ import math
 import random
 import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,7 @@ from attnbench.workloads import axes
 
 if TYPE_CHECKING:
     from attnbench.analysis.power import Power
+    from attnbench.records import Fingerprint
 
 MARGIN = 1.5  # times what is needed: a visit on a busy machine takes longer than expected
 
@@ -49,7 +50,7 @@ def selftest(
     result = {"sentence": sentence(found), "threshold": limit, **asdict(found)}
     kept = cache.keep(machine, result)
     if json_:
-        console.data({**result, "machine": machine})
+        console.data({**result, "machine": asdict(machine)})
         return
     show(found)
     console.err().print(f"kept in {kept}, where check finds it")
@@ -57,7 +58,7 @@ def selftest(
 
 def measured(
     models: str, length: int, place: str, budget_s: float, threshold: float, seed: int
-) -> tuple["Power", dict[str, Any]]:
+) -> tuple["Power", "Fingerprint"]:
     """Visits until the time is over, and what the gate makes of them.
 
     Raises `CannotRun` as soon as it is known that the time is not enough for one check's pairs.
@@ -98,7 +99,7 @@ def measured(
     shares = {share: against_base(laps, name) for name, share in injected.shares.items()}
     again = against_base(laps, AGAIN)
     found = power(shares, again, first=plan.pairs, second=plan.confirm, threshold=threshold)
-    return found, asdict(machine)
+    return found, machine
 
 
 def refuse_below(needed_s: float, budget_s: float) -> None:

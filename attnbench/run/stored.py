@@ -8,11 +8,11 @@ import msgspec
 from attnbench.analysis.finding import Finding, Report, counted, runs
 from attnbench.analysis.two_days import two_days
 from attnbench.metrics import COUNTED
-from attnbench.records import Workload
+from attnbench.records import Fingerprint, Workload
 from attnbench.run.gating import Gate
 from attnbench.run.lines import Line
 from attnbench.run.pairs import HEAD
-from attnbench.store.baseline import Baseline, Entry, Machine, Timing
+from attnbench.store.baseline import Baseline, Entry, Timing
 
 PAIRS = 3  # processes of a case: a stored time is a hint, not a gate
 
@@ -27,7 +27,7 @@ def measure(gate: Gate, times: bool, batches: Mapping[str, int]) -> None:
         gate.stage(ran, 0, PAIRS)
 
 
-def baseline(gate: Gate, version: str, machine: Machine) -> Baseline:
+def baseline(gate: Gate, version: str, machine: Fingerprint) -> Baseline:
     """What was measured, as a file holds it; a case that did not run is left out."""
     cases = {}
     for line in gate.lines:
@@ -40,7 +40,7 @@ def baseline(gate: Gate, version: str, machine: Machine) -> Baseline:
     return Baseline(attnbench=version, machine=machine, cases=cases)
 
 
-def compare(gate: Gate, stored: Baseline, machine: Machine, name: str, head: str) -> Report:
+def compare(gate: Gate, stored: Baseline, machine: Fingerprint, name: str, head: str) -> Report:
     """What was measured against the file."""
     differences = stored.machine.differences(machine)
     findings = [found for line in gate.lines for found in one(line, stored, not differences)]
@@ -70,7 +70,7 @@ def one(line: Line, stored: Baseline, same_machine: bool) -> Iterator[Finding]:
 
 
 def notes(
-    gate: Gate, stored: Baseline, machine: Machine, differences: tuple[str, ...]
+    gate: Gate, stored: Baseline, machine: Fingerprint, differences: tuple[str, ...]
 ) -> Iterator[str]:
     """What the reader should know of the comparison."""
     if gate.plan.times and differences and any(entry.time for entry in stored.cases.values()):
