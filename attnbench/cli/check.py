@@ -12,8 +12,8 @@ from attnbench.errors import StoreError, UsageError
 from attnbench.records import Level
 
 if TYPE_CHECKING:
-    from attnbench.analysis.finding import Report
-    from attnbench.run.lines import Plan
+    from attnbench.gate.cases import Plan
+    from attnbench.gate.finding import Report
 
 
 def check(
@@ -91,7 +91,7 @@ def check(
         else:
             assert baseline is not None
             report = checking.against_file(plan, baseline, models)
-    from attnbench.analysis.finding import traded
+    from attnbench.gate.finding import traded
 
     if not strict:
         report = traded(report)
@@ -110,8 +110,8 @@ def planned(
     seed: int,
 ) -> "Plan":
     """What was asked, with the defaults of the device."""
-    from attnbench.analysis.gate import CPU_THRESHOLD, OTHER_THRESHOLD
-    from attnbench.run.lines import Plan
+    from attnbench.gate.cases import Plan
+    from attnbench.gate.rule import CPU_THRESHOLD, OTHER_THRESHOLD
     from attnbench.workloads import axes
 
     place = options.device(device)
@@ -133,7 +133,7 @@ def publish(
     report: "Report", strict: bool, markdown: Path | None, junit: Path | None, as_json: bool
 ) -> None:
     """Write the files that were asked for, tell GitHub where it listens, and print."""
-    from attnbench.render import checked
+    from attnbench.render import check_page as checked
     from attnbench.store import output
 
     page = checked.page(report).encode()
@@ -142,7 +142,7 @@ def publish(
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         append(Path(summary), page)
     if junit is not None:
-        from attnbench.render.junit import junit as xml
+        from attnbench.render.ci import junit as xml
 
         output.write(junit, xml(report), stream=True)
     if os.environ.get("GITHUB_ACTIONS"):
@@ -158,7 +158,7 @@ def publish(
 
 def show(report: "Report") -> None:
     """What matters first: the verdict, what fails, what is not certain; then the tables."""
-    from attnbench.render import checked
+    from attnbench.render import check_page as checked
     from attnbench.render.terminal import table
 
     shown = console.out()

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from attnbench import __version__
-from attnbench.analysis.finding import Report
 from attnbench.cli import console
 from attnbench.cli.starting import tree_server
 from attnbench.errors import CannotRun, UsageError
+from attnbench.gate import stored, worktree
+from attnbench.gate.cases import Chosen, Line, Plan, workload
+from attnbench.gate.finding import Report
+from attnbench.gate.measuring import Gate
 from attnbench.records import Case, Fingerprint
-from attnbench.run import stored, worktree
-from attnbench.run.gating import Gate
-from attnbench.run.lines import Chosen, Line, Plan, workload
 from attnbench.run.pairs import BASE, HEAD
 from attnbench.run.processes import Server
 from attnbench.run.workers import OverBudget
@@ -37,8 +37,8 @@ def against_revision(
 
     Of a mechanism that was not named, every form is counted and the default is timed.
     """
-    from attnbench.workloads.changed import changed as found_changed
-    from attnbench.workloads.changed import shared
+    from attnbench.gate.changed import changed as found_changed
+    from attnbench.gate.changed import shared
 
     end_s = ending(plan)
     root = worktree.root(folder or Path.cwd())

@@ -14,7 +14,7 @@ from attnbench.errors import CannotRun, UsageError
 from attnbench.workloads import axes
 
 if TYPE_CHECKING:
-    from attnbench.analysis.power import Power
+    from attnbench.gate.detection import Power
     from attnbench.records import Fingerprint
 
 MARGIN = 1.5  # times what is needed: a visit on a busy machine takes longer than expected
@@ -34,7 +34,7 @@ def selftest(
     json_: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Measure false alarms and what is found, by injecting 0, 2, 5, 10 and 20 % more work."""
-    from attnbench.analysis.gate import CPU_THRESHOLD, OTHER_THRESHOLD
+    from attnbench.gate.rule import CPU_THRESHOLD, OTHER_THRESHOLD
     from attnbench.store import selftest as cache
 
     options.known(models)
@@ -64,12 +64,12 @@ def measured(
     Raises `CannotRun` as soon as it is known that the time is not enough for one check's pairs.
     """
     begun = time.monotonic()
-    from attnbench.analysis.power import power
     from attnbench.cli import checking
+    from attnbench.gate.cases import Line, Plan, workload
+    from attnbench.gate.detection import power
+    from attnbench.gate.selftest import SHARES, against_base, least_s, prepare, visits
     from attnbench.records import Mode
-    from attnbench.run.lines import Line, Plan, workload
     from attnbench.run.pairs import AGAIN, BASE, HEAD
-    from attnbench.run.selftesting import SHARES, against_base, least_s, prepare, visits
 
     modes = (Mode.INFERENCE,)
     plan = Plan(

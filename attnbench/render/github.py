@@ -6,8 +6,8 @@ runner's own toolkit does, so that no text of a mechanism can become a command.
 
 from collections.abc import Iterator
 
-from attnbench.analysis.finding import Report
-from attnbench.render.checked import doubts, sentence
+from attnbench.gate.finding import Report
+from attnbench.render.check_page import doubts, sentence
 from attnbench.render.grid import clean
 
 MOST = 10  # the runner shows no more of one kind for a step

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnbench.analysis.compare import EVERYWHERE, along, compare, refusals
-from attnbench.analysis.finding import counted
 from attnbench.analysis.verdict import Verdict, discoveries, judge
+from attnbench.gate.finding import counted
 from attnbench.metrics import COUNTED
 from attnbench.records import Mode, Part, Run, Sweep
 from tests.sweeps import environment, sweep

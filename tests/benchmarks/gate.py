@@ -21,15 +21,15 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from attnbench.analysis.gate import CPU_THRESHOLD, judge, settled
-from attnbench.analysis.pairs import Pair, Stage, Statistic, Trial
 from attnbench.cli import checking
 from attnbench.cli.starting import tree_server
+from attnbench.gate.cases import Line, Plan, workload
+from attnbench.gate.pairs import Pair, Stage, Statistic, Trial
+from attnbench.gate.rule import CPU_THRESHOLD, judge, settled
+from attnbench.gate.selftest import prepare
 from attnbench.measure.environment import processor
 from attnbench.records import Mode
-from attnbench.run.lines import Line, Plan, workload
 from attnbench.run.pairs import AGAIN, BASE, of_trees
-from attnbench.run.selftesting import prepare
 
 NEIGHBOUR = """
 import os, numpy as n

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from attnbench.analysis.finding import traded
 from attnbench.cli import checking
 from attnbench.errors import CannotRun, UsageError
+from attnbench.gate.cases import Plan
+from attnbench.gate.finding import traded
+from attnbench.gate.measuring import Gate
 from attnbench.records import Mode
-from attnbench.run.gating import Gate
-from attnbench.run.lines import Plan
 from attnbench.run.workers import OverBudget
 from tests.gate.repositories import MECHANISM, Repository, planted
 

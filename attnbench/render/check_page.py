@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
-from attnbench.analysis.finding import RUNS, TIME, Finding, Report
 from attnbench.analysis.verdict import Verdict, in_words
+from attnbench.gate.finding import RUNS, TIME, Finding, Report
 from attnbench.metrics import TABLE, Metric
 from attnbench.render import markdown
 from attnbench.render.grid import Cell, Table, clean, words

@@ -13,13 +13,13 @@ from pathlib import Path
 from statistics import median
 from types import MappingProxyType
 
-from attnbench.analysis import gate
-from attnbench.analysis.finding import TIME, Finding, Report, counted, runs
-from attnbench.analysis.pairs import Statistic, Trial
 from attnbench.analysis.verdict import Verdict, of_count
 from attnbench.errors import CannotRun
+from attnbench.gate import rule as gate
+from attnbench.gate.cases import Line, Plan, batch_for, families, rounds_for, workload
+from attnbench.gate.finding import TIME, Finding, Report, counted, runs
+from attnbench.gate.pairs import Statistic, Trial
 from attnbench.metrics import TABLE
-from attnbench.run.lines import Line, Plan, batch_for, families, rounds_for, workload
 from attnbench.run.pairs import AGAIN, BASE, HEAD, Failed, TreeRace, of_trees
 from attnbench.run.processes import Server
 from attnbench.run.race import Round

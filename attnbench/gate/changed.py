@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 
+from attnbench.gate.cases import Chosen
+from attnbench.gate.worktree import Change
 from attnbench.registry import GROUP
-from attnbench.run.lines import Chosen
-from attnbench.run.worktree import Change
 
 OWN = Path("attnbench/mechanisms")
 SHARED = ("contract", "records", "registry", "model", "errors", "metrics")
@@ -66,7 +66,7 @@ def cards(tree: Path, path: str, also: Iterable[str] = ()) -> tuple[str, ...] | 
         return None
     if Path(path).parent == OWN:
         return ("CARD",) if Path(path).stem != "__init__" else ()
-    found = {}
+    found: dict[str, ast.expr | None] = {}
     for node in module.body:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):

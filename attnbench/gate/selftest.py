@@ -8,9 +8,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from attnbench.analysis.pairs import Pair
 from attnbench.errors import CannotRun
-from attnbench.run.lines import Plan, batch_for, rounds_for
+from attnbench.gate.cases import Plan, batch_for, rounds_for
+from attnbench.gate.pairs import Pair
 from attnbench.run.pairs import AGAIN, BASE, START_S, Failed, Laps, TreeRace, of_trees
 from attnbench.run.processes import Server
 from attnbench.run.workers import OverBudget

@@ -8,9 +8,9 @@ count; `pairs` says on how many.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from attnbench.analysis.gate import judge
-from attnbench.analysis.pairs import Pair, Stage, Trial
 from attnbench.analysis.verdict import Verdict
+from attnbench.gate.pairs import Pair, Stage, Trial
+from attnbench.gate.rule import judge
 
 # the share of checks in which a slowdown must be found to be called detectable
 FOUND = 0.8

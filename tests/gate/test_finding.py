@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from attnbench.analysis.finding import Finding, Report, counted, runs, traded
 from attnbench.analysis.verdict import Verdict
+from attnbench.gate.finding import Finding, Report, counted, runs, traded
 from attnbench.metrics import COUNTED
 
 OK, MISSING, FAILED, UNSUPPORTED = (

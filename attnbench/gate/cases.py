@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from attnbench.analysis.gate import CPU_THRESHOLD
-from attnbench.analysis.pairs import Pair, Stage, Statistic, Trial, mean, mean_of
+from attnbench.gate.pairs import Pair, Stage, Statistic, Trial, mean, mean_of
+from attnbench.gate.rule import CPU_THRESHOLD
 from attnbench.records import Level, Mode, Option, Workload
 from attnbench.run.pairs import AGAIN, BASE, HEAD, Failed, Laps, TreeRace
 from attnbench.run.workers import Answer

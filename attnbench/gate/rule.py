@@ -13,8 +13,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from attnbench.analysis.pairs import FEWEST, Effect, Statistic, Trial, View, effect
 from attnbench.analysis.verdict import Verdict, discoveries
+from attnbench.gate.pairs import FEWEST, Effect, Statistic, Trial, View, effect
 
 CPU_THRESHOLD = 0.02
 OTHER_THRESHOLD = 0.03  # device time: clocks move between samples

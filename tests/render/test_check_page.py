@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.analysis.finding import Finding, Report
 from attnbench.analysis.verdict import Verdict
-from attnbench.render import checked
+from attnbench.gate.finding import Finding, Report
+from attnbench.render import check_page as checked
+from attnbench.render.ci import junit
 from attnbench.render.github import annotations
-from attnbench.render.junit import junit
 
 CASE = "fastformer:eager/B8-N128-D256-H16/attention/inference/float32/cpu"
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from attnbench.analysis.finding import TIME, Finding
 from attnbench.analysis.student import quantile
 from attnbench.analysis.verdict import Verdict
+from attnbench.gate.finding import TIME, Finding
 
 LEVEL = 0.99
 # medians of one machine on two days differ by more than this with nothing changed

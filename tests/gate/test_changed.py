@@ -2,9 +2,9 @@
 
 import pytest
 
-from attnbench.run.lines import Chosen
-from attnbench.run.worktree import Change
-from attnbench.workloads.changed import changed, shared
+from attnbench.gate.cases import Chosen
+from attnbench.gate.changed import changed, shared
+from attnbench.gate.worktree import Change
 
 CARD = "raise RuntimeError('run')\nCARD = Card()\n"
 

@@ -4,7 +4,7 @@ from statistics import geometric_mean
 
 import pytest
 
-from attnbench.analysis.two_days import two_days
+from attnbench.gate.two_days import two_days
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 import xml.etree.ElementTree as ET
 
-from attnbench.analysis.finding import Finding, Report
 from attnbench.analysis.verdict import Verdict
-from attnbench.render.checked import sentence
+from attnbench.gate.finding import Finding, Report
+from attnbench.render.check_page import sentence
 from attnbench.render.grid import clean
 
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import msgspec
 
-from attnbench.analysis.finding import Finding, Report, counted, runs
-from attnbench.analysis.two_days import two_days
+from attnbench.gate.cases import Line
+from attnbench.gate.finding import Finding, Report, counted, runs
+from attnbench.gate.measuring import Gate
+from attnbench.gate.two_days import two_days
 from attnbench.metrics import COUNTED
 from attnbench.records import Fingerprint, Workload
-from attnbench.run.gating import Gate
-from attnbench.run.lines import Line
 from attnbench.run.pairs import HEAD
 from attnbench.store.baseline import Baseline, Entry, Timing
 
