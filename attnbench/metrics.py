@@ -57,6 +57,12 @@ class Metric:
     tolerance: float | None = None
 
 
+# a count of the program's own work: any difference is a change of the program
+EXACT = 0.0
+# kernels allocate workspaces whose size depends on the processor
+PEAKS = 0.01
+
+
 def _time(key: str, label: str, description: str) -> Metric:
     return Metric(key, label, Unit.SECONDS, description, Join.GEOMETRIC_MEAN)
 
@@ -65,107 +71,47 @@ def _bytes(key: str, label: str, description: str, tolerance: float | None = Non
     return Metric(key, label, Unit.BYTES, description, Join.LARGEST, tolerance=tolerance)
 
 
+def _count(key: str, label: str, unit: Unit, description: str, join: Join) -> Metric:
+    return Metric(key, label, unit, description, join, tolerance=EXACT)
+
+
 def _recorded(key: str, label: str, unit: Unit, description: str) -> Metric:
     return Metric(key, label, unit, description, Join.MEDIAN, Better.NEITHER)
 
 
-# a count of the program's own work: any difference is a change of the program
-EXACT = 0.0
-# kernels allocate workspaces whose size depends on the processor
-PEAKS = 0.01
-
-TABLE: Mapping[str, Metric] = MappingProxyType(
-    {
-        metric.key: metric
-        for metric in (
-            _time("time_s", "time", "one iteration: device time on a GPU, otherwise wall time"),
-            _time("wall_s", "wall time", "one iteration by the clock on the wall"),
-            _time("cpu_s", "CPU time", "one iteration, process time of all threads"),
-            _time("device_s", "device time", "one iteration between two events of the GPU"),
-            _time("forward_s", "forward", "forward pass and loss"),
-            _time("backward_s", "backward", "backward pass"),
-            _time("step_s", "step", "optimiser step"),
-            _time("forward_backward_s", "forward + backward", "without the optimiser step"),
-            _time("token_s", "time per token", "time over B · N"),
-            _bytes(
-                "allocated_peak_bytes",
-                "allocated peak",
-                "most bytes allocated at once, parameters and inputs included",
-                PEAKS,
-            ),
-            _bytes(
-                "allocated_delta_bytes",
-                "allocated above inputs",
-                "allocated peak less what was allocated before the iteration",
-            ),
-            _bytes("reserved_peak_bytes", "reserved peak", "most bytes torch reserved on the GPU"),
-            _bytes(
-                "resident_peak_bytes",
-                "resident peak",
-                "most physical memory of the process, code and libraries included",
-            ),
-            _bytes(
-                "resident_delta_bytes",
-                "resident above start",
-                "resident peak less what was resident before the iteration",
-            ),
-            _bytes("device_process_bytes", "process peak (NVML)", "most bytes by the GPU's driver"),
-            _bytes("saved_bytes", "saved for backward", "tensors that autograd keeps", PEAKS),
-            _bytes("kept_bytes", "kept by each iteration", "still allocated after an iteration"),
-            _bytes("moved_bytes", "bytes moved", "operands and results of all operators", PEAKS),
-            Metric(
-                "operators",
-                "operators",
-                Unit.COUNT,
-                "operators that one iteration runs",
-                Join.LARGEST,
-                tolerance=EXACT,
-            ),
-            Metric(
-                "parameters",
-                "parameters",
-                Unit.COUNT,
-                "trainable parameters",
-                Join.EXACT,
-                tolerance=EXACT,
-            ),
-            Metric(
-                "flops",
-                "FLOPs",
-                Unit.FLOPS,
-                "matrix products of the forward pass",
-                Join.EXACT,
-                tolerance=EXACT,
-            ),
-            Metric(
-                "error",
-                "error",
-                Unit.RATIO,
-                "relative error of the output against the float64 reference",
-                Join.LARGEST,
-            ),
-            Metric(
-                "energy_j",
-                "energy",
-                Unit.JOULES,
-                "energy that the GPU used while timed",
-                Join.MEDIAN,
-            ),
-            _recorded("setup_s", "set-up", Unit.SECONDS, "building the module and its inputs"),
-            _recorded("warmup_s", "warm-up", Unit.SECONDS, "iterations before the samples"),
-            _recorded(
-                "warmup_iterations",
-                "warm-up iterations",
-                Unit.COUNT,
-                "number of iterations before the samples",
-            ),
-            _recorded("temperature_c", "temperature", Unit.CELSIUS, "of the GPU"),
-            _recorded("power_w", "power", Unit.WATTS, "of the GPU"),
-            _recorded("load_before", "load before", Unit.COUNT, "one-minute load average"),
-            _recorded("load_after", "load after", Unit.COUNT, "one-minute load average"),
-        )
-    }
+ROWS = (
+    _time("time_s", "time", "one iteration: device time on a GPU, otherwise wall time"),
+    _time("wall_s", "wall time", "one iteration"),
+    _time("cpu_s", "CPU time", "one iteration, process time of all threads"),
+    _time("device_s", "device time", "one iteration, between two events of the GPU"),
+    _time("forward_s", "forward", "forward pass and loss"),
+    _time("backward_s", "backward", "backward pass"),
+    _time("step_s", "step", "optimiser step"),
+    _time("forward_backward_s", "forward + backward", "without the optimiser step"),
+    _time("token_s", "time per token", "time over B · N"),
+    _bytes("allocated_peak_bytes", "allocated peak", "most bytes allocated at once", PEAKS),
+    _bytes("allocated_delta_bytes", "allocated above inputs", "above what was there before"),
+    _bytes("reserved_peak_bytes", "reserved peak", "most bytes that torch reserved on the GPU"),
+    _bytes("resident_peak_bytes", "resident peak", "physical memory, code and libraries included"),
+    _bytes("resident_delta_bytes", "resident above start", "above what was there before"),
+    _bytes("device_process_bytes", "process peak (NVML)", "most bytes as the driver counts them"),
+    _bytes("saved_bytes", "saved for backward", "tensors that autograd keeps", PEAKS),
+    _bytes("kept_bytes", "kept by each iteration", "still allocated when the iteration is over"),
+    _bytes("moved_bytes", "bytes moved", "operands and results of all operators", PEAKS),
+    _count("operators", "operators", Unit.COUNT, "operators of one iteration", Join.LARGEST),
+    _count("parameters", "parameters", Unit.COUNT, "trainable parameters", Join.EXACT),
+    _count("flops", "FLOPs", Unit.FLOPS, "matrix products of the forward pass", Join.EXACT),
+    Metric("error", "error", Unit.RATIO, "relative, against the float64 reference", Join.LARGEST),
+    Metric("energy_j", "energy", Unit.JOULES, "of the GPU while timed", Join.MEDIAN),
+    _recorded("setup_s", "set-up", Unit.SECONDS, "building the module and its inputs"),
+    _recorded("warmup_s", "warm-up", Unit.SECONDS, "iterations before the samples"),
+    _recorded("warmup_iterations", "warm-up iterations", Unit.COUNT, "before the samples"),
+    _recorded("temperature_c", "temperature", Unit.CELSIUS, "of the GPU"),
+    _recorded("power_w", "power", Unit.WATTS, "of the GPU"),
+    _recorded("load_before", "load before", Unit.COUNT, "one-minute load average"),
+    _recorded("load_after", "load after", Unit.COUNT, "one-minute load average"),
 )
+TABLE: Mapping[str, Metric] = MappingProxyType({row.key: row for row in ROWS})
 
 # what two versions of a program are compared by, besides time
 COUNTED = ("parameters", "flops", "operators", "allocated_peak_bytes", "saved_bytes")

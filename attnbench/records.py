@@ -161,7 +161,7 @@ class Selection:
 LABEL = re.compile(
     r"(?P<mechanism>.+):(?P<form>\w+)(?:\[(?P<options>[^\[\]]*)\])?"
     r"/B(?P<batch>\d+)-N(?P<seq_len>\d+)-D(?P<width>\d+)-H(?P<heads>\d+)"
-    r"/(?P<level>\w+)/(?P<mode>\w+)/(?P<dtype>\w+)/(?P<device>[\w:]+)(?P<rest>(?:/[^/]+)*)",
+    r"/(?P<level>\w+)/(?P<mode>\w+)/(?P<dtype>\w+)/(?P<device>[\w:]+)(?P<further>(?:/[^/]+)*)",
     re.DOTALL,
 )
 
@@ -414,26 +414,23 @@ def _parts(label: str) -> dict[str, Any]:
     """A case as data. Raises `ValueError`."""
     if (match := LABEL.fullmatch(label)) is None:
         raise ValueError
-    workload: dict[str, Any] = match.groupdict()
-    case = {name: workload.pop(name) for name in ("mechanism", "form", "options")}
-    pairs = (pair.partition("=") for pair in (case["options"] or "").split(",") if pair)
-    case["options"] = tuple((name, option_value(value)) for name, _, value in pairs)
-    sizes = {name: int(workload[name]) for name in ("batch", "seq_len", "width", "heads")}
-    further: dict[str, Any] = {}
-    for part in workload.pop("rest").split("/")[1:]:
-        name, equals, value = part.partition("=")
-        further[name] = option_value(value) if equals else True
-    shell = {f.name: further[f.name] for f in fields(Shell) if f.name in further}
+    case = match.groupdict()
+    options = re.findall(r"(\w+)=([^,]*)", case.pop("options") or "")
+    further = re.findall(r"/(\w+)=?([^/]*)", case.pop("further"))
+    texts = {name: case.pop(name) for name in list(case) if name not in ("mechanism", "form")}
+    texts |= {name: text or "true" for name, text in further}
+    workload = {name: option_value(text) for name, text in texts.items()}
+    shell = {f.name: workload[f.name] for f in fields(Shell) if f.name in workload}
     at_model = {"shell": shell} if workload["level"] == Level.MODEL else {}
-    return {**case, "workload": {**workload, **further, **sizes, **at_model}}
+    values = tuple((name, option_value(text)) for name, text in options)
+    return {**case, "options": values, "workload": {**workload, **at_model}}
 
 
 def _option_text(value: Option) -> str:
-    """The value; text is quoted where it would read as something else or end the label's part."""
-    plain = not isinstance(value, str) or (
-        re.fullmatch(r"[^\s\[\],/\"]+", value) and option_value(value) == value
-    )
-    if plain:
+    """The value; text is quoted where it could be read as anything else."""
+    if not isinstance(value, str) or (
+        re.fullmatch(r"[\w.+*-]+", value) and option_value(value) == value
+    ):
         return str(value)
     return re.sub(r"[\[\],/]", lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value))
 

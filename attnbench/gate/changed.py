@@ -10,15 +10,16 @@ from collections.abc import Iterable, Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from attnbench.gate.cases import Chosen
+from attnbench.gate.cases import Compared
 from attnbench.gate.worktree import Change
+from attnbench.records import Selection
 from attnbench.registry import GROUP
 
 OWN = Path("attnbench/mechanisms")
 SHARED = ("contract", "records", "registry", "model", "errors", "metrics")
 
 
-def changed(base: Path, head: Path, changes: Iterable[Change]) -> tuple[Chosen, ...]:
+def changed(base: Path, head: Path, changes: Iterable[Change]) -> tuple[Compared, ...]:
     """The mechanisms that differ between two trees; a renamed file is compared with its origin."""
     touched = [c for c in changes if (c.head or c.base or "").endswith(".py")]
     known = {change.head for change in touched}
@@ -26,11 +27,11 @@ def changed(base: Path, head: Path, changes: Iterable[Change]) -> tuple[Chosen, 
     for path in holders(head):
         if path not in known and depends(head, path, kept):
             touched.append(Change(base=path, head=path))
-    found = dict.fromkeys(chosen for change in touched for chosen in pairs(base, head, change))
-    return tuple(sorted(found, key=lambda chosen: chosen.name))
+    compared = dict.fromkeys(each for change in touched for each in pairs(base, head, change))
+    return tuple(sorted(compared, key=lambda each: each.selection.name))
 
 
-def pairs(base: Path, head: Path, change: Change) -> Iterator[Chosen]:
+def pairs(base: Path, head: Path, change: Change) -> Iterator[Compared]:
     """What the two sides of a changed file hold, matched by the name of the card.
 
     A side that does not parse holds what the other does: it fails, it is not removed.
@@ -39,7 +40,7 @@ def pairs(base: Path, head: Path, change: Change) -> Iterator[Chosen]:
     after = cards(head, change.head, also=before or ()) if change.head else ()
     before, after = (after if before is None else before), (before if after is None else after)
     for card in dict.fromkeys((*(before or ()), *(after or ()))):
-        yield Chosen(
+        yield Compared(
             base=named(change.base, card) if change.base and card in (before or ()) else None,
             head=named(change.head, card) if change.head and card in (after or ()) else None,
         )
@@ -84,15 +85,15 @@ def makes_card(value: ast.expr | None) -> bool:
     )
 
 
-def named(path: str, card: str) -> str:
+def named(path: str, card: str) -> Selection:
     """The name to ask for: the one it is registered by, or `path.py:NAME`."""
     if Path(path).parent == OWN and card == "CARD":
-        return Path(path).stem
+        return Selection(name=Path(path).stem)
     module = path.removeprefix("src/").removesuffix(".py").removesuffix("/__init__")
     for point in entry_points(group=GROUP):
         if (point.module, point.attr) == (module.replace("/", "."), card):
-            return point.name
-    return f"{path}:{card}"
+            return Selection(name=point.name)
+    return Selection(name=f"{path}:{card}")
 
 
 def parsed(tree: Path, path: str) -> ast.Module | None:

@@ -13,17 +13,21 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from attnbench.analysis.verdict import Verdict, discoveries
-from attnbench.gate.pairs import FEWEST, Effect, Statistic, Trial, View, effect
+import numpy as np
 
-CPU_THRESHOLD = 0.02
-OTHER_THRESHOLD = 0.03  # device time: clocks move between samples
+from attnbench.analysis.student import quantile
+from attnbench.analysis.verdict import Verdict, discoveries
+from attnbench.gate.finding import TIME, Finding
+from attnbench.gate.pairs import FEWEST, LEVEL, Effect, Statistic, Trial, View, effect
+
 # two one-sided tests at 5 % each are an interval of 90 %
 SAMENESS = 0.90
 # a machine that cannot exclude a change as large as this has not said that nothing changed
 BLIND = 0.05
 # calls that differ from one another by this much more than before are worth a word
 UNEVEN = 0.10
+# medians of one machine on two days differ by less than this with nothing changed
+TWO_DAYS = 0.10
 
 JUDGED = (Statistic.TYPICAL, Statistic.AVERAGE)
 
@@ -90,6 +94,34 @@ def unevenness(trial: Trial) -> str:
     )
 
 
+def stored_time_finding(
+    mechanism: str, case: str, before: Sequence[float], now: Sequence[float]
+) -> Finding:
+    """Seconds of each process on another day and now; a change is `unsure` and never fails.
+
+    What lies between two days is in no interval: a check of a revision settles it.
+    """
+    a, b = np.log(before), np.log(now)
+    point, half = float(b.mean() - a.mean()), math.inf
+    fewer = min(len(a), len(b))
+    if fewer > 1:
+        error = math.hypot(a.std(ddof=1) / len(a) ** 0.5, b.std(ddof=1) / len(b) ** 0.5)
+        half = quantile(LEVEL, fewer - 1) * error
+    changed = abs(point) > max(half, math.log1p(TWO_DAYS))
+    return Finding(
+        mechanism=mechanism,
+        case=case,
+        metric=TIME,
+        base=math.exp(a.mean()),
+        head=math.exp(b.mean()),
+        ratio=math.exp(point),
+        low=math.exp(point - half) if half < math.inf else None,
+        high=math.exp(point + half) if half < math.inf else None,
+        verdict=Verdict.UNSURE if changed else Verdict.SAME,
+        reason="stored on another day; --base measures both sides at once" if changed else "",
+    )
+
+
 def _judged(trial: Trial, called: dict[Statistic, bool], threshold: float) -> Judged:
     found = [statistic for statistic in JUDGED if called[statistic]]
     if found:
@@ -99,7 +131,7 @@ def _judged(trial: Trial, called: dict[Statistic, bool], threshold: float) -> Ju
         return Judged(verdict, last, _said(statistic, unevenness(trial)), statistic)
     for statistic in JUDGED:
         view = trial.view(statistic)
-        # a suspicion is tested by what raised no suspicion; without one all pairs say the same
+        # stage one chose the suspects, so only stage two may clear them; otherwise pool both
         logs = view.second if view.is_suspect(threshold) else view.first + view.second
         if not _is_same(trial, statistic, logs, threshold):
             shown = effect(logs if len(logs) >= FEWEST else view.first)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from attnbench.analysis.compare import EVERYWHERE, along, compare, refusals
 from attnbench.analysis.verdict import Verdict, discoveries, judge
-from attnbench.gate.finding import counted
+from attnbench.gate.finding import counts
 from attnbench.metrics import COUNTED
 from attnbench.records import Mode, Part, Run, Sweep
 from tests.sweeps import environment, sweep
@@ -187,7 +187,7 @@ def test_a_check_and_a_comparison_say_the_same_of_a_count(key: str, head: int):
         return replace(whole, plan=tuple(plan), runs=tuple(runs))
 
     rows = compare(having(1000), having(head)).rows
-    (checked,) = counted("m", "c", {key: 1000}, {key: head})
+    (checked,) = counts("m", "c", {key: 1000}, {key: head})
     assert set(rows.loc[rows["metric"] == key, "verdict"]) == {checked.verdict}
 
 

@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 
 from attnbench.analysis.verdict import Verdict
-from attnbench.gate.finding import Finding, Report, counted, runs, traded
+from attnbench.gate.cases import Counted
+from attnbench.gate.finding import Finding, Report, counts, runs, traded
 from attnbench.metrics import COUNTED
 
 OK, MISSING, FAILED, UNSUPPORTED = (
-    {"outcome": outcome, "reason": f"because {outcome}"}
+    Counted(outcome=outcome, reason=f"because {outcome}")
     for outcome in ("ok", "missing", "failed", "unsupported")
 )
 
@@ -17,7 +18,7 @@ OK, MISSING, FAILED, UNSUPPORTED = (
 def test_counts_gate_exactly_and_bytes_within_a_hundredth():
     base = {"operators": 100, "allocated_peak_bytes": 1000, "parameters": 5, "moved_bytes": 1}
     head = {"operators": 101, "allocated_peak_bytes": 1010, "parameters": 5, "moved_bytes": 9}
-    found = {f.metric: f for f in counted("m", "c", base, head)}
+    found = {f.metric: f for f in counts("m", "c", base, head)}
     assert found["operators"].fails
     assert found["operators"].ratio == 1.01
     assert not found["allocated_peak_bytes"].fails
@@ -27,8 +28,8 @@ def test_counts_gate_exactly_and_bytes_within_a_hundredth():
 
 @pytest.mark.parametrize("name", COUNTED)
 def test_what_a_check_counts_may_not_grow(name):
-    (grew,) = counted("m", "c", {name: 1000.0}, {name: 1100.0})
-    (shrank,) = counted("m", "c", {name: 1000.0}, {name: 900.0})
+    (grew,) = counts("m", "c", {name: 1000.0}, {name: 1100.0})
+    (shrank,) = counts("m", "c", {name: 1000.0}, {name: 900.0})
     assert (grew.verdict, grew.fails) == ("slower", True)
     assert (shrank.verdict, shrank.fails) == ("faster", False)
 

@@ -4,7 +4,7 @@ from statistics import geometric_mean
 
 import pytest
 
-from attnbench.gate.two_days import two_days
+from attnbench.gate.rule import stored_time_finding
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from attnbench.gate.two_days import two_days
     ],
 )
 def test_a_stored_time_never_fails(before, now, verdict):
-    found = two_days("m", "c", before, now)
+    found = stored_time_finding("m", "c", before, now)
     assert (found.verdict, found.fails) == (verdict, False)
     assert found.base == pytest.approx(geometric_mean(before))
     assert found.head == pytest.approx(geometric_mean(now))

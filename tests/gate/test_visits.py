@@ -7,16 +7,17 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import convert
 
-from attnbench.gate.cases import Chosen, Line, Plan, batch_for, rounds_for, workload
+from attnbench.gate.cases import CheckedCase, Compared, Plan, as_asked
 from attnbench.gate.selftest import prepare, visits
-from attnbench.records import Mode
+from attnbench.records import Level, Mode, Selection, Workload
 from attnbench.run.pairs import BASE, Failed, TreeRace, of_trees
 from attnbench.run.workers import OverBudget
+from tests.cases import CASES
 from tests.gate.repositories import Repository, planted
 
 PLAN = Plan(
-    chosen=(),
     lengths=(64,),
     modes=(Mode.INFERENCE,),
     width=32,
@@ -25,15 +26,15 @@ PLAN = Plan(
     iteration_s=0.002,
     rounds=6,
 )
-LINE = Line(
-    chosen=Chosen(base="small.py:CARD", head="small.py:CARD"),
-    workload=workload(PLAN, Mode.INFERENCE, 64),
+SMALL = Selection(name="small.py:CARD")
+CASE = CheckedCase(
+    compared=Compared(base=SMALL, head=SMALL), workload=PLAN.workload(Mode.INFERENCE, 64)
 )
 
 
 @given(st.floats(1e-6, 100), st.sampled_from([1, 8]), st.sampled_from([16, 512, 1 << 20]))
 def test_a_batch_lasts_as_long_as_planned_and_no_longer_than_twice(took, batch, seq_len):
-    found = batch_for({"batch": batch, "seq_len": seq_len}, took, 0.005)
+    found = Plan().batch_for(Workload(batch=batch, seq_len=seq_len), took)
     assert found.bit_count() == 1
     assert found * seq_len <= max(1 << 16, seq_len)
     if 1 < found < (1 << 16) // seq_len:
@@ -42,15 +43,15 @@ def test_a_batch_lasts_as_long_as_planned_and_no_longer_than_twice(took, batch, 
 
 
 def test_long_iterations_get_fewer_rounds():
-    plan = Plan(chosen=())
-    assert rounds_for(plan, 3, 0.005) == plan.rounds
-    assert 4 <= rounds_for(plan, 3, 0.025) < 8
-    assert rounds_for(plan, 3, 60.0) == 4
+    plan = Plan()
+    assert plan.rounds_for(3, 0.005) == plan.rounds
+    assert 4 <= plan.rounds_for(3, 0.025) < 8
+    assert plan.rounds_for(3, 60.0) == 4
 
 
 def test_extra_work_is_work(server, tmp_path):
     tree = Repository(tmp_path / "repo").folder
-    injected = prepare(server, tree, LINE.asked(BASE), (0.0, 2.0), PLAN)
+    injected = prepare(server, tree, CASE, (0.0, 2.0), PLAN)
     laps = next(visits(server, tree, injected, random.Random(0), float("inf")))
     middle = {name: sorted(times)[len(times) // 2] for name, times in laps.items()}
     assert 1.5 < middle["+200%"] / middle[BASE] < 6
@@ -59,7 +60,7 @@ def test_extra_work_is_work(server, tmp_path):
 
 def test_extra_work_of_every_other_call_is_in_every_other_sample(server, tmp_path):
     tree = Repository(tmp_path / "repo").folder
-    asked = {**LINE.asked(BASE), "extra": 3000, "every": 2}
+    asked = {**CASE.asked(BASE), "extra": 3000, "every": 2}
     race = TreeRace(builds={BASE: asked}, rounds=4)
     with of_trees(server, {BASE: tree}, random.Random(0)) as processes:
         times = race.run(processes)[BASE]
@@ -74,7 +75,7 @@ def test_a_process_that_dies_or_hangs_is_told_and_replaced(server, tmp_path):
     made.write("hangs.py", planted("import time; time.sleep(600)"))
     with of_trees(server, {BASE: made.folder}, random.Random(0)) as processes:
         for name, outcome in (("dies.py", "crashed"), ("small.py", ""), ("hangs.py", "timeout")):
-            asked = {**LINE.asked(BASE), "mechanism": f"{name}:CARD"}
+            asked = {**CASE.asked(BASE), "mechanism": f"{name}:CARD"}
             race = Quick(builds={BASE: asked}, rounds=1)
             if not outcome:
                 assert len(race.run(processes)[BASE]) == 2
@@ -100,8 +101,16 @@ def test_no_wait_is_longer_than_what_is_left(server, tmp_path):
     assert server.left_s == float("inf")
 
 
-def test_an_older_workload_is_asked_for_in_words_it_knows():
-    asked = replace(PLAN, modes=(Mode.TRAINING,))
-    assert set(workload(asked, Mode.TRAINING, 64)) == {
+def test_an_older_version_is_asked_in_words_it_knows():
+    asked = as_asked(PLAN.workload(Mode.TRAINING, 64))
+    assert set(asked) == {
         *("batch", "seq_len", "width", "heads", "level", "mode", "dtype", "device")
     }
+    model = as_asked(replace(PLAN, level=Level.MODEL).workload(Mode.TRAINING, 64))
+    assert model["shell"] == {"dropout": 0.2}
+
+
+@given(CASES)
+def test_what_is_asked_is_the_whole_workload(case):
+    """A shell's default is that of its version, so what differs from it must be said."""
+    assert convert(as_asked(case.workload), Workload) == case.workload
