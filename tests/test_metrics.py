@@ -1,5 +1,6 @@
 """What the table of metrics says is what is done: judged, joined and printed by its rows."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -71,17 +72,22 @@ def test_a_time_is_slower_and_not_larger():
     assert in_words(Verdict.FASTER, TABLE["forward_s"]) == "faster"
 
 
-@pytest.mark.parametrize(
-    ("keys", "value"),
-    [
-        (("wall_s", "cpu_s", "forward_backward_s"), 4.0),
-        (("setup_s", "warmup_iterations", "temperature_c", "energy_j"), 2.0),
-        ((*BYTES, "resident_peak_bytes", "operators", "parameters", "error"), 16.0),
-        (("of a later version",), 2.0),
-    ],
-)
-def test_rounds_join_as_the_table_says(keys, value):
-    assert [joined(key, (2.0, 2.0, 16.0)) for key in keys] == pytest.approx([value] * len(keys))
+TIMES = ("time", "wall", "cpu", "device", "forward", "backward", "step", "forward_backward")
+TIMES = (*(f"{name}_s" for name in TIMES), "token_s")
+RECORDED = ("setup_s", "warmup_s", "warmup_iterations", "temperature_c", "power_w")
+RECORDED = (*RECORDED, "load_before", "load_after", "energy_j", "of a later version")
+
+
+@pytest.mark.parametrize("key", [*TABLE, "of a later version"])
+def test_rounds_join_as_the_table_says(key):
+    geometric_mean, middle, largest = 4.0, 2.0, 16.0
+    expected = geometric_mean if key in TIMES else middle if key in RECORDED else largest
+    assert joined(key, (2.0, 2.0, 16.0)) == pytest.approx(expected)
+
+
+def test_no_round_gives_no_number_and_no_time_stays_none():
+    assert math.isnan(joined("time_s", ()))
+    assert joined("backward_s", (0.0, 0.0)) == 0.0
 
 
 def test_every_unit_can_be_printed():

@@ -79,48 +79,32 @@ def check(
         raise UsageError("--changed goes with --base")
     chosen = None if models is None else options.selections(models)
     console.begin("starting the processes that measure")
-    plan = planned(lengths, level, mode, device, budget, threshold, not no_times, seed)
-    with stoppable(lambda: "nothing was kept, the repository is as it was"):
-        if save is not None:
-            store(plan, chosen or options.selections("@all"), save)
-            return
-        report = checked(plan, chosen, base, baseline, changed)
-    from attnbench.gate.finding import traded
-
-    if not strict:
-        report = traded(report)
-    publish(report, strict, markdown, junit, json_)
-    raise typer.Exit(report.exit_code(strict))
-
-
-def planned(
-    lengths: str,
-    level: Level,
-    mode: str,
-    device: str,
-    budget: str,
-    threshold: float | None,
-    times: bool,
-    seed: int,
-) -> "Plan":
-    """What was asked, with the defaults of the device."""
     from attnbench.gate.cases import Plan, usual_threshold
+    from attnbench.gate.finding import traded
     from attnbench.workloads import axes
 
     device = options.device(device)
-    return Plan(
+    plan = Plan(
         lengths=axes.lengths(lengths),
         level=level,
         modes=options.modes(mode),
         device=device,
         budget_s=axes.seconds(budget, "--budget"),
         threshold=usual_threshold(device) if threshold is None else threshold,
-        times=times,
+        times=not no_times,
         seed=seed,
     )
+    with stoppable(lambda: "nothing was kept, the repository is as it was"):
+        if save is not None:
+            store(plan, chosen or options.selections("@all"), save)
+            return
+        report = compared(plan, chosen, base, baseline, changed)
+    report = report if strict else traded(report)
+    publish(report, strict, markdown, junit, json_)
+    raise typer.Exit(report.exit_code(strict))
 
 
-def checked(
+def compared(
     plan: "Plan",
     chosen: "tuple[Selection, ...] | None",
     base: str | None,

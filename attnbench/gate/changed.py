@@ -1,8 +1,8 @@
 """Which mechanisms a repository holds, and which of them a change touches.
 
-A file is read, never run: a mechanism is a module-level `NAME = Card(…)`, here or in a file that
-an entry point or the package's own folder makes a name of. A mechanism's files are its own and
-those of the repository that it imports; the contract's own files, which all share, are only said.
+Files are read, never run: a mechanism is a module-level `NAME = Card(…)`, which may be registered
+by an entry point or by its place in this package. It depends on its file and on the files of the
+repository that it imports; the contract's files, which all mechanisms share, are only reported.
 """
 
 import ast
@@ -20,7 +20,7 @@ SHARED = ("contract", "records", "registry", "model", "errors", "metrics")
 
 
 def changed(base: Path, head: Path, changes: Iterable[Change]) -> tuple[Compared, ...]:
-    """The mechanisms that differ between two trees; a renamed file is compared with its origin."""
+    """The mechanisms that differ between two trees, a renamed file under both its names."""
     touched = [c for c in changes if (c.head or c.base or "").endswith(".py")]
     known = {change.head for change in touched}
     kept = {change.head for change in touched if change.head and change.head == change.base}
@@ -62,7 +62,7 @@ def holders(tree: Path) -> Iterator[str]:
 
 
 def cards(tree: Path, path: str, also: Iterable[str] = ()) -> tuple[str, ...] | None:
-    """Names of the cards in a file, and those of `also` that it binds; None if unreadable."""
+    """Names of the cards in a file, and those of `also` that it binds; None if unparsable."""
     if (module := parsed(tree, path)) is None:
         return None
     if Path(path).parent == OWN:

@@ -1,8 +1,8 @@
-"""What the gate finds of a known slowdown, and how often it finds one where there is none.
+"""How often the gate finds a known slowdown, and how often it finds one where there is none.
 
-Every run of consecutive pairs that is long enough for both stages is judged as a check would
-judge it. Neighbouring runs share pairs, so the rates rest on fewer independent checks than they
-count; `pairs` says on how many.
+Every window of consecutive pairs that is long enough for both stages is judged as a check would
+judge it. Neighbouring windows share pairs, so the rates rest on fewer independent checks than
+they count; `pairs` is the number of pairs that they rest on.
 """
 
 from collections.abc import Mapping, Sequence

@@ -34,21 +34,9 @@ NARROW = 0.2  # half-widths above this share of the point are far from symmetric
 
 def quantity(value: float, unit: Unit) -> str:
     """A number with its unit."""
-    match unit:
-        case Unit.SECONDS:
-            return seconds(value)
-        case Unit.BYTES:
-            return size(value) if known(value) else NOTHING
-        case Unit.FLOPS:
-            return flops(value)
-        case Unit.COUNT:
-            return count(value)
-        case Unit.RATIO:
-            return ratio(value)
-        case Unit.EXPONENT:
-            return exponent(value)
-        case Unit.JOULES | Unit.WATTS | Unit.CELSIUS:
-            return f"{plain(value)} {unit}" if known(value) else NOTHING
+    texts = {Unit.SECONDS: seconds, Unit.BYTES: size, Unit.FLOPS: flops, Unit.COUNT: count}
+    texts |= {Unit.RATIO: ratio, Unit.EXPONENT: exponent}
+    return texts[unit](value) if unit in texts else f"{plain(value)} {unit}"
 
 
 def tick(value: int) -> str:
