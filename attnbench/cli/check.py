@@ -13,9 +13,7 @@ from attnbench.errors import StoreError, UsageError
 from attnbench.records import Level
 
 if TYPE_CHECKING:
-    from attnbench.gate.cases import Plan
     from attnbench.gate.finding import Report
-    from attnbench.records import Selection
 
 
 def check(
@@ -79,7 +77,10 @@ def check(
         raise UsageError("--changed goes with --base")
     chosen = None if models is None else options.selections(models)
     console.begin("starting the processes that measure")
+    from attnbench.cli.starting import bench
+    from attnbench.gate import stored
     from attnbench.gate.cases import Plan, usual_threshold
+    from attnbench.gate.check import against_revision
     from attnbench.gate.finding import traded
     from attnbench.workloads import axes
 
@@ -94,51 +95,24 @@ def check(
         times=not no_times,
         seed=seed,
     )
-    with stoppable(lambda: "nothing was kept, the repository is as it was"):
+    own = base is not None
+    left = "nothing was kept, the repository is as it was"
+    with stoppable(lambda: left), bench(device, seed, own) as measuring:
         if save is not None:
-            store(plan, chosen or options.selections("@all"), save)
-            return
-        report = compared(plan, chosen, base, baseline, changed)
+            chosen = chosen or options.selections("@all")
+            cases, left_out = stored.save(plan, save, chosen, measuring, __version__)
+        elif baseline is not None:
+            report = stored.against_file(plan, baseline, chosen, measuring)
+        else:
+            report = against_revision(plan, base, chosen, measuring, only_changed=changed)
+    if save is not None:
+        for reason in left_out:
+            console.err().print(f"left out: {reason}")
+        console.err().print(f"{cases} cases are in {save}")
+        return
     report = report if strict else traded(report)
     publish(report, strict, markdown, junit, json_)
     raise typer.Exit(report.exit_code(strict))
-
-
-def compared(
-    plan: "Plan",
-    chosen: "tuple[Selection, ...] | None",
-    base: str | None,
-    baseline: Path | None,
-    changed: bool,
-) -> "Report":
-    """What measuring found, against a revision or a file."""
-    from attnbench.cli.starting import bench
-
-    if baseline is None:
-        from attnbench.gate.check import against_revision
-
-        with bench(plan.device, plan.seed, own=True) as measuring:
-            return against_revision(plan, base or "", chosen, measuring, only_changed=changed)
-    from attnbench.gate.stored import against_file
-    from attnbench.store.baseline import load
-
-    kept = load(baseline)
-    with bench(plan.device, plan.seed) as measuring:
-        return against_file(plan, baseline, kept, chosen, measuring)
-
-
-def store(plan: "Plan", chosen: "tuple[Selection, ...]", path: Path) -> None:
-    """Measure what is here into a file."""
-    from attnbench.cli.starting import bench
-    from attnbench.gate.stored import measured
-    from attnbench.store import baseline
-
-    with bench(plan.device, plan.seed) as measuring:
-        kept, left_out = measured(plan, chosen, measuring, __version__)
-    baseline.save(kept, path)
-    for reason in left_out:
-        console.err().print(f"left out: {reason}")
-    console.err().print(f"{len(kept.cases)} cases are in {path}")
 
 
 def publish(

@@ -12,6 +12,8 @@ from attnbench.records import Fingerprint
 from attnbench.run.processes import Server
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from attnbench.gate.measuring import Bench
 
 SCRIPT = Path(__file__).parents[1] / "measure" / "server.py"
@@ -34,12 +36,13 @@ def bench(device: str, seed: int, own: bool = False) -> Iterator["Bench"]:
     """What a check measures with; `own`: only mechanisms of the measured trees themselves."""
     from attnbench.gate.measuring import Bench
 
-    with tree_server(own=own, seed=seed) as server, watched() as observe:
+    shown = console.err()
+    with tree_server(own=own, seed=seed) as server, watched(shown) as observe:
         yield Bench(
             server=server,
             machine=partial(fingerprint, server, device),
             observe=observe,
-            announce=console.err().print,
+            announce=shown.print,
         )
 
 
@@ -61,11 +64,10 @@ def fingerprint(server: Server, device: str) -> Fingerprint:
 
 
 @contextmanager
-def watched() -> Iterator[Callable[[str], None]]:
+def watched(shown: "Console") -> Iterator[Callable[[str], None]]:
     """Show on a terminal what is done now; a log gets nothing."""
-    shown = console.err()
     if not shown.is_terminal:
         yield lambda text: None
         return
     with shown.status("starting", refresh_per_second=2) as status:
-        yield lambda text: status.update(text)
+        yield status.update

@@ -16,7 +16,7 @@ from attnbench.records import Selection
 from attnbench.registry import GROUP
 
 OWN = Path("attnbench/mechanisms")
-SHARED = ("contract", "records", "registry", "model", "errors", "metrics")
+SHARED = ("contract", "records", "registry", "model", "errors")
 
 
 def changed(base: Path, head: Path, changes: Iterable[Change]) -> tuple[Compared, ...]:
@@ -39,10 +39,11 @@ def pairs(base: Path, head: Path, change: Change) -> Iterator[Compared]:
     before = cards(base, change.base) if change.base else ()
     after = cards(head, change.head, also=before or ()) if change.head else ()
     before, after = (after if before is None else before), (before if after is None else after)
-    for card in dict.fromkeys((*(before or ()), *(after or ()))):
+    before, after = before or (), after or ()
+    for card in dict.fromkeys((*before, *after)):
         yield Compared(
-            base=named(change.base, card) if change.base and card in (before or ()) else None,
-            head=named(change.head, card) if change.head and card in (after or ()) else None,
+            base=named(change.base, card) if change.base and card in before else None,
+            head=named(change.head, card) if change.head and card in after else None,
         )
 
 

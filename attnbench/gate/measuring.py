@@ -18,7 +18,7 @@ from msgspec import convert
 from attnbench.errors import CannotRun
 from attnbench.gate import rule
 from attnbench.gate.cases import MISSING, CheckedCase, Counted, Plan, families
-from attnbench.records import Fingerprint
+from attnbench.records import Fingerprint, Outcome
 from attnbench.run.pairs import AGAIN, BASE, HEAD, Failed, TreeRace, of_trees
 from attnbench.run.processes import Server
 from attnbench.run.race import Round
@@ -86,7 +86,7 @@ class Measuring:
 
     def is_news(self, case: CheckedCase) -> bool:
         """Whether a further form runs somewhere, and is not the default that was counted."""
-        unsupported = all(found.outcome == "unsupported" for found in case.counted.values())
+        unsupported = {c.outcome for c in case.counted.values()} == {Outcome.UNSUPPORTED}
         defaults = {other.label for other in self.cases if other.compared.timed}
         return not unsupported and case.label not in defaults
 
@@ -124,7 +124,7 @@ class Measuring:
     def loaded(self, side: str) -> Worker:
         """A process of that side. Raises `CannotRun` if its package does not load."""
         worker = self.server.worker(self.trees[side], weighs=True)
-        if worker.started["outcome"] != "ok":
+        if worker.started["outcome"] != Outcome.OK:
             worker.end()
             raise CannotRun(f"{side} cannot be measured: {worker.started['reason']}")
         return worker

@@ -15,17 +15,18 @@ from attnbench.metrics import COUNTED
 from attnbench.records import Case, Outcome, Selection
 from attnbench.registry import names
 from attnbench.run.pairs import HEAD
+from attnbench.store import baseline
 from attnbench.store.baseline import Baseline, Entry, Timing
 
 PAIRS = 3  # processes of a case: a stored time is a hint, not a gate
 
 
-def measured(
-    plan: Plan, selections: Sequence[Selection], bench: Bench, version: str
-) -> tuple[Baseline, list[str]]:
-    """A baseline of the working tree; also what could not be kept, a line each.
+def save(
+    plan: Plan, path: Path, selections: Sequence[Selection], bench: Bench, version: str
+) -> tuple[int, list[str]]:
+    """Write a baseline of the working tree; the number of its cases, and why others are left out.
 
-    Raises `UsageError` or `CannotRun`.
+    Raises `UsageError`, `CannotRun` or `StoreError`.
     """
     root = top(Path.cwd())
     with bench.within(plan.budget_s):
@@ -34,18 +35,18 @@ def measured(
         measure(Measuring(plan, cases, bench, {HEAD: root}), plan.times)
         machine = bench.machine()
     entries = {case.label: entry(case) for case in cases if case.ran}
-    kept = Baseline(attnbench=version, machine=machine, cases=entries)
-    left_out = [f"{case.label}: {case.counted[HEAD].reason}" for case in cases if not case.ran]
-    return kept, left_out
+    baseline.save(Baseline(attnbench=version, machine=machine, cases=entries), path)
+    return len(entries), [f"{c.label}: {c.counted[HEAD].reason}" for c in cases if not c.ran]
 
 
 def against_file(
-    plan: Plan, path: Path, kept: Baseline, selections: Sequence[Selection] | None, bench: Bench
+    plan: Plan, path: Path, selections: Sequence[Selection] | None, bench: Bench
 ) -> Report:
     """The working tree against what a file says, case by case.
 
-    Raises `UsageError` where the file holds no case of the selections, or `CannotRun`.
+    Raises `UsageError` where the file holds no case of the selections, `CannotRun`, `StoreError`.
     """
+    kept = baseline.load(path)
     root = top(Path.cwd())
     cases = list(stored_cases(kept, selections, root))
     if not cases:

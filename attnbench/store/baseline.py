@@ -87,15 +87,16 @@ def load(path: Path) -> Baseline:
 def parse(text: str, name: str = "baseline") -> Baseline:
     """The baseline that a text holds. Raises `StoreError` or `NewerSchema`."""
     try:
-        data = msgspec.json.decode(text)
+        data = json.loads(text)
         schema = data["schema"]
         if isinstance(schema, int) and schema > SCHEMA:
             raise NewerSchema(f"{name} has schema {schema}; this attnbench reads {SCHEMA}")
         if schema != SCHEMA:
             raise ValueError(f"schema {schema!r}")
-        for label, row in data["cases"].items():
-            Case.read(label)
-            data["cases"][label] = {"time": row.pop("time", None), "counts": row}
+        data["cases"] = {
+            str(Case.read(label)): {"time": row.pop("time", None), "counts": row}
+            for label, row in data["cases"].items()
+        }
         return msgspec.convert(data, Baseline)
     except (
         ValueError,

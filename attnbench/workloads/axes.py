@@ -95,7 +95,4 @@ def _option(pair: str, text: str) -> tuple[str, Option]:
     name, equals, value = (piece.strip() for piece in pair.partition("="))
     if not (equals and name and value):
         raise UsageError(f"--models {text!r}: {pair!r} does not read as option=value")
-    try:
-        return name, option_value(value)
-    except ValueError as error:
-        raise UsageError(f"--models {text!r}: the quotation in {pair!r} does not end") from error
+    return name, option_value(value)
