@@ -102,7 +102,7 @@ class Device:
         """Of one iteration: peak memory in bytes, operators and bytes moved."""
         raise NotImplementedError
 
-    def release(self, keep_bytes: float) -> None:
+    def release(self, keep_bytes: float = 0.0) -> None:
         """Give back memory that is cached and unused: other processes may need it.
 
         What of it a process may keep is `keep_bytes`, all that is its own on the host included.

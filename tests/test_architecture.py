@@ -15,9 +15,10 @@ ROOT = Path(__file__).parents[1] / "attnbench"
 FLOORS = (
     ("errors", "records", "metrics", "units"),
     ("contract", "primitives", "device", "store", "analysis"),
-    ("mechanisms", "adopted", "render", "run"),
+    ("mechanisms", "adopted", "run"),
     ("registry", "model", "verify"),
-    ("measure", "workloads"),
+    ("gate",),
+    ("measure", "workloads", "render"),
     ("cli",),
 )
 
@@ -32,7 +33,7 @@ DOORS = {
         "verify",
         "measure",
     },
-    "numpy": {"store", "analysis", "render"},
+    "numpy": {"store", "analysis", "gate", "render"},
     "pandas": {"store", "analysis", "render"},
     "matplotlib": {
         f"render/{name}.py" for name in ("figures", "overlays", "panels", "roofline", "slopes")

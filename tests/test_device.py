@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from attnbench import device
-from attnbench.analysis.gate import CPU_THRESHOLD
 from attnbench.errors import CannotRun, UsageError
+from attnbench.gate.cases import Plan
 from attnbench.measure.devices import cuda
 from attnbench.store.journal import load
 
@@ -135,4 +135,4 @@ def test_a_build_names_its_cuda(tmp_path, monkeypatch, line, built):
 
 
 def test_the_gate_ignores_as_much_on_a_cpu_as_its_rule_was_tried_with():
-    assert device.find("cpu").threshold == CPU_THRESHOLD
+    assert device.find("cpu").threshold == Plan().threshold

@@ -8,25 +8,21 @@ Cases are matched by all but device and type of number, of which a sweep has one
 parameters depend on neither.
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 
 import numpy as np
 import pandas as pd
 
-from attnbench import metrics
 from attnbench.analysis.estimate import LEVEL, Kind
 from attnbench.analysis.student import quantile, within
 from attnbench.analysis.summary import summary
-from attnbench.analysis.verdict import THRESHOLD, Verdict, judge, verdicts
+from attnbench.analysis.verdict import THRESHOLD, Verdict, of_count, verdicts
 from attnbench.errors import UsageError
-from attnbench.records import Environment, Sweep, canonical
+from attnbench.metrics import COUNTED, TABLE
+from attnbench.records import Fingerprint, Sweep, canonical
 
-# exact on any machine; a change above the tolerance is one of the program
-EXACT = ("parameters", "flops")
-# exact too, but only where device and type of number are the same
-COUNTED = (*EXACT, "operators", "allocated_peak_bytes", "saved_bytes")
-
-NAMES = ("processor", "cores", "threads", "torch", "device")
+# counted alike on every device and in every type of number; the others of `COUNTED` are not
+EVERYWHERE = ("parameters", "flops")
 
 COLUMNS = (
     *("case", "series", "mode", "seq_len", "metric"),
@@ -56,7 +52,7 @@ def compare(
     refused = refusals(first, second)
     both = _paired(*_in_common(matched(first), matched(second)))
     same = _numbers(first) == _numbers(second)
-    parts = [_counted(both, metric) for metric in (COUNTED if same or anyway else EXACT)]
+    parts = [_counted(both, metric) for metric in (COUNTED if same or anyway else EVERYWHERE)]
     if anyway or not refused:
         parts.insert(0, _timed(both, threshold))
     rows = pd.concat([part for part in parts if len(part)])
@@ -92,8 +88,8 @@ def along(rows: pd.DataFrame, threshold: float = THRESHOLD) -> pd.DataFrame:
 def refusals(first: Sweep, second: Sweep) -> tuple[str, ...]:
     """Why times of the two cannot be compared, one reason each: `torch: 2.12.0 and 2.13.0`."""
     found = []
-    for index, name in enumerate(NAMES):
-        sides = [_values(sweep.sessions, index) for sweep in (first, second)]
+    for name in (field.name for field in fields(Fingerprint)):
+        sides = [{getattr(s, name) for s in sweep.sessions} for sweep in (first, second)]
         if sides[0] != sides[1] or len(sides[0]) > 1:
             texts = [" or ".join(map(str, sorted(side, key=str))) for side in sides]
             found.append(f"{name}: {texts[0]} and {texts[1]}")
@@ -152,10 +148,6 @@ def _listed(values: set[object]) -> str:
 def _numbers(sweep: Sweep) -> tuple[str, str]:
     """What bytes and operators depend on beside the case."""
     return sweep.request.device.partition(":")[0], sweep.request.dtype
-
-
-def _values(sessions: tuple[Environment, ...], index: int) -> set[str | int]:
-    return {session.fingerprint[index] for session in sessions}
 
 
 def _tf32(sweep: Sweep) -> set[bool]:
@@ -217,11 +209,10 @@ def _p_value(log: float, error: float, df: float) -> float:
 def _counted(both: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Only cases where at least one side has the number."""
     rows = _rows(both, metric)
-    logs = np.log(rows["ratio"])
-    threshold = metrics.metric(metric).tolerance or 0.0
-    calls = [judge(log, log, log, called=True, threshold=threshold) for log in logs]
-    rows = rows.assign(low=rows["ratio"], high=rows["ratio"], verdict=[str(c) for c in calls])
-    return rows[rows["first"].notna() | rows["second"].notna()]
+    rows = rows[rows["first"].notna() | rows["second"].notna()]
+    first, second = ([None if pd.isna(n) else n for n in rows[s]] for s in ("first", "second"))
+    calls = [str(of_count(a, b, TABLE[metric])) for a, b in zip(first, second, strict=True)]
+    return rows.assign(low=rows["ratio"], high=rows["ratio"], verdict=calls)
 
 
 def _rows(both: pd.DataFrame, metric: str) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 from attnbench.device import Device
 from attnbench.errors import UsageError
-from attnbench.records import ITEM_BYTES, Mode, Settings
+from attnbench.records import ITEM_BYTES, Mode, Selection, Settings
 
 DTYPES = tuple(ITEM_BYTES)
 FORMATS = ("png", "svg", "pdf")
@@ -37,13 +37,12 @@ def formats(text: str) -> tuple[str, ...]:
     return words
 
 
-def known(models: str) -> None:
-    """Refuse a misspelt name before torch is loaded. Raises `UsageError`."""
+def selections(models: str) -> tuple[Selection, ...]:
+    """What `--models` names, without loading torch. Raises `UsageError` at a misspelt name."""
     from attnbench.workloads import axes
     from attnbench.workloads.presets import expand
 
-    for part in axes.parts(models, "--models"):
-        expand(part)
+    return tuple(chosen for part in axes.parts(models, "--models") for chosen in expand(part))
 
 
 def rounds(quick: bool, budget_s: float | None) -> int:

@@ -115,7 +115,7 @@ def sweep(
     if anyway and not resume:
         raise UsageError("--anyway goes with --resume")
     chosen, asked, sizes = column(preset), axes.parts(models, "--models"), axes.lengths(lengths)
-    options.known(models)
+    options.selections(models)
     console.begin("reading mechanisms")
     place = choose(device)
     budget_s = axes.seconds(budget, "--budget") if budget else place.budget_s

@@ -51,7 +51,7 @@ class Cpu(Device):
         iteration(build(small(case)))(lambda phase: None)
         return on_cpu(lambda: build(case))
 
-    def release(self, keep_bytes: float) -> None:
+    def release(self, keep_bytes: float = 0.0) -> None:
         from attnbench.measure import allocator
 
         if allocator.private_bytes() > keep_bytes:

@@ -60,7 +60,7 @@ class Cuda(Device):
 
         return weigh(build(case), self.uuid())
 
-    def release(self, keep_bytes: float) -> None:
+    def release(self, keep_bytes: float = 0.0) -> None:
         import torch
 
         torch.cuda.empty_cache()
