@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from attnbench.analysis.estimate import LEVEL
-from attnbench.analysis.paired import Ratios
+from attnbench.analysis.ratios import Ratios
 from attnbench.analysis.student import quantile
 
 

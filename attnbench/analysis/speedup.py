@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from attnbench.analysis.crossover import differences, half_widths
-from attnbench.analysis.paired import Ratios
+from attnbench.analysis.ratios import Ratios
 
 
 def speedup(summary: pd.DataFrame, baseline: str, ratios: Ratios | None = None) -> pd.DataFrame:

@@ -15,7 +15,7 @@ import pandas as pd
 from attnbench.analysis.claims.names import PLAIN, fits_options, forms, full_options
 from attnbench.analysis.claims.syntax import Asked, Lengths, Sign, Subject
 from attnbench.analysis.estimate import LEVEL
-from attnbench.analysis.paired import Ratios
+from attnbench.analysis.ratios import Ratios
 from attnbench.analysis.student import quantile
 from attnbench.analysis.summary import summary
 from attnbench.records import CardFacts, Level, Option, Outcome, Sweep

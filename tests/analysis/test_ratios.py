@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from attnbench.analysis.claims.bench import Bench
 from attnbench.analysis.crossover import Answer, crossovers
-from attnbench.analysis.paired import Ratios, by_pair
+from attnbench.analysis.ratios import Ratios, by_pair
 from attnbench.analysis.speedup import speedup
 from attnbench.analysis.summary import summary
 from attnbench.records import Case, Mode, Outcome, Part, Sample, Sweep
