@@ -8,19 +8,20 @@ Cases are matched by all but device and type of number, of which a sweep has one
 parameters depend on neither.
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from attnbench import metrics
+from attnbench.analysis.crossover import moved_crossovers
 from attnbench.analysis.curves import half_widths
 from attnbench.analysis.estimate import Kind
+from attnbench.analysis.report import Analysis
 from attnbench.analysis.student import within
-from attnbench.analysis.summary import summary
 from attnbench.analysis.verdict import THRESHOLD, Verdict, judge, verdicts
 from attnbench.errors import UsageError
-from attnbench.records import Environment, Sweep, canonical
+from attnbench.records import Environment, Outcome, Sweep
 
 # exact on any machine; a change above the tolerance is one of the program
 EXACT = ("parameters", "flops")
@@ -37,32 +38,43 @@ COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """`rows`: one per case and metric; `refusals`: why times were not compared, or nothing.
+    """Two sweeps, the second against the first.
 
-    Columns of `rows`: case, series, mode, seq_len, metric, first, second, ratio (second over
-    first) with low and high, verdict, reason.
+    `rows`: one per case and metric, with the columns case, series, mode, seq_len, metric, first,
+    second, ratio (second over first) with low and high, verdict, reason. `curves`: one per series
+    and mode, see `along`. `moved`: see `crossover.moved_crossovers`. `refusals`: why times cannot
+    be compared, or nothing.
     """
 
     rows: pd.DataFrame
+    curves: pd.DataFrame
+    moved: pd.DataFrame
     refusals: tuple[str, ...]
 
 
 def compare(
-    first: Sweep, second: Sweep, *, anyway: bool = False, threshold: float = THRESHOLD
+    first: Analysis, second: Analysis, *, anyway: bool = False, threshold: float = THRESHOLD
 ) -> Comparison:
     """The second sweep against the first; `anyway` compares times even across machines.
 
-    Raises `UsageError` if they have no case in common.
+    Crossovers are those with the series that the first was told to compare with, if it was. Raises
+    `UsageError` if the sweeps have no case in common.
     """
-    refused = refusals(first, second)
-    both = _paired(*_in_common(matched(first), matched(second)))
-    same = _numbers(first) == _numbers(second)
+    sweeps = (first.sweep, second.sweep)
+    refused = refusals(*sweeps)
+    both = _paired(*_in_common(first.cases, second.cases))
+    same = _numbers(first.sweep) == _numbers(second.sweep)
     parts = [_counted(both, metric) for metric in (COUNTED if same or anyway else EXACT)]
     if anyway or not refused:
         parts.insert(0, _timed(both, threshold))
     rows = pd.concat([part for part in parts if len(part)])
+    rows = rows.reindex(columns=list(COLUMNS)).reset_index(drop=True)
+    cases, ratios = (first.cases, second.cases), (first.ratios, second.ratios)
     return Comparison(
-        rows=rows.reindex(columns=list(COLUMNS)).reset_index(drop=True), refusals=refused
+        rows=rows,
+        curves=along(rows, threshold),
+        moved=moved_crossovers(cases, ratios, first.against),
+        refusals=refused,
     )
 
 
@@ -103,21 +115,6 @@ def refusals(first: Sweep, second: Sweep) -> tuple[str, ...]:
     if first.request.dtype != second.request.dtype:
         found.append(f"dtype: {first.request.dtype} and {second.request.dtype}")
     return tuple(found)
-
-
-def matched(sweep: Sweep) -> pd.DataFrame:
-    """The summary of a sweep, with the column `match` that equal cases of two sweeps share."""
-    matches = {}
-    for line in sweep.plan:
-        anywhere = replace(line.case.workload, device="", dtype="")
-        matches[line.case.key] = canonical(asdict(replace(line.case, workload=anywhere)))
-    cases = summary(sweep)
-    return cases.assign(match=cases["key"].map(matches)) if len(cases) else cases
-
-
-def repeated(cases: pd.DataFrame) -> pd.Series:
-    """Which cases of a summary have a time whose interval includes what a restart changes."""
-    return cases["time_s"].notna() & (cases["interval_kind"] == Kind.ROUNDS)
 
 
 # how two plans can differ, in the order in which it is said, and the words for it
@@ -244,7 +241,7 @@ def _reason(row: pd.Series, metric: str) -> str:
             continue
         if pd.isna(row["outcome" + end]):
             words.append(f"not in the {name} sweep")
-        elif row["outcome" + end] == "ok":
+        elif row["outcome" + end] == Outcome.OK:
             words.append(f"not measured in the {name}")
         else:
             words.append(f"{row['outcome' + end]} in the {name}: {row['reason' + end]}")

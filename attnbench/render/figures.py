@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from attnbench.analysis.summary import Frame
+from attnbench.records import Mode
 from attnbench.render import units
 from attnbench.render.curves import Curve, Quantity, curves
 from attnbench.render.looks import looks as looks_of
@@ -104,7 +105,7 @@ def _figure(
     stacked: bool,
     slopes: Frame | None = None,
 ) -> bytes:
-    modes = [mode for mode in ("training", "inference") if mode in set(summary["mode"])]
+    modes = [mode for mode in (Mode.TRAINING, Mode.INFERENCE) if mode in set(summary["mode"])]
     looks = looks_of(summary["series"])
     panels = [curves(summary, mode, quantity, tokens) for mode in modes]
     height = max(room(_endings(panel, looks)) for panel in panels)

@@ -14,6 +14,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from attnbench.analysis.roofline import Roof
 from attnbench.analysis.summary import Frame
+from attnbench.records import Mode
 from attnbench.render import units
 from attnbench.render.looks import looks as looks_of
 from attnbench.render.panels import Ending, direct_labels, grid, heading, room, saved, styled
@@ -31,7 +32,7 @@ def roofline_figure(
     `series` are all of the sweep, in its order, so that each looks as in the other figures.
     """
     points = roofline[np.isfinite(roofline["intensity"]) & (roofline["rate"] > 0)]
-    modes = [mode for mode in ("training", "inference") if mode in set(points["mode"])]
+    modes = [mode for mode in (Mode.TRAINING, Mode.INFERENCE) if mode in set(points["mode"])]
     if not modes:
         return None
     looks = looks_of([*series, *roofline["series"]])

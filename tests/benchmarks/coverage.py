@@ -4,7 +4,7 @@
 
 All series of a simulated sweep are equally fast, so every true log ratio is 0. A sweep has 8
 blocks; a visit to a block has 6 pairs of laps in mirrored random orders. The ratios and intervals
-are those of `attnbench.analysis.rounds`, over all pairs of series and all blocks. In every
+are those of `attnbench.analysis.ratios`, over all pairs of series and all blocks. In every
 situation a lap varies by 2 %, a fresh process by 0.8 %, and by a further 0.4 % in each block
 (standard deviations). To this come
 
@@ -27,7 +27,7 @@ from itertools import combinations
 import numpy as np
 
 from attnbench.analysis.estimate import LEVEL
-from attnbench.analysis.rounds import means
+from attnbench.analysis.ratios import means
 from attnbench.analysis.student import quantile
 from tests.benchmarks.telling import begin
 

@@ -1,16 +1,20 @@
-"""Tables of the roofline: how far above its least possible time each case lies."""
+"""Tables of the machine: roofline bounds, rates of work, and how well costs were predicted."""
 
-from attnbench.analysis.roofline import Roof
+from typing import Any
+
+from attnbench.analysis.roofline import Bound, Roof
 from attnbench.analysis.summary import Frame, Row
 from attnbench.records import Mode
 from attnbench.render import units
 from attnbench.render.grid import Cell, Table, bare, words
 
 RAISED = ", too low, and are raised to what the best case did"
+# the predictions of a quantity, and what heads their columns
+PREDICTIONS = (("first", "first guess"), ("refined", "refined"))
 
 
-def over_floor(roofline: Frame, mode: str, roof: Roof) -> Table:
-    """Time over the floor, mechanisms down and lengths across."""
+def over_bound(roofline: Frame, mode: str, roof: Roof) -> Table:
+    """Time over the roofline bound, mechanisms down and lengths across."""
     rows = roofline[roofline["mode"] == mode]
     lengths = sorted(set(rows["seq_len"]))
     cells = {(row["series"], row["seq_len"]): _factor(row) for _, row in rows.iterrows()}
@@ -27,22 +31,22 @@ def over_floor(roofline: Frame, mode: str, roof: Roof) -> Table:
             (words(series), *(cells.get((series, length), nothing) for length in lengths))
             for series in dict.fromkeys(rows["series"])
         ),
-        note=f"The floor is the longer of FLOPs at {units.rate(roof.flops_per_s)}, the rate of"
+        note=f"The bound is the longer of FLOPs at {units.rate(roof.flops_per_s)}, the rate of"
         f" a large matrix product, and the least bytes at {units.size(roof.bytes_per_s)}/s, that"
         " of a large copy: parameters, inputs and outputs once. Both peaks were measured on this"
         f" machine when the sweep began{RAISED * roof.raised}."
-        f" “b” marks a floor of bytes.{counted}"
+        f" “b” marks a bound set by bytes.{counted}"
         " FLOPs are of matrix products alone, so a mechanism of few products lies far above its"
-        " floor whatever it does.",
+        " bound whatever it does.",
     )
 
 
-def apart(rates: Frame) -> Table:
-    """FLOP/s of the core and of the rest, where the lengths of a sweep can tell them."""
+def rates(rates: Frame) -> Table:
+    """FLOP/s of the core and of the rest, for curves whose lengths tell the two apart."""
     return Table(
         name="rates",
-        title="Work per second of the core and of all else, apart",
-        columns=("Mechanism", "Mode", "Lengths", "Core, GFLOP/s", "Linear maps and shell, GFLOP/s"),
+        title="Work per second of the attention core, and of all else",
+        columns=("Mechanism", "Mode", "Lengths", "Core, GFLOP/s", "Projections and shell, GFLOP/s"),
         rows=tuple(
             (
                 words(row["series"]),
@@ -59,8 +63,38 @@ def apart(rates: Frame) -> Table:
     )
 
 
+def predictions(errors: Frame) -> Table:
+    """By which factor predicted seconds and bytes were off, per mechanism."""
+    quantities = list(dict.fromkeys(errors["quantity"]))
+    columns = [
+        (quantity, f"{kind}_{end}", f"{quantity.capitalize()}, {heading}, {end}")
+        for quantity in quantities
+        for kind, heading in PREDICTIONS
+        for end in ("median", "worst")
+    ]
+    rows = []
+    for name, found in errors.groupby("mechanism", sort=False):
+        most, factors = int(found["cases"].max()), found.set_index("quantity").reindex(quantities)
+        cells = [_ratio(factors.loc[quantity, key]) for quantity, key, _ in columns]
+        rows.append((words(name), Cell(units.count(most), most), *cells))
+    return Table(
+        name="predictions",
+        title="By which factor predictions were off",
+        columns=("Mechanism", "Cases", *(heading for *_, heading in columns)),
+        rows=tuple(rows),
+        note="The first guess is from FLOPs alone, before anything ran. The refined one is what the"
+        " sweep made of it by the time the case first ran, from all that had run before; the"
+        " figures show it where nothing was measured. Memory is the allocated peak. A factor of"
+        " 1 is exact; over- and underestimates count the same.",
+    )
+
+
+def _ratio(value: Any) -> Cell:
+    return Cell(units.ratio(value), bare(float(value)))
+
+
 def _factor(row: Row) -> Cell:
-    mark = " b" if row["bound"] == "bytes" else ""
+    mark = " b" if row["bound"] == Bound.BYTES else ""
     ends = (float(row["over"]), bare(row["low"]), bare(row["high"]))
     return Cell(units.estimate(row["over"], row["low"], row["high"]) + mark, *ends)
 

@@ -1,14 +1,15 @@
-"""The tables of a report: mechanisms down, lengths across, each number with its interval.
+"""Tables of what cases cost: times, speed-ups, memory, precision, and what was not measured.
 
-The columns are all lengths of the sweep; a series that lacks one has no number there.
+Most have mechanisms down and all lengths of the sweep across; a series that lacks a length has no
+number there.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from math import inf, log10
 
-from attnbench.analysis.crossover import speedups
-from attnbench.analysis.ratios import Ratios
+from attnbench.analysis.estimate import Kind
 from attnbench.analysis.summary import Frame, Row
-from attnbench.records import Mode
+from attnbench.records import Mode, Outcome
 from attnbench.render import units
 from attnbench.render.ends import ended, why
 from attnbench.render.grid import Cell, Table, bare, words
@@ -16,6 +17,7 @@ from attnbench.render.grid import Cell, Table, bare, words
 OPENING = "Mechanism"
 BOUNDS = "± is the larger half-width of the 95 % confidence interval"
 WIDE = "a wide interval is written [low, high]."
+WITHIN = "within one process, without the variation between processes"
 MARK = f"{units.UNBOUNDED} marks too few samples for an interval."
 
 
@@ -40,30 +42,32 @@ def latency(summary: Frame, mode: str, tokens: int) -> Table:
     )
 
 
-def memory(summary: Frame, mode: str, metric: str = "allocated_peak_bytes") -> Table:
+def memory(summary: Frame, mode: str) -> Table:
     """MiB at the peak, as measured with the batch of each length."""
 
     def cell(row: Row) -> Cell:
-        return Cell(units.plain(row[metric] / units.MIB, 4), row[metric] / units.MIB)
+        peak = row["allocated_peak_bytes"] / units.MIB
+        return Cell(units.plain(peak, 4), peak)
 
-    resident = " and optimiser state" if mode == "training" else ""
+    training = mode == Mode.TRAINING
+    parts = ", inputs, gradients and optimiser state" if training else " and inputs"
     return Table(
         name=f"memory_{mode}",
         title=f"Peak allocated memory, {mode}, MiB",
         columns=_columns(summary),
         keys=("series",),
         across="peak_mib",
-        rows=_rows(summary, summary, mode, metric, cell),
-        note=f"1 MiB = 2^20 bytes; parameters, inputs{', gradients' * bool(resident)}{resident}"
-        " are in. Exact, so without an interval.",
+        rows=_rows(summary, summary, mode, "allocated_peak_bytes", cell),
+        note=f"1 MiB = 2^20 bytes; includes parameters{parts}. Exact, so without a"
+        " confidence interval.",
     )
 
 
-def speedup(summary: Frame, mode: str, baseline: str, ratios: Ratios) -> Table:
+def speedup(summary: Frame, mode: str, baseline: str, speedups: Frame) -> Table:
     """How many times faster than `baseline`, a series, at each length."""
     found = {
         (row["series"], row["seq_len"]): row
-        for _, row in speedups(summary, baseline, ratios).query("mode == @mode").iterrows()
+        for _, row in speedups[speedups["mode"] == mode].iterrows()
     }
 
     def cell(row: Row) -> Cell:
@@ -87,13 +91,33 @@ def pairing(paired: Iterable[bool]) -> str:
     if not found - {True}:
         return "Paired: the series took turns; 95 % confidence intervals over rounds."
     if not found - {False}:
-        return "Not paired: series were timed apart, and a drift of the machine is in the ratios."
-    return "Paired where series took turns, else of independent times."
+        return "Not paired: series were timed apart, so the ratios include a drift of the machine."
+    return "Paired where series took turns, elsewhere ratios of independent times."
+
+
+def precision(errors: Frame, dtype: str) -> Table:
+    """The digits that each form keeps, fewest first, so that a fast one shows what it costs."""
+    return Table(
+        name="digits",
+        title=f"Digits that hold in {dtype}",
+        columns=("Mechanism", "Form", "Options", "Digits"),
+        keys=("mechanism", "form", "options", "relative_error"),
+        rows=tuple(
+            (
+                *(words(row[name]) for name in ("mechanism", "form", "options")),
+                Cell(f"{-log10(row['error']) if row['error'] else inf:.1f}", float(row["error"])),
+            )
+            for _, row in errors.iterrows()
+        ),
+        note="−log10 of ‖y − y₆₄‖ / ‖y₆₄‖, the output of one short sequence against the equations"
+        " as written, in float64 with the same parameters, input and draws. Where rounding changes"
+        " a hash or another discrete choice, that is in it. The CSV file has the relative error.",
+    )
 
 
 def outcomes(summary: Frame) -> Table:
     """Every case that was not measured in full, with its reason and what was predicted for it."""
-    lost = summary[summary["outcome"] != "ok"]
+    lost = summary[summary["outcome"] != Outcome.OK]
     shared = ", ".join(dict.fromkeys(map(_shared, lost["case"])))
     return Table(
         name="outcomes",
@@ -158,7 +182,9 @@ def _cell(row: Row | None, metric: str, cell: Callable[[Row], Cell]) -> Cell:
         return Cell(units.NOTHING)
     if units.known(row[metric]):
         return cell(row)
-    return Cell(why(row["outcome"], row["reason"]) if row["outcome"] != "ok" else units.NOTHING)
+    return Cell(
+        why(row["outcome"], row["reason"]) if row["outcome"] != Outcome.OK else units.NOTHING
+    )
 
 
 def _bounded(point: float, low: float, high: float) -> Cell:
@@ -179,10 +205,10 @@ def _forms(summary: Frame, mode: str) -> Iterator[str]:
 
 
 def _intervals(summary: Frame) -> str:
-    """What the intervals of a table speak of."""
+    """Which variation the intervals of a table include."""
     kinds = set(summary.loc[summary["time_s"].notna(), "interval_kind"])
-    if "rounds" in kinds:
+    if Kind.ROUNDS in kinds:
         return f"{BOUNDS} over rounds; {WIDE} {MARK}"
-    if "within one process" in kinds:
-        return f"{BOUNDS} within one process, without restart variance; {WIDE} {MARK}"
+    if Kind.WITHIN in kinds:
+        return f"{BOUNDS} {WITHIN}; {WIDE} {MARK}"
     return MARK
