@@ -24,10 +24,8 @@ DOORS = {
     "torch": {"contract", "mechanisms", "adopted", "model", "measure", "cli/options.py"},
     "numpy": {"store", "analysis", "render"},
     "pandas": {"store", "analysis", "render"},
-    "matplotlib": {
-        f"render/{name}.py" for name in ("figures", "overlays", "panels", "roofline", "slopes")
-    },
-    "rich": {"render/terminal.py", "render/progress.py", "cli/console.py"},
+    "matplotlib": {f"render/{name}.py" for name in ("figures", "overlays", "panels", "roofline")},
+    "rich": {"render/terminal.py", "cli/console.py"},
     "typer": {"cli"},
     "pynvml": {"measure", "cli/doctor.py"},
 }

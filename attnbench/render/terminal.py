@@ -1,16 +1,20 @@
-"""Tables for a terminal, as rich renderables; a narrow one gets the columns in several blocks."""
+"""Tables and progress on a terminal; a narrow one gets the columns of a table in several blocks."""
 
 from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Self
 
 import rich.table
 from rich.cells import cell_len, set_cell_size
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.text import Text
 
 from attnbench.render.grid import Table, clean, pieces
 
 GAP = 2  # between two columns
 LEAST = 12  # of the first column, which may fold
+REFRESH_PER_S = 2  # the machine is being measured: the line must cost nothing
 
 
 def table(table: Table, width: int) -> RenderableType:
@@ -131,3 +135,38 @@ def _least(table: Table, column: int) -> int:
     whole = column > 0 and _is_numeric(table, column)
     parts = [*pieces(heading), *(texts if whole else (p for text in texts for p in pieces(text)))]
     return max((cell_len(part.rstrip()) for part in parts), default=1)
+
+
+class ProgressLine:
+    """A live line on a terminal; elsewhere one line for each block, so that a log can be read."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.last = ""
+        self.live = Live(console=console, refresh_per_second=REFRESH_PER_S, transient=True)
+
+    def __enter__(self) -> Self:
+        if self.console.is_terminal:
+            self.live.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.console.is_terminal:
+            self.live.__exit__(kind, error, trace)
+
+    def show(self, block: str, running: str, done: int, left_s: float) -> None:
+        """Say what runs now; the time left is a prediction and stands first."""
+        left = f"≈ {left_s:.0f} s left" if left_s >= 1 else "almost done"
+        text = clean(f"{left} · {block} · {done} visits done")
+        if self.console.is_terminal:
+            line = Text(clean(f"{text} · {running}"), style="cyan", no_wrap=True)
+            line.truncate(self.console.width, overflow="ellipsis")
+            self.live.update(line)
+        elif block != self.last:
+            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self.last = block
