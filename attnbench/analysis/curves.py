@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnbench.analysis.estimate import LEVEL
-from attnbench.analysis.student import quantile
+from attnbench.analysis.estimate import LEVEL, student_quantile
 from attnbench.records import Case, Planned
 
 if TYPE_CHECKING:
@@ -162,4 +161,4 @@ def series_names(plan: Sequence[Planned]) -> dict[str, str]:
 def _half_width(error: float, df: float) -> float:
     if error == 0:
         return 0.0
-    return quantile(LEVEL, float(df)) * error if error > 0 and df > 0 else np.nan
+    return student_quantile(LEVEL, float(df)) * error if error > 0 and df > 0 else np.nan

@@ -21,9 +21,8 @@ from enum import StrEnum
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis.estimate import LEVEL
+from attnbench.analysis.estimate import LEVEL, student_quantile
 from attnbench.analysis.predict import TRAINING
-from attnbench.analysis.student import quantile
 from attnbench.records import ITEM_BYTES, Level, Mode, Sweep
 
 ADAM = 6  # parameters and both moments, each read and written
@@ -184,7 +183,7 @@ def _rates(work: np.ndarray, times: np.ndarray) -> list[float] | None:
     seconds = inverse @ scaled.T @ np.ones(len(times))  # of one FLOP
     df = len(times) - 2
     variance = float(np.sum((scaled @ seconds - 1) ** 2)) / df
-    halves = quantile(LEVEL, df) * np.sqrt(variance * np.diag(inverse))
+    halves = student_quantile(LEVEL, df) * np.sqrt(variance * np.diag(inverse))
     if (seconds <= halves).any():
         return None
     ends = (seconds, seconds + halves, seconds - halves)

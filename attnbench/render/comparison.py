@@ -10,7 +10,7 @@ from attnbench.analysis.verdict import Verdict
 from attnbench.metrics import Unit, metric
 from attnbench.records import Outcome
 from attnbench.render import units
-from attnbench.render.ends import why
+from attnbench.render.cost_tables import why
 from attnbench.render.grid import Cell, Table, bare, words
 
 TIME = "time_s"

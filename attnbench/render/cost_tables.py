@@ -11,7 +11,6 @@ from attnbench.analysis.estimate import Kind
 from attnbench.analysis.summary import Frame, Row
 from attnbench.records import Mode, Outcome
 from attnbench.render import units
-from attnbench.render.ends import ended, why
 from attnbench.render.grid import Cell, Table, bare, words
 
 OPENING = "Mechanism"
@@ -19,6 +18,26 @@ BOUNDS = "± is the larger half-width of the 95 % confidence interval"
 WIDE = "a wide interval is written [low, high]."
 WITHIN = "within one process, without the variation between processes"
 MARK = f"{units.UNBOUNDED} marks too few samples for an interval."
+
+WORDS = (
+    (Outcome.OOM, "out of memory"),
+    (Outcome.TIMEOUT, "timed out"),
+    (Outcome.CRASHED, "crashed"),
+    (Outcome.FAILED, "failed"),
+    (Outcome.UNSUPPORTED, "cannot run"),
+)
+
+# what the reason of a skipped case speaks of, the first that fits; older journals have other words
+CAUSES = (
+    ("budget", "over budget"),
+    ("memory limit", "exceeds memory"),
+    ("memory", "out of memory"),
+    ("oom", "out of memory"),
+    ("predicted to need", "exceeds memory"),
+    ("--case-timeout", "over time limit"),
+    ("time", "timed out"),
+    ("limit", "over time limit"),
+)
 
 
 def latency(summary: Frame, mode: str, tokens: int) -> Table:
@@ -139,6 +158,21 @@ def outcomes(summary: Frame) -> Table:
         note=f"{len(summary) - len(lost)} of {len(summary)} cases were measured in full."
         " Predictions are of one iteration.",
     )
+
+
+def ended(outcome: str, reason: str) -> str:
+    """The outcome, or `skipped` for what older journals call by what was only predicted."""
+    predicted = outcome in (Outcome.OOM, Outcome.TIMEOUT) and reason.endswith("not run")
+    return str(Outcome.SKIPPED) if predicted else outcome
+
+
+def why(outcome: str, reason: str) -> str:
+    """`over budget` for a skipped case whose reason speaks of the budget; never empty."""
+    if ended(outcome, reason) == Outcome.SKIPPED:
+        return next((word for cause, word in CAUSES if cause in reason.lower()), "skipped")
+    if outcome == Outcome.OK:
+        return "not measured"  # a memory pass that did not run is no word on the timed runs
+    return dict(WORDS)[Outcome(outcome)] if outcome in set(Outcome) else "not run"
 
 
 def _lengths(summary: Frame) -> list[int]:

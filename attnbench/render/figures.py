@@ -18,7 +18,6 @@ from attnbench.analysis.summary import Frame
 from attnbench.records import Mode
 from attnbench.render import units
 from attnbench.render.curves import Curve, Quantity, curves
-from attnbench.render.looks import looks as looks_of
 from attnbench.render.panels import (
     Ending,
     direct_labels,
@@ -29,6 +28,7 @@ from attnbench.render.panels import (
     saved,
     styled,
 )
+from attnbench.render.styles import series_styles
 
 LEAST = 2.0  # what the top of an axis is to its foot
 SPAN = (-0.5, 3.0)  # of local exponents; a noisy one may lie beyond, and its band leaves the panel
@@ -107,37 +107,37 @@ def _figure(
     slopes: Frame | None = None,
 ) -> bytes:
     modes = [mode for mode in (Mode.TRAINING, Mode.INFERENCE) if mode in set(summary["mode"])]
-    looks = looks_of(summary["series"])
+    styles = series_styles(summary["series"])
     panels = [curves(summary, mode, quantity, tokens) for mode in modes]
-    height = max(room(_endings(panel, looks)) for panel in panels)
+    height = max(room(_endings(panel, styles)) for panel in panels)
     kinds = 1 if slopes is None else 2
     rows, columns = (kinds * len(modes), 1) if stacked else (kinds, len(modes))
     with styled():
         figure, axes = grid(rows, columns, height)
         for place, mode, panel in zip(axes[: len(modes)], modes, panels, strict=True):
-            _panel(place, panel, quantity, looks)
+            _panel(place, panel, quantity, styles)
             guessed = any(np.isfinite(curve.guesses).any() for curve in panel)
             heading(place, mode.capitalize(), quantity.axis + "; open: predicted" * guessed)
         if slopes is not None:
             for place, mode in zip(axes[len(modes) :], modes, strict=True):
-                _slope_panel(place, slopes[slopes["mode"] == mode], mode, looks)
+                _slope_panel(place, slopes[slopes["mode"] == mode], mode, styles)
         return saved(figure, suffix)
 
 
 def _panel(
-    axes: Axes, panel: Sequence[Curve], quantity: Quantity, looks: Mapping[str, Mapping[str, Any]]
+    axes: Axes, panel: Sequence[Curve], quantity: Quantity, styles: Mapping[str, Mapping[str, Any]]
 ) -> None:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=quantity.base)
     for curve in panel:
-        _draw(axes, curve, looks[curve.series])
+        _draw(axes, curve, styles[curve.series])
     length_axis(axes, [int(n) for curve in panel for n in curve.lengths])
     _heights(axes, quantity)
-    direct_labels(axes, _endings(panel, looks))
+    direct_labels(axes, _endings(panel, styles))
 
 
-def _endings(panel: Sequence[Curve], looks: Mapping[str, Mapping[str, Any]]) -> list[Ending]:
-    return [Ending(c.series, c.end, c.last, looks[c.series]["color"]) for c in panel]
+def _endings(panel: Sequence[Curve], styles: Mapping[str, Mapping[str, Any]]) -> list[Ending]:
+    return [Ending(c.series, c.end, c.last, styles[c.series]["color"]) for c in panel]
 
 
 def _draw(axes: Axes, curve: Curve, style: Mapping[str, Any]) -> None:
@@ -172,12 +172,12 @@ def _heights(axes: Axes, quantity: Quantity) -> None:
 
 
 def _slope_panel(
-    axes: Axes, slopes: Frame, mode: str, looks: Mapping[str, Mapping[str, Any]]
+    axes: Axes, slopes: Frame, mode: str, styles: Mapping[str, Mapping[str, Any]]
 ) -> None:
     """One curve per series, at the geometric mean of both lengths; cards are dashed lines."""
     axes.set_xscale("log", base=2)
     endings = [
-        _slope(axes, str(name), found, looks[str(name)])
+        _slope(axes, str(name), found, styles[str(name)])
         for name, found in slopes.groupby("series", sort=False)
     ]
     heading(axes, mode.capitalize(), "local exponent of N, time per sequence")

@@ -6,8 +6,8 @@ from attnbench.analysis.report import Analysis
 from attnbench.render import cost_tables, delimited, html, latex, machine_tables, markdown
 from attnbench.render.conditions import conditions, warnings
 from attnbench.render.figures import fig2, memory_figure
-from attnbench.render.findings import complexity, crossovers
 from attnbench.render.grid import Table
+from attnbench.render.growth_tables import complexity, crossovers
 from attnbench.render.papers import paper_tables
 from attnbench.render.roofline import roofline_figure
 

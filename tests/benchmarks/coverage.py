@@ -26,9 +26,8 @@ from itertools import combinations
 
 import numpy as np
 
-from attnbench.analysis.estimate import LEVEL
+from attnbench.analysis.estimate import LEVEL, student_quantile
 from attnbench.analysis.ratios import means
-from attnbench.analysis.student import quantile
 from tests.benchmarks.telling import begin
 
 BLOCKS, LAP_PAIRS = 8, 6
@@ -94,7 +93,7 @@ def simulated(situation, series, rounds, sweeps, seed=0):
         for each in logs:
             found = means(each, pairs)
             different, place = np.unique(found.df, return_inverse=True)
-            t = np.array([quantile(LEVEL, df) for df in different])[place]
+            t = np.array([student_quantile(LEVEL, df) for df in different])[place]
             half = found.se * t.reshape(found.se.shape)
             held.append(np.abs(found.log) <= half)
             halves.append(half)

@@ -17,10 +17,10 @@ from attnbench.analysis.scaling import local_slopes
 from attnbench.analysis.summary import summary
 from attnbench.errors import UnknownMechanism
 from attnbench.records import Mode, Outcome, Part, Run
-from attnbench.render import cost_tables, figures, looks, machine_tables, page, units
+from attnbench.render import cost_tables, figures, machine_tables, page, styles, units
 from attnbench.render.conditions import conditions, warnings
+from attnbench.render.cost_tables import why
 from attnbench.render.curves import Quantity, curves
-from attnbench.render.ends import why
 from attnbench.render.roofline import roofline_figure
 from tests.sweeps import environment, sweep
 
@@ -145,18 +145,18 @@ def test_figures_with_many_series_are_drawn():
 
 def test_series_look_different():
     names = [card.stem for card in Path("attnbench/mechanisms").glob("[a-z]*.py")]
-    styles = [looks.look(name) for name in names]
-    assert len({(style["color"], style["marker"]) for style in styles}) == len(names)
-    assert len({looks.look(name)["color"] for name in looks.PLACES[:7]}) == 7
+    found = [styles.mechanism_style(name) for name in names]
+    assert len({(style["color"], style["marker"]) for style in found}) == len(names)
+    assert len({styles.mechanism_style(name)["color"] for name in styles.PLACES[:7]}) == 7
 
 
 def test_a_mechanism_looks_the_same_whatever_stands_beside_it():
-    alone = looks.looks(["linformer:eager[rank=16]"])
-    among = looks.looks(
+    alone = styles.series_styles(["linformer:eager[rank=16]"])
+    among = styles.series_styles(
         ["mine", "transformer:eager", "transformer:sdpa", "linformer:eager[rank=16]"]
     )
     assert alone.items() <= among.items()
-    assert looks.looks(["mine"])["mine"] == among["mine"]
+    assert styles.series_styles(["mine"])["mine"] == among["mine"]
     one, two = among["transformer:eager"], among["transformer:sdpa"]
     assert one["linestyle"] != two["linestyle"]
     assert one == {**two, "linestyle": one["linestyle"]}
@@ -267,7 +267,7 @@ def test_a_form_that_changes_along_a_curve_is_named():
 
 def test_labels_leave_out_what_tells_no_series_apart():
     names = ["linformer[rank=16]", "linformer[rank=64]", "local:eager[window=256]", "x" * 40]
-    assert looks.labels(names) == {
+    assert styles.labels(names) == {
         "linformer[rank=16]": "linformer[rank=16]",
         "linformer[rank=64]": "linformer[rank=64]",
         "local:eager[window=256]": "local:eager",
