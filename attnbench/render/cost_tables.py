@@ -11,7 +11,7 @@ from attnbench.analysis.estimate import Kind
 from attnbench.analysis.summary import Frame, Row
 from attnbench.records import Mode, Outcome
 from attnbench.render import units
-from attnbench.render.grid import Cell, Table, bare, words
+from attnbench.render.grid import Cell, Table, bare, bounded, words
 
 OPENING = "Mechanism"
 BOUNDS = "± is the larger half-width of the 95 % confidence interval"
@@ -41,23 +41,26 @@ CAUSES = (
 
 
 def latency(summary: Frame, mode: str, tokens: int) -> Table:
-    """Milliseconds per batch of `tokens` tokens, with the 95 % interval."""
+    """Milliseconds per batch of `tokens` tokens, with the 95 % confidence interval."""
 
     def cell(row: Row) -> Cell:
         scale = 1e3 * tokens / row["tokens"]
-        return _bounded(*(scale * row[key] for key in ("time_s", "time_lo_s", "time_hi_s")))
+        return bounded(*(scale * row[key] for key in ("time_s", "time_lo_s", "time_hi_s")))
 
-    longer = summary["tokens"].max() > tokens
-    return Table(
+    notes = [_intervals(summary), *_forms(summary, mode)]
+    if summary["tokens"].max() > tokens:
+        limit = units.count(tokens)
+        scaled = f"For N > {limit} the batch is one sequence; its time is scaled to {limit} tokens."
+        notes.insert(1, scaled)
+    return by_length(
+        summary[summary["mode"] == mode],
+        "time_s",
+        cell,
+        lengths=summary["seq_len"],
         name=f"latency_{mode}",
         title=f"{mode.capitalize()} time, ms per batch of {units.count(tokens)} tokens",
-        columns=_columns(summary),
-        keys=("series",),
         across="time_ms",
-        rows=_rows(summary, summary, mode, "time_s", cell),
-        note=_intervals(summary)
-        + _scaled(tokens) * bool(longer)
-        + "".join(f" {line}" for line in _forms(summary, mode)),
+        note=" ".join(notes),
     )
 
 
@@ -70,13 +73,14 @@ def memory(summary: Frame, mode: str) -> Table:
 
     training = mode == Mode.TRAINING
     parts = ", inputs, gradients and optimiser state" if training else " and inputs"
-    return Table(
+    return by_length(
+        summary[summary["mode"] == mode],
+        "allocated_peak_bytes",
+        cell,
+        lengths=summary["seq_len"],
         name=f"memory_{mode}",
         title=f"Peak allocated memory, {mode}, MiB",
-        columns=_columns(summary),
-        keys=("series",),
         across="peak_mib",
-        rows=_rows(summary, summary, mode, "allocated_peak_bytes", cell),
         note=f"1 MiB = 2^20 bytes; includes parameters{parts}. Exact, so without a"
         " confidence interval.",
     )
@@ -84,23 +88,47 @@ def memory(summary: Frame, mode: str) -> Table:
 
 def speedup(summary: Frame, mode: str, baseline: str, speedups: Frame) -> Table:
     """How many times faster than `baseline`, a series, at each length."""
-    found = {
-        (row["series"], row["seq_len"]): row
-        for _, row in speedups[speedups["mode"] == mode].iterrows()
-    }
-
-    def cell(row: Row) -> Cell:
-        pair = found.get((row["series"], row["seq_len"]))
-        return Cell(units.NOTHING) if pair is None else _bounded(*pair[["ratio", "low", "high"]])
-
-    return Table(
+    cases = summary[(summary["mode"] == mode) & (summary["series"] != baseline)]
+    pairs = cases.merge(speedups, on=["series", "mode", "seq_len"], how="left")
+    paired = pairing(pairs["paired"].dropna())
+    return by_length(
+        pairs,
+        "ratio",
+        lambda row: bounded(row["ratio"], row["low"], row["high"]),
+        lengths=summary["seq_len"],
         name=f"speedup_{mode}",
         title=f"Speed-up over {baseline} in {mode}, ×",
-        columns=_columns(summary),
-        keys=("series",),
         across="speedup",
-        rows=_rows(summary, summary[summary["series"] != baseline], mode, "time_s", cell),
-        note=f"Above 1 is faster than {baseline}. {pairing(p['paired'] for p in found.values())}",
+        note=f"Above 1 is faster than {baseline}. {paired}",
+    )
+
+
+def by_length(
+    cases: Frame,
+    metric: str,
+    cell: Callable[[Row], Cell],
+    *,
+    lengths: Iterable[int],
+    name: str,
+    title: str,
+    across: str,
+    note: str,
+) -> Table:
+    """Series down and lengths across; where `metric` was not measured, why in words."""
+    columns = sorted(set(lengths))
+    rows = []
+    for series, known in cases.groupby("series", sort=False):
+        at = {row["seq_len"]: row for _, row in known.iterrows()}
+        cells = (_cell(at[n], metric, cell) if n in at else Cell(units.NOTHING) for n in columns)
+        rows.append((words(series), *cells))
+    return Table(
+        name=name,
+        title=title,
+        columns=(OPENING, *map(units.length, columns)),
+        rows=tuple(rows),
+        note=note,
+        keys=("series",),
+        across=across,
     )
 
 
@@ -175,10 +203,6 @@ def why(outcome: str, reason: str) -> str:
     return dict(WORDS)[Outcome(outcome)] if outcome in set(Outcome) else "not run"
 
 
-def _lengths(summary: Frame) -> list[int]:
-    return sorted(set(summary["seq_len"]))
-
-
 def _shared(case: str) -> str:
     """`D256-H16/model/float32/cpu`: of a case what all of its sweep have in common."""
     parts = case.rpartition("/B")[2].split("/")
@@ -186,43 +210,11 @@ def _shared(case: str) -> str:
     return "/".join(["-".join(sizes), *(part for part in parts[1:] if part not in set(Mode))])
 
 
-def _scaled(tokens: int) -> str:
-    limit = units.count(tokens)
-    return f" For N > {limit} the batch is one sequence; its time is scaled to {limit} tokens."
-
-
-def _columns(summary: Frame) -> tuple[str, ...]:
-    return (OPENING, *map(units.length, _lengths(summary)))
-
-
-def _rows(
-    summary: Frame, shown: Frame, mode: str, metric: str, cell: Callable[[Row], Cell]
-) -> tuple[tuple[Cell, ...], ...]:
-    """One row per series of `shown`, under the columns of the whole summary.
-
-    What was not measured says why in words.
-    """
-    lengths = _lengths(summary)
-    rows = []
-    for series, cases in shown[shown["mode"] == mode].groupby("series", sort=False):
-        found = {row["seq_len"]: row for _, row in cases.iterrows()}
-        cells = [_cell(found.get(n), metric, cell) for n in lengths]
-        rows.append((words(series), *cells))
-    return tuple(rows)
-
-
-def _cell(row: Row | None, metric: str, cell: Callable[[Row], Cell]) -> Cell:
-    if row is None:
-        return Cell(units.NOTHING)
+def _cell(row: Row, metric: str, cell: Callable[[Row], Cell]) -> Cell:
     if units.known(row[metric]):
         return cell(row)
-    return Cell(
-        why(row["outcome"], row["reason"]) if row["outcome"] != Outcome.OK else units.NOTHING
-    )
-
-
-def _bounded(point: float, low: float, high: float) -> Cell:
-    return Cell(units.estimate(point, low, high), float(point), bare(low), bare(high))
+    ended_well = row["outcome"] == Outcome.OK
+    return Cell(units.NOTHING if ended_well else why(row["outcome"], row["reason"]))
 
 
 def _forms(summary: Frame, mode: str) -> Iterator[str]:

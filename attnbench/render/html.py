@@ -56,7 +56,7 @@ def table(table: Table) -> str:
     head = f'<h2 id="{_anchor(table)}">{text(table.title)}</h2>'
     if not table.rows:
         return f"{head}\n<p>None.</p>"
-    numbers = [any(row[i].is_number for row in table.rows) for i in range(len(table.columns))]
+    numbers = table.numeric
     names = "".join(
         f'<th scope="col"{_number(number)}>{breakable(column)}</th>'
         for column, number in zip(table.columns, numbers, strict=True)

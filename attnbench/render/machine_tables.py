@@ -6,7 +6,8 @@ from attnbench.analysis.roofline import Bound, Roof
 from attnbench.analysis.summary import Frame, Row
 from attnbench.records import Mode
 from attnbench.render import units
-from attnbench.render.grid import Cell, Table, bare, words
+from attnbench.render.cost_tables import by_length
+from attnbench.render.grid import Cell, Table, bare, bounded, words
 
 RAISED = ", too low, and are raised to what the best case did"
 # the predictions of a quantity, and what heads their columns
@@ -15,27 +16,26 @@ PREDICTIONS = (("first", "first guess"), ("refined", "refined"))
 
 def over_bound(roofline: Frame, mode: str, roof: Roof) -> Table:
     """Time over the roofline bound, mechanisms down and lengths across."""
-    rows = roofline[roofline["mode"] == mode]
-    lengths = sorted(set(rows["seq_len"]))
-    cells = {(row["series"], row["seq_len"]): _factor(row) for _, row in rows.iterrows()}
-    nothing = Cell(units.NOTHING)
+
+    def cell(row: Row) -> Cell:
+        mark = " b" if row["bound"] == Bound.BYTES else ""
+        return bounded(row["over"], row["low"], row["high"], mark)
+
+    cases = roofline[roofline["mode"] == mode]
     training = " Training counts three times the FLOPs of the forward pass."
-    counted = training if mode == Mode.TRAINING else ""
-    return Table(
+    return by_length(
+        cases,
+        "over",
+        cell,
+        lengths=cases["seq_len"],
         name=f"over_floor_{mode}",
         title=f"{mode.capitalize()} time relative to the roofline bound of this machine, ×",
-        columns=("Mechanism", *map(units.length, lengths)),
-        keys=("series",),
         across="over_floor",
-        rows=tuple(
-            (words(series), *(cells.get((series, length), nothing) for length in lengths))
-            for series in dict.fromkeys(rows["series"])
-        ),
         note=f"The bound is the longer of FLOPs at {units.rate(roof.flops_per_s)}, the rate of"
         f" a large matrix product, and the least bytes at {units.size(roof.bytes_per_s)}/s, that"
         " of a large copy: parameters, inputs and outputs once. Both peaks were measured on this"
         f" machine when the sweep began{RAISED * roof.raised}."
-        f" “b” marks a bound set by bytes.{counted}"
+        f" “b” marks a bound set by bytes.{training * (mode == Mode.TRAINING)}"
         " FLOPs are of matrix products alone, so a mechanism of few products lies far above its"
         " bound whatever it does.",
     )
@@ -91,12 +91,6 @@ def predictions(errors: Frame) -> Table:
 
 def _ratio(value: Any) -> Cell:
     return Cell(units.ratio(value), bare(float(value)))
-
-
-def _factor(row: Row) -> Cell:
-    mark = " b" if row["bound"] == Bound.BYTES else ""
-    ends = (float(row["over"]), bare(row["low"]), bare(row["high"]))
-    return Cell(units.estimate(row["over"], row["low"], row["high"]) + mark, *ends)
 
 
 def _rate(row: Row, part: str) -> Cell:

@@ -38,9 +38,8 @@ def table(table: Table, width: int) -> RenderableType:
 
 
 def _is_mostly_numbers(table: Table) -> bool:
-    numeric = sum(_is_numeric(table, i) for i in range(len(table.columns)))
     # a table across lengths is one of numbers even where few of them were measured
-    return bool(table.across) or 2 * numeric > len(table.columns)
+    return bool(table.across) or 2 * sum(table.numeric) > len(table.columns)
 
 
 def _shares(table: Table, width: int) -> list[int] | None:
@@ -94,7 +93,7 @@ def _grid(table: Table, columns: Sequence[int], widths: Sequence[int]) -> rich.t
     for column, width in zip(columns, widths, strict=True):
         grid.add_column(
             Text(folded(table.columns[column], width)),
-            justify="right" if column > 0 and _is_numeric(table, column) else "left",
+            justify="right" if column > 0 and table.numeric[column] else "left",
             no_wrap=True,
             overflow="fold",
         )
@@ -117,10 +116,6 @@ def folded(text: str, width: int) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _is_numeric(table: Table, column: int) -> bool:
-    return any(row[column].is_number for row in table.rows)
-
-
 def _texts(table: Table, column: int) -> list[str]:
     return [clean(t) for t in (table.columns[column], *(row[column].text for row in table.rows))]
 
@@ -132,7 +127,7 @@ def _width(table: Table, column: int) -> int:
 def _least(table: Table, column: int) -> int:
     """The width of a column's longest piece that must not be broken; of a number, all of it."""
     heading, *texts = _texts(table, column)
-    whole = column > 0 and _is_numeric(table, column)
+    whole = column > 0 and table.numeric[column]
     parts = [*pieces(heading), *(texts if whole else (p for text in texts for p in pieces(text)))]
     return max((cell_len(part.rstrip()) for part in parts), default=1)
 
