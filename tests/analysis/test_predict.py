@@ -4,7 +4,7 @@ import pytest
 
 from attnbench.analysis.predict import replayed, seconds
 from attnbench.analysis.summary import prediction_errors, summary
-from attnbench.records import Mode
+from attnbench.records import Mode, Outcome
 from attnbench.run.session import Session
 from tests.run.machine import Machine
 from tests.sweeps import seconds as seconds_of
@@ -68,3 +68,10 @@ def test_scores_are_factors_whichever_way_a_prediction_was_off():
     assert (row["quantity"], row["cases"]) == ("time", 3)
     assert (row["first_median"], row["first_worst"]) == pytest.approx((2.0, 4.0))
     assert (row["refined_median"], row["refined_worst"]) == pytest.approx((1.0, 1.0))
+
+
+def test_what_was_measured_keeps_its_prediction_when_a_later_round_is_skipped():
+    whole = sweep(("fastformer",), lengths=(128, 512), modes=(Mode.INFERENCE,), rounds=1)
+    first = replayed(whole.plan, whole.runs)
+    skipped = replace(whole.runs[0], round=1, outcome=Outcome.SKIPPED, samples=(), elapsed_s=0.0)
+    assert replayed(whole.plan, (*whole.runs, skipped)) == first

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
+import numpy as np
 import pytest
 
 from attnbench.analysis import compare, crossover, noise, report, roofline, scaling, summary
@@ -53,7 +54,7 @@ class Calls:
 
 def test_a_report_works_out_each_part_once():
     with Calls(ONCE, *PARTS, (Ratios, "__init__")) as counts:
-        found = analyse(sweep(lengths=(128, 512, 2048, 8192)))
+        found = analyse(sweep(lengths=(128, 512, 2048, 8192)), "linformer")
         report_files(found, ("png", "svg"), slopes=True, everything=True)
         headlines(found)
     # crossovers of times, and of memory
@@ -127,6 +128,21 @@ def test_load_during_runs_is_counted_above_the_threads_of_the_sweep():
         "runs": 40, "of": 60, "load": 5.5, "limit": 3.0, "threads": 2
     }  # fmt: skip
     assert found[WarningKind.WIDENED]["factor"] > 1
+
+
+@pytest.mark.parametrize(("change", "drifts"), [(0.02, False), (0.05, True)])
+def test_a_drift_is_warned_of_where_it_is_surely_larger_than_three_percent(change, drifts):
+    whole = sweep(("fastformer", "linformer"), restart=1e-4, noise=1e-4)
+    timed = [run for run in whole.runs if run.part is Part.TIME]
+    order = np.random.default_rng(0).permutation(len(timed))
+    runs = []
+    for place, index in enumerate(order):
+        factor = (1 + change) ** (place / (len(timed) - 1))
+        samples = tuple(s._replace(wall_s=s.wall_s * factor) for s in timed[index].samples)
+        runs.append(replace(timed[index], samples=samples))
+    found = analyse(replace(whole, runs=tuple(runs)))
+    assert found.drift.low > 1
+    assert (WarningKind.DRIFTED in warned(found)) is drifts
 
 
 def test_the_baseline_is_softmax_attention_unless_another_series_is_chosen():
