@@ -70,6 +70,7 @@ def files(
     stored: "Sweep", judged: Sequence["Judged"], formats: tuple[str, ...]
 ) -> Iterator[tuple[str, bytes]]:
     """File names and contents, each made as it is asked for."""
+    from attnbench.analysis.report import analyse
     from attnbench.render import claims, delimited
     from attnbench.render.overlays import overlays
 
@@ -77,7 +78,7 @@ def files(
     drawn = overlays(stored, formats)
     yield from drawn.items()
     pictures = [name for name in drawn if name.endswith(".png")]
-    yield "claims.md", claims.page(stored, judged, pictures)
+    yield "claims.md", claims.page(analyse(stored), judged, pictures)
 
 
 def show_listing(chosen: Sequence["Claim"], as_json: bool) -> None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attnbench.analysis.student import quantile
+from attnbench.analysis.estimate import student_quantile
 from attnbench.analysis.verdict import Verdict, discoveries
 from attnbench.gate.finding import TIME, Finding
 from attnbench.gate.pairs import FEWEST, LEVEL, Effect, Statistic, Trial, View, effect
@@ -106,7 +106,7 @@ def stored_time_finding(
     fewer = min(len(a), len(b))
     if fewer > 1:
         error = math.hypot(a.std(ddof=1) / len(a) ** 0.5, b.std(ddof=1) / len(b) ** 0.5)
-        half = quantile(LEVEL, fewer - 1) * error
+        half = student_quantile(LEVEL, fewer - 1) * error
     changed = abs(point) > max(half, math.log1p(TWO_DAYS))
     return Finding(
         mechanism=mechanism,

@@ -11,11 +11,10 @@ import pandas as pd
 from attnbench.analysis.claims.data import Claim
 from attnbench.analysis.claims.judge import DEFINITIONS, Judged
 from attnbench.analysis.claims.outcome import Answer, Judgement, Number
-from attnbench.analysis.summary import summary
+from attnbench.analysis.report import Analysis
 from attnbench.metrics import Unit
-from attnbench.records import Sweep
 from attnbench.render import markdown, units
-from attnbench.render.conditions import conditions
+from attnbench.render.conditions import conditions, warnings
 from attnbench.render.grid import Table, words
 
 # numbers that a table shows of each claim; the most telling come first
@@ -114,10 +113,12 @@ def frame(judged: Sequence[Judged]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def page(sweep: Sweep, judged: Sequence[Judged], pictures: Sequence[str]) -> bytes:
+def page(analysis: Analysis, judged: Sequence[Judged], pictures: Sequence[str]) -> bytes:
     """Conditions, overlays, one table for each answer, and what each predicate means."""
-    lines = [f"# {markdown.escape(sweep.name)}: what papers assert", "", counts(judged) + ".", ""]
-    lines += [f"- {markdown.escape(line)}" for line in conditions(sweep, summary(sweep))]
+    title = f"# {markdown.escape(analysis.sweep.name)}: what papers assert"
+    lines = [title, "", counts(judged) + ".", ""]
+    lines += [f"- Warning: {markdown.escape(line)}" for line in warnings(analysis)]
+    lines += [f"- {markdown.escape(line)}" for line in conditions(analysis)]
     lines += ["", markdown.escape(NOTE), ""]
     lines += [f"![{name.partition('.')[0]}]({name})" for name in pictures] + [""]
     for answer in Answer:

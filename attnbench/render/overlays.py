@@ -19,9 +19,8 @@ from attnbench.analysis.claims.bench import Bench
 from attnbench.analysis.claims.shapes import SOURCES, Overlay, Panel, overlay
 from attnbench.records import Sweep
 from attnbench.render import units
-from attnbench.render.looks import looks as looks_of
-from attnbench.render.looks import readable, shortened
 from attnbench.render.panels import saved, styled
+from attnbench.render.styles import readable, series_styles, shortened
 
 COLUMNS = 4
 PANEL = (1.3, 1.05)  # inches of the axes themselves
@@ -37,7 +36,7 @@ BROKEN = (0, (3, 1.5))
 def overlays(sweep: Sweep, formats: Sequence[str] = ("png",)) -> dict[str, bytes]:
     """File name to picture, one for each source that shares a mechanism with the sweep."""
     bench = Bench(sweep)
-    looks = looks_of(bench.series)
+    looks = series_styles(bench.series)
     files = {}
     for name, title, sources in SOURCES:
         parts = [part for source in sources if (part := overlay(bench, source)) is not None]

@@ -12,8 +12,8 @@ from attnbench.analysis.scaling import BEND, Tail
 from attnbench.analysis.summary import Frame, Row
 from attnbench.records import CardFacts, Level
 from attnbench.render import printed
-from attnbench.render.findings import exponent
 from attnbench.render.grid import Cell, Table, words
+from attnbench.render.growth_tables import exponent
 from attnbench.render.printed import Line
 
 KINDS = (("time_s", "Time"), ("allocated_peak_bytes", "Memory"))

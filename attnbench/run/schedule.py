@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from attnbench import units
-from attnbench.analysis.series import series_names
+from attnbench.analysis.curves import series_names
 from attnbench.records import Case, Outcome, Planned, Run, Settings
 from attnbench.run.race import Turns
 

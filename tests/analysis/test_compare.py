@@ -5,12 +5,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.analysis.compare import EVERYWHERE, along, compare, refusals
+from attnbench.analysis import compare as compared
+from attnbench.analysis.compare import EVERYWHERE, Comparison, refusals
+from attnbench.analysis.report import analyse
 from attnbench.analysis.verdict import Verdict, discoveries, judge
 from attnbench.gate.finding import counts
 from attnbench.metrics import COUNTED
 from attnbench.records import Mode, Part, Run, Sweep
 from tests.sweeps import environment, sweep
+
+
+def compare(first: Sweep, second: Sweep, **how: bool) -> Comparison:
+    return compared.compare(analyse(first), analyse(second), **how)
 
 
 def slowed(whole: Sweep, mechanism: str, factor: float) -> Sweep:
@@ -81,6 +87,29 @@ def test_cases_of_one_side_are_missing_with_the_side_named():
     assert set(gone["reason"]) == {"not in the second sweep"}
 
 
+@pytest.mark.parametrize("key", COUNTED)
+@pytest.mark.parametrize("head", [900, 991, 1000, 1009, 1100])
+def test_a_check_and_a_comparison_say_the_same_of_a_count(key: str, head: int):
+    whole = sweep(("fastformer",), lengths=(128,), modes=(Mode.INFERENCE,))
+    planned = {"parameters": 0, "projection_flops": 0, "core_flops": 0, "shell_flops": 0}
+
+    def having(number: int) -> Sweep:
+        plan = [
+            replace(line, **{**planned, **({"parameters": number} if key == "parameters" else {}),
+                             **({"core_flops": number} if key == "flops" else {})})
+            for line in whole.plan
+        ]  # fmt: skip
+        runs = [
+            replace(run, values={key: number}) if run.part is Part.MEMORY else run
+            for run in whole.runs
+        ]
+        return replace(whole, plan=tuple(plan), runs=tuple(runs))
+
+    rows = compare(having(1000), having(head)).rows
+    (checked,) = counts("m", "c", {key: 1000}, {key: head})
+    assert set(rows.loc[rows["metric"] == key, "verdict"]) == {checked.verdict}
+
+
 @pytest.mark.parametrize(("change", "verdict"), [(0, "same"), (0.005, "slower")])
 def test_flops_are_exact(change: float, verdict: str):
     first = sweep(("fastformer",))
@@ -98,7 +127,7 @@ def test_one_round_on_either_side_calls_nothing():
         times = found[found["metric"] == "time_s"]
         assert set(times["verdict"]) == {Verdict.UNSURE, Verdict.MISSING}
         assert times["reason"].ne("").all()
-        assert along(found).empty
+        assert compare(*pair).curves.empty
 
 
 def test_a_verdict_needs_size_and_certainty():
@@ -152,7 +181,7 @@ def test_other_numbers_are_refused_but_flops_are_still_compared():
 def test_a_change_that_all_lengths_share_is_called_where_no_single_one_can_be():
     first = sweep(rounds=2, restart=0.15, seed=1)
     second = slowed(sweep(rounds=2, restart=0.15, seed=2), "fastformer", 1.5)
-    curves = along(compare(first, second).rows).set_index(["series", "mode"])
+    curves = compare(first, second).curves.set_index(["series", "mode"])
     assert set(curves.loc["fastformer:eager", "verdict"]) == {"slower"}
     assert not set(curves.loc["linformer:eager", "verdict"]) & {"slower", "faster"}
     assert curves.loc[("fastformer:eager", "training"), "lengths"] == 10
@@ -162,33 +191,10 @@ def test_whole_curves_raise_hardly_any_false_alarm():
     called = 0
     small = {"lengths": (128, 256, 512, 1024), "modes": (Mode.INFERENCE,), "restart": 0.1}
     for seed in range(20):
-        rows = compare(sweep(seed=seed, **small), sweep(seed=seed + 50, **small)).rows
-        called += along(rows)["verdict"].isin(["slower", "faster"]).sum()
+        found = compare(sweep(seed=seed, **small), sweep(seed=seed + 50, **small))
+        called += found.curves["verdict"].isin(["slower", "faster"]).sum()
     # 20 families of 3 curves; the rule allows one false family in twenty
     assert called <= 2
-
-
-@pytest.mark.parametrize("key", COUNTED)
-@pytest.mark.parametrize("head", [900, 991, 1000, 1009, 1100])
-def test_a_check_and_a_comparison_say_the_same_of_a_count(key: str, head: int):
-    whole = sweep(("fastformer",), lengths=(128,), modes=(Mode.INFERENCE,))
-    planned = {"parameters": 0, "projection_flops": 0, "core_flops": 0, "shell_flops": 0}
-
-    def having(number: int) -> Sweep:
-        plan = [
-            replace(line, **{**planned, **({"parameters": number} if key == "parameters" else {}),
-                             **({"core_flops": number} if key == "flops" else {})})
-            for line in whole.plan
-        ]  # fmt: skip
-        runs = [
-            replace(run, values={key: number}) if run.part is Part.MEMORY else run
-            for run in whole.runs
-        ]
-        return replace(whole, plan=tuple(plan), runs=tuple(runs))
-
-    rows = compare(having(1000), having(head)).rows
-    (checked,) = counts("m", "c", {key: 1000}, {key: head})
-    assert set(rows.loc[rows["metric"] == key, "verdict"]) == {checked.verdict}
 
 
 @pytest.mark.parametrize(("change", "verdict"), [(0.005, "same"), (0.02, "slower")])

@@ -3,7 +3,7 @@
     python -m tests.benchmarks.coverage > reports/coverage.md
 
 All series of a simulated sweep are equally fast, so every true log ratio is 0. A sweep has 8
-blocks; a visit to a block has 6 pairs of laps in mirrored random orders. `analysis.rounds` computes
+blocks; a visit to a block has 6 pairs of laps in mirrored random orders. `analysis.ratios` computes
 the ratios and intervals, over all pairs of series and all blocks. In every situation the standard
 deviation is 2 % between laps, 0.8 % between processes, and a further 0.4 % between the blocks of a
 process. The situations add
@@ -26,9 +26,8 @@ from itertools import combinations
 
 import numpy as np
 
-from attnbench.analysis.estimate import LEVEL
-from attnbench.analysis.rounds import means
-from attnbench.analysis.student import quantile
+from attnbench.analysis.estimate import LEVEL, student_quantile
+from attnbench.analysis.ratios import means
 from tests.benchmarks.telling import begin
 
 BLOCKS, LAP_PAIRS = 8, 6
@@ -95,7 +94,7 @@ def simulated(situation, series, rounds, sweeps, seed=0):
         for each in logs:
             found = means(each, pairs)
             different, place = np.unique(found.df, return_inverse=True)
-            t = np.array([quantile(LEVEL, df) for df in different])[place]
+            t = np.array([student_quantile(LEVEL, df) for df in different])[place]
             half = found.se * t.reshape(found.se.shape)
             held.append(np.abs(found.log) <= half)
             halves.append(half)

@@ -7,6 +7,7 @@ from attnbench.analysis.claims.data import claims, published
 from attnbench.analysis.claims.judge import judge
 from attnbench.analysis.claims.outcome import Answer, Judgement, Number
 from attnbench.analysis.claims.shapes import SOURCES, Source, overlay
+from attnbench.analysis.report import analyse
 from attnbench.metrics import Unit
 from attnbench.render import delimited, markdown
 from attnbench.render.claims import SHOWN, answers, counts, frame, listing, page, span, told
@@ -72,7 +73,7 @@ def test_a_row_for_each_claim(judged):
 
 
 def test_the_page_holds_every_claim_under_its_answer(lab, judged):
-    text = page(lab, judged, ["claims_lra.png"]).decode()
+    text = page(analyse(lab), judged, ["claims_lra.png"]).decode()
     parts = text.split("\n## ")
     for one in judged:
         (section,) = [

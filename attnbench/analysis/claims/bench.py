@@ -14,9 +14,8 @@ import pandas as pd
 
 from attnbench.analysis.claims.names import PLAIN, fits_options, forms, full_options
 from attnbench.analysis.claims.syntax import Asked, Lengths, Sign, Subject
-from attnbench.analysis.estimate import LEVEL
-from attnbench.analysis.paired import Ratios
-from attnbench.analysis.student import quantile
+from attnbench.analysis.estimate import LEVEL, student_quantile
+from attnbench.analysis.ratios import Ratios
 from attnbench.analysis.summary import summary
 from attnbench.records import CardFacts, Level, Option, Outcome, Sweep
 
@@ -197,7 +196,7 @@ def nearest(length: int, measured: Sequence[int]) -> int | None:
 
 def interval(logs: pd.DataFrame) -> pd.DataFrame:
     """Columns low and high beside y, se and df: the 95 % interval; NaN where se is."""
-    factors = {df: quantile(LEVEL, df) for df in set(logs["df"].dropna())}
+    factors = {df: student_quantile(LEVEL, df) for df in set(logs["df"].dropna())}
     halves = [
         0.0 if se == 0 else factors.get(df, np.nan) * se
         for se, df in zip(logs["se"], logs["df"], strict=True)

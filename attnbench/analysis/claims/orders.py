@@ -13,7 +13,8 @@ from attnbench.analysis.claims.compare import compared, log_ratios, number, pair
 from attnbench.analysis.claims.outcome import Answer, Judgement, Number
 from attnbench.analysis.claims.syntax import Clause, Factor, Formula, Relation, Sign, Subject
 from attnbench.analysis.crossover import Answer as Crossed
-from attnbench.analysis.crossover import Crossing, crossing
+from attnbench.analysis.crossover import Crossing, find_crossing
+from attnbench.analysis.curves import LogCurve
 from attnbench.analysis.scaling import BEND, FEWEST
 from attnbench.metrics import Unit
 
@@ -36,11 +37,13 @@ def crossover(bench: Bench, clause: Clause, mode: str) -> Judgement:
     asked = relation(clause)
     low, high = _bracket(asked)
     _reaches(asked, first, last, low, high)
-    its = crossing(
-        found.index.to_numpy(float),
-        found["y"].to_numpy(),
-        found["se"].to_numpy(),
-        float(found["df"].min()),
+    its = find_crossing(
+        LogCurve(
+            lengths=found.index.to_numpy(float),
+            logs=found["y"].to_numpy(),
+            errors=found["se"].to_numpy(),
+            df=np.full(len(found), found["df"].min()),
+        )
     )
     what = f"length from which {b.series} is faster than {a.series}, {mode}"
     told = Number(what=what, unit=Unit.COUNT, value=its.length, low=its.low, high=its.high)
