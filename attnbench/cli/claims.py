@@ -11,8 +11,8 @@ from attnbench.cli import console, options
 from attnbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from attnbench.analysis.claims.data import Claim
-    from attnbench.analysis.claims.judge import Judged
+    from attnbench.claims.data import Claim
+    from attnbench.claims.judge import Judged
     from attnbench.records import Sweep
 
 
@@ -30,7 +30,7 @@ def claims(
     json_: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Judge what papers assert by what a sweep measured; without a sweep, list it."""
-    from attnbench.analysis.claims.data import claims as shipped
+    from attnbench.claims.data import claims as shipped
 
     every, wanted = shipped(), options.formats(formats)
     chosen = tuple(claim for claim in every if claim.matches(only))
@@ -51,7 +51,7 @@ def claims(
 
 def publish(folder: Path, every: Sequence["Claim"], formats: tuple[str, ...]) -> Sequence["Judged"]:
     """Judge every claim and write page, table and overlays beside the journal."""
-    from attnbench.analysis.claims.judge import judge
+    from attnbench.claims.judge import judge
     from attnbench.store import output
     from attnbench.store.journal import load_results
 
@@ -82,7 +82,7 @@ def files(
 
 def show_listing(chosen: Sequence["Claim"], as_json: bool) -> None:
     """The claims, how many they are, and what a sweep must measure to speak of all of them."""
-    from attnbench.analysis.claims.judge import wanted
+    from attnbench.claims.judge import wanted
     from attnbench.registry import names
     from attnbench.render.claims import listing
     from attnbench.render.terminal import table
@@ -106,7 +106,7 @@ def show_listing(chosen: Sequence["Claim"], as_json: bool) -> None:
 
 def show(judged: Sequence["Judged"], everything: bool) -> None:
     """The answers on the terminal, and their counts."""
-    from attnbench.analysis.claims.outcome import Answer
+    from attnbench.claims.outcome import Answer
     from attnbench.render.claims import answers, counts
     from attnbench.render.terminal import table
 

@@ -8,10 +8,10 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis.claims.data import Claim
-from attnbench.analysis.claims.judge import DEFINITIONS, Judged
-from attnbench.analysis.claims.outcome import Answer, Judgement, Number
 from attnbench.analysis.summary import summary
+from attnbench.claims.data import Claim
+from attnbench.claims.judge import DEFINITIONS, Judged
+from attnbench.claims.outcome import Answer, Judgement, Number
 from attnbench.metrics import Unit
 from attnbench.records import Sweep
 from attnbench.render import markdown, units

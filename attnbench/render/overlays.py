@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from attnbench.analysis.claims.bench import Bench
-from attnbench.analysis.claims.shapes import SOURCES, Overlay, Panel, overlay
+from attnbench.claims.bench import Bench
+from attnbench.claims.published import SOURCES, Overlay, Panel, overlay
 from attnbench.records import Sweep
 from attnbench.render import units
 from attnbench.render.looks import looks as looks_of

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.analysis.claims.bench import Bench
 from attnbench.analysis.crossover import Answer, crossovers
 from attnbench.analysis.paired import Ratios, by_pair
 from attnbench.analysis.speedup import speedup
 from attnbench.analysis.summary import summary
+from attnbench.claims.bench import Bench
 from attnbench.records import Case, Mode, Outcome, Part, Sample, Sweep
 from tests import sweeps
 

@@ -86,8 +86,8 @@ def test_only_what_is_asked_is_shown_but_all_is_written(folder, done):
 
 
 def test_what_is_out_of_scope_is_shown_when_asked():
-    from attnbench.analysis.claims.data import claims
-    from attnbench.analysis.claims.judge import judge
+    from attnbench.claims.data import claims
+    from attnbench.claims.judge import judge
     from attnbench.cli.claims import show
     from attnbench.store.journal import load
 

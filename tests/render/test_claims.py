@@ -2,16 +2,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnbench.analysis.claims.bench import Bench
-from attnbench.analysis.claims.data import claims, published
-from attnbench.analysis.claims.judge import judge
-from attnbench.analysis.claims.outcome import Answer, Judgement, Number
-from attnbench.analysis.claims.shapes import SOURCES, Source, overlay
+from attnbench.claims.bench import Bench
+from attnbench.claims.data import claims, published
+from attnbench.claims.judge import judge
+from attnbench.claims.outcome import Answer, Judgement, Number
+from attnbench.claims.published import SOURCES, Source, overlay
 from attnbench.metrics import Unit
 from attnbench.render import delimited, markdown
 from attnbench.render.claims import SHOWN, answers, counts, frame, listing, page, span, told
 from attnbench.render.overlays import overlays
-from tests.analysis.claimed import LAB, LENGTHS, Truth, measured
+from tests.claims.claimed import LAB, LENGTHS, Truth, measured
 
 
 @pytest.fixture(scope="module")

@@ -8,13 +8,13 @@ core alone and of one layer and sequence.
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis.claims.bench import Bench, Curve, OutOfScope, interval
-from attnbench.analysis.claims.compare import compared, log_ratios, number, pair, relation
-from attnbench.analysis.claims.outcome import Answer, Judgement, Number
-from attnbench.analysis.claims.syntax import Clause, Factor, Formula, Relation, Sign, Subject
 from attnbench.analysis.crossover import Answer as Crossed
 from attnbench.analysis.crossover import Crossing, crossing
 from attnbench.analysis.scaling import BEND, FEWEST
+from attnbench.claims.bench import Bench, Curve, OutOfScope, interval
+from attnbench.claims.claim import Clause, Factor, Formula, Relation, Sign, Subject
+from attnbench.claims.compare import compared, log_ratios, number, pair, relation
+from attnbench.claims.outcome import Answer, Judgement, Number
 from attnbench.metrics import Unit
 
 # an order that is still being approached: by the last step the slope is off by so much less

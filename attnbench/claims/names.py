@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from attnbench.analysis.claims.syntax import Group, Subject
+from attnbench.claims.claim import Group, Subject
 from attnbench.records import CardFacts, Case, Option
 
 # a claim's form on the left, on the right the forms here that it may be judged by, best first:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis.claims.bench import Bench, Curve, interval
-from attnbench.analysis.claims.data import published
-from attnbench.analysis.claims.syntax import Subject
+from attnbench.claims.bench import Bench, Curve, interval
+from attnbench.claims.claim import Subject
+from attnbench.claims.data import published
 from attnbench.records import Option
 
 # curves are 1 here, or at the nearest length that both reach: short enough that most papers and

@@ -11,8 +11,9 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis.claims.bench import Bench, OutOfScope, difference, nearest
-from attnbench.analysis.claims.compare import (
+from attnbench.claims.bench import Bench, OutOfScope, difference, nearest
+from attnbench.claims.claim import Clause, Subject
+from attnbench.claims.compare import (
     compared,
     log_ratios,
     mean,
@@ -21,8 +22,7 @@ from attnbench.analysis.claims.compare import (
     pair,
     relation,
 )
-from attnbench.analysis.claims.outcome import Answer, Judgement, everywhere, too_few
-from attnbench.analysis.claims.syntax import Clause, Subject
+from attnbench.claims.outcome import Answer, Judgement, everywhere, too_few
 
 # "no significant difference": a factor that a reader of a logarithmic figure would not see
 SAME = 1.1

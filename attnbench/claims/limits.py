@@ -7,10 +7,10 @@ rates are judged on the device of the claim alone.
 
 import numpy as np
 
-from attnbench.analysis.claims.bench import NEAR, Bench, Curve, OutOfScope, interval, nearest
-from attnbench.analysis.claims.compare import compared, number, relation
-from attnbench.analysis.claims.outcome import Answer, Judgement, Number
-from attnbench.analysis.claims.syntax import Clause, Subject
+from attnbench.claims.bench import NEAR, Bench, Curve, OutOfScope, interval, nearest
+from attnbench.claims.claim import Clause, Subject
+from attnbench.claims.compare import compared, number, relation
+from attnbench.claims.outcome import Answer, Judgement, Number
 from attnbench.metrics import Unit
 from attnbench.records import Causality, Level, Mode
 

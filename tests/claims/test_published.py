@@ -5,16 +5,16 @@ from importlib.resources import files
 import pandas as pd
 import pytest
 
-from attnbench.analysis.claims.cursor import BadCheck
-from attnbench.analysis.claims.data import COLUMNS, claims, published
-from attnbench.analysis.claims.judge import judge, wanted
-from attnbench.analysis.claims.names import FORMS, GROUPS
-from attnbench.analysis.claims.outcome import Answer
-from attnbench.analysis.claims.shapes import SOURCES
-from attnbench.analysis.claims.syntax import Call, Group, Subject
+from attnbench.claims.claim import Call, Group, Subject
+from attnbench.claims.cursor import BadCheck
+from attnbench.claims.data import COLUMNS, claims, published
+from attnbench.claims.judge import judge, wanted
+from attnbench.claims.names import FORMS, GROUPS
+from attnbench.claims.outcome import Answer
+from attnbench.claims.published import SOURCES
 from attnbench.records import Level, Mode, Outcome
 from attnbench.registry import names
-from tests.analysis.claimed import LAB, Truth, measured
+from tests.claims.claimed import LAB, Truth, measured
 
 SHIPPED = claims()
 TABLES = sorted(

@@ -7,11 +7,11 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis.claims.bench import Bench, Curve, OutOfScope, chosen, interval
-from attnbench.analysis.claims.compare import log_ratios, numbers, pair, quantity_of
-from attnbench.analysis.claims.names import members
-from attnbench.analysis.claims.outcome import Answer, Judgement, Number, everywhere
-from attnbench.analysis.claims.syntax import Call, Clause, Group, Subject
+from attnbench.claims.bench import Bench, Curve, OutOfScope, chosen, interval
+from attnbench.claims.claim import Call, Clause, Group, Subject
+from attnbench.claims.compare import log_ratios, numbers, pair, quantity_of
+from attnbench.claims.names import members
+from attnbench.claims.outcome import Answer, Judgement, Number, everywhere
 from attnbench.records import Option, Outcome
 
 

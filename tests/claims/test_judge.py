@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.analysis.claims.bench import NEAR, chosen, nearest
-from attnbench.analysis.claims.compare import FACTOR
-from attnbench.analysis.claims.data import Claim, published
-from attnbench.analysis.claims.grammar import parse
-from attnbench.analysis.claims.judge import DEFINITIONS, judge
-from attnbench.analysis.claims.outcome import Answer, Judgement, agreed, everywhere, joined
-from attnbench.analysis.claims.signatures import SIGNATURES
-from attnbench.analysis.claims.syntax import Lengths, Sign
+from attnbench.claims.bench import NEAR, chosen, nearest
+from attnbench.claims.claim import Lengths, Sign
+from attnbench.claims.compare import FACTOR
+from attnbench.claims.data import Claim, published
+from attnbench.claims.judge import DEFINITIONS, judge
+from attnbench.claims.outcome import Answer, Judgement, agreed, everywhere, joined
+from attnbench.claims.reading import parse
+from attnbench.claims.signatures import SIGNATURES
 from attnbench.records import Level, Mode, Outcome
-from tests.analysis.claimed import LAB, LENGTHS, Truth, measured
+from tests.claims.claimed import LAB, LENGTHS, Truth, measured
 
 REPRODUCED, NOT, CANNOT_TELL, OUT = Answer
 

@@ -12,12 +12,12 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis.claims.names import PLAIN, fits_options, forms, full_options
-from attnbench.analysis.claims.syntax import Asked, Lengths, Sign, Subject
 from attnbench.analysis.estimate import LEVEL
 from attnbench.analysis.paired import Ratios
 from attnbench.analysis.student import quantile
 from attnbench.analysis.summary import summary
+from attnbench.claims.claim import Asked, Lengths, Sign, Subject
+from attnbench.claims.names import PLAIN, fits_options, forms, full_options
 from attnbench.records import CardFacts, Level, Option, Outcome, Sweep
 
 # a stated length stands for a measured one this near: 1,000 for 1,024, and 4,000 for 4,096

@@ -4,36 +4,36 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from attnbench.analysis.claims import groups as groups
-from attnbench.analysis.claims import limits as limits
-from attnbench.analysis.claims import orders as orders
-from attnbench.analysis.claims import predicates as predicates
-from attnbench.analysis.claims.bench import Bench, OutOfScope
-from attnbench.analysis.claims.data import Claim
-from attnbench.analysis.claims.names import forms, members
-from attnbench.analysis.claims.outcome import Answer, Judgement, agreed, joined
-from attnbench.analysis.claims.syntax import Asked, Call, Clause, Group, Subject
+from attnbench.claims import costs as costs
+from attnbench.claims import groups as groups
+from attnbench.claims import growth as growth
+from attnbench.claims import limits as limits
+from attnbench.claims.bench import Bench, OutOfScope
+from attnbench.claims.claim import Asked, Call, Clause, Group, Subject
+from attnbench.claims.data import Claim
+from attnbench.claims.names import forms, members
+from attnbench.claims.outcome import Answer, Judgement, agreed, joined
 from attnbench.records import Sweep
 
 # where the definition of each predicate of the grammar stands
 DEFINITIONS: Mapping[str, Callable[[Bench, Clause, str], Judgement]] = MappingProxyType(
     {
-        "faster": predicates.faster,
-        "less_memory": predicates.less_memory,
-        "same": predicates.same,
-        "speedup": predicates.ratio,
-        "memory_saving": predicates.ratio,
-        "ratio": predicates.ratio,
-        "growth": predicates.growth,
+        "faster": costs.faster,
+        "less_memory": costs.less_memory,
+        "same": costs.same,
+        "speedup": costs.ratio,
+        "memory_saving": costs.ratio,
+        "ratio": costs.ratio,
+        "growth": costs.growth,
         "fastest": groups.fastest,
         "slowest": groups.slowest,
         "least_memory": groups.least_memory,
         "increasing": groups.increasing,
         "decreasing": groups.decreasing,
-        "crossover": orders.crossover,
-        "order": orders.order,
-        "slope": orders.order,
-        "maps_over_core": orders.maps_over_core,
+        "crossover": growth.crossover,
+        "order": growth.order,
+        "slope": growth.order,
+        "maps_over_core": growth.maps_over_core,
         "oom": limits.oom,
         "fits": limits.fits,
         "max_length": limits.max_length,

@@ -19,18 +19,7 @@
 stands in `predicates`, `groups`, `limits` and `orders`.
 """
 
-from attnbench.analysis.claims.cursor import (
-    Cursor,
-    a_length,
-    a_name,
-    a_number,
-    a_set,
-    one_of,
-    some,
-    tokens,
-)
-from attnbench.analysis.claims.signatures import FOLLOWED, QUANTITIES, Kind, Signature, signature
-from attnbench.analysis.claims.syntax import (
+from attnbench.claims.claim import (
     Argument,
     Asked,
     Call,
@@ -46,6 +35,17 @@ from attnbench.analysis.claims.syntax import (
     Subject,
     Value,
 )
+from attnbench.claims.cursor import (
+    Cursor,
+    a_length,
+    a_name,
+    a_number,
+    a_set,
+    one_of,
+    some,
+    tokens,
+)
+from attnbench.claims.signatures import FOLLOWED, QUANTITIES, Kind, Signature, signature
 from attnbench.records import Level, Option
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from attnbench.analysis.claims.syntax import Sign
+from attnbench.claims.claim import Sign
 
 
 class Kind(StrEnum):

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis.claims.bench import Bench, Curve, OutOfScope, chosen, interval
-from attnbench.analysis.claims.outcome import Answer, Judgement, Number
-from attnbench.analysis.claims.syntax import Call, Clause, Lengths, Relation, Sign, Subject
+from attnbench.claims.bench import Bench, Curve, OutOfScope, chosen, interval
+from attnbench.claims.claim import Call, Clause, Lengths, Relation, Sign, Subject
+from attnbench.claims.outcome import Answer, Judgement, Number
 from attnbench.metrics import Unit
 
 # "equal" allows this factor either way. Machines, code and sizes differ: where two of the papers

@@ -8,9 +8,9 @@ from importlib.resources import files
 
 import pandas as pd
 
-from attnbench.analysis.claims.cursor import BadCheck
-from attnbench.analysis.claims.grammar import parse
-from attnbench.analysis.claims.syntax import Check
+from attnbench.claims.claim import Check
+from attnbench.claims.cursor import BadCheck
+from attnbench.claims.reading import parse
 
 COLUMNS = ("id", "source", "claim", "check", "scope")
 

@@ -4,10 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnbench.analysis.claims.cursor import BadCheck
-from attnbench.analysis.claims.grammar import parse
-from attnbench.analysis.claims.signatures import FOLLOWED, QUANTITIES, SIGNATURES, Kind, signature
-from attnbench.analysis.claims.syntax import (
+from attnbench.claims.claim import (
     Asked,
     Call,
     Check,
@@ -22,6 +19,9 @@ from attnbench.analysis.claims.syntax import (
     Subject,
     Value,
 )
+from attnbench.claims.cursor import BadCheck
+from attnbench.claims.reading import parse
+from attnbench.claims.signatures import FOLLOWED, QUANTITIES, SIGNATURES, Kind, signature
 from attnbench.records import Level
 
 WORDS = ("and", "at", "for", "in", "on", "minus", "true", "false", "none", "log", "each", "length")

@@ -7,8 +7,8 @@ from enum import StrEnum
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis.claims.bench import stated
-from attnbench.analysis.claims.syntax import Lengths
+from attnbench.claims.bench import stated
+from attnbench.claims.claim import Lengths
 from attnbench.metrics import Unit
 
 # a claim over a range of lengths needs so many of them; one that lists fewer needs those
