@@ -14,8 +14,9 @@ import numpy as np
 import pandas as pd
 
 from attnbench import metrics
-from attnbench.analysis.estimate import LEVEL, Kind
-from attnbench.analysis.student import quantile, within
+from attnbench.analysis.curves import half_widths
+from attnbench.analysis.estimate import Kind
+from attnbench.analysis.student import within
 from attnbench.analysis.summary import summary
 from attnbench.analysis.verdict import THRESHOLD, Verdict, judge, verdicts
 from attnbench.errors import UsageError
@@ -78,7 +79,7 @@ def along(rows: pd.DataFrame, threshold: float = THRESHOLD) -> pd.DataFrame:
         logs = np.log(same["ratio"].astype(float))
         count, log = len(logs), float(logs.mean())
         error = float(logs.std(ddof=1)) / count**0.5 if count > 1 else np.nan
-        half = quantile(LEVEL, count - 1) * error if count > 1 else np.nan
+        (half,) = half_widths([error], count - 1)
         p_value = _p_value(log, error, count - 1) if count > 1 else np.nan
         found.append((series, mode, count, log, log - half, log + half, p_value))
     columns = ["series", "mode", "lengths", "ratio", "low", "high", "p"]
@@ -180,10 +181,7 @@ def _timed(both: pd.DataFrame, threshold: float) -> pd.DataFrame:
     dfs = both[["time_df_1", "time_df_2"]].min(axis=1)
     restarted = [both[f"interval_kind{end}"] == Kind.ROUNDS for end in ("_1", "_2")]
     known = errors.notna() & dfs.notna() & restarted[0] & restarted[1]
-    halves = [
-        quantile(LEVEL, df) * error if ok else np.nan
-        for df, error, ok in zip(dfs, errors, known, strict=True)
-    ]
+    halves = half_widths(errors.where(known), dfs)
     p_values = [
         _p_value(log, error, df) if ok else np.nan
         for log, error, df, ok in zip(logs, errors, dfs, known, strict=True)

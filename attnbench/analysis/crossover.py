@@ -5,7 +5,6 @@ measured at. Its 95 % band is taken at each length by itself, so the interval ru
 band first reaches below zero for good to where all of it lies below zero for good.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import permutations
@@ -13,9 +12,8 @@ from itertools import permutations
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis.estimate import LEVEL
-from attnbench.analysis.paired import Ratios
-from attnbench.analysis.student import quantile
+from attnbench.analysis.curves import LogCurve, cost_curve
+from attnbench.analysis.ratios import Ratios
 
 
 class Answer(StrEnum):
@@ -56,90 +54,69 @@ def crossovers(
     rows = []
     for mode, cases in summary.groupby("mode", sort=False):
         known = cases[cases[metric] > 0]
-        curves = dict(iter(known.groupby("series")))
-        for one, other in _pairs(dict.fromkeys(known["series"]), baseline):
-            logs = differences(curves[one], curves[other], metric, ratios)
-            lengths, df = logs.index.to_numpy(float), logs["df"].to_numpy()
-            found = crossing(lengths, logs["y"].to_numpy(), logs["se"].to_numpy(), df)
-            ends = (int(lengths[0]), int(lengths[-1])) if len(lengths) else (0, 0)
-            answer = (str(found.answer), found.length, found.low, found.high)
-            rows.append((mode, metric, one, other, *answer, *ends))
+        curves = {
+            str(series): cost_curve(rows, metric)
+            for series, rows in known.groupby("series", sort=False)
+        }
+        for one, other in permutations(curves, 2):
+            if baseline not in (None, other):
+                continue
+            log_ratio = curves[one].minus(curves[other])
+            if ratios is not None and metric == "time_s":
+                log_ratio, _ = ratios.in_turns(log_ratio, one, other, str(mode))
+            crossing = find_crossing(log_ratio)
+            ends = log_ratio.lengths[[0, -1]].astype(int) if len(log_ratio) else (0, 0)
+            answer = (str(crossing.answer), crossing.length, crossing.low, crossing.high)
+            rows.append((mode, metric, one, other, *answer, *map(int, ends)))
     columns = "mode metric series other answer length low high from_len to_len"
     return pd.DataFrame(rows, columns=columns.split())
 
 
-def crossing(
-    lengths: np.ndarray, differences: np.ndarray, errors: np.ndarray, df: np.ndarray | float
-) -> Crossing:
-    """Where log differences, each with a standard error and its df, fall below zero for good.
+def find_crossing(log_ratio: LogCurve) -> Crossing:
+    """Where a log ratio of costs falls below zero for good.
 
     Errors that are not known (NaN) leave only "cannot tell".
     """
-    if not len(lengths) or not np.isfinite(errors).all():
+    logs, half = log_ratio.logs, log_ratio.half
+    if not len(log_ratio) or not np.isfinite(half).all():
         return Crossing(answer=Answer.UNCLEAR)
-    half = half_widths(errors, np.broadcast_to(df, errors.shape))
-    upper, lower = differences + half, differences - half
+    upper, lower = logs + half, logs - half
     if (upper < 0).all():
         return Crossing(answer=Answer.ALWAYS)
-    if lower[-1] > 0 or (differences[-1] == 0 and not half[-1]):
+    if lower[-1] > 0 or (logs[-1] == 0 and not half[-1]):
         return Crossing(answer=Answer.NEVER)
     if upper[-1] >= 0:
         return Crossing(answer=Answer.UNCLEAR)
-    x = np.log(lengths)
-    low, length, high = (np.exp(_last_zero(x, y)) for y in (lower, differences, upper))
+    x = np.log(log_ratio.lengths)
+    low, length, high = (np.exp(_last_zero(x, y)) for y in (lower, logs, upper))
     return Crossing(answer=Answer.FROM, length=float(length), low=float(low), high=float(high))
 
 
-def differences(
-    one: pd.DataFrame, other: pd.DataFrame, metric: str, ratios: Ratios | None = None
-) -> pd.DataFrame:
-    """Log cost of one series over another's by length: columns y, se, df, paired.
+def speedups(summary: pd.DataFrame, baseline: str, ratios: Ratios | None = None) -> pd.DataFrame:
+    """How many times faster than one series every other is, at each length both were timed at.
 
-    Both are rows of the summary in one mode. Independent errors add; the fewer degrees of freedom
-    count. Counted metrics have no error.
+    Columns: series, mode, seq_len, ratio (time of `baseline` over time), low, high (95 %
+    confidence interval), paired (whether the two took turns).
     """
-    a, b = _curve(one, metric), _curve(other, metric)
-    a, b = a.align(b, join="inner", axis=0)
-    found = pd.DataFrame(
-        {
-            "y": a["y"] - b["y"],
-            "se": np.hypot(a["se"], b["se"]),
-            "df": np.minimum(a["df"], b["df"]),
-        }
+    tables = []
+    for mode, cases in summary.groupby("mode", sort=False):
+        base = cost_curve(cases[cases["series"] == baseline], "time_s")
+        for series, rows in cases[cases["series"] != baseline].groupby("series", sort=False):
+            found = base.minus(cost_curve(rows, "time_s"))
+            paired = np.zeros(len(found), bool)
+            if ratios is not None:
+                found, paired = ratios.in_turns(found, baseline, str(series), str(mode))
+            values = {"ratio": found.logs, "low": found.low, "high": found.high}
+            table = pd.DataFrame(
+                {"seq_len": found.lengths.astype(int), **values, "paired": paired}
+            ).assign(series=series, mode=mode)
+            table[list(values)] = np.exp(table[list(values)])
+            tables.append(table)
+    columns = ["series", "mode", "seq_len", "ratio", "low", "high", "paired"]
+    tables = [table for table in tables if len(table)]
+    return (
+        pd.concat(tables, ignore_index=True)[columns] if tables else pd.DataFrame(columns=columns)
     )
-    if ratios is None or not metric.endswith("_s") or not len(found):
-        return found.assign(paired=False)
-    names = [str(rows["series"].iloc[0]) for rows in (one, other)]
-    return ratios.refine(found, names[0], names[1], str(one["mode"].iloc[0]))
-
-
-def half_widths(errors: Iterable[float], dfs: Iterable[float]) -> np.ndarray:
-    """Half the 95 % interval of each log; NaN where the error is not known."""
-    return np.array(
-        [
-            (error if error == 0 else quantile(LEVEL, df) * error) if error >= 0 else np.nan
-            for error, df in zip(errors, dfs, strict=True)
-        ],
-        float,
-    )
-
-
-def _curve(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Log cost with its error and degrees of freedom, by length."""
-    known = rows[rows[metric] > 0].sort_values("seq_len").set_index("seq_len")
-    timed = metric.endswith("_s")
-    return pd.DataFrame(
-        {
-            "y": np.log(known[metric]),
-            "se": known["time_log_se"] if timed else 0.0,
-            "df": known["time_df"] if timed else np.inf,
-        }
-    )
-
-
-def _pairs(names: Iterable[str], baseline: str | None) -> list[tuple[str, str]]:
-    pairs = list(permutations(names, 2))
-    return [pair for pair in pairs if baseline is None or pair[1] == baseline]
 
 
 def _last_zero(x: np.ndarray, y: np.ndarray) -> float:

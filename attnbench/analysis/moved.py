@@ -12,7 +12,7 @@ import pandas as pd
 
 from attnbench.analysis.compare import matched, repeated
 from attnbench.analysis.crossover import Answer, crossovers
-from attnbench.analysis.paired import Ratios
+from attnbench.analysis.ratios import Ratios
 from attnbench.errors import UnknownMechanism
 from attnbench.records import Sweep
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from attnbench.analysis.estimate import Estimate, Kind, from_log
-from attnbench.analysis.paired import sample_seconds
+from attnbench.analysis.ratios import sample_seconds
 from attnbench.analysis.summary import timed_medians, timed_runs
 from attnbench.records import Sweep
 

@@ -10,13 +10,13 @@ slopes between neighbouring lengths.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis.estimate import LEVEL
-from attnbench.analysis.student import quantile
+from attnbench.analysis.curves import LogCurve, cost_curve
 from attnbench.records import CardFacts, Level
 
 METRICS = ("time_s", "allocated_peak_bytes", "flops")
@@ -42,7 +42,7 @@ def scaling(summary: pd.DataFrame, metrics: tuple[str, ...] = METRICS) -> pd.Dat
     """
     rows = [
         {"series": series, "mechanism": rows["mechanism"].iloc[0], "mode": mode, "metric": metric}
-        | _exponent(_curve(rows, metric))
+        | _exponent(cost_curve(rows, metric))
         for (series, mode), rows in summary.groupby(["series", "mode"], sort=False)
         for metric in metrics
     ]
@@ -78,75 +78,44 @@ def expectations(cards: Sequence[CardFacts], level: Level) -> dict[tuple[str, st
 
 
 def local_slopes(summary: pd.DataFrame, metric: str = "time_s") -> pd.DataFrame:
-    """The slope between neighbouring lengths, with its interval, per series and mode.
+    """The slope between neighbouring lengths, with its confidence interval, per series and mode.
 
     Columns: series, mechanism, mode, from_len, to_len, slope, low, high.
     """
     rows = []
     for (series, mode), cases in summary.groupby(["series", "mode"], sort=False):
-        curve, mechanism = _curve(cases, metric), cases["mechanism"].iloc[0]
-        for start in range(len(curve) - 1):
-            pair = curve.iloc[start : start + 2]
-            slope, low, high = _coefficient(pair, 1)
-            ends = (int(pair["seq_len"].iloc[0]), int(pair["seq_len"].iloc[1]))
-            rows.append((series, mechanism, mode, *ends, slope, low, high))
+        curve, mechanism = cost_curve(cases, metric), cases["mechanism"].iloc[0]
+        lengths, slopes = curve.lengths.astype(int), curve.slopes()
+        for row in zip(
+            lengths[:-1], lengths[1:], slopes.logs, slopes.low, slopes.high, strict=True
+        ):
+            rows.append((series, mechanism, mode, *row))
     columns = ["series", "mechanism", "mode", "from_len", "to_len", "slope", "low", "high"]
     return pd.DataFrame(rows, columns=columns)
 
 
-def _curve(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Lengths in order with log cost per sequence, its standard error and its degrees."""
-    known = rows[rows[metric] > 0].sort_values("seq_len")
-    timed = metric.endswith("_s")
-    return pd.DataFrame(
-        {
-            "seq_len": known["seq_len"],
-            "x": np.log(known["seq_len"]),
-            "y": np.log(known[metric] / known["batch"]),
-            "se": known["time_log_se"] if timed else 0.0,
-            "df": known["time_df"] if timed else np.inf,
-        }
-    )
-
-
-def _exponent(curve: pd.DataFrame) -> dict[str, object]:
-    count = len(curve)
-    if count < FEWEST:
+def _exponent(curve: LogCurve) -> dict[str, object]:
+    if len(curve) < FEWEST:
         nothing = {"exponent": np.nan, "low": np.nan, "high": np.nan}
         return nothing | _extent(curve) | {"tail": str(Tail.SHORT)}
-    suffixes = (curve.iloc[start:] for start in range(count - FEWEST + 1))
+    suffixes = (curve[start:] for start in range(len(curve) - FEWEST + 1))
     straight = next((tail for tail in suffixes if _is_straight(tail)), None)
-    tail = curve.iloc[-FEWEST:] if straight is None else straight
-    slope, low, high = _coefficient(tail, 1)
-    if (tail["se"] == 0).all():
-        steps = np.diff(tail["y"]) / np.diff(tail["x"])
+    tail = curve[-FEWEST:] if straight is None else straight
+    slope, low, high = tail.slope()
+    if (tail.errors == 0).all():
+        steps = tail.slopes().logs
         low, high = float(steps.min()), float(steps.max())
     word = Tail.BENDING if straight is None else Tail.STRAIGHT
     return {"exponent": slope, "low": low, "high": high} | _extent(tail) | {"tail": str(word)}
 
 
-def _extent(tail: pd.DataFrame) -> dict[str, object]:
-    lengths = tail["seq_len"]
-    ends = (int(lengths.iloc[0]), int(lengths.iloc[-1])) if len(tail) else (0, 0)
-    return {"from_len": ends[0], "to_len": ends[1], "lengths": len(tail)}
+def _extent(tail: LogCurve) -> dict[str, object]:
+    first, last = map(int, tail.lengths[[0, -1]]) if len(tail) else (0, 0)
+    return {"from_len": first, "to_len": last, "lengths": len(tail)}
 
 
-def _is_straight(curve: pd.DataFrame) -> bool:
-    _, low, high = _coefficient(curve.assign(se=curve["se"].fillna(0.0)), 2)
-    limit = BEND / (2 * np.ptp(curve["x"]))
+def _is_straight(curve: LogCurve) -> bool:
+    known = replace(curve, errors=np.nan_to_num(curve.errors))
+    _, low, high = known.coefficient(2)
+    limit = BEND / (2 * np.ptp(np.log(curve.lengths)))
     return bool(low <= limit and high >= -limit)
-
-
-def _coefficient(curve: pd.DataFrame, degree: int) -> tuple[float, float, float]:
-    """The leading coefficient of a polynomial through the curve, with its 95 % interval.
-
-    It is a weighted sum of the logs, so its error follows from theirs. Their spreads share one
-    estimate, so the fewest degrees of freedom of any of them count, not their sum.
-    """
-    x = curve["x"] - curve["x"].mean()
-    weights = np.linalg.pinv(np.vander(x, degree + 1))[0]
-    value = float(weights @ curve["y"])
-    error = float(np.sqrt(weights**2 @ curve["se"] ** 2))
-    df = float(curve["df"].min())
-    half = quantile(LEVEL, df) * error if error > 0 else error
-    return value, value - half, value + half

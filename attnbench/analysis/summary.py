@@ -11,7 +11,7 @@ import pandas as pd
 
 from attnbench.analysis.estimate import Estimate, Kind, of_median, over_rounds, spreads
 from attnbench.analysis.foresight import refined
-from attnbench.analysis.paired import sample_seconds
+from attnbench.analysis.ratios import sample_seconds
 from attnbench.analysis.series import series_names
 from attnbench.records import Case, Outcome, Part, Planned, Run, Sample, Sweep
 

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from attnbench.analysis.estimate import LEVEL
-from attnbench.analysis.paired import Ratios
+from attnbench.analysis.ratios import Ratios
 from attnbench.analysis.student import quantile
 from attnbench.analysis.summary import summary
 from attnbench.claims.claim import Asked, Lengths, Sign, Subject

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from attnbench.analysis.crossover import Answer as Crossed
-from attnbench.analysis.crossover import Crossing, crossing
+from attnbench.analysis.crossover import Crossing, find_crossing
+from attnbench.analysis.curves import LogCurve
 from attnbench.analysis.scaling import BEND, FEWEST
 from attnbench.claims.bench import Bench, Curve, OutOfScope, interval
 from attnbench.claims.claim import Clause, Factor, Formula, Relation, Sign, Subject
@@ -36,11 +37,13 @@ def crossover(bench: Bench, clause: Clause, mode: str) -> Judgement:
     asked = relation(clause)
     low, high = _bracket(asked)
     _reaches(asked, first, last, low, high)
-    its = crossing(
-        found.index.to_numpy(float),
-        found["y"].to_numpy(),
-        found["se"].to_numpy(),
-        float(found["df"].min()),
+    its = find_crossing(
+        LogCurve(
+            lengths=found.index.to_numpy(float),
+            logs=found["y"].to_numpy(),
+            errors=found["se"].to_numpy(),
+            df=np.full(len(found), found["df"].min()),
+        )
     )
     what = f"length from which {b.series} is faster than {a.series}, {mode}"
     told = Number(what=what, unit=Unit.COUNT, value=its.length, low=its.low, high=its.high)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from attnbench.analysis.crossover import crossovers
 from attnbench.analysis.foresight import scores
 from attnbench.analysis.moved import named, of
-from attnbench.analysis.paired import Ratios
+from attnbench.analysis.ratios import Ratios
 from attnbench.analysis.roofline import rates, roof, roofline
 from attnbench.analysis.scaling import expectations, judged, local_slopes, scaling
 from attnbench.analysis.summary import Frame, summary

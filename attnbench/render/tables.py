@@ -5,8 +5,8 @@ The columns are all lengths of the sweep; a series that lacks one has no number 
 
 from collections.abc import Callable, Iterable, Iterator
 
-from attnbench.analysis.paired import Ratios
-from attnbench.analysis.speedup import speedup as speedups
+from attnbench.analysis.crossover import speedups
+from attnbench.analysis.ratios import Ratios
 from attnbench.analysis.summary import Frame, Row
 from attnbench.records import Mode
 from attnbench.render import units

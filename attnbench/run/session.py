@@ -15,7 +15,7 @@ from statistics import median, stdev
 from typing import Any, Protocol
 
 from attnbench.analysis import predict
-from attnbench.analysis.paired import log_ratio
+from attnbench.analysis.ratios import log_ratio
 from attnbench.analysis.series import series_names
 from attnbench.records import Mode, Outcome, Part, Planned, Request, Run
 from attnbench.run import schedule

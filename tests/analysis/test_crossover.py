@@ -3,13 +3,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.analysis.crossover import Answer, crossing, crossovers
-from attnbench.analysis.speedup import speedup
+from attnbench.analysis.crossover import Answer, Crossing, crossovers, find_crossing, speedups
+from attnbench.analysis.curves import LogCurve
 from attnbench.analysis.summary import summary
 from tests.sweeps import COSTS, sweep
 
 LENGTHS = 2.0 ** np.arange(7, 17)
 NONE = np.zeros(10)
+
+
+def crossing(lengths, logs, errors, df: float) -> Crossing:
+    curve = LogCurve(lengths=lengths, logs=logs, errors=errors, df=np.full(len(logs), df))
+    return find_crossing(curve)
 
 
 def test_a_straight_crossing_is_found_between_the_lengths():
@@ -94,7 +99,7 @@ def test_memory_crosses_too():
 
 
 def test_speed_ups_hold_the_true_ratio():
-    found = speedup(summary(sweep(seed=3)), "transformer:eager")
+    found = speedups(summary(sweep(seed=3)), "transformer:eager")
     fast = found[(found["series"] == "fastformer:eager")]
     constant, growing = COSTS["transformer"]
     truth = (constant + growing * fast["seq_len"]) / COSTS["fastformer"][0]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnbench.analysis.foresight import scores
-from attnbench.analysis.paired import Ratios
+from attnbench.analysis.ratios import Ratios
 from attnbench.analysis.roofline import Roof, roofline
 from attnbench.analysis.scaling import local_slopes
 from attnbench.analysis.summary import summary

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnbench.analysis.paired import log_ratio
+from attnbench.analysis.ratios import log_ratio
 from attnbench.errors import DamagedJournal, NewerSchema
 from attnbench.records import Outcome, Part, Sample
 from attnbench.store import reading, schema

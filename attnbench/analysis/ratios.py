@@ -8,13 +8,15 @@ the rounds say together is in `analysis.rounds`.
 import math
 from collections.abc import Hashable, Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from statistics import median
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from attnbench.analysis.curves import LogCurve
 from attnbench.analysis.rounds import means
 from attnbench.analysis.series import series_names
 from attnbench.records import Mode, Outcome, Part, Run, Sample, Sweep
@@ -84,6 +86,20 @@ class Ratios:
         found = copy(self)
         found.aliases = {new: old for old, new in names.items()}
         return found
+
+    def in_turns(
+        self, independent: LogCurve, one: str, other: str, mode: str
+    ) -> tuple[LogCurve, NDArray[np.bool_]]:
+        """A log ratio with the paired values in place of independent ones, and where they stand."""
+        ratios = [self.ratio(one, other, mode, int(n)) for n in independent.lengths]
+        columns = (independent.logs, independent.errors, independent.df)
+        rows = [
+            row if ratio is None else (ratio.log, ratio.se, ratio.df)
+            for ratio, row in zip(ratios, zip(*columns, strict=True), strict=True)
+        ]
+        logs, errors, df = np.array(rows, float).reshape(-1, 3).T
+        paired = np.array([ratio is not None for ratio in ratios], bool)
+        return replace(independent, logs=logs, errors=errors, df=df), paired
 
     def refine(self, found: "pd.DataFrame", one: str, other: str, mode: str) -> "pd.DataFrame":
         """Log ratios by length (y, se, df), with the paired ones in place of independent ones.

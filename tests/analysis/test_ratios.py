@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.analysis.crossover import Answer, crossovers
-from attnbench.analysis.paired import Ratios, by_pair
-from attnbench.analysis.speedup import speedup
+from attnbench.analysis.crossover import Answer, crossovers, speedups
+from attnbench.analysis.ratios import Ratios, by_pair
 from attnbench.analysis.summary import summary
 from attnbench.claims.bench import Bench
 from attnbench.records import Case, Mode, Outcome, Part, Sample, Sweep
@@ -151,16 +150,16 @@ def test_samples_without_laps_give_no_ratio_and_speedups_fall_back():
     plain = sweep()
     cases, ratios = summary(plain), Ratios(plain)
     assert log(ratios, A, B) is None
-    found = speedup(cases, A, ratios)
+    found = speedups(cases, A, ratios)
     assert len(found)
     assert not found["paired"].any()
-    assert found.equals(speedup(cases, A))
+    assert found.equals(speedups(cases, A))
 
 
 def test_speedups_use_the_paired_ratios():
     whole = sweep(uneven)
     cases = summary(whole)
-    found, apart = (speedup(cases, A, ratios) for ratios in (Ratios(whole), None))
+    found, apart = (speedups(cases, A, ratios) for ratios in (Ratios(whole), None))
     assert found["paired"].all()
     assert not apart["paired"].any()
     # the machine's drift between rounds is in the independent intervals alone
@@ -172,7 +171,7 @@ def test_a_speedup_falls_back_at_the_one_length_without_a_paired_ratio():
     whole = sweep(steady)
     single = tuple(Sample(1, 2.0, 2.0, None, 2.0, 0.0, 0.0) for _ in LAPS)
     whole = without(whole, "linformer", 512, samples=single)
-    found = speedup(summary(whole), A, Ratios(whole))
+    found = speedups(summary(whole), A, Ratios(whole))
     apart = found[~found["paired"]]
     assert [tuple(row) for row in apart[["series", "seq_len"]].to_numpy()] == [(B, 512)]
     assert apart["ratio"].item() == pytest.approx(1 / 2)

@@ -1,0 +1,144 @@
+"""The one algebra of measured curves: logarithms of a cost by length, with their errors.
+
+Independent standard errors add in squares. The spreads of all cases share one estimate, so of
+several values the fewest degrees of freedom count, not their sum.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnbench.analysis.estimate import LEVEL
+from attnbench.analysis.student import quantile
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array: TypeAlias = NDArray[np.float64]
+
+
+def half_widths(errors: ArrayLike, df: ArrayLike) -> Array:
+    """Half the 95 % confidence interval of each value: 0 of an exact one, NaN of an unknown error.
+
+    `df` are the degrees of freedom that each error was estimated with.
+    """
+    pairs = np.broadcast_arrays(np.asarray(errors, float), np.asarray(df, float))
+    return np.array([_half_width(*pair) for pair in zip(*pairs, strict=True)], float)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LogCurve:
+    """Natural logarithms of a positive quantity at K increasing lengths; every array is [K].
+
+    A standard error of 0 is that of an exact value, NaN that of one whose error is not known.
+    """
+
+    lengths: Array  # tokens
+    logs: Array
+    errors: Array  # standard errors of the logs
+    df: Array  # degrees of freedom of the errors; infinite where exact
+
+    @classmethod
+    def of(
+        cls,
+        lengths: ArrayLike,
+        costs: ArrayLike,
+        errors: ArrayLike = 0.0,
+        df: ArrayLike = np.inf,
+    ) -> Self:
+        """The curve of costs in any order; what is not positive is left out.
+
+        `errors` and `df` are of the logarithms.
+        """
+        columns = [np.asarray(column, float) for column in (lengths, costs, errors, df)]
+        table = np.stack(np.broadcast_arrays(*columns))
+        table = table[:, table[1] > 0]
+        x, y, se, degrees = table[:, np.argsort(table[0], kind="stable")]
+        return cls(lengths=x, logs=np.log(y), errors=se, df=degrees)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def half(self) -> Array:
+        """Half the 95 % confidence interval of each logarithm."""
+        return half_widths(self.errors, self.df)
+
+    @property
+    def low(self) -> Array:
+        """Lower end of the interval of each logarithm."""
+        return self.logs - self.half
+
+    @property
+    def high(self) -> Array:
+        """Upper end of the interval of each logarithm."""
+        return self.logs + self.half
+
+    def at(self, lengths: Iterable[float]) -> Self:
+        """The part of the curve at those of its lengths that are named."""
+        return self[np.isin(self.lengths, list(lengths))]
+
+    def __getitem__(self, chosen: slice | NDArray[np.bool_] | Sequence[int]) -> Self:
+        parts = (self.lengths, self.logs, self.errors, self.df)
+        lengths, logs, errors, df = (part[chosen] for part in parts)
+        return replace(self, lengths=lengths, logs=logs, errors=errors, df=df)
+
+    def minus(self, other: "LogCurve") -> "LogCurve":
+        """The logarithm of this quantity over another's, at the lengths of both."""
+        lengths, i, j = np.intersect1d(self.lengths, other.lengths, return_indices=True)
+        return LogCurve(
+            lengths=lengths,
+            logs=self.logs[i] - other.logs[j],
+            errors=np.hypot(self.errors[i], other.errors[j]),
+            df=np.minimum(self.df[i], other.df[j]),
+        )
+
+    def mean(self) -> tuple[float, float, float]:
+        """The mean of the logarithms as independent values, with its standard error and df."""
+        error = float(np.sqrt(np.sum(self.errors**2))) / len(self)
+        return float(np.mean(self.logs)), error, float(np.min(self.df))
+
+    def slopes(self) -> "LogCurve":
+        """d log cost / d log N between neighbouring lengths, at their geometric means."""
+        x = np.log(self.lengths)
+        return LogCurve(
+            lengths=np.exp((x[1:] + x[:-1]) / 2),
+            logs=np.diff(self.logs) / np.diff(x),
+            errors=np.hypot(self.errors[1:], self.errors[:-1]) / np.diff(x),
+            df=np.minimum(self.df[1:], self.df[:-1]),
+        )
+
+    def slope(self) -> tuple[float, float, float]:
+        """The exponent of N, by least squares, with its 95 % confidence interval."""
+        return self.coefficient(1)
+
+    def coefficient(self, degree: int) -> tuple[float, float, float]:
+        """The leading coefficient of a polynomial in log N, with its 95 % confidence interval.
+
+        It is a weighted sum of the logarithms, so its error follows from theirs.
+        """
+        x = np.log(self.lengths)
+        weights = np.linalg.pinv(np.vander(x - x.mean(), degree + 1))[0]
+        error = float(np.sqrt(weights**2 @ self.errors**2))
+        # fmin passes over lengths without degrees of freedom: their errors are NaN, or taken as 0
+        half = _half_width(error, float(np.fmin.reduce(self.df)))
+        value = float(weights @ self.logs)
+        return value, value - half, value + half
+
+
+def cost_curve(cases: "pd.DataFrame", metric: str) -> LogCurve:
+    """The cost per sequence of one series in one mode, from its rows of the summary.
+
+    Times have the errors of the summary; what is counted is exact.
+    """
+    errors = (cases["time_log_se"], cases["time_df"]) if metric.endswith("_s") else ()
+    return LogCurve.of(cases["seq_len"], cases[metric] / cases["batch"], *errors)
+
+
+def _half_width(error: float, df: float) -> float:
+    if error == 0:
+        return 0.0
+    return quantile(LEVEL, float(df)) * error if error > 0 and df > 0 else np.nan

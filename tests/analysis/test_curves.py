@@ -1,0 +1,99 @@
+"""The algebra of log curves against what it stands for."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnbench.analysis.curves import LogCurve, half_widths
+from attnbench.analysis.student import quantile
+
+COSTS = st.floats(1e-9, 1e9)
+ERRORS = st.floats(0, 2)
+POINTS = st.dictionaries(st.integers(1, 1 << 20), st.tuples(COSTS, ERRORS), min_size=2, max_size=12)
+
+
+def curve(points: dict[int, tuple[float, float]], df: float = 7.0) -> LogCurve:
+    costs, errors = zip(*points.values(), strict=True)
+    return LogCurve.of(list(points), costs, errors, df)
+
+
+def test_half_widths_are_students_and_unknown_errors_stay_unknown():
+    found = half_widths([0.0, 0.1, 0.1, math.nan, 0.1], [math.nan, 2, math.inf, 5, math.nan])
+    assert found[0] == 0
+    assert found[1] == pytest.approx(0.1 * 4.30265, rel=1e-4)
+    assert found[2] == pytest.approx(0.1 * 1.95996, rel=1e-4)
+    assert np.isnan(found[3:]).all()
+
+
+@given(POINTS)
+def test_a_curve_is_ordered_by_length_and_holds_its_costs(points):
+    found = curve(points)
+    assert list(found.lengths) == sorted(points)
+    assert np.exp(found.logs) == pytest.approx([points[int(n)][0] for n in found.lengths])
+
+
+def test_costs_that_are_not_positive_are_left_out():
+    found = LogCurve.of([4, 3, 2, 1], [1.0, math.nan, 0.0, 2.0], [0.1, 0.2, 0.3, 0.4], 3)
+    assert list(found.lengths) == [1, 4]
+    assert list(found.errors) == [0.4, 0.1]
+    assert len(LogCurve.of([1], [0.0])) == 0
+
+
+@given(POINTS, POINTS)
+def test_a_difference_is_taken_at_common_lengths_and_errors_add_in_squares(one, other):
+    found = curve(one, 3).minus(curve(other, 9))
+    assert list(found.lengths) == sorted(one.keys() & other.keys())
+    for n, log, error, df in zip(found.lengths, found.logs, found.errors, found.df, strict=True):
+        (a, error_a), (b, error_b) = one[int(n)], other[int(n)]
+        assert log == pytest.approx(math.log(a / b), abs=1e-9)
+        assert error**2 == pytest.approx(error_a**2 + error_b**2)
+        assert df == 3
+
+
+@given(POINTS)
+def test_a_difference_the_other_way_round_has_the_other_sign_and_the_same_interval(points):
+    one = curve(points)
+    other = curve({n: (2 * cost, error) for n, (cost, error) in points.items()}, 2)
+    there, back = one.minus(other), other.minus(one)
+    assert there.logs == pytest.approx(-back.logs)
+    assert there.low == pytest.approx(-back.high)
+    assert there.logs == pytest.approx(np.full(len(points), -math.log(2)))
+
+
+@given(st.floats(-3, 3), st.lists(st.integers(1, 1 << 20), min_size=2, max_size=9, unique=True))
+def test_the_slope_of_a_power_law_is_its_exponent(power: float, lengths: list[int]):
+    costs = [3.0 * float(n) ** power for n in lengths]
+    found = LogCurve.of(lengths, costs)
+    assert found.slopes().logs == pytest.approx(np.full(len(lengths) - 1, power), abs=1e-6)
+    value, low, high = found.slope()
+    assert value == pytest.approx(power, abs=1e-6)
+    assert low == value == high
+
+
+def test_the_error_of_a_slope_between_two_lengths_is_that_of_both_over_their_distance():
+    found = LogCurve.of([10, 100], [1.0, 10.0], [0.3, 0.4], [4, 8])
+    value, low, high = found.slope()
+    half = quantile(0.95, 4) * 0.5 / math.log(10)
+    assert (value, high - value, value - low) == pytest.approx((1, half, half))
+    slopes = found.slopes()
+    assert (slopes.low[0], slopes.high[0]) == pytest.approx((low, high))
+
+
+def test_a_mean_has_the_error_of_independent_values_and_the_fewest_degrees_of_freedom():
+    found = LogCurve.of([1, 2], [math.e, math.e**3], [0.3, 0.4], [4, 8])
+    assert found.mean() == pytest.approx((2, 0.25, 4))
+
+
+def test_slopes_hold_the_truth_as_often_as_they_say():
+    rng = np.random.default_rng(0)
+    lengths = 2.0 ** np.arange(7, 17)
+    errors = rng.uniform(0.01, 0.1, 10)
+    held = []
+    for _ in range(400):
+        noisy = lengths**1.5 * np.exp(errors * rng.standard_normal(10))
+        _, low, high = LogCurve.of(lengths, noisy, errors).slope()
+        held.append(low <= 1.5 <= high)
+    assert 0.92 < np.mean(held) < 0.98
