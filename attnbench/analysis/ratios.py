@@ -11,7 +11,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from itertools import combinations
 from statistics import median
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,6 @@ from attnbench.analysis.curves import LogCurve
 from attnbench.analysis.rounds import means
 from attnbench.analysis.series import series_names
 from attnbench.records import Mode, Outcome, Part, Run, Sample, Sweep
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Laps = Mapping[int, float]  # pair of laps -> seconds of one iteration
 Block = tuple[str, int]  # mode and length
@@ -100,19 +97,6 @@ class Ratios:
         logs, errors, df = np.array(rows, float).reshape(-1, 3).T
         paired = np.array([ratio is not None for ratio in ratios], bool)
         return replace(independent, logs=logs, errors=errors, df=df), paired
-
-    def refine(self, found: "pd.DataFrame", one: str, other: str, mode: str) -> "pd.DataFrame":
-        """Log ratios by length (y, se, df), with the paired ones in place of independent ones.
-
-        The column `paired` says which are.
-        """
-        import pandas as pd
-
-        rows = [(*row, False) for row in found[["y", "se", "df"]].itertuples(index=False)]
-        for place, length in enumerate(found.index):
-            if (ratio := self.ratio(one, other, mode, int(length))) is not None:
-                rows[place] = (ratio.log, ratio.se, ratio.df, True)
-        return pd.DataFrame(rows, columns=["y", "se", "df", "paired"], index=found.index)
 
 
 def by_pair(samples: Iterable[Sample]) -> Laps:

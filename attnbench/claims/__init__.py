@@ -1,1 +1,1 @@
-"""What papers assert: its language (grammar), what it means (predicates), who is right (judge)."""
+"""Was the paper right? What papers assert, as checks that are judged by what a sweep measured."""

@@ -1,69 +1,61 @@
 """What a sweep measured, as the predicates of claims ask for it.
 
-Costs are of one sequence, so that batches that shrink with length can be compared, and their
-logarithms carry errors. Memory is the allocated peak above what was alive before the iteration
-(parameters, inputs), or the whole peak where a sweep holds no other; it is exact.
+Costs are of one sequence, so that batches that shrink with length can be compared. Memory is the
+allocated peak above what was alive before the iteration (parameters, inputs), or the whole peak
+where a sweep holds no other; it is exact.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 
-import numpy as np
 import pandas as pd
 
-from attnbench.analysis.estimate import LEVEL
+from attnbench.analysis.curves import LogCurve
 from attnbench.analysis.ratios import Ratios
-from attnbench.analysis.student import quantile
-from attnbench.analysis.summary import summary
-from attnbench.claims.claim import Asked, Lengths, Sign, Subject
-from attnbench.claims.names import PLAIN, fits_options, forms, full_options
-from attnbench.records import CardFacts, Level, Option, Outcome, Sweep
+from attnbench.claims.claim import ClaimedMode, OutOfScope, Quantity, Subject
+from attnbench.records import CardFacts, Level, Mode, Option, Outcome, Sweep
 
-# a stated length stands for a measured one this near: 1,000 for 1,024, and 4,000 for 4,096
-NEAR = 1.1
+# a claim's form on the left, on the right the forms here that it may be judged by, best first:
+# `flash` is a fused kernel that never stores the weights; torch's sdpa dispatches to one unless
+# the sweep has recorded that it ran its plain kernel
+FORMS: Mapping[str, tuple[str, ...]] = MappingProxyType({"flash": ("sdpa", "xformers", "flex")})
 
-# under which a run notes the kernel that attention ran in
-KERNEL = "attention_kernel"
-
-
-class OutOfScope(Exception):
-    """A sweep does not speak of what a claim asserts; the text says why."""
+# under which a run notes the kernel that attention ran in, and the kernel that stores the weights
+KERNEL, PLAIN = "attention_kernel", "math"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
     """One series in one mode.
 
-    `rows`: form, outcome and reason by length; `costs`: the logarithm of each quantity with its
-    error and degrees of freedom (y, se, df), at the lengths where it is known.
+    `rows`: form, outcome and reason by length; `costs`: each quantity where it is known.
     """
 
     series: str
     mechanism: str
-    mode: str
+    mode: Mode
     options: Mapping[str, Option]
     kernels: frozenset[str]  # that attention ran in, where the sweep recorded it
     rows: pd.DataFrame
-    costs: Mapping[str, pd.DataFrame]
+    costs: Mapping[Quantity, LogCurve]
     ratios: Ratios
 
-    def over(self, other: "Curve", quantity: str) -> pd.DataFrame:
-        """Log ratios to another curve at the lengths of both; times of series that took turns
-        are compared lap by lap."""
-        found = difference(self.logs(quantity), other.logs(quantity))
-        if quantity != "time":
-            return found
-        return interval(self.ratios.refine(found, self.series, other.series, self.mode))
+    def over(self, other: "Curve", quantity: Quantity) -> LogCurve:
+        """The log ratio to another curve at the lengths of both.
 
-    def logs(self, quantity: str) -> pd.DataFrame:
-        """Columns y, se and df of a quantity, at the lengths where it is known."""
-        return self.costs[quantity]
+        Times of series that took turns are compared lap by lap.
+        """
+        independent = self.costs[quantity].minus(other.costs[quantity])
+        if quantity is not Quantity.TIME:
+            return independent
+        return self.ratios.in_turns(independent, self.series, other.series, self.mode)[0]
 
     @property
     def fitting(self) -> list[int]:
         """The lengths that were measured."""
-        return [int(n) for n in self.costs["time"].index]
+        return [int(n) for n in self.costs[Quantity.TIME].lengths]
 
     @property
     def lost(self) -> list[int]:
@@ -71,23 +63,15 @@ class Curve:
         return [int(n) for n in self.rows.index[self.rows["outcome"] == Outcome.OOM]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Bench:
-    """A sweep ready to be asked."""
+    """A sweep with its summary and the ratios of series that took turns, ready to be asked."""
 
     sweep: Sweep
+    cases: pd.DataFrame
+    ratios: Ratios
 
     @cached_property
-    def cases(self) -> pd.DataFrame:
-        """The summary of the sweep."""
-        return summary(self.sweep)
-
-    @cached_property
-    def ratios(self) -> Ratios:
-        """The ratios of times of series that took turns."""
-        return Ratios(self.sweep)
-
-    @property
     def cards(self) -> dict[str, CardFacts]:
         """The stored facts of each mechanism."""
         return {card.mechanism: card for card in self.sweep.cards}
@@ -102,172 +86,107 @@ class Bench:
         """How much was measured around each mechanism."""
         return self.sweep.request.level
 
-    def modes(self, asked: Asked) -> tuple[str, ...]:
+    def modes(self, asked: ClaimedMode) -> tuple[Mode, ...]:
         """The modes of the sweep that a claim's mode stands for. Raises `OutOfScope`."""
-        there = tuple(dict.fromkeys(str(line.case.workload.mode) for line in self.sweep.plan))
-        if not there:
+        modes = tuple(dict.fromkeys(planned.case.workload.mode for planned in self.sweep.plan))
+        if not modes:
             raise OutOfScope("the sweep planned nothing")
-        if asked is Asked.GENERATION:
+        if asked is ClaimedMode.GENERATION:
             raise OutOfScope("no sweep generates token by token")
-        if asked is Asked.UNPRINTED:
-            return there
-        if asked.value not in there:
+        if asked is ClaimedMode.UNPRINTED:
+            return modes
+        mode = Mode(asked)
+        if mode not in modes:
             raise OutOfScope(f"the sweep holds no {asked}")
-        return (asked.value,)
+        return (mode,)
 
-    def curve(self, subject: Subject, mode: str) -> Curve:
-        """The best curve of a subject. Raises `OutOfScope` saying what the sweep has instead.
+    def curve(self, subject: Subject, mode: Mode) -> Curve:
+        """The best curve of a subject. Raises `OutOfScope` saying what the sweep has instead."""
+        if curves := self.matching(subject, mode):
+            return curves[0]
+        others = [
+            c.series for c in self.curves if (c.mechanism, c.mode) == (subject.mechanism, mode)
+        ]
+        if not others:
+            raise OutOfScope(f"{subject.mechanism} is not in the sweep")
+        raise OutOfScope(f"the sweep has {', '.join(others)}, not {subject}")
 
-        Of several the one in the claim's best form comes first, then the one measured at the most
-        lengths, then the first of the plan.
+    def matching(self, subject: Subject, mode: Mode) -> list[Curve]:
+        """Every curve of a subject in a mode, best first.
+
+        Best is the one in the claim's best form, then the one measured at the most lengths, then
+        the first of the plan.
         """
-        found = self.matching(subject, mode)
-        if not found:
-            raise OutOfScope(self._absent(subject, mode))
-        return found[0]
-
-    def matching(self, subject: Subject, mode: str) -> list[Curve]:
-        """Every curve of a subject in a mode, best first."""
         wanted = forms(subject)
         ranked = []
         for curve in self.curves:
-            if (curve.mechanism, curve.mode) != (subject.mechanism, mode):
-                continue
-            there = set(curve.rows["form"])
-            allowed = wanted is None or there <= set(wanted)
-            if subject.form == "flash" and any(PLAIN in kernel for kernel in curve.kernels):
-                continue
-            if allowed and fits_options(subject, curve.options):
-                rank = 0 if wanted is None else max(map(wanted.index, there))
-                ranked.append((rank, -len(curve.fitting), curve))
-        return [curve for *_, curve in sorted(ranked, key=lambda found: found[:2])]
+            used = set(curve.rows["form"])
+            plain = subject.form == "flash" and any(PLAIN in kernel for kernel in curve.kernels)
+            named = (curve.mechanism, curve.mode) == (subject.mechanism, mode)
+            formed = wanted is None or (used <= set(wanted) and not plain)
+            if named and formed and _has_options(curve, subject):
+                rank = 0 if wanted is None else max(map(wanted.index, used))
+                ranked.append(((rank, -len(curve.fitting)), curve))
+        return [curve for _, curve in sorted(ranked, key=lambda pair: pair[0])]
 
     @cached_property
     def curves(self) -> tuple[Curve, ...]:
         """Every series in every mode, in the order of the plan."""
         if not self.sweep.plan:
             return ()
-        options = {line.case.key: full_options(line.case, self.cards) for line in self.sweep.plan}
+        cases = {planned.case.key: planned.case for planned in self.sweep.plan}
         groups = self.cases.groupby(["mode", "series"], sort=False)
-        return tuple(
-            _curve(rows, options[rows["key"].iloc[0]], self._kernels(set(rows["key"])), self.ratios)
-            for _, rows in groups
-        )
-
-    def _kernels(self, cases: set[str]) -> frozenset[str]:
-        notes = [run.notes for run in self.sweep.runs if run.case in cases]
-        return frozenset(note[KERNEL] for note in notes if KERNEL in note)
+        curves = []
+        for (mode, series), rows in groups:
+            case = cases[rows["key"].iloc[0]]
+            card = self.cards.get(case.mechanism)
+            rows = rows.sort_values("seq_len").drop_duplicates("seq_len").set_index("seq_len")
+            curves.append(
+                Curve(
+                    series=str(series),
+                    mechanism=case.mechanism,
+                    mode=Mode(str(mode)),
+                    options={**(card.options if card else {}), **dict(case.options)},
+                    kernels=self._kernels(set(rows["key"])),
+                    rows=rows[["form", "outcome", "reason"]],
+                    costs=_costs(rows),
+                    ratios=self.ratios,
+                )
+            )
+        return tuple(curves)
 
     @property
     def series(self) -> tuple[str, ...]:
         """The name of each curve, in the order that gives them their looks."""
         return tuple(dict.fromkeys(curve.series for curve in self.curves))
 
-    def _absent(self, subject: Subject, mode: str) -> str:
-        there = [
-            c.series for c in self.curves if (c.mechanism, c.mode) == (subject.mechanism, mode)
-        ]
-        if not there:
-            return f"{subject.mechanism} is not in the sweep"
-        return f"the sweep has {', '.join(there)}, not {subject}"
+    def _kernels(self, cases: set[str]) -> frozenset[str]:
+        notes = [run.notes for run in self.sweep.runs if run.case in cases]
+        return frozenset(note[KERNEL] for note in notes if KERNEL in note)
 
 
-def chosen(lengths: Lengths | None, measured: Sequence[int]) -> list[int]:
-    """The measured lengths that a claim speaks of. Raises `OutOfScope` if there are none."""
-    found = [n for n in measured if lengths is None or _holds(lengths, n, measured)]
-    if not found:
-        if not measured:
-            raise OutOfScope("no length was measured on both sides")
-        span = f"measured from {min(measured):,} to {max(measured):,}"
-        raise OutOfScope(f"nothing {str(lengths).removeprefix('for ')}: {span}")
-    return found
+def forms(subject: Subject) -> tuple[str, ...] | None:
+    """The forms that a subject may be judged by, best first, or None for any."""
+    return None if subject.form is None else FORMS.get(subject.form, (subject.form,))
 
 
-def stated(lengths: Lengths | None) -> int | None:
-    """How many lengths a claim names one by one, or None for a range."""
-    listed = lengths is not None and lengths.sign in (Sign.AT, Sign.ONE_OF)
-    return len(lengths.values) if lengths is not None and listed else None
-
-
-def nearest(length: int, measured: Sequence[int]) -> int | None:
-    """The measured length that a stated one stands for, or None if none is near enough."""
-    best = min(measured, key=lambda n: abs(np.log(n / length)), default=None)
-    return None if best is None or abs(np.log(best / length)) > np.log(NEAR) else best
-
-
-def interval(logs: pd.DataFrame) -> pd.DataFrame:
-    """Columns low and high beside y, se and df: the 95 % interval; NaN where se is."""
-    factors = {df: quantile(LEVEL, df) for df in set(logs["df"].dropna())}
-    halves = [
-        0.0 if se == 0 else factors.get(df, np.nan) * se
-        for se, df in zip(logs["se"], logs["df"], strict=True)
-    ]
-    y = logs["y"].to_numpy(float)
-    columns = {name: logs[name].to_numpy(float) for name in ("y", "se", "df")}
-    return pd.DataFrame({**columns, "low": y - halves, "high": y + halves}, index=logs.index)
-
-
-def difference(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
-    """Log of a over b at the lengths of both; the fewer degrees of freedom count."""
-    lengths, i, j = np.intersect1d(a.index, b.index, return_indices=True)
-    one, other = a.to_numpy()[i], b.to_numpy()[j]
-    columns = {
-        "y": one[:, 0] - other[:, 0],
-        "se": np.hypot(one[:, 1], other[:, 1]),
-        "df": np.minimum(one[:, 2], other[:, 2]),
-    }
-    return interval(pd.DataFrame(columns, index=lengths))
-
-
-def _holds(lengths: Lengths, n: int, measured: Sequence[int]) -> bool:
-    first, last = lengths.values[0], lengths.values[-1]
-    match lengths.sign:
-        case Sign.AT | Sign.ONE_OF:
-            return n in [nearest(value, measured) for value in lengths.values]
-        case Sign.WITHIN:
-            return first / NEAR <= n <= last * NEAR
-        case Sign.AT_LEAST:
-            return n >= first / NEAR
-        case Sign.ABOVE:
-            return n > first
-        case Sign.AT_MOST:
-            return n <= last * NEAR
-    raise AssertionError(f"lengths have no sign {lengths.sign}")
-
-
-def _curve(
-    rows: pd.DataFrame, options: Mapping[str, Option], kernels: frozenset[str], ratios: Ratios
-) -> Curve:
-    rows = rows.sort_values("seq_len").drop_duplicates("seq_len").set_index("seq_len")
-    batch = rows["batch"]
-    peak = rows["allocated_delta_bytes"].where(rows["allocated_delta_bytes"] > 0)
-    peak = peak if peak.notna().any() else rows["allocated_peak_bytes"]
-    costs = {
-        "time": rows["time_s"] / batch,
-        "memory": peak / batch,
-        "core_flops": rows["core_flops"] / batch / rows["layers"],
-        "projection_flops": rows["projection_flops"] / batch / rows["layers"],
-    }
-    exact = pd.DataFrame({"time_log_se": 0.0, "time_df": np.inf}, index=rows.index)
-    logs = {name: _logs(cost, rows if name == "time" else exact) for name, cost in costs.items()}
-    series, mechanism, mode = (str(rows[name].iloc[0]) for name in ("series", "mechanism", "mode"))
-    return Curve(
-        series=series,
-        mechanism=mechanism,
-        mode=mode,
-        options=options,
-        kernels=kernels,
-        rows=rows[["form", "outcome", "reason"]],
-        costs=logs,
-        ratios=ratios,
+def _has_options(curve: Curve, subject: Subject) -> bool:
+    return all(
+        name in curve.options and curve.options[name] in values for name, values in subject.options
     )
 
 
-def _logs(cost: pd.Series, errors: pd.DataFrame) -> pd.DataFrame:
-    known = (cost > 0).to_numpy()
-    columns = {
-        "y": np.log(cost.to_numpy(float), where=known, out=np.full(len(cost), np.nan)),
-        "se": errors["time_log_se"].to_numpy(float),
-        "df": errors["time_df"].to_numpy(float),
+def _costs(rows: pd.DataFrame) -> dict[Quantity, LogCurve]:
+    """Each quantity of one sequence by length."""
+    peak = rows["allocated_delta_bytes"].where(rows["allocated_delta_bytes"] > 0)
+    peak = peak if peak.notna().any() else rows["allocated_peak_bytes"]
+    lengths, batch = rows.index, rows["batch"]
+    times = (rows["time_s"] / batch, rows["time_log_se"], rows["time_df"])
+    counted = {
+        Quantity.MEMORY: peak / batch,
+        Quantity.CORE_FLOPS: rows["core_flops"] / batch / rows["layers"],
+        Quantity.PROJECTION_FLOPS: rows["projection_flops"] / batch / rows["layers"],
     }
-    return pd.DataFrame(columns, index=cost.index)[known]
+    return {Quantity.TIME: LogCurve.of(lengths, *times)} | {
+        quantity: LogCurve.of(lengths, cost) for quantity, cost in counted.items()
+    }

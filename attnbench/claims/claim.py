@@ -1,13 +1,32 @@
-"""What a claim's check is made of once it is parsed; the text of each node parses to the same."""
+"""What a claim asserts, and what a sweep says of it: the records that all else works on."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from fnmatch import fnmatchcase
+from math import inf, log, nan
+from typing import Annotated, Any
 
+import numpy as np
+
+from attnbench.analysis.curves import LogCurve
+from attnbench.metrics import Unit
 from attnbench.records import Level, Option
 
+# a claimed length stands for a measured one within this factor: 1,000 for 1,024, 4,000 for 4,096
+NEAR = 1.1
 
-class Asked(StrEnum):
+# "equal" allows this factor either way. Machines, code and sizes differ: where two of the papers
+# print the same ratio (Linformer and Longformer over the Transformer), they agree within it in
+# four of five pairs, and within 1.5 in hardly more than half
+FACTOR = 2.0
+
+
+class OutOfScope(Exception):
+    """The sweep does not measure what a claim is about; the text says why."""
+
+
+class ClaimedMode(StrEnum):
     """How a source measured; no sweep has the last two."""
 
     INFERENCE = "inference"
@@ -16,233 +35,224 @@ class Asked(StrEnum):
     GENERATION = "generation"
 
 
-class Sign(StrEnum):
-    """How the two sides of a relation, or a length and its bounds, stand to each other."""
+class Quantity(StrEnum):
+    """What is compared: the cost of one sequence; FLOPs are also per layer."""
 
-    EQUAL = "="
+    TIME = "time"
+    MEMORY = "memory"
+    CORE_FLOPS = "core_flops"
+    PROJECTION_FLOPS = "projection_flops"
+
+
+class Sign(StrEnum):
+    """How a measured number is compared with the claimed ones."""
+
+    EQUAL = "=="
     AT_MOST = "<="
     AT_LEAST = ">="
     BELOW = "<"
     ABOVE = ">"
-    WITHIN = "in"
-    AT = "at"  # of lengths alone, as is the next
-    ONE_OF = "one of"
+    WITHIN = "within"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """A mechanism as a claim names it; of each option any of the values will do."""
+    """A mechanism as a claim names it; an option with several values matches any of them."""
 
     mechanism: str
     form: str | None = None
     options: tuple[tuple[str, tuple[Option, ...]], ...] = ()
 
     def __str__(self) -> str:
-        pairs = ", ".join(f"{name}={_braced(values)}" for name, values in self.options)
+        pairs = (f"{name}={' or '.join(map(str, values))}" for name, values in self.options)
         form = f":{self.form}" if self.form else ""
-        return self.mechanism + form + (f"[{pairs}]" if pairs else "")
+        return self.mechanism + form + (f"[{', '.join(pairs)}]" if self.options else "")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Group:
-    """`@name`, or the members themselves, without some."""
+    """Several mechanisms."""
 
-    name: str = ""
-    members: tuple[str, ...] = ()
-    minus: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        whole = self.name or _listed(self.members)
-        return whole + (f" minus {_listed(self.minus)}" if self.minus else "")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Value:
-    """A number, or the quotient of two."""
-
-    over: float
-    under: float | None = None
-
-    def __float__(self) -> float:
-        return self.over / (1.0 if self.under is None else self.under)
-
-    def __str__(self) -> str:
-        return number(self.over) + ("" if self.under is None else f"/{number(self.under)}")
+    members: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Relation:
-    """What a quantity is compared with; `WITHIN` has two values, all others one."""
+    """What a number is compared with; `WITHIN` has two values, every other sign one."""
 
     sign: Sign
-    values: tuple[Value, ...]
+    values: tuple[float, ...]
 
     def __str__(self) -> str:
-        if self.sign is Sign.WITHIN:
-            return f"in [{', '.join(map(str, self.values))}]"
-        return f"{self.sign} {self.values[0]}"
+        return f"{self.sign} {' and '.join(f'{value:,g}' for value in self.values)}"
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Between which numbers the relation holds; strict inequalities are judged as weak ones."""
+        first, last = self.values[0], self.values[-1]
+        match self.sign:
+            case Sign.EQUAL:
+                return first / FACTOR, first * FACTOR
+            case Sign.AT_MOST | Sign.BELOW:
+                return 0.0, first
+            case Sign.AT_LEAST | Sign.ABOVE:
+                return first, inf
+        return first, last
 
 
-@dataclass(frozen=True, kw_only=True)
-class Factor:
-    """A symbol to a power, or its logarithm; a negative power stands under the line."""
-
-    symbol: str
-    power: float = 1.0
-    log: bool = False
-
-    def __str__(self) -> str:
-        power = "" if abs(self.power) == 1 else f"^{number(abs(self.power))}"
-        return f"log({self.symbol})" if self.log else self.symbol + power
+# relations of which a predicate accepts only some signs
+Exactly = Annotated[Relation, Sign.EQUAL]
+Bracket = Annotated[Relation, Sign.EQUAL, Sign.AT_MOST, Sign.WITHIN]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Formula:
-    """A sum of products: the order of a cost."""
+    """A sum of products: for each term the powers of N and of log N; other symbols are constant."""
 
-    terms: tuple[tuple[Factor, ...], ...]
-
-    def __str__(self) -> str:
-        return "= " + " + ".join(map(self._term, self.terms))
-
-    @staticmethod
-    def _term(factors: tuple[Factor, ...]) -> str:
-        first, *others = factors
-        return str(first) + "".join(f"{'/' if f.power < 0 else '*'}{f}" for f in others)
+    text: str
+    terms: tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lengths:
-    """The lengths that a claim speaks of."""
+    """The lengths that a claim is about: those listed, else all from `low` to `high`."""
 
-    sign: Sign
-    values: tuple[int, ...]
+    text: str = ""
+    listed: tuple[int, ...] = ()
+    low: float = 0.0
+    high: float = inf
 
-    def __str__(self) -> str:
-        match self.sign:
-            case Sign.AT:
-                return f"at {self.values[0]}"
-            case Sign.ONE_OF:
-                return f"for length in {_listed(self.values)}"
-            case Sign.WITHIN:
-                return f"for length in {self.values[0]}..{self.values[1]}"
-        return f"for length {self.sign} {self.values[0]}"
+    def among(self, measured: Sequence[int]) -> list[int]:
+        """The measured lengths that the claim is about. Raises `OutOfScope` if there are none."""
+        near = {nearest(length, measured) for length in self.listed}
+        chosen = [n for n in measured if (n in near if near else self.low <= n <= self.high)]
+        if not measured:
+            raise OutOfScope("no length was measured on both sides")
+        if not chosen:
+            span = f"measured from {min(measured):,} to {max(measured):,}"
+            raise OutOfScope(f"nothing at {self.text}: {span}")
+        return chosen
 
 
-@dataclass(frozen=True, kw_only=True)
-class Each:
-    """A name that stands for each of several values."""
+EVERYWHERE = Lengths()
 
-    name: str
-    values: tuple[Option, ...]
 
-    def __str__(self) -> str:
-        return f"for each {self.name} in {_listed(self.values)}"
+def nearest(length: float, measured: Sequence[int]) -> int | None:
+    """The measured length that a claimed one stands for, or None if none is near enough."""
+    best = min(measured, key=lambda n: abs(log(n / length)), default=None)
+    return None if best is None or abs(log(best / length)) > log(NEAR) else best
 
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """A predicate or quantity with its arguments, in the order of its signature."""
+    """A predicate or quantity with its arguments by name, of which one may be a call itself."""
 
-    name: str
-    arguments: tuple["Argument", ...]
-
-    def __str__(self) -> str:
-        return f"{self.name}({', '.join(map(str, self.arguments))})"
-
-
-Argument = Subject | Group | Asked | Call | int | str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Clause:
-    """One assertion."""
-
-    call: Call
-    relation: Relation | Formula | None = None
-    lengths: Lengths | None = None
-    level: Level | None = None
+    function: Callable[..., Any]
+    arguments: Mapping[str, object]
+    level: Level | None = None  # that the claim is bound to, as is the device
     device: str | None = None
-    each: Each | None = None
-
-    def __str__(self) -> str:
-        level = f"at level {self.level}" if self.level else None
-        device = f'on "{self.device}"' if self.device else None
-        parts = (self.call, self.relation, self.lengths, level, device, self.each)
-        return " ".join(str(part) for part in parts if part is not None)
 
     @property
-    def expanded(self) -> tuple["Clause", ...]:
-        """The clause once for each value of `each`."""
-        if self.each is None:
-            return (self,)
-        name, bare = self.each.name, replace(self, each=None)
-        return tuple(replace(bare, call=_with(self.call, name, v)) for v in self.each.values)
+    def mode(self) -> ClaimedMode | None:
+        """The mode that the text names, if it names one."""
+        for argument in self.arguments.values():
+            mode = argument.mode if isinstance(argument, Call) else argument
+            if isinstance(mode, ClaimedMode):
+                return mode
+        return None
+
+    @property
+    def subjects(self) -> Iterator[Subject]:
+        """Every mechanism that the call names."""
+        for argument in self.arguments.values():
+            match argument:
+                case Subject():
+                    yield argument
+                case Group(members):
+                    yield from (Subject(mechanism=name) for name in members)
+                case Call():
+                    yield from argument.subjects
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check:
-    """Everything that one claim asserts; all of it must hold."""
+class Claim:
+    """What a source asserts: one plain sentence, and the same as a check.
 
-    clauses: tuple[Clause, ...]
+    All calls of the `check` must hold; `text` is how it was written. `scope` says how the source
+    measured, on what, and whether it says so or its numbers do.
+    """
 
-    def __str__(self) -> str:
-        return " and ".join(map(str, self.clauses))
+    id: str
+    source: str
+    claim: str
+    text: str
+    check: tuple[Call, ...]
+    scope: str
+
+    def matches(self, pattern: str) -> bool:
+        """Whether the pattern fits the id or a mechanism that the check names."""
+        named = {subject.mechanism for call in self.check for subject in call.subjects}
+        return any(fnmatchcase(name, pattern) for name in (self.id, *named))
+
+
+class Answer(StrEnum):
+    """What a sweep says of a claim."""
+
+    REPRODUCED = "reproduced"
+    NOT_REPRODUCED = "not reproduced"
+    CANNOT_TELL = "cannot tell"
+    OUT_OF_SCOPE = "out of scope"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Number:
+    """A measured number behind an answer, with its 95 % confidence interval where it has one."""
+
+    what: str
+    unit: Unit
+    value: float
+    low: float = nan
+    high: float = nan
+    length: int | None = None  # None: of all lengths together
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """A ratio that can be compared with a number.
+
+    `about` are the lengths that the claim names, None if the quantity takes none; `lengths` are
+    those that it rests on.
+    """
+
+    what: str
+    logs: LogCurve
+    lengths: tuple[int, ...]
+    about: Lengths | None = None
 
     @property
-    def mechanisms(self) -> tuple[str, ...]:
-        """Every mechanism named, each once; members of named groups are not among them."""
-        calls = [call for clause in self.clauses for c in clause.expanded for call in _calls(c)]
-        return tuple(dict.fromkeys(name for call in calls for name in _named(call)))
+    def numbers(self) -> tuple[Number, ...]:
+        """The ratio at each length."""
+        logs = self.logs
+        rows = zip(logs.logs, logs.low, logs.high, logs.lengths, strict=True)
+        return tuple(as_ratio(self.what, *row) for row in rows)
+
+    def at(self, lengths: Sequence[int]) -> "Measured":
+        """The same at these of its lengths."""
+        return replace(self, logs=self.logs.at(lengths), lengths=tuple(lengths))
 
 
-def number(value: float) -> str:
-    """The shortest text that reads as the same number."""
-    return str(int(value)) if value == int(value) else repr(value)
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """An answer, why, the numbers behind it (the most telling first) and their lengths."""
+
+    answer: Answer
+    why: str = ""
+    numbers: tuple[Number, ...] = ()
+    lengths: tuple[int, ...] = ()
 
 
-def _word(value: Option) -> str:
-    if value is None or isinstance(value, bool):
-        return str(value).lower()
-    return value if isinstance(value, str) else number(value)
-
-
-def _listed(values: tuple[Option, ...]) -> str:
-    return "{" + ", ".join(map(_word, values)) + "}"
-
-
-def _braced(values: tuple[Option, ...]) -> str:
-    return _word(values[0]) if len(values) == 1 else _listed(values)
-
-
-def _with(call: Call, name: str, value: Option) -> Call:
-    """The call with every subject or option called `name` replaced by the value."""
-
-    def put(argument: Argument) -> Argument:
-        match argument:
-            case Call():
-                return _with(argument, name, value)
-            case Subject(mechanism=mechanism, options=options):
-                pairs = tuple(
-                    (key, tuple(value if v == name else v for v in values))
-                    for key, values in options
-                )
-                named = str(value) if mechanism == name else mechanism
-                return replace(argument, mechanism=named, options=pairs)
-        return argument
-
-    return replace(call, arguments=tuple(map(put, call.arguments)))
-
-
-def _calls(clause: Clause) -> Iterator[Call]:
-    yield clause.call
-    yield from (a for a in clause.call.arguments if isinstance(a, Call))
-
-
-def _named(call: Call) -> Iterator[str]:
-    for argument in call.arguments:
-        match argument:
-            case Subject(mechanism=mechanism):
-                yield mechanism
-            case Group(members=members):
-                yield from members
+def as_ratio(what: str, log: float, low: float, high: float, length: float | None = None) -> Number:
+    """The ratio of which the logarithm and the ends of its confidence interval are given."""
+    value, low, high = (float(np.exp(end)) for end in (log, low, high))
+    at = None if length is None else int(length)
+    return Number(what=what, unit=Unit.RATIO, value=value, low=low, high=high, length=at)

@@ -1,49 +1,20 @@
-"""What papers assert, judged by what a sweep measured."""
+"""Claims judged by a sweep: each call of a check in each mode, and how the answers join."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
-from attnbench.claims import costs as costs
-from attnbench.claims import groups as groups
-from attnbench.claims import growth as growth
-from attnbench.claims import limits as limits
-from attnbench.claims.bench import Bench, OutOfScope
-from attnbench.claims.claim import Asked, Call, Clause, Group, Subject
-from attnbench.claims.data import Claim
-from attnbench.claims.names import forms, members
-from attnbench.claims.outcome import Answer, Judgement, agreed, joined
-from attnbench.records import Sweep
-
-# where the definition of each predicate of the grammar stands
-DEFINITIONS: Mapping[str, Callable[[Bench, Clause, str], Judgement]] = MappingProxyType(
-    {
-        "faster": costs.faster,
-        "less_memory": costs.less_memory,
-        "same": costs.same,
-        "speedup": costs.ratio,
-        "memory_saving": costs.ratio,
-        "ratio": costs.ratio,
-        "growth": costs.growth,
-        "fastest": groups.fastest,
-        "slowest": groups.slowest,
-        "least_memory": groups.least_memory,
-        "increasing": groups.increasing,
-        "decreasing": groups.decreasing,
-        "crossover": growth.crossover,
-        "order": growth.order,
-        "slope": growth.order,
-        "maps_over_core": growth.maps_over_core,
-        "oom": limits.oom,
-        "fits": limits.fits,
-        "max_length": limits.max_length,
-        "throughput": limits.throughput,
-        "no_causal_form": limits.no_causal_form,
-    }
+from attnbench.claims.bench import Bench, forms
+from attnbench.claims.claim import (
+    Answer,
+    Call,
+    Claim,
+    ClaimedMode,
+    Judgement,
+    OutOfScope,
+    Quantity,
 )
-
-# what is counted or stored is the same in every mode, so that one mode speaks for all
-COUNTED = ("core_flops", "projection_flops")
+from attnbench.records import Mode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,77 +25,87 @@ class Judged:
     judgement: Judgement
 
 
-def judge(sweep: Sweep, claims: Sequence[Claim]) -> tuple[Judged, ...]:
+def judge(bench: Bench, claims: Sequence[Claim]) -> tuple[Judged, ...]:
     """Each claim as reproduced, not reproduced, cannot tell, or out of scope, in their order."""
-    bench = Bench(sweep)
-    return tuple(Judged(claim=claim, judgement=_judgement(bench, claim)) for claim in claims)
+    return tuple(
+        Judged(claim=claim, judgement=joined([_judged(bench, call) for call in claim.check]))
+        for claim in claims
+    )
 
 
 def wanted(claims: Sequence[Claim]) -> tuple[str, ...]:
-    """What a sweep must measure to speak of every claim, as `--models` takes it, sorted.
+    """What a sweep must measure to judge every claim, as `--models` takes it, sorted.
 
     Options that a check names are left out.
     """
-    clauses = [each for claim in claims for c in claim.check.clauses for each in c.expanded]
-    names = {name for clause in clauses for name in _models(clause.call)}
+    subjects = [s for claim in claims for call in claim.check for s in call.subjects]
+    names = {":".join((s.mechanism, *(forms(s) or ())[:1])) for s in subjects}
     formed = {name.partition(":")[0] for name in names if ":" in name}
     return tuple(sorted(names - formed))
 
 
-def _models(call: Call) -> Iterator[str]:
-    for argument in call.arguments:
-        match argument:
-            case Subject(mechanism=mechanism):
-                its = forms(argument)
-                yield f"{mechanism}:{its[0]}" if its else mechanism
-            case Group():
-                yield from members(argument)
-            case Call():
-                yield from _models(argument)
+def joined(parts: Sequence[Judgement]) -> Judgement:
+    """All parts must hold: one that fails decides, then one that cannot be told.
+
+    Parts out of scope leave what the others reproduce open; if all are, the whole is.
+    """
+    answers = {part.answer for part in parts}
+    if Answer.NOT_REPRODUCED in answers:
+        return _merged(parts, Answer.NOT_REPRODUCED)
+    return _merged(parts, answers.pop() if len(answers) == 1 else Answer.CANNOT_TELL)
 
 
-def _judgement(bench: Bench, claim: Claim) -> Judgement:
-    expanded = [clause for whole in claim.check.clauses for clause in whole.expanded]
-    return joined([_clause(bench, clause) for clause in expanded])
+def agreed(parts: Sequence[Judgement]) -> Judgement:
+    """Modes that a source does not tell apart: what all of them in scope say, if they agree."""
+    inside = [part for part in parts if part.answer is not Answer.OUT_OF_SCOPE] or parts
+    answers = {part.answer for part in inside}
+    if len(answers) == 1:
+        return _merged(inside, answers.pop())
+    merged = _merged(inside, Answer.CANNOT_TELL)
+    return replace(merged, why="; ".join(["modes differ", *filter(None, [merged.why])]))
 
 
-def _clause(bench: Bench, clause: Clause) -> Judgement:
+def _merged(parts: Sequence[Judgement], answer: Answer) -> Judgement:
+    """The parts as one, those that give the answer first."""
+    ordered = sorted(parts, key=lambda part: part.answer is not answer)
+    reasons = dict.fromkeys(part.why for part in ordered if part.why)
+    return Judgement(
+        answer=answer,
+        why="; ".join(reasons),
+        numbers=tuple(number for part in ordered for number in part.numbers),
+        lengths=tuple(sorted({n for part in parts for n in part.lengths})),
+    )
+
+
+def _judged(bench: Bench, call: Call) -> Judgement:
+    """One call of a check, in every mode that it is about."""
     try:
-        _in_scope(bench, clause)
-        modes = _modes(bench, clause)
+        if call.level not in (None, bench.level):
+            raise OutOfScope(f"the claim is about level {call.level}, the sweep has {bench.level}")
+        if call.device is not None and call.device.lower() not in bench.device.lower():
+            raise OutOfScope(f"the claim is about {call.device}, the sweep ran on {bench.device}")
+        modes = bench.modes(call.mode or ClaimedMode.UNPRINTED)
     except OutOfScope as reason:
         return Judgement(answer=Answer.OUT_OF_SCOPE, why=str(reason))
-    return agreed([_in_mode(bench, clause, mode) for mode in modes])
+    # what is counted, or stored with the sweep, is the same in every mode
+    costs = (Quantity.TIME, Quantity.MEMORY)
+    exact = call.mode is None and not any(cost in call.arguments.values() for cost in costs)
+    return agreed([_in_mode(bench, call, mode) for mode in (modes[-1:] if exact else modes)])
 
 
-def _in_mode(bench: Bench, clause: Clause, mode: str) -> Judgement:
+def _in_mode(bench: Bench, call: Call, mode: Mode) -> Judgement:
     try:
-        return DEFINITIONS[clause.call.name](bench, clause, mode)
+        judgement = _value(bench, call, mode)
+        assert isinstance(judgement, Judgement)
+        return judgement
     except OutOfScope as reason:
         return Judgement(answer=Answer.OUT_OF_SCOPE, why=str(reason))
 
 
-def _in_scope(bench: Bench, clause: Clause) -> None:
-    """Raises `OutOfScope` if the sweep has another level or device than the claim asks for."""
-    if clause.level is not None and clause.level is not bench.level:
-        raise OutOfScope(f"it speaks of level {clause.level}, the sweep has {bench.level}")
-    if clause.device is not None and clause.device.lower() not in bench.device.lower():
-        raise OutOfScope(f"it is bound to {clause.device}, the sweep ran on {bench.device}")
-
-
-def _modes(bench: Bench, clause: Clause) -> tuple[str, ...]:
-    asked = next(_asked(clause.call), None)
-    if asked is not None:
-        return bench.modes(asked)
-    modes = bench.modes(Asked.UNPRINTED)
-    exact = clause.call.name in ("maps_over_core", "no_causal_form")
-    counted = exact or clause.call.arguments[-1] in COUNTED
-    return modes[-1:] if counted else modes
-
-
-def _asked(call: Call) -> Iterator[Asked]:
-    for argument in call.arguments:
-        if isinstance(argument, Asked):
-            yield argument
-        elif isinstance(argument, Call):
-            yield from _asked(argument)
+def _value(bench: Bench, call: Call, mode: Mode) -> Any:
+    """What the call's function returns; every function takes the bench and the mode."""
+    arguments = {
+        name: _value(bench, value, mode) if isinstance(value, Call) else value
+        for name, value in call.arguments.items()
+    }
+    return call.function(bench, **{**arguments, "mode": mode})

@@ -1,44 +1,77 @@
-"""Published curves beside measured ones, as shapes: each is 1 at one length that both reach."""
+"""What papers print, as it is shipped, and published curves laid over measured ones.
 
+Published and measured values are compared as shapes: each curve is 1 at a length that both reach.
+"""
+
+import csv
+import io
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from typing import TypeVar
 
+import msgspec
 import numpy as np
 import pandas as pd
 
-from attnbench.claims.bench import Bench, Curve, interval
-from attnbench.claims.claim import Subject
-from attnbench.claims.data import published
-from attnbench.records import Option
+from attnbench.analysis.curves import LogCurve
+from attnbench.claims.bench import Bench, Curve
+from attnbench.claims.claim import Quantity, Subject
+from attnbench.records import Mode, Option
 
 # curves are 1 here, or at the nearest length that both reach: short enough that most papers and
 # machines hold softmax attention there, long enough that starting costs do not hide it
 NORMAL = 1024
 
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrintedCost:
+    """A line of a paper's table of complexity.
+
+    `power` is the exponent of N that its print says with all other letters held fixed; `log` adds a
+    logarithm. A slip is a place where the print contradicts its own text or leaves a cost out.
+    Only the survey prints `decode`, yes or no, and the family.
+    """
+
+    table: str
+    source: str
+    mechanism: str
+    name: str
+    printed: str
+    power: float
+    log: bool
+    decode: str
+    family: str
+    slip: str
+
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """One published quantity: where it is printed, and what it is compared with here.
+    """One published quantity: its figure here, where it is printed, what it is compared with.
 
     `gain`: the value is of the Transformer's cost over the mechanism's, not a cost itself.
     """
 
+    figure: str
+    title: str
     table: str
     metric: str
-    quantity: str
-    mode: str
-    gain: bool = False
+    quantity: Quantity
+    mode: Mode
+    gain: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """One mechanism: published values and measured ones with their band, each 1 at `at`."""
+    """One mechanism: its published and its measured curve, each 1 at `at`."""
 
     series: str
     printed: str  # which published curve, if the table has several: `rank=128`
     at: float
-    published: pd.Series
-    measured: pd.DataFrame  # value, low, high by length
+    published: LogCurve
+    measured: LogCurve
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,103 +83,75 @@ class Overlay:
     panels: tuple[Panel, ...]
 
 
-# file name of the figure: what it holds, and its quantities
-SOURCES: tuple[tuple[str, str, tuple[Source, ...]], ...] = (
-    (
-        "lra",
-        "Long Range Arena, Table 2",
-        (
-            Source(table="lra_table2", metric="steps_per_s", quantity="time", mode="training"),
-            Source(table="lra_table2", metric="GB", quantity="memory", mode="training"),
-        ),
-    ),
-    (
-        "linformer",
-        "Linformer, Table 3",
-        (
-            Source(
-                table="linformer_table3",
-                metric="speedup",
-                quantity="time",
-                mode="inference",
-                gain=True,
-            ),
-            Source(
-                table="linformer_table3",
-                metric="memory_saving",
-                quantity="memory",
-                mode="inference",
-                gain=True,
-            ),
-        ),
-    ),
-    (
-        "flash",
-        "FlashAttention, Tables 18, 20 and 21",
-        (
-            Source(table="flashattention_forward", metric="ms", quantity="time", mode="inference"),
-            Source(
-                table="flashattention_forward_backward",
-                metric="ms",
-                quantity="time",
-                mode="training",
-            ),
-            Source(table="flashattention_memory", metric="MB", quantity="memory", mode="training"),
-        ),
-    ),
-    (
-        "nystromformer",
-        "Nyströmformer, Table 1",
-        (
-            Source(table="nystromformer_table1", metric="ms", quantity="time", mode="inference"),
-            Source(table="nystromformer_table1", metric="MB", quantity="memory", mode="inference"),
-        ),
-    ),
-)
+def printed_costs() -> tuple[PrintedCost, ...]:
+    """The papers' tables of complexity, line by line."""
+    return _rows("complexity.csv", PrintedCost)
+
+
+def sources() -> tuple[Source, ...]:
+    """Every published quantity that is drawn, those of one figure together."""
+    return _rows("overlays.csv", Source)
+
+
+def table(name: str) -> pd.DataFrame:
+    """The measurements of one table, `lra_table2`: one number a row, `value` NaN for `oom`.
+
+    Columns: source, table, hardware, mechanism, form, length, metric, value, note.
+    """
+    frame = pd.read_csv(io.StringIO(shipped_text(f"{name}.csv")), keep_default_na=False)
+    for column in ("length", "value"):
+        frame[column] = pd.to_numeric(frame[column], errors="coerce").astype(float)
+    return frame
+
+
+def shipped_text(name: str) -> str:
+    """A file of published data."""
+    return files("attnbench").joinpath("published", name).read_text(encoding="utf-8")
 
 
 def overlay(bench: Bench, source: Source) -> Overlay | None:
-    """The published quantity beside the sweep's curves, or None if they share no mechanism."""
-    rows = published(source.table)
+    """The published quantity and the sweep's curves, or None if they share no mechanism."""
+    rows = table(source.table)
     rows = rows[(rows["metric"] == source.metric) & ~rows["note"].str.contains("suspected slip")]
-    panels = tuple(_panels(bench, source, rows))
+    softmax = bench.matching(Subject(mechanism="transformer", form="eager"), source.mode)
+    softmax = softmax or bench.matching(Subject(mechanism="transformer"), source.mode)
+    if source.gain and not softmax:
+        return None
+    baseline = softmax[0] if source.gain else None
+    panels = tuple(_panels(bench, source, rows, baseline))
     if not panels:
         return None
-    hardware = str(rows["hardware"].iloc[0])
-    return Overlay(title=_title(bench, source), hardware=hardware, panels=panels)
-
-
-def _title(bench: Bench, source: Source) -> str:
-    """`Time of a sequence in training`, or `Speed-up over transformer:eager in inference`."""
     what = f"{source.quantity.capitalize()} of a sequence"
-    if source.gain:
-        ours = _softmax(bench, source.mode)[0].series
-        what = "Speed-up" if source.quantity == "time" else "Memory saving"
-        what += f" over {ours}"
-    return f"{what} in {source.mode}"
+    if baseline is not None:
+        gain = "Speed-up" if source.quantity is Quantity.TIME else "Memory saving"
+        what = f"{gain} over {baseline.series}"
+    hardware = str(rows["hardware"].iloc[0])
+    return Overlay(title=f"{what} in {source.mode}", hardware=hardware, panels=panels)
 
 
-def _softmax(bench: Bench, mode: str) -> list[Curve]:
-    """Curves of softmax attention, the authors' own kind first."""
-    eager = bench.matching(Subject(mechanism="transformer", form="eager"), mode)
-    return eager or bench.matching(Subject(mechanism="transformer"), mode)
-
-
-def _panels(bench: Bench, source: Source, rows: pd.DataFrame) -> Iterator[Panel]:
-    softmax = _softmax(bench, source.mode)
-    if source.gain and not softmax:
-        return
+def _panels(
+    bench: Bench, source: Source, rows: pd.DataFrame, baseline: Curve | None
+) -> Iterator[Panel]:
     for (mechanism, form), lines in rows.groupby(["mechanism", "form"], sort=False):
         # no paper but FlashAttention's says which form it ran: any of ours is that mechanism
-        told = str(form) if mechanism == "transformer" else None
-        for curve in bench.matching(Subject(mechanism=str(mechanism), form=told), source.mode):
-            printed, line = _nearest(lines, curve.options)
-            logs = curve.logs(source.quantity)
-            if source.gain:
-                logs = softmax[0].over(curve, source.quantity)
-            panel = _panel(curve, printed, _published(line, source), interval(logs))
-            if panel is not None:
-                yield panel
+        named = str(form) if mechanism == "transformer" else None
+        for curve in bench.matching(Subject(mechanism=str(mechanism), form=named), source.mode):
+            printed, chosen = _nearest(lines, curve.options)
+            # a rate is turned into a cost
+            sign = -1 if source.metric == "steps_per_s" else 1
+            published = LogCurve.of(chosen["length"], chosen["value"] ** sign)
+            measured = curve.costs[source.quantity]
+            if baseline is not None:
+                measured = baseline.over(curve, source.quantity)
+            at = _shared(published, measured)
+            if at is not None:
+                yield Panel(
+                    series=curve.series,
+                    printed=printed,
+                    at=at,
+                    published=_one_at(published, at),
+                    measured=_one_at(measured, at),
+                )
 
 
 def _nearest(lines: pd.DataFrame, options: Mapping[str, Option]) -> tuple[str, pd.DataFrame]:
@@ -161,39 +166,23 @@ def _nearest(lines: pd.DataFrame, options: Mapping[str, Option]) -> tuple[str, p
     return f"{name}={best:g}", lines[values == best]
 
 
-def _published(lines: pd.DataFrame, source: Source) -> pd.Series:
-    """Log values by length; a rate is turned into a cost."""
-    known = lines.dropna(subset=["length", "value"]).sort_values("length")
-    logs = np.log(known["value"].to_numpy(float))
-    sign = -1 if source.metric == "steps_per_s" else 1
-    return pd.Series(sign * logs, index=known["length"].to_numpy(float))
-
-
-def _panel(curve: Curve, printed: str, theirs: pd.Series, ours: pd.DataFrame) -> Panel | None:
-    """Both curves as shapes, or None if they do not overlap."""
-    if len(theirs) < 2 or len(ours) < 2:
+def _shared(one: LogCurve, other: LogCurve) -> float | None:
+    """The length at which both curves are 1, or None if they do not overlap."""
+    if len(one) < 2 or len(other) < 2:
         return None
-    low, high = max(theirs.index[0], ours.index[0]), min(theirs.index[-1], ours.index[-1])
-    if low >= high:
-        return None
-    at = float(np.clip(NORMAL, low, high))
-    y = ours["y"]
-    base = _between(y, at)
-    measured = pd.DataFrame(
-        {
-            name: np.exp(ours[column] - base)
-            for name, column in (("value", "y"), ("low", "low"), ("high", "high"))
-        }
+    low, high = (
+        max(one.lengths[0], other.lengths[0]),
+        min(one.lengths[-1], other.lengths[-1]),
     )
-    return Panel(
-        series=curve.series,
-        printed=printed,
-        at=at,
-        published=np.exp(theirs - _between(theirs, at)),
-        measured=measured,
-    )
+    return float(np.clip(NORMAL, low, high)) if low < high else None
 
 
-def _between(logs: pd.Series, at: float) -> float:
-    """The value at a length, interpolated in log–log."""
-    return float(np.interp(np.log(at), np.log(logs.index.to_numpy(float)), logs.to_numpy(float)))
+def _one_at(curve: LogCurve, length: float) -> LogCurve:
+    """The curve over its value at a length, interpolated in log–log."""
+    value = np.interp(np.log(length), np.log(curve.lengths), curve.logs)
+    return replace(curve, logs=curve.logs - value)
+
+
+def _rows(name: str, kind: type[Row]) -> tuple[Row, ...]:
+    rows = csv.DictReader(io.StringIO(shipped_text(name)))
+    return tuple(msgspec.convert(row, kind, strict=False) for row in rows)

@@ -1,203 +1,177 @@
-import string
+"""Claims from CSV: the shipped file, a user's own, and every row that cannot be read."""
+
+import csv
+import io
+from importlib.resources import files
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.claims.claim import (
-    Asked,
-    Call,
-    Check,
-    Clause,
-    Each,
-    Factor,
-    Formula,
-    Group,
-    Lengths,
-    Relation,
-    Sign,
-    Subject,
-    Value,
-)
-from attnbench.claims.cursor import BadCheck
-from attnbench.claims.reading import parse
-from attnbench.claims.signatures import FOLLOWED, QUANTITIES, SIGNATURES, Kind, signature
-from attnbench.records import Level
+from attnbench.claims.bench import FORMS
+from attnbench.claims.claim import Answer, Call
+from attnbench.claims.judge import judge, wanted
+from attnbench.claims.published import table
+from attnbench.claims.reading import COLUMNS, read_claims, shipped
+from attnbench.errors import BadClaims
+from attnbench.records import Level, Mode, Outcome
+from attnbench.registry import names
+from tests.claims.claimed import LAB, Truth, bench, measured
 
-WORDS = ("and", "at", "for", "in", "on", "minus", "true", "false", "none", "log", "each", "length")
-names = st.text(string.ascii_lowercase + "_", min_size=1, max_size=8).filter(
-    lambda name: name not in WORDS
-)
-lengths = st.integers(1, 10**6)
-numbers = st.one_of(st.integers(1, 10**6).map(float), st.floats(1e-9, 1e12))
-options = st.one_of(st.none(), st.booleans(), st.integers(0, 10**6), names)
-some_names = st.lists(names, min_size=1, max_size=3).map(tuple)
+SHIPPED = shipped()
+# measured by their papers, and not registered here
+ABSENT = {"fnet", "hyena", "mamba", "mamba2"}
+SUBJECTS = [subject for claim in SHIPPED for call in claim.check for subject in call.subjects]
+
+ROW = "one,A paper,Something.,{check},stated\n"
+HEAD = ",".join(COLUMNS) + "\n"
+GOOD = '"order(a, memory) == N"'
 
 
-def tuples(inner, least=1):
-    return st.lists(inner, min_size=least, max_size=3).map(tuple)
-
-
-subjects = st.builds(
-    Subject,
-    mechanism=names,
-    form=st.none() | names,
-    options=tuples(st.tuples(names, tuples(options)), least=0),
-)
-groups = st.one_of(
-    st.builds(Group, name=names.map("@{}".format), minus=tuples(names, least=0)),
-    st.builds(Group, members=some_names, minus=tuples(names, least=0)),
-)
-values = st.builds(Value, over=numbers, under=st.none() | numbers)
-factors = st.one_of(
-    st.builds(Factor, symbol=names, power=numbers),
-    st.builds(Factor, symbol=names, log=st.just(True)),
-)
-under = st.builds(Factor, symbol=names, power=numbers.map(lambda n: -n))
-terms = st.tuples(factors, st.lists(factors | under, max_size=2)).map(lambda t: (t[0], *t[1]))
-
-
-def calls(its):
-    return st.builds(Call, name=st.just(its.name), arguments=st.tuples(*map(argument, its.kinds)))
-
-
-def argument(kind):
-    match kind:
-        case Kind.SUBJECT:
-            return subjects
-        case Kind.GROUP:
-            return groups
-        case Kind.MODE:
-            return st.sampled_from(Asked)
-        case Kind.QUANTITY:
-            return st.sampled_from(QUANTITIES)
-        case Kind.OVER:
-            return names
-        case Kind.LENGTH:
-            return lengths
-        case Kind.CALL:
-            return st.sampled_from(FOLLOWED).flatmap(lambda name: calls(signature(name)))
-
-
-def relations(its):
-    if its.formula:
-        return st.builds(Formula, terms=tuples(terms))
-    if not its.signs:
-        return st.none()
-    return st.sampled_from(its.signs).flatmap(
-        lambda sign: st.builds(
-            Relation,
-            sign=st.just(sign),
-            values=st.tuples(*[values] * (1 + (sign is Sign.WITHIN))),
-        )
-    )
-
-
-def spans(its):
-    if not its.lengths:
-        return st.none()
-    counts = {Sign.WITHIN: st.tuples(lengths, lengths), Sign.ONE_OF: tuples(lengths)}
-    return st.none() | st.sampled_from(its.lengths).flatmap(
-        lambda sign: st.builds(
-            Lengths, sign=st.just(sign), values=counts.get(sign, st.tuples(lengths))
-        )
-    )
-
-
-clauses = st.sampled_from(SIGNATURES).flatmap(
-    lambda its: st.builds(
-        Clause,
-        call=calls(its),
-        relation=relations(its),
-        lengths=spans(its),
-        level=st.none() | st.sampled_from(Level),
-        device=st.none() | st.sampled_from(("V100", "GTX 1080 Ti", "and on \\ ünlike")),
-        each=st.none() | st.builds(Each, name=names, values=tuples(options)),
-    )
-)
-checks = st.builds(Check, clauses=tuples(clauses))
-
-
-@settings(max_examples=40)
-@given(checks)
-def test_the_text_of_a_check_parses_to_the_same_check(check):
-    assert parse(str(check)) == check
-
-
-@settings(max_examples=10)
-@given(checks, st.sampled_from((" ", "\t", "\n ")))
-def test_space_between_words_says_nothing(check, space):
-    assert parse(space + str(check).replace(" ", space) + space) == check or '"' in str(check)
-
-
-def told(text):
-    """The check of a text, or why it is none."""
+def read(text):
+    """The claims of a text, or what is wrong with it."""
     try:
-        return parse(text)
-    except BadCheck as error:
-        return str(error)
+        return read_claims(text, "mine.csv"), ()
+    except BadClaims as error:
+        return (), error.problems
 
 
-@given(st.text(string.printable, max_size=60))
-def test_any_text_parses_or_is_refused_with_its_place(text):
-    found = told(text)
-    assert isinstance(found, Check) or found.startswith("at ")
+def test_all_eighty_claims_are_shipped_as_they_are_printed():
+    text = files("attnbench").joinpath("published", "claims.csv").read_text(encoding="utf-8")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert len(rows) == len(SHIPPED) == 80
+    assert tuple(rows[0]) == COLUMNS
+    for row, claim in zip(rows, SHIPPED, strict=True):
+        assert claim.text == row["check"]
+        assert all(row.values())
 
 
-@settings(max_examples=20)
-@given(checks, st.data())
-def test_a_cut_check_is_refused_or_is_another_check(check, data):
-    text = str(check)
-    found = told(text[: data.draw(st.integers(0, len(text) - 1))])
-    assert parse(str(found)) == found if isinstance(found, Check) else found.startswith("at ")
+def test_every_name_of_a_check_stands_for_something():
+    known = ABSENT | set(names())
+    assert {subject.mechanism for subject in SUBJECTS} <= known
+    assert {subject.form for subject in SUBJECTS} <= {None, "eager", *FORMS}
+
+
+def test_options_of_checks_are_those_of_the_cards():
+    from attnbench.registry import card
+
+    known = [subject for subject in SUBJECTS if subject.mechanism not in ABSENT]
+    assert any(subject.options for subject in known)
+    for subject in known:
+        config = card(subject.mechanism).config()
+        for name, _ in subject.options:
+            assert hasattr(config, name), f"{subject} has no option {name}"
+
+
+def test_every_claim_can_be_judged():
+    device = "A100-SXM4-40GB and Tesla V100 and GTX 1080 Ti"
+    there = {name.partition(":")[0] for name in LAB}
+    ends = {(Mode.TRAINING, 4096): Outcome.TIMEOUT, (Mode.INFERENCE, 4096): Outcome.SKIPPED}
+    others = sorted({subject.mechanism for subject in SUBJECTS} - there)
+    truths = LAB | {f"{name}:eager": Truth(ends=ends) for name in others}
+    sweep = measured(truths, level=Level.CORE, device=device, lengths=(2048, 4096, 8192), rounds=2)
+    found = judge(bench(sweep), SHIPPED)
+    assert len(found) == len(SHIPPED)
+    assert {one.judgement.answer for one in found} == set(Answer)
+    for one in found:
+        assert one.judgement.why or one.judgement.numbers, one.claim.id
+
+
+def test_what_a_sweep_must_measure():
+    def of(*ids):
+        return wanted([claim for claim in SHIPPED if claim.id in ids])
+
+    assert of("fastformer-fig2-inefficient-at-512") == ("fastformer", "transformer:eager")
+    assert of("linformer-table3-speedup-grows") == ("linformer", "transformer:eager")
+    assert len(of("lra-performer-fastest")) == 9
+    both = of("lra-performer-fastest", "flash-memory-linear")
+    assert "transformer:sdpa" in both
+    assert "transformer" not in both
+
+
+def test_claims_are_found_by_id_mechanism_and_pattern():
+    def found(pattern):
+        return {claim.id for claim in SHIPPED if claim.matches(pattern)}
+
+    assert found("lra-performer-fastest") == {"lra-performer-fastest"}
+    assert {"survey-linear", "lra-performer-fastest"} <= found("performer")
+    assert len(found("flash-*")) == 19
+    assert found("performer?") == set()
+
+
+def test_columns_may_stand_in_any_order():
+    text = "check,id,scope,claim,source\n" + f"{GOOD},one,stated,Something.,A paper\n"
+    (claim,) = read_claims(text, "mine.csv")
+    assert (claim.id, claim.source, claim.scope) == ("one", "A paper", "stated")
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "problem"),
     [
-        ("", "at 1: expected a predicate, found 'the end'"),
-        ("quicker(a, b, inference)", "expected a predicate, found 'quicker'"),
-        ("faster(a, b)", "expected ',', found ')'"),
-        ("faster(a, b, sleeping)", "expected one of inference, training, unprinted, generation"),
-        ("faster(a, @fig2, inference)", "at 11: expected a name, found '@fig2'"),
-        ("faster(a, b, inference) = 3", "expected 'and' or the end, found '='"),
-        ("speedup(a, b, inference) in [1, 2]", "expected one of =, <=, >=, <, >, found 'in'"),
-        ("crossover(a, b, inference) <= 512 at 512", "expected 'and' or the end, found 'at'"),
-        ("crossover(a, b, inference) in [512 1024]", "expected ','"),
-        ("fits(a, training) for length >= 512", "expected lengths as fits takes them"),
-        ("faster(a, b, inference) for length >= 1.5", "whole number of tokens"),
-        ("order(a, core_flops) N", "expected '=', found 'N'"),
-        ("order(a, colour) = N", "expected one of time, memory, core_flops, projection_flops"),
-        ("increasing(faster(a, b, inference), length)", "speedup, memory_saving, ratio"),
-        ("speedup(a, b, inference) = 1/0 at 512", "another number than 0"),
-        ("same(a[x=], b, time, inference)", "expected a name, found ']'"),
-        ("faster(a, b; inference)", "';' is no part of the grammar"),
-        ("faster(a, b, inference) at level roof", "expected one of core, attention, model"),
+        ("", "mine.csv, line 1: expected the columns id, source, claim, check, scope"),
+        ("id,check\none,two\n", "mine.csv, line 1: expected the columns id, source, claim, che"),
+        (HEAD, "mine.csv holds no claims; expected a row for each below the column names"),
+        (HEAD + "one,two\n", "mine.csv, line 2, columns: expected 5; quote a cell that has comma"),
+        (HEAD + "one,A,B,faster(a, b),C\n", "mine.csv, line 2, columns: expected 5; quote a cell"),
+        (HEAD + ROW.format(check=""), "mine.csv, line 2, column check: empty; expected text"),
+        (
+            HEAD + ROW.format(check='"fast(a, b)"'),
+            "mine.csv, line 2, column check of 'one': character 1: no predicate 'fast'; expected",
+        ),
+        (
+            HEAD + ROW.format(check=GOOD) * 2,
+            "mine.csv, line 3, column id: 'one' is the id of line 2 too; give each claim its own",
+        ),
+        (HEAD + '"' + "x" * 200_000, "mine.csv, line 2: field larger than field limit (131072);"),
     ],
 )
-def test_a_refusal_says_where_and_what_was_expected(text, words):
-    with pytest.raises(BadCheck) as error:
-        parse(text)
-    assert words in str(error.value)
+def test_what_is_wrong_with_a_file_is_named(text, problem):
+    _, (found,) = read(text)
+    assert found.startswith(problem)
 
 
-def test_each_puts_its_values_in_mechanisms_and_options():
-    (clause,) = parse("order(m, memory) = N for each m in {performer, linformer}").clauses
-    assert [str(part) for part in clause.expanded] == [
-        "order(performer, memory) = N",
-        "order(linformer, memory) = N",
-    ]
-    text = "increasing(speedup(linformer[rank=k], b, inference), length) for each k in {1, none}"
-    (clause,) = parse(text).clauses
-    assert [str(part) for part in clause.expanded] == [
-        "increasing(speedup(linformer[rank=1], b, inference), length)",
-        "increasing(speedup(linformer[rank=none], b, inference), length)",
+def test_every_bad_row_is_named_at_its_first_line():
+    folded = ROW.format(check='"fits(a,\n training)"').replace("one", "two")
+    bad = ROW.format(check="x").replace("one", "three")
+    _, found = read(HEAD + ROW.format(check=GOOD) + folded + bad)
+    assert [text.split(":")[0] for text in found] == [
+        "mine.csv, line 3, column check of 'two'",
+        "mine.csv, line 5, column check of 'three'",
     ]
 
 
-def test_a_check_names_its_mechanisms_once():
-    check = parse(
-        "fastest(a, {b, c}, inference) and order(m, memory) = N for each m in {a, d}"
-        " and increasing(speedup(e, f:eager, training), length)"
+texts = st.text(max_size=30)
+
+
+@given(st.lists(st.tuples(texts, texts, texts, texts | st.just("fits(a, training, 8)"), texts)))
+def test_any_rows_are_read_or_refused(rows):
+    stream = io.StringIO(newline="")
+    csv.writer(stream).writerows([COLUMNS, *rows])
+    claims, problems = read(stream.getvalue())
+    assert bool(claims) != bool(problems)
+    assert all(problem.startswith("mine.csv") for problem in problems)
+    if claims:
+        assert [claim.text for claim in claims] == [row[3] for row in rows]
+        assert all(isinstance(call, Call) for claim in claims for call in claim.check)
+
+
+@given(st.text() | st.text(f'{HEAD}"\r,'))
+def test_any_text_is_read_or_refused(text):
+    for whole in (text, HEAD + text):
+        claims, problems = read(whole)
+        assert bool(claims) != bool(problems)
+
+
+def test_numbers_of_checks_are_those_of_the_tables():
+    lra = table("lra_table2").pivot_table(
+        index=["mechanism", "length"], columns="metric", values="value"
     )
-    assert check.mechanisms == ("a", "b", "c", "d", "e", "f")
+    rates, sizes = lra["steps_per_s"], lra["GB"]
+    checks = {claim.id: claim.text for claim in SHIPPED}
+    for mechanism in ("transformer", "performer"):
+        pair = [f"{rates[mechanism, n]:g}" for n in (1000, 4000)]
+        assert f"== {pair[0]}/{pair[1]}" in checks["lra-slowdown-1k-4k"]
+    for mechanism in ("transformer", "synthesizer"):
+        pair = [f"{sizes[mechanism, n]:g}" for n in (4000, 1000)]
+        assert f"== {pair[0]}/{pair[1]}" in checks["lra-synthesizer-memory-quadratic"]
+    assert rates.notna().all()
