@@ -34,8 +34,8 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType({
     function.__name__: function
     for function in (
         costs.faster, costs.less_memory, costs.same, costs.fastest, costs.slowest,
-        costs.least_memory, costs.increasing, costs.decreasing, costs.rises_with, costs.speedup,
-        costs.memory_saving, costs.ratio, costs.growth, growth.crossover, growth.order,
+        costs.least_memory, costs.increasing, costs.rises_with, costs.speedup, costs.memory_saving,
+        costs.ratio, costs.growth, growth.crossover, growth.order,
         growth.projections_over_core, limits.oom, limits.fits, limits.max_length,
         limits.throughput, limits.no_causal_form,
     )
@@ -125,7 +125,7 @@ def _assertion(node: ast.Call, sign: Sign | None, values: tuple[ast.expr, ...]) 
         signs = get_args(context["relation"].annotation)[1:] or tuple(Sign)
         if relation is None or relation.sign not in signs:
             forms = ("x <= … <= y" if s is Sign.WITHIN else f"… {s} x" for s in signs)
-            raise BadCheck(f"{usage} in {', '.join(forms)}, with positive numbers", node)
+            raise BadCheck(f"{usage} compared as {', '.join(forms)}, with positive numbers", node)
     elif sign is not None:
         raise BadCheck(f"{usage} without a comparison", node)
     return Call(function=function, arguments=arguments, level=level, device=device)

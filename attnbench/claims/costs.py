@@ -103,16 +103,20 @@ def least_memory(
 
 
 def increasing(bench: Bench, of: Measured, *, mode: Mode) -> Judgement:
-    """The ratio grows from each length to the next.
+    """The ratio grows from each length to the next; that of B over A falls where A over B grows.
 
     Every step's interval must lie above zero; one that lies below refutes.
     """
-    return _monotone(of, 1)
-
-
-def decreasing(bench: Bench, of: Measured, *, mode: Mode) -> Judgement:
-    """The ratio falls from each length to the next; intervals as for increasing."""
-    return _monotone(of, -1)
+    logs = of.logs
+    steps = LogCurve(
+        lengths=logs.lengths[1:],
+        logs=np.diff(logs.logs),
+        errors=np.hypot(logs.errors[1:], logs.errors[:-1]),
+        df=np.minimum(logs.df[1:], logs.df[:-1]),
+    )
+    # nothing comes before the first length, so that no step can fail there
+    low, high = (np.concatenate([[inf], ends]) for ends in (steps.low, steps.high))
+    return everywhere(low, high, of.numbers, of.about or EVERYWHERE)
 
 
 def rises_with(
@@ -260,19 +264,6 @@ def _above_one(parts: Sequence[Measured], lengths: Lengths) -> Judgement:
     """Whether every ratio is above 1 at every length."""
     low, high = (np.concatenate([getattr(p.logs, end) for p in parts]) for end in ("low", "high"))
     return everywhere(low, high, [number for part in parts for number in part.numbers], lengths)
-
-
-def _monotone(of: Measured, sign: int) -> Judgement:
-    logs = of.logs
-    steps = LogCurve(
-        lengths=logs.lengths[1:],
-        logs=sign * np.diff(logs.logs),
-        errors=np.hypot(logs.errors[1:], logs.errors[:-1]),
-        df=np.minimum(logs.df[1:], logs.df[:-1]),
-    )
-    # nothing comes before the first length, so that no step can fail there
-    low, high = (np.concatenate([[inf], ends]) for ends in (steps.low, steps.high))
-    return everywhere(low, high, of.numbers, of.about or EVERYWHERE)
 
 
 def _extreme(
