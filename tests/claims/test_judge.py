@@ -103,6 +103,7 @@ CASES = [
     ("ratio(fastformer, transformer.eager, time, unprinted, N <= 512) == 25/30", REPRODUCED),
     ("ratio(fastformer, transformer.eager, memory, training, N == 4096) == 25/30", NOT),
     ("ratio(transformer.eager, fastformer, time, inference, N <= 512) < 1", NOT),
+    ("ratio(transformer.eager, fastformer, time, inference, N == 128) == 25/30", NOT),
     (
         f"ratio(transformer.eager, fastformer, time, inference, N == 1024) < {SLOWER[1024]}",
         CANNOT_TELL,
