@@ -44,7 +44,7 @@ def adopt(offered: Any, name: str) -> Card:
             " or a factory that takes width and heads"
         )
     taken = parameters_of(offered, name)
-    tied = {Exemption.LENGTH: "the module depends on seq_len"} if "seq_len" in taken else {}
+    tied = {Exemption.EXTRA_PADDING: "the module depends on seq_len"} if "seq_len" in taken else {}
 
     class Adopted(Attention):
         """The user's module, with checked output."""

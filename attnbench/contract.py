@@ -75,9 +75,9 @@ class Cost:
 class Exemption(StrEnum):
     """A rule of the contract from which a mechanism may be exempt."""
 
-    LENGTH = "length"  # padding appended to every sequence changes no real token
-    SELECTION = "selection"  # causal: the keys of a token do not depend on later tokens
-    EMPTY = "empty"  # a query without a valid key gets 0 from the core
+    EXTRA_PADDING = "extra padding"  # padding appended to every sequence changes no real token
+    FUTURE_SELECTION = "future selection"  # causal: a token's keys do not depend on later tokens
+    NO_VALID_KEY = "no valid key"  # a query without a valid key gets 0 from the core
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,7 +231,7 @@ class Card:
     tolerance: Tolerance = Tolerance()
     share_layers: bool = False  # level `model`: all layers share one set of attention parameters
     reversible: bool = False  # level `model`: reversible residual layers
-    declared: bool = True  # False: FLOPs and parameters are guesses, to be counted when it runs
+    declared: bool = True  # False: FLOPs and parameters are guesses, counted when it runs
 
     @property
     def has_core(self) -> bool:

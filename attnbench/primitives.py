@@ -58,7 +58,7 @@ def softmax_attention(
 def fused_attention(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool = False
 ) -> Tensor:
-    """`softmax_attention` by torch's fused kernel, [B, H, N, d]."""
+    """`softmax_attention` by torch's fused kernel; causal without a mask: for N keys only."""
     if mask is None:
         return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
     allowed = mask & causal_mask(q.shape[-2], k.shape[-2], q.device) if causal else mask

@@ -193,7 +193,7 @@ def exempt(config: Config) -> Mapping[Exemption, str]:
     """The draw of random blocks depends on the length."""
     if not config.random_tokens:
         return {}
-    return {Exemption.LENGTH: "random blocks are drawn from all blocks of N"}
+    return {Exemption.EXTRA_PADDING: "random blocks are drawn from all blocks of N"}
 
 
 CARD = Card(

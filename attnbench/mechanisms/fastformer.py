@@ -222,7 +222,7 @@ def exempt(config: Config) -> Mapping[Exemption, str]:
     """Without a key k̄ is 0, and so is a product with it, but not a sum or concatenation."""
     if config.interaction == "product":
         return {}
-    return {Exemption.EMPTY: "without a key, k̄ is 0, but v is added or concatenated"}
+    return {Exemption.NO_VALID_KEY: "without a key, k̄ is 0, but v is added or concatenated"}
 
 
 CARD = Card(

@@ -236,7 +236,7 @@ def exempt(config: Config) -> Mapping[Exemption, str]:
     """A row, or an image of given width, grows only at its end."""
     if config.layout == "1d" or config.across:
         return {}
-    return {Exemption.LENGTH: "the width of the image depends on N"}
+    return {Exemption.EXTRA_PADDING: "the width of the image depends on N"}
 
 
 CARD = Card(

@@ -368,8 +368,8 @@ def default(config: Config, w: Workload) -> str:
 def exempt(config: Config) -> Mapping[Exemption, str]:
     """The whole sequence is sorted."""
     return {
-        Exemption.LENGTH: "padding is part of the circle of chunks",
-        Exemption.SELECTION: "a token's chunk depends on the tokens sorted before it",
+        Exemption.EXTRA_PADDING: "padding is part of the circle of chunks",
+        Exemption.FUTURE_SELECTION: "a token's chunk depends on the tokens sorted before it",
     }
 
 

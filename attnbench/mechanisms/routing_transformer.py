@@ -325,8 +325,8 @@ def default(config: Config, w: Workload) -> str:
 def exempt(config: Config) -> Mapping[Exemption, str]:
     """Clusters choose their members among all tokens."""
     return {
-        Exemption.LENGTH: "the size of a cluster depends on N",
-        Exemption.SELECTION: "a cluster takes its members from the whole sequence",
+        Exemption.EXTRA_PADDING: "the size of a cluster depends on N",
+        Exemption.FUTURE_SELECTION: "a cluster takes its members from the whole sequence",
     }
 
 

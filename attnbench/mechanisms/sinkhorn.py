@@ -317,7 +317,7 @@ def default(config: Config, w: Workload) -> str:
 
 def exempt(config: Config) -> Mapping[Exemption, str]:
     """A given `n_max` makes W_B independent of N."""
-    return {} if config.n_max else {Exemption.LENGTH: "W_B has a column for each block of N"}
+    return {} if config.n_max else {Exemption.EXTRA_PADDING: "W_B has a column for each block of N"}
 
 
 CARD = Card(

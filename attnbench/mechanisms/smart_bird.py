@@ -277,7 +277,7 @@ def exempt(config: Config) -> Mapping[Exemption, str]:
     """All samplings but `top` draw at random."""
     if config.sampling == "top":
         return {}
-    return {Exemption.LENGTH: "the draws depend on N"}
+    return {Exemption.EXTRA_PADDING: "the draws depend on N"}
 
 
 CARD = Card(

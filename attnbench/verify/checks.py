@@ -215,7 +215,7 @@ def no_mask(trial: Trial) -> str | None:
 
 
 def tied_to_length(trial: Trial) -> str | None:
-    return no_mask(trial) or trial.card.exempt(trial.config).get(Exemption.LENGTH)
+    return no_mask(trial) or trial.card.exempt(trial.config).get(Exemption.EXTRA_PADDING)
 
 
 def no_core(trial: Trial) -> str | None:
@@ -223,7 +223,7 @@ def no_core(trial: Trial) -> str | None:
 
 
 def no_core_that_empties(trial: Trial) -> str | None:
-    reason = trial.card.exempt(trial.config).get(Exemption.EMPTY)
+    reason = trial.card.exempt(trial.config).get(Exemption.NO_VALID_KEY)
     return no_core(trial) or no_mask(trial) or reason
 
 
@@ -232,7 +232,7 @@ def not_causal(trial: Trial) -> str | None:
 
 
 def selects_from_all(trial: Trial) -> str | None:
-    return trial.card.exempt(trial.config).get(Exemption.SELECTION)
+    return trial.card.exempt(trial.config).get(Exemption.FUTURE_SELECTION)
 
 
 def no_other_form(trial: Trial) -> str | None:

@@ -1,0 +1,101 @@
+"""Operations that mechanisms share, against loops over single queries and tokens."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnbench.contract import BaseConfig
+from attnbench.mechanisms import linformer
+from attnbench.primitives import (
+    biased_attention,
+    fused_attention,
+    fused_biased_attention,
+    gather_tokens,
+    key_mask,
+    padded_mask,
+    softmax_attention,
+)
+
+lengths = st.integers(1, 9)
+
+
+def rows(seed, *shape):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+def by_query(q, k, v, mask, causal):
+    """Softmax attention of one query at a time, which sees only its allowed keys."""
+    o = torch.zeros_like(q)
+    N, S = q.shape[2], k.shape[2]
+    for b in range(len(q)):
+        for i in range(N):
+            keys = [j for j in range(S) if mask is None or mask[b, j]]
+            keys = [j for j in keys if not causal or j <= i + S - N]
+            for h in range(q.shape[1] if keys else 0):
+                weights = (k[b, h, keys] @ q[b, h, i] / q.shape[-1] ** 0.5).softmax(0)
+                o[b, h, i] = weights @ v[b, h, keys]
+    return o
+
+
+@pytest.mark.parametrize("attention", [softmax_attention, fused_attention])
+@given(
+    N=lengths, extra=st.integers(0, 3), causal=st.booleans(), mask=st.none() | st.integers(0, 99)
+)
+def test_attention_reads_exactly_the_allowed_keys(attention, N, extra, causal, mask):
+    # without a mask, the fused kernel is causal only for as many keys as queries
+    S = N + (extra if mask is not None else 0)
+    q, k, v = rows(1, 2, 3, N, 4), rows(2, 2, 3, S, 4), rows(3, 2, 3, S, 4)
+    mask = None if mask is None else rows(mask, 2, S) > 0
+    expected = by_query(q, k, v, mask, causal)
+    torch.testing.assert_close(attention(q, k, v, key_mask(mask), causal), expected)
+
+
+@given(queries=lengths, keys=lengths, biased=st.booleans())
+def test_biased_attention_and_its_fused_form_agree(queries, keys, biased):
+    q, k, v = rows(1, 2, 3, 5, queries, 4), rows(2, 2, 3, 5, keys, 4), rows(3, 2, 3, 5, keys, 4)
+    bias = rows(4, 1, 1, 5, 1, keys) if biased else None
+    fused = fused_biased_attention(q, k, v, bias)
+    torch.testing.assert_close(fused, biased_attention(q, k, v, bias))
+    weights = (q[1, 2, 4, 0] @ k[1, 2, 4].T / 2 + (bias[0, 0, 4, 0] if biased else 0)).softmax(0)
+    torch.testing.assert_close(fused[1, 2, 4, 0], weights @ v[1, 2, 4])
+
+
+@given(seq_len=lengths, extra=st.integers(0, 4), masked=st.booleans())
+def test_a_padded_mask_adds_padding_at_the_end(seq_len, extra, masked):
+    mask = rows(1, 2, seq_len) > 0 if masked else None
+    padded = padded_mask(mask, seq_len, extra, torch.device("cpu"))
+    if mask is None and extra == 0:
+        assert padded is None
+        return
+    real = torch.ones(1, seq_len, dtype=torch.bool) if mask is None else mask
+    assert torch.equal(padded[:, :seq_len], real)
+    assert padded.shape[1] == seq_len + extra
+    assert not padded[:, seq_len:].any()
+
+
+@given(groups=st.integers(1, 4), N=lengths, data=st.data())
+def test_tokens_are_gathered_within_their_group(groups, N, data):
+    x = rows(1, groups, N, 3)
+    numbers = st.lists(st.integers(0, N - 1), min_size=groups * 6, max_size=groups * 6)
+    index = torch.tensor(data.draw(numbers)).view(groups, 2, 3)
+    expected = torch.stack([x[g, index[g]] for g in range(groups)])
+    assert torch.equal(gather_tokens(x, index), expected)
+
+
+@given(value=st.none() | st.integers(-5, 5), least=st.integers(-2, 2))
+def test_an_option_below_its_limit_is_refused(value, least):
+    config = linformer.Config()
+    object.__setattr__(config, "n_max", value)
+    if value is None or value >= least:
+        config.require_at_least(least, "n_max")
+        return
+    with pytest.raises(ValueError, match=f"^n_max is {value}; it must be at least {least}$"):
+        config.require_at_least(least, "rank", "n_max")
+
+
+def test_an_unknown_value_is_refused_with_the_known_ones():
+    BaseConfig(bias=True).require_one_of("bias", (True, False))
+    with pytest.raises(ValueError, match="unknown sharing 'all'; known: none, headwise, key_value"):
+        linformer.Config(sharing="all")
