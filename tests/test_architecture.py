@@ -24,12 +24,16 @@ DOORS = {
     "torch": {"contract", "mechanisms", "adopted", "model", "measure", "cli/options.py"},
     "numpy": {"store", "analysis", "claims", "render"},
     "pandas": {"store", "analysis", "claims", "render"},
-    "matplotlib": {
-        f"render/{name}.py" for name in ("figures", "overlays", "panels", "roofline", "slopes")
-    },
-    "rich": {"render/terminal.py", "render/progress.py", "cli/console.py"},
+    "matplotlib": {f"render/{name}.py" for name in ("figures", "overlays", "panels", "roofline")},
+    "rich": {"render/terminal.py", "cli/console.py"},
     "typer": {"cli"},
     "pynvml": {"measure", "cli/doctor.py"},
+}
+
+# what only `analysis` may do
+STATISTICS = {
+    *("mean", "median", "std", "var", "cov", "corr", "quantile", "percentile"),
+    *("polyfit", "lstsq", "pinv", "hypot"),
 }
 
 FILES = sorted(ROOT.rglob("*.py"))
@@ -115,6 +119,47 @@ def test_only_cli_prints_or_exits(path):
             assert getattr(node.func, "id", "") != "print", f"{path}:{node.lineno} prints"
         if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "sys":
             assert node.attr not in ("exit", "argv"), f"{path}:{node.lineno} uses sys.{node.attr}"
+
+
+def functions(module):
+    """The names of the functions that a module defines at its top level."""
+    body = ast.parse((ROOT.parent / f"{module.replace('.', '/')}.py").read_text()).body
+    return {node.name for node in body if isinstance(node, ast.FunctionDef)}
+
+
+def computing(source):
+    """What in the text of a module of `render` works numbers out instead of writing them."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom):
+            names = {alias.name for alias in node.names}
+            if node.module == "attnbench.analysis":
+                yield from names
+            elif re.fullmatch(r"attnbench\.analysis\.\w+", node.module):
+                yield from names & functions(node.module)
+        if isinstance(node, ast.Import):
+            yield from (a.name for a in node.names if a.name.startswith("attnbench.analysis"))
+        if isinstance(node, ast.Call):
+            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            yield from {name} & STATISTICS
+
+
+def test_render_only_writes():
+    found = {path.name: [*computing(path.read_text())] for path in (ROOT / "render").glob("*.py")}
+    assert not {name: names for name, names in found.items() if names}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from attnbench.analysis.summary import Frame, summary",
+        "from attnbench.analysis import scaling",
+        "import attnbench.analysis.summary",
+        "frame['time_s'].median()",
+        "np.hypot(a, b)",
+    ],
+)
+def test_what_computes_is_found(source):
+    assert [*computing(source)]
 
 
 def test_no_room_is_a_lumber_room():

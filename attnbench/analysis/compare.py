@@ -1,26 +1,27 @@
 """Two sweeps case by case: times where the machines agree, counted metrics always.
 
-Two sweeps are not paired: their rounds say what a restart changes, not what lies between two
+Two sweeps are not paired: their rounds show how processes vary, not what changed between two
 sessions days apart, so a difference of the machine itself is in the ratio and in no interval. After
-one round not even restarts are known; such a ratio has no interval, and its verdict is `unsure`.
+one round not even the variation between processes is known; such a ratio has no interval, and its
+verdict is `unsure`.
 
 Cases are matched by all but device and type of number, of which a sweep has one each: FLOPs and
 parameters depend on neither.
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from attnbench import metrics
+from attnbench.analysis.crossover import moved_crossovers
 from attnbench.analysis.curves import half_widths
-from attnbench.analysis.estimate import Kind
-from attnbench.analysis.student import within
-from attnbench.analysis.summary import summary
+from attnbench.analysis.estimate import Kind, student_within
+from attnbench.analysis.report import Analysis
 from attnbench.analysis.verdict import THRESHOLD, Verdict, judge, verdicts
 from attnbench.errors import UsageError
-from attnbench.records import Environment, Sweep, canonical
+from attnbench.records import Environment, Outcome, Sweep
 
 # exact on any machine; a change above the tolerance is one of the program
 EXACT = ("parameters", "flops")
@@ -37,32 +38,43 @@ COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """`rows`: one per case and metric; `refusals`: why times were not compared, or nothing.
+    """Two sweeps, the second against the first.
 
-    Columns of `rows`: case, series, mode, seq_len, metric, first, second, ratio (second over
-    first) with low and high, verdict, reason.
+    `rows`: one per case and metric, with the columns case, series, mode, seq_len, metric, first,
+    second, ratio (second over first) with low and high, verdict, reason. `curves`: one per series
+    and mode, see `along`. `moved`: see `crossover.moved_crossovers`. `refusals`: why times cannot
+    be compared, or nothing.
     """
 
     rows: pd.DataFrame
+    curves: pd.DataFrame
+    moved: pd.DataFrame
     refusals: tuple[str, ...]
 
 
 def compare(
-    first: Sweep, second: Sweep, *, anyway: bool = False, threshold: float = THRESHOLD
+    first: Analysis, second: Analysis, *, anyway: bool = False, threshold: float = THRESHOLD
 ) -> Comparison:
     """The second sweep against the first; `anyway` compares times even across machines.
 
-    Raises `UsageError` if they have no case in common.
+    Crossovers are those with the series that the first was told to compare with, if it was. Raises
+    `UsageError` if the sweeps have no case in common.
     """
-    refused = refusals(first, second)
-    both = _paired(*_in_common(matched(first), matched(second)))
-    same = _numbers(first) == _numbers(second)
+    sweeps = (first.sweep, second.sweep)
+    refused = refusals(*sweeps)
+    both = _paired(first.cases, second.cases)
+    same = _numbers(first.sweep) == _numbers(second.sweep)
     parts = [_counted(both, metric) for metric in (COUNTED if same or anyway else EXACT)]
     if anyway or not refused:
         parts.insert(0, _timed(both, threshold))
     rows = pd.concat([part for part in parts if len(part)])
+    rows = rows.reindex(columns=list(COLUMNS)).reset_index(drop=True)
+    cases, ratios = (first.cases, second.cases), (first.ratios, second.ratios)
     return Comparison(
-        rows=rows.reindex(columns=list(COLUMNS)).reset_index(drop=True), refusals=refused
+        rows=rows,
+        curves=along(rows, threshold),
+        moved=moved_crossovers(cases, ratios, first.against),
+        refusals=refused,
     )
 
 
@@ -105,22 +117,7 @@ def refusals(first: Sweep, second: Sweep) -> tuple[str, ...]:
     return tuple(found)
 
 
-def matched(sweep: Sweep) -> pd.DataFrame:
-    """The summary of a sweep, with the column `match` that equal cases of two sweeps share."""
-    matches = {}
-    for line in sweep.plan:
-        anywhere = replace(line.case.workload, device="", dtype="")
-        matches[line.case.key] = canonical(asdict(replace(line.case, workload=anywhere)))
-    cases = summary(sweep)
-    return cases.assign(match=cases["key"].map(matches)) if len(cases) else cases
-
-
-def repeated(cases: pd.DataFrame) -> pd.Series:
-    """Which cases of a summary have a time whose interval includes what a restart changes."""
-    return cases["time_s"].notna() & (cases["interval_kind"] == Kind.ROUNDS)
-
-
-# how two plans can differ, in the order in which it is said, and the words for it
+# how two plans can differ, in the order in which an error names it, and the words for it
 AXES = (
     *(("mechanism", "mechanisms"), ("options", "options"), ("seq_len", "lengths")),
     *(("tokens", "tokens"), ("width", "width"), ("heads", "heads"), ("layers", "layers")),
@@ -128,18 +125,32 @@ AXES = (
 )
 
 
-def _in_common(first: pd.DataFrame, second: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Both as they are. Raises `UsageError` saying how they differ if no case is in both."""
-    if set(first["match"]) & set(second["match"]):
-        return first, second
+def _paired(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
+    """One row per case of either, matched by the whole case.
+
+    Raises `UsageError` saying how the sweeps differ if no case is in both.
+    """
+    if not set(first["match"]) & set(second["match"]):
+        raise UsageError(
+            f"the two sweeps have no case in common ({_differences(first, second)});"
+            " sweep again with the options of one of them"
+        )
+    ends = ("_1", "_2")
+    both = first.merge(second, on="match", how="outer", suffixes=ends, sort=False)
+    for name in ("case", "series", "mode", "seq_len"):
+        both[name] = both[name + ends[0]].fillna(both[name + ends[1]])
+    both["seq_len"] = both["seq_len"].astype(int)
+    order = {key: i for i, key in enumerate([*first["match"], *second["match"]][::-1])}
+    return both.sort_values("match", key=lambda keys: -keys.map(order)).reset_index(drop=True)
+
+
+def _differences(first: pd.DataFrame, second: pd.DataFrame) -> str:
+    """How two plans differ: in what they share nothing of, or else in anything."""
     sides = [(words, set(first[name]), set(second[name])) for name, words in AXES]
     apart = [side for side in sides if not side[1] & side[2]]
     differing = apart or [side for side in sides if side[1] != side[2]]
-    said = [f"{words} {_listed(one)} and {_listed(two)}" for words, one, two in differing]
-    raise UsageError(
-        f"the two sweeps have no case in common ({', '.join(said) or 'their settings differ'});"
-        " sweep again with the options of one of them"
-    )
+    texts = [f"{words} {_listed(one)} and {_listed(two)}" for words, one, two in differing]
+    return ", ".join(texts) or "their settings differ"
 
 
 def _listed(values: set[object]) -> str:
@@ -151,7 +162,7 @@ def _listed(values: set[object]) -> str:
 
 
 def _numbers(sweep: Sweep) -> tuple[str, str]:
-    """What bytes and operators depend on beside the case."""
+    """What bytes and operators depend on in addition to the case."""
     return sweep.request.device.partition(":")[0], sweep.request.dtype
 
 
@@ -163,24 +174,13 @@ def _tf32(sweep: Sweep) -> set[bool]:
     return {session.tf32 for session in sweep.sessions}
 
 
-def _paired(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
-    """One row per case of either, matched by the whole case."""
-    ends = ("_1", "_2")
-    both = first.merge(second, on="match", how="outer", suffixes=ends, sort=False)
-    for name in ("case", "series", "mode", "seq_len"):
-        both[name] = both[name + ends[0]].fillna(both[name + ends[1]])
-    both["seq_len"] = both["seq_len"].astype(int)
-    order = {key: i for i, key in enumerate([*first["match"], *second["match"]][::-1])}
-    return both.sort_values("match", key=lambda keys: -keys.map(order)).reset_index(drop=True)
-
-
 def _timed(both: pd.DataFrame, threshold: float) -> pd.DataFrame:
     rows = _rows(both, "time_s")
     logs = np.log(rows["ratio"])
     errors = pd.Series(np.hypot(both["time_log_se_1"], both["time_log_se_2"]))
     dfs = both[["time_df_1", "time_df_2"]].min(axis=1)
-    restarted = [both[f"interval_kind{end}"] == Kind.ROUNDS for end in ("_1", "_2")]
-    known = errors.notna() & dfs.notna() & restarted[0] & restarted[1]
+    repeated = [both[f"interval_kind{end}"] == Kind.ROUNDS for end in ("_1", "_2")]
+    known = errors.notna() & dfs.notna() & repeated[0] & repeated[1]
     halves = half_widths(errors.where(known), dfs)
     p_values = [
         _p_value(log, error, df) if ok else np.nan
@@ -190,7 +190,7 @@ def _timed(both: pd.DataFrame, threshold: float) -> pd.DataFrame:
     calls = verdicts(logs, low, high, p_values, threshold)
     reasons = [
         _once(*rounds) if call is Verdict.UNSURE and not all(rounds) else reason
-        for call, reason, *rounds in zip(calls, rows["reason"], *restarted, strict=True)
+        for call, reason, *rounds in zip(calls, rows["reason"], *repeated, strict=True)
     ]
     return rows.assign(
         low=np.exp(low),
@@ -201,15 +201,15 @@ def _timed(both: pd.DataFrame, threshold: float) -> pd.DataFrame:
 
 
 def _once(first: bool, second: bool) -> str:
-    """Why the times of a case cannot be told apart, where one sweep or both did not repeat it."""
+    """Why times cannot be judged, where one sweep or both have one round of the case only."""
     where = "the second sweep" if first else "the first sweep" if second else "either sweep"
-    return f"what a restart changes was not measured in {where}: one round only"
+    return f"the variation between processes was not measured in {where}: one round only"
 
 
 def _p_value(log: float, error: float, df: float) -> float:
     if error == 0:
         return float(log == 0)
-    return 1 - within(abs(log) / error, df)
+    return 1 - student_within(abs(log) / error, df)
 
 
 def _counted(both: pd.DataFrame, metric: str) -> pd.DataFrame:
@@ -244,7 +244,7 @@ def _reason(row: pd.Series, metric: str) -> str:
             continue
         if pd.isna(row["outcome" + end]):
             words.append(f"not in the {name} sweep")
-        elif row["outcome" + end] == "ok":
+        elif row["outcome" + end] == Outcome.OK:
             words.append(f"not measured in the {name}")
         else:
             words.append(f"{row['outcome' + end]} in the {name}: {row['reason' + end]}")

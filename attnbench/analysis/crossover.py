@@ -1,8 +1,8 @@
-"""The length from which one series is cheaper than another, between measured lengths.
+"""Two series of a sweep: speed-ups, and the length from which one is cheaper than the other.
 
-The difference of log costs is interpolated linearly in log N between the lengths that both were
-measured at. Its 95 % band is taken at each length by itself, so the interval runs from where the
-band first reaches below zero for good to where all of it lies below zero for good.
+For a crossover the log ratio of costs is interpolated linearly in log N between the lengths that
+both were measured at. Its 95 % band is taken at each length by itself, so the interval runs from
+where the band first reaches below zero for good to where all of it lies below zero for good.
 """
 
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from attnbench.analysis.curves import LogCurve, cost_curve
+from attnbench.analysis.estimate import Kind
 from attnbench.analysis.ratios import Ratios
 
 
@@ -117,6 +118,65 @@ def speedups(summary: pd.DataFrame, baseline: str, ratios: Ratios | None = None)
     return (
         pd.concat(tables, ignore_index=True)[columns] if tables else pd.DataFrame(columns=columns)
     )
+
+
+def moved_crossovers(
+    cases: tuple[pd.DataFrame, pd.DataFrame],
+    ratios: tuple[Ratios, Ratios],
+    baseline: str | None = None,
+) -> pd.DataFrame:
+    """Crossovers of two sweeps whose 95 % confidence intervals do not meet.
+
+    Each answer is an interval of lengths. A series that is always cheaper crosses at or before the
+    shortest length, one that never is crosses after the longest, and "cannot tell" may cross
+    anywhere. Only lengths that both sweeps timed in several rounds count, so a longer sweep moves
+    nothing. A crossover is a ratio of times of one sweep, so the sweeps may be of two machines.
+
+    `cases` and `ratios` are those of the two sweeps; `baseline` is a series of the first. Columns:
+    mode, series, other, then answer, length, low, high, from_len and to_len of each sweep with
+    the suffixes _1 and _2.
+    """
+    repeated = [set(each.loc[each["interval_kind"] == Kind.ROUNDS, "match"]) for each in cases]
+    first, second = (each[each["match"].isin(set.intersection(*repeated))] for each in cases)
+    # the second's series take the first's names: a form may have changed along one of them
+    names = second["match"].map(dict(zip(first["match"], first["series"], strict=True)))
+    renamed = ratios[1].named(dict(zip(second["series"], names, strict=True)))
+    tables = [
+        crossovers(first, ratios=ratios[0]),
+        crossovers(second.assign(series=names), ratios=renamed),
+    ]
+    on = ["mode", "series", "other"]
+    tables = [table.drop(columns="metric") for table in tables]
+    both = tables[0].merge(tables[1], on=on, suffixes=("_1", "_2"))
+    if baseline is not None:
+        both = both[(both["series"] == baseline) | (both["other"] == baseline)]
+    moved = [not _meet(_bounds(row, "_1"), _bounds(row, "_2")) for _, row in both.iterrows()]
+    return _one_order(both[np.array(moved, bool)]).reset_index(drop=True)
+
+
+def _bounds(row: pd.Series, end: str) -> tuple[float, float]:
+    """Between which lengths the crossing surely lies."""
+    match row["answer" + end]:
+        case Answer.ALWAYS:
+            return 0.0, row["from_len" + end]
+        case Answer.NEVER:
+            return row["to_len" + end], np.inf
+        case Answer.FROM:
+            return row["low" + end], row["high" + end]
+    return 0.0, np.inf
+
+
+def _meet(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    return one[0] <= other[1] and other[0] <= one[1]
+
+
+def _one_order(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of a pair in both orders the one that has a length, else the first."""
+    crosses = (rows["answer_1"] == Answer.FROM) | (rows["answer_2"] == Answer.FROM)
+    ordered = pd.concat([rows[crosses], rows[~crosses]])
+    columns = (ordered[name] for name in ("mode", "series", "other"))
+    pairs = [(mode, *sorted(pair)) for mode, *pair in zip(*columns, strict=True)]
+    return ordered[~pd.Series(pairs, ordered.index, dtype=object).duplicated()].sort_index()
 
 
 def _last_zero(x: np.ndarray, y: np.ndarray) -> float:

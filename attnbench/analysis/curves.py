@@ -6,13 +6,13 @@ several values the fewest degrees of freedom count, not their sum.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnbench.analysis.estimate import LEVEL
-from attnbench.analysis.student import quantile
+from attnbench.analysis.estimate import LEVEL, student_quantile
+from attnbench.records import Case, Planned
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -138,7 +138,27 @@ def cost_curve(cases: "pd.DataFrame", metric: str) -> LogCurve:
     return LogCurve.of(cases["seq_len"], cases[metric] / cases["batch"], *errors)
 
 
+def series_names(plan: Sequence[Planned]) -> dict[str, str]:
+    """The name of the curve that each case of the plan lies on, by the case's key.
+
+    A mechanism whose form changes along the lengths (its default is the fastest at each) is one
+    curve under its own name; where a workload has several forms, each form is a curve.
+    """
+    groups: dict[tuple[str, Any], list[Case]] = {}
+    for planned in plan:
+        groups.setdefault((planned.case.mechanism, planned.case.options), []).append(planned.case)
+    names = {}
+    for cases in groups.values():
+        rivals = len({case.workload for case in cases}) < len({case.key for case in cases})
+        mixed = len({case.form for case in cases}) > 1 and not rivals
+        for case in cases:
+            whole = case.series
+            cut = whole.replace(f"{case.mechanism}:{case.form}", case.mechanism, 1)
+            names[case.key] = cut if mixed else whole
+    return names
+
+
 def _half_width(error: float, df: float) -> float:
     if error == 0:
         return 0.0
-    return quantile(LEVEL, float(df)) * error if error > 0 and df > 0 else np.nan
+    return student_quantile(LEVEL, float(df)) * error if error > 0 and df > 0 else np.nan

@@ -3,10 +3,10 @@
 Each run's log median is set against its own case's mean, so that only what changed between visits
 to the same case counts. Drift is a line laid through these against the place in the sweep.
 
-How much wider intervals are with the variance of restarts than without it is the ratio of two
-standard deviations of a run's log median: as rounds of a case differ, and as the samples of one
-process alone would have it. 1 means that a fresh process changes nothing; where samples of a
-process depend on each other it is too large.
+How much wider variation between processes makes the intervals is the ratio of two standard
+deviations of a run's log median: as the rounds of a case differ, and as the samples of one process
+alone suggest. 1 means that a fresh process changes nothing; where samples of a process depend on
+each other it is too large.
 """
 
 import math
@@ -38,7 +38,7 @@ def drift_widening(sweep: Sweep) -> float | None:
 
 
 def widening(sweep: Sweep) -> float | None:
-    """How many times wider restarts make the intervals; None if one of the two is not known."""
+    """How many times wider variation between processes makes the intervals; None if unknown."""
     logs: dict[str, list[float]] = {}
     squares, dfs, shares = 0.0, 0, []
     for run in timed_runs(sweep.runs):
@@ -55,7 +55,7 @@ def widening(sweep: Sweep) -> float | None:
 
 
 def median_share(samples: int) -> float:
-    """The variance of the median of so many normal samples, as a share of the variance of one.
+    """The variance of the median of a number of normal samples, as a share of that of one.
 
     π / 2n for many; the number added to n brings few within 3 % of what simulation gives. An even
     number has the mean of two for its median, which varies less.
@@ -71,7 +71,7 @@ def throttled(sweep: Sweep) -> dict[str, int]:
 
 
 def loads(sweep: Sweep) -> list[float]:
-    """The load average as each timed run began, where the system tells it."""
+    """The load average as each timed run began, where the system gives it."""
     found = (run.values.get("load_before") for run in timed_runs(sweep.runs))
     return [load for load in found if load is not None]
 

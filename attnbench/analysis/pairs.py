@@ -19,7 +19,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from attnbench.analysis.student import quantile, within
+from attnbench.analysis.estimate import student_quantile, student_within
 
 LEVEL = 0.99
 FLOORS = 2.0
@@ -126,10 +126,12 @@ def effect(logs: Sequence[float], level: float = LEVEL) -> Effect:
         return Effect(math.nan, -math.inf, math.inf, math.nan)
     point = float(np.mean(logs))
     error = float(np.std(logs, ddof=1)) / math.sqrt(len(logs))
-    half = quantile(level, len(logs) - 1) * error
+    half = student_quantile(level, len(logs) - 1) * error
     if error == 0:
         return Effect(point, point, point, float(point == 0))
-    return Effect(point, point - half, point + half, 1 - within(abs(point) / error, len(logs) - 1))
+    return Effect(
+        point, point - half, point + half, 1 - student_within(abs(point) / error, len(logs) - 1)
+    )
 
 
 def mean_of(name: str, trials: Sequence[Trial]) -> Trial:

@@ -6,9 +6,9 @@ The peaks are those measured when a session began: a large matrix product of the
 a large copy; of several sessions the fastest counts. FLOPs are matrix products alone, exact for the
 forward pass; training counts three times as many, since each product has two in its backward pass.
 That is exact where the inputs want gradients; a model's embedding wants none, so its first layer's
-maps do a little less, and a form that computes scores again in its backward pass does more than is
-counted. Least bytes are what no order of work avoids: parameters, inputs and outputs once; in
-training also the two moments of Adam, and parameters and moments written back.
+projections do a little less, and a form that computes scores again in its backward pass does more
+than is counted. Least bytes are what no order of work avoids: parameters, inputs and outputs once;
+in training also the two moments of Adam, and parameters and moments written back.
 
 Arithmetic intensity is FLOPs over the bytes that operators moved, as counted in the memory pass:
 operands and results of each, whether a cache held them or not. A point may therefore lie above the
@@ -16,13 +16,13 @@ slope of the roof: its operands came from a cache.
 """
 
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis.estimate import LEVEL
+from attnbench.analysis.estimate import LEVEL, student_quantile
 from attnbench.analysis.predict import TRAINING
-from attnbench.analysis.student import quantile
 from attnbench.records import ITEM_BYTES, Level, Mode, Sweep
 
 ADAM = 6  # parameters and both moments, each read and written
@@ -31,6 +31,13 @@ CACHE = 4.0  # times as fast as a large copy: an input of some MiB may be read f
 
 FEWEST = 4  # lengths from which two rates and their error can be found
 TELLING = 0.3  # change of the core's share of FLOPs from which the two are told apart
+
+
+class Bound(StrEnum):
+    """What limits a case on the roofline."""
+
+    PRODUCTS = "products"
+    BYTES = "bytes"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +103,7 @@ def roofline(summary: pd.DataFrame, roof: Roof) -> pd.DataFrame:
     """One row per timed case: its work, its floor, and the time over it.
 
     Columns: series, mode, seq_len, flops (of the whole iteration), core_share (of them, that are
-    the core's), floor_s, bound ("products" or "bytes"), over (time over the floor, a factor, with
+    the core's), floor_s, bound (a `Bound`), over (time over the floor, a factor, with
     low and high), intensity (FLOP per byte moved) and rate (FLOP/s achieved).
     """
     known = summary[summary["time_s"] > 0]
@@ -108,7 +115,7 @@ def roofline(summary: pd.DataFrame, roof: Roof) -> pd.DataFrame:
         flops=work,
         core_share=known["core_flops"] / known["flops"],
         floor_s=floor,
-        bound=np.where(products_s >= bytes_s, "products", "bytes"),
+        bound=np.where(products_s >= bytes_s, Bound.PRODUCTS, Bound.BYTES),
         over=known["time_s"] / floor,
         low=known["time_lo_s"] / floor,
         high=known["time_hi_s"] / floor,
@@ -176,7 +183,7 @@ def _rates(work: np.ndarray, times: np.ndarray) -> list[float] | None:
     seconds = inverse @ scaled.T @ np.ones(len(times))  # of one FLOP
     df = len(times) - 2
     variance = float(np.sum((scaled @ seconds - 1) ** 2)) / df
-    halves = quantile(LEVEL, df) * np.sqrt(variance * np.diag(inverse))
+    halves = student_quantile(LEVEL, df) * np.sqrt(variance * np.diag(inverse))
     if (seconds <= halves).any():
         return None
     ends = (seconds, seconds + halves, seconds - halves)

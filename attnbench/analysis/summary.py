@@ -1,26 +1,34 @@
-"""One row per case of a sweep: what it was, how it ended, what it took."""
+"""One row per case of a sweep: what it was, how it ended, what it took; and what rows add up to."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from statistics import median
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from attnbench.analysis.curves import series_names
 from attnbench.analysis.estimate import Estimate, Kind, of_median, over_rounds, spreads
-from attnbench.analysis.foresight import refined
+from attnbench.analysis.predict import replayed
 from attnbench.analysis.ratios import sample_seconds
-from attnbench.analysis.series import series_names
-from attnbench.records import Case, Outcome, Part, Planned, Run, Sample, Sweep
+from attnbench.records import Case, Outcome, Part, Planned, Run, Sample, Sweep, canonical
 
 # what the paper wing hands on; no other room needs pandas by name
 Frame = pd.DataFrame
 Row = pd.Series
 
-# a case of the plan that no run speaks of; not an `Outcome`, because nothing came out
+# a case of the plan without a run; not an `Outcome`, because nothing came out
 MISSING = "missing"
+
+ALL = "all"  # mechanisms together
+
+# quantity, its column, its first prediction and its last
+PREDICTED = (
+    ("time", "time_s", "predicted_s", "refined_s"),
+    ("memory", "allocated_peak_bytes", "predicted_bytes", "refined_bytes"),
+)
 
 MEMORY = (
     "allocated_peak_bytes",
@@ -37,25 +45,62 @@ MEMORY = (
 
 
 def summary(sweep: Sweep) -> pd.DataFrame:
-    """One row per case of the plan, in its order; times are of one iteration, in seconds.
+    """One row per case of the plan, in its order; what was not measured is NaN.
 
-    `time_s` is device time on a GPU and wall time else, with `time_lo_s` and `time_hi_s` its 95 %
-    interval; `interval_kind` says what the interval speaks of. What was not measured is NaN.
+    Identity: case, key, match (equal for the same case on another device or in another dtype),
+    series, mechanism, form, options, batch, seq_len, width, heads, level, mode, dtype, device,
+    causal, padding, tokens, layers. Ending: outcome, reason, rounds.
+
+    Times of one iteration in seconds: time_s is device time on a GPU, else wall time; time_lo_s and
+    time_hi_s are its 95 % confidence interval, time_log_se and time_df the standard error of its
+    logarithm and the degrees of freedom, interval_kind a `Kind`; samples is their number; wall_s,
+    cpu_s, device_s, forward_s, backward_s, step_s, forward_backward_s; token_s is time_s / tokens.
+
+    Work: parameters, flops, projection_flops, core_flops, shell_flops. Predictions: predicted_s and
+    predicted_bytes from FLOPs alone; refined_s and refined_bytes by the time the case first ran.
+    Then a column for each of `MEMORY` and for every other number that a run recorded.
     """
     names = series_names(sweep.plan)
     runs = _by_case(sweep.runs)
     cases = [runs.get(line.case.key, []) for line in sweep.plan]
     estimates = _estimates(cases)
-    foreseen = refined(sweep.plan, sweep.runs)
+    predictions = replayed(sweep.plan, sweep.runs)
     rows = [
         _identity(line.case, names[line.case.key])
         | _ending(line, found)
         | _times(found, estimate, line.case.workload.tokens)
-        | _planned(line, *foreseen[line.case.key])
+        | _planned(line, *predictions[line.case.key])
         | _values(found)
         for line, found, estimate in zip(sweep.plan, cases, estimates, strict=True)
     ]
     return pd.DataFrame(rows)
+
+
+def prediction_errors(summary: pd.DataFrame) -> pd.DataFrame:
+    """By which factor the predictions of each mechanism were off, whichever way: at least 1.
+
+    Columns: mechanism (`ALL` comes last), quantity ("time" or "memory"), cases, first_median,
+    first_worst, refined_median, refined_worst.
+    """
+    rows = []
+    for name, cases in (*summary.groupby("mechanism", sort=False), (ALL, summary)):
+        for quantity, measured, *predictions in PREDICTED:
+            off = [np.abs(np.log(cases[measured] / cases[by])).dropna() for by in predictions]
+            if len(off[0]):
+                factors = [float(np.exp(f)) for o in off for f in (o.median(), o.max())]
+                rows.append((name, quantity, len(off[0]), *factors))
+    ends = ["first_median", "first_worst", "refined_median", "refined_worst"]
+    return pd.DataFrame(rows, columns=["mechanism", "quantity", "cases", *ends])
+
+
+def precision(summary: pd.DataFrame) -> pd.DataFrame:
+    """The largest relative error of each form, least precise first; empty where none was measured.
+
+    Columns: mechanism, form, options, error (of the output, against float64).
+    """
+    known = summary[summary["error"].notna()]
+    worst = known.groupby(["mechanism", "form", "options"], sort=False)["error"].max()
+    return worst.reset_index().sort_values("error", ascending=False, kind="stable")
 
 
 def timed_medians(runs: Sequence[Run]) -> list[tuple[str, float]]:
@@ -97,6 +142,7 @@ def _identity(case: Case, series: str) -> dict[str, Any]:
     return {
         "case": str(case),
         "key": case.key,
+        "match": canonical(asdict(replace(case, workload=replace(workload, device="", dtype="")))),
         "series": series,
         "mechanism": case.mechanism,
         "form": case.form,

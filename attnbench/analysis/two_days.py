@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from attnbench.analysis.estimate import student_quantile
 from attnbench.analysis.finding import TIME, Finding
-from attnbench.analysis.student import quantile
 from attnbench.analysis.verdict import Verdict
 
 LEVEL = 0.99
@@ -21,7 +21,7 @@ def two_days(mechanism: str, case: str, before: Sequence[float], now: Sequence[f
     few = min(len(a), len(b))
     if few > 1:
         error = math.hypot(a.std(ddof=1) / len(a) ** 0.5, b.std(ddof=1) / len(b) ** 0.5)
-        half = quantile(LEVEL, few - 1) * error
+        half = student_quantile(LEVEL, few - 1) * error
     moved = abs(point) > max(half, math.log1p(THRESHOLD))
     return Finding(
         mechanism=mechanism,

@@ -11,6 +11,7 @@ from attnbench.cli import console, options
 from attnbench.errors import BadClaims, UsageError
 
 if TYPE_CHECKING:
+    from attnbench.analysis.report import Analysis
     from attnbench.claims.bench import Bench
     from attnbench.claims.claim import Claim
     from attnbench.claims.judge import Judged
@@ -87,29 +88,29 @@ def publish(
     folder: Path, every: Sequence["Claim"], formats: tuple[str, ...], own: Path | None = None
 ) -> Sequence["Judged"]:
     """Judge every claim and write page, table and overlays beside the journal."""
-    from attnbench.analysis.ratios import Ratios
-    from attnbench.analysis.summary import summary
+    from attnbench.analysis.report import analyse
     from attnbench.claims.bench import Bench
     from attnbench.claims.judge import judge
     from attnbench.store import output
     from attnbench.store.journal import load_results
 
-    stored = load_results(folder)
-    place = folder if folder.is_dir() else folder.parent
-    if own is not None and own.resolve().parent == place.resolve() and own.stem == "claims":
+    analysis = analyse(load_results(folder))
+    if not folder.is_dir():
+        folder = folder.parent
+    if own is not None and own.resolve().parent == folder.resolve() and own.stem == "claims":
         raise UsageError(f"{str(own)!r} would be overwritten by the answers; give it another name")
-    for warning in stored.warnings:
+    for warning in analysis.sweep.warnings:
         console.err().print(f"warning: {warning}")
-    bench = Bench(sweep=stored, cases=summary(stored), ratios=Ratios(stored))
+    bench = Bench(sweep=analysis.sweep, cases=analysis.cases, ratios=analysis.ratios)
     judged = judge(bench, every)
-    for name, content in files(bench, judged, formats):
-        output.write(place / name, content, way_out="the journal is unharmed")
-    console.err().print(f"claims.md, claims.csv and overlays are in {place}")
+    for name, content in files(analysis, bench, judged, formats):
+        output.write(folder / name, content, way_out="the journal is unharmed")
+    console.err().print(f"claims.md, claims.csv and overlays are in {folder}")
     return judged
 
 
 def files(
-    bench: "Bench", judged: Sequence["Judged"], formats: tuple[str, ...]
+    analysis: "Analysis", bench: "Bench", judged: Sequence["Judged"], formats: tuple[str, ...]
 ) -> Iterator[tuple[str, bytes]]:
     """File names and contents, each made as it is asked for."""
     from attnbench.render import claims, delimited
@@ -119,7 +120,7 @@ def files(
     drawn = overlays(bench, formats)
     yield from drawn.items()
     pictures = [name for name in drawn if name.endswith(".png")]
-    yield "claims.md", claims.page(bench, judged, pictures)
+    yield "claims.md", claims.page(analysis, judged, pictures)
 
 
 def show_listing(chosen: Sequence["Claim"], as_json: bool) -> None:

@@ -10,14 +10,12 @@ from attnbench.cli import console
 
 if TYPE_CHECKING:
     from attnbench.analysis.compare import Comparison
-    from attnbench.analysis.summary import Frame
-    from attnbench.records import Sweep
     from attnbench.render.grid import Table
 
 
 def compare(
-    first: Annotated[Path, typer.Argument(help="A sweep's folder: what was.")],
-    second: Annotated[Path, typer.Argument(help="Another's: what is.")],
+    first: Annotated[Path, typer.Argument(help="The folder of the earlier sweep.")],
+    second: Annotated[Path, typer.Argument(help="The folder of the later one.")],
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Compare times of different machines too.")
     ] = False,
@@ -28,48 +26,41 @@ def compare(
         str | None, typer.Option(help="Crossovers with this mechanism or series alone.")
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
-    markdown: Annotated[Path | None, typer.Option(help="Write the tables there.")] = None,
-    csv: Annotated[Path | None, typer.Option(help="Write every case and metric there.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write the tables to this file.")] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write all cases to this file.")] = None,
 ) -> None:
     """Compare a sweep with an earlier one: what became slower, faster, larger, or is missing."""
-    from attnbench.analysis import compare, moved
+    from attnbench.analysis.compare import compare
+    from attnbench.analysis.report import analyse
+    from attnbench.render import delimited
+    from attnbench.render.conditions import warnings
     from attnbench.store import output
     from attnbench.store.journal import load_results
 
-    sweeps = [load_results(folder) for folder in (first, second)]
-    warned = dict(zip(("first", "second"), map(warnings, sweeps), strict=True))
+    before, after = (load_results(folder) for folder in (first, second))
+    analyses = (analyse(before, against), analyse(after))
+    warned = dict(zip(("first", "second"), map(warnings, analyses), strict=True))
     for folder, lines in zip((first, second), warned.values(), strict=True):
         for line in lines:
             console.err().print(f"warning: {folder}: {line}", soft_wrap=True)
-    found = compare.compare(*sweeps, anyway=anyway)
-    crossings = moved.moved(*sweeps, against=against)
-    if found.refusals and not anyway:
+    comparison = compare(*analyses, anyway=anyway)
+    if comparison.refusals and not anyway:
         console.err().print("times were not compared; --anyway compares them all the same")
-    shown = tables(found, crossings, everything)
+    shown = tables(comparison, everything)
     if markdown:
         output.write(markdown, as_markdown(shown, warned), stream=True)
     if csv:
-        from attnbench.render import delimited
-
-        output.write(csv, delimited.frame(found.rows), stream=True)
-    show_json(found, crossings, warned) if json_ else show(shown)
+        output.write(csv, delimited.frame(comparison.rows), stream=True)
+    show_json(comparison, warned) if json_ else show(shown)
 
 
-def warnings(sweep: "Sweep") -> list[str]:
-    """What the sweep's own report warns of."""
-    from attnbench.analysis.summary import summary
-    from attnbench.render import conditions
-
-    return list(conditions.warnings(sweep, summary(sweep)))
-
-
-def tables(found: "Comparison", crossings: "Frame", everything: bool) -> "list[Table]":
+def tables(comparison: "Comparison", everything: bool) -> "list[Table]":
     """What changed, crossovers that moved, and on demand every case."""
-    from attnbench.render import comparison
+    from attnbench.render.comparison import crossovers, every, news
 
-    shown = [comparison.news(found)]
-    shown += [comparison.crossovers(crossings)] if len(crossings) else []
-    return shown + [comparison.every(found)] * everything
+    shown = [news(comparison)]
+    shown += [crossovers(comparison)] * (len(comparison.moved) > 0)
+    return shown + [every(comparison)] * everything
 
 
 def show(shown: "Sequence[Table]") -> None:
@@ -81,10 +72,10 @@ def show(shown: "Sequence[Table]") -> None:
         terminal.print()
 
 
-def show_json(found: "Comparison", crossings: "Frame", warned: Mapping[str, Sequence[str]]) -> None:
+def show_json(comparison: "Comparison", warned: Mapping[str, Sequence[str]]) -> None:
     """Numbers in full precision, with both sweeps' warnings and why times were not compared."""
-    data = {"refusals": found.refusals, "cases": found.rows, "crossovers_moved": crossings}
-    console.data({"warnings": warned, **data})
+    data = {"refusals": comparison.refusals, "cases": comparison.rows}
+    console.data({"warnings": warned, **data, "crossovers_moved": comparison.moved})
 
 
 def as_markdown(shown: "Sequence[Table]", warned: Mapping[str, Sequence[str]]) -> bytes:

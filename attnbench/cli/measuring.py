@@ -157,7 +157,7 @@ def crowding(here: Environment) -> str:
 @contextmanager
 def watched(session: Session) -> Iterator[None]:
     """Show progress while the block runs."""
-    from attnbench.render.progress import ProgressLine
+    from attnbench.render.terminal import ProgressLine
 
     with ProgressLine(console.err()) as line:
 

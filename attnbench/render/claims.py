@@ -8,13 +8,13 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
-from attnbench.claims.bench import Bench
+from attnbench.analysis.report import Analysis
 from attnbench.claims.checks import functions
 from attnbench.claims.claim import Answer, Claim, Judgement, Number
 from attnbench.claims.judge import Judged
 from attnbench.metrics import Unit
 from attnbench.render import markdown, units
-from attnbench.render.conditions import conditions
+from attnbench.render.conditions import conditions, warnings
 from attnbench.render.grid import Table, words
 
 # numbers that a table shows of each claim; the most telling come first
@@ -113,15 +113,12 @@ def frame(judged: Sequence[Judged]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def page(bench: Bench, judged: Sequence[Judged], pictures: Sequence[str]) -> bytes:
+def page(analysis: Analysis, judged: Sequence[Judged], pictures: Sequence[str]) -> bytes:
     """Conditions, overlays, one table for each answer, and what each predicate means."""
-    lines = [
-        f"# {markdown.escape(bench.sweep.name)}: what papers assert",
-        "",
-        counts(judged) + ".",
-        "",
-    ]
-    lines += [f"- {markdown.escape(line)}" for line in conditions(bench.sweep, bench.cases)]
+    title = f"# {markdown.escape(analysis.sweep.name)}: what papers assert"
+    lines = [title, "", counts(judged) + ".", ""]
+    lines += [f"- Warning: {markdown.escape(line)}" for line in warnings(analysis)]
+    lines += [f"- {markdown.escape(line)}" for line in conditions(analysis)]
     lines += ["", markdown.escape(NOTE), ""]
     lines += [f"![{name.partition('.')[0]}]({name})" for name in pictures] + [""]
     for answer in Answer:

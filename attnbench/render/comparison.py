@@ -3,14 +3,14 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from attnbench.analysis.compare import Comparison, along
+from attnbench.analysis.compare import Comparison
 from attnbench.analysis.crossover import Answer
 from attnbench.analysis.summary import Frame, Row
 from attnbench.analysis.verdict import Verdict
 from attnbench.metrics import Unit, metric
 from attnbench.records import Outcome
 from attnbench.render import units
-from attnbench.render.ends import why
+from attnbench.render.cost_tables import why
 from attnbench.render.grid import Cell, Table, bare, words
 
 TIME = "time_s"
@@ -34,7 +34,7 @@ def news(found: Comparison) -> Table:
         title="What changed in the second sweep against the first",
         columns=COLUMNS,
         rows=(
-            *_curves(along(rows)),
+            *_curves(found.curves),
             *(_compared(row) for _, row in timed.iterrows()),
             *_counted(changed[changed["metric"] != TIME]),
             *_one_sided(rows),
@@ -54,8 +54,8 @@ def every(found: Comparison) -> Table:
     )
 
 
-def crossovers(moved: Frame) -> Table:
-    """Crossovers whose 95 % intervals do not meet; `moved` is of `analysis.moved`."""
+def crossovers(found: Comparison) -> Table:
+    """Crossovers whose 95 % confidence intervals do not meet."""
     return Table(
         name="comparison_crossovers",
         title="Crossovers that moved: the length from which one is faster than the other, tokens",
@@ -65,7 +65,7 @@ def crossovers(moved: Frame) -> Table:
                 *(words(row[name]) for name in ("series", "other", "mode")),
                 *(_crossing(row, end) for end in ("_1", "_2")),
             )
-            for _, row in moved.iterrows()
+            for _, row in found.moved.iterrows()
         ),
         note="Only lengths that both sweeps timed are used, and only crossings whose 95 % "
         "intervals do not meet are listed.",

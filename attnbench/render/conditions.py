@@ -1,123 +1,95 @@
 """What was asked, on what machine, under what conditions: the lines above every report."""
 
-from collections.abc import Iterator
-
-import numpy as np
-
-from attnbench.analysis.foresight import scores
-from attnbench.analysis.noise import drift, drift_widening, loads, throttled, widening
-from attnbench.analysis.roofline import blind, roof, too_fast
-from attnbench.analysis.summary import Frame
+from attnbench.analysis.report import Analysis, SweepWarning, WarningKind
+from attnbench.analysis.summary import ALL, Row
 from attnbench.records import Environment, Sweep
 from attnbench.render import units
 from attnbench.render.grid import clean
-from attnbench.render.scored import told
-
-# a drift that is surely larger than this makes the order of the runs matter
-DRIFT = 0.03
-# a load above this share of the cores means that something else was at work
-BUSY = 0.5
-# bytes that each iteration leaves behind
-LEAK = 1 << 20
 
 
-def conditions(sweep: Sweep, cases: Frame) -> list[str]:
-    """One line of plain text each, warnings first; `cases` is the summary of the sweep."""
-    lines = [f"Warning: {line}" for line in warnings(sweep, cases)]
-    lines.append(_asked(sweep))
+def conditions(analysis: Analysis) -> list[str]:
+    """One line of plain text each; the warnings are not among them."""
+    sweep = analysis.sweep
+    lines = [_asked(sweep)]
     # free memory differs from session to session of one machine: the first of each is shown
     machines = {session.fingerprint: session for session in reversed(sweep.sessions)}
     lines += [line for session in reversed(machines.values()) for line in _machine(session)]
-    lines.append(_how(sweep, cases))
-    if reason := blind(sweep):
+    lines.append(_how(analysis))
+    if reason := analysis.no_roof:
         lines.append(f"There is no roofline: {reason}.")
-    if (predicted := told(scores(cases))) is not None:
-        lines.append(predicted)
+    scores = analysis.prediction_errors
+    if parts := [_score(row) for _, row in scores[scores["mechanism"] == ALL].iterrows()]:
+        lines.append(f"Predictions were off, before a case first ran: {'; '.join(parts)}.")
     return [clean(line) for line in lines]
 
 
-def warnings(sweep: Sweep, cases: Frame) -> Iterator[str]:
-    """What makes the numbers worth less than they look."""
-    yield from sweep.warnings
-    if not sweep.finished:
-        yield "the sweep did not finish; --resume goes on where it stopped"
-    if len({session.fingerprint for session in sweep.sessions}) > 1:
-        yield "sessions ran on different machines or versions; times mix them"
-    yield from _meddled(sweep)
-    yield from (
-        f"{series} took less time than merely reading its input takes on this machine"
-        for series in too_fast(sweep, cases)
+def warnings(analysis: Analysis) -> list[str]:
+    """One line of plain text for each warning, the gravest first."""
+    return [clean(_sentence(warning)) for warning in analysis.warnings]
+
+
+def _sentence(warning: SweepWarning) -> str:
+    details = warning.details
+    match warning.kind:
+        case WarningKind.JOURNAL:
+            return str(details["text"])
+        case WarningKind.UNFINISHED:
+            return "the sweep did not finish; --resume goes on where it stopped"
+        case WarningKind.MIXED:
+            return "sessions ran on different machines or versions; times mix them"
+        case WarningKind.MEDDLED:
+            change = f"{details['mechanism']} {details['change']}"
+            return f"{change}; times and results may depend on that"
+        case WarningKind.LEAKS:
+            kept = units.size(details["bytes"])
+            return f"{details['mechanism']} keeps memory with each iteration: {kept}"
+        case WarningKind.TOO_FAST:
+            reading = "took less time than merely reading its input takes on this machine"
+            return f"{details['series']} {reading}"
+        case WarningKind.ROOF_RAISED:
+            return (
+                "a case did more than the peaks that were measured at the start, so the roofline is"
+                " raised to it; a machine that is busy shows peaks that are too low"
+            )
+        case WarningKind.BUSY:
+            on = units.many(details["cores"], "core")
+            return f"the machine was busy: load {details['load']:.1f} on {on} at the start"
+        case WarningKind.LOADED:
+            return (
+                f"{details['runs']} of {details['of']} timed runs began under a load above"
+                f" {details['limit']:g}, up to {details['load']:.1f}: the sweep's own"
+                f" {units.many(details['threads'], 'thread')} and what else was at work"
+            )
+        case WarningKind.THROTTLED:
+            parts = [f"{reason} in {count} runs" for reason, count in details["reasons"].items()]
+            return f"the GPU was slowed down: {'; '.join(parts)}"
+        case WarningKind.DRIFTED:
+            change, wider = details["change"], details["widening"]
+            ends = (units.percent(end - 1) for end in (change.low, change.high))
+            text = units.interval(units.percent(change.point - 1), *ends)
+            more = f" and made intervals {units.plain(wider, 2)} times as wide" if wider else ""
+            return (
+                f"times changed by {text} from the first run to the last; the machine drifted{more}"
+            )
+        case WarningKind.WIDENED:
+            factor = units.plain(details["factor"], 2)
+            return (
+                f"variation between processes makes the confidence intervals {factor} times as wide"
+                " as the samples of single processes suggest"
+            )
+        case WarningKind.ONE_ROUND:
+            return "one round only: confidence intervals leave out the variation between processes"
+
+
+def _score(row: Row) -> str:
+    """`time by 1.1× in the median, 2× at worst (first guess …)`."""
+    texts = {
+        kind: " in the median, ".join(units.ratio(row[f"{kind}_{e}"]) for e in ("median", "worst"))
+        for kind in ("refined", "first")
+    }
+    return (
+        f"{row['quantity']} by {texts['refined']} at worst (first guess {texts['first']} at worst)"
     )
-    peaks = roof(sweep, cases)
-    if peaks is not None and peaks.raised:
-        yield (
-            "a case did more than the peaks that were measured at the start, so the roofline is"
-            " raised to it; a machine that is busy shows peaks that are too low"
-        )
-    bad = [*_busy(sweep), *_throttled(sweep), *_drifted(sweep)]
-    wider = widening(sweep)
-    if bad and wider is not None:
-        share = f"{units.plain(wider, 2)} times as wide as the samples of single processes"
-        bad.append(f"with all that happened between rounds, intervals are {share} would make them")
-    yield from bad
-    kinds = set(cases.loc[cases["time_s"].notna(), "interval_kind"])
-    if kinds and "rounds" not in kinds:
-        yield "one round only: intervals do not include what a restart changes"
-
-
-def _busy(sweep: Sweep) -> Iterator[str]:
-    """Load by others: all of it before the first run, later what exceeds the sweep's threads."""
-    at_start = [session.load for session in sweep.sessions if session.load is not None]
-    cores = max((session.cores for session in sweep.sessions), default=1)
-    threads = max((session.threads for session in sweep.sessions), default=1)
-    if at_start and max(at_start) > BUSY * cores:
-        on = units.many(cores, "core")
-        yield f"the machine was busy: load {max(at_start):.1f} on {on} at the start"
-    found, limit = loads(sweep), threads + BUSY * cores
-    above = [load for load in found if load > limit]
-    if above:
-        yield (
-            f"{len(above)} of {len(found)} timed runs began under a load above {limit:g}, up to"
-            f" {max(above):.1f}: the sweep's own {units.many(threads, 'thread')} and what else"
-            " was at work"
-        )
-
-
-def _meddled(sweep: Sweep) -> Iterator[str]:
-    """Mechanisms that left their process other than they found it; once each."""
-    names = {line.case.key: line.case.mechanism for line in sweep.plan}
-    changes: dict[str, None] = {}
-    kept: dict[str, float] = {}
-    for run in sweep.runs:
-        name = names.get(run.case, run.case)
-        if what := run.notes.get("changed"):
-            changes[f"{name} changed {what}"] = None
-        for note in ("odd", "processes", "later"):
-            if what := run.notes.get(note):
-                changes[f"{name} {what}"] = None
-        kept[name] = max(kept.get(name, 0.0), run.values.get("kept_bytes", 0.0))
-    yield from (f"{change}; times and results may depend on that" for change in changes)
-    for name, most in kept.items():
-        if most > LEAK:
-            yield f"{name} keeps memory with each iteration: {units.size(most)}"
-
-
-def _throttled(sweep: Sweep) -> Iterator[str]:
-    reasons = throttled(sweep)
-    if reasons:
-        parts = [f"{reason} in {count} runs" for reason, count in reasons.items()]
-        yield f"the GPU was slowed down: {'; '.join(parts)}"
-
-
-def _drifted(sweep: Sweep) -> Iterator[str]:
-    change = drift(sweep)
-    if change is None or (change.low < 1 + DRIFT and change.high > 1 - DRIFT):
-        return
-    ends = (units.percent(end - 1) for end in (change.low, change.high))
-    text = units.interval(units.percent(change.point - 1), *ends)
-    wider = drift_widening(sweep)
-    more = f" and made intervals {units.plain(wider, 2)} times as wide" if wider else ""
-    yield f"times changed by {text} from the first run to the last; the machine drifted{more}"
 
 
 def _asked(sweep: Sweep) -> str:
@@ -153,14 +125,13 @@ def _machine(session: Environment) -> tuple[str, ...]:
     )
 
 
-def _how(sweep: Sweep, cases: Frame) -> str:
-    request = sweep.request
+def _how(analysis: Analysis) -> str:
+    request, cases = analysis.sweep.request, analysis.cases
     budget = "no budget" if request.budget_s is None else f"budget {request.budget_s:g} s"
     rounds = int(cases["rounds"].max()) if len(cases) else 0
     text = f"Measured: {units.many(rounds, 'round')}, {budget}, seed {request.settings.seed}"
-    spread = cases["time_log_se"] * np.sqrt(cases["rounds"])
-    if (cases["interval_kind"] == "rounds").any():
-        text += f"; a restart changes a time by {units.percent(float(spread.median()))} (1 σ)"
-        if (wider := widening(sweep)) is not None:
-            text += f", {units.plain(wider, 2)} times what samples of one process would tell"
+    if (spread := analysis.process_spread) is not None:
+        text += f"; times vary by {units.percent(spread)} between processes (1 σ)"
+        if (wider := analysis.widening) is not None:
+            text += f", {units.plain(wider, 2)} times what the samples of one process suggest"
     return text + "."

@@ -8,7 +8,7 @@ import numpy as np
 
 from attnbench.analysis.summary import Frame
 from attnbench.render import units
-from attnbench.render.ends import why
+from attnbench.render.cost_tables import why
 
 LONGEST = 34  # characters of the words at the end of a curve
 

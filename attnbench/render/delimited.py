@@ -24,24 +24,16 @@ def table(table: Table) -> bytes:
     if table.across:
         ends = (table.across, f"{table.across}_low", f"{table.across}_high", "note")
         return _written([[keys[0], "seq_len", *ends], *_melted(table)])
-    count = range(len(table.columns))
-    bounded = [any(row[i].low is not None for row in table.rows) for i in count]
     head: list[Value] = []
-    mixed = [
-        any(row[i].is_number for row in table.rows) and any(_note(row[i]) for row in table.rows)
-        for i in count
-    ]
-    for name, wide, noted in zip(keys, bounded, mixed, strict=True):
-        head += [name, *([f"{name}_low", f"{name}_high"] * wide), *([f"{name}_note"] * noted)]
-    lines = [head]
-    for row in table.rows:
-        line: list[Value] = []
-        for i, cell in enumerate(row):
-            is_words = not any(other[i].is_number for other in table.rows)
-            line += [_note(cell) if is_words else cell.value]
-            line += [cell.low, cell.high] * bounded[i] + [_note(cell)] * mixed[i]
-        lines.append(line)
-    return _written(lines)
+    lines: list[list[Value]] = [[] for _ in table.rows]
+    for name, is_numeric, *cells in zip(keys, table.numeric, *table.rows, strict=True):
+        bounded = any(cell.low is not None for cell in cells)
+        noted = is_numeric and any(map(_note, cells))
+        head += [name, *[f"{name}_low", f"{name}_high"] * bounded, *[f"{name}_note"] * noted]
+        for line, cell in zip(lines, cells, strict=True):
+            line += [cell.value if is_numeric else _note(cell)]
+            line += [cell.low, cell.high] * bounded + [_note(cell)] * noted
+    return _written([head, *lines])
 
 
 def key(label: str) -> str:

@@ -15,9 +15,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from attnbench.analysis.summary import Frame
+from attnbench.records import Mode
 from attnbench.render import units
 from attnbench.render.curves import Curve, Quantity, curves
-from attnbench.render.looks import looks as looks_of
 from attnbench.render.panels import (
     Ending,
     direct_labels,
@@ -28,9 +28,11 @@ from attnbench.render.panels import (
     saved,
     styled,
 )
-from attnbench.render.slopes import slope_panel
+from attnbench.render.styles import series_styles
 
 LEAST = 2.0  # what the top of an axis is to its foot
+SPAN = (-0.5, 3.0)  # of local exponents; a noisy one may lie beyond, and its band leaves the panel
+MARGIN = 0.25  # beyond the least and the greatest of them
 
 # of each base, powers between ticks and what multiplies them, from coarse to fine
 STEPS = MappingProxyType(
@@ -104,38 +106,38 @@ def _figure(
     stacked: bool,
     slopes: Frame | None = None,
 ) -> bytes:
-    modes = [mode for mode in ("training", "inference") if mode in set(summary["mode"])]
-    looks = looks_of(summary["series"])
+    modes = [mode for mode in (Mode.TRAINING, Mode.INFERENCE) if mode in set(summary["mode"])]
+    styles = series_styles(summary["series"])
     panels = [curves(summary, mode, quantity, tokens) for mode in modes]
-    height = max(room(_endings(panel, looks)) for panel in panels)
+    height = max(room(_endings(panel, styles)) for panel in panels)
     kinds = 1 if slopes is None else 2
     rows, columns = (kinds * len(modes), 1) if stacked else (kinds, len(modes))
     with styled():
         figure, axes = grid(rows, columns, height)
         for place, mode, panel in zip(axes[: len(modes)], modes, panels, strict=True):
-            _panel(place, panel, quantity, looks)
+            _panel(place, panel, quantity, styles)
             guessed = any(np.isfinite(curve.guesses).any() for curve in panel)
             heading(place, mode.capitalize(), quantity.axis + "; open: predicted" * guessed)
         if slopes is not None:
             for place, mode in zip(axes[len(modes) :], modes, strict=True):
-                slope_panel(place, slopes[slopes["mode"] == mode], mode, looks)
+                _slope_panel(place, slopes[slopes["mode"] == mode], mode, styles)
         return saved(figure, suffix)
 
 
 def _panel(
-    axes: Axes, panel: Sequence[Curve], quantity: Quantity, looks: Mapping[str, Mapping[str, Any]]
+    axes: Axes, panel: Sequence[Curve], quantity: Quantity, styles: Mapping[str, Mapping[str, Any]]
 ) -> None:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=quantity.base)
     for curve in panel:
-        _draw(axes, curve, looks[curve.series])
+        _draw(axes, curve, styles[curve.series])
     length_axis(axes, [int(n) for curve in panel for n in curve.lengths])
     _heights(axes, quantity)
-    direct_labels(axes, _endings(panel, looks))
+    direct_labels(axes, _endings(panel, styles))
 
 
-def _endings(panel: Sequence[Curve], looks: Mapping[str, Mapping[str, Any]]) -> list[Ending]:
-    return [Ending(c.series, c.end, c.last, looks[c.series]["color"]) for c in panel]
+def _endings(panel: Sequence[Curve], styles: Mapping[str, Mapping[str, Any]]) -> list[Ending]:
+    return [Ending(c.series, c.end, c.last, styles[c.series]["color"]) for c in panel]
 
 
 def _draw(axes: Axes, curve: Curve, style: Mapping[str, Any]) -> None:
@@ -167,6 +169,51 @@ def _heights(axes: Axes, quantity: Quantity) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: units.round_tick(quantity.text(y))))
     axes.grid(which="major", linewidth=0.3, color="0.85")
     axes.set_axisbelow(True)
+
+
+def _slope_panel(
+    axes: Axes, slopes: Frame, mode: str, styles: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """One curve per series, at the geometric mean of both lengths; cards are dashed lines."""
+    axes.set_xscale("log", base=2)
+    endings = [
+        _slope(axes, str(name), found, styles[str(name)])
+        for name, found in slopes.groupby("series", sort=False)
+    ]
+    heading(axes, mode.capitalize(), "local exponent of N, time per sequence")
+    known = slopes.dropna(subset="slope")
+    if not len(known):
+        axes.set_axis_off()
+        axes.text(0.02, 0.9, "fewer than two lengths were timed", transform=axes.transAxes)
+        return
+    length_axis(axes, [int(n) for name in ("from_len", "to_len") for n in slopes[name]])
+    expected = sorted(set(known["expected"].dropna()))
+    reach = [*known["slope"].clip(*SPAN), *expected]
+    axes.set_ylim(min(reach) - MARGIN, max(reach) + MARGIN)
+    for power in expected:
+        axes.axhline(power, color="0.45", linewidth=0.7, linestyle=(0, (4, 3)), zorder=1)
+    low, high = axes.get_ylim()
+    steps = {step / 2 for step in range(round(2 * low), round(2 * high) + 1)}
+    axes.yaxis.set_major_locator(FixedLocator(sorted({*steps, *expected})))
+    axes.yaxis.set_major_formatter(
+        FuncFormatter(lambda y, _: f"card: {y:g}" if y in expected else f"{y:g}")
+    )
+    axes.set_ylim(low, high)
+    axes.grid(which="major", linewidth=0.3, color="0.85")
+    axes.set_axisbelow(True)
+    direct_labels(axes, endings)
+
+
+def _slope(axes: Axes, name: str, rows: Frame, style: Mapping[str, Any]) -> Ending:
+    middle = np.sqrt((rows["from_len"] * rows["to_len"]).to_numpy(float))
+    slope, low, high = (rows[key].to_numpy(float) for key in ("slope", "low", "high"))
+    axes.plot(middle, slope, **style, zorder=3)
+    axes.fill_between(middle, low, high, color=style["color"], alpha=0.08, linewidth=0, zorder=2)
+    known = np.flatnonzero(np.isfinite(slope))
+    if not len(known):
+        return Ending(name, "fewer than two lengths", None, style["color"])
+    last = known[-1]
+    return Ending(name, "", (middle[last], float(np.clip(slope[last], *SPAN))), style["color"])
 
 
 def log_ticks(low: float, high: float, base: int) -> list[float]:

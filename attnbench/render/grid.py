@@ -6,6 +6,8 @@ import unicodedata
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from attnbench.render.units import estimate
+
 Value = str | int | float | bool | None
 
 PIECES = re.compile(r"(?:[^\s/:\[,_;]|(?<=\d),(?=\d)|(?<!\S)\[)*+(?:[/:\[,_;]+\s*|\s+)|.+")
@@ -41,6 +43,16 @@ class Table:
     note: str = ""
     keys: tuple[str, ...] = ()
     across: str = ""
+
+    @property
+    def numeric(self) -> list[bool]:
+        """Which columns hold numbers."""
+        return [any(row[i].is_number for row in self.rows) for i in range(len(self.columns))]
+
+
+def bounded(point: float, low: float, high: float, mark: str = "") -> Cell:
+    """A number with its confidence interval, in as many digits as that supports."""
+    return Cell(estimate(point, low, high) + mark, float(point), bare(low), bare(high))
 
 
 def words(text: object) -> Cell:

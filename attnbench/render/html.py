@@ -8,13 +8,13 @@ import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from html import escape as escaped
+from importlib.resources import files
 from types import MappingProxyType
 
 from attnbench.render.grid import Cell, Table, clean, pieces
 
 TYPES = MappingProxyType({"svg": "image/svg+xml", "png": "image/png"})
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-WARNING = "Warning: "
 
 CAPTIONS = MappingProxyType(
     {
@@ -25,66 +25,24 @@ CAPTIONS = MappingProxyType(
     }
 )
 
-STYLE = """
-:root { color-scheme: light dark; --ink: #1a1a1a; --paper: #ffffff; --soft: #5c5c5c;
-  --line: #d9d9d9; --band: #f5f5f3; --warn: #8a3b00; --warned: #fff4e5; --link: #00559e; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e6e3; --paper: #161616; --soft: #a8a8a3;
-  --line: #3a3a3a; --band: #1f1f1f; --warn: #ffc08a; --warned: #33230f; --link: #8cc4ff; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 1.5rem 1.25rem 4rem; max-width: 76rem; color: var(--ink);
-  background: var(--paper); font: 15px/1.5 system-ui, "Segoe UI", "DejaVu Sans", sans-serif; }
-h1 { font-size: 1.5rem; margin: 0 0 1rem; overflow-wrap: anywhere; }
-h2 { font-size: 1.05rem; margin: 2.4rem 0 .6rem; overflow-wrap: anywhere; }
-ul { margin: 0 0 1rem; padding-left: 1.2rem; }
-li { overflow-wrap: anywhere; }
-a { color: var(--link); }
-nav ul { columns: 22rem; }
-nav li { break-inside: avoid; }
-.warnings { list-style: none; padding: .6rem .9rem; border-left: 3px solid var(--warn);
-  color: var(--warn); background: var(--warned); }
-figure { margin: 1.5rem 0; }
-img { display: block; max-width: 100%; height: auto; padding: .5rem; background: #ffffff;
-  border: 1px solid var(--line); border-radius: 4px; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .82rem; font-variant-numeric: tabular-nums;
-  line-height: 1.35; }
-th, td { padding: .28rem .6rem; border-bottom: 1px solid var(--line); text-align: left;
-  vertical-align: top; }
-thead th { border-bottom: 1.5px solid var(--ink); vertical-align: bottom; }
-tbody th { font-weight: 600; }
-tbody th, tbody td { overflow-wrap: break-word; }
-tbody th { min-width: 9rem; }
-tbody td:not(.number) { min-width: 6rem; }
-thead .number { white-space: normal; }
-figcaption { color: var(--soft); font-size: .85rem; margin-top: .3rem; }
-tbody tr:nth-child(even) { background: var(--band); }
-.number { text-align: right; white-space: nowrap; }
-.note { color: var(--soft); font-size: .82rem; max-width: 60rem; }
-@media print { body { max-width: none; padding: 0; font-size: 9pt; }
-  :root { --ink: #000000; --paper: #ffffff; --soft: #333333; --line: #bbbbbb; --band: #ffffff;
-    --warn: #000000; --warned: #ffffff; --link: #000000; }
-  nav { display: none; } .wide { overflow: visible; } table { font-size: 6.5pt; width: 100%; }
-  th, td { padding: .12rem .25rem; } .number { white-space: normal; }
-  tbody th, tbody td:not(.number) { min-width: 0; }
-  tr, figure, h2 { break-inside: avoid; } h2 { break-after: avoid; }
-  img { border: 0; padding: 0; } @page { size: A4 landscape; margin: 12mm; } }
-"""
-
 
 def page(
-    name: str, conditions: Sequence[str], pictures: Mapping[str, bytes], tables: Sequence[Table]
+    name: str,
+    warnings: Sequence[str],
+    conditions: Sequence[str],
+    pictures: Mapping[str, bytes],
+    tables: Sequence[Table],
 ) -> bytes:
     """The whole document; `pictures` are PNG or SVG under their file names."""
-    warned = [line.removeprefix(WARNING) for line in conditions if line.startswith(WARNING)]
-    plain = [line for line in conditions if not line.startswith(WARNING)]
+    style = files("attnbench.render").joinpath("report.css").read_text("utf-8")
     parts = [
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{text(name)}</title>\n<style>{STYLE}</style>\n</head>\n<body>",
+        f"<title>{text(name)}</title>\n<style>\n{style}</style>\n</head>\n<body>",
         f"<h1>{text(name)}</h1>",
-        _list(warned, ' class="warnings"') if warned else "",
-        _list(plain),
+        _list(warnings, ' class="warnings"') if warnings else "",
+        _list(conditions),
         _contents(tables),
         *(_figure(file, content) for file, content in pictures.items()),
         *map(table, tables),
@@ -98,7 +56,7 @@ def table(table: Table) -> str:
     head = f'<h2 id="{_anchor(table)}">{text(table.title)}</h2>'
     if not table.rows:
         return f"{head}\n<p>None.</p>"
-    numbers = [any(row[i].is_number for row in table.rows) for i in range(len(table.columns))]
+    numbers = table.numeric
     names = "".join(
         f'<th scope="col"{_number(number)}>{breakable(column)}</th>'
         for column, number in zip(table.columns, numbers, strict=True)

@@ -73,8 +73,7 @@ def table(table: Table) -> str:
     """A `table` environment with booktabs rules; the note stands below the grid."""
     if not table.rows:
         return f"% {escape(table.title)}: none\n"
-    numbers = [any(row[i].is_number for row in table.rows) for i in range(len(table.columns))]
-    columns = "".join("r" if number else "l" for number in numbers)
+    columns = "".join("r" if number else "l" for number in table.numeric)
     lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", _line(table.columns), r"\midrule"]
     lines += [_line([cell.text for cell in row]) for row in table.rows]
     grid = "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])

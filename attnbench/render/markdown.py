@@ -14,8 +14,7 @@ def table(table: Table, depth: int = 2) -> str:
     note = f"\n{escape(table.note)}\n" if table.note else ""
     if not table.rows:
         return f"{'#' * depth} {escape(table.title)}\n\nNone.\n{note}"
-    numbers = [any(row[i].is_number for row in table.rows) for i in range(len(table.columns))]
-    rules = ["---:" if number else "---" for number in numbers]
+    rules = ["---:" if number else "---" for number in table.numeric]
     lines = [table.columns, rules, *([cell.text for cell in row] for row in table.rows)]
     grid = "\n".join(
         "| " + " | ".join(escape(text) if line is not rules else text for text in line) + " |"

@@ -19,9 +19,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullForma
 from attnbench.claims.bench import Bench
 from attnbench.claims.published import Overlay, Panel, overlay, sources
 from attnbench.render import units
-from attnbench.render.looks import looks as looks_of
-from attnbench.render.looks import readable, shortened
 from attnbench.render.panels import saved, styled
+from attnbench.render.styles import readable, series_styles, shortened
 
 COLUMNS = 4
 PANEL = (1.3, 1.05)  # inches of the axes themselves
@@ -36,7 +35,7 @@ BROKEN = (0, (3, 1.5))
 
 def overlays(bench: Bench, formats: Sequence[str] = ("png",)) -> dict[str, bytes]:
     """File name to picture, one for each paper that shares a mechanism with the sweep."""
-    looks = looks_of(bench.series)
+    looks = series_styles(bench.series)
     files = {}
     for figure, quantities in groupby(sources(), key=lambda source: (source.figure, source.title)):
         parts = [part for source in quantities if (part := overlay(bench, source)) is not None]

@@ -13,8 +13,8 @@ from attnbench.analysis.scaling import BEND, Tail
 from attnbench.analysis.summary import Frame, Row
 from attnbench.claims.published import PrintedCost, printed_costs
 from attnbench.records import CardFacts, Level
-from attnbench.render.findings import exponent
 from attnbench.render.grid import Cell, Table, words
+from attnbench.render.growth_tables import exponent
 
 KINDS = (("time_s", "Time"), ("allocated_peak_bytes", "Memory"))
 

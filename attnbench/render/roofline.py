@@ -14,9 +14,10 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from attnbench.analysis.roofline import Roof
 from attnbench.analysis.summary import Frame
+from attnbench.records import Mode
 from attnbench.render import units
-from attnbench.render.looks import looks as looks_of
 from attnbench.render.panels import Ending, direct_labels, grid, heading, room, saved, styled
+from attnbench.render.styles import series_styles
 
 MOSTLY = 0.5  # of the FLOPs
 ROOM = 1.6  # factor left free around the points
@@ -31,25 +32,25 @@ def roofline_figure(
     `series` are all of the sweep, in its order, so that each looks as in the other figures.
     """
     points = roofline[np.isfinite(roofline["intensity"]) & (roofline["rate"] > 0)]
-    modes = [mode for mode in ("training", "inference") if mode in set(points["mode"])]
+    modes = [mode for mode in (Mode.TRAINING, Mode.INFERENCE) if mode in set(points["mode"])]
     if not modes:
         return None
-    looks = looks_of([*series, *roofline["series"]])
-    height = room([Ending(name, "", None, "") for name in looks])
+    styles = series_styles([*series, *roofline["series"]])
+    height = room([Ending(name, "", None, "") for name in styles])
     with styled():
         figure, axes = grid(1, len(modes), height)
         for place, mode in zip(axes, modes, strict=True):
-            _panel(place, points[points["mode"] == mode], roof, looks)
+            _panel(place, points[points["mode"] == mode], roof, styles)
             what = f"{_unit(roof)[0]} achieved; large markers: mostly the core"
             heading(place, mode.capitalize(), what)
         return saved(figure, suffix)
 
 
-def _panel(axes: Axes, points: Frame, roof: Roof, looks: Mapping[str, Mapping[str, Any]]) -> None:
+def _panel(axes: Axes, points: Frame, roof: Roof, styles: Mapping[str, Mapping[str, Any]]) -> None:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=10)
     endings = [
-        _drawn(axes, str(name), rows.sort_values("seq_len"), looks[str(name)])
+        _drawn(axes, str(name), rows.sort_values("seq_len"), styles[str(name)])
         for name, rows in points.groupby("series", sort=False)
     ]
     low, high = points["intensity"].min() / ROOM, points["intensity"].max() * ROOM

@@ -1,16 +1,20 @@
-"""Tables for a terminal, as rich renderables; a narrow one gets the columns in several blocks."""
+"""Tables and progress on a terminal; a narrow one gets the columns of a table in several blocks."""
 
 from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Self
 
 import rich.table
 from rich.cells import cell_len, set_cell_size
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.text import Text
 
 from attnbench.render.grid import Table, clean, pieces
 
 GAP = 2  # between two columns
 LEAST = 12  # of the first column, which may fold
+REFRESH_PER_S = 2  # the machine is being measured: the line must cost nothing
 
 
 def table(table: Table, width: int) -> RenderableType:
@@ -34,9 +38,8 @@ def table(table: Table, width: int) -> RenderableType:
 
 
 def _is_mostly_numbers(table: Table) -> bool:
-    numeric = sum(_is_numeric(table, i) for i in range(len(table.columns)))
     # a table across lengths is one of numbers even where few of them were measured
-    return bool(table.across) or 2 * numeric > len(table.columns)
+    return bool(table.across) or 2 * sum(table.numeric) > len(table.columns)
 
 
 def _shares(table: Table, width: int) -> list[int] | None:
@@ -90,7 +93,7 @@ def _grid(table: Table, columns: Sequence[int], widths: Sequence[int]) -> rich.t
     for column, width in zip(columns, widths, strict=True):
         grid.add_column(
             Text(folded(table.columns[column], width)),
-            justify="right" if column > 0 and _is_numeric(table, column) else "left",
+            justify="right" if column > 0 and table.numeric[column] else "left",
             no_wrap=True,
             overflow="fold",
         )
@@ -113,10 +116,6 @@ def folded(text: str, width: int) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _is_numeric(table: Table, column: int) -> bool:
-    return any(row[column].is_number for row in table.rows)
-
-
 def _texts(table: Table, column: int) -> list[str]:
     return [clean(t) for t in (table.columns[column], *(row[column].text for row in table.rows))]
 
@@ -128,6 +127,41 @@ def _width(table: Table, column: int) -> int:
 def _least(table: Table, column: int) -> int:
     """The width of a column's longest piece that must not be broken; of a number, all of it."""
     heading, *texts = _texts(table, column)
-    whole = column > 0 and _is_numeric(table, column)
+    whole = column > 0 and table.numeric[column]
     parts = [*pieces(heading), *(texts if whole else (p for text in texts for p in pieces(text)))]
     return max((cell_len(part.rstrip()) for part in parts), default=1)
+
+
+class ProgressLine:
+    """A live line on a terminal; elsewhere one line for each block, so that a log can be read."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.last = ""
+        self.live = Live(console=console, refresh_per_second=REFRESH_PER_S, transient=True)
+
+    def __enter__(self) -> Self:
+        if self.console.is_terminal:
+            self.live.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.console.is_terminal:
+            self.live.__exit__(kind, error, trace)
+
+    def show(self, block: str, running: str, done: int, left_s: float) -> None:
+        """Say what runs now; the time left is a prediction and stands first."""
+        left = f"≈ {left_s:.0f} s left" if left_s >= 1 else "almost done"
+        text = clean(f"{left} · {block} · {done} visits done")
+        if self.console.is_terminal:
+            line = Text(clean(f"{text} · {running}"), style="cyan", no_wrap=True)
+            line.truncate(self.console.width, overflow="ellipsis")
+            self.live.update(line)
+        elif block != self.last:
+            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self.last = block

@@ -15,8 +15,8 @@ from statistics import median, stdev
 from typing import Any, Protocol
 
 from attnbench.analysis import predict
+from attnbench.analysis.curves import series_names
 from attnbench.analysis.ratios import log_ratio
-from attnbench.analysis.series import series_names
 from attnbench.records import Mode, Outcome, Part, Planned, Request, Run
 from attnbench.run import schedule
 from attnbench.run.race import CUT_OFF, LEAST_S, Entry, Race, Round, Worker

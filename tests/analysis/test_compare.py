@@ -5,10 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.analysis.compare import EXACT, along, compare, refusals
+from attnbench.analysis import compare as compared
+from attnbench.analysis.compare import EXACT, Comparison, refusals
+from attnbench.analysis.report import analyse
 from attnbench.analysis.verdict import Verdict, discoveries, judge
 from attnbench.records import Mode, Part, Run, Sweep
 from tests.sweeps import environment, sweep
+
+
+def compare(first: Sweep, second: Sweep, **how: bool) -> Comparison:
+    return compared.compare(analyse(first), analyse(second), **how)
 
 
 def slowed(whole: Sweep, mechanism: str, factor: float) -> Sweep:
@@ -96,7 +102,7 @@ def test_one_round_on_either_side_calls_nothing():
         times = found[found["metric"] == "time_s"]
         assert set(times["verdict"]) == {Verdict.UNSURE, Verdict.MISSING}
         assert times["reason"].ne("").all()
-        assert along(found).empty
+        assert compare(*pair).curves.empty
 
 
 def test_a_verdict_needs_size_and_certainty():
@@ -150,7 +156,7 @@ def test_other_numbers_are_refused_but_flops_are_still_compared():
 def test_a_change_that_all_lengths_share_is_called_where_no_single_one_can_be():
     first = sweep(rounds=2, restart=0.15, seed=1)
     second = slowed(sweep(rounds=2, restart=0.15, seed=2), "fastformer", 1.5)
-    curves = along(compare(first, second).rows).set_index(["series", "mode"])
+    curves = compare(first, second).curves.set_index(["series", "mode"])
     assert set(curves.loc["fastformer:eager", "verdict"]) == {"slower"}
     assert not set(curves.loc["linformer:eager", "verdict"]) & {"slower", "faster"}
     assert curves.loc[("fastformer:eager", "training"), "lengths"] == 10
@@ -160,8 +166,8 @@ def test_whole_curves_raise_hardly_any_false_alarm():
     called = 0
     small = {"lengths": (128, 256, 512, 1024), "modes": (Mode.INFERENCE,), "restart": 0.1}
     for seed in range(20):
-        rows = compare(sweep(seed=seed, **small), sweep(seed=seed + 50, **small)).rows
-        called += along(rows)["verdict"].isin(["slower", "faster"]).sum()
+        found = compare(sweep(seed=seed, **small), sweep(seed=seed + 50, **small))
+        called += found.curves["verdict"].isin(["slower", "faster"]).sum()
     # 20 families of 3 curves; the rule allows one false family in twenty
     assert called <= 2
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnbench.analysis.curves import LogCurve, half_widths
-from attnbench.analysis.student import quantile
+from attnbench.analysis.estimate import student_quantile
 
 COSTS = st.floats(1e-9, 1e9)
 ERRORS = st.floats(0, 2)
@@ -76,7 +76,7 @@ def test_the_slope_of_a_power_law_is_its_exponent(power: float, lengths: list[in
 def test_the_error_of_a_slope_between_two_lengths_is_that_of_both_over_their_distance():
     found = LogCurve.of([10, 100], [1.0, 10.0], [0.3, 0.4], [4, 8])
     value, low, high = found.slope()
-    half = quantile(0.95, 4) * 0.5 / math.log(10)
+    half = student_quantile(0.95, 4) * 0.5 / math.log(10)
     assert (value, high - value, value - low) == pytest.approx((1, half, half))
     slopes = found.slopes()
     assert (slopes.low[0], slopes.high[0]) == pytest.approx((low, high))

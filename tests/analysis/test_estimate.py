@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnbench.analysis import estimate
-from attnbench.analysis.estimate import Kind, of_median, over_rounds, spreads
-from attnbench.analysis.student import quantile
+from attnbench.analysis.estimate import Kind, of_median, over_rounds, spreads, student_quantile
 
 CASES, ROUNDS = 20, 3
 Draw = Callable[[np.random.Generator], np.ndarray]
@@ -23,7 +22,7 @@ def covered(draw: Draw, sweeps: int = 300) -> np.ndarray:
         found = spreads(logs.tolist())
         errors = np.sqrt([spread.variance / ROUNDS for spread in found])
         # all cases have as many rounds, so their degrees of freedom are one number
-        hits += np.abs(logs.mean(1)) <= quantile(estimate.LEVEL, found[0].df) * errors
+        hits += np.abs(logs.mean(1)) <= student_quantile(estimate.LEVEL, found[0].df) * errors
     return hits / sweeps
 
 

@@ -1,9 +1,9 @@
 import pytest
 
-from attnbench.analysis.moved import moved, named
-from attnbench.analysis.summary import summary
+from attnbench.analysis.crossover import moved_crossovers
+from attnbench.analysis.report import analyse
 from attnbench.errors import UnknownMechanism
-from attnbench.records import Mode
+from attnbench.records import Mode, Sweep
 from tests.render.test_comparison import changed
 from tests.sweeps import LENGTHS, sweep
 
@@ -12,6 +12,11 @@ PAIR = ("longformer", "transformer")
 
 def whole(seed: int = 0, **changes):
     return sweep(PAIR, seed=seed, modes=(Mode.INFERENCE,), restart=0.01, **changes)
+
+
+def moved(first: Sweep, second: Sweep):
+    one, two = analyse(first), analyse(second)
+    return moved_crossovers((one.cases, two.cases), (one.ratios, two.ratios))
 
 
 def test_a_crossover_that_moved_is_found_once_with_both_lengths():
@@ -44,7 +49,7 @@ def test_a_longer_sweep_moves_nothing():
 
 
 def test_series_are_named_by_themselves_or_by_their_mechanism():
-    cases = summary(whole())
-    assert named(cases, "transformer") == named(cases, "transformer:eager") == "transformer:eager"
+    for name in ("transformer", "transformer:eager"):
+        assert analyse(whole(), name).against == "transformer:eager"
     with pytest.raises(UnknownMechanism, match=r"no mechanism 'x' .* longformer, transformer"):
-        named(cases, "x")
+        analyse(whole(), "x")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attnbench.analysis.noise import drift, drift_widening, median_share, widening
-from attnbench.analysis.summary import summary
+from attnbench.analysis.report import analyse
 from attnbench.records import Part, Sweep
 from attnbench.render.conditions import warnings
 from tests.sweeps import environment, sweep
@@ -33,14 +33,14 @@ def test_drift_is_found_and_warned_of():
     found = drift(whole)
     assert found.low < 1.2 < found.high
     assert found.low > 1.1
-    assert any("drifted" in line for line in warnings(whole, summary(whole)))
+    assert any("drifted" in line for line in warnings(analyse(whole)))
 
 
 def test_a_steady_machine_is_not_accused():
     held = [(e := drift(drifting(0.0, seed))).low <= 1 <= e.high for seed in range(20)]
     assert np.mean(held) > 0.8
     whole = drifting(0.0)
-    assert not list(warnings(whole, summary(whole)))
+    assert not list(warnings(analyse(whole)))
 
 
 @pytest.mark.parametrize("whole", [sweep(rounds=1), replace(sweep(), runs=())])
@@ -96,7 +96,7 @@ def disturbed(whole: Sweep, load: float, throttle: str, every: int) -> Sweep:
 
 def test_load_and_throttling_of_single_runs_are_told_with_the_widening():
     whole = disturbed(sweep(("fastformer",)), 5.5, "SwThermalSlowdown", 2)
-    lines = list(warnings(whole, summary(whole)))
+    lines = list(warnings(analyse(whole)))
     (load,) = [line for line in lines if "load above" in line]
     assert re.match(r"\d+ of 60 timed runs began under a load above 3, up to 5.5", load)
     assert any("slowed down: SwThermalSlowdown in" in line for line in lines)
@@ -105,4 +105,4 @@ def test_load_and_throttling_of_single_runs_are_told_with_the_widening():
 
 def test_a_load_of_the_sweeps_own_threads_is_no_disturbance():
     whole = disturbed(sweep(("fastformer",), machine=FAST), 2.4, "", 2)
-    assert not list(warnings(whole, summary(whole)))
+    assert not list(warnings(analyse(whole)))

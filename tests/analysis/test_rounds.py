@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.analysis.rounds import independent, means
+from attnbench.analysis.ratios import independent, means
 from tests.benchmarks.coverage import SITUATIONS, simulated
 
 GRID = 1024  # values are multiples of 1/GRID, so that scaling and shifting them is exact

@@ -19,9 +19,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean, median, stdev
 
-from attnbench.analysis.curves import half_widths
+from attnbench.analysis.curves import half_widths, series_names
 from attnbench.analysis.ratios import Ratios
-from attnbench.analysis.series import series_names
 from attnbench.cli.options import settings
 from attnbench.cli.starting import own_server
 from attnbench.measure.environment import memory_bytes

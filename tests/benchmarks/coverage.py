@@ -4,7 +4,7 @@
 
 All series of a simulated sweep are equally fast, so every true log ratio is 0. A sweep has 8
 blocks; a visit to a block has 6 pairs of laps in mirrored random orders. The ratios and intervals
-are those of `attnbench.analysis.rounds`, over all pairs of series and all blocks. In every
+are those of `attnbench.analysis.ratios`, over all pairs of series and all blocks. In every
 situation a lap varies by 2 %, a fresh process by 0.8 %, and by a further 0.4 % in each block
 (standard deviations). To this come
 
@@ -26,9 +26,8 @@ from itertools import combinations
 
 import numpy as np
 
-from attnbench.analysis.estimate import LEVEL
-from attnbench.analysis.rounds import means
-from attnbench.analysis.student import quantile
+from attnbench.analysis.estimate import LEVEL, student_quantile
+from attnbench.analysis.ratios import means
 from tests.benchmarks.telling import begin
 
 BLOCKS, LAP_PAIRS = 8, 6
@@ -94,7 +93,7 @@ def simulated(situation, series, rounds, sweeps, seed=0):
         for each in logs:
             found = means(each, pairs)
             different, place = np.unique(found.df, return_inverse=True)
-            t = np.array([quantile(LEVEL, df) for df in different])[place]
+            t = np.array([student_quantile(LEVEL, df) for df in different])[place]
             half = found.se * t.reshape(found.se.shape)
             held.append(np.abs(found.log) <= half)
             halves.append(half)

@@ -28,7 +28,7 @@ def names(folder: Path) -> set[str]:
 def test_a_report_is_a_page_too(folder: Path):
     done = report(folder)
     assert done.returncode == 0, done.stderr
-    assert {"report.html", "tables.md", "fig2.png", "predictions.csv"} <= names(folder)
+    assert {"report.html", "tables.md", "fig2.png", "crossovers.csv"} <= names(folder)
     assert (folder / "report.html").read_text().startswith("<!DOCTYPE html>")
     assert "report.html" in done.stderr
 

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from attnbench.analysis.report import analyse
 from attnbench.claims.claim import Answer, Judgement, Number
 from attnbench.claims.judge import judge
 from attnbench.claims.published import overlay, sources, table
@@ -70,7 +71,7 @@ def test_a_row_for_each_claim(judged):
 
 
 def test_the_page_holds_every_claim_under_its_answer(lab, judged):
-    text = page(lab, judged, ["claims_lra.png"]).decode()
+    text = page(analyse(lab.sweep), judged, ["claims_lra.png"]).decode()
     parts = text.split("\n## ")
     for one in judged:
         (section,) = [

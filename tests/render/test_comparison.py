@@ -1,7 +1,7 @@
 from dataclasses import replace
 
-from attnbench.analysis.compare import compare
-from attnbench.analysis.moved import moved
+from attnbench.analysis.compare import Comparison, compare
+from attnbench.analysis.report import analyse
 from attnbench.records import Outcome, Part, Run, Sweep
 from attnbench.render import comparison
 from tests.sweeps import environment, sweep
@@ -19,18 +19,22 @@ def changed(whole: Sweep, mechanism: str, factor: float) -> Sweep:
     return replace(whole, runs=tuple(run(one) for one in whole.runs))
 
 
+def compared(first: Sweep, second: Sweep, against: str | None = None, **how: bool) -> Comparison:
+    return compare(analyse(first, against), analyse(second), **how)
+
+
 QUIET = sweep(restart=0.005, noise=0.002)
 
 
 def test_nothing_new_is_an_empty_table_with_its_tally():
-    table = comparison.news(compare(QUIET, QUIET))
+    table = comparison.news(compared(QUIET, QUIET))
     assert table.rows == ()
     assert "Time: 57 same, 3 missing." in table.note
-    assert len(comparison.every(compare(QUIET, QUIET)).rows) > 200
+    assert len(comparison.every(compared(QUIET, QUIET)).rows) > 200
 
 
 def test_what_became_slower_stands_first_as_a_curve_then_case_by_case():
-    table = comparison.news(compare(QUIET, changed(QUIET, "linformer", 1.5)))
+    table = comparison.news(compared(QUIET, changed(QUIET, "linformer", 1.5)))
     first = table.rows[0]
     assert first[0].text == "linformer:eager, training, mean of 10 lengths"
     assert (first[4].text[:5], first[5].text) == ("1.50×", "slower")
@@ -47,7 +51,7 @@ def test_counts_that_grew_are_larger_and_one_line_a_series():
         else line
         for line in QUIET.plan
     )
-    table = comparison.news(compare(QUIET, replace(QUIET, plan=plan)))
+    table = comparison.news(compared(QUIET, replace(QUIET, plan=plan)))
     (row,) = table.rows
     assert row[0].text.startswith("linformer:eager, 20 cases, the most at")
     assert (row[1].text, row[5].text) == ("FLOPs", "larger")
@@ -55,7 +59,7 @@ def test_counts_that_grew_are_larger_and_one_line_a_series():
 
 
 def test_what_one_sweep_lacks_is_one_line_with_its_lengths():
-    table = comparison.news(compare(QUIET, sweep(("fastformer", "transformer"))))
+    table = comparison.news(compared(QUIET, sweep(("fastformer", "transformer"))))
     rows = [row for row in table.rows if row[5].text == "missing"]
     assert [row[0].text.split(",")[:2] for row in rows] == [
         ["linformer:eager", " training"],
@@ -75,7 +79,7 @@ def test_what_was_skipped_is_one_line_whatever_was_predicted_of_each_length():
 
     reasons: list[str] = []
     runs = tuple(map(skipped, QUIET.runs))
-    table = comparison.news(compare(QUIET, replace(QUIET, runs=runs)))
+    table = comparison.news(compared(QUIET, replace(QUIET, runs=runs)))
     rows = [row for row in table.rows if row[5].text == "missing"]
     assert len(reasons) > 2
     assert {row[6].text for row in rows} == {"skipped in the second: over budget"}
@@ -84,14 +88,14 @@ def test_what_was_skipped_is_one_line_whatever_was_predicted_of_each_length():
 
 def test_refused_times_are_told_and_told_too_where_compared_anyway():
     other = sweep(("fastformer",), machine=environment(threads=1))
-    refused = comparison.news(compare(QUIET, other))
+    refused = comparison.news(compared(QUIET, other))
     assert "Times were not compared, for threads: 2 and 1." in refused.note
-    anyway = comparison.news(compare(QUIET, other, anyway=True))
+    anyway = comparison.news(compared(QUIET, other, anyway=True))
     assert "Times were compared anyway, across threads: 2 and 1." in anyway.note
 
 
 def test_crossovers_that_moved_become_a_table():
-    found = moved(QUIET, changed(QUIET, "transformer", 0.7), against="transformer")
+    found = compared(QUIET, changed(QUIET, "transformer", 0.7), "transformer")
     table = comparison.crossovers(found)
     assert table.rows
     for faster, than, _, first, second in table.rows:

@@ -13,7 +13,7 @@ from attnbench.analysis.roofline import roof, roofline
 from attnbench.analysis.scaling import local_slopes
 from attnbench.analysis.summary import summary
 from attnbench.records import Outcome, Part, Run
-from attnbench.render import figures, looks
+from attnbench.render import figures, styles
 from attnbench.render import roofline as roofs
 from attnbench.render.panels import MARGINS, PANEL
 from attnbench.store.journal import load
@@ -119,7 +119,7 @@ def drawings(whole):
     """Every figure of a sweep, with the names that belong to its panels."""
     cases = summary(whole)
     modes = [mode for mode in ("training", "inference") if mode in set(cases["mode"])]
-    short = looks.labels(dict.fromkeys(cases["series"]))
+    short = styles.labels(dict.fromkeys(cases["series"]))
     every = [
         Counter(short[s] for s in dict.fromkeys(cases.loc[cases["mode"] == mode, "series"]))
         for mode in modes
@@ -188,5 +188,5 @@ def test_labels_of_the_roofline_stand_beside_their_series(count):
     cases = summary(whole)
     points = roofline(cases, roof(whole))
     made = figure(roofs, lambda: roofs.roofline_figure(points, roof(whole)))
-    short = Counter(looks.labels(dict.fromkeys(cases["series"])).values())
+    short = Counter(styles.labels(dict.fromkeys(cases["series"])).values())
     check(made, [short, short])

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attnbench.analysis.report import analyse
 from attnbench.render import html, page
 from attnbench.render.grid import Cell, Table, clean, words
 from tests.render.test_writers import HOSTILE
@@ -73,9 +74,7 @@ def one(name: str) -> Table:
 
 @pytest.mark.parametrize("name", NASTY)
 def test_a_name_is_shown_and_never_obeyed(name: str):
-    seen = Seen(
-        html.page(name, [f"Warning: {name}", name], {"fig2.png": b"x"}, [one(name)]).decode()
-    )
+    seen = Seen(html.page(name, [name], [name], {"fig2.png": b"x"}, [one(name)]).decode())
     assert seen.open == []
     assert set(seen.tags) <= KNOWN
     assert not [key for key, _ in seen.attributes if key.startswith("on") or key == "style"]
@@ -94,7 +93,7 @@ def test_any_text_comes_back_as_it_was(text: str):
 
 def test_a_report_is_one_page_with_everything_in_it():
     whole = sweep(("fastformer", "transformer"), lengths=(128, 512, 2048, 65_536))
-    made = page.report_files(whole)
+    made = page.report_files(analyse(whole))
     text = made["report.html"].decode()
     seen = Seen(text)
     assert seen.tags.count("img") == 3
@@ -110,16 +109,16 @@ def test_a_report_is_one_page_with_everything_in_it():
 
 
 def test_warnings_stand_apart_at_the_top():
-    text = html.page("s", ["Warning: it was busy", "Asked: all"], {}, []).decode()
+    text = html.page("s", ["it was busy"], ["Asked: all"], {}, []).decode()
     assert '<ul class="warnings"><li>it was busy</li></ul>' in text
     assert "<ul><li>Asked: all</li></ul>" in text
-    assert "warnings" not in html.page("s", ["Asked"], {}, []).decode().split("</style>")[1]
+    assert "warnings" not in html.page("s", [], ["Asked"], {}, []).decode().split("</style>")[1]
 
 
 @pytest.mark.parametrize(
     ("formats", "kind"), [(("png",), "png"), (("png", "svg"), "svg+xml"), (("pdf",), "png")]
 )
 def test_figures_are_inside_whatever_formats_were_asked(formats: tuple[str, ...], kind: str):
-    made = page.report_files(sweep(("transformer",), lengths=(128, 512)), formats)
+    made = page.report_files(analyse(sweep(("transformer",), lengths=(128, 512))), formats)
     assert made["report.html"].decode().count(f"data:image/{kind};base64,") == 3
     assert not [name for name in made if name.endswith(".png") and "png" not in formats]

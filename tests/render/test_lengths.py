@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnbench.analysis.summary import summary
+from attnbench.analysis.report import analyse
 from attnbench.records import Mode, Sweep
 from attnbench.render import delimited, html, latex, markdown, units
-from attnbench.render.page import baseline, report_files, report_tables
+from attnbench.render.page import report_files, report_tables
 from attnbench.render.terminal import table as printed
 from tests.sweeps import sweep
 
@@ -62,18 +62,16 @@ def shown(table) -> dict[tuple[str, str], float]:
     st.sets(st.sampled_from(CASES)),
 )
 def test_every_number_stands_under_its_own_length(gone, unmeasured):
-    made = without(gone, unmeasured)
-    cases = summary(made)
-    against = baseline(cases)
-    for table in report_tables(made, cases):
+    made = analyse(without(gone, unmeasured))
+    for table in report_tables(made, everything=True):
         assert {len(row) for row in table.rows} <= {len(table.columns)}
         kind, _, mode = table.name.partition("_")
         if kind in ("latency", "memory", "speedup"):
-            found, truth = shown(table), expected(cases, kind, mode, against)
+            found, truth = shown(table), expected(made.cases, kind, mode, made.baseline)
             assert found.keys() == truth.keys()
             assert all(math.isclose(found[key], truth[key]) for key in truth)
         latex.table(table), markdown.table(table), delimited.table(table)
-        printed(table, 80), html.page("x", [], {}, [table])
+        printed(table, 80), html.page("x", [], [], {}, [table])
 
 
 @pytest.mark.parametrize(
@@ -86,4 +84,4 @@ def test_every_number_stands_under_its_own_length(gone, unmeasured):
     ],
 )
 def test_figures_are_drawn_of_what_there_is(gone):
-    assert {"fig2.png", "report.html"} <= report_files(without(gone)).keys()
+    assert {"fig2.png", "report.html"} <= report_files(analyse(without(gone))).keys()

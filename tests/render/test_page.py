@@ -11,18 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.analysis.foresight import scores
-from attnbench.analysis.ratios import Ratios
+from attnbench.analysis.report import analyse
 from attnbench.analysis.roofline import Roof, roofline
 from attnbench.analysis.scaling import local_slopes
 from attnbench.analysis.summary import summary
 from attnbench.errors import UnknownMechanism
 from attnbench.records import Mode, Outcome, Part, Run
-from attnbench.render import figures, floors, looks, page, scored, tables, units
+from attnbench.render import cost_tables, figures, machine_tables, page, styles, units
 from attnbench.render.conditions import conditions, warnings
+from attnbench.render.cost_tables import why
 from attnbench.render.curves import Quantity, curves
-from attnbench.render.digits import digits
-from attnbench.render.ends import why
 from attnbench.render.roofline import roofline_figure
 from tests.sweeps import environment, sweep
 
@@ -31,7 +29,7 @@ HEADS = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
 
 @pytest.fixture(scope="module")
 def files() -> dict[str, bytes]:
-    return page.report_files(sweep(("fastformer", "transformer", "longformer")))
+    return page.report_files(analyse(sweep(("fastformer", "transformer", "longformer"))))
 
 
 def test_a_report_has_all_its_files(files: dict[str, bytes]):
@@ -41,8 +39,14 @@ def test_a_report_has_all_its_files(files: dict[str, bytes]):
         *(f"{what}_{mode}" for what in ("latency", "memory", "speedup", "over_floor")
           for mode in ("training", "inference")),
         *("complexity", "crossovers", "crossovers_memory", "outcomes", "cases"),
-        *("rates", "predictions", "survey_table1", "fastformer_table7"),
+        *("survey_table1", "fastformer_table7"),
     }  # fmt: skip
+
+
+def test_what_few_need_is_made_on_demand(files: dict[str, bytes]):
+    found = analyse(sweep(("fastformer", "transformer", "longformer")))
+    every = page.report_files(found, everything=True)
+    assert set(every) - set(files) == {"rates.csv", "predictions.csv"}
 
 
 def test_the_page_says_first_what_was_asked_and_on_what(files: dict[str, bytes]):
@@ -85,7 +89,7 @@ def test_crossings_are_told_with_their_interval(files: dict[str, bytes]):
 
 
 def test_equal_sweeps_give_equal_bytes(files: dict[str, bytes]):
-    assert page.report_files(sweep(("fastformer", "transformer", "longformer"))) == files
+    assert page.report_files(analyse(sweep(("fastformer", "transformer", "longformer")))) == files
 
 
 @pytest.mark.parametrize("suffix", ["svg", "pdf"])
@@ -104,7 +108,7 @@ HOSTILE = ("$x^2$", "a_b{", "中文", "x" * 300, "\x1b[31m", "<b>")
 
 def test_hostile_names_leave_every_output_whole():
     whole = sweep(HOSTILE, lengths=(128, 512))
-    made = page.report_files(whole, ("svg",))
+    made = page.report_files(analyse(whole), ("svg",))
     ElementTree.fromstring(made["fig2.svg"])
     assert not any(b"\x1b" in content for content in made.values())
     assert b"<b>" not in made["tables.md"]
@@ -128,9 +132,9 @@ def nothing_ran(case):
     ids=["all timed out", "one case", "all censored", "one sample", "no runs", "no cards"],
 )
 def test_poor_sweeps_have_reports_too(whole):
-    made = page.report_files(whole)
+    made = page.report_files(analyse(whole))
     assert made["fig2.png"].startswith(HEADS["png"])
-    assert page.headlines(whole)
+    assert page.headlines(analyse(whole))
 
 
 def test_figures_with_many_series_are_drawn():
@@ -141,18 +145,18 @@ def test_figures_with_many_series_are_drawn():
 
 def test_series_look_different():
     names = [card.stem for card in Path("attnbench/mechanisms").glob("[a-z]*.py")]
-    styles = [looks.look(name) for name in names]
-    assert len({(style["color"], style["marker"]) for style in styles}) == len(names)
-    assert len({looks.look(name)["color"] for name in looks.PLACES[:7]}) == 7
+    found = [styles.mechanism_style(name) for name in names]
+    assert len({(style["color"], style["marker"]) for style in found}) == len(names)
+    assert len({styles.mechanism_style(name)["color"] for name in styles.PLACES[:7]}) == 7
 
 
 def test_a_mechanism_looks_the_same_whatever_stands_beside_it():
-    alone = looks.looks(["linformer:eager[rank=16]"])
-    among = looks.looks(
+    alone = styles.series_styles(["linformer:eager[rank=16]"])
+    among = styles.series_styles(
         ["mine", "transformer:eager", "transformer:sdpa", "linformer:eager[rank=16]"]
     )
     assert alone.items() <= among.items()
-    assert looks.looks(["mine"])["mine"] == among["mine"]
+    assert styles.series_styles(["mine"])["mine"] == among["mine"]
     one, two = among["transformer:eager"], among["transformer:sdpa"]
     assert one["linestyle"] != two["linestyle"]
     assert one == {**two, "linestyle": one["linestyle"]}
@@ -220,31 +224,33 @@ def test_bad_conditions_stand_at_the_top():
         warnings=("line 7 was set aside",),
         sessions=(environment(load=3.5), environment(torch="2.12.0")),
     )
-    lines = conditions(whole, summary(whole))
-    warned = [line for line in lines if line.startswith("Warning: ")]
-    assert lines[: len(warned)] == warned
+    found = analyse(whole)
     for word in ("set aside", "did not finish", "different machines", "busy", "one round"):
-        assert any(word in line for line in warned), word
+        assert any(word in line for line in warnings(found)), word
+    text = page.report_files(found)["tables.md"].decode()
+    assert [line for line in text.splitlines() if line][1].startswith("- Warning: ")
 
 
 def test_quiet_conditions_warn_of_nothing():
     whole = sweep(("fastformer",), machine=FAST)
-    assert not [line for line in conditions(whole, summary(whole)) if "Warning" in line]
+    assert not warnings(analyse(whole))
 
 
 def test_predictions_are_scored():
     whole = sweep(("fastformer",), restart=0.0, noise=0.0)
-    text = "\n".join(conditions(whole, summary(whole)))
+    found = analyse(whole)
+    text = "\n".join(conditions(found))
     # the first guesses of the synthetic plan are 0.9 of the time and 1.1 of the memory
     assert "(first guess 1.11× in the median, 1.11× at worst); memory" in text
     assert "(first guess 1.10× in the median, 1.10× at worst)." in text
-    table = scored.predictions(scores(summary(whole)))
+    table = machine_tables.predictions(found.prediction_errors)
     assert [row[0].text for row in table.rows] == ["fastformer", "all"]
     assert [cell.text for cell in table.rows[0]][1:4] == ["20", "1.11×", "1.11×"]
 
 
 def test_speed_ups_name_their_baseline_and_leave_it_out():
-    table = tables.speedup(summary(sweep()), "inference", "transformer:eager", Ratios(sweep()))
+    found = analyse(sweep())
+    table = cost_tables.speedup(found.cases, "inference", found.baseline, found.speedups)
     assert "transformer:eager" in table.title
     assert [row[0].text for row in table.rows] == ["fastformer:eager", "linformer:eager"]
     assert table.rows[0][-1].text == "–"
@@ -254,14 +260,14 @@ def test_a_form_that_changes_along_a_curve_is_named():
     def form(mechanism, workload):
         return "folded" if workload.seq_len > 256 else "eager"
 
-    table = tables.latency(summary(sweep(("fastformer",), form=form)), "training", 8192)
+    table = cost_tables.latency(summary(sweep(("fastformer",), form=form)), "training", 8192)
     assert table.rows[0][0].text == "fastformer"
     assert "Forms of fastformer: eager from 128, folded from 512." in table.note
 
 
 def test_labels_leave_out_what_tells_no_series_apart():
     names = ["linformer[rank=16]", "linformer[rank=64]", "local:eager[window=256]", "x" * 40]
-    assert looks.labels(names) == {
+    assert styles.labels(names) == {
         "linformer[rank=16]": "linformer[rank=16]",
         "linformer[rank=64]": "linformer[rank=64]",
         "local:eager[window=256]": "local:eager",
@@ -274,18 +280,18 @@ ROOF = Roof(flops_per_s=9.5e10, bytes_per_s=1.1e10)
 
 
 def test_the_roofline_is_drawn_and_tabled_where_peaks_are_known():
-    made = page.report_files(sweep(("transformer",), lengths=(128, 512), machine=FAST))
+    made = page.report_files(analyse(sweep(("transformer",), lengths=(128, 512), machine=FAST)))
     assert made["roofline.png"].startswith(HEADS["png"])
     assert "9.50 TFLOP/s" in made["tables.md"].decode()
     blind = sweep(("transformer",), lengths=(128,), machine=environment(matmul_flops=None))
-    made = page.report_files(blind)
+    made = page.report_files(analyse(blind))
     assert not any(name.startswith(("roofline", "over_floor")) for name in made)
 
 
 def test_a_roofline_without_counted_bytes_is_not_drawn():
     points = roofline(summary(sweep(lengths=(128,))).assign(moved_bytes=np.nan), ROOF)
     assert roofline_figure(points, ROOF) is None
-    assert floors.over_floor(points, "training", ROOF).rows
+    assert machine_tables.over_bound(points, "training", ROOF).rows
 
 
 @pytest.mark.parametrize("stacked", [False, True])
@@ -307,21 +313,21 @@ def test_slopes_of_one_length_are_none_and_said_so():
 
 def test_a_baseline_can_be_named():
     whole = sweep(("fastformer", "transformer", "linformer"))
-    made = page.report_files(whole, against="fastformer")
+    made = page.report_files(analyse(whole, "fastformer"))
     assert "Speed-up over fastformer:eager" in made["tables.md"].decode()
     rows = list(csv.DictReader(io.StringIO(made["crossovers.csv"].decode())))
     assert rows
     assert all("fastformer:eager" in (row["faster"], row["than"]) for row in rows)
     with pytest.raises(UnknownMechanism):
-        page.report_files(whole, against="bigbird")
+        analyse(whole, "bigbird")
 
 
 def test_a_missing_roofline_says_why():
     whole = sweep(("transformer",), lengths=(128,), machine=FAST)
     unknown = sweep(("transformer",), lengths=(128,), machine=environment(copy_bytes=None))
     reason = "There is no roofline: no session measured"
-    assert any(line.startswith(reason) for line in conditions(unknown, summary(unknown)))
-    assert not any("roofline" in line for line in conditions(whole, summary(whole)))
+    assert any(line.startswith(reason) for line in conditions(analyse(unknown)))
+    assert not any("roofline" in line for line in conditions(analyse(whole)))
 
 
 def test_the_digits_of_each_form_are_told():
@@ -334,13 +340,14 @@ def test_the_digits_of_each_form_are_told():
         else run
         for run in whole.runs
     ]
-    found = digits(summary(replace(whole, runs=tuple(runs))), "float32")
+    errors = analyse(replace(whole, runs=tuple(runs))).precision
+    found = cost_tables.precision(errors, "float32")
     assert [[cell.text for cell in row] for row in found.rows] == [
         ["transformer", "eager", "", "6.0"],
         ["transformer", "sdpa", "", "6.4"],
     ]
     assert [row[-1].value for row in found.rows] == [1e-6, 4e-7]
-    assert digits(summary(whole), "float32") is None
+    assert analyse(whole).precision.empty
 
 
 def test_what_a_mechanism_did_to_its_process_is_told():
@@ -351,7 +358,7 @@ def test_what_a_mechanism_did_to_its_process_is_told():
         else replace(run, values={**run.values, "kept_bytes": 3 * 2**20})
         for run in whole.runs
     ]
-    told = "\n".join(warnings(replace(whole, runs=tuple(runs)), summary(whole)))
+    told = "\n".join(warnings(analyse(replace(whole, runs=tuple(runs)))))
     assert told.count("fastformer changed number of threads 2 to 3") == 1
     assert told.count("fastformer keeps memory with each iteration: 3.000 MiB") == 1
 
@@ -360,7 +367,7 @@ def test_what_is_odd_about_a_mechanism_is_told():
     whole = sweep(("fastformer",), rounds=2)
     notes = {"odd": "returned its input", "processes": "started 40 processes"}
     runs = tuple(replace(run, notes=notes) for run in whole.runs)
-    told = list(warnings(replace(whole, runs=runs), summary(whole)))
+    told = list(warnings(analyse(replace(whole, runs=runs))))
     for note in notes.values():
         assert sum(line.startswith(f"fastformer {note};") for line in told) == 1
 
@@ -372,10 +379,10 @@ def test_a_time_below_reading_the_input_is_told():
         for run in whole.runs
     )
     said = "less time than merely reading its input takes"
-    assert said not in "\n".join(warnings(whole, summary(whole)))
+    assert said not in "\n".join(warnings(analyse(whole)))
     faster = replace(whole, runs=fast)
-    assert said in "\n".join(warnings(faster, summary(faster)))
-    assert not page.roof(faster, summary(faster)).raised, "it is no measure of the machine"
+    assert said in "\n".join(warnings(analyse(faster)))
+    assert not analyse(faster).roof.raised, "it is no measure of the machine"
 
 
 def replace_time(sample):
@@ -401,7 +408,7 @@ def test_what_cannot_run_has_no_predicted_cost():
         )
 
     whole = sweep(("fastformer",), lengths=(128, 512), end=end)
-    table = tables.outcomes(summary(whole))
+    table = cost_tables.outcomes(summary(whole))
     assert [[cell.text for cell in row[-2:]] for row in table.rows] == [["–", "–"]] * 4
     refined = replace(TIME, predicted="refined_s")
     (curve,) = curves(summary(whole), "training", refined, 8192)
@@ -437,11 +444,10 @@ def test_an_axis_has_a_few_ticks_that_differ(low: float, wide: float, base: int)
 
 def test_a_roof_below_its_cases_is_raised_and_said_so():
     whole = sweep(("fastformer",), machine=environment(matmul_flops=1e9, copy_bytes=5e9))
-    cases = summary(whole)
-    peaks = page.roof(whole, cases)
-    assert (roofline(cases, peaks)["over"] >= 1 - 1e-9).all()
-    assert any("roofline is raised" in line for line in warnings(whole, cases))
+    found = analyse(whole)
+    assert (found.roofline["over"] >= 1 - 1e-9).all()
+    assert any("roofline is raised" in line for line in warnings(found))
     assert (
         "raised to what the best case did"
-        in floors.over_floor(roofline(cases, peaks), "training", peaks).note
+        in machine_tables.over_bound(found.roofline, "training", found.roof).note
     )

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from attnbench import units
-from attnbench.analysis.foresight import refined
+from attnbench.analysis.predict import replayed
 from attnbench.records import Case, Level, Mode, Outcome, Part, Planned, Request, Settings, Workload
 from attnbench.run.session import Session
 from tests.run.machine import Machine
@@ -392,7 +392,7 @@ def test_the_reason_and_the_report_name_one_prediction(limits):
     )
     machine = Machine(lambda case: costs[case.mechanism] * case.workload.seq_len)
     sweep(machine, plan, replace(REQUEST, **limits))
-    foreseen = refined(plan, machine.stored)
+    foreseen = replayed(plan, machine.stored)
     skipped = [run for run in machine.stored if run.outcome is Outcome.SKIPPED]
     assert skipped
     for run in skipped:

@@ -2,10 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from attnbench.analysis.foresight import refined, scores
-from attnbench.analysis.predict import seconds
-from attnbench.analysis.summary import summary
-from attnbench.records import Mode
+from attnbench.analysis.predict import replayed, seconds
+from attnbench.analysis.summary import prediction_errors, summary
+from attnbench.records import Mode, Outcome
 from attnbench.run.session import Session
 from tests.run.machine import Machine
 from tests.sweeps import seconds as seconds_of
@@ -31,7 +30,7 @@ def test_a_sweep_foresaw_what_its_session_went_by():
         memory_bytes=1 << 40,
         clock=machine.clock,
     ).run()
-    found = refined(whole.plan, machine.stored)
+    found = replayed(whole.plan, machine.stored)
     assert {key: pair[0] for key, pair in found.items()} == pytest.approx(said)
 
 
@@ -52,7 +51,7 @@ def test_a_case_that_never_ran_is_foreseen_from_all_that_did():
 
 def test_nothing_known_leaves_the_first_guess():
     whole = replace(sweep(lengths=(128, 512)), runs=())
-    found = refined(whole.plan, whole.runs)
+    found = replayed(whole.plan, whole.runs)
     assert [found[line.case.key] for line in whole.plan] == [
         (line.predicted_s, line.predicted_bytes) for line in whole.plan
     ]
@@ -63,9 +62,16 @@ def test_scores_are_factors_whichever_way_a_prediction_was_off():
     cases = cases.assign(
         time_s=1.0, predicted_s=[2.0, 0.5, 4.0], refined_s=1.0, allocated_peak_bytes=float("nan")
     )
-    table = scores(cases)
+    table = prediction_errors(cases)
     assert list(table["mechanism"]) == ["fastformer", "all"]
     row = table.iloc[0]
     assert (row["quantity"], row["cases"]) == ("time", 3)
     assert (row["first_median"], row["first_worst"]) == pytest.approx((2.0, 4.0))
     assert (row["refined_median"], row["refined_worst"]) == pytest.approx((1.0, 1.0))
+
+
+def test_what_was_measured_keeps_its_prediction_when_a_later_round_is_skipped():
+    whole = sweep(("fastformer",), lengths=(128, 512), modes=(Mode.INFERENCE,), rounds=1)
+    first = replayed(whole.plan, whole.runs)
+    skipped = replace(whole.runs[0], round=1, outcome=Outcome.SKIPPED, samples=(), elapsed_s=0.0)
+    assert replayed(whole.plan, (*whole.runs, skipped)) == first

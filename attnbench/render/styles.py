@@ -34,23 +34,23 @@ DARK = 0.16  # luminance below which text on white has a contrast of 5 to 1
 LONGEST = 24  # characters of a label
 
 
-def looks(series: Iterable[str]) -> dict[str, dict[str, Any]]:
+def series_styles(series: Iterable[str]) -> dict[str, dict[str, Any]]:
     """What matplotlib draws each series with, by its name.
 
     Colour and marker are those of its mechanism; forms and options of one mechanism differ in
     their strokes, in the order given.
     """
-    found: dict[str, dict[str, Any]] = {}
+    styles: dict[str, dict[str, Any]] = {}
     seen: Counter[str] = Counter()
     for name in dict.fromkeys(series):
         mechanism = re.split(r"[:\[]", name, maxsplit=1)[0]
         stroke = STROKES[seen[mechanism] % len(STROKES)]
-        found[name] = look(mechanism) | {"linestyle": stroke}
+        styles[name] = mechanism_style(mechanism) | {"linestyle": stroke}
         seen[mechanism] += 1
-    return found
+    return styles
 
 
-def look(mechanism: str) -> dict[str, Any]:
+def mechanism_style(mechanism: str) -> dict[str, Any]:
     """Colour and marker of a mechanism, the same in every figure."""
     listed = mechanism in PLACES
     place = PLACES.index(mechanism) if listed else crc32(mechanism.encode("utf-8", "replace"))

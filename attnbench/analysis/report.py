@@ -1,0 +1,256 @@
+"""All that a report states about a sweep, each part worked out once; `render` only writes it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from attnbench.analysis import noise, roofline, scaling
+from attnbench.analysis.crossover import crossovers, speedups
+from attnbench.analysis.estimate import Estimate, Kind
+from attnbench.analysis.ratios import Ratios
+from attnbench.analysis.summary import Frame, precision, prediction_errors, summary
+from attnbench.errors import UnknownMechanism
+from attnbench.records import Sweep
+
+# the mechanism that others are compared with where nothing else is asked
+SOFTMAX = "transformer"
+
+# a drift that is surely larger than this makes the order of the runs matter
+DRIFT = 0.03
+# a load above this share of the cores means that something else was at work
+BUSY = 0.5
+# bytes that each iteration leaves behind
+LEAK = 1 << 20
+
+
+class WarningKind(StrEnum):
+    """What makes the numbers of a sweep worth less than they look; in brackets the details."""
+
+    JOURNAL = "part of the journal was set aside"  # text
+    UNFINISHED = "the sweep did not finish"
+    MIXED = "sessions ran on different machines or versions"
+    MEDDLED = "a mechanism changed the state of its process"  # mechanism, change
+    LEAKS = "a mechanism keeps memory with each iteration"  # mechanism, bytes
+    TOO_FAST = "a time is shorter than reading the input takes"  # series
+    ROOF_RAISED = "a case did more than the measured peaks"
+    BUSY = "the machine was busy at the start"  # load, cores
+    LOADED = "runs began under the load of other programs"  # runs, of, limit, load, threads
+    THROTTLED = "the GPU was slowed down"  # reasons: the number of runs of each
+    DRIFTED = "times drifted over the sweep"  # change: Estimate, widening: float or None
+    WIDENED = "what happened between rounds widened the intervals"  # factor
+    ONE_ROUND = "there was one round only"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepWarning:
+    """A warning as data; which details a kind has stands next to it in `WarningKind`."""
+
+    kind: WarningKind
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Analysis:
+    """A sweep and all that follows from it; a part is worked out when it is first asked for.
+
+    The columns of each frame are listed by the function that makes it.
+    """
+
+    sweep: Sweep
+    cases: Frame  # of `summary`
+    against: str | None = None  # the series that was chosen to compare with
+
+    @property
+    def modes(self) -> list[str]:
+        """The modes of the cases, in the order of the plan."""
+        return list(dict.fromkeys(self.cases["mode"]))
+
+    @property
+    def baseline(self) -> str | None:
+        """The series to compare with: the chosen one, else softmax attention, else the first."""
+        softmax = self.cases.loc[self.cases["mechanism"] == SOFTMAX, "series"]
+        return self.against or next(map(str, [*softmax, *self.cases["series"]]), None)
+
+    @cached_property
+    def ratios(self) -> Ratios:
+        """The ratios of times of series that took turns."""
+        return Ratios(self.sweep)
+
+    @cached_property
+    def speedups(self) -> Frame | None:
+        """`crossover.speedups` over the baseline; None where there is nothing to compare."""
+        if self.baseline is None or self.cases["series"].nunique() < 2:
+            return None
+        return speedups(self.cases, self.baseline, self.ratios)
+
+    @cached_property
+    def crossovers(self) -> Frame:
+        """`crossover.crossovers` of times, with the chosen series only if one was chosen."""
+        return self._with_chosen(crossovers(self.cases, ratios=self.ratios))
+
+    @cached_property
+    def memory_crossovers(self) -> Frame:
+        """The same of allocated peaks."""
+        return self._with_chosen(crossovers(self.cases, "allocated_peak_bytes"))
+
+    @cached_property
+    def exponents(self) -> Frame:
+        """`scaling.scaling`, judged by the cards."""
+        fits = scaling.scaling(self.cases)
+        return scaling.judged(fits, self.sweep.cards, self.sweep.request.level)
+
+    @cached_property
+    def local_slopes(self) -> Frame:
+        """`scaling.local_slopes` of times, with `expected`, the exponent of the card."""
+        slopes = scaling.local_slopes(self.cases)
+        powers = scaling.expectations(self.sweep.cards, self.sweep.request.level)
+        expected = [powers.get((m, "time_s"), np.nan) for m in slopes["mechanism"]]
+        return slopes.assign(expected=expected)
+
+    @cached_property
+    def roof(self) -> roofline.Roof | None:
+        """The peaks of the machine, raised to the best case; None where none was measured."""
+        return roofline.roof(self.sweep, self.cases)
+
+    @property
+    def no_roof(self) -> str:
+        """Why there is no roof, or nothing."""
+        return roofline.blind(self.sweep)
+
+    @cached_property
+    def roofline(self) -> Frame | None:
+        """`roofline.roofline`; None without a roof."""
+        return None if self.roof is None else roofline.roofline(self.cases, self.roof)
+
+    @cached_property
+    def rates(self) -> Frame:
+        """`roofline.rates` of the core and of the rest."""
+        return roofline.rates(self.cases)
+
+    @cached_property
+    def precision(self) -> Frame:
+        """`summary.precision` of each form."""
+        return precision(self.cases)
+
+    @cached_property
+    def prediction_errors(self) -> Frame:
+        """`summary.prediction_errors` of each mechanism."""
+        return prediction_errors(self.cases)
+
+    @cached_property
+    def drift(self) -> Estimate | None:
+        """The factor by which times grew from the first run to the last."""
+        return noise.drift(self.sweep)
+
+    @cached_property
+    def widening(self) -> float | None:
+        """How many times wider variation between processes makes the intervals."""
+        return noise.widening(self.sweep)
+
+    @property
+    def process_spread(self) -> float | None:
+        """The standard deviation of a log time between processes; None after one round."""
+        if Kind.ROUNDS not in set(self.cases["interval_kind"]):
+            return None
+        return float((self.cases["time_log_se"] * np.sqrt(self.cases["rounds"])).median())
+
+    @cached_property
+    def warnings(self) -> tuple[SweepWarning, ...]:
+        """What makes the numbers worth less than they look, the gravest first."""
+        return tuple(SweepWarning(kind=kind, details=details) for kind, details in _found(self))
+
+    def _with_chosen(self, pairs: Frame) -> Frame:
+        if self.against is None:
+            return pairs
+        return pairs[(pairs["series"] == self.against) | (pairs["other"] == self.against)]
+
+
+def analyse(sweep: Sweep, against: str | None = None) -> Analysis:
+    """The analysis of a sweep; `against` is the mechanism or series to compare with.
+
+    Raises `UnknownMechanism` with the names that there are if the sweep has no such.
+    """
+    cases = summary(sweep)
+    return Analysis(sweep=sweep, cases=cases, against=_series(cases, against) if against else None)
+
+
+def _series(cases: Frame, name: str) -> str:
+    """The series of that name, or the first of the mechanism of that name."""
+    if name in set(cases["series"]):
+        return name
+    series = cases.loc[cases["mechanism"] == name, "series"]
+    if not len(series):
+        known = ", ".join(dict.fromkeys(cases["mechanism"])) or "none"
+        raise UnknownMechanism(f"no mechanism {name!r} in the sweep; there are: {known}")
+    return str(series.iloc[0])
+
+
+Found = Iterator[tuple[WarningKind, dict[str, Any]]]
+
+
+def _found(analysis: Analysis) -> Found:
+    sweep, cases = analysis.sweep, analysis.cases
+    for text in sweep.warnings:
+        yield WarningKind.JOURNAL, {"text": text}
+    if not sweep.finished:
+        yield WarningKind.UNFINISHED, {}
+    if len({session.fingerprint for session in sweep.sessions}) > 1:
+        yield WarningKind.MIXED, {}
+    yield from _meddled(sweep)
+    for series in roofline.too_fast(sweep, cases):
+        yield WarningKind.TOO_FAST, {"series": series}
+    if analysis.roof is not None and analysis.roof.raised:
+        yield WarningKind.ROOF_RAISED, {}
+    disturbed = [*_disturbed(analysis)]
+    yield from disturbed
+    if disturbed and analysis.widening is not None:
+        yield WarningKind.WIDENED, {"factor": analysis.widening}
+    kinds = set(cases.loc[cases["time_s"].notna(), "interval_kind"])
+    if kinds and Kind.ROUNDS not in kinds:
+        yield WarningKind.ONE_ROUND, {}
+
+
+def _meddled(sweep: Sweep) -> Found:
+    """Mechanisms that left their process other than they found it; once each."""
+    names = {planned.case.key: planned.case.mechanism for planned in sweep.plan}
+    changes: dict[tuple[str, str], None] = {}
+    kept: dict[str, float] = {}
+    for run in sweep.runs:
+        name = names.get(run.case, run.case)
+        if what := run.notes.get("changed"):
+            changes[name, f"changed {what}"] = None
+        for note in ("odd", "processes", "later"):
+            if what := run.notes.get(note):
+                changes[name, what] = None
+        kept[name] = max(kept.get(name, 0.0), run.values.get("kept_bytes", 0.0))
+    for name, change in changes:
+        yield WarningKind.MEDDLED, {"mechanism": name, "change": change}
+    for name, most in kept.items():
+        if most > LEAK:
+            yield WarningKind.LEAKS, {"mechanism": name, "bytes": most}
+
+
+def _disturbed(analysis: Analysis) -> Found:
+    """What the machine did besides: before the first run, during runs, and over the sweep."""
+    sweep = analysis.sweep
+    at_start = [session.load for session in sweep.sessions if session.load is not None]
+    cores = max((session.cores for session in sweep.sessions), default=1)
+    threads = max((session.threads for session in sweep.sessions), default=1)
+    if at_start and max(at_start) > BUSY * cores:
+        yield WarningKind.BUSY, {"load": max(at_start), "cores": cores}
+    # while it runs, a sweep loads the machine with its own threads
+    loads, limit = noise.loads(sweep), threads + BUSY * cores
+    above = [load for load in loads if load > limit]
+    if above:
+        details = {"runs": len(above), "of": len(loads), "load": max(above)}
+        yield WarningKind.LOADED, {**details, "limit": limit, "threads": threads}
+    if reasons := noise.throttled(sweep):
+        yield WarningKind.THROTTLED, {"reasons": reasons}
+    drift = analysis.drift
+    if drift is not None and (drift.low >= 1 + DRIFT or drift.high <= 1 - DRIFT):
+        widening = noise.drift_widening(sweep)
+        yield WarningKind.DRIFTED, {"change": drift, "widening": widening}

@@ -1,0 +1,167 @@
+"""The analysis of a sweep: each part once, warnings as data."""
+
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from attnbench.analysis import compare, crossover, noise, report, roofline, scaling, summary
+from attnbench.analysis.ratios import Ratios
+from attnbench.analysis.report import Analysis, WarningKind, analyse
+from attnbench.records import Mode, Part
+from attnbench.render.page import headlines, report_files
+from tests.cli.commands import here
+from tests.sweeps import environment, sweep
+
+SCHEMA1 = Path(__file__).parents[1] / "data" / "schema1"
+# what `summary` calls once, whoever calls it by whatever name
+ONCE = (summary, "replayed")
+PARTS = (
+    *((scaling, "scaling"), (scaling, "judged"), (scaling, "local_slopes")),
+    *((report, "crossovers"), (report, "speedups"), (report, "precision")),
+    *((report, "prediction_errors"), (roofline, "roofline"), (roofline, "rates")),
+    *((noise, "drift"), (noise, "widening")),
+)
+
+
+class Calls:
+    """Counts the calls of functions while it is entered."""
+
+    def __init__(self, *functions) -> None:
+        self.functions, self.counts, self.stack = functions, Counter(), ExitStack()
+
+    def __enter__(self) -> Counter:
+        for module, name in self.functions:
+            self.stack.enter_context(mock.patch.object(module, name, self._counting(module, name)))
+        return self.counts
+
+    def __exit__(self, *error) -> None:
+        self.stack.close()
+
+    def _counting(self, module, name):
+        real = getattr(module, name)
+
+        def counted(*arguments, **named):
+            self.counts[name] += 1
+            return real(*arguments, **named)
+
+        return counted
+
+
+def test_a_report_works_out_each_part_once():
+    with Calls(ONCE, *PARTS, (Ratios, "__init__")) as counts:
+        found = analyse(sweep(lengths=(128, 512, 2048, 8192)), "linformer")
+        report_files(found, ("png", "svg"), slopes=True, everything=True)
+        headlines(found)
+    # crossovers of times, and of memory
+    assert counts == {name: 1 for _, name in (ONCE, *PARTS)} | {"crossovers": 2, "__init__": 1}
+
+
+@pytest.mark.parametrize(("verb", "sweeps"), [("report", 1), ("compare", 2)])
+def test_a_verb_summarises_each_sweep_once(verb: str, sweeps: int, tmp_path: Path):
+    journal = tmp_path / "sweep.jsonl"
+    journal.write_bytes((SCHEMA1 / "sweep.jsonl").read_bytes())
+    with Calls(ONCE, (Ratios, "__init__")) as counts:
+        done = here(verb, *[tmp_path] * sweeps)
+    assert done.returncode == 0, done.stderr
+    assert counts == {"replayed": sweeps, "__init__": sweeps}
+
+
+def test_a_comparison_summarises_nothing_again():
+    first, second = analyse(sweep()), analyse(sweep(seed=1))
+    _ = first.ratios, second.ratios
+    with Calls(ONCE, (Ratios, "__init__"), (crossover, "crossovers")) as counts:
+        compare.compare(first, second)
+    assert counts == {"crossovers": 2}
+
+
+def warned(found: Analysis) -> dict[WarningKind, dict]:
+    return {warning.kind: dict(warning.details) for warning in found.warnings}
+
+
+def test_a_quiet_sweep_has_no_warning():
+    fast = environment(matmul_flops=9.5e12, copy_bytes=1.1e13)
+    assert analyse(sweep(("fastformer",), machine=fast)).warnings == ()
+
+
+def test_warnings_are_data_with_the_gravest_first():
+    whole = sweep(("fastformer",), rounds=1, lengths=(128,), modes=(Mode.INFERENCE,))
+    fast = environment(matmul_flops=9.5e12, copy_bytes=1.1e13, load=3.5)
+    sessions = (fast, environment(torch="2.12.0", load=None))
+    runs = tuple(
+        replace(run, notes={"changed": "the dtype"}, values={**run.values, "kept_bytes": 3e6})
+        for run in whole.runs
+    )
+    whole = replace(
+        whole, finished=False, warnings=("line 7 was set aside",), sessions=sessions, runs=runs
+    )
+    found = warned(analyse(whole))
+    assert list(found) == [
+        WarningKind.JOURNAL,
+        WarningKind.UNFINISHED,
+        WarningKind.MIXED,
+        WarningKind.MEDDLED,
+        WarningKind.LEAKS,
+        WarningKind.BUSY,
+        WarningKind.ONE_ROUND,
+    ]
+    assert found[WarningKind.JOURNAL] == {"text": "line 7 was set aside"}
+    assert found[WarningKind.MEDDLED] == {"mechanism": "fastformer", "change": "changed the dtype"}
+    assert found[WarningKind.LEAKS] == {"mechanism": "fastformer", "bytes": 3e6}
+    assert found[WarningKind.BUSY] == {"load": 3.5, "cores": 2}
+
+
+def test_load_during_runs_is_counted_above_the_threads_of_the_sweep():
+    whole = sweep(("fastformer",))
+    runs = tuple(
+        replace(run, values={**run.values, "load_before": 5.5 if run.round else 2.9})
+        if run.part is Part.TIME
+        else run
+        for run in whole.runs
+    )
+    found = warned(analyse(replace(whole, runs=runs)))
+    assert found[WarningKind.LOADED] == {
+        "runs": 40, "of": 60, "load": 5.5, "limit": 3.0, "threads": 2
+    }  # fmt: skip
+    assert found[WarningKind.WIDENED]["factor"] > 1
+
+
+@pytest.mark.parametrize(("change", "drifts"), [(0.02, False), (0.05, True)])
+def test_a_drift_is_warned_of_where_it_is_surely_larger_than_three_percent(change, drifts):
+    whole = sweep(("fastformer", "linformer"), restart=1e-4, noise=1e-4)
+    timed = [run for run in whole.runs if run.part is Part.TIME]
+    order = np.random.default_rng(0).permutation(len(timed))
+    runs = []
+    for place, index in enumerate(order):
+        factor = (1 + change) ** (place / (len(timed) - 1))
+        samples = tuple(s._replace(wall_s=s.wall_s * factor) for s in timed[index].samples)
+        runs.append(replace(timed[index], samples=samples))
+    found = analyse(replace(whole, runs=tuple(runs)))
+    assert found.drift.low > 1
+    assert (WarningKind.DRIFTED in warned(found)) is drifts
+
+
+def test_the_baseline_is_softmax_attention_unless_another_series_is_chosen():
+    assert analyse(sweep(("fastformer", "transformer"))).baseline == "transformer:eager"
+    assert analyse(sweep(("fastformer", "linformer"))).baseline == "fastformer:eager"
+    found = analyse(sweep(), "linformer")
+    assert found.baseline == found.against == "linformer:eager"
+    assert "linformer:eager" not in set(found.speedups["series"])
+    for pairs in (found.crossovers, found.memory_crossovers):
+        assert (
+            (pairs["series"] == "linformer:eager") ^ (pairs["other"] == "linformer:eager")
+        ).all()
+
+
+def test_one_series_has_nothing_to_be_compared_with():
+    assert analyse(sweep(("fastformer",))).speedups is None
+
+
+def test_the_spread_between_processes_is_that_of_the_rounds():
+    whole = sweep(restart=0.05, noise=0.0, seed=2, samples=1)
+    assert analyse(whole).process_spread == pytest.approx(0.05, rel=0.15)
+    assert analyse(sweep(rounds=1)).process_spread is None
