@@ -61,7 +61,7 @@ def claims(
 
 
 def own(path: Path) -> Sequence["Claim"]:
-    """The claims of a user's file; each row that cannot be read is named on a line of its own."""
+    """The claims of a user's file; every row that cannot be read is named on a separate line."""
     from attnbench.claims.reading import read_claims
 
     try:
@@ -87,7 +87,7 @@ def own(path: Path) -> Sequence["Claim"]:
 def publish(
     folder: Path, every: Sequence["Claim"], formats: tuple[str, ...], own: Path | None = None
 ) -> Sequence["Judged"]:
-    """Judge every claim and write page, table and overlays beside the journal."""
+    """Judge every claim and write page, table and overlays into the folder of the sweep."""
     from attnbench.analysis.report import analyse
     from attnbench.claims.bench import Bench
     from attnbench.claims.judge import judge
