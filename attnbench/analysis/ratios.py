@@ -32,7 +32,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from itertools import combinations
 from statistics import NormalDist, median
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,9 +40,6 @@ from numpy.typing import NDArray
 from attnbench.analysis.curves import Array, LogCurve, series_names
 from attnbench.analysis.estimate import shrunk
 from attnbench.records import Mode, Outcome, Part, Run, Sample, Sweep
-
-if TYPE_CHECKING:
-    pass
 
 # One-sided confidence that ρ lies below the value used. Simulated with normal residuals, two series
 # and eight blocks, for every ρ from 0 to 0.99: at 0.75 coverage is 95 to 96 % in three rounds and

@@ -61,7 +61,7 @@ def claims(
 
 
 def own(path: Path) -> Sequence["Claim"]:
-    """The claims of a user's file; each row that cannot be read is named on a line of its own."""
+    """The claims of a user's file; every row that cannot be read is named on a separate line."""
     from attnbench.claims.reading import read_claims
 
     try:
@@ -87,25 +87,25 @@ def own(path: Path) -> Sequence["Claim"]:
 def publish(
     folder: Path, every: Sequence["Claim"], formats: tuple[str, ...], own: Path | None = None
 ) -> Sequence["Judged"]:
-    """Judge every claim and write page, table and overlays beside the journal."""
+    """Judge every claim and write page, table and overlays into the folder of the sweep."""
     from attnbench.analysis.report import analyse
     from attnbench.claims.bench import Bench
     from attnbench.claims.judge import judge
     from attnbench.store import output
     from attnbench.store.journal import load_results
 
-    stored = load_results(folder)
-    place = folder if folder.is_dir() else folder.parent
-    if own is not None and own.resolve().parent == place.resolve() and own.stem == "claims":
+    analysis = analyse(load_results(folder))
+    if not folder.is_dir():
+        folder = folder.parent
+    if own is not None and own.resolve().parent == folder.resolve() and own.stem == "claims":
         raise UsageError(f"{str(own)!r} would be overwritten by the answers; give it another name")
-    for warning in stored.warnings:
+    for warning in analysis.sweep.warnings:
         console.err().print(f"warning: {warning}")
-    analysis = analyse(stored)
-    bench = Bench(sweep=stored, cases=analysis.cases, ratios=analysis.ratios)
+    bench = Bench(sweep=analysis.sweep, cases=analysis.cases, ratios=analysis.ratios)
     judged = judge(bench, every)
     for name, content in files(analysis, bench, judged, formats):
-        output.write(place / name, content, way_out="the journal is unharmed")
-    console.err().print(f"claims.md, claims.csv and overlays are in {place}")
+        output.write(folder / name, content, way_out="the journal is unharmed")
+    console.err().print(f"claims.md, claims.csv and overlays are in {folder}")
     return judged
 
 

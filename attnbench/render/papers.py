@@ -1,8 +1,8 @@
 """The papers' own tables of complexity, in their layout, printed and measured side by side.
 
-An exponent is marked ↑ or ↓ where its 95 % interval lies off the printed one by more than `BEND`,
-on a tail that is straight: at these lengths the print is not what is seen. Outside the core all is
-linear in N, so no print is held to less.
+An exponent is marked ↑ or ↓ where its 95 % confidence interval lies off the printed one by more
+than `BEND`, on a tail that is straight: at these lengths the print is not what is seen. Outside the
+core all is linear in N, so no print is held to less.
 """
 
 from collections.abc import Iterator, Sequence

@@ -71,7 +71,7 @@ def test_a_row_for_each_claim(judged):
 
 
 def test_the_page_holds_every_claim_under_its_answer(lab, judged):
-    text = page(analyse(lab), judged, ["claims_lra.png"]).decode()
+    text = page(analyse(lab.sweep), judged, ["claims_lra.png"]).decode()
     parts = text.split("\n## ")
     for one in judged:
         (section,) = [
