@@ -86,6 +86,16 @@ class Outcome(StrEnum):
     SKIPPED = "skipped"  # not started: predicted to exceed a limit, or a shorter length did
 
 
+class Cause(StrEnum):
+    """Why a case was not started."""
+
+    BUDGET = "budget"  # the time of the whole sweep was not enough for it
+    CASE_TIMEOUT = "case timeout"  # it would take longer than one case may
+    MEMORY_LIMIT = "memory limit"  # it would not fit into memory
+    OOM = "oom"  # a shorter length ran out of memory
+    TIMEOUT = "timeout"  # a shorter length ran into its time limit
+
+
 class Part(StrEnum):
     """What one process measures of a case."""
 
@@ -250,6 +260,7 @@ class Run:
     part: Part
     round: Count
     outcome: Outcome
+    cause: Cause | None = None  # of a case that was not started
     reason: str = ""
     samples: tuple[Sample, ...] = ()
     values: Mapping[str, Number] = field(default_factory=dict)

@@ -1,22 +1,30 @@
-"""What runs next, with whom and how often; pure functions of predictions and results."""
+"""What runs next, with what else and how often; pure functions of predictions and results."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from attnbench import units
 from attnbench.analysis.curves import series_names
-from attnbench.records import Case, Outcome, Planned, Run, Settings
+from attnbench.records import Case, Cause, Outcome, Planned, Run, Settings
 from attnbench.run.race import Turns
 
-START_S = 0.15  # of a visit beside its iterations: building the module, its share of a process
-WEIGH_S = 0.5  # a process that weighs, beside its iterations
-WEIGH_ITERATIONS = 1.3  # what an iteration under a profiler and the small ones cost
+START_S = 0.15  # of a visit apart from its iterations: building the module, its share of a process
+MEMORY_S = 0.5  # of a process that measures memory, apart from its iterations
+MEMORY_ITERATIONS = 1.3  # what an iteration under a profiler and the small ones cost
 MARGIN = 1.1  # of memory, over a prediction
 SHARED = 0.6  # of memory, that the processes of one race may use together
 KEPT = 0.2  # of memory, that all processes of a round may keep for their next cases
 MOST_PAIRS = 6  # of laps; more would only make samples shorter
 # a prediction ends no curve: each longer case has a prediction of its own
 ENDS = frozenset({Outcome.OOM, Outcome.TIMEOUT})
+
+
+class Refusal(NamedTuple):
+    """Why a case is not run."""
+
+    cause: Cause
+    reason: str
 
 
 def turns(iteration_s: float, settings: Settings) -> Turns:
@@ -34,9 +42,9 @@ def visit_s(iteration_s: float, settings: Settings) -> float:
     return START_S + iteration_s + warm + 2 * planned.pairs * planned.iterations * iteration_s
 
 
-def weigh_s(iteration_s: float) -> float:
-    """Seconds of weighing a case."""
-    return WEIGH_S + WEIGH_ITERATIONS * iteration_s
+def memory_s(iteration_s: float) -> float:
+    """Seconds of measuring the memory of a case."""
+    return MEMORY_S + MEMORY_ITERATIONS * iteration_s
 
 
 def groups(
@@ -75,38 +83,44 @@ def kept_bytes(plan: Sequence[Planned], memory_bytes: float) -> float:
     return KEPT * memory_bytes / len(set(series_names(plan).values()))
 
 
-def blocked(case: Case, ended: Sequence[tuple[Case, Run]]) -> str:
-    """Why a case is not tried after what happened at a shorter length, or nothing."""
+def blocked(case: Case, ended: Sequence[tuple[Case, Run]]) -> Refusal | None:
+    """Why a case is not tried after what happened at a shorter length; None if it is."""
     for other, run in ended:
         shorter = other.workload.seq_len < case.workload.seq_len
         if shorter and family(other) == family(case) and run.outcome in ENDS:
-            happened = "ran out of memory" if run.outcome is Outcome.OOM else "timed out"
-            return f"not run: already {happened} at N = {units.length(other.workload.seq_len)}"
-    return ""
+            oom = run.outcome is Outcome.OOM
+            happened = "ran out of memory" if oom else "timed out"
+            at = units.length(other.workload.seq_len)
+            cause = Cause.OOM if oom else Cause.TIMEOUT
+            return Refusal(cause, f"not run: already {happened} at N = {at}")
+    return None
 
 
-def too_large(needed_bytes: float, limit_bytes: float) -> str:
-    """Why a case that would not fit into memory is not run."""
-    return (
+def too_large(needed_bytes: float, limit_bytes: float) -> Refusal:
+    """A case that would not fit into memory."""
+    return Refusal(
+        Cause.MEMORY_LIMIT,
         f"would exceed the memory limit ({units.size(limit_bytes)}):"
-        f" predicted {units.size(needed_bytes)}"
+        f" predicted {units.size(needed_bytes)}",
     )
 
 
-def too_long(iteration_s: float, visit_s: float, limit_s: float) -> str:
-    """Why a case that one process could not finish within its limit is not run."""
-    return (
+def too_long(iteration_s: float, visit_s: float, limit_s: float) -> Refusal:
+    """A case that one process could not finish within its time limit."""
+    return Refusal(
+        Cause.CASE_TIMEOUT,
         f"would exceed --case-timeout ({units.seconds(limit_s)}):"
-        f" predicted {units.seconds(iteration_s)} per iteration, {units.seconds(visit_s)} per round"
+        f" predicted {units.seconds(iteration_s)} per iteration, {units.seconds(visit_s)} per round",
     )
 
 
-def too_dear(iteration_s: float, case_s: float, left_s: float) -> str:
-    """Why a case that the rest of the budget cannot pay is not run."""
+def too_expensive(iteration_s: float, case_s: float, left_s: float) -> Refusal:
+    """A case for which the rest of the budget is not enough."""
     left = f"{units.seconds(left_s)} left" if left_s >= 1 else "nothing left"
-    return (
+    return Refusal(
+        Cause.BUDGET,
         f"would exceed --budget ({left}):"
-        f" predicted {units.seconds(iteration_s)} per iteration, {units.seconds(case_s)} in all"
+        f" predicted {units.seconds(iteration_s)} per iteration, {units.seconds(case_s)} in all",
     )
 
 

@@ -1,9 +1,9 @@
-"""The loop of a sweep: rounds of blocks, raced; every outcome is written.
+"""The loop of a sweep: rounds of blocks, raced; every outcome is stored.
 
 A block is all series at one mode and length. Round 0 visits every block that the budget reaches,
-shorter lengths first, and weighs each case once. Later rounds repeat the blocks: all of them
-while the budget lasts, else those whose ratios are known worst. `start` and the clock are
-callables, so that a test can answer with made-up times.
+shorter lengths first, and measures the memory of each case once. Later rounds repeat the blocks:
+all of them while the budget lasts, otherwise those whose ratios are known worst. `start` and the
+clock are callables, so that a test can answer with made-up times.
 """
 
 import math
@@ -11,27 +11,23 @@ import random
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from statistics import median, stdev
 from typing import Any, Protocol
 
-from attnbench.analysis import predict
-from attnbench.analysis.curves import series_names
-from attnbench.analysis.ratios import log_ratio
-from attnbench.records import Case, Mode, Outcome, Part, Planned, Request, Run
+from attnbench.records import Cause, Outcome, Part, Planned, Request, Run
 from attnbench.run import schedule
+from attnbench.run.history import Block, History, block_of, blocks
 from attnbench.run.race import CUT_OFF, LEAST_S, Entry, Race, Round, Worker
+from attnbench.run.schedule import Refusal
 
 OVERTIME = 5.0  # a visit may take this many times what was predicted, and at least
 AT_LEAST_S = 60.0
-WANTED_ROUNDS = 3  # of what is cheap, before a dear case is tried at all
-DEAR = 0.1  # of the budget: what costs more may have to wait for the repeats of the others
-LIGHT = 0.02  # of the budget: what costs more is weighed when all is timed
-
-Block = tuple[Mode, int]
+WANTED_ROUNDS = 3  # of what is cheap, before an expensive case is tried at all
+EXPENSIVE = 0.1  # share of the budget above which a case may have to wait for repeats of the others
+LIGHT = 0.02  # share of the budget above which memory is measured when all is timed
 
 
 class Start(Protocol):
-    """Starts a process for a series, to be timed in or to be weighed in."""
+    """Starts a process for a series, to be timed in or to have its memory measured."""
 
     def __call__(self, series: str, *, weighs: bool = False) -> Worker: ...
 
@@ -44,10 +40,10 @@ class Store(Protocol):
 
 @dataclass(frozen=True)
 class Progress:
-    """What is happening now: `left_s` is what is still to do, by prediction, within the budget."""
+    """What is happening now; `left_s` is the predicted time of what is left within the budget."""
 
     done: int  # visits of a case
-    mode: Mode
+    mode: str
     seq_len: int
     running: str  # the series whose turn it is
     round: int
@@ -56,10 +52,11 @@ class Progress:
 
 @dataclass
 class Session:
-    """One stretch of work on a sweep.
+    """One uninterrupted piece of work on a sweep.
 
-    `finished` are the (case key, part, round) that an earlier session stored. `memory_bytes` is
-    what a case may use. `run` ends early, without an error, when the budget is spent.
+    `earlier` are the runs that the journal holds, `finished` those of them that count, as (case
+    key, part, round). `memory_bytes` is what a case may use. `run` ends early, without an error,
+    when the budget is spent.
     """
 
     request: Request
@@ -73,28 +70,21 @@ class Session:
     clock: Callable[[], float] = time.monotonic
     begun: float = math.nan  # now, unless the budget began to run earlier
     over_budget: bool = False
-    # what was measured of each series
-    times: dict[str, list[tuple[Planned, float]]] = field(default_factory=dict)
-    peaks: dict[str, list[tuple[Planned, float]]] = field(default_factory=dict)
-    ratios: list[float] = field(default_factory=list)
-    guess_factor: float = 1.0  # by what factor first guesses were off: the median of the ratios
-    ended: list[tuple[Any, Run]] = field(default_factory=list)
-    timed: dict[tuple[str, int], Run] = field(default_factory=dict)  # by case and round
-    weighed: set[str] = field(default_factory=set)  # cases
-    failed: set[str] = field(default_factory=set)  # cases of which a timed run did not end well
-    examined: set[Case] = field(default_factory=set)  # families seen to do what they are timed for
-    waiting_s: float = 0.0  # predicted seconds of what is left of the present round
-    round: int = 0
-    told: Block | None = None  # the block that `due` was predicted for
-    due: float = 0.0  # when everything will be done, without a budget
-    done: int = 0  # visits
     useful_s: float = 0.0  # seconds in warm-up and samples
+    round: int = 0
+    visits: int = 0
+    later_s: float = 0.0  # predicted seconds of the blocks of this round after the present one
+    shown: Block | None = None  # the block that `end_s` was predicted in
+    end_s: float = 0.0  # when everything will be done, without a budget
+    history: History = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.history = History(plan=self.plan, finished=self.finished)
 
     def run(self) -> None:
         """Round 0 with memory, then repeats."""
         if math.isnan(self.begun):
             self.begun = self.clock()
-        self.names = series_names(self.plan)
         self.recall()
         self.first_round()
         while self.round + 1 < self.request.rounds:
@@ -103,185 +93,172 @@ class Session:
                 break
 
     def recall(self) -> None:
-        """Learn from the runs of earlier sessions, and write the refusals of the plan."""
-        by_key = {line.case.key: line for line in self.plan}
+        """Learn from the runs of earlier sessions, and store what the plan refuses."""
+        by_key = {planned.case.key: planned for planned in self.plan}
         for run in self.earlier:
             if run.case in by_key and (run.case, run.part, run.round) in self.finished:
-                self.learn(by_key[run.case], run)
-        for line in self.plan:
-            if line.refusal:
-                self.note(line, Outcome.UNSUPPORTED, line.refusal)
+                self.history.learn(by_key[run.case], run)
+        for planned in self.plan:
+            if planned.refusal:
+                self.leave_out(planned, Outcome.UNSUPPORTED, planned.refusal)
 
     def first_round(self) -> None:
         """Every block from short to long, with every case that fits; then its memory."""
-        blocks = self.blocks(line for line in self.plan if not line.refusal)
-        order = sorted(blocks, key=lambda block: (block[1], self.cost(blocks[block])))
+        of_block = blocks([planned for planned in self.plan if not planned.refusal])
+        order = sorted(of_block, key=lambda block: (block[1], self.cost_s(of_block[block])))
         with self.processes() as processes:
             for place, block in enumerate(order):
-                later = [line for each in order[place + 1 :] for line in blocks[each]]
-                self.waiting_s = self.cost(later)
-                admitted = self.admitted(blocks[block])
+                self.later_s = sum(self.cost_s(of_block[later]) for later in order[place + 1 :])
+                admitted = self.admitted(of_block[block])
                 self.visit(processes, admitted)
-                for line in filter(self.went_well, admitted):
-                    if self.is_light(line):
-                        self.weigh(line)
-        for line in sorted(filter(self.went_well, self.plan), key=self.predicted):
-            if self.is_weighed(line):
-                continue
-            if self.time_left(self.weigh_s(line)):
-                self.weigh(line)
+                for planned in admitted:
+                    if self.was_timed(planned) and self.is_light(planned):
+                        self.measure_memory(planned)
+        waiting = [p for p in self.plan if self.was_timed(p) and not self.history.has_memory(p)]
+        for planned in sorted(waiting, key=self.history.iteration_s):
+            if self.left_s() >= self.memory_s(planned):
+                self.measure_memory(planned)
             else:
                 self.over_budget = True
 
-    def admitted(self, lines: Sequence[Planned]) -> list[Planned]:
-        """The cases of a block that are to run now, cheapest first; of the others, why not."""
-        found: list[Planned] = []
-        for line in sorted(lines, key=self.predicted):
-            if refusal := self.refusal(line, found):
-                self.note(line, Outcome.SKIPPED, refusal)
+    def admitted(self, block: Sequence[Planned]) -> list[Planned]:
+        """The cases of a block that are to run now, cheapest first; why not is stored of others."""
+        admitted: list[Planned] = []
+        for planned in sorted(block, key=self.history.iteration_s):
+            if refusal := self.refusal(planned, admitted):
+                self.leave_out(planned, Outcome.SKIPPED, refusal.reason, refusal.cause)
             else:
-                found.append(line)
-        return found
+                admitted.append(planned)
+        return admitted
 
-    def refusal(self, line: Planned, others: Sequence[Planned]) -> str:
-        """Why a case does not run beside the `others` of its block now, or nothing."""
-        if self.is_done(line, Part.TIME):
-            return ""
-        iteration_s, cost = self.predicted(line), self.cost([line])
-        if reason := schedule.blocked(line.case, self.ended):
-            return reason
-        if self.needed(line) > self.memory_bytes:
-            return schedule.too_large(self.needed(line) / schedule.MARGIN, self.memory_bytes)
-        limit, visit_s = self.request.case_timeout_s, self.visits_s([line])
-        if limit and visit_s > limit:
-            return schedule.too_long(iteration_s, visit_s, limit)
-        promised = self.cost(others)
-        if self.must_wait(line, others):
-            promised += self.repeats_s(others)
-        if not self.time_left(promised + cost):
+    def refusal(self, planned: Planned, others: Sequence[Planned]) -> Refusal | None:
+        """Why a case does not run now, together with the `others` of its block; None if it does."""
+        if self.is_done(planned, Part.TIME):
+            return None
+        if blocked := schedule.blocked(planned.case, self.history.ended):
+            return blocked
+        needed_bytes = self.history.needed_bytes(planned)
+        if needed_bytes > self.memory_bytes:
+            return schedule.too_large(needed_bytes / schedule.MARGIN, self.memory_bytes)
+        iteration_s, visit_s = self.history.iteration_s(planned), self.visits_s([planned])
+        limit_s = self.request.case_timeout_s
+        if limit_s and visit_s > limit_s:
+            return schedule.too_long(iteration_s, visit_s, limit_s)
+        cost_s, promised_s = self.cost_s([planned]), self.cost_s(others)
+        if self.must_wait(planned, others):
+            promised_s += self.repeats_s(others)
+        if promised_s + cost_s > self.left_s():
             self.over_budget = True
-            left_s = max(0.0, self.left_s() - promised)
-            return schedule.too_dear(iteration_s, cost, left_s)
-        return ""
+            return schedule.too_expensive(iteration_s, cost_s, self.left_s() - promised_s)
+        return None
 
-    def must_wait(self, line: Planned, others: Sequence[Planned]) -> bool:
-        """Whether a dear case comes after the repeats of what is cheaper.
+    def must_wait(self, planned: Planned, others: Sequence[Planned]) -> bool:
+        """Whether an expensive case comes after the repeats of what is cheaper.
 
         That is a sequence longer than the tokens of a batch, or a further form of a mechanism.
         """
-        if self.request.budget_s is None or self.cost([line]) <= DEAR * self.request.budget_s:
+        budget_s = self.request.budget_s
+        if budget_s is None or self.cost_s([planned]) <= EXPENSIVE * budget_s:
             return False
-        longer = line.case.workload.seq_len > self.request.tokens
-        return longer or any(is_form_of(line.case, other.case) for other in others)
+        case = planned.case
+        forms = [(other.case.mechanism, other.case.options) for other in others]
+        longer = case.workload.seq_len > self.request.tokens
+        return longer or (case.mechanism, case.options) in forms
 
     def repeat(self) -> bool:
         """One more round of what went well, as far as the budget goes; whether any was left."""
-        waiting = [p for p in self.plan if self.ran(p) and not self.is_done(p, Part.TIME)]
-        blocks = self.blocks(self.affordable(waiting))
-        order = list(blocks)
+        missing = [p for p in self.history.repeatable() if not self.is_done(p, Part.TIME)]
+        of_block = blocks(self.affordable(missing))
+        order = list(of_block)
         self.draw().shuffle(order)
         with self.processes() as processes:
             for place, block in enumerate(order):
-                later = [line for each in order[place + 1 :] for line in blocks[each]]
-                self.waiting_s = self.visits_s(later)
-                if self.time_left(self.visits_s(blocks[block])):
-                    self.visit(processes, blocks[block])
+                self.later_s = sum(self.visits_s(of_block[later]) for later in order[place + 1 :])
+                if self.left_s() >= self.visits_s(of_block[block]):
+                    self.visit(processes, of_block[block])
                 else:
                     self.over_budget = True
-        return bool(blocks) or not waiting
+        return bool(of_block) or not missing
 
-    def affordable(self, lines: Sequence[Planned]) -> list[Planned]:
+    def affordable(self, missing: Sequence[Planned]) -> list[Planned]:
         """What the budget is enough for in this round.
 
         The cheapest cases come first until they have the wanted rounds, later the blocks whose
         ratios are known worst.
         """
         wanted = self.round < WANTED_ROUNDS
-        key = self.predicted if wanted else lambda line: self.precision(block_of(line))
-        found, promised = [], 0.0
-        for line in sorted(lines, key=key):
-            if self.time_left(promised + (cost := self.visits_s([line]))):
-                found.append(line)
-                promised += cost
+        affordable, promised_s = [], 0.0
+        for planned in sorted(missing, key=self.history.iteration_s if wanted else self.gain):
+            cost_s = self.visits_s([planned])
+            if promised_s + cost_s <= self.left_s():
+                affordable.append(planned)
+                promised_s += cost_s
             else:
                 self.over_budget = True
-        return found
+        return affordable
 
-    def precision(self, block: Block) -> tuple[float, float]:
-        """The key by which blocks are repeated: the widest ratio first, then the cheapest."""
-        lines = [line for line in self.plan if block_of(line) == block and self.ran(line)]
-        errors = [self.ratio_error(lines[0], line) for line in lines[1:]]
-        return -max(errors, default=0.0), self.visits_s(lines)
+    def gain(self, planned: Planned) -> tuple[float, float]:
+        """The key by which cases are repeated: of the block with the widest ratio first."""
+        block = block_of(planned)
+        cases = [other for other in self.history.repeatable() if block_of(other) == block]
+        return -self.history.widest_error(block), self.visits_s(cases)
 
-    def ratio_error(self, one: Planned, other: Planned) -> float:
-        """The standard error of a log ratio so far; infinite after a single round."""
-        pairs = (
-            (self.timed.get((one.case.key, r)), self.timed.get((other.case.key, r)))
-            for r in range(self.round)
-        )
-        logs = [found for a, b in pairs if a and b and (found := log_ratio(a, b)) is not None]
-        return stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else math.inf
-
-    def visit(self, processes: Round, lines: Sequence[Planned]) -> None:
-        """Race the cases of one block in this round, but those that have run in it already."""
-        missing = [line for line in lines if not self.is_done(line, Part.TIME)]
+    def visit(self, processes: Round, cases: Sequence[Planned]) -> None:
+        """Race cases of one block in this round, except those that have run in it already."""
+        missing = [planned for planned in cases if not self.is_done(planned, Part.TIME)]
         if not missing:
             return
         block = block_of(missing[0])
-        present = (p for p in self.plan if block_of(p) == block and self.went_well(p))
-        anchor = min(present, key=self.needed, default=None)
+        present = (p for p in self.plan if block_of(p) == block and self.was_timed(p))
+        anchor = min(present, key=self.history.needed_bytes, default=None)
         room = schedule.SHARED * self.memory_bytes
         racing = [*([anchor] if anchor else []), *missing]
-        for group in schedule.groups(racing, self.needed, room, anchor):
+        for group in schedule.groups(racing, self.history.needed_bytes, room, anchor):
             self.race(processes, group)
 
-    def race(self, processes: Round, lines: Sequence[Planned]) -> None:
-        """Race cases that have room beside one another, and write their runs."""
-        settings = self.request.settings
-        names = {self.names[line.case.key]: line for line in lines}
-        about = {
-            "warmup_s": settings.warmup_s,
-            "cold": settings.cold,
-        }
+    def race(self, processes: Round, cases: Sequence[Planned]) -> None:
+        """Race cases that fit into memory together, and store their runs."""
+        settings, history = self.request.settings, self.history
+        names = {history.name(planned): planned for planned in cases}
         builds = {
             name: {
-                **asdict(line.case),
-                **about,
-                "suspicious": schedule.family(line.case) not in self.examined,
+                **asdict(planned.case),
+                "warmup_s": settings.warmup_s,
+                "cold": settings.cold,
+                "suspicious": schedule.family(planned.case) not in history.examined,
             }
-            for name, line in names.items()
+            for name, planned in names.items()
         }
         race = Race(
             builds=builds,
             turns=lambda times: {n: schedule.turns(s, settings) for n, s in times.items()},
-            limit_s=lambda name, iteration_s: self.timeout(names[name], iteration_s),
+            limit_s=lambda name, iteration_s: self.timeout_s(names[name], iteration_s),
             left_s=self.left_s,
             rehearse=True,
-            first_lap=2 * self.pairs_so_far(block_of(lines[0])),
+            first_lap=history.next_lap(block_of(cases[0]), self.round),
         )
-        entries = processes.race(race, lambda name: self.tell(names[name], name))
+        entries = processes.race(race, lambda name: self.show(names[name], name))
         runs: dict[str, Run] = {}
         for name, entry in entries.items():
-            line = names[name]
             if entry.failed is not CUT_OFF:
-                runs[name] = self.to_run(line, entry)
+                runs[name] = self.to_run(names[name], entry)
                 continue
             self.over_budget = True
-            if not self.round and not self.went_well(line):
-                self.note(line, Outcome.SKIPPED, CUT_OFF["reason"])
+            if not self.round and not self.was_timed(names[name]):
+                self.leave_out(names[name], Outcome.SKIPPED, CUT_OFF["reason"], Cause.BUDGET)
         if runs:
             self.store.append(*runs.values())
         for name, run in runs.items():
-            self.learn(names[name], run)
-            laps = entries[name].laps.values()
-            self.useful_s += run.values.get("warmup_s", 0.0) + sum(each.wall_s for each in laps)
-        self.done += len(lines)
+            history.learn(names[name], run)
+            laps_s = sum(sample.wall_s for sample in entries[name].laps.values())
+            self.useful_s += run.values.get("warmup_s", 0.0) + laps_s
+        self.visits += len(cases)
 
-    def to_run(self, line: Planned, entry: Entry) -> Run:
+    def to_run(self, planned: Planned, entry: Entry) -> Run:
         """The record of what one case gave; an anchor's laps join those of its earlier races."""
         failed = entry.failed or {}
         run = Run(
-            case=line.case.key,
+            case=planned.case.key,
             part=Part.TIME,
             round=self.round,
             outcome=Outcome(failed.get("outcome", Outcome.OK)),
@@ -291,7 +268,7 @@ class Session:
             notes=failed.get("notes") or entry.finished.get("notes", {}),
             elapsed_s=entry.elapsed_s,
         )
-        before = self.timed.get((run.case, run.round))
+        before = self.history.timed.get((run.case, run.round))
         if before is None:
             return run
         notes = dict(before.notes)
@@ -299,23 +276,23 @@ class Session:
             notes["later"] = f"{run.outcome} in a later race of its round: {run.reason}"
         return replace(before, samples=before.samples + run.samples, notes=notes)
 
-    def weigh(self, line: Planned) -> None:
-        """Peaks and counts of a case, in a process of its own."""
-        if self.is_weighed(line):
+    def measure_memory(self, planned: Planned) -> None:
+        """Peaks and counts of a case, in a separate process."""
+        if self.history.has_memory(planned):
             return
-        name = self.names[line.case.key]
-        self.tell(line, f"{name}, memory")
+        name = self.history.name(planned)
+        self.show(planned, f"{name}, memory")
         begun, worker = self.clock(), self.start(name, weighs=True)
         try:
-            limit_s = min(self.timeout(line), max(LEAST_S, self.left_s()))
-            answer = worker.ask(limit_s, do="weigh", **asdict(line.case))
+            limit_s = min(self.timeout_s(planned), max(LEAST_S, self.left_s()))
+            answer = worker.ask(limit_s, do="weigh", **asdict(planned.case))
         finally:
             worker.end()
         if answer["outcome"] == "timeout" and self.left_s() <= 0:
             self.over_budget = True
             return
         run = Run(
-            case=line.case.key,
+            case=planned.case.key,
             part=Part.MEMORY,
             round=0,
             outcome=Outcome(answer["outcome"]),
@@ -324,73 +301,49 @@ class Session:
             notes=answer.get("notes", {}),
             elapsed_s=self.clock() - begun,
         )
-        self.weighed.add(line.case.key)
         self.store.append(run)
-        self.learn(line, run)
+        self.history.learn(planned, run)
 
-    def note(self, line: Planned, outcome: Outcome, reason: str) -> None:
-        """Write a case that is not run."""
-        if not self.is_done(line, Part.TIME):
-            run = Run(case=line.case.key, part=Part.TIME, round=0, outcome=outcome, reason=reason)
+    def leave_out(
+        self, planned: Planned, outcome: Outcome, reason: str, cause: Cause | None = None
+    ) -> None:
+        """Store why a case does not run."""
+        if not self.is_done(planned, Part.TIME):
+            run = Run(
+                case=planned.case.key,
+                part=Part.TIME,
+                round=0,
+                outcome=outcome,
+                cause=cause,
+                reason=reason,
+            )
             self.store.append(run)
-            self.learn(line, run)
+            self.history.learn(planned, run)
 
-    def learn(self, line: Planned, run: Run) -> None:
-        """Use a result for the predictions to come."""
-        if run.part is Part.TIME and run.outcome in schedule.ENDS:
-            self.ended.append((line.case, run))
-        if run.part is Part.TIME and run.outcome is not Outcome.OK:
-            self.failed.add(run.case)
-        elif run.part is Part.TIME and run.samples:
-            self.timed[run.case, run.round] = run
-            self.examined.add(schedule.family(line.case))
-            took = median(s.seconds for s in run.samples)
-            self.times.setdefault(self.names[run.case], []).append((line, took))
-            self.ratios.append(took / line.predicted_s)
-            self.guess_factor = median(self.ratios)
-        if peak := run.values.get("allocated_peak_bytes"):
-            self.peaks.setdefault(self.names[run.case], []).append((line, peak))
+    def memory_s(self, planned: Planned) -> float:
+        """Predicted seconds of measuring the memory of a case."""
+        return schedule.memory_s(self.history.iteration_s(planned))
 
-    def predicted(self, line: Planned) -> float:
-        """Seconds of one iteration: measured if it has been, else predicted."""
-        known = self.times.get(self.names[line.case.key], [])
-        own = [took for other, took in known if other is line]
-        return own[-1] if own else predict.seconds(line, known, self.guess_factor)
-
-    def needed(self, line: Planned) -> float:
-        """Bytes to keep free for a case."""
-        known = self.peaks.get(self.names[line.case.key], [])
-        return schedule.MARGIN * predict.scaled_bytes(line, known)
-
-    def weigh_s(self, line: Planned) -> float:
-        """Predicted seconds of weighing a case."""
-        return schedule.weigh_s(self.predicted(line))
-
-    def is_light(self, line: Planned) -> bool:
-        """Whether weighing a case takes nothing from the budget that matters."""
+    def is_light(self, planned: Planned) -> bool:
+        """Whether measuring memory takes nothing from the budget that matters."""
         budget_s = self.request.budget_s
-        return budget_s is None or self.weigh_s(line) <= LIGHT * budget_s
+        return budget_s is None or self.memory_s(planned) <= LIGHT * budget_s
 
-    def is_weighed(self, line: Planned) -> bool:
-        """Whether a session has weighed the case."""
-        return self.is_done(line, Part.MEMORY) or line.case.key in self.weighed
-
-    def visits_s(self, lines: Iterable[Planned]) -> float:
+    def visits_s(self, cases: Iterable[Planned]) -> float:
         """Predicted seconds of one visit to each."""
-        settings = self.request.settings
-        return sum(schedule.visit_s(self.predicted(line), settings) for line in lines)
+        times = map(self.history.iteration_s, cases)
+        return sum(schedule.visit_s(iteration_s, self.request.settings) for iteration_s in times)
 
-    def cost(self, lines: Iterable[Planned]) -> float:
+    def cost_s(self, cases: Sequence[Planned]) -> float:
         """Predicted seconds of what round 0 has still to do of each."""
-        missing = list(lines)
-        timed = [line for line in missing if not self.is_done(line, Part.TIME)]
-        weighed = (line for line in missing if self.is_light(line) and not self.is_weighed(line))
-        return self.visits_s(timed) + sum(map(self.weigh_s, weighed))
+        untimed = [planned for planned in cases if not self.is_done(planned, Part.TIME)]
+        light = [p for p in cases if self.is_light(p) and not self.history.has_memory(p)]
+        return self.visits_s(untimed) + sum(map(self.memory_s, light))
 
     def repeats_s(self, admitted: Sequence[Planned]) -> float:
         """Predicted seconds of the wanted repeats of what has run, and of what is about to."""
         rounds = min(WANTED_ROUNDS, self.request.rounds) - 1
-        return rounds * self.visits_s([*filter(self.ran, self.plan), *admitted])
+        return rounds * self.visits_s([*self.history.repeatable(), *admitted])
 
     def left_s(self) -> float:
         """Seconds left of the budget; infinite without one."""
@@ -398,67 +351,36 @@ class Session:
             return math.inf
         return self.request.budget_s - (self.clock() - self.begun)
 
-    def time_left(self, needed_s: float) -> bool:
-        return needed_s <= self.left_s()
-
-    def timeout(self, line: Planned, iteration_s: float = 0.0) -> float:
+    def timeout_s(self, planned: Planned, iteration_s: float = 0.0) -> float:
         """Seconds after which the process of a case is killed, measured as taking that long."""
-        usual = schedule.visit_s(iteration_s or self.predicted(line), self.request.settings)
-        limits = [max(AT_LEAST_S, OVERTIME * usual)]
-        if self.request.case_timeout_s is not None:
-            limits.append(self.request.case_timeout_s)
-        return min(limits)
+        seconds = iteration_s or self.history.iteration_s(planned)
+        usual_s = schedule.visit_s(seconds, self.request.settings)
+        limit_s = self.request.case_timeout_s
+        return min(max(AT_LEAST_S, OVERTIME * usual_s), math.inf if limit_s is None else limit_s)
 
-    def ran(self, line: Planned) -> bool:
-        """Whether round 0 timed the case, and no round has failed."""
-        return (line.case.key, 0) in self.timed and line.case.key not in self.failed
-
-    def went_well(self, line: Planned) -> bool:
+    def was_timed(self, planned: Planned) -> bool:
         """Whether this round timed the case."""
-        return (line.case.key, self.round) in self.timed
+        return self.history.was_timed(planned, self.round)
 
-    def is_done(self, line: Planned, part: Part) -> bool:
+    def is_done(self, planned: Planned, part: Part) -> bool:
         """Whether an earlier session stored this round of the case."""
-        round_ = 0 if part is Part.MEMORY else self.round
-        return (line.case.key, part, round_) in self.finished
-
-    def blocks(self, lines: Iterable[Planned]) -> dict[Block, list[Planned]]:
-        """The lines of each mode and length."""
-        found: dict[Block, list[Planned]] = {}
-        for line in lines:
-            found.setdefault(block_of(line), []).append(line)
-        return found
-
-    def pairs_so_far(self, block: Block) -> int:
-        """Pairs of laps that this round has run in a block."""
-        runs = (self.timed.get((p.case.key, self.round)) for p in self.plan if block_of(p) == block)
-        laps = [s.lap for run in runs if run for s in run.samples if s.lap is not None]
-        return (max(laps, default=-1) + 1) // 2
+        return self.history.is_done(planned, part, 0 if part is Part.MEMORY else self.round)
 
     def processes(self) -> Round:
+        """The processes of this round; none has been started."""
         return Round(self.start, self.draw(), self.clock)
 
     def draw(self) -> random.Random:
         """This round's random order."""
         return random.Random(f"{self.request.settings.seed}-{self.round}")
 
-    def tell(self, line: Planned, running: str) -> None:
-        """Say what runs now; what is left is predicted once a block."""
-        mode, seq_len = block = block_of(line)
-        if block != self.told:
-            self.told = block
-            again = max(0, min(WANTED_ROUNDS, self.request.rounds) - 1 - self.round)
-            self.waiting_s += again * self.visits_s(filter(self.ran, self.plan))
-            self.due = self.clock() + self.waiting_s + self.cost([line])
-        left_s = min(self.due - self.clock(), self.left_s())
-        self.observe(Progress(self.done, mode, seq_len, running, self.round, left_s))
-
-
-def block_of(line: Planned) -> Block:
-    """Mode and length: what the cases of a block share."""
-    return line.case.workload.mode, line.case.workload.seq_len
-
-
-def is_form_of(one: Case, other: Case) -> bool:
-    """Whether two cases of a block are forms of one mechanism."""
-    return (one.mechanism, one.options) == (other.mechanism, other.options)
+    def show(self, planned: Planned, running: str) -> None:
+        """Report what runs now; what is left is predicted once per block."""
+        mode, seq_len = block = block_of(planned)
+        if block != self.shown:
+            self.shown = block
+            rounds = max(0, min(WANTED_ROUNDS, self.request.rounds) - 1 - self.round)
+            repeats_s = rounds * self.visits_s(self.history.repeatable())
+            self.end_s = self.clock() + self.later_s + repeats_s + self.cost_s([planned])
+        left_s = min(self.end_s - self.clock(), self.left_s())
+        self.observe(Progress(self.visits, mode, seq_len, running, self.round, left_s))

@@ -439,6 +439,8 @@ def test_a_further_form_of_a_mechanism_waits_for_the_repeats_of_the_others():
 def test_predictions_learn_from_the_device_clock_where_there_is_one():
     machine = Machine(lambda case: 0.1, hold_s=0.5)
     session = sweep(machine)
-    assert [session.predicted(line) for line in PLAN] == pytest.approx([0.1] * len(PLAN))
+    assert [session.history.iteration_s(planned) for planned in PLAN] == pytest.approx(
+        [0.1] * len(PLAN)
+    )
     predicted, _ = replayed(PLAN, machine.stored)[PLAN[-1].case.key]
     assert predicted == pytest.approx(0.1)

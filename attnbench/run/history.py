@@ -1,0 +1,122 @@
+"""What a sweep has measured so far, and what follows from it for the cases to come."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import median, stdev
+from typing import TypeAlias
+
+from attnbench.analysis import predict
+from attnbench.analysis.curves import series_names
+from attnbench.analysis.ratios import log_ratio
+from attnbench.records import Case, Mode, Outcome, Part, Planned, Run
+from attnbench.run import schedule
+
+Block: TypeAlias = tuple[Mode, int]
+Known: TypeAlias = list[tuple[Planned, float]]
+
+
+@dataclass
+class History:
+    """The runs of a plan; `finished` are the (case key, part, round) of an earlier session.
+
+    Every series is predicted from its own measurements.
+    """
+
+    plan: Sequence[Planned]
+    finished: frozenset[tuple[str, Part, int]] = frozenset()
+    times: dict[str, Known] = field(default_factory=dict)  # of one iteration in seconds, by series
+    peaks: dict[str, Known] = field(default_factory=dict)  # in bytes, by series
+    ratios: list[float] = field(default_factory=list)  # of a time and its first guess
+    ended: list[tuple[Case, Run]] = field(default_factory=list)
+    timed: dict[tuple[str, int], Run] = field(default_factory=dict)  # by case and round
+    memory: set[str] = field(default_factory=set)  # cases of which it was measured
+    failed: set[str] = field(default_factory=set)  # cases of which a timed run did not end well
+    examined: set[Case] = field(default_factory=set)  # families seen to do what they are timed for
+
+    def __post_init__(self) -> None:
+        self.names = series_names(self.plan)
+
+    def name(self, planned: Planned) -> str:
+        """The series of a case."""
+        return self.names[planned.case.key]
+
+    def learn(self, planned: Planned, run: Run) -> None:
+        """Take a run into account."""
+        if run.part is Part.MEMORY:
+            self.memory.add(run.case)
+        elif run.outcome is not Outcome.OK:
+            self.failed.add(run.case)
+            if run.outcome in schedule.ENDS:
+                self.ended.append((planned.case, run))
+        elif run.samples:
+            self.timed[run.case, run.round] = run
+            self.examined.add(schedule.family(planned.case))
+            seconds = median(sample.seconds for sample in run.samples)
+            self.times.setdefault(self.name(planned), []).append((planned, seconds))
+            self.ratios.append(seconds / planned.predicted_s)
+        if peak := run.values.get("allocated_peak_bytes"):
+            self.peaks.setdefault(self.name(planned), []).append((planned, peak))
+
+    def iteration_s(self, planned: Planned) -> float:
+        """Seconds of one iteration: measured if it has been, else predicted."""
+        known = self.times.get(self.name(planned), [])
+        own = [seconds for other, seconds in known if other is planned]
+        factor = median(self.ratios) if self.ratios else 1.0
+        return own[-1] if own else predict.seconds(planned, known, factor)
+
+    def needed_bytes(self, planned: Planned) -> float:
+        """Bytes to keep free for a case."""
+        known = self.peaks.get(self.name(planned), [])
+        return schedule.MARGIN * predict.scaled_bytes(planned, known)
+
+    def is_done(self, planned: Planned, part: Part, round_: int = 0) -> bool:
+        """Whether an earlier session stored this round of the case."""
+        return (planned.case.key, part, round_) in self.finished
+
+    def has_memory(self, planned: Planned) -> bool:
+        """Whether the memory of the case was measured, now or earlier."""
+        return self.is_done(planned, Part.MEMORY) or planned.case.key in self.memory
+
+    def was_timed(self, planned: Planned, round_: int) -> bool:
+        """Whether the round timed the case."""
+        return (planned.case.key, round_) in self.timed
+
+    def repeatable(self) -> list[Planned]:
+        """What the first round timed, and no round failed to."""
+        first = [planned for planned in self.plan if self.was_timed(planned, 0)]
+        return [planned for planned in first if planned.case.key not in self.failed]
+
+    def widest_error(self, block: Block) -> float:
+        """The largest standard error of a log ratio in a block; infinite after one round."""
+        cases = [planned for planned in self.repeatable() if block_of(planned) == block]
+        return max((self.ratio_error(cases[0], other) for other in cases[1:]), default=0.0)
+
+    def ratio_error(self, one: Planned, other: Planned) -> float:
+        """The standard error of a log ratio so far; infinite after a single round."""
+        sides = [
+            {r: run for (case, r), run in self.timed.items() if case == planned.case.key}
+            for planned in (one, other)
+        ]
+        pairs = [(sides[0][r], sides[1][r]) for r in sides[0].keys() & sides[1].keys()]
+        logs = [log for a, b in pairs if (log := log_ratio(a, b)) is not None]
+        return stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else math.inf
+
+    def next_lap(self, block: Block, round_: int) -> int:
+        """The number of the first lap that the round has not run yet in a block; it is even."""
+        runs = [self.timed.get((p.case.key, round_)) for p in self.plan if block_of(p) == block]
+        laps = [s.lap for run in runs if run for s in run.samples if s.lap is not None]
+        return 2 * ((max(laps, default=-1) + 1) // 2)
+
+
+def block_of(planned: Planned) -> Block:
+    """Mode and length: what the cases of a block share."""
+    return planned.case.workload.mode, planned.case.workload.seq_len
+
+
+def blocks(plan: Sequence[Planned]) -> dict[Block, list[Planned]]:
+    """The cases of each mode and length."""
+    found: dict[Block, list[Planned]] = {}
+    for planned in plan:
+        found.setdefault(block_of(planned), []).append(planned)
+    return found
