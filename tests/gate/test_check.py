@@ -92,7 +92,8 @@ def test_a_budget_that_ends_while_timing_keeps_what_was_counted(repository, serv
     repository.write("small.py", planted("weights.exp()"))
     report = check(repository, server, replace(TIMING, budget_s=3600.0))
     (time,) = (found for found in report.findings if found.metric == "time")
-    assert (time.verdict, time.reason) == ("unsure", "over budget after 2 pairs of processes")
+    assert time.verdict == "unsure"
+    assert time.reason.startswith("over budget")
     assert failing(report) == {"operators"}
 
 
