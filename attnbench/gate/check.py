@@ -60,9 +60,10 @@ def against_revision(
             differ = ", ".join(each.selection.name for each in compared)
             bench.announce(f"mechanisms that differ: {differ}")
         compared = tuple(in_forms(compared, bench, root, every=selections is None))
+        # asked first, since racing may use up the budget
+        quoted = selftest.sentence(bench.machine()) or NO_SELFTEST if plan.times else ""
         race = Measuring(plan, planned(plan, compared), bench, {BASE: tree, HEAD: root})
         race.race()
-        quoted = selftest.sentence(bench.machine()) or NO_SELFTEST if plan.times else ""
     return reported(report, race, quoted)
 
 

@@ -1,6 +1,6 @@
 """A check against a file: what is counted, anywhere; times, on the machine that saved them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from attnbench.gate.measuring import NO_BATCHES, Bench, Measuring
 from attnbench.gate.rule import stored_time_finding
 from attnbench.gate.worktree import top
 from attnbench.metrics import COUNTED
-from attnbench.records import Case, Outcome, Selection
+from attnbench.records import Case, Fingerprint, Outcome, Selection
 from attnbench.registry import names
 from attnbench.run.pairs import HEAD
 from attnbench.store import baseline
@@ -30,10 +30,10 @@ def save(
     """
     root = top(Path.cwd())
     with bench.within(plan.budget_s):
+        machine = bench.machine()
         compared = tuple(in_forms(tuple(on_both_sides(selections, root)), bench, root))
         cases = planned(plan, compared)
         measure(Measuring(plan, cases, bench, {HEAD: root}), plan.times)
-        machine = bench.machine()
     entries = {case.label: entry(case) for case in cases if case.ran}
     baseline.save(Baseline(attnbench=version, machine=machine, cases=entries), path)
     return len(entries), [f"{c.label}: {c.counted[HEAD].reason}" for c in cases if not c.ran]
@@ -57,36 +57,38 @@ def against_file(
         machine = bench.machine()
         other_machine = kept.machine.differences(machine)
         batches = {label: e.time.batch for label, e in kept.cases.items() if e.time is not None}
-        measure(
-            Measuring(plan, cases, bench, {HEAD: root}), plan.times and not other_machine, batches
-        )
-    notes = []
-    if plan.times and other_machine and any(entry.time for entry in kept.cases.values()):
-        notes.append(f"times are not compared: {'; '.join(other_machine)}")
-    if kept.machine.torch != machine.torch:
-        notes.append(
-            f"the baseline was saved with torch {kept.machine.torch}, this is {machine.torch}:"
-            " operators and bytes may differ for that alone"
-        )
-    known = {Case.read(label).mechanism for label in kept.cases}
-    new = [name for name in names() if name not in known]
-    if selections is None and new:
-        notes.append(f"not in the baseline: {', '.join(new)}; --save them to have them gated")
+        race = Measuring(plan, cases, bench, {HEAD: root})
+        measure(race, plan.times and not other_machine, batches)
     return Report(
         base=str(path),
         head="the working tree",
         findings=tuple(found for case in cases for found in findings(case, kept)),
-        notes=tuple(notes),
+        notes=tuple(notes(plan, kept, machine, every=selections is None)),
         conditions=Conditions(plan=plan, other_machine=other_machine),
     )
 
 
-def measure(race: Measuring, times: bool, batches: dict[str, int] | None = None) -> None:
+def notes(plan: Plan, kept: Baseline, machine: Fingerprint, *, every: bool) -> Iterator[str]:
+    """What the reader should know; `every`: no mechanism of the file was left out."""
+    differences = kept.machine.differences(machine)
+    if plan.times and differences and any(entry.time for entry in kept.cases.values()):
+        yield f"times are not compared: {'; '.join(differences)}"
+    if kept.machine.torch != machine.torch:
+        yield (
+            f"the baseline was saved with torch {kept.machine.torch}, this is {machine.torch}:"
+            " operators and bytes may differ for that alone"
+        )
+    known = {Case.read(label).mechanism for label in kept.cases}
+    if every and (new := [name for name in names() if name not in known]):
+        yield f"not in the baseline: {', '.join(new)}; --save them to have them gated"
+
+
+def measure(race: Measuring, times: bool, batches: Mapping[str, int] = NO_BATCHES) -> None:
     """Count every case on head, and time each in a few processes, at the batch that was stored."""
     race.count()
     ran = [case for case in race.cases if case.ran]
     if times and ran:
-        race.size(ran, batches or NO_BATCHES)
+        race.size(ran, batches)
         race.stage(ran, 0, PAIRS)
 
 

@@ -6,12 +6,19 @@ import signal
 import sys
 import time
 import xml.etree.ElementTree as ET
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from attnbench.cli import selftest
+from attnbench.gate.detection import Detection, Rate
+from attnbench.gate.measuring import Bench
+from attnbench.store.selftest import sentence
 from tests.cli.commands import here, start
 from tests.gate.repositories import Repository, planted
+from tests.sweeps import environment
 
 QUICK = ("--lengths", "16", "--mode", "inference", "--no-times")
 
@@ -112,6 +119,25 @@ def test_a_selftest_is_kept_for_check_to_quote(repository, tmp_path):
     timed = ("--lengths", "16", "--mode", "inference", "--budget", "20s")
     checked = here("check", "--base", "main", *timed, cwd=repository.folder, **cache)
     assert told["sentence"] in checked.stdout + checked.stderr
+
+
+def test_a_selftest_prints_what_it_keeps_for_check(tmp_path, monkeypatch, capsys):
+    """Whatever was measured: here, that every check of 20 % more work finds it."""
+    rates = [Rate(share=share, checks=9, slower=9 * (share > 0), faster=0, unsure=0)
+             for share in (0.0, 0.2)]  # fmt: skip
+    machine = environment().fingerprint
+    bench = Bench(server=None, machine=lambda: machine)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("attnbench.cli.starting.bench", lambda device, seed: nullcontext(bench))
+    monkeypatch.setattr(
+        "attnbench.gate.selftest.detected", lambda *_: Detection(rates=tuple(rates), pairs=24)
+    )
+    selftest.selftest(json_=True)
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["machine"]["torch"] == machine.torch
+    assert "finds a slowdown from 20 %; 0 false alarms in 9 checks" in printed["sentence"]
+    assert sentence(machine) == printed["sentence"]
+    assert not sentence(replace(machine, cores=7))
 
 
 def test_a_selftest_without_time_for_its_pairs_says_how_much_it_needs(tmp_path):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from attnbench.analysis.verdict import Verdict
 from attnbench.gate.cases import Plan
+from attnbench.gate.detection import Detection, Rate
 from attnbench.gate.finding import Conditions, Finding, Report
 from attnbench.render import check_page
 from attnbench.render.ci import annotations, junit
@@ -172,3 +173,21 @@ def test_the_data_say_everything():
     assert (plan["budget_s"], plan["modes"]) == (300.0, ["training", "inference"])
     assert again["exit_code"] == 1
     assert again["findings"][0]["ratio"] == 1.12
+
+
+DETECTION = Detection(
+    rates=(
+        Rate(share=0.0, checks=25, slower=0, faster=1, unsure=2),
+        Rate(share=0.05, checks=25, slower=20, faster=0, unsure=5),
+    ),
+    pairs=40,
+)
+
+
+def test_a_selftest_is_a_sentence_and_a_table():
+    said = "this machine finds a slowdown from 5.0 %; 1 false alarms in 25 checks (40 pairs)"
+    assert check_page.reliability(DETECTION) == said
+    blind = replace(DETECTION, rates=DETECTION.rates[:1])
+    assert "finds no slowdown of up to 20 % reliably" in check_page.reliability(blind)
+    rows = [[cell.text for cell in row] for row in check_page.rates(DETECTION).rows]
+    assert rows == [["+0.0 %", "0.0 %", "4.0 %", "8.0 %"], ["+5.0 %", "80 %", "0.0 %", "20 %"]]
