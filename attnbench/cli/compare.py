@@ -42,7 +42,7 @@ def compare(
         for line in lines:
             console.err().print(f"warning: {folder}: {line}", soft_wrap=True)
     found = compare.compare(*sweeps, anyway=anyway)
-    crossings = moved.moved(*sweeps, against=against)
+    crossings = moved.moved(sweeps[0], sweeps[1], against)
     if found.refusals and not anyway:
         console.err().print("times were not compared; --anyway compares them all the same")
     shown = tables(found, crossings, everything)

@@ -31,10 +31,8 @@ def models(
     from attnbench.registry import names, unknown
     from attnbench.workloads.reading import describe
 
-    if ".py:" in pattern:
-        found = (pattern,)
-    else:
-        found = tuple(name for name in names() if fnmatchcase(name, pattern))
+    own_file = ".py:" in pattern
+    found = [pattern] if own_file else [name for name in names() if fnmatchcase(name, pattern)]
     if not found:
         raise UnknownMechanism(unknown(pattern, names()))
     place = choose(device).name
@@ -60,7 +58,8 @@ def checks(name: str, server: "Server") -> list[dict[str, str]]:
         answer = worker.ask(VERIFY_TIMEOUT_S, do="verify", mechanism=name)
     if answer["outcome"] != "ok":
         raise CannotRun(f"{name} could not be verified: {answer['reason']}")
-    return answer["checks"]
+    results: list[dict[str, str]] = answer["checks"]
+    return results
 
 
 def show_checks(found: dict[str, list[dict[str, str]]], as_json: bool) -> None:

@@ -28,7 +28,7 @@ from attnbench.measure.environment import environment, load
 from attnbench.measure.server import end_children
 from attnbench.measure.subject import Subject, iteration
 from attnbench.measure.timing import sample, warm_up
-from attnbench.records import Case, Causality, Level, Workload
+from attnbench.records import Case, Causality, Level, Option, Workload
 from attnbench.registry import GROUP, card, names
 from attnbench.verify.flops import counted_flops
 
@@ -64,8 +64,8 @@ class Worker:
         weighs: bool = False,
         limit_bytes: int | None = None,
     ) -> None:
-        self.tree, self.own, self.seed = tree and Path(tree), own, seed
-        self.built: SimpleNamespace | None = None
+        self.tree, self.own, self.seed = Path(tree) if tree else None, own, seed
+        self.built: Any = None
         allocator.return_pages() if weighs else allocator.keep_pages()
         if limit_bytes is not None:
             allocator.limit(limit_bytes)
@@ -126,7 +126,8 @@ class Worker:
         its, _, case = self.resolve(**asked)
         subject = Subject(its, case, self.seed)
         if extra:
-            subject.forward = burdened(subject.forward, extra, every)
+            work = burdened(subject.forward, extra, every)
+            subject.forward = work  # type: ignore[method-assign]  # for this subject alone
         device = find(case.workload.device)
         watch = device.stopwatch(cold)
         iterate, setup_s = iteration(subject), time.perf_counter() - begun
@@ -227,7 +228,11 @@ class Worker:
         }
 
     def resolve(
-        self, mechanism: str, form: str | None, options: list, workload: dict
+        self,
+        mechanism: str,
+        form: str | None,
+        options: list[tuple[str, Option]],
+        workload: dict[str, Any],
     ) -> tuple[Card, Any, Case]:
         """Card, config and case. Raises `Missing` or `Refused`."""
         its = self.card(mechanism)

@@ -119,7 +119,8 @@ def padding_at_the_end_changes_nothing(trial: Trial) -> None:
         padded = nn.functional.pad(x, (0, 0, 0, seq_len - 17), value=3.0)
         mask = torch.arange(seq_len).expand(2, -1) < 17
         y2 = same_draws(longer, padded, mask)[:, :17]
-        assert_close(y2, y, rtol=1e-9, atol=1e-10, msg=lambda m, N=seq_len: f"N = {N}: {m}")
+        label = f"N = {seq_len}: "
+        assert_close(y2, y, rtol=1e-9, atol=1e-10, msg=label.__add__)
 
 
 def a_sequence_of_padding_alone_is_finite(trial: Trial) -> None:
@@ -131,6 +132,7 @@ def a_sequence_of_padding_alone_is_finite(trial: Trial) -> None:
     y = same_draws(module, x, mask)
     y[mask].sum().backward()
     assert y.isfinite().all(), "the output is not"
+    assert x.grad is not None
     assert x.grad.isfinite().all(), "the gradient is not"
 
 

@@ -66,7 +66,7 @@ def cards(tree: Path, path: str, also: Iterable[str] = ()) -> tuple[str, ...] | 
         return None
     if Path(path).parent == OWN:
         return ("CARD",) if Path(path).stem != "__init__" else ()
-    found = {}
+    found: dict[str, ast.expr | None] = {}
     for node in module.body:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):

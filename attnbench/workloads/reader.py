@@ -5,7 +5,7 @@ print, hang, raise, leave, or end the process.
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from typing import Any
 
@@ -27,7 +27,10 @@ class Worker:
 
     def answer(self, do: str, names: Sequence[str], **asked: Any) -> Mapping[str, Any]:
         """The answer to one question, whatever a card does."""
-        questions = {"plan": planned, "describe": described}
+        questions: dict[str, Callable[..., dict[str, Any]]] = {
+            "plan": planned,
+            "describe": described,
+        }
         try:
             return {"outcome": "ok", **questions[do](names, **asked)}
         except AttnbenchError as error:
