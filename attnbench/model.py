@@ -169,7 +169,7 @@ def attention_sets(card: Card, shell: Shell) -> int:
 
 
 def is_reversible(card: Card, shell: Shell) -> bool:
-    """Whether the layers are: as told, else as the mechanism's card says."""
+    """Whether the layers are reversible: as given, else as the mechanism's card says."""
     return card.reversible if shell.reversible is None else shell.reversible
 
 
@@ -178,7 +178,7 @@ def refusal(card: Card, form: str, workload: Workload) -> str | None:
     if not is_reversible(card, shell_of(workload)):
         return None
     if card.forms[form].auxiliary_loss is not Attention.auxiliary_loss:
-        return "reversible layers keep no graph, which its own loss would need"
+        return "reversible layers keep no graph, which the mechanism's auxiliary loss needs"
     return None
 
 

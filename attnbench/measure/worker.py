@@ -74,7 +74,6 @@ class Worker:
         """The answer to one question; what a mechanism raises becomes an outcome."""
         questions: dict[str, Callable[..., Answer]] = {
             "environment": self.environment,
-            "verify": self.verify,
             "forms": self.forms,
             "build": self.build,
             "lap": self.lap,
@@ -97,12 +96,6 @@ class Worker:
     def environment(self, device: str, threads: int, dtype: str) -> Answer:
         """This machine, its versions and its measured peaks."""
         return {"outcome": "ok", "environment": asdict(environment(device, threads, dtype))}
-
-    def verify(self, mechanism: str) -> Answer:
-        """The contract's checks of a mechanism."""
-        from attnbench.verify.checks import verify
-
-        return {"outcome": "ok", "checks": verify(self.card(mechanism))}
 
     def forms(self, mechanism: str) -> Answer:
         """Names of the forms of a mechanism."""

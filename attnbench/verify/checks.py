@@ -199,11 +199,11 @@ def declared_flops_are_those_that_torch_counts(trial: Trial) -> None:
         assert total == counted, f"{total} declared, {counted} counted at N = {seq_len}"
 
 
-def the_core_alone_is_what_stands_between_the_maps(trial: Trial) -> None:
+def the_core_alone_is_what_stands_between_the_projections(trial: Trial) -> None:
     w = trial.workload(17)
     whole, core = trial.build(w), trial.build(replace(w, level=Level.CORE))
     assert isinstance(core, QKVAttention)
-    assert core.state_dict().keys() <= whole.state_dict().keys(), "it has parameters of its own"
+    assert core.state_dict().keys() <= whole.state_dict().keys(), "it has more parameters"
     o = same_draws(core.attend, *core_inputs(w), None)
     assert merge(o).shape[:2] == (2, 17)
 
@@ -259,5 +259,5 @@ CHECKS = (
     Check(float32_stays_near_float64, selects_from_all),
     Check(declared_parameters_are_those_of_the_module, nothing_declared),
     Check(declared_flops_are_those_that_torch_counts, nothing_declared),
-    Check(the_core_alone_is_what_stands_between_the_maps, no_core),
+    Check(the_core_alone_is_what_stands_between_the_projections, no_core),
 )

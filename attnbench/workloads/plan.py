@@ -1,6 +1,6 @@
 """Mechanisms × workloads to cases, each with its FLOPs, predictions, and why it cannot run.
 
-This runs the cards' code: only `workloads.reader`, in a process of its own, imports it.
+This runs the cards' code: only `workloads.reader`, in a separate process, imports it.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ from attnbench.registry import card, unknown
 from attnbench.workloads.axes import Selection
 from attnbench.workloads.presets import preset
 
-SAVED = 13  # tensors [B, N, D] that one layer keeps for backward beside the core's own
+SAVED = 13  # tensors [B, N, D] that one layer keeps for backward in addition to the core's
 ALIVE = 6  # and that are alive at once without gradients
 
 

@@ -20,7 +20,7 @@ from attnbench.workloads.plan import facts, plan
 
 
 class Worker:
-    """Answers with `plan` and `cards`, or `described`; or with `error`, a class's name."""
+    """Answers about mechanisms; what goes wrong is an `error`, a class's name, with a `reason`."""
 
     def __init__(self, tree: None, **_: Any) -> None:
         """A reader has no source tree but this package's."""
@@ -30,6 +30,7 @@ class Worker:
         questions: dict[str, Callable[..., dict[str, Any]]] = {
             "plan": planned,
             "describe": described,
+            "verify": verified,
         }
         try:
             return {"outcome": "ok", **questions[do](names, **asked)}
@@ -56,6 +57,13 @@ def planned(
 def described(names: Sequence[str], device: str) -> dict[str, Any]:
     """Each mechanism in full, as `attnbench models` prints it."""
     return {"described": [describe(name, card(name), device) for name in names]}
+
+
+def verified(names: Sequence[str]) -> dict[str, Any]:
+    """What the contract's checks say of each mechanism."""
+    from attnbench.verify.checks import verify
+
+    return {"checks": {name: verify(card(name)) for name in names}}
 
 
 def describe(name: str, its: Card, device: str) -> dict[str, Any]:
