@@ -35,7 +35,7 @@ class Classifier(nn.Module):
 
     def __init__(self, card: Card, form: str, config: Any, workload: Workload) -> None:
         super().__init__()
-        shell, D = workload.shell, workload.width
+        shell, D = shell_of(workload), workload.width
         self.embedding = nn.Embedding(shell.vocabulary, D)
         self.embedding.weight.requires_grad_(False)
         attentions = [
@@ -68,8 +68,9 @@ class Classifier(nn.Module):
     def loss(self, ids: Tensor, mask: Tensor | None, labels: Tensor) -> Tensor:
         """Cross-entropy, and what the mechanisms add of their own."""
         loss = F.cross_entropy(self(ids, mask), labels)
-        extras = {layer.attention: layer.attention.auxiliary_loss() for layer in self.layers}
-        return loss + sum(extra for extra in extras.values() if extra is not None)
+        layers = (layer for layer in self.layers if isinstance(layer, Layer))
+        extras = (a.auxiliary_loss() for a in dict.fromkeys(layer.attention for layer in layers))
+        return loss + sum(extra for extra in extras if extra is not None)
 
 
 class Layer(nn.Module):
@@ -151,9 +152,15 @@ def replayed(states: tuple[Tensor, ...], device: torch.device) -> Iterator[None]
         yield
 
 
+def shell_of(w: Workload) -> Shell:
+    """The classifier's sizes, which every workload at level `model` has."""
+    assert w.shell is not None, f"level {w.level} has no classifier"
+    return w.shell
+
+
 def feed_forward(w: Workload) -> int:
     """Inner width of the feed-forward."""
-    return w.shell.feed_forward or w.width
+    return shell_of(w).feed_forward or w.width
 
 
 def attention_sets(card: Card, shell: Shell) -> int:
@@ -163,34 +170,34 @@ def attention_sets(card: Card, shell: Shell) -> int:
 
 
 def is_reversible(card: Card, shell: Shell) -> bool:
-    """Whether the layers are: as told, else as the mechanism's card says."""
+    """Whether the layers are reversible: as given, else as the mechanism's card says."""
     return card.reversible if shell.reversible is None else shell.reversible
 
 
 def refusal(card: Card, form: str, workload: Workload) -> str | None:
     """Why the classifier cannot be built around the form, or None."""
-    if not is_reversible(card, workload.shell):
+    if not is_reversible(card, shell_of(workload)):
         return None
     if card.forms[form].auxiliary_loss is not Attention.auxiliary_loss:
-        return "reversible layers keep no graph, which its own loss would need"
+        return "reversible layers keep no graph, which the mechanism's auxiliary loss needs"
     return None
 
 
 def shell_flops(w: Workload) -> int:
     """Forward FLOPs of everything but the mechanism: feed-forward, pooling and classifier."""
-    layer = 2 * 2 * w.tokens * w.width * feed_forward(w)
+    shell, layer = shell_of(w), 2 * 2 * w.tokens * w.width * feed_forward(w)
     pooling = 2 * w.tokens * w.width * (w.width + 2)
-    return w.shell.layers * layer + pooling + 2 * w.batch * w.width * w.shell.classes
+    return shell.layers * layer + pooling + 2 * w.batch * w.width * shell.classes
 
 
 def shell_parameters(w: Workload) -> int:
     """Trainable parameters of everything but the mechanism."""
-    D, inner = w.width, feed_forward(w)
+    shell, D, inner = shell_of(w), w.width, feed_forward(w)
     layer = 2 * D * inner + inner + D + 4 * D
-    return w.shell.layers * layer + D * D + 2 * D + 1 + (D + 1) * w.shell.classes
+    return shell.layers * layer + D * D + 2 * D + 1 + (D + 1) * shell.classes
 
 
 def random_tokens(w: Workload, generator: torch.Generator) -> Tensor:
     """Token ids [B, N], uniform over the vocabulary."""
-    shape = (w.batch, w.seq_len)
-    return torch.randint(w.shell.vocabulary, shape, generator=generator, device=generator.device)
+    words, shape = shell_of(w).vocabulary, (w.batch, w.seq_len)
+    return torch.randint(words, shape, generator=generator, device=generator.device)

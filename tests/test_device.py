@@ -109,6 +109,33 @@ def test_auto_takes_a_gpu_that_torch_can_use(monkeypatch, count, built, chosen):
             device.choose("cuda:2")
 
 
+class Driver:
+    """libcuda with two devices, or one that does not start."""
+
+    def __init__(self, code=0):
+        self.code = code
+
+    def cuInit(self, flags):  # noqa: N802
+        return self.code
+
+    def cuDeviceGetCount(self, count):  # noqa: N802
+        count._obj.value = 2
+        return 0
+
+    def cuDeviceGetName(self, name, size, number):  # noqa: N802
+        name.value = f"NVIDIA H200 {number}".encode()
+        return 0
+
+
+def test_the_driver_says_how_many_gpus_there_are_and_their_names(monkeypatch):
+    monkeypatch.setattr(cuda.ctypes, "CDLL", lambda name: Driver())
+    assert cuda.device_count() == 2
+    assert device.find("cuda:1").title() == "NVIDIA H200 1"
+    assert device.find("cuda").title() == "NVIDIA H200 0"
+    monkeypatch.setattr(cuda.ctypes, "CDLL", lambda name: Driver(code=100))
+    assert cuda.device_count() == 0
+
+
 def test_what_torch_was_built_for_is_read_without_loading_it():
     code = """
 import sys

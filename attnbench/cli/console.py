@@ -20,7 +20,7 @@ class Stream(io.FileIO):
 
     log = False
 
-    def write(self, data) -> int:
+    def write(self, data: Any) -> int:
         try:
             return super().write(data)
         except OSError as error:
@@ -97,7 +97,7 @@ def _console(stderr: bool) -> "Console":
     class Plain(Console):
         """Text is shown line by line as it is; none commands the terminal."""
 
-        def render_str(self, text, **how):
+        def render_str(self, text: str, **how: Any) -> Any:
             return super().render_str("\n".join(map(clean, text.split("\n"))), **how)
 
     console = Plain(stderr=stderr, highlight=False, markup=False)

@@ -22,7 +22,7 @@ def doctor(
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Tell device, versions, measured peaks, and which forms run here."""
+    """Show device, versions, measured peaks, and the forms that do not run here."""
     console.begin("looking at this machine")
     from attnbench.cli.measuring import environment
     from attnbench.cli.starting import own_server

@@ -71,9 +71,11 @@ def show(text: str) -> None:
     """An error on one line, without its middle if it is long; nothing in it commands a terminal."""
     try:
         from attnbench.render.grid import clean
+
+        line = clean(text)
     except Exception:  # this may be the very import that fails
-        clean = ascii
-    line, half = clean(text), LONGEST // 2
+        line = ascii(text)
+    half = LONGEST // 2
     line = line if len(line) <= LONGEST else f"{line[:half]} … {line[-half:]}"
     print(f"attnbench: {line}", file=sys.stderr)
 

@@ -2,19 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from attnbench.cli import console
 from attnbench.cli.stopping import stoppable
 from attnbench.device import choose
-from attnbench.errors import CannotRun, UnknownMechanism
-
-if TYPE_CHECKING:
-    from attnbench.run.processes import Server
-
-VERIFY_TIMEOUT_S = 300.0
+from attnbench.errors import UnknownMechanism
 
 
 def models(
@@ -29,19 +24,17 @@ def models(
     console.begin("reading mechanisms")
     from attnbench.cli.starting import own_server
     from attnbench.registry import names, unknown
-    from attnbench.workloads.reading import describe
+    from attnbench.workloads import reading
 
-    if ".py:" in pattern:
-        found = (pattern,)
-    else:
-        found = tuple(name for name in names() if fnmatchcase(name, pattern))
+    own_file = ".py:" in pattern
+    found = [pattern] if own_file else [name for name in names() if fnmatchcase(name, pattern)]
     if not found:
         raise UnknownMechanism(unknown(pattern, names()))
     place = choose(device).name
     with stoppable(lambda: "nothing was kept"), own_server(1) as server:
-        rows = describe(found, place, server)
+        rows = reading.describe(found, place, server)
         if verify:
-            show_checks({name: checks(name, server) for name in found}, json_)
+            show_checks({name: reading.verify(name, server) for name in found}, json_)
             return
     if json_:
         console.data(rows if len(rows) > 1 else rows[0])
@@ -49,18 +42,6 @@ def models(
         show_one(rows[0])
     else:
         show_all(rows)
-
-
-def checks(name: str, server: "Server") -> list[dict[str, str]]:
-    """What the contract's checks say of a mechanism, in a process of its own.
-
-    Raises `CannotRun` if the process dies, as a mechanism may make it.
-    """
-    with server.worker() as worker:
-        answer = worker.ask(VERIFY_TIMEOUT_S, do="verify", mechanism=name)
-    if answer["outcome"] != "ok":
-        raise CannotRun(f"{name} could not be verified: {answer['reason']}")
-    return answer["checks"]
 
 
 def show_checks(found: dict[str, list[dict[str, str]]], as_json: bool) -> None:
@@ -76,8 +57,8 @@ def show_checks(found: dict[str, list[dict[str, str]]], as_json: bool) -> None:
             mine = [each for each in results if each["check"] == check]
             bad = [each for each in mine if each["result"] == "failed"]
             passed = [each for each in mine if each["result"] == "passed"]
-            told = bad or ([] if passed else mine)
-            reason = f"{told[0]['trial']}: {told[0]['reason']}" if told else ""
+            explained = bad or ([] if passed else mine)
+            reason = f"{explained[0]['trial']}: {explained[0]['reason']}" if explained else ""
             result = "failed" if bad else "passed" if passed else "skipped"
             count = f"{len(bad) or len(passed)} of {len(mine)}"
             rows.append(tuple(map(words, (name, check, result, count, reason))))
@@ -136,7 +117,7 @@ def show_one(row: Mapping[str, Any]) -> None:
     shown("Forms")
     for form, says in row["forms"].items():
         flops = row["flops"][form]
-        work = f"{count(flops['projections'])} + {count(flops['core'])} FLOPs (maps + core)"
+        work = f"{count(flops['projections'])} + {count(flops['core'])} FLOPs (projections + core)"
         work = f"; {work}, one sequence of 1,024" if row["declared"] else ""
         default = ", the default here" if form == row["default"] else ""
         shown(f"  {form:10} {says}{default}{work}")

@@ -27,7 +27,11 @@ class Counter(TorchDispatchMode):
         return {"operators": self.operators, "moved_bytes": self.moved_bytes}
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         out = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
@@ -40,7 +44,7 @@ class Counter(TorchDispatchMode):
         return out
 
 
-def is_view(func: Any, args: tuple, out: Any) -> bool:
+def is_view(func: Any, args: tuple[Any, ...], out: Any) -> bool:
     """Whether the operator only gave a new look at an operand's memory."""
     if func._schema.is_mutable or not isinstance(out, Tensor):
         return False

@@ -65,7 +65,8 @@ class CudaStopwatch:
         laps = {"forward": 0.0, "backward": 0.0, "step": 0.0}
         for phase, a, b in self.phases:
             laps[phase] += a.elapsed_time(b) / 1000
-        return Sample(iterations, wall, cpu, sum(laps.values()), *laps.values())
+        forward, backward, step = laps.values()
+        return Sample(iterations, wall, cpu, forward + backward + step, forward, backward, step)
 
     def _learn(self, enqueued_s: float, iterations: int) -> None:
         """Use what enqueuing a sample took for the holds to come."""

@@ -56,7 +56,7 @@ def load() -> float | None:
 
 
 def busy_cores() -> float | None:
-    """How many of the cores that this process may use others take now; None if it cannot be told.
+    """Of the cores that this process may use, how many others are using now; None if not known.
 
     This process sleeps meanwhile, and so must those that belong to it.
     """

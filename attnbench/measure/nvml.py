@@ -37,7 +37,7 @@ def asked(question: Callable[[Any], Any]) -> Any:
         pynvml.nvmlInit()
         return question(pynvml)
     except Exception as error:  # a driver that lacks the call raises no NVMLError
-        raise Unavailable(f"NVML: {error}") from error
+        raise Unavailable(str(error)) from error
 
 
 def process_bytes(uuid: str) -> int:

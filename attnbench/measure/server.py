@@ -85,7 +85,8 @@ class Server:
 
         The system leaves out descriptors that this process has no room for.
         """
-        pid, code = -1, errno.EMFILE
+        pid = -1
+        code: int | None = errno.EMFILE
         if len(descriptors) == 2:
             try:
                 pid = os.fork()
@@ -103,7 +104,7 @@ class Server:
         for descriptor in descriptors:
             os.close(descriptor)
         if pid < 0:
-            self.tell(b"none", code=code)
+            self.tell(b"none", code=code or 0)
         else:
             self.workers.add(pid)
             self.tell(b"born", pid)
@@ -207,6 +208,8 @@ def graft(package: Path) -> None:
 
     for room in MEASURING_ROOMS:
         spec = PathFinder.find_spec(f"attnbench.{room}", [str(package)])
+        if spec is None or spec.loader is None:
+            raise ImportError(f"{package} has no {room}")
         module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
         setattr(attnbench, room, module)
         spec.loader.exec_module(module)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,16 +22,22 @@ class Subject:
         torch.manual_seed(seed)
         self.dtype, self.device = getattr(torch, w.dtype), find(w.device).torch_name
         self.training = w.mode is Mode.TRAINING
-        self.module = self._module(card).to(self.device, self.dtype).train(self.training)
+        # `Classifier`, or at other levels one form of the mechanism
+        self.module: Any = self._module(card)
+        self.module.to(self.device, self.dtype).train(self.training)
         self.generator = torch.Generator(self.device).manual_seed(seed)
         self.mask = self._mask()
         self.inputs = self._inputs()
         self.target = self._target(card) if self.training else None
         self.parameters = [p for p in self.module.parameters() if p.requires_grad]
-        self.optimiser = None
+        self.optimiser: torch.optim.Adam | None = None
         if self.training and self.parameters:
             self.optimiser = torch.optim.Adam(self.parameters, lr=1e-4, fused=True)
-            self._make_optimiser_state()
+            # Adam keeps two copies of the parameters; they exist before the first iteration
+            for parameter in self.parameters:
+                parameter.grad = torch.zeros_like(parameter)
+            self.step()
+            self.clear()
 
     def draw(self, seed: int) -> None:
         """Work on other inputs from now on."""
@@ -112,8 +119,10 @@ class Subject:
         """Labels [B] at level `model`, else a fixed gradient of the output."""
         w = self.case.workload
         if w.level is Level.MODEL:
-            random = {"generator": self.generator, "device": self.device}
-            return torch.randint(w.shell.classes, (w.batch,), **random)
+            assert w.shell is not None
+            shape: tuple[int, ...] = (w.batch,)
+            random, device = self.generator, self.device
+            return torch.randint(w.shell.classes, shape, generator=random, device=device)
         shape = (w.batch, w.seq_len, w.width)
         if w.level is Level.CORE:
             shape = (w.batch, w.heads, w.seq_len, self._core_width(card))
@@ -123,19 +132,11 @@ class Subject:
         """Width of a core's output, seen on one token: d, but for a concatenation of vectors."""
         case = self.case
         w = replace(case.workload, batch=1, seq_len=1)
-        core = card.forms[case.form](card.configure(dict(case.options)), w).to(
-            self.device, self.dtype
-        )
+        core: Any = card.forms[case.form](card.configure(dict(case.options)), w)
+        core.to(self.device, self.dtype)
         one = torch.zeros(1, w.heads, 1, w.head_width, device=self.device, dtype=self.dtype)
         with torch.no_grad():
             return core.attend(one, one, one, None).shape[-1]
-
-    def _make_optimiser_state(self) -> None:
-        """Adam keeps two copies of the parameters; they exist before the first iteration."""
-        for parameter in self.parameters:
-            parameter.grad = torch.zeros_like(parameter)
-        self.optimiser.step()
-        self.clear()
 
 
 def iteration(subject: Subject) -> Callable[..., Tensor]:

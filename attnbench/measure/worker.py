@@ -28,7 +28,7 @@ from attnbench.measure.environment import environment, load
 from attnbench.measure.server import end_children
 from attnbench.measure.subject import Subject, iteration
 from attnbench.measure.timing import sample, warm_up
-from attnbench.records import Case, Causality, Level, Workload
+from attnbench.records import Case, Causality, Level, Option, Workload
 from attnbench.registry import GROUP, card, names
 from attnbench.verify.flops import counted_flops
 
@@ -65,8 +65,8 @@ class Worker:
         keep_bytes: float = 0.0,
         limit_bytes: int | None = None,
     ) -> None:
-        self.tree, self.own, self.seed = tree and Path(tree), own, seed
-        self.built: SimpleNamespace | None = None
+        self.tree, self.own, self.seed = Path(tree) if tree else None, own, seed
+        self.built: Any = None
         self.keep_bytes = keep_bytes + allocator.private_bytes()
         allocator.return_pages() if weighs else allocator.keep_pages()
         if limit_bytes is not None:
@@ -76,7 +76,6 @@ class Worker:
         """The answer to one question; what a mechanism raises becomes an outcome."""
         questions: dict[str, Callable[..., Answer]] = {
             "environment": self.environment,
-            "verify": self.verify,
             "forms": self.forms,
             "build": self.build,
             "lap": self.lap,
@@ -100,12 +99,6 @@ class Worker:
         """This machine, its versions and its measured peaks."""
         return {"outcome": "ok", "environment": asdict(environment(device, threads, dtype))}
 
-    def verify(self, mechanism: str) -> Answer:
-        """The contract's checks of a mechanism."""
-        from attnbench.verify.checks import verify
-
-        return {"outcome": "ok", "checks": verify(self.card(mechanism))}
-
     def forms(self, mechanism: str) -> Answer:
         """Names of the forms of a mechanism."""
         return {"outcome": "ok", "forms": tuple(self.card(mechanism).forms)}
@@ -128,7 +121,8 @@ class Worker:
         its, _, case = self.resolve(**asked)
         subject = Subject(its, case, self.seed)
         if extra:
-            subject.forward = burdened(subject.forward, extra, every)
+            work = burdened(subject.forward, extra, every)
+            subject.forward = work  # type: ignore[method-assign]  # for this subject alone
         device = find(case.workload.device)
         watch = device.stopwatch(cold)
         iterate, setup_s = iteration(subject), time.perf_counter() - begun
@@ -227,7 +221,11 @@ class Worker:
         }
 
     def resolve(
-        self, mechanism: str, form: str | None, options: list, workload: dict
+        self,
+        mechanism: str,
+        form: str | None,
+        options: list[tuple[str, Option]],
+        workload: dict[str, Any],
     ) -> tuple[Card, Any, Case]:
         """Card, config and case. Raises `Missing` or `Refused`."""
         its = self.card(mechanism)

@@ -110,7 +110,8 @@ def too_long(iteration_s: float, visit_s: float, limit_s: float) -> Refusal:
     return Refusal(
         Cause.CASE_TIMEOUT,
         f"would exceed --case-timeout ({units.seconds(limit_s)}):"
-        f" predicted {units.seconds(iteration_s)} per iteration, {units.seconds(visit_s)} per round",
+        f" predicted {units.seconds(iteration_s)} per iteration,"
+        f" {units.seconds(visit_s)} per round",
     )
 
 

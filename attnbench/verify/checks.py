@@ -119,7 +119,8 @@ def padding_at_the_end_changes_nothing(trial: Trial) -> None:
         padded = nn.functional.pad(x, (0, 0, 0, seq_len - 17), value=3.0)
         mask = torch.arange(seq_len).expand(2, -1) < 17
         y2 = same_draws(longer, padded, mask)[:, :17]
-        assert_close(y2, y, rtol=1e-9, atol=1e-10, msg=lambda m, N=seq_len: f"N = {N}: {m}")
+        label = f"N = {seq_len}: "
+        assert_close(y2, y, rtol=1e-9, atol=1e-10, msg=label.__add__)
 
 
 def a_sequence_of_padding_alone_is_finite(trial: Trial) -> None:
@@ -131,6 +132,7 @@ def a_sequence_of_padding_alone_is_finite(trial: Trial) -> None:
     y = same_draws(module, x, mask)
     y[mask].sum().backward()
     assert y.isfinite().all(), "the output is not"
+    assert x.grad is not None
     assert x.grad.isfinite().all(), "the gradient is not"
 
 
@@ -197,11 +199,11 @@ def declared_flops_are_those_that_torch_counts(trial: Trial) -> None:
         assert total == counted, f"{total} declared, {counted} counted at N = {seq_len}"
 
 
-def the_core_alone_is_what_stands_between_the_maps(trial: Trial) -> None:
+def the_core_alone_is_what_stands_between_the_projections(trial: Trial) -> None:
     w = trial.workload(17)
     whole, core = trial.build(w), trial.build(replace(w, level=Level.CORE))
     assert isinstance(core, QKVAttention)
-    assert core.state_dict().keys() <= whole.state_dict().keys(), "it has parameters of its own"
+    assert core.state_dict().keys() <= whole.state_dict().keys(), "it has more parameters"
     o = same_draws(core.attend, *core_inputs(w), None)
     assert merge(o).shape[:2] == (2, 17)
 
@@ -257,5 +259,5 @@ CHECKS = (
     Check(float32_stays_near_float64, selects_from_all),
     Check(declared_parameters_are_those_of_the_module, nothing_declared),
     Check(declared_flops_are_those_that_torch_counts, nothing_declared),
-    Check(the_core_alone_is_what_stands_between_the_maps, no_core),
+    Check(the_core_alone_is_what_stands_between_the_projections, no_core),
 )

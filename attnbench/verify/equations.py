@@ -28,7 +28,8 @@ class Values(NamedTuple):
 def against_its_reference(trial: Trial, seq_len: int, masked: bool) -> None:
     w = trial.workload(seq_len)
     mask = some_padding(w) if masked else None
-    drawn, expected = None, None
+    drawn: list[dict[str, Tensor]] = []
+    expected: Values | None = None
     for dtype in NUMBER_TYPES:
         module = trial.build(w, dtype)
         x = tokens(w, dtype=dtype).requires_grad_()
@@ -40,11 +41,15 @@ def against_its_reference(trial: Trial, seq_len: int, masked: bool) -> None:
         compare(ours, expected, trial.allowed(dtype), where)
 
 
-def by_reference(trial: Trial, w: Workload, mask: Tensor | None, draws: list[dict]) -> Values:
+def by_reference(
+    trial: Trial, w: Workload, mask: Tensor | None, draws: list[dict[str, Tensor]]
+) -> Values:
+    reference = trial.card.reference
+    assert reference is not None, "checked only where there is one"
     module, x = trial.build(w), tokens(w).requires_grad_()
     masks = [None] * w.batch if mask is None else mask
     rows = zip(x, masks, draws, strict=True)
-    y = torch.stack([trial.card.reference(module, *row) for row in rows])
+    y = torch.stack([reference(module, *row) for row in rows])
     return values(module, x, y, mask)
 
 

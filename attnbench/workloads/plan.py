@@ -1,6 +1,6 @@
 """Mechanisms × workloads to cases, each with its FLOPs, predictions, and why it cannot run.
 
-This runs the cards' code: only `workloads.reader`, in a process of its own, imports it.
+This runs the cards' code: only `workloads.reader`, in a separate process, imports it.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ from attnbench.records import (
 from attnbench.registry import card, unknown
 from attnbench.workloads.presets import preset
 
-SAVED = 13  # tensors [B, N, D] that one layer keeps for backward beside the core's own
+SAVED = 13  # tensors [B, N, D] that one layer keeps for backward in addition to the core's
 ALIVE = 6  # and that are alive at once without gradients
 
 
@@ -47,7 +47,7 @@ def plan(chosen: Selection, request: Request) -> Iterator[Planned]:
 def facts(name: str) -> CardFacts:
     """A card without its code."""
     its = card(name)
-    defaults = {f.name: f.default for f in fields(its.config)}
+    defaults = its.config()
     return CardFacts(
         mechanism=name,
         title=its.paper.title,
@@ -60,7 +60,7 @@ def facts(name: str) -> CardFacts:
         time_exponent=its.cost.time,
         memory_exponent=its.cost.memory,
         forms=tuple(its.forms),
-        options=defaults,
+        options={f.name: getattr(defaults, f.name) for f in fields(defaults)},
     )
 
 
@@ -129,15 +129,17 @@ def describe(its: Card, case: Case, config: Any, request: Request) -> Planned:
     refusal = its.refusal(case.form, config, w) or ""
     if w.width % w.heads:
         raise UsageError(f"width {w.width} is not divisible by {w.heads} heads")
-    model = w.level is Level.MODEL
-    if model:
+    layers = sets = kept = 1
+    shell = parameters = 0
+    if w.shell is not None:
         refusal = refusal or shell_refusal(its, case.form, w) or ""
-    layers, sets = (w.shell.layers, attention_sets(its, w.shell)) if model else (1, 1)
-    kept = 1 if model and is_reversible(its, w.shell) else layers
+        layers, sets = w.shell.layers, attention_sets(its, w.shell)
+        kept = 1 if is_reversible(its, w.shell) else layers
+        shell, parameters = shell_flops(w), shell_parameters(w)
     flops = form.flops(config, w)
     projections = 0 if w.level is Level.CORE else layers * flops.projections
-    core, shell = layers * flops.core, shell_flops(w) if model else 0
-    parameters = sets * its.parameters(config, w) + (shell_parameters(w) if model else 0)
+    core = layers * flops.core
+    parameters += sets * its.parameters(config, w)
     total = projections + core + shell
     elements = form.elements(config, w)
     counts = {"parameters": parameters, "FLOPs": total, "elements": elements}

@@ -5,7 +5,7 @@ print, hang, raise, leave, or end the process.
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from typing import Any
 
@@ -19,14 +19,18 @@ from attnbench.workloads.plan import facts, plan
 
 
 class Worker:
-    """Answers with `plan` and `cards`, or `described`; or with `error`, a class's name."""
+    """Answers about mechanisms; what goes wrong is an `error`, a class's name, with a `reason`."""
 
     def __init__(self, tree: None, **_: Any) -> None:
         """A reader has no source tree but this package's."""
 
     def answer(self, do: str, names: Sequence[str], **asked: Any) -> Mapping[str, Any]:
         """The answer to one question, whatever a card does."""
-        questions = {"plan": planned, "describe": described}
+        questions: dict[str, Callable[..., dict[str, Any]]] = {
+            "plan": planned,
+            "describe": described,
+            "verify": verified,
+        }
         try:
             return {"outcome": "ok", **questions[do](names, **asked)}
         except AttnbenchError as error:
@@ -49,6 +53,13 @@ def planned(
 def described(names: Sequence[str], device: str) -> dict[str, Any]:
     """Each mechanism in full, as `attnbench models` prints it."""
     return {"described": [describe(name, card(name), device) for name in names]}
+
+
+def verified(names: Sequence[str]) -> dict[str, Any]:
+    """What the contract's checks say of each mechanism."""
+    from attnbench.verify.checks import verify
+
+    return {"checks": {name: verify(card(name)) for name in names}}
 
 
 def describe(name: str, its: Card, device: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What mechanisms say of themselves, asked of a process: no card's code runs here, nor torch.
 
 Mechanisms of this package are read together. Every other one, of a file or of an installed
-package, is read in a process of its own, so that a bad one spoils no other and is named.
+package, is read in a separate process, so that a bad one spoils no other and is named.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,6 +19,7 @@ from attnbench.workloads.presets import expand
 
 # importing a large library from a cold disk takes some seconds; torch is there already
 TIMEOUT_S = 30.0
+VERIFY_TIMEOUT_S = 300.0
 READER = "attnbench.workloads.reader"
 
 
@@ -60,6 +61,19 @@ def describe(names: Iterable[str], device: str, server: Server) -> list[Mapping[
         rows = ask(server, group, do="describe", device=device)["described"]
         found |= dict(zip(group, rows, strict=True))
     return [found[name] for name in given]
+
+
+def verify(name: str, server: Server) -> list[dict[str, str]]:
+    """What the contract's checks say of a mechanism: check, trial, result and reason of each.
+
+    Raises `CannotRun` if the process ends or takes too long, as a mechanism may make it.
+    """
+    with server.worker(module=READER) as worker:
+        answer = worker.ask(VERIFY_TIMEOUT_S, do="verify", names=(name,))
+    if answer["outcome"] != "ok":
+        raise CannotRun(f"{name} could not be verified: {answer['reason']}")
+    results: list[dict[str, str]] = answer["checks"][name]
+    return results
 
 
 def apart(names: Iterable[str]) -> list[tuple[str, ...]]:

@@ -88,15 +88,18 @@ def device_count() -> int:
     """CUDA devices that a process of this user sees."""
     count = ctypes.c_int()
     try:
-        failed = driver().cuInit(0) or driver().cuDeviceGetCount(ctypes.byref(count))
+        failed = driver().cuDeviceGetCount(ctypes.byref(count))
     except OSError:
         return 0
     return 0 if failed else count.value
 
 
 def driver() -> Any:
-    """The driver's library, which takes milliseconds to load. Raises `OSError`."""
-    return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    """The driver's library, ready to be asked; takes milliseconds. Raises `OSError`."""
+    library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    if code := library.cuInit(0):
+        raise OSError(f"the CUDA driver does not start: error {code}")
+    return library
 
 
 def built_with_cuda() -> bool:
