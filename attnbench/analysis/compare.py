@@ -57,8 +57,8 @@ def compare(
 ) -> Comparison:
     """The second sweep against the first; `anyway` compares times even across machines.
 
-    Crossovers are those with the series that the first was told to compare with, if it was. Raises
-    `UsageError` if the sweeps have no case in common.
+    Only crossovers with the series that the first sweep is compared with count, if one was chosen.
+    Raises `UsageError` if the sweeps have no case in common.
     """
     sweeps = (first.sweep, second.sweep)
     refused = refusals(*sweeps)

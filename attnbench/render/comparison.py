@@ -15,9 +15,9 @@ from attnbench.render.grid import Cell, Table, bare, words
 
 TIME = "time_s"
 UNPAIRED = (
-    "The two sweeps were not measured in turns, so they are not paired: a machine that was slower"
-    " during one of them is in every ratio and in no interval. attnbench check --base measures two"
-    " revisions in turns."
+    "The two sweeps were not measured in turns, so they are not paired: if the machine itself was"
+    " slower during one of them, every ratio is shifted and no confidence interval shows it."
+    " attnbench check --base measures two revisions in turns."
 )
 CHANGED = (Verdict.SLOWER, Verdict.FASTER)
 
@@ -68,7 +68,7 @@ def crossovers(found: Comparison) -> Table:
             for _, row in found.moved.iterrows()
         ),
         note="Only lengths that both sweeps timed are used, and only crossings whose 95 % "
-        "intervals do not meet are listed.",
+        "confidence intervals do not meet are listed.",
     )
 
 
