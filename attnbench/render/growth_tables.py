@@ -46,8 +46,8 @@ def complexity(summary: Frame, judged: Frame, cards: Sequence[CardFacts]) -> Tab
         rows=tuple(rows),
         note="Exponents are slopes of log cost per sequence on log N over the straight tail of "
         "the curve, with their 95 % confidence interval (time) or range (memory); “~” marks a "
-        "curve that still bends and – one of fewer than four lengths. FLOPs are of the forward pass in "
-        "the form that was measured.",
+        "curve that still bends and – one of fewer than four lengths. FLOPs are of the forward "
+        "pass in the form that was measured.",
     )
 
 
