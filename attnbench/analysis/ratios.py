@@ -32,7 +32,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from itertools import combinations
 from statistics import NormalDist, median
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,9 +40,6 @@ from numpy.typing import NDArray
 from attnbench.analysis.curves import Array, LogCurve, series_names
 from attnbench.analysis.estimate import shrunk
 from attnbench.records import Mode, Outcome, Part, Run, Sample, Sweep
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # One-sided confidence that ρ lies below the value used. Simulated with normal residuals, two series
 # and eight blocks, for every ρ from 0 to 0.99: at 0.75 coverage is 95 to 96 % in three rounds and
@@ -127,19 +124,6 @@ class Ratios:
         logs, errors, df = np.array(rows, float).reshape(-1, 3).T
         paired = np.array([ratio is not None for ratio in ratios], bool)
         return replace(independent, logs=logs, errors=errors, df=df), paired
-
-    def refine(self, found: "pd.DataFrame", one: str, other: str, mode: str) -> "pd.DataFrame":
-        """Log ratios by length (y, se, df), with the paired ones in place of independent ones.
-
-        The column `paired` says which are.
-        """
-        import pandas as pd
-
-        rows = [(*row, False) for row in found[["y", "se", "df"]].itertuples(index=False)]
-        for place, length in enumerate(found.index):
-            if (ratio := self.ratio(one, other, mode, int(length))) is not None:
-                rows[place] = (ratio.log, ratio.se, ratio.df, True)
-        return pd.DataFrame(rows, columns=["y", "se", "df", "paired"], index=found.index)
 
 
 def by_pair(samples: Iterable[Sample]) -> Laps:

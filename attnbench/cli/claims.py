@@ -8,17 +8,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attnbench.cli import console, options
-from attnbench.errors import UsageError
+from attnbench.errors import BadClaims, UsageError
 
 if TYPE_CHECKING:
-    from attnbench.analysis.claims.data import Claim
-    from attnbench.analysis.claims.judge import Judged
-    from attnbench.records import Sweep
+    from attnbench.analysis.report import Analysis
+    from attnbench.claims.bench import Bench
+    from attnbench.claims.claim import Claim
+    from attnbench.claims.judge import Judged
+
+LARGEST = 1 << 22  # bytes of a file of claims
+SHOWN = 20  # rows that cannot be read are named one by one up to this number
 
 
 def claims(
     sweep: Annotated[
         Path | None, typer.Argument(help="A sweep's folder; without it the claims are listed.")
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--claims", help="A CSV file with claims of your own, in place of the shipped ones."
+        ),
     ] = None,
     only: Annotated[
         str, typer.Option(help="Show an id, a mechanism, or a pattern such as flash-*.")
@@ -26,13 +36,14 @@ def claims(
     all_: Annotated[
         bool, typer.Option("--all", help="Show those out of scope too; claims.md always does.")
     ] = False,
-    formats: Annotated[str, typer.Option(help="Of overlays: png, svg, pdf.")] = "png",
+    formats: Annotated[str, typer.Option(help="Formats of the figures: png, svg, pdf.")] = "png",
     json_: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Judge what papers assert by what a sweep measured; without a sweep, list it."""
-    from attnbench.analysis.claims.data import claims as shipped
+    from attnbench.claims.reading import shipped
 
-    every, wanted = shipped(), options.formats(formats)
+    wanted = options.formats(formats)
+    every = shipped() if file is None else own(file)
     chosen = tuple(claim for claim in every if claim.matches(only))
     if not chosen:
         raise UsageError(
@@ -41,7 +52,7 @@ def claims(
     if sweep is None:
         show_listing(chosen, json_)
         return
-    judged = publish(sweep, every, wanted)
+    judged = publish(sweep, every, wanted, file)
     shown = [one for one in judged if one.claim in chosen]
     if json_:
         show_json(shown)
@@ -49,44 +60,76 @@ def claims(
         show(shown, all_)
 
 
-def publish(folder: Path, every: Sequence["Claim"], formats: tuple[str, ...]) -> Sequence["Judged"]:
-    """Judge every claim and write page, table and overlays beside the journal."""
-    from attnbench.analysis.claims.judge import judge
+def own(path: Path) -> Sequence["Claim"]:
+    """The claims of a user's file; every row that cannot be read is named on a separate line."""
+    from attnbench.claims.reading import read_claims
+
+    try:
+        with open(path, "rb") as stream:
+            content = stream.read(LARGEST + 1)
+        text = content.decode("utf-8-sig")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise UsageError(f"cannot read the claims of {str(path)!r}: {reason}") from error
+    if len(content) > LARGEST:
+        raise UsageError(f"{str(path)!r} is larger than {LARGEST:,} bytes; split it")
+    try:
+        return read_claims(text, str(path))
+    except BadClaims as error:
+        if len(error.problems) == 1:
+            raise
+        for problem in error.problems[:SHOWN]:
+            console.err().print(problem, soft_wrap=True)
+        count = len(error.problems)
+        raise UsageError(f"{str(path)!r}: {count} rows cannot be read; mend them") from error
+
+
+def publish(
+    folder: Path, every: Sequence["Claim"], formats: tuple[str, ...], own: Path | None = None
+) -> Sequence["Judged"]:
+    """Judge every claim and write page, table and overlays into the folder of the sweep."""
+    from attnbench.analysis.report import analyse
+    from attnbench.claims.bench import Bench
+    from attnbench.claims.judge import judge
     from attnbench.store import output
     from attnbench.store.journal import load_results
 
-    stored = load_results(folder)
-    for warning in stored.warnings:
+    analysis = analyse(load_results(folder))
+    if not folder.is_dir():
+        folder = folder.parent
+    if own is not None and own.resolve().parent == folder.resolve() and own.stem == "claims":
+        raise UsageError(f"{str(own)!r} would be overwritten by the answers; give it another name")
+    for warning in analysis.sweep.warnings:
         console.err().print(f"warning: {warning}")
-    judged = judge(stored, every)
-    place = folder if folder.is_dir() else folder.parent
-    for name, content in files(stored, judged, formats):
-        output.write(place / name, content, way_out="the journal is unharmed")
-    console.err().print(f"claims.md, claims.csv and overlays are in {place}")
+    bench = Bench(sweep=analysis.sweep, cases=analysis.cases, ratios=analysis.ratios)
+    judged = judge(bench, every)
+    for name, content in files(analysis, bench, judged, formats):
+        output.write(folder / name, content, way_out="the journal is unharmed")
+    console.err().print(f"claims.md, claims.csv and overlays are in {folder}")
     return judged
 
 
 def files(
-    stored: "Sweep", judged: Sequence["Judged"], formats: tuple[str, ...]
+    analysis: "Analysis", bench: "Bench", judged: Sequence["Judged"], formats: tuple[str, ...]
 ) -> Iterator[tuple[str, bytes]]:
     """File names and contents, each made as it is asked for."""
-    from attnbench.analysis.report import analyse
     from attnbench.render import claims, delimited
     from attnbench.render.overlays import overlays
 
     yield "claims.csv", delimited.frame(claims.frame(judged))
-    drawn = overlays(stored, formats)
+    drawn = overlays(bench, formats)
     yield from drawn.items()
     pictures = [name for name in drawn if name.endswith(".png")]
-    yield "claims.md", claims.page(analyse(stored), judged, pictures)
+    yield "claims.md", claims.page(analysis, judged, pictures)
 
 
 def show_listing(chosen: Sequence["Claim"], as_json: bool) -> None:
-    """The claims, how many they are, and what a sweep must measure to speak of all of them."""
-    from attnbench.analysis.claims.judge import wanted
+    """The claims, how many they are, and what a sweep must measure to judge all of them."""
+    from attnbench.claims.judge import wanted
     from attnbench.registry import names
     from attnbench.render.claims import listing
     from attnbench.render.terminal import table
+    from attnbench.units import many
 
     if as_json:
         console.data([describe(claim) for claim in chosen])
@@ -97,7 +140,7 @@ def show_listing(chosen: Sequence["Claim"], as_json: bool) -> None:
     models, known = wanted(chosen), set(names())
     here = [model for model in models if model.partition(":")[0] in known]
     other = [model for model in models if model not in here]
-    shown.print(f"\n{len(chosen)} claims of {sources} sources.")
+    shown.print(f"\n{many(len(chosen), 'claim')} of {many(sources, 'source')}.")
     if here:
         shown.print(f"To judge them: attnbench sweep --models {','.join(here)}", soft_wrap=True)
         shown.print("with the options that the checks name, then attnbench claims with its folder.")
@@ -107,15 +150,16 @@ def show_listing(chosen: Sequence["Claim"], as_json: bool) -> None:
 
 def show(judged: Sequence["Judged"], everything: bool) -> None:
     """The answers on the terminal, and their counts."""
-    from attnbench.analysis.claims.outcome import Answer
+    from attnbench.claims.claim import Answer
     from attnbench.render.claims import answers, counts
     from attnbench.render.terminal import table
+    from attnbench.units import many
 
     rows = [one for one in judged if everything or one.judgement.answer is not Answer.OUT_OF_SCOPE]
     shown = console.out()
     shown.print(table(answers(rows), shown.width))
     hidden = "" if everything or len(rows) == len(judged) else "; --all shows those out of scope"
-    shown.print(f"\n{len(judged)} claims: {counts(judged)}{hidden}.")
+    shown.print(f"\n{many(len(judged), 'claim')}: {counts(judged)}{hidden}.")
 
 
 def show_json(judged: Sequence["Judged"]) -> None:
@@ -129,6 +173,6 @@ def describe(claim: "Claim") -> dict[str, Any]:
         "id": claim.id,
         "source": claim.source,
         "claim": claim.claim,
-        "check": str(claim.check),
+        "check": claim.text,
         "scope": claim.scope,
     }

@@ -1,4 +1,4 @@
-"""What papers assert beside what a sweep says of it, as tables and a page."""
+"""What papers assert and what a sweep says of it, as tables and a page."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import cleandoc
@@ -8,10 +8,10 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis.claims.data import Claim
-from attnbench.analysis.claims.judge import DEFINITIONS, Judged
-from attnbench.analysis.claims.outcome import Answer, Judgement, Number
 from attnbench.analysis.report import Analysis
+from attnbench.claims.checks import functions
+from attnbench.claims.claim import Answer, Claim, Judgement, Number
+from attnbench.claims.judge import Judged
 from attnbench.metrics import Unit
 from attnbench.render import markdown, units
 from attnbench.render.conditions import conditions, warnings
@@ -29,10 +29,10 @@ TEXTS: Mapping[Unit, Callable[[float], str]] = MappingProxyType(
 )
 
 NOTE = (
-    "A claim is reproduced only if the whole 95 % interval lies on its side, not reproduced only "
-    "if it lies wholly on the other, and else it cannot be told; “=” allows a factor of two. "
-    "Hardware, code and sizes are not the source's: shapes are compared. Where a claim names no "
-    "form or options, those of the sweep are judged, and the numbers name them."
+    "A claim is reproduced only if the whole 95 % confidence interval lies on its side, not "
+    "reproduced only if it lies wholly on the other, and else it cannot be told; “==” allows a "
+    "factor of two. Hardware, code and sizes are not the source's: shapes are compared. Where a "
+    "claim names no form or options, those of the sweep are judged, and the numbers name them."
 )
 
 
@@ -42,7 +42,7 @@ def listing(claims: Sequence[Claim]) -> Table:
         name="claims",
         title="What papers assert",
         columns=("Id", "Claim", "Source", "Check"),
-        rows=tuple((words(c.id), words(c.claim), words(c.source), words(c.check)) for c in claims),
+        rows=tuple((words(c.id), words(c.claim), words(c.source), words(c.text)) for c in claims),
     )
 
 
@@ -56,7 +56,7 @@ def answers(judged: Sequence[Judged], title: str = "What papers assert, judged")
             words(f"{one.claim.id}: {one.claim.claim}"),
             words(one.judgement.answer),
             words(span(one.judgement)),
-            words(told(one.judgement)),
+            words(reasons(one.judgement)),
         )
         for one in judged
     )
@@ -70,7 +70,7 @@ def counts(judged: Sequence[Judged]) -> str:
     return ", ".join(f"{found.count(answer)} {answer}" for answer in Answer)
 
 
-def told(judgement: Judgement) -> str:
+def reasons(judgement: Judgement) -> str:
     """The reason and the most telling numbers."""
     shown = judgement.numbers[:SHOWN]
     more = len(judgement.numbers) - len(shown)
@@ -105,7 +105,7 @@ def frame(judged: Sequence[Judged]) -> pd.DataFrame:
             "lengths": len(one.judgement.lengths),
             "source": one.claim.source,
             "claim": one.claim.claim,
-            "check": str(one.claim.check),
+            "check": one.claim.text,
             "scope": one.claim.scope,
         }
         for one in judged
@@ -131,7 +131,7 @@ def page(analysis: Analysis, judged: Sequence[Judged], pictures: Sequence[str]) 
 def _sources(grid: Table, judged: Sequence[Judged]) -> Table:
     """The table with source, check and scope in place of the answer, which is its title."""
     rows = tuple(
-        (row[0], *row[2:], words(one.claim.check), words(f"{one.claim.source}; {one.claim.scope}"))
+        (row[0], *row[2:], words(one.claim.text), words(f"{one.claim.source}; {one.claim.scope}"))
         for row, one in zip(grid.rows, judged, strict=True)
     )
     columns = ("Claim", "Lengths", "Behind it", "Check", "Source and scope")
@@ -140,11 +140,11 @@ def _sources(grid: Table, judged: Sequence[Judged]) -> Table:
 
 def _definitions(judged: Sequence[Judged]) -> Iterator[str]:
     """What each predicate means that a check uses, from its definition."""
-    names = [clause.call.name for one in judged for clause in one.claim.check.clauses]
     yield "## How each predicate is judged\n"
-    for name in sorted(set(names)):
-        text = " ".join(cleandoc(DEFINITIONS[name].__doc__ or "").split())
-        yield f"- `{name}`: {markdown.escape(text.replace('`', ''))}"
+    calls = (call for one in judged for call in one.claim.check)
+    texts = {f.__name__: cleandoc(f.__doc__ or "") for call in calls for f in functions(call)}
+    for name, text in sorted(texts.items()):
+        yield f"- `{name}`: {markdown.escape(' '.join(text.split()).replace('`', ''))}"
 
 
 def _number(number: Number) -> str:

@@ -6,6 +6,7 @@ the sweep did not measure itself.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from math import ceil
 from typing import Any
 
@@ -15,9 +16,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from attnbench.analysis.claims.bench import Bench
-from attnbench.analysis.claims.shapes import SOURCES, Overlay, Panel, overlay
-from attnbench.records import Sweep
+from attnbench.claims.bench import Bench
+from attnbench.claims.published import Overlay, Panel, overlay, sources
 from attnbench.render import units
 from attnbench.render.panels import saved, styled
 from attnbench.render.styles import readable, series_styles, shortened
@@ -33,15 +33,14 @@ BEYOND = 2.0  # how far past the published lengths a panel goes, as a factor
 BROKEN = (0, (3, 1.5))
 
 
-def overlays(sweep: Sweep, formats: Sequence[str] = ("png",)) -> dict[str, bytes]:
-    """File name to picture, one for each source that shares a mechanism with the sweep."""
-    bench = Bench(sweep)
+def overlays(bench: Bench, formats: Sequence[str] = ("png",)) -> dict[str, bytes]:
+    """File name to picture, one for each paper that shares a mechanism with the sweep."""
     looks = series_styles(bench.series)
     files = {}
-    for name, title, sources in SOURCES:
-        parts = [part for source in sources if (part := overlay(bench, source)) is not None]
+    for figure, quantities in groupby(sources(), key=lambda source: (source.figure, source.title)):
+        parts = [part for source in quantities if (part := overlay(bench, source)) is not None]
         for suffix in formats if parts else ():
-            files[f"claims_{name}.{suffix}"] = _picture(title, parts, looks, suffix)
+            files[f"claims_{figure[0]}.{suffix}"] = _picture(figure[1], parts, looks, suffix)
     return files
 
 
@@ -75,7 +74,7 @@ def _heading(figure: Figure, title: str, hardware: str) -> None:
     grey = "0.25"
     pairs = (
         (f"published, {hardware}", {"linestyle": BROKEN, "markerfacecolor": "white"}),
-        ("measured here, 95 % interval", {"linestyle": "-"}),
+        ("measured here, 95 % confidence interval", {"linestyle": "-"}),
     )
     handles = [
         Line2D([], [], color=grey, marker="o", label=label, **style) for label, style in pairs
@@ -100,13 +99,12 @@ def _note(figure: Figure, left: float, top: float, text: str, **style: Any) -> N
 
 def _bounds(part: Overlay) -> tuple[tuple[float, float], tuple[float, float]]:
     """Lengths and heights that all panels of a quantity share, so that slopes can be compared."""
-    printed = [float(n) for panel in part.panels for n in panel.published.index]
-    lengths = (min(printed) / BEYOND, max(printed) * BEYOND)
+    printed = np.concatenate([panel.published.lengths for panel in part.panels])
+    lengths = (float(printed.min()) / BEYOND, float(printed.max()) * BEYOND)
     values: list[float] = []
     for panel in part.panels:
-        near = panel.measured.index.to_series().between(*lengths)
-        values += [float(v) for v in panel.measured.loc[near.to_numpy(), "value"]]
-        values += [float(v) for v in panel.published]
+        near = (panel.measured.lengths >= lengths[0]) & (panel.measured.lengths <= lengths[1])
+        values += [*np.exp(panel.measured.logs[near]), *np.exp(panel.published.logs)]
     return lengths, (min(values) / 1.4, max(values) * 1.4)
 
 
@@ -119,14 +117,12 @@ def _panel(
     colour = style["color"]
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
-    lengths, ours = panel.measured.index.to_numpy(float), panel.measured
-    axes.fill_between(
-        lengths, ours["low"], ours["high"], color=colour, alpha=0.22, linewidth=0, zorder=2
-    )
-    axes.plot(lengths, ours["value"], **{**style, "linestyle": "-"}, zorder=3)
+    ours, theirs = panel.measured, panel.published
+    band = (ours.lengths, np.exp(ours.low), np.exp(ours.high))
+    axes.fill_between(*band, color=colour, alpha=0.22, linewidth=0, zorder=2)
+    axes.plot(ours.lengths, np.exp(ours.logs), **{**style, "linestyle": "-"}, zorder=3)
     hollow = {**style, "linestyle": BROKEN, "markerfacecolor": "white", "markersize": 4.6}
-    theirs = panel.published
-    axes.plot(theirs.index.to_numpy(float), theirs.to_numpy(float), **hollow, zorder=4)
+    axes.plot(theirs.lengths, np.exp(theirs.logs), **hollow, zorder=4)
     _scales(axes, *ends)
     name = shortened(panel.series)
     axes.set_title(name, fontsize=6.5, color=readable(colour), loc="left", pad=10)

@@ -1,47 +1,39 @@
-"""The papers' own tables of complexity, in their layout, with what was measured beside the print.
+"""The papers' own tables of complexity, in their layout, printed and measured side by side.
 
-An exponent is marked ↑ or ↓ where its 95 % interval lies off the printed one by more than `BEND`,
-on a tail that is straight: at these lengths the print is not what is seen. Outside the core all is
-linear in N, so no print is held to less.
+An exponent is marked ↑ or ↓ where its 95 % confidence interval lies off the printed one by more
+than `BEND`, on a tail that is straight: at these lengths the print is not what is seen. Outside the
+core all is linear in N, so no print is held to less.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from math import log, sqrt
 
 from attnbench.analysis.scaling import BEND, Tail
 from attnbench.analysis.summary import Frame, Row
+from attnbench.claims.published import PrintedCost, printed_costs
 from attnbench.records import CardFacts, Level
-from attnbench.render import printed
 from attnbench.render.grid import Cell, Table, words
 from attnbench.render.growth_tables import exponent
-from attnbench.render.printed import Line
 
 KINDS = (("time_s", "Time"), ("allocated_peak_bytes", "Memory"))
 
 
 def paper_tables(fits: Frame, cards: Sequence[CardFacts], level: Level) -> Iterator[Table]:
-    """Each printed table that the sweep has a mechanism of its own for; `fits` of `scaling`."""
-    there = set(fits["mechanism"])
-    shown = (
-        ("survey_table1", printed.SURVEY, printed.SURVEY_LINES, _any(printed.SURVEY_LINES)),
-        ("smart_bird_table5", printed.SMART_BIRD, printed.SMART_BIRD_LINES, {"smart_bird"}),
-        ("fastformer_table7", printed.FASTFORMER, printed.FASTFORMER_LINES, {"fastformer"}),
-    )
-    for name, title, lines, needed in shown:
-        if there & needed:
-            yield _table(
-                name, title, [x for x in lines if x.mechanism in there], fits, cards, level
-            )
+    """The printed tables that the sweep has mechanisms of; `fits` of `scaling`.
 
-
-def _any(lines: Sequence[Line]) -> set[str]:
-    return {line.mechanism for line in lines}
+    A paper's table needs the paper's own mechanism, the survey's any mechanism that it lists.
+    """
+    swept = set(fits["mechanism"])
+    for name, lines in groupby(printed_costs(), key=lambda line: line.table):
+        shown = [line for line in lines if line.mechanism in swept]
+        if name.partition("_table")[0] in swept | {"survey"} and shown:
+            yield _table(name, shown, fits, cards, level)
 
 
 def _table(
     name: str,
-    title: str,
-    lines: Sequence[Line],
+    lines: Sequence[PrintedCost],
     fits: Frame,
     cards: Sequence[CardFacts],
     level: Level,
@@ -71,7 +63,7 @@ def _table(
     head = ("Decode", "Class") if classed else ()
     return Table(
         name=name,
-        title=f"{title}, with the exponents measured",
+        title=f"{lines[0].source}, with the exponents measured",
         columns=("Model / Paper", "Complexity", *head, "Measured", *measured),
         rows=tuple(rows),
         note=" ".join([*(f"({i}) {slip}" for i, slip in enumerate(slips, 1)), _note(level)]),
@@ -79,7 +71,7 @@ def _table(
 
 
 def _note(level: Level) -> str:
-    slow = " Linear maps and shell hold a curve down until its core outgrows them."
+    slow = " Linear projections and the shell hold a curve down until its core outgrows them."
     return (
         f"↑ and ↓ mark an exponent that lies above or below the printed one by more than {BEND:g},"
         " its interval included; n log n counts as anything between n and its own slope at the"
@@ -89,21 +81,21 @@ def _note(level: Level) -> str:
     )
 
 
-def _paper(line: Line, cards: Sequence[CardFacts]) -> str:
+def _paper(line: PrintedCost, cards: Sequence[CardFacts]) -> str:
     """`Linformer (Wang et al., 2020)`."""
     card = next((card for card in cards if card.mechanism == line.mechanism), None)
     return f"{line.name} ({card.authors}, {card.year})" if card else line.name
 
 
-def _mark(line: Line, slips: Sequence[str]) -> str:
+def _mark(line: PrintedCost, slips: Sequence[str]) -> str:
     return f" ({slips.index(line.slip) + 1})" if line.slip else ""
 
 
-def _tick(line: Line) -> Cell:
-    return Cell("✓" if line.decode else "✗")
+def _tick(line: PrintedCost) -> Cell:
+    return Cell("✓" if line.decode == "yes" else "✗")
 
 
-def _exponent(fit: Row | None, line: Line, level: Level) -> Cell:
+def _exponent(fit: Row | None, line: PrintedCost, level: Level) -> Cell:
     cell = exponent(fit)
     if fit is None or cell.value is None or fit["tail"] != Tail.STRAIGHT:
         return cell

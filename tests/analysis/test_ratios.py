@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.analysis.claims.bench import Bench
 from attnbench.analysis.crossover import Answer, crossovers, speedups
 from attnbench.analysis.ratios import Ratios, by_pair
 from attnbench.analysis.summary import summary
+from attnbench.claims.bench import Bench
+from attnbench.claims.claim import Quantity
 from attnbench.records import Case, Mode, Outcome, Part, Sample, Sweep
 from tests import sweeps
 
@@ -194,15 +195,16 @@ def test_a_crossover_that_drift_hides_is_found_by_paired_ratios():
 
 def test_claims_use_the_paired_ratios_of_times_and_fall_back():
     for whole, most in ((sweep(uneven), 0.05), (sweep(), math.inf)):
-        curves = {curve.series: curve for curve in Bench(whole).curves}
-        found = curves[B].over(curves[A], "time")
-        assert (found["se"] < most).all()
         ratios = Ratios(whole)
+        bench = Bench(sweep=whole, cases=summary(whole), ratios=ratios)
+        curves = {curve.series: curve for curve in bench.curves}
+        found = curves[B].over(curves[A], Quantity.TIME)
+        assert (found.errors < most).all()
         assert (log(ratios, B, A) is None) == math.isinf(most)
         if ratio := ratios.ratio(B, A, Mode.INFERENCE, 512):
-            assert found.loc[512, "y"] == ratio.log
+            assert found.at([512]).logs == [ratio.log]
         # memory is counted, so there is nothing to pair
-        assert len(curves[B].over(curves[A], "memory")) == len(LENGTHS)
+        assert len(curves[B].over(curves[A], Quantity.MEMORY)) == len(LENGTHS)
 
 
 @given(st.dictionaries(st.integers(0, 9), st.floats(1e-6, 1e3), max_size=10))

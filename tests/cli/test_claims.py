@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 
 from attnbench.cli.verbs import application
 from attnbench.errors import StoreError, UsageError
+from attnbench.store.journal import load
+from tests.claims.claimed import bench
 
 DATA = Path(__file__).parents[1] / "data" / "schema1"
 
@@ -40,7 +42,7 @@ def test_without_a_sweep_the_claims_are_listed():
     found = attnbench("claims")
     assert found.exit_code == 0
     assert "80 claims of 14 sources" in found.stdout
-    assert "crossover(transformer:eager" in found.stdout
+    assert "crossover(transformer.eager" in found.stdout
     assert "attnbench sweep --models" in found.stdout
     assert "transformer:eager,transformer:sdpa" in found.stdout
     assert "out of scope: fnet, hyena, mamba, mamba2" in found.stdout
@@ -49,7 +51,7 @@ def test_without_a_sweep_the_claims_are_listed():
 def test_the_list_comes_as_json():
     rows = json.loads(attnbench("claims", "--json", "--only", "mamba*").stdout)
     assert [row["id"] for row in rows] == ["mamba-crossover-flash", "mamba2-crossover-flash"]
-    assert rows[0]["check"].startswith("crossover(transformer:flash, mamba, unprinted) <= 2048")
+    assert rows[0]["check"].startswith("crossover(transformer.flash, mamba, unprinted) <= 2048")
 
 
 def test_a_sweep_is_judged_and_its_folder_filled(folder, done):
@@ -86,12 +88,11 @@ def test_only_what_is_asked_is_shown_but_all_is_written(folder, done):
 
 
 def test_what_is_out_of_scope_is_shown_when_asked():
-    from attnbench.analysis.claims.data import claims
-    from attnbench.analysis.claims.judge import judge
+    from attnbench.claims.judge import judge
+    from attnbench.claims.reading import shipped
     from attnbench.cli.claims import show
-    from attnbench.store.journal import load
 
-    found = judge(load(DATA), claims())
+    found = judge(bench(load(DATA)), shipped())
     for everything, hint in ((True, 0), (False, 1)):
         with contextlib.redirect_stdout(io.StringIO()) as text:
             show(found, everything)
@@ -99,11 +100,76 @@ def test_what_is_out_of_scope_is_shown_when_asked():
         assert ("mamba2-crossover-flash" in text.getvalue()) is everything
 
 
+def test_a_sweep_is_summarised_once(folder, monkeypatch):
+    from attnbench.analysis import report
+
+    calls = []
+    whole = report.summary
+    monkeypatch.setattr(report, "summary", lambda sweep: calls.append(1) or whole(sweep))
+    attnbench("claims", folder)
+    assert len(calls) == 1
+
+
+MINE = """check,id,claim,source,scope
+"faster(fastformer, transformer, inference, N >= 128)",mine,Fastformer is faster.,Me,here
+"oom(transformer, training, 1024)",other,The Transformer runs out.,Me,here
+"""
+
+
+def test_claims_of_ones_own_are_judged(folder, tmp_path):
+    file = tmp_path / "meine Behauptungen.csv"
+    file.write_text(MINE, encoding="utf-8-sig")
+    rows = json.loads(attnbench("claims", folder, "--claims", file, "--json").stdout)
+    assert [row["id"] for row in rows] == ["mine", "other"]
+    assert rows[0]["answer"] != "out of scope"
+    assert len((folder / "claims.csv").read_bytes().splitlines()) == 3
+    listed = attnbench("claims", "--claims", file, "--only", "mine").stdout
+    assert "1 claim of 1 source." in listed
+
+
+def test_rows_that_cannot_be_read_are_named_one_by_one(tmp_path, capsys):
+    file = tmp_path / "mine.csv"
+    file.write_text(MINE.replace("faster(", "quicker(").replace("1024", "N"))
+    with pytest.raises(UsageError, match="2 rows cannot be read; mend them"):
+        attnbench("claims", "--claims", file)
+    file.write_text(MINE.replace("faster(", "quicker("))
+    with pytest.raises(UsageError, match=r"mine.csv, line 2, column check of 'mine': character 1"):
+        attnbench("claims", "--claims", file)
+    file.write_text(MINE.replace("oom(", "\x1b[2J") * 30)
+    ended = subprocess.run(
+        [sys.executable, "-m", "attnbench", "claims", "--claims", file],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 2
+    lines = ended.stderr.splitlines()
+    assert lines[0].startswith(f"{file}, line 3, column check of 'other': ")
+    assert len(lines) == 21
+    assert lines[-1].endswith("88 rows cannot be read; mend them")
+    assert "\x1b" not in ended.stderr
+
+
+def test_a_file_in_the_place_of_the_answers_is_not_overwritten(tmp_path):
+    folder = shutil.copytree(DATA, tmp_path / "copy")
+    (folder / "claims.csv").write_text(MINE)
+    with pytest.raises(UsageError, match="would be overwritten by the answers; give it another"):
+        attnbench("claims", folder, "--claims", folder / "claims.csv")
+    assert (folder / "claims.csv").read_text() == MINE
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
         (("--only", "zzz"), UsageError, "no claim has the id or mechanism 'zzz'"),
         (("--formats", "gif"), UsageError, "figures come as png"),
+        (
+            ("--claims", "nowhere.csv"),
+            UsageError,
+            "cannot read the claims of 'nowhere.csv': No such",
+        ),
+        (("--claims", "."), UsageError, "cannot read the claims of '.': Is a directory"),
+        (("--claims", sys.executable), UsageError, "it is not UTF-8 text|is larger than"),
         (("nowhere",), StoreError, "no sweep in 'nowhere'"),
     ],
 )

@@ -1,28 +1,26 @@
 import numpy as np
-import pandas as pd
 import pytest
 
-from attnbench.analysis.claims.bench import Bench
-from attnbench.analysis.claims.data import claims, published
-from attnbench.analysis.claims.judge import judge
-from attnbench.analysis.claims.outcome import Answer, Judgement, Number
-from attnbench.analysis.claims.shapes import SOURCES, Source, overlay
 from attnbench.analysis.report import analyse
+from attnbench.claims.claim import Answer, Judgement, Number
+from attnbench.claims.judge import judge
+from attnbench.claims.published import overlay, sources, table
+from attnbench.claims.reading import shipped
 from attnbench.metrics import Unit
 from attnbench.render import delimited, markdown
-from attnbench.render.claims import SHOWN, answers, counts, frame, listing, page, span, told
+from attnbench.render.claims import SHOWN, answers, counts, frame, listing, page, reasons, span
 from attnbench.render.overlays import overlays
-from tests.analysis.claimed import LAB, LENGTHS, Truth, measured
+from tests.claims.claimed import LAB, LENGTHS, Truth, bench, measured
 
 
 @pytest.fixture(scope="module")
 def lab():
-    return measured()
+    return bench(measured())
 
 
 @pytest.fixture(scope="module")
 def judged(lab):
-    return judge(lab, claims())
+    return judge(lab, shipped())
 
 
 def number(value, length=None, unit=Unit.RATIO, what="time of a over b", half=0.0):
@@ -37,7 +35,7 @@ def test_numbers_are_told_with_interval_and_length():
         why="the interval reaches both sides at 512",
         numbers=(number(1.1, 512, half=0.3), number(2.0, 1024), number(3.0, 2048), number(4.0)),
     )
-    assert told(shown) == (
+    assert reasons(shown) == (
         "the interval reaches both sides at 512; "
         "time of a over b: 1.10× [0.800, 1.40] at 512, 2.00× at 1,024, 3.00× at 2,048; and 1 more"
     )
@@ -48,12 +46,12 @@ def test_lengths_and_exponents_have_their_own_digits():
     crossing = number(1399.6, unit=Unit.COUNT, what="length", half=100)
     slope = number(1.0, unit=Unit.EXPONENT, what="exponent", half=0.013)
     found = Judgement(answer=Answer.REPRODUCED, numbers=(crossing, slope))
-    assert told(found) == "length: 1,400 [1,300, 1,500]; exponent: 1.00 [0.99, 1.01]"
+    assert reasons(found) == "length: 1,400 [1,300, 1,500]; exponent: 1.00 [0.99, 1.01]"
 
 
 def test_no_interval_is_no_bracket():
     bare = Number(what="time", unit=Unit.RATIO, value=2.0, length=512)
-    assert told(Judgement(answer=Answer.CANNOT_TELL, numbers=(bare,))) == "time: 2.00× at 512"
+    assert reasons(Judgement(answer=Answer.CANNOT_TELL, numbers=(bare,))) == "time: 2.00× at 512"
 
 
 @pytest.mark.parametrize(
@@ -68,12 +66,12 @@ def test_a_row_for_each_claim(judged):
     assert len(table.rows) == 80
     assert {row[1].text for row in table.rows} == {str(answer) for answer in Answer}
     assert all(row[3].text for row in table.rows)
-    assert len(listing(claims()).rows) == 80
+    assert len(listing(shipped()).rows) == 80
     assert sum(int(part.split()[0]) for part in counts(judged).split(", ")) == 80
 
 
 def test_the_page_holds_every_claim_under_its_answer(lab, judged):
-    text = page(analyse(lab), judged, ["claims_lra.png"]).decode()
+    text = page(analyse(lab.sweep), judged, ["claims_lra.png"]).decode()
     parts = text.split("\n## ")
     for one in judged:
         (section,) = [
@@ -82,7 +80,7 @@ def test_the_page_holds_every_claim_under_its_answer(lab, judged):
         assert f"| {one.claim.id}: " in section
     assert "![claims_lra](claims_lra.png)" in text
     assert "- `crossover`: The length from which B takes less time than A" in text
-    assert markdown.escape("N^2*d") in text
+    assert markdown.escape("N**2*d") in text
 
 
 def test_csv_holds_all_numbers(judged):
@@ -96,11 +94,17 @@ def test_csv_holds_all_numbers(judged):
     assert delimited.frame(rows).count(b"\n") == 81
 
 
-LRA_TIME, LRA_MEMORY = SOURCES[0][2]
+LRA_TIME, LRA_MEMORY, LINFORMER_TIME, _, FLASH_FORWARD, *_ = sources()
+
+
+def ratio(curve, length, base):
+    """How much higher a curve is at one length than at another."""
+    (above,), (below,) = curve.at([length]).logs, curve.at([base]).logs
+    return np.exp(above - below)
 
 
 def test_shapes_are_one_where_both_reach(lab):
-    found = overlay(Bench(lab), LRA_TIME)
+    found = overlay(lab, LRA_TIME)
     assert {panel.series for panel in found.panels} == {
         "transformer:eager",
         "linformer:eager[rank=128]",
@@ -112,80 +116,75 @@ def test_shapes_are_one_where_both_reach(lab):
     eager = next(panel for panel in found.panels if panel.series == "transformer:eager")
     assert eager.at == 1024
     # steps per second are 8.1 at 1K and 1.4 at 4K
-    assert eager.published[4000] / eager.published[1000] == pytest.approx(8.1 / 1.4)
-    assert np.interp(1024, eager.published.index, eager.published) == pytest.approx(1, abs=0.02)
-    assert eager.measured.loc[1024, "value"] == pytest.approx(1)
+    published, measured = eager.published, eager.measured
+    assert ratio(published, 4000, 1000) == pytest.approx(8.1 / 1.4)
+    assert np.interp(1024, published.lengths, published.logs) == pytest.approx(0, abs=0.02)
+    assert measured.at([1024]).logs == pytest.approx(0)
     truth = 4 * (1 + 4096 / 700) / (1 + 1024 / 700)
-    assert eager.measured.loc[4096, "value"] == pytest.approx(truth, rel=1e-6)
-    assert (eager.measured["low"] < eager.measured["value"]).all()
+    assert ratio(measured, 4096, 1024) == pytest.approx(truth, rel=1e-6)
+    assert (measured.low < measured.logs).all()
 
 
 def test_values_that_may_be_slips_are_not_drawn():
-    (panel,) = overlay(Bench(measured({"synthesizer:eager": Truth()})), LRA_TIME).panels
-    assert list(panel.published.index) == [1000, 2000, 4000]
+    (panel,) = overlay(bench(measured({"synthesizer:eager": Truth()})), LRA_TIME).panels
+    assert list(panel.published.lengths) == [1000, 2000, 4000]
 
 
 def test_a_gain_is_that_over_softmax_attention(lab):
-    (_, _, (faster, _)) = SOURCES[1]
-    found = overlay(Bench(lab), faster)
+    found = overlay(lab, LINFORMER_TIME)
     one = next(panel for panel in found.panels if "256" in panel.series)
     assert one.printed == "rank=256"
     growth = (1 + 8192 / 700) / (1 + 1024 / 700)
-    assert one.measured.loc[8192, "value"] == pytest.approx(growth, rel=1e-6)
+    assert ratio(one.measured, 8192, 1024) == pytest.approx(growth, rel=1e-6)
     assert found.title == "Speed-up over transformer:eager in inference"
 
 
 def test_the_nearest_published_option_is_chosen():
     truths = {"transformer:eager": LAB["transformer:eager"], "linformer:eager[rank=400]": Truth()}
-    (_, _, (faster, _)) = SOURCES[1]
-    (panel,) = overlay(Bench(measured(truths)), faster).panels
+    (panel,) = overlay(bench(measured(truths)), LINFORMER_TIME).panels
     assert panel.printed == "rank=512"
 
 
 def test_flash_is_laid_over_fused_kernels_alone(lab):
-    (_, _, (forward, *_)) = SOURCES[2]
-    found = {panel.series: panel for panel in overlay(Bench(lab), forward).panels}
-    table = published("flashattention_forward").query("mechanism == 'transformer'")
+    found = {panel.series: panel for panel in overlay(lab, FLASH_FORWARD).panels}
+    printed = table("flashattention_forward").query("mechanism == 'transformer'")
     for form, series in (("flash", "transformer:sdpa"), ("eager", "transformer:eager")):
-        rows = table[(table["form"] == form) & table["value"].notna()].set_index("length")
-        ratio = rows.loc[4096, "value"] / rows.loc[1024, "value"]
-        assert found[series].published[4096] == pytest.approx(ratio)
+        rows = printed[(printed["form"] == form) & printed["value"].notna()].set_index("length")
+        expected = rows.loc[4096, "value"] / rows.loc[1024, "value"]
+        assert ratio(found[series].published, 4096, 1024) == pytest.approx(expected)
 
 
 def test_sweeps_that_share_nothing_have_no_overlay():
-    alone = measured({"fastformer:eager": Truth()})
-    assert overlay(Bench(alone), LRA_TIME) is None
+    alone = bench(measured({"fastformer:eager": Truth()}))
+    assert overlay(alone, LRA_TIME) is None
     assert overlays(alone) == {}
     short = measured(LAB, lengths=(128, 256))
-    assert overlay(Bench(short), LRA_MEMORY) is None
+    assert overlay(bench(short), LRA_MEMORY) is None
 
 
 def test_a_missing_softmax_leaves_gains_out():
-    (_, _, (faster, _)) = SOURCES[1]
-    assert overlay(Bench(measured({"linformer:eager[rank=128]": Truth()})), faster) is None
+    assert overlay(bench(measured({"linformer:eager[rank=128]": Truth()})), LINFORMER_TIME) is None
 
 
 def test_a_figure_for_each_source():
     few = {series: LAB[series] for series in ("transformer:eager", "linformer:eager[rank=128]")}
-    found = overlays(measured(few))
-    assert set(found) == {f"claims_{name}.png" for name, *_ in SOURCES}
+    found = overlays(bench(measured(few)))
+    assert set(found) == {f"claims_{source.figure}.png" for source in sources()}
     assert all(content.startswith(b"\x89PNG") for content in found.values())
 
 
 def test_equal_sweeps_give_equal_figures():
-    first, second = (overlays(measured({"performer:eager": Truth()})) for _ in range(2))
+    first, second = (overlays(bench(measured({"performer:eager": Truth()}))) for _ in range(2))
     assert first == second
     assert set(first) == {"claims_lra.png"}
 
 
 def test_figures_come_in_other_formats_and_without_intervals():
     names = {"performer:eager": Truth(), "a_very_long_name_of_a_mechanism:eager": Truth()}
-    found = overlays(measured(names, rounds=1, lengths=LENGTHS[3:]), ("svg",))
+    found = overlays(bench(measured(names, rounds=1, lengths=LENGTHS[3:])), ("svg",))
     assert set(found) == {"claims_lra.svg"}
 
 
-def test_an_odd_name_does_not_break_a_title():
-    source = Source(table="lra_table2", metric="GB", quantity="memory", mode="training")
-    rows = overlay(Bench(measured({"bigbird:eager": Truth()})), source)
-    assert rows.title == "Memory of a sequence in training"
-    assert isinstance(rows.panels[0].published, pd.Series)
+def test_a_panel_says_what_it_shows():
+    found = overlay(bench(measured({"bigbird:eager": Truth()})), LRA_MEMORY)
+    assert found.title == "Memory of a sequence in training"

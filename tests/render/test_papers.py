@@ -1,29 +1,16 @@
 import re
 
-import pytest
-
 from attnbench.analysis.scaling import scaling
 from attnbench.analysis.summary import summary
 from attnbench.records import Level, Sweep
-from attnbench.registry import names
-from attnbench.render import printed
 from attnbench.render.grid import Table
 from attnbench.render.papers import paper_tables
 from tests.sweeps import sweep
-
-ALL = (printed.SURVEY_LINES, printed.SMART_BIRD_LINES, printed.FASTFORMER_LINES)
 
 
 def tables(whole: Sweep, level: Level = Level.MODEL) -> dict[str, Table]:
     fits = scaling(summary(whole))
     return {table.name: table for table in paper_tables(fits, whole.cards, level)}
-
-
-@pytest.mark.parametrize("lines", ALL)
-def test_every_printed_line_is_of_a_mechanism_that_there_is(lines):
-    found = [line.mechanism for line in lines]
-    assert set(found) <= set(names())
-    assert len(set(found)) == len(found)
 
 
 def test_the_survey_is_shown_in_its_layout_with_what_was_measured():

@@ -5,6 +5,9 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from attnbench.analysis.ratios import Ratios
+from attnbench.analysis.summary import summary
+from attnbench.claims.bench import Bench
 from attnbench.records import (
     Case,
     Causality,
@@ -32,7 +35,7 @@ class Truth:
     seconds: Callable[[int], float] = lambda n: 1e-6 * n
     bytes: Callable[[int], float] = lambda n: 1e3 * n
     core: Callable[[int], float] = lambda n: 1e4 * n
-    maps: float = 4e5  # FLOPs of the linear maps per token
+    projections: float = 4e5  # FLOPs of the linear projections per token
     ends: Mapping[tuple[Mode, int], Outcome] = field(default_factory=dict)
     kernel: str = ""
 
@@ -51,7 +54,7 @@ LAB = {
     ),
     "fastformer:eager": Truth(bytes=lambda n: 800.0 * n),
     "linformer:eager[rank=128]": Truth(seconds=lambda n: 1.5e-6 * n),
-    "linformer:eager[rank=256]": Truth(seconds=lambda n: 1.9e-6 * n),
+    "linformer:eager[rank=256]": Truth(seconds=lambda n: 1.9e-6 * n, bytes=lambda n: 900.0 * n),
     "longformer:eager[window=256]": Truth(seconds=lambda n: 3e-6 * n),
     "bigbird:eager": Truth(seconds=lambda n: 3e-6 * n),
     "poolingformer:eager": Truth(
@@ -101,6 +104,11 @@ def measured(
     )
 
 
+def bench(sweep: Sweep) -> Bench:
+    """The sweep as claims are judged by it."""
+    return Bench(sweep=sweep, cases=summary(sweep), ratios=Ratios(sweep))
+
+
 def _planned(series: str, truth: Truth, mode: Mode, n: int, level: Level) -> Planned:
     mechanism, form, options = re.fullmatch(r"(\w+):(\w+)(?:\[(.*)\])?", series).groups()
     pairs = [pair.split("=") for pair in (options or "").split(",") if pair]
@@ -121,7 +129,7 @@ def _planned(series: str, truth: Truth, mode: Mode, n: int, level: Level) -> Pla
     return Planned(
         case=case,
         parameters=1000,
-        projection_flops=int(layers * workload.tokens * truth.maps),
+        projection_flops=int(layers * workload.tokens * truth.projections),
         core_flops=int(layers * workload.batch * truth.core(n)),
         shell_flops=1000,
         predicted_bytes=1_000_000,

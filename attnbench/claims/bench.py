@@ -1,0 +1,192 @@
+"""What a sweep measured, as the predicates of claims ask for it.
+
+Costs are of one sequence, so that batches that shrink with length can be compared. Memory is the
+allocated peak above what was alive before the iteration (parameters, inputs), or the whole peak
+where a sweep holds no other; it is exact.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+
+import pandas as pd
+
+from attnbench.analysis.curves import LogCurve
+from attnbench.analysis.ratios import Ratios
+from attnbench.claims.claim import ClaimedMode, OutOfScope, Quantity, Subject
+from attnbench.records import CardFacts, Level, Mode, Option, Outcome, Sweep
+
+# a claim's form on the left, on the right the forms here that it may be judged by, best first:
+# `flash` is a fused kernel that never stores the weights; torch's sdpa dispatches to one unless
+# the sweep has recorded that it ran its plain kernel
+FORMS: Mapping[str, tuple[str, ...]] = MappingProxyType({"flash": ("sdpa", "xformers", "flex")})
+
+# under which a run notes the kernel that attention ran in, and the kernel that stores the weights
+KERNEL, PLAIN = "attention_kernel", "math"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """One series in one mode.
+
+    `rows`: form, outcome and reason by length; `costs`: each quantity where it is known.
+    """
+
+    series: str
+    mechanism: str
+    mode: Mode
+    options: Mapping[str, Option]
+    kernels: frozenset[str]  # that attention ran in, where the sweep recorded it
+    rows: pd.DataFrame
+    costs: Mapping[Quantity, LogCurve]
+    ratios: Ratios
+
+    def over(self, other: "Curve", quantity: Quantity) -> LogCurve:
+        """The log ratio to another curve at the lengths of both.
+
+        Times of series that took turns are compared lap by lap.
+        """
+        independent = self.costs[quantity].minus(other.costs[quantity])
+        if quantity is not Quantity.TIME:
+            return independent
+        return self.ratios.in_turns(independent, self.series, other.series, self.mode)[0]
+
+    @property
+    def fitting(self) -> list[int]:
+        """The lengths that were measured."""
+        return [int(n) for n in self.costs[Quantity.TIME].lengths]
+
+    @property
+    def lost(self) -> list[int]:
+        """The lengths at which memory ran out."""
+        return [int(n) for n in self.rows.index[self.rows["outcome"] == Outcome.OOM]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """A sweep with its summary and the ratios of series that took turns, ready to be asked."""
+
+    sweep: Sweep
+    cases: pd.DataFrame
+    ratios: Ratios
+
+    @cached_property
+    def cards(self) -> dict[str, CardFacts]:
+        """The stored facts of each mechanism."""
+        return {card.mechanism: card for card in self.sweep.cards}
+
+    @property
+    def device(self) -> str:
+        """What the sweep ran on."""
+        return " and ".join(dict.fromkeys(session.device for session in self.sweep.sessions))
+
+    @property
+    def level(self) -> Level:
+        """How much was measured around each mechanism."""
+        return self.sweep.request.level
+
+    def modes(self, asked: ClaimedMode) -> tuple[Mode, ...]:
+        """The modes of the sweep that a claim's mode stands for. Raises `OutOfScope`."""
+        modes = tuple(dict.fromkeys(planned.case.workload.mode for planned in self.sweep.plan))
+        if not modes:
+            raise OutOfScope("the sweep planned nothing")
+        if asked is ClaimedMode.GENERATION:
+            raise OutOfScope("no sweep generates token by token")
+        if asked is ClaimedMode.UNPRINTED:
+            return modes
+        mode = Mode(asked)
+        if mode not in modes:
+            raise OutOfScope(f"the sweep holds no {asked}")
+        return (mode,)
+
+    def curve(self, subject: Subject, mode: Mode) -> Curve:
+        """The best curve of a subject. Raises `OutOfScope` saying what the sweep has instead."""
+        if curves := self.matching(subject, mode):
+            return curves[0]
+        others = [
+            c.series for c in self.curves if (c.mechanism, c.mode) == (subject.mechanism, mode)
+        ]
+        if not others:
+            raise OutOfScope(f"{subject.mechanism} is not in the sweep")
+        raise OutOfScope(f"the sweep has {', '.join(others)}, not {subject}")
+
+    def matching(self, subject: Subject, mode: Mode) -> list[Curve]:
+        """Every curve of a subject in a mode, best first.
+
+        Best is the one in the claim's best form, then the one measured at the most lengths, then
+        the first of the plan.
+        """
+        wanted = forms(subject)
+        ranked = []
+        for curve in self.curves:
+            used = set(curve.rows["form"])
+            plain = subject.form == "flash" and any(PLAIN in kernel for kernel in curve.kernels)
+            named = (curve.mechanism, curve.mode) == (subject.mechanism, mode)
+            formed = wanted is None or (used <= set(wanted) and not plain)
+            if named and formed and _has_options(curve, subject):
+                rank = 0 if wanted is None else max(map(wanted.index, used))
+                ranked.append(((rank, -len(curve.fitting)), curve))
+        return [curve for _, curve in sorted(ranked, key=lambda pair: pair[0])]
+
+    @cached_property
+    def curves(self) -> tuple[Curve, ...]:
+        """Every series in every mode, in the order of the plan."""
+        if not self.sweep.plan:
+            return ()
+        cases = {planned.case.key: planned.case for planned in self.sweep.plan}
+        groups = self.cases.groupby(["mode", "series"], sort=False)
+        curves = []
+        for (mode, series), rows in groups:
+            case = cases[rows["key"].iloc[0]]
+            card = self.cards.get(case.mechanism)
+            rows = rows.sort_values("seq_len").drop_duplicates("seq_len").set_index("seq_len")
+            curves.append(
+                Curve(
+                    series=str(series),
+                    mechanism=case.mechanism,
+                    mode=Mode(str(mode)),
+                    options={**(card.options if card else {}), **dict(case.options)},
+                    kernels=self._kernels(set(rows["key"])),
+                    rows=rows[["form", "outcome", "reason"]],
+                    costs=_costs(rows),
+                    ratios=self.ratios,
+                )
+            )
+        return tuple(curves)
+
+    @property
+    def series(self) -> tuple[str, ...]:
+        """The name of each curve, in the order that gives them their looks."""
+        return tuple(dict.fromkeys(curve.series for curve in self.curves))
+
+    def _kernels(self, cases: set[str]) -> frozenset[str]:
+        notes = [run.notes for run in self.sweep.runs if run.case in cases]
+        return frozenset(note[KERNEL] for note in notes if KERNEL in note)
+
+
+def forms(subject: Subject) -> tuple[str, ...] | None:
+    """The forms that a subject may be judged by, best first, or None for any."""
+    return None if subject.form is None else FORMS.get(subject.form, (subject.form,))
+
+
+def _has_options(curve: Curve, subject: Subject) -> bool:
+    return all(
+        name in curve.options and curve.options[name] in values for name, values in subject.options
+    )
+
+
+def _costs(rows: pd.DataFrame) -> dict[Quantity, LogCurve]:
+    """Each quantity of one sequence by length."""
+    peak = rows["allocated_delta_bytes"].where(rows["allocated_delta_bytes"] > 0)
+    peak = peak if peak.notna().any() else rows["allocated_peak_bytes"]
+    lengths, batch = rows.index, rows["batch"]
+    times = (rows["time_s"] / batch, rows["time_log_se"], rows["time_df"])
+    counted = {
+        Quantity.MEMORY: peak / batch,
+        Quantity.CORE_FLOPS: rows["core_flops"] / batch / rows["layers"],
+        Quantity.PROJECTION_FLOPS: rows["projection_flops"] / batch / rows["layers"],
+    }
+    return {Quantity.TIME: LogCurve.of(lengths, *times)} | {
+        quantity: LogCurve.of(lengths, cost) for quantity, cost in counted.items()
+    }

@@ -1,0 +1,199 @@
+"""The language of checks: Python expressions that are parsed with `ast` and never run.
+
+    faster(smart_bird, transformer.eager, training, N > 256)
+    1024 <= crossover(transformer.eager, longformer(window=256), inference) <= 2048
+    speedup(linformer(rank=128), transformer.eager, inference, N == 65536) == 20
+    order(smart_bird, core_flops) == N**2*d_s + N*K*D
+    least_memory(linformer, {local, performer}, training, N in {1000, 2000})
+    all(order(m, core_flops) == N for m in {performer, linformer})
+    throughput(transformer.flash, unprinted, level=core, on="A100") <= 230
+
+The functions are those of `costs`, `growth` and `limits`, and what they take is their signature.
+One that returns a `Measured` is compared with a number, one that has a relation or a formula too;
+every other is an assertion by itself. `and` joins several, `all` repeats one for each value of a
+name. `level` binds one to a level, and `on` to devices with that text in their names.
+"""
+
+import ast
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
+from inspect import Parameter, Signature, signature
+from types import MappingProxyType
+from typing import Any, get_args
+
+from attnbench.claims import costs, growth, limits
+from attnbench.claims.arguments import KINDS, DeviceName, a_formula, a_number
+from attnbench.claims.claim import Call, Measured, Relation, Sign
+from attnbench.records import Level
+
+# characters of a check: beyond them only mistakes are
+LONGEST = 2_000
+
+FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType({
+    function.__name__: function
+    for function in (
+        costs.faster, costs.less_memory, costs.same, costs.fastest, costs.slowest,
+        costs.least_memory, costs.increasing, costs.rises_with, costs.speedup, costs.memory_saving,
+        costs.ratio, costs.growth, growth.crossover, growth.order,
+        growth.projections_over_core, limits.oom, limits.fits, limits.max_length,
+        limits.throughput, limits.no_causal_form,
+    )
+})  # fmt: skip
+
+SIGNS: Mapping[type[ast.cmpop], Sign] = MappingProxyType(
+    {ast.Eq: Sign.EQUAL, ast.LtE: Sign.AT_MOST, ast.GtE: Sign.AT_LEAST, ast.Lt: Sign.BELOW}
+    | {ast.Gt: Sign.ABOVE}
+)
+
+# what binds any assertion to a level or a device
+SCOPE = (
+    Parameter("level", Parameter.KEYWORD_ONLY, default=None, annotation=Level),
+    Parameter("on", Parameter.KEYWORD_ONLY, default=None, annotation=DeviceName),
+)
+
+
+class BadCheck(Exception):
+    """A check that cannot be read; the text says where and what was expected."""
+
+    def __init__(self, message: str, node: ast.expr | None = None) -> None:
+        place = "" if node is None else f"character {node.col_offset + 1}: "
+        super().__init__(place + message)
+
+
+def read_check(text: str) -> tuple[Call, ...]:
+    """The calls that a check consists of, all of which must hold. Raises `BadCheck`."""
+    if len(text) > LONGEST:
+        raise BadCheck(f"{len(text):,} characters; expected at most {LONGEST:,}")
+    try:
+        with warnings.catch_warnings():  # advice of the parser to who would run the text
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text.strip(), mode="eval").body
+        return tuple(_calls(tree))
+    except SyntaxError as error:
+        raise BadCheck(f"{error.msg}; expected a Python expression") from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise BadCheck(f"{error or 'too deeply nested'}; expected a Python expression") from error
+
+
+def functions(call: Call) -> Iterator[Callable[..., Any]]:
+    """The function of a call, and that of a call among its arguments."""
+    yield call.function
+    for argument in call.arguments.values():
+        if isinstance(argument, Call):
+            yield from functions(argument)
+
+
+def _calls(node: ast.expr, repeated: bool = False) -> Iterator[Call]:
+    match node:
+        case ast.BoolOp(op=ast.And(), values=parts):
+            for part in parts:
+                yield from _calls(part, repeated)
+        case ast.Call(func=ast.Name("all"), args=[ast.GeneratorExp(body, [each])], keywords=[]):
+            match each:
+                case ast.comprehension(ast.Name(name), ast.Set(values), []) if not repeated:
+                    for value in values:
+                        yield from _calls(_Put(name, value).visit(deepcopy(body)), True)
+                case _:
+                    raise BadCheck("expected one all(… for m in {performer, linformer})", node)
+        case ast.Compare(low, [ast.LtE(), ast.LtE()], [ast.Call() as call, high]):
+            yield _assertion(call, Sign.WITHIN, (low, high))
+        case ast.Compare(ast.Call() as call, [op], [right]) if type(op) in SIGNS:
+            yield _assertion(call, SIGNS[type(op)], (right,))
+        case ast.Call():
+            yield _assertion(node, None, ())
+        case _:
+            example = "faster(a, b, inference) or speedup(a, b, inference, N == 512) >= 2"
+            raise BadCheck(f"expected an assertion such as {example}", node)
+
+
+def _assertion(node: ast.Call, sign: Sign | None, values: tuple[ast.expr, ...]) -> Call:
+    """A call with what it is compared with, if anything."""
+    function, arguments = _bound(node, SCOPE)
+    level, device = arguments.pop("level", None), arguments.pop("on", None)
+    usage = f"expected {_usage(function)}"
+    if signature(function).return_annotation is Measured:
+        arguments = {"of": Call(function=function, arguments=arguments)}
+        function = costs.compare
+    context = signature(function).parameters
+    if "formula" in context:
+        arguments["formula"] = a_formula(values[0]) if sign is Sign.EQUAL else None
+        if arguments["formula"] is None:
+            raise BadCheck(f"{usage} == a sum of products such as N**2*d or N*log(N)", node)
+    elif "relation" in context:
+        arguments["relation"] = relation = _relation(sign, values)
+        signs = get_args(context["relation"].annotation)[1:] or tuple(Sign)
+        if relation is None or relation.sign not in signs:
+            forms = ("x <= … <= y" if s is Sign.WITHIN else f"… {s} x" for s in signs)
+            raise BadCheck(f"{usage} compared as {', '.join(forms)}, with positive numbers", node)
+    elif sign is not None:
+        raise BadCheck(f"{usage} without a comparison", node)
+    return Call(function=function, arguments=arguments, level=level, device=device)
+
+
+def _relation(sign: Sign | None, values: tuple[ast.expr, ...]) -> Relation | None:
+    numbers = [number for number in map(a_number, values) if number is not None]
+    if sign is None or len(numbers) < len(values) or numbers != sorted(numbers):
+        return None
+    return Relation(sign=sign, values=tuple(numbers))
+
+
+def _bound(
+    node: ast.Call, scope: tuple[Parameter, ...] = ()
+) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """The function that a call names, and its arguments read as the signature says."""
+    function = FUNCTIONS.get(node.func.id) if isinstance(node.func, ast.Name) else None
+    if function is None:
+        given = ast.unparse(node.func)
+        raise BadCheck(f"no predicate {given!r}; expected one of {', '.join(FUNCTIONS)}", node)
+    parameters = Signature([*_parameters(function), *scope])
+    keywords: dict[Any, ast.expr] = {keyword.arg: keyword.value for keyword in node.keywords}
+    try:
+        if len(keywords) < len(node.keywords):
+            raise TypeError("an argument is given twice")
+        bound = parameters.bind(*node.args, **keywords)
+    except TypeError as error:
+        message = f"{function.__name__}: {error}; expected {_usage(function)}"
+        raise BadCheck(message, node) from error
+    arguments = {}
+    for name, value in bound.arguments.items():
+        kind = parameters.parameters[name].annotation
+        read, expected = KINDS.get(kind, (_measured, "a ratio such as speedup(a, b, inference)"))
+        arguments[name] = read(value)
+        if arguments[name] is None:
+            given = f"{function.__name__}: {name} is {ast.unparse(value)}"
+            raise BadCheck(f"{given}; expected {expected}", value)
+    return function, arguments
+
+
+def _measured(node: ast.expr) -> Call | None:
+    if not isinstance(node, ast.Call):
+        return None
+    function, arguments = _bound(node)
+    measured = signature(function).return_annotation is Measured
+    return Call(function=function, arguments=arguments) if measured else None
+
+
+def _parameters(function: Callable[..., Any]) -> list[Parameter]:
+    """What the text of a check passes: neither the bench nor what stands around the call."""
+    parameters = list(signature(function).parameters.values())[1:]
+    return [p for p in parameters if p.kind is not Parameter.KEYWORD_ONLY]
+
+
+def _usage(function: Callable[..., Any]) -> str:
+    """`faster(a, b, mode, [lengths])`."""
+    names = (
+        parameter.name if parameter.default is Parameter.empty else f"[{parameter.name}]"
+        for parameter in _parameters(function)
+    )
+    return f"{function.__name__}({', '.join(names)})"
+
+
+class _Put(ast.NodeTransformer):
+    """Puts a value in place of a name."""
+
+    def __init__(self, name: str, value: ast.expr) -> None:
+        self.name, self.value = name, value
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self.value if node.id == self.name else node

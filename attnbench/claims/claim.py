@@ -1,0 +1,258 @@
+"""What a claim asserts, and what a sweep says of it: the records that all else works on."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from math import inf, log, nan
+from typing import Annotated, Any
+
+import numpy as np
+
+from attnbench.analysis.curves import LogCurve
+from attnbench.metrics import Unit
+from attnbench.records import Level, Option
+
+# a claimed length stands for a measured one within this factor: 1,000 for 1,024, 4,000 for 4,096
+NEAR = 1.1
+
+# "equal" allows this factor either way. Machines, code and sizes differ: where two of the papers
+# print the same ratio (Linformer and Longformer over the Transformer), they agree within it in
+# four of five pairs, and within 1.5 in hardly more than half
+FACTOR = 2.0
+
+
+class OutOfScope(Exception):
+    """The sweep does not measure what a claim is about; the text says why."""
+
+
+class ClaimedMode(StrEnum):
+    """How a source measured; no sweep has the last two."""
+
+    INFERENCE = "inference"
+    TRAINING = "training"
+    UNPRINTED = "unprinted"  # the source does not say: every mode of the sweep is judged
+    GENERATION = "generation"
+
+
+class Quantity(StrEnum):
+    """What is compared: the cost of one sequence; FLOPs are also per layer."""
+
+    TIME = "time"
+    MEMORY = "memory"
+    CORE_FLOPS = "core_flops"
+    PROJECTION_FLOPS = "projection_flops"
+
+
+class Sign(StrEnum):
+    """How a measured number is compared with the claimed ones."""
+
+    EQUAL = "=="
+    AT_MOST = "<="
+    AT_LEAST = ">="
+    BELOW = "<"
+    ABOVE = ">"
+    WITHIN = "within"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A mechanism as a claim names it; an option with several values matches any of them."""
+
+    mechanism: str
+    form: str | None = None
+    options: tuple[tuple[str, tuple[Option, ...]], ...] = ()
+
+    def __str__(self) -> str:
+        pairs = (f"{name}={' or '.join(map(str, values))}" for name, values in self.options)
+        form = f":{self.form}" if self.form else ""
+        return self.mechanism + form + (f"[{', '.join(pairs)}]" if self.options else "")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Several mechanisms."""
+
+    members: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relation:
+    """What a number is compared with; `WITHIN` has two values, every other sign one."""
+
+    sign: Sign
+    values: tuple[float, ...]
+
+    def __str__(self) -> str:
+        return f"{self.sign} {' and '.join(f'{value:,g}' for value in self.values)}"
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Between which numbers the relation holds; strict inequalities are judged as weak ones."""
+        first, last = self.values[0], self.values[-1]
+        match self.sign:
+            case Sign.EQUAL:
+                return first / FACTOR, first * FACTOR
+            case Sign.AT_MOST | Sign.BELOW:
+                return 0.0, first
+            case Sign.AT_LEAST | Sign.ABOVE:
+                return first, inf
+        return first, last
+
+
+# relations of which a predicate accepts only some signs
+Exactly = Annotated[Relation, Sign.EQUAL]
+Bracket = Annotated[Relation, Sign.EQUAL, Sign.AT_MOST, Sign.WITHIN]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Formula:
+    """A sum of products: for each term the powers of N and of log N; other symbols are constant."""
+
+    text: str
+    terms: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lengths:
+    """The lengths that a claim is about: those listed, else all from `low` to `high`."""
+
+    text: str = ""
+    listed: tuple[int, ...] = ()
+    low: float = 0.0
+    high: float = inf
+
+    def among(self, measured: Sequence[int]) -> list[int]:
+        """The measured lengths that the claim is about. Raises `OutOfScope` if there are none."""
+        near = {nearest(length, measured) for length in self.listed}
+        chosen = [n for n in measured if (n in near if near else self.low <= n <= self.high)]
+        if not measured:
+            raise OutOfScope("no length was measured on both sides")
+        if not chosen:
+            span = f"measured from {min(measured):,} to {max(measured):,}"
+            raise OutOfScope(f"nothing at {self.text}: {span}")
+        return chosen
+
+
+EVERYWHERE = Lengths()
+
+
+def nearest(length: float, measured: Sequence[int]) -> int | None:
+    """The measured length that a claimed one stands for, or None if none is near enough."""
+    best = min(measured, key=lambda n: abs(log(n / length)), default=None)
+    return None if best is None or abs(log(best / length)) > log(NEAR) else best
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """A predicate or quantity with its arguments by name, of which one may be a call itself."""
+
+    function: Callable[..., Any]
+    arguments: Mapping[str, object]
+    level: Level | None = None  # that the claim is bound to, as is the device
+    device: str | None = None
+
+    @property
+    def mode(self) -> ClaimedMode | None:
+        """The mode that the text names, if it names one."""
+        for argument in self.arguments.values():
+            mode = argument.mode if isinstance(argument, Call) else argument
+            if isinstance(mode, ClaimedMode):
+                return mode
+        return None
+
+    @property
+    def subjects(self) -> Iterator[Subject]:
+        """Every mechanism that the call names."""
+        for argument in self.arguments.values():
+            match argument:
+                case Subject():
+                    yield argument
+                case Group(members):
+                    yield from (Subject(mechanism=name) for name in members)
+                case Call():
+                    yield from argument.subjects
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """What a source asserts: one plain sentence, and the same as a check.
+
+    All calls of the `check` must hold; `text` is how it was written. `scope` says how the source
+    measured, on what, and whether it says so or its numbers do.
+    """
+
+    id: str
+    source: str
+    claim: str
+    text: str
+    check: tuple[Call, ...]
+    scope: str
+
+    def matches(self, pattern: str) -> bool:
+        """Whether the pattern fits the id or a mechanism that the check names."""
+        named = {subject.mechanism for call in self.check for subject in call.subjects}
+        return any(fnmatchcase(name, pattern) for name in (self.id, *named))
+
+
+class Answer(StrEnum):
+    """What a sweep says of a claim."""
+
+    REPRODUCED = "reproduced"
+    NOT_REPRODUCED = "not reproduced"
+    CANNOT_TELL = "cannot tell"
+    OUT_OF_SCOPE = "out of scope"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Number:
+    """A measured number behind an answer, with its 95 % confidence interval where it has one."""
+
+    what: str
+    unit: Unit
+    value: float
+    low: float = nan
+    high: float = nan
+    length: int | None = None  # None: of all lengths together
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """A ratio that can be compared with a number.
+
+    `about` are the lengths that the claim names, None if the quantity takes none; `lengths` are
+    those that it rests on.
+    """
+
+    what: str
+    logs: LogCurve
+    lengths: tuple[int, ...]
+    about: Lengths | None = None
+
+    @property
+    def numbers(self) -> tuple[Number, ...]:
+        """The ratio at each length."""
+        logs = self.logs
+        rows = zip(logs.logs, logs.low, logs.high, logs.lengths, strict=True)
+        return tuple(as_ratio(self.what, *row) for row in rows)
+
+    def at(self, lengths: Sequence[int]) -> "Measured":
+        """The same at these of its lengths."""
+        return replace(self, logs=self.logs.at(lengths), lengths=tuple(lengths))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """An answer, why, the numbers behind it (the most telling first) and their lengths."""
+
+    answer: Answer
+    why: str = ""
+    numbers: tuple[Number, ...] = ()
+    lengths: tuple[int, ...] = ()
+
+
+def as_ratio(what: str, log: float, low: float, high: float, length: float | None = None) -> Number:
+    """The ratio of which the logarithm and the ends of its confidence interval are given."""
+    value, low, high = (float(np.exp(end)) for end in (log, low, high))
+    at = None if length is None else int(length)
+    return Number(what=what, unit=Unit.RATIO, value=value, low=low, high=high, length=at)

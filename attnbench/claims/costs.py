@@ -1,0 +1,315 @@
+"""Predicates and quantities that compare mechanisms, or the cost of one at two lengths.
+
+A is the first mechanism named and B the second. Confidence intervals are those of 95 %, and they
+decide: a claim is reproduced only if all of the interval lies on the claimed side, not reproduced
+only if all of it lies on the other, and else it cannot be told. Lengths at which one of the two was
+not measured are not compared.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from math import inf, log
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnbench.analysis.curves import LogCurve, half_widths
+from attnbench.claims.bench import Bench, Curve
+from attnbench.claims.claim import (
+    EVERYWHERE,
+    Answer,
+    Group,
+    Judgement,
+    Lengths,
+    Measured,
+    Number,
+    OutOfScope,
+    Quantity,
+    Relation,
+    Sign,
+    Subject,
+    as_ratio,
+    nearest,
+)
+from attnbench.records import Mode, Outcome
+
+# "no significant difference": a factor that a reader of a logarithmic figure would not see
+SAME = 1.1
+
+# a claim over a range of lengths needs this many of them; one that lists fewer needs those
+FEWEST = 3
+
+
+def faster(
+    bench: Bench, a: Subject, b: Subject, mode: Mode, lengths: Lengths = EVERYWHERE
+) -> Judgement:
+    """A takes less time than B, at every length of the claim that both were measured at."""
+    return _above_one([speedup(bench, a, b, mode, lengths)], lengths)
+
+
+def less_memory(
+    bench: Bench, a: Subject, b: Subject, mode: Mode, lengths: Lengths = EVERYWHERE
+) -> Judgement:
+    """A needs less memory than B, at every length of the claim that both were measured at."""
+    return _above_one([memory_saving(bench, a, b, mode, lengths)], lengths)
+
+
+def same(
+    bench: Bench,
+    a: Subject,
+    b: Subject,
+    quantity: Quantity,
+    mode: Mode,
+    lengths: Lengths = EVERYWHERE,
+) -> Judgement:
+    """A and B differ by less than a tenth, at every length that both were measured at.
+
+    Reproduced if each interval of the ratio lies within a tenth of 1, not reproduced if one lies
+    wholly outside.
+    """
+    measured = ratio(bench, a, b, quantity, mode, lengths)
+    low, high = measured.logs.low, measured.logs.high
+    # above zero where the ratio is within the factor, whichever end is nearer to it
+    least = log(SAME) - np.maximum(np.abs(high), np.abs(low))
+    most = log(SAME) - np.where(low > 0, low, -high).clip(0)
+    return everywhere(least, most, measured.numbers, lengths)
+
+
+def fastest(
+    bench: Bench, a: Subject, among: Group, mode: Mode, lengths: Lengths = EVERYWHERE
+) -> Judgement:
+    """A takes less time than every other of the group, at every length of the claim.
+
+    One rival that is surely faster at one length refutes it. To be reproduced, no member may be
+    missing from the sweep, and only lengths count at which each was measured, or ran out of memory
+    or time.
+    """
+    return _extreme(bench, a, among, Quantity.TIME, mode, lengths, least=True)
+
+
+def slowest(
+    bench: Bench, a: Subject, among: Group, mode: Mode, lengths: Lengths = EVERYWHERE
+) -> Judgement:
+    """A takes more time than every other of the group; lengths and members as for fastest."""
+    return _extreme(bench, a, among, Quantity.TIME, mode, lengths, least=False)
+
+
+def least_memory(
+    bench: Bench, a: Subject, among: Group, mode: Mode, lengths: Lengths = EVERYWHERE
+) -> Judgement:
+    """A needs less memory than every other of the group; lengths and members as for fastest."""
+    return _extreme(bench, a, among, Quantity.MEMORY, mode, lengths, least=True)
+
+
+def increasing(bench: Bench, of: Measured, *, mode: Mode) -> Judgement:
+    """The ratio grows from each length to the next; that of B over A falls where A over B grows.
+
+    Every step's interval must lie above zero; one that lies below refutes.
+    """
+    logs = of.logs
+    steps = LogCurve(
+        lengths=logs.lengths[1:],
+        logs=np.diff(logs.logs),
+        errors=np.hypot(logs.errors[1:], logs.errors[:-1]),
+        df=np.minimum(logs.df[1:], logs.df[:-1]),
+    )
+    # nothing comes before the first length, so that no step can fail there
+    low, high = (np.concatenate([[inf], ends]) for ends in (steps.low, steps.high))
+    return everywhere(low, high, of.numbers, of.about or EVERYWHERE)
+
+
+def rises_with(
+    bench: Bench,
+    a: Subject,
+    option: str,
+    quantity: Quantity,
+    mode: Mode,
+    lengths: Lengths = EVERYWHERE,
+) -> Judgement:
+    """The quantity of A grows with a numeric option, at each length of the claim.
+
+    Neighbouring values of the option that the sweep has are compared, of those that A allows.
+    """
+    allowed = dict(a.options).get(option)
+    others = tuple(pair for pair in a.options if pair[0] != option)
+    variants: dict[float, Curve] = {}
+    for curve in bench.matching(replace(a, options=others), mode):
+        value = curve.options.get(option)
+        if isinstance(value, int | float) and (allowed is None or value in allowed):
+            variants.setdefault(value, curve)
+    if len(variants) < 2:
+        raise OutOfScope(f"the sweep has not two values of {option} of {a.mechanism}")
+    steps = pairwise(curve for _, curve in sorted(variants.items(), key=lambda item: item[0]))
+    parts = [compare_curves(more, less, quantity, lengths) for less, more in steps]
+    return _above_one(parts, lengths)
+
+
+def speedup(
+    bench: Bench, a: Subject, b: Subject, mode: Mode, lengths: Lengths = EVERYWHERE
+) -> Measured:
+    """The time of B over that of A, of one sequence."""
+    return ratio(bench, b, a, Quantity.TIME, mode, lengths)
+
+
+def memory_saving(
+    bench: Bench, a: Subject, b: Subject, mode: Mode, lengths: Lengths = EVERYWHERE
+) -> Measured:
+    """The memory of B over that of A, of one sequence."""
+    return ratio(bench, b, a, Quantity.MEMORY, mode, lengths)
+
+
+def ratio(
+    bench: Bench,
+    a: Subject,
+    b: Subject,
+    quantity: Quantity,
+    mode: Mode,
+    lengths: Lengths = EVERYWHERE,
+) -> Measured:
+    """The quantity of A over that of B, of one sequence."""
+    return compare_curves(bench.curve(a, mode), bench.curve(b, mode), quantity, lengths)
+
+
+def growth(
+    bench: Bench, quantity: Quantity, a: Subject, mode: Mode, first: int, last: int
+) -> Measured:
+    """The quantity of one sequence of A at the second length over that at the first."""
+    curve = bench.curve(a, mode)
+    logs = curve.costs[quantity]
+    start, end = (nearest(n, [int(k) for k in logs.lengths]) for n in (first, last))
+    if start is None or end is None:
+        raise OutOfScope(f"{curve.series} was not measured at both {first:,} and {last:,}")
+    base = logs.at([start])
+    step = replace(logs.at([end]), lengths=base.lengths).minus(base)
+    what = f"{quantity} of {curve.series}, {mode}, {start:,} to {end:,}"
+    return Measured(what=what, logs=step, lengths=(start, end))
+
+
+def compare(bench: Bench, of: Measured, *, relation: Relation, mode: Mode) -> Judgement:
+    """What is compared with a number: its interval lies where the claim puts it.
+
+    Over several lengths the geometric mean counts. `==` allows a factor of two either way, but not
+    beyond 1: a claimed gain is not reproduced by a loss.
+    """
+    if of.about == EVERYWHERE:
+        raise OutOfScope("the source prints no length")
+    mean, error, df = of.logs.mean()
+    half = float(half_widths([error], [df])[0])
+    low, high = mean - half, mean + half
+    least, most = (log(end) if end > 0 else -inf for end in relation.bounds)
+    if relation.sign is Sign.EQUAL and (claimed := log(relation.values[0])):
+        least, most = (max(least, 0.0), most) if claimed > 0 else (least, min(most, 0.0))
+    few = too_few(len(of.logs), of.about) if of.about else ""
+    inside, outside = low >= least and high <= most, high < least or low > most
+    if not np.isfinite(half):
+        answer, why = Answer.CANNOT_TELL, "no confidence interval"
+    elif not (inside or outside):
+        answer, why = Answer.CANNOT_TELL, f"the interval reaches both sides of {relation}"
+    elif few:
+        answer, why = Answer.CANNOT_TELL, few
+    elif inside:
+        answer, why = Answer.REPRODUCED, ""
+    else:
+        answer, why = Answer.NOT_REPRODUCED, f"the claim is {relation}"
+    single = of.about is not None and len(of.logs) == 1
+    number = as_ratio(of.what, mean, low, high, of.logs.lengths[0] if single else None)
+    return Judgement(answer=answer, why=why, numbers=(number,), lengths=of.lengths)
+
+
+def compare_curves(a: Curve, b: Curve, quantity: Quantity, lengths: Lengths) -> Measured:
+    """The quantity of one curve over another's. Raises `OutOfScope` if they share no length."""
+    logs = a.over(b, quantity)
+    if not len(logs):
+        raise OutOfScope(f"{a.series} and {b.series} have no {quantity} at a common length")
+    chosen = lengths.among([int(n) for n in logs.lengths])
+    what = f"{quantity} of {a.series} over {b.series}, {a.mode}"
+    return Measured(what=what, logs=logs.at(chosen), lengths=tuple(chosen), about=lengths)
+
+
+def everywhere(
+    low: NDArray[np.float64],
+    high: NDArray[np.float64],
+    numbers: Sequence[Number],
+    lengths: Lengths,
+) -> Judgement:
+    """Whether each interval, `low` to `high`, lies above zero; `numbers` belong to the intervals.
+
+    Reproduced if all do, at three lengths or all that are listed; not reproduced if any lies wholly
+    below; else it cannot be told.
+    """
+    at = [number.length or 0 for number in numbers]
+    unknown, below, open_ = np.isnan(low), high < 0, ~(low > 0)
+    if below.any():
+        answer, why = Answer.NOT_REPRODUCED, f"not so at {_listed(at, below)}"
+    elif unknown.any():
+        answer, why = Answer.CANNOT_TELL, f"no confidence interval at {_listed(at, unknown)}"
+    elif open_.any():
+        answer, why = Answer.CANNOT_TELL, f"the interval reaches both sides at {_listed(at, open_)}"
+    else:
+        why = too_few(len(set(at)), lengths)
+        answer = Answer.CANNOT_TELL if why else Answer.REPRODUCED
+    # the number that is nearest to refuting the claim comes first
+    ordered = tuple(numbers[i] for i in np.argsort(low, kind="stable"))
+    return Judgement(answer=answer, why=why, numbers=ordered, lengths=tuple(sorted(set(at))))
+
+
+def too_few(count: int, lengths: Lengths) -> str:
+    """Why this number of lengths does not suffice, or nothing."""
+    needed = min(FEWEST, len(lengths.listed) or FEWEST)
+    return "" if count >= needed else f"too few lengths: {count} of at least {needed}"
+
+
+def _above_one(parts: Sequence[Measured], lengths: Lengths) -> Judgement:
+    """Whether every ratio is above 1 at every length."""
+    low, high = (np.concatenate([getattr(p.logs, end) for p in parts]) for end in ("low", "high"))
+    return everywhere(low, high, [number for part in parts for number in part.numbers], lengths)
+
+
+def _extreme(
+    bench: Bench,
+    a: Subject,
+    among: Group,
+    quantity: Quantity,
+    mode: Mode,
+    lengths: Lengths,
+    *,
+    least: bool,
+) -> Judgement:
+    own = bench.curve(a, mode)
+    others = [name for name in among.members if name != a.mechanism]
+    found = {name: bench.matching(Subject(mechanism=name), mode)[:1] for name in others}
+    rivals = [curve for curves in found.values() for curve in curves]
+    if not rivals:
+        raise OutOfScope(f"the sweep has no other of {', '.join(among.members)}")
+    pairs = [(rival, own) if least else (own, rival) for rival in rivals]
+    shared = [pair for pair in pairs if len(pair[0].over(pair[1], quantity))]
+    parts = [compare_curves(*pair, quantity, EVERYWHERE) for pair in shared]
+    at = lengths.among(sorted({n for part in parts for n in part.lengths}))
+    judged = _above_one([part.at(at) for part in parts], lengths)
+    if judged.answer is Answer.NOT_REPRODUCED:
+        return judged
+    ended = [n for n in at if all(_ended(rival, n, quantity) for rival in rivals)]
+    if not ended:
+        why = "no length at which the whole group was measured"
+        return replace(judged, answer=Answer.CANNOT_TELL, why=why)
+    judged = _above_one([part.at(ended) for part in parts], lengths)
+    missing = ", ".join(name for name, curves in found.items() if not curves)
+    if missing and judged.answer is Answer.REPRODUCED:
+        return replace(judged, answer=Answer.CANNOT_TELL, why=f"not in the sweep: {missing}")
+    return judged
+
+
+def _ended(curve: Curve, length: int, quantity: Quantity) -> bool:
+    """Whether a curve was measured at a length, or ran out of memory or time there."""
+    if length in curve.costs[quantity].lengths:
+        return True
+    ended = (Outcome.OOM, Outcome.TIMEOUT)
+    return length in curve.rows.index and curve.rows["outcome"].loc[length] in ended
+
+
+def _listed(lengths: Sequence[int], chosen: NDArray[np.bool_]) -> str:
+    """`512, 1,024, 2,048, … 65,536`."""
+    pairs = zip(lengths, chosen, strict=True)
+    texts = [f"{n:,}" for n in sorted({n for n, wanted in pairs if wanted})]
+    return ", ".join(texts if len(texts) <= 4 else [*texts[:3], f"… {texts[-1]}"])
