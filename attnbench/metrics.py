@@ -1,7 +1,12 @@
-"""Every number introduces itself: key, label, unit, which way is better, description."""
+"""What each number is: label, unit, tolerance, how rounds join, which way is better, meaning.
 
+One table. Whoever compares, joins or prints a metric reads its row here.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 
 
 class Unit(StrEnum):
@@ -10,7 +15,9 @@ class Unit(StrEnum):
     SECONDS = "s"
     BYTES = "bytes"
     FLOPS = "FLOPs"
-    FLOPS_PER_S = "FLOP/s"
+    JOULES = "J"
+    WATTS = "W"
+    CELSIUS = "°C"
     COUNT = "count"
     RATIO = "ratio"
     EXPONENT = "exponent"
@@ -24,147 +31,87 @@ class Better(StrEnum):
     NEITHER = "neither"
 
 
+class Join(StrEnum):
+    """How the values of several rounds become the one of their case."""
+
+    GEOMETRIC_MEAN = "geometric mean"  # of times: rounds differ by factors
+    MEDIAN = "median"
+    LARGEST = "largest"  # of peaks: what the case may need
+    EXACT = "exact"  # every round gives the same
+
+
 @dataclass(frozen=True)
 class Metric:
-    """One row of the table."""
+    """One row of the table.
+
+    Two counted values that differ by at most `tolerance`, relative to the first, are the same;
+    None for what is timed or only recorded.
+    """
 
     key: str
     label: str
     unit: Unit
-    better: Better
     description: str
-    # two counts nearer than this, relatively, are the same; None for what is not counted
+    join: Join
+    better: Better = Better.LOWER
     tolerance: float | None = None
 
 
+# a count of the program's own work: any difference is a change of the program
 EXACT = 0.0
-# the workspaces of a kernel count, which another processor may size otherwise
+# kernels allocate workspaces whose size depends on the processor
 PEAKS = 0.01
 
-TABLE: tuple[Metric, ...] = (
-    Metric("wall_s", "time", Unit.SECONDS, Better.LOWER, "wall time of one iteration"),
-    Metric("cpu_s", "CPU time", Unit.SECONDS, Better.LOWER, "process time, all threads"),
-    Metric("device_s", "device time", Unit.SECONDS, Better.LOWER, "between device events"),
-    Metric("time_s", "time", Unit.SECONDS, Better.LOWER, "device time on a GPU, else wall time"),
-    Metric("forward_s", "forward", Unit.SECONDS, Better.LOWER, "forward and loss"),
-    Metric("backward_s", "backward", Unit.SECONDS, Better.LOWER, "backward"),
-    Metric("step_s", "step", Unit.SECONDS, Better.LOWER, "optimiser step"),
-    Metric(
-        "forward_backward_s",
-        "forward + backward",
-        Unit.SECONDS,
-        Better.LOWER,
-        "forward, loss and backward, without the optimiser step",
-    ),
-    Metric("token_s", "time per token", Unit.SECONDS, Better.LOWER, "time over B · N"),
-    Metric(
-        "allocated_peak_bytes",
-        "allocated peak",
-        Unit.BYTES,
-        Better.LOWER,
-        "most bytes alive at once, from the allocator's own events; parameters and inputs are in",
-        PEAKS,
-    ),
-    Metric(
-        "allocated_delta_bytes",
-        "allocated above inputs",
-        Unit.BYTES,
-        Better.LOWER,
-        "allocated peak less what was alive before the iteration",
-        PEAKS,
-    ),
-    Metric(
-        "reserved_peak_bytes",
-        "reserved peak",
-        Unit.BYTES,
-        Better.LOWER,
-        "most bytes that torch's caching allocator held on the GPU",
-    ),
-    Metric(
-        "resident_peak_bytes",
-        "resident peak",
-        Unit.BYTES,
-        Better.LOWER,
-        "most bytes of the process in physical memory, code and libraries included",
-    ),
-    Metric(
-        "resident_delta_bytes",
-        "resident above start",
-        Unit.BYTES,
-        Better.LOWER,
-        "resident peak less what was resident before the iteration",
-    ),
-    Metric(
-        "device_process_bytes",
-        "process peak (NVML)",
-        Unit.BYTES,
-        Better.LOWER,
-        "most bytes that the driver charged to the process",
-    ),
-    Metric(
-        "saved_bytes",
-        "saved for backward",
-        Unit.BYTES,
-        Better.LOWER,
-        "tensors kept by autograd",
-        PEAKS,
-    ),
-    Metric(
-        "kept_bytes",
-        "kept by each iteration",
-        Unit.BYTES,
-        Better.LOWER,
-        "alive after an iteration and not before it, gradients and outputs gone",
-        PEAKS,
-    ),
-    Metric(
-        "moved_bytes",
-        "bytes moved",
-        Unit.BYTES,
-        Better.LOWER,
-        "operands and results, summed",
-        PEAKS,
-    ),
-    Metric("operators", "operators", Unit.COUNT, Better.LOWER, "operators of one iteration", EXACT),
-    Metric("parameters", "parameters", Unit.COUNT, Better.LOWER, "trainable parameters", EXACT),
-    Metric("flops", "FLOPs", Unit.FLOPS, Better.LOWER, "forward, matrix products, exact", EXACT),
-    Metric(
-        "core_flops",
-        "core FLOPs",
-        Unit.FLOPS,
-        Better.LOWER,
-        "FLOPs without the linear maps",
-        EXACT,
-    ),
-    Metric(
-        "projection_flops",
-        "projection FLOPs",
-        Unit.FLOPS,
-        Better.LOWER,
-        "FLOPs of the linear maps",
-        EXACT,
-    ),
-    Metric("setup_s", "set-up", Unit.SECONDS, Better.LOWER, "building the module and its inputs"),
-    Metric("warmup_s", "warm-up", Unit.SECONDS, Better.LOWER, "iterations before the samples"),
-    Metric("warmup_iterations", "warm-up iterations", Unit.COUNT, Better.NEITHER, "their number"),
-    Metric(
-        "error",
-        "error",
-        Unit.RATIO,
-        Better.LOWER,
-        "output against the float64 reference on a slice, relative",
-    ),
-    Metric("energy_j", "energy", Unit.COUNT, Better.LOWER, "joules of the GPU while timed"),
-    Metric("temperature_c", "temperature", Unit.COUNT, Better.NEITHER, "of the GPU, in °C"),
-    Metric("power_w", "power", Unit.COUNT, Better.NEITHER, "of the GPU, in watts"),
-    Metric("load_before", "load before", Unit.COUNT, Better.NEITHER, "one-minute load average"),
-    Metric("load_after", "load after", Unit.COUNT, Better.NEITHER, "one-minute load average"),
+
+def _time(key: str, label: str, description: str) -> Metric:
+    return Metric(key, label, Unit.SECONDS, description, Join.GEOMETRIC_MEAN)
+
+
+def _bytes(key: str, label: str, description: str, tolerance: float | None = None) -> Metric:
+    return Metric(key, label, Unit.BYTES, description, Join.LARGEST, tolerance=tolerance)
+
+
+def _count(key: str, label: str, unit: Unit, description: str, join: Join) -> Metric:
+    return Metric(key, label, unit, description, join, tolerance=EXACT)
+
+
+def _recorded(key: str, label: str, unit: Unit, description: str) -> Metric:
+    return Metric(key, label, unit, description, Join.MEDIAN, Better.NEITHER)
+
+
+ROWS = (
+    _time("time_s", "time", "one iteration: device time on a GPU, otherwise wall time"),
+    _time("wall_s", "wall time", "one iteration"),
+    _time("cpu_s", "CPU time", "one iteration, process time of all threads"),
+    _time("device_s", "device time", "one iteration, between two events of the GPU"),
+    _time("forward_s", "forward", "forward pass and loss"),
+    _time("backward_s", "backward", "backward pass"),
+    _time("step_s", "step", "optimiser step"),
+    _time("forward_backward_s", "forward + backward", "without the optimiser step"),
+    _time("token_s", "time per token", "time over B · N"),
+    _bytes("allocated_peak_bytes", "allocated peak", "most bytes allocated at once", PEAKS),
+    _bytes("allocated_delta_bytes", "allocated above inputs", "above what was there before"),
+    _bytes("reserved_peak_bytes", "reserved peak", "most bytes that torch reserved on the GPU"),
+    _bytes("resident_peak_bytes", "resident peak", "physical memory, code and libraries included"),
+    _bytes("resident_delta_bytes", "resident above start", "above what was there before"),
+    _bytes("device_process_bytes", "process peak (NVML)", "most bytes as the driver counts them"),
+    _bytes("saved_bytes", "saved for backward", "tensors that autograd keeps", PEAKS),
+    _bytes("kept_bytes", "kept by each iteration", "still allocated when the iteration is over"),
+    _bytes("moved_bytes", "bytes moved", "operands and results of all operators", PEAKS),
+    _count("operators", "operators", Unit.COUNT, "operators of one iteration", Join.LARGEST),
+    _count("parameters", "parameters", Unit.COUNT, "trainable parameters", Join.EXACT),
+    _count("flops", "FLOPs", Unit.FLOPS, "matrix products of the forward pass", Join.EXACT),
+    Metric("error", "error", Unit.RATIO, "relative, against the float64 reference", Join.LARGEST),
+    Metric("energy_j", "energy", Unit.JOULES, "of the GPU while timed", Join.MEDIAN),
+    _recorded("setup_s", "set-up", Unit.SECONDS, "building the module and its inputs"),
+    _recorded("warmup_s", "warm-up", Unit.SECONDS, "iterations before the samples"),
+    _recorded("warmup_iterations", "warm-up iterations", Unit.COUNT, "before the samples"),
+    _recorded("temperature_c", "temperature", Unit.CELSIUS, "of the GPU"),
+    _recorded("power_w", "power", Unit.WATTS, "of the GPU"),
+    _recorded("load_before", "load before", Unit.COUNT, "one-minute load average"),
+    _recorded("load_after", "load after", Unit.COUNT, "one-minute load average"),
 )
+TABLE: Mapping[str, Metric] = MappingProxyType({row.key: row for row in ROWS})
 
-
-def metric(key: str) -> Metric:
-    """The metric of that key. Raises `KeyError` if there is none."""
-    for row in TABLE:
-        if row.key == key:
-            return row
-    raise KeyError(key)
+# what two versions of a program are compared by, besides time
+COUNTED = ("parameters", "flops", "operators", "allocated_peak_bytes", "saved_bytes")

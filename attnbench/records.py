@@ -10,13 +10,14 @@ Times are seconds, memory is bytes; only `units` knows milliseconds and MiB.
 """
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Self
 
-from msgspec import Meta
+from msgspec import Meta, MsgspecError, convert
 
 Option = str | int | float | bool | None
 
@@ -135,9 +136,34 @@ class Workload:
         sizes = f"B{self.batch}-N{self.seq_len}-D{self.width}-H{self.heads}"
         parts = [sizes, self.level, self.mode, self.dtype, self.device]
         parts += ["causal"] * self.causal
-        parts += [f"padding={self.padding:g}"] * (self.padding > 0)
+        parts += [f"padding={self.padding}"] * (self.padding > 0)
         parts += _differences(self.shell, Shell()) if self.shell else []
         return "/".join(parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """A mechanism as `--models` names it; without a form, the default of each workload.
+
+    Before groups and patterns are expanded, `name` and `form` may hold wildcards.
+    """
+
+    name: str
+    form: str | None = None
+    options: tuple[tuple[str, Option], ...] = ()
+
+    def __str__(self) -> str:
+        form = f":{self.form}" if self.form else ""
+        return self.name + form + (f"[{options_text(self.options)}]" if self.options else "")
+
+
+# the path of a mechanism's file may hold anything, so the sizes are sought from the end
+LABEL = re.compile(
+    r"(?P<mechanism>.+):(?P<form>\w+)(?:\[(?P<options>[^\[\]]*)\])?"
+    r"/B(?P<batch>\d+)-N(?P<seq_len>\d+)-D(?P<width>\d+)-H(?P<heads>\d+)"
+    r"/(?P<level>\w+)/(?P<mode>\w+)/(?P<dtype>\w+)/(?P<device>[\w:]+)(?P<further>(?:/[^/]+)*)",
+    re.DOTALL,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,11 +186,21 @@ class Case:
     @property
     def series(self) -> str:
         """What stays the same along a curve of the figure: `linformer:eager[rank=16]`."""
-        chosen = ",".join(f"{name}={value}" for name, value in self.options)
-        return f"{self.mechanism}:{self.form}" + (f"[{chosen}]" if chosen else "")
+        return str(Selection(name=self.mechanism, form=self.form, options=self.options))
 
     def __str__(self) -> str:
         return f"{self.series}/{self.workload}"
+
+    @classmethod
+    def read(cls, label: str) -> Self:
+        """The case that prints as this label. Raises `ValueError` if none does."""
+        try:
+            case = convert(_parts(label), cls)
+        except (ValueError, MsgspecError, OverflowError) as error:
+            raise ValueError(f"{label!r} does not read as a case") from error
+        if not label.endswith(f"/{case.workload}"):
+            raise ValueError(f"{label!r} does not read as a case; {str(case)!r} does")
+        return case
 
 
 class Sample(NamedTuple):
@@ -262,6 +298,22 @@ class Planned:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Fingerprint:
+    """What must agree between two machines for their times to be compared."""
+
+    processor: str
+    cores: Size
+    threads: Size
+    torch: str
+    device: str  # "cpu" or the name of the GPU
+
+    def differences(self, other: Self) -> tuple[str, ...]:
+        """What does not agree: `torch: 2.12.0 and 2.13.0`."""
+        mine, others = asdict(self), asdict(other)
+        return tuple(f"{n}: {mine[n]} and {others[n]}" for n in mine if mine[n] != others[n])
+
+
+@dataclass(frozen=True, kw_only=True)
 class Environment:
     """The machine and versions that a session of a sweep ran on."""
 
@@ -285,9 +337,9 @@ class Environment:
     notes: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def fingerprint(self) -> tuple[str | int, ...]:
+    def fingerprint(self) -> Fingerprint:
         """What must agree for times to be compared."""
-        return (self.processor, self.cores, self.threads, self.torch, self.device)
+        return Fingerprint(**{f.name: getattr(self, f.name) for f in fields(Fingerprint)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -333,6 +385,51 @@ class Sweep:
 def canonical(data: Any) -> str:
     """JSON with sorted keys and no spaces: equal data, equal text."""
     return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def options_text(options: Iterable[tuple[str, Option]]) -> str:
+    """`rank=64,share=True`: as `option_value` reads each value."""
+    return ",".join(f"{name}={_option_text(value)}" for name, value in options)
+
+
+def option_value(text: str) -> Option:
+    """`true`, `false`, `none`, an integer, a number, quoted text, or the text itself."""
+    words: dict[str, Option] = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    readers: tuple[Callable[[str], Option], ...] = (int, float)
+    for read in (json.loads,) if text.startswith('"') else readers:
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _parts(label: str) -> dict[str, Any]:
+    """A case as data. Raises `ValueError`."""
+    if (match := LABEL.fullmatch(label)) is None:
+        raise ValueError
+    case = match.groupdict()
+    options = re.findall(r"(\w+)=([^,]*)", case.pop("options") or "")
+    further = re.findall(r"/(\w+)=?([^/]*)", case.pop("further"))
+    texts = {name: case.pop(name) for name in list(case) if name not in ("mechanism", "form")}
+    texts |= {name: text or "true" for name, text in further}
+    workload = {name: option_value(text) for name, text in texts.items()}
+    shell = {f.name: workload[f.name] for f in fields(Shell) if f.name in workload}
+    at_model = {"shell": shell} if workload["level"] == Level.MODEL else {}
+    values = tuple((name, option_value(text)) for name, text in options)
+    return {**case, "options": values, "workload": {**workload, **at_model}}
+
+
+def _option_text(value: Option) -> str:
+    """The value; text is quoted where it could be read as anything else."""
+    plain = r"[^\s\[\],\"]+"
+    if not isinstance(value, str) or (
+        re.fullmatch(plain, value) and value.isprintable() and option_value(value) == value
+    ):
+        return str(value)
+    return re.sub(r"[\[\],]", lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value))
 
 
 def _differences(shell: Shell, default: Shell) -> list[str]:

@@ -15,6 +15,7 @@ FLOORS = (
     ("contract", "store", "analysis"),
     ("mechanisms", "adopted", "run"),
     ("registry", "model", "claims"),
+    ("gate",),
     ("measure", "workloads", "render"),
     ("cli",),
 )
@@ -22,7 +23,7 @@ FLOORS = (
 # which rooms, or single files, may import a heavy library by name
 DOORS = {
     "torch": {"contract", "mechanisms", "adopted", "model", "measure", "cli/options.py"},
-    "numpy": {"store", "analysis", "claims", "render"},
+    "numpy": {"store", "analysis", "claims", "gate", "render"},
     "pandas": {"store", "analysis", "claims", "render"},
     "matplotlib": {f"render/{name}.py" for name in ("figures", "overlays", "panels", "roofline")},
     "rich": {"render/terminal.py", "cli/console.py"},

@@ -9,26 +9,22 @@ Cases are matched by all but device and type of number, of which a sweep has one
 parameters depend on neither.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import pandas as pd
 
-from attnbench import metrics
 from attnbench.analysis.crossover import moved_crossovers
 from attnbench.analysis.curves import half_widths
 from attnbench.analysis.estimate import Kind, student_within
 from attnbench.analysis.report import Analysis
-from attnbench.analysis.verdict import THRESHOLD, Verdict, judge, verdicts
+from attnbench.analysis.verdict import THRESHOLD, Verdict, of_count, verdicts
 from attnbench.errors import UsageError
-from attnbench.records import Environment, Outcome, Sweep
+from attnbench.metrics import COUNTED, TABLE
+from attnbench.records import Fingerprint, Outcome, Sweep
 
-# exact on any machine; a change above the tolerance is one of the program
-EXACT = ("parameters", "flops")
-# exact too, but only where device and type of number are the same
-COUNTED = (*EXACT, "operators", "allocated_peak_bytes", "saved_bytes")
-
-NAMES = ("processor", "cores", "threads", "torch", "device")
+# counted alike on every device and in every type of number; the others of `COUNTED` are not
+EVERYWHERE = ("parameters", "flops")
 
 COLUMNS = (
     *("case", "series", "mode", "seq_len", "metric"),
@@ -60,11 +56,10 @@ def compare(
     Only crossovers with the series that the first sweep is compared with count, if one was chosen.
     Raises `UsageError` if the sweeps have no case in common.
     """
-    sweeps = (first.sweep, second.sweep)
-    refused = refusals(*sweeps)
+    refused = refusals(first.sweep, second.sweep)
     both = _paired(first.cases, second.cases)
     same = _numbers(first.sweep) == _numbers(second.sweep)
-    parts = [_counted(both, metric) for metric in (COUNTED if same or anyway else EXACT)]
+    parts = [_counted(both, metric) for metric in (COUNTED if same or anyway else EVERYWHERE)]
     if anyway or not refused:
         parts.insert(0, _timed(both, threshold))
     rows = pd.concat([part for part in parts if len(part)])
@@ -105,8 +100,8 @@ def along(rows: pd.DataFrame, threshold: float = THRESHOLD) -> pd.DataFrame:
 def refusals(first: Sweep, second: Sweep) -> tuple[str, ...]:
     """Why times of the two cannot be compared, one reason each: `torch: 2.12.0 and 2.13.0`."""
     found = []
-    for index, name in enumerate(NAMES):
-        sides = [_values(sweep.sessions, index) for sweep in (first, second)]
+    for name in (field.name for field in fields(Fingerprint)):
+        sides = [{getattr(s, name) for s in sweep.sessions} for sweep in (first, second)]
         if sides[0] != sides[1] or len(sides[0]) > 1:
             texts = [" or ".join(map(str, sorted(side, key=str))) for side in sides]
             found.append(f"{name}: {texts[0]} and {texts[1]}")
@@ -166,10 +161,6 @@ def _numbers(sweep: Sweep) -> tuple[str, str]:
     return sweep.request.device.partition(":")[0], sweep.request.dtype
 
 
-def _values(sessions: tuple[Environment, ...], index: int) -> set[str | int]:
-    return {session.fingerprint[index] for session in sessions}
-
-
 def _tf32(sweep: Sweep) -> set[bool]:
     return {session.tf32 for session in sweep.sessions}
 
@@ -215,11 +206,10 @@ def _p_value(log: float, error: float, df: float) -> float:
 def _counted(both: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Only cases where at least one side has the number."""
     rows = _rows(both, metric)
-    logs = np.log(rows["ratio"])
-    threshold = metrics.metric(metric).tolerance or 0.0
-    calls = [judge(log, log, log, called=True, threshold=threshold) for log in logs]
-    rows = rows.assign(low=rows["ratio"], high=rows["ratio"], verdict=[str(c) for c in calls])
-    return rows[rows["first"].notna() | rows["second"].notna()]
+    rows = rows[rows["first"].notna() | rows["second"].notna()]
+    first, second = ([None if pd.isna(n) else n for n in rows[s]] for s in ("first", "second"))
+    calls = [str(of_count(a, b, TABLE[metric])) for a, b in zip(first, second, strict=True)]
+    return rows.assign(low=rows["ratio"], high=rows["ratio"], verdict=calls)
 
 
 def _rows(both: pd.DataFrame, metric: str) -> pd.DataFrame:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnbench.analysis.estimate import LEVEL, student_quantile
-from attnbench.records import Case, Planned
+from attnbench.records import Case, Planned, Selection
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -152,9 +152,9 @@ def series_names(plan: Sequence[Planned]) -> dict[str, str]:
         rivals = len({case.workload for case in cases}) < len({case.key for case in cases})
         mixed = len({case.form for case in cases}) > 1 and not rivals
         for case in cases:
-            whole = case.series
-            cut = whole.replace(f"{case.mechanism}:{case.form}", case.mechanism, 1)
-            names[case.key] = cut if mixed else whole
+            form = None if mixed else case.form
+            selection = Selection(name=case.mechanism, form=form, options=case.options)
+            names[case.key] = str(selection)
     return names
 
 

@@ -1,9 +1,10 @@
 """One row per case of a sweep: what it was, how it ended, what it took; and what rows add up to."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from statistics import median
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,18 @@ from attnbench.analysis.curves import series_names
 from attnbench.analysis.estimate import Estimate, Kind, of_median, over_rounds, spreads
 from attnbench.analysis.predict import replayed
 from attnbench.analysis.ratios import sample_seconds
-from attnbench.records import Case, Outcome, Part, Planned, Run, Sample, Sweep, canonical
+from attnbench.metrics import TABLE, Join
+from attnbench.records import (
+    Case,
+    Outcome,
+    Part,
+    Planned,
+    Run,
+    Sample,
+    Sweep,
+    canonical,
+    options_text,
+)
 
 # what the paper wing hands on; no other room needs pandas by name
 Frame = pd.DataFrame
@@ -30,17 +42,17 @@ PREDICTED = (
     ("memory", "allocated_peak_bytes", "predicted_bytes", "refined_bytes"),
 )
 
-MEMORY = (
-    "allocated_peak_bytes",
-    "allocated_delta_bytes",
-    "reserved_peak_bytes",
-    "resident_peak_bytes",
-    "resident_delta_bytes",
-    "device_process_bytes",
-    "saved_bytes",
-    "moved_bytes",
-    "operators",
-    "error",
+# what is timed besides `time_s`, as seconds of a whole sample
+TIMES: Mapping[str, Callable[[Sample], float]] = MappingProxyType(
+    {
+        "wall_s": lambda s: s.wall_s,
+        "cpu_s": lambda s: s.cpu_s,
+        "device_s": lambda s: s.device_s or math.nan,
+        "forward_s": lambda s: s.forward_s,
+        "backward_s": lambda s: s.backward_s,
+        "step_s": lambda s: s.step_s,
+        "forward_backward_s": lambda s: s.forward_s + s.backward_s,
+    }
 )
 
 
@@ -58,7 +70,7 @@ def summary(sweep: Sweep) -> pd.DataFrame:
 
     Work: parameters, flops, projection_flops, core_flops, shell_flops. Predictions: predicted_s and
     predicted_bytes from FLOPs alone; refined_s and refined_bytes by the time the case first ran.
-    Then a column for each of `MEMORY` and for every other number that a run recorded.
+    Then a column for every metric that joins as the largest, and every other that a run recorded.
     """
     names = series_names(sweep.plan)
     runs = _by_case(sweep.runs)
@@ -146,7 +158,7 @@ def _identity(case: Case, series: str) -> dict[str, Any]:
         "series": series,
         "mechanism": case.mechanism,
         "form": case.form,
-        "options": ",".join(f"{name}={value}" for name, value in case.options),
+        "options": options_text(case.options),
         **{name: str(value) if isinstance(value, str) else value for name, value in fields.items()},
         "tokens": workload.tokens,
         "layers": shell.get("layers", 1),
@@ -171,7 +183,7 @@ def _ending(line: Planned, runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def _times(runs: Sequence[Run], estimate: Estimate | None, tokens: int) -> dict[str, Any]:
-    """Every time of one iteration: medians of each round, then their geometric mean."""
+    """Every time of one iteration: the median of each round, then joined."""
     timed = timed_runs(runs)
     samples = [run.samples for run in timed]
     nan = math.nan
@@ -184,34 +196,27 @@ def _times(runs: Sequence[Run], estimate: Estimate | None, tokens: int) -> dict[
         "time_df": estimate.df if estimate else nan,
         "interval_kind": str(estimate.kind if estimate else Kind.NONE),
         "samples": sum(map(len, samples)),
-        "wall_s": _centre([_median(rows, lambda s: s.wall_s) for rows in samples]),
-        "cpu_s": _centre([_median(rows, lambda s: s.cpu_s) for rows in samples]),
-        "device_s": _centre([_median(rows, lambda s: s.device_s or nan) for rows in samples]),
-        "forward_s": _centre([_median(rows, lambda s: s.forward_s) for rows in samples]),
-        "backward_s": _centre([_median(rows, lambda s: s.backward_s) for rows in samples]),
-        "step_s": _centre([_median(rows, lambda s: s.step_s) for rows in samples]),
-        "forward_backward_s": _centre(
-            [_median(rows, lambda s: s.forward_s + s.backward_s) for rows in samples]
-        ),
+        **{key: joined(key, [_median(rows, of) for rows in samples]) for key, of in TIMES.items()},
         "token_s": time / tokens,
     }
 
 
 def _values(runs: Sequence[Run]) -> dict[str, float]:
-    """Single numbers of a case: the largest of its passes, the median of its timed rounds.
+    """Single numbers of a case, joined over its runs as `metrics` says.
 
     What a run counted itself, of a module without a card, stands in place of the plan's guess.
     """
-    found: dict[str, list[float]] = {key: [] for key in MEMORY}
+    found: dict[str, list[float]] = {
+        key: [] for key, metric in TABLE.items() if metric.join is Join.LARGEST
+    }
     for run in runs:
         if run.outcome is Outcome.OK:
             for key, value in run.values.items():
                 found.setdefault(key, []).append(value)
     guesses = ("projection_flops", "core_flops", "shell_flops") if "flops" in found else ()
-    return {
-        key: float((np.max if key in MEMORY else np.median)(values)) if values else math.nan
-        for key, values in found.items()
-    } | dict.fromkeys(guesses, math.nan)
+    return {key: joined(key, values) for key, values in found.items()} | dict.fromkeys(
+        guesses, math.nan
+    )
 
 
 def _planned(line: Planned, refined_s: float, refined_bytes: float) -> dict[str, float]:
@@ -233,8 +238,18 @@ def _median(samples: Sequence[Sample], time: Any) -> float:
     return median(time(s) if time is sample_seconds else time(s) / s.iterations for s in samples)
 
 
-def _centre(values: Sequence[float]) -> float:
-    """The geometric mean; 0 if any is 0, as the backward pass of inference; NaN of nothing."""
+def joined(key: str, values: Sequence[float]) -> float:
+    """The one value of a case, from those of its rounds, as the table of metrics says; NaN of none.
+
+    A key that the table does not have is a later version's.
+    """
     if not values:
         return math.nan
-    return math.exp(np.mean(np.log(values))) if all(values) else 0.0
+    match TABLE[key].join if key in TABLE else Join.MEDIAN:
+        case Join.GEOMETRIC_MEAN:
+            # the backward pass of inference takes no time
+            return math.exp(np.mean(np.log(values))) if all(values) else 0.0
+        case Join.MEDIAN:
+            return float(np.median(values))
+        case Join.LARGEST | Join.EXACT:
+            return float(np.max(values))

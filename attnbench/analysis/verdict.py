@@ -9,6 +9,8 @@ from enum import StrEnum
 
 import numpy as np
 
+from attnbench.metrics import Better, Metric
+
 # smaller changes of wall time are within what placement of code and pages does
 THRESHOLD = 0.03
 # the share of false calls among all calls
@@ -50,6 +52,21 @@ def judge(
     if called and abs(point) > limit:
         return Verdict.SLOWER if point > 0 else Verdict.FASTER
     return Verdict.SAME if -limit <= low and high <= limit else Verdict.UNSURE
+
+
+def of_count(first: float | None, second: float | None, metric: Metric) -> Verdict:
+    """The verdict on a counted number; `slower` is worse, whichever way that is."""
+    if first is None or second is None:
+        return Verdict.MISSING
+    if abs(second - first) <= (metric.tolerance or 0.0) * abs(first):
+        return Verdict.SAME
+    match metric.better:
+        case Better.LOWER:
+            return Verdict.SLOWER if second > first else Verdict.FASTER
+        case Better.HIGHER:
+            return Verdict.SLOWER if second < first else Verdict.FASTER
+        case Better.NEITHER:
+            return Verdict.UNSURE
 
 
 def discoveries(p_values: Sequence[float], share: float = FALSE_CALLS) -> np.ndarray:

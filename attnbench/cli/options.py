@@ -3,7 +3,7 @@
 import re
 
 from attnbench.errors import CannotRun, UsageError
-from attnbench.records import ITEM_BYTES, Mode, Settings
+from attnbench.records import ITEM_BYTES, Mode, Selection, Settings
 
 DTYPES = tuple(ITEM_BYTES)
 FORMATS = ("png", "svg", "pdf")
@@ -54,13 +54,12 @@ def device(text: str) -> str:
     return text
 
 
-def known(models: str) -> None:
-    """Refuse a misspelt name before torch is loaded. Raises `UsageError`."""
+def selections(models: str) -> tuple[Selection, ...]:
+    """What `--models` names, without loading torch. Raises `UsageError` at a misspelt name."""
     from attnbench.workloads import axes
     from attnbench.workloads.presets import expand
 
-    for part in axes.parts(models, "--models"):
-        expand(part)
+    return tuple(chosen for part in axes.parts(models, "--models") for chosen in expand(part))
 
 
 def rounds(quick: bool, budget_s: float | None) -> int:

@@ -1,9 +1,20 @@
 """How verbs start what measures: one server, for this package or for source trees."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from attnbench.cli import console
+from attnbench.errors import CannotRun
+from attnbench.records import Fingerprint
 from attnbench.run.processes import Server
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from attnbench.gate.measuring import Bench
 
 SCRIPT = Path(__file__).parents[1] / "measure" / "server.py"
 # loaded once, before workers are forked
@@ -18,3 +29,45 @@ def own_server(threads: int, seed: int = 0) -> Server:
 def tree_server(**about: Any) -> Server:
     """What starts single-threaded processes that measure source trees, each its own package."""
     return Server(SCRIPT, **about)
+
+
+@contextmanager
+def bench(device: str, seed: int, own: bool = False) -> Iterator["Bench"]:
+    """What a check measures with; `own`: only mechanisms of the measured trees themselves."""
+    from attnbench.gate.measuring import Bench
+
+    shown = console.err()
+    with tree_server(own=own, seed=seed) as server, watched(shown) as observe:
+        yield Bench(
+            server=server,
+            machine=partial(fingerprint, server, device),
+            observe=observe,
+            announce=shown.print,
+        )
+
+
+def fingerprint(server: Server, device: str) -> Fingerprint:
+    """What this machine is, as far as times depend on it. Raises `CannotRun`."""
+    from attnbench.measure import environment
+
+    with server.worker() as worker:
+        started = worker.started
+    if started["outcome"] != "ok":
+        raise CannotRun(f"no worker process could be started: {started['reason']}")
+    return Fingerprint(
+        processor=environment.processor(),
+        cores=environment.cores(),
+        threads=server.threads,
+        torch=started["torch"],
+        device="cpu" if device == "cpu" else started["gpu"],
+    )
+
+
+@contextmanager
+def watched(shown: "Console") -> Iterator[Callable[[str], None]]:
+    """Show on a terminal what is done now; a log gets nothing."""
+    if not shown.is_terminal:
+        yield lambda text: None
+        return
+    with shown.status("starting", refresh_per_second=2) as status:
+        yield status.update

@@ -114,7 +114,7 @@ def sweep(
     if anyway and not resume:
         raise UsageError("--anyway goes with --resume")
     chosen, asked, sizes = column(preset), axes.parts(models, "--models"), axes.lengths(lengths)
-    options.known(models)
+    options.selections(models)
     console.begin("reading mechanisms")
     place = options.device(device)
     usual_budget = 300.0 if place == "cpu" else None

@@ -7,9 +7,10 @@ from attnbench.analysis.compare import Comparison
 from attnbench.analysis.crossover import Answer
 from attnbench.analysis.summary import Frame, Row
 from attnbench.analysis.verdict import Verdict
-from attnbench.metrics import Unit, metric
+from attnbench.metrics import TABLE
 from attnbench.records import Outcome
 from attnbench.render import units
+from attnbench.render.check_page import in_words
 from attnbench.render.cost_tables import why
 from attnbench.render.grid import Cell, Table, bare, words
 
@@ -76,10 +77,10 @@ def tally(found: Comparison) -> list[str]:
     """`time: 3 slower, 40 same, 2 missing.` of each metric that was compared."""
     lines = []
     for key, rows in found.rows.groupby("metric", sort=False):
-        counts = Counter(map(_verdict, rows["verdict"], rows["metric"]))
+        metric = TABLE[str(key)]
+        counts = Counter(in_words(Verdict(verdict), metric) for verdict in rows["verdict"])
         parts = [f"{count} {word}" for word, count in counts.most_common()]
-        label = metric(str(key)).label
-        lines.append(f"{label[0].upper()}{label[1:]}: {', '.join(parts)}.")
+        lines.append(f"{metric.label[0].upper()}{metric.label[1:]}: {', '.join(parts)}.")
     return lines
 
 
@@ -123,7 +124,7 @@ def _one_sided(rows: Frame) -> Iterator[tuple[Cell, ...]]:
         lengths = ", ".join(map(units.tick, same["seq_len"].unique()))
         nothing = Cell(units.NOTHING)
         case = words(f"{series}, {mode}, N = {lengths}")
-        what = words(", ".join(dict.fromkeys(metric(key).label for key in same["metric"])))
+        what = words(", ".join(dict.fromkeys(TABLE[key].label for key in same["metric"])))
         yield (case, what, nothing, nothing, nothing, words(Verdict.MISSING), words(reason))
 
 
@@ -140,24 +141,17 @@ def _largest_first(rows: Frame) -> Frame:
     return rows.loc[far.sort_values(ascending=False, kind="stable").index]
 
 
-def _verdict(verdict: str, key: str) -> str:
-    """Bytes and operators become larger, not slower."""
-    if metric(key).unit is Unit.SECONDS:
-        return str(verdict)
-    return {Verdict.SLOWER: "larger", Verdict.FASTER: "smaller"}.get(Verdict(verdict), str(verdict))
-
-
 def _compared(row: Row) -> tuple[Cell, ...]:
-    introduced = metric(row["metric"])
-    text = {Unit.SECONDS: units.seconds, Unit.BYTES: units.size, Unit.FLOPS: units.flops}.get(
-        introduced.unit, units.count
-    )
+    metric = TABLE[row["metric"]]
     return (
         words(row["case"]),
-        words(introduced.label),
-        *(Cell(text(row[side]), bare(row[side])) for side in ("first", "second")),
+        words(metric.label),
+        *(
+            Cell(units.quantity(row[side], metric.unit), bare(row[side]))
+            for side in ("first", "second")
+        ),
         _ratio(row),
-        words(_verdict(row["verdict"], row["metric"])),
+        words(in_words(Verdict(row["verdict"]), metric)),
         words(row["reason"]),
     )
 

@@ -3,6 +3,7 @@
 With an interval a number has as many digits as that supports (two digits of its half-width).
 """
 
+from attnbench.metrics import Unit
 from attnbench.units import (
     MIB,
     NOTHING,
@@ -23,12 +24,19 @@ from attnbench.units import (
 
 __all__ = (
     "MIB", "NOTHING", "PREFIXES", "SIZES", "TIMES", "UNBOUNDED", "count", "estimate", "exponent",
-    "flops", "interval", "known", "length", "many", "percent", "plain", "rate", "ratio",
-    "round_tick", "seconds", "size", "tick",
+    "flops", "interval", "known", "length", "many", "percent", "plain", "quantity", "rate",
+    "ratio", "round_tick", "seconds", "size", "tick",
 )  # fmt: skip
 
 UNBOUNDED = "*"  # marks a number that too few samples gave no interval
 NARROW = 0.2  # half-widths above this share of the point are far from symmetric
+
+
+def quantity(value: float, unit: Unit) -> str:
+    """A number with its unit."""
+    texts = {Unit.SECONDS: seconds, Unit.BYTES: size, Unit.FLOPS: flops, Unit.COUNT: count}
+    texts |= {Unit.RATIO: ratio, Unit.EXPONENT: exponent}
+    return texts[unit](value) if unit in texts else f"{plain(value)} {unit}"
 
 
 def tick(value: int) -> str:

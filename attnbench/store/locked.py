@@ -6,6 +6,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+BEYOND = 1 << 40
+
 
 class LockedFile:
     """Opened for appending and locked against other writers until it is closed.
@@ -97,7 +99,15 @@ def sync_folder(folder: Path) -> None:
 
 def _lock(fd: int) -> bool:
     if sys.platform == "win32":
-        return False
+        import msvcrt
+
+        # a lock keeps others from reading too: one byte that no file reaches
+        os.lseek(fd, BEYOND, os.SEEK_SET)
+        try:
+            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+        except PermissionError as error:
+            raise BlockingIOError from error
+        return True
     import fcntl
 
     try:

@@ -9,9 +9,6 @@ from attnbench.records import Environment, Part, Request, Sweep
 # these bound the work and define no case: raising them is what resuming is for
 FREE = ("rounds", "budget_s", "case_timeout_s", "memory_limit_bytes")
 
-# the names of `Environment.fingerprint`
-MACHINE = ("processor", "cores", "threads", "torch", "device")
-
 
 def done(sweep: Sweep) -> frozenset[tuple[str, Part, int]]:
     """Case key, part and round of every run that need not be made again.
@@ -28,8 +25,7 @@ def same_request(there: Request, here: Request) -> list[str]:
 
 def same_machine(there: Environment, here: Environment) -> list[str]:
     """How the stored machine differs from this one, as text; empty if times may be compared."""
-    pairs = (dict(zip(MACHINE, e.fingerprint, strict=True)) for e in (there, here))
-    return _differences(*pairs)
+    return _differences(asdict(there.fingerprint), asdict(here.fingerprint))
 
 
 def refuse_other(sweep: Sweep, request: Request, environment: Environment) -> None:

@@ -3,28 +3,29 @@
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from attnbench.errors import StoreError
-from attnbench.records import canonical
+from attnbench.records import Fingerprint, canonical
 from attnbench.store import output
 
 SCHEMA = 1
 
 
-def place(fingerprint: Mapping[str, Any]) -> Path:
+def cache_path(machine: Fingerprint) -> Path:
     """The file of a machine, under XDG_CACHE_HOME or ~/.cache."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    digest = sha256(canonical(fingerprint).encode()).hexdigest()[:16]
+    digest = sha256(canonical(asdict(machine)).encode()).hexdigest()[:16]
     return Path(cache) / "attnbench" / f"selftest-{digest}.json"
 
 
-def keep(fingerprint: Mapping[str, Any], result: Mapping[str, Any]) -> Path:
+def keep(machine: Fingerprint, result: Mapping[str, Any]) -> Path:
     """Write the result of this machine. Raises `StoreError`."""
-    path = place(fingerprint)
-    text = json.dumps({**result, "schema": SCHEMA, "machine": fingerprint}, indent=1)
+    path = cache_path(machine)
+    text = json.dumps({**result, "schema": SCHEMA, "machine": asdict(machine)}, indent=1)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -33,11 +34,12 @@ def keep(fingerprint: Mapping[str, Any], result: Mapping[str, Any]) -> Path:
     return path
 
 
-def recall(fingerprint: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The result of this machine, or None if there is none that can be read."""
+def sentence(machine: Fingerprint) -> str:
+    """What the last selftest of this machine found, or nothing if none can be read."""
     try:
-        found = json.loads(place(fingerprint).read_text())
+        found = json.loads(cache_path(machine).read_text())
     except (OSError, ValueError):
-        return None
+        return ""
     well = isinstance(found, dict) and found.get("schema") == SCHEMA
-    return found if well and isinstance(found.get("sentence"), str) else None
+    said = found.get("sentence") if well else None
+    return said if isinstance(said, str) else ""

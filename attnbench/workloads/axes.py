@@ -2,11 +2,10 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from attnbench.errors import BadAxis, UsageError
-from attnbench.records import Option
+from attnbench.records import Option, Selection, option_value
 
 MULTIPLES = ("", "k", "m", "g")
 SECONDS = (("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0))
@@ -75,15 +74,6 @@ def parts(text: str, option: str) -> list[str]:
     return found
 
 
-@dataclass(frozen=True)
-class Selection:
-    """One part of `--models`: a name or pattern, a form or pattern, and options."""
-
-    name: str
-    form: str | None
-    options: tuple[tuple[str, Option], ...]
-
-
 def selection(text: str) -> Selection:
     """`linformer`, `synth*`, `transformer:eager`, `linformer[rank=64]`, `file.py:NAME`, `@fig2`."""
     match = MODEL.fullmatch(text)
@@ -98,24 +88,11 @@ def selection(text: str) -> Selection:
     options = tuple(_option(pair, text) for pair in pairs)
     if len({option for option, _ in options}) < len(options):
         raise UsageError(f"--models {text!r} gives an option twice")
-    return Selection(name, form, options)
+    return Selection(name=name, form=form, options=options)
 
 
 def _option(pair: str, text: str) -> tuple[str, Option]:
     name, equals, value = (piece.strip() for piece in pair.partition("="))
     if not (equals and name and value):
         raise UsageError(f"--models {text!r}: {pair!r} does not read as option=value")
-    return name, literal(value)
-
-
-def literal(text: str) -> Option:
-    """`true`, `false`, `none`, an integer, a number, or the text itself."""
-    words: dict[str, Option] = {"true": True, "false": False, "none": None}
-    if text.lower() in words:
-        return words[text.lower()]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+    return name, option_value(value)

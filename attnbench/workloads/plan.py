@@ -22,11 +22,11 @@ from attnbench.records import (
     Mode,
     Planned,
     Request,
+    Selection,
     Shell,
     Workload,
 )
 from attnbench.registry import card, unknown
-from attnbench.workloads.axes import Selection
 from attnbench.workloads.presets import preset
 
 SAVED = 13  # tensors [B, N, D] that one layer keeps for backward beside the core's own

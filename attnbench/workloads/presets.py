@@ -5,13 +5,13 @@ mechanisms that only the survey describes get sizes near those of the Long Range
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from attnbench.errors import UnknownMechanism, UsageError
-from attnbench.records import Option
+from attnbench.records import Option, Selection
 from attnbench.registry import names, unknown
-from attnbench.workloads.axes import Selection, selection
+from attnbench.workloads.axes import selection
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,11 +113,11 @@ def expand(text: str) -> tuple[Selection, ...]:
     chosen = selection(text)
     if chosen.name.startswith("@"):
         members = map(selection, group(chosen.name))
-        return tuple(Selection(m.name, chosen.form or m.form, chosen.options) for m in members)
+        return tuple(replace(chosen, name=m.name, form=chosen.form or m.form) for m in members)
     if ".py:" in chosen.name:
         matches: tuple[str, ...] = (chosen.name,)
     else:
         matches = tuple(known for known in names() if fnmatchcase(known, chosen.name))
     if not matches:
         raise UnknownMechanism(unknown(chosen.name, names()))
-    return tuple(Selection(match, chosen.form, chosen.options) for match in matches)
+    return tuple(replace(chosen, name=match) for match in matches)

@@ -13,9 +13,8 @@ import msgspec
 
 from attnbench.contract import Card
 from attnbench.errors import AttnbenchError, UnknownMechanism
-from attnbench.records import Level, Mode, Request, Workload
+from attnbench.records import Level, Mode, Request, Selection, Workload
 from attnbench.registry import card, one_line
-from attnbench.workloads.axes import Selection
 from attnbench.workloads.plan import facts, plan
 
 
@@ -38,14 +37,11 @@ class Worker:
 
 
 def planned(
-    names: Sequence[str], request: Mapping[str, Any], selections: Sequence[Sequence[Any]]
+    names: Sequence[str], request: Mapping[str, Any], selections: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """The cases of each selection, and what a report needs of each mechanism."""
     asked = msgspec.convert(request, Request)
-    chosen = [
-        Selection(name, form, tuple((key, value) for key, value in options))
-        for name, form, options in selections
-    ]
+    chosen = msgspec.convert(selections, list[Selection])
     lines = [[asdict(line) for line in plan(each, asked)] for each in chosen]
     return {"plan": lines, "cards": [asdict(facts(name)) for name in names]}
 

@@ -40,7 +40,7 @@ def plan(request: Request, server: Server) -> Plan:
     cards: dict[str, CardFacts] = {}
     for names in apart(chosen.name for chosen in selections):
         places = [i for i, chosen in enumerate(selections) if chosen.name in names]
-        asked = [(s.name, s.form, s.options) for s in (selections[i] for i in places)]
+        asked = [asdict(selections[i]) for i in places]
         found = ask(server, names, do="plan", request=asdict(request), selections=asked)
         lines |= dict(zip(places, found["plan"], strict=True))
         cards |= {data["mechanism"]: msgspec.convert(data, CardFacts) for data in found["cards"]}

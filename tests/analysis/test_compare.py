@@ -6,9 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnbench.analysis import compare as compared
-from attnbench.analysis.compare import EXACT, Comparison, refusals
+from attnbench.analysis.compare import EVERYWHERE, Comparison, refusals
 from attnbench.analysis.report import analyse
 from attnbench.analysis.verdict import Verdict, discoveries, judge
+from attnbench.gate.finding import counts
+from attnbench.metrics import COUNTED
 from attnbench.records import Mode, Part, Run, Sweep
 from tests.sweeps import environment, sweep
 
@@ -146,7 +148,7 @@ def test_other_numbers_are_refused_but_flops_are_still_compared():
     first, second = sweep(), with_dtype(sweep(), "bfloat16")
     found = compare(first, second)
     assert found.refusals == ("dtype: float32 and bfloat16",)
-    assert set(found.rows["metric"]) == set(EXACT)
+    assert set(found.rows["metric"]) == set(EVERYWHERE)
     assert set(found.rows["verdict"]) == {"same"}
     anyway = compare(first, second, anyway=True).rows
     assert {"time_s", "allocated_peak_bytes"} <= set(anyway["metric"])
@@ -170,6 +172,29 @@ def test_whole_curves_raise_hardly_any_false_alarm():
         called += found.curves["verdict"].isin(["slower", "faster"]).sum()
     # 20 families of 3 curves; the rule allows one false family in twenty
     assert called <= 2
+
+
+@pytest.mark.parametrize("key", COUNTED)
+@pytest.mark.parametrize("head", [900, 991, 1000, 1009, 1100])
+def test_a_check_and_a_comparison_say_the_same_of_a_count(key: str, head: int):
+    whole = sweep(("fastformer",), lengths=(128,), modes=(Mode.INFERENCE,))
+    planned = {"parameters": 0, "projection_flops": 0, "core_flops": 0, "shell_flops": 0}
+
+    def having(number: int) -> Sweep:
+        plan = [
+            replace(line, **{**planned, **({"parameters": number} if key == "parameters" else {}),
+                             **({"core_flops": number} if key == "flops" else {})})
+            for line in whole.plan
+        ]  # fmt: skip
+        runs = [
+            replace(run, values={key: number}) if run.part is Part.MEMORY else run
+            for run in whole.runs
+        ]
+        return replace(whole, plan=tuple(plan), runs=tuple(runs))
+
+    rows = compare(having(1000), having(head)).rows
+    (checked,) = counts("m", "c", {key: 1000}, {key: head})
+    assert set(rows.loc[rows["metric"] == key, "verdict"]) == {checked.verdict}
 
 
 @pytest.mark.parametrize(("change", "verdict"), [(0.005, "same"), (0.02, "slower")])

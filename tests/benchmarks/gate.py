@@ -21,15 +21,16 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from attnbench.analysis.gate import CPU_THRESHOLD, judge, settled
-from attnbench.analysis.pairs import Pair, Stage, Statistic, Trial
-from attnbench.cli import checking
+from attnbench.cli import options
 from attnbench.cli.starting import tree_server
+from attnbench.gate.cases import CPU_THRESHOLD, CheckedCase, Plan
+from attnbench.gate.check import on_both_sides
+from attnbench.gate.pairs import Pair, Stage, Statistic, Trial
+from attnbench.gate.rule import judge, settled
+from attnbench.gate.selftest import prepare
 from attnbench.measure.environment import processor
 from attnbench.records import Mode
-from attnbench.run.lines import Line, Plan, workload
 from attnbench.run.pairs import AGAIN, BASE, of_trees
-from attnbench.run.selftesting import prepare
 
 NEIGHBOUR = """
 import os, numpy as n
@@ -53,7 +54,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("reports/gate"))
     asked = parser.parse_args()
-    plan = Plan(chosen=(), modes=(Mode.INFERENCE,), seed=asked.seed)
+    plan = Plan(modes=(Mode.INFERENCE,), seed=asked.seed)
     draw = random.Random(asked.seed)
     plain = max(0, asked.trials - asked.injected)
     rows = [tuple(KINDS)] * asked.injected + [(NOTHING,)] * plain
@@ -64,11 +65,12 @@ def main():
         for _ in range(asked.neighbours):
             stack.enter_context(Neighbour())
         root = Path.cwd()
-        chosen = next(iter(checking.selected(asked.models, root)))
-        line = Line(chosen=chosen, workload=workload(plan, Mode.INFERENCE, asked.length))
-        race = burdened(prepare(server, root, line.asked(BASE), (0.05, 0.10, 0.50), plan))
+        compared = next(on_both_sides(options.selections(asked.models), root))
+        workload = plan.workload(Mode.INFERENCE, asked.length)
+        case = CheckedCase(compared=compared, workload=workload)
+        race = burdened(prepare(server, root, case, (0.05, 0.10, 0.50), plan))
         about = {
-            "case": f"{chosen.name}, N = {asked.length}, inference, one thread",
+            "case": f"{case.name}, N = {asked.length}, inference, one thread",
             "iteration_ms": round(1000 * race.iteration_s, 2),
             "rounds": race.rounds,
             "processor": processor(),

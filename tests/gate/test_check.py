@@ -1,21 +1,22 @@
 """A check of throw-away repositories: what is planted is found, and nothing is left behind."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
-from attnbench.analysis.finding import traded
-from attnbench.cli import checking
+from attnbench.cli import options
+from attnbench.cli.starting import fingerprint
 from attnbench.errors import CannotRun, UsageError
+from attnbench.gate.cases import Plan
+from attnbench.gate.check import against_revision
+from attnbench.gate.finding import traded
+from attnbench.gate.measuring import Bench, Measuring
 from attnbench.records import Mode
-from attnbench.run.gating import Gate
-from attnbench.run.lines import Plan
 from attnbench.run.workers import OverBudget
 from tests.gate.repositories import MECHANISM, Repository, planted
 
-COUNTING = Plan(
-    chosen=(), lengths=(16,), modes=(Mode.INFERENCE,), width=32, heads=2, tokens=64, times=False
-)
+COUNTING = Plan(lengths=(16,), modes=(Mode.INFERENCE,), width=32, heads=2, tokens=64, times=False)
 TIMING = replace(
     COUNTING,
     lengths=(64,),
@@ -34,13 +35,14 @@ def repository(tmp_path):
     return Repository(tmp_path / "repo")
 
 
-def check(repository, server, plan=COUNTING, base="HEAD", **asked):
+def check(repository, server, plan=COUNTING, base="HEAD", models=None, only_changed=False):
     """A report, after seeing that the repository is as it was."""
     before = repository.state
+    chosen = models and options.selections(models)
+    bench = Bench(server=server, machine=partial(fingerprint, server, "cpu"))
+    how = {"only_changed": only_changed, "folder": repository.folder}
     try:
-        return checking.against_revision(
-            plan, base, folder=repository.folder, server=server, **asked
-        )
+        return against_revision(plan, base, chosen, bench, **how)
     finally:
         assert repository.state == before
 
@@ -77,15 +79,16 @@ def test_what_the_budget_has_no_time_for_is_not_green(repository, server):
 
 
 def test_a_budget_that_ends_while_timing_keeps_what_was_counted(repository, server, monkeypatch):
-    visit, visits = Gate.visit, []
+    visit, visits = Measuring.visit, []
 
-    def cut_short(gate, lines, number):
+    def cut_short(race, cases, number):
         if len(visits) == 2:
+            race.server.end_s = 0.0
             raise OverBudget
         visits.append(number)
-        visit(gate, lines, number)
+        visit(race, cases, number)
 
-    monkeypatch.setattr(Gate, "visit", cut_short)
+    monkeypatch.setattr(Measuring, "visit", cut_short)
     repository.write("small.py", planted("weights.exp()"))
     report = check(repository, server, replace(TIMING, budget_s=3600.0))
     (time,) = (found for found in report.findings if found.metric == "time")
@@ -147,7 +150,7 @@ def test_growth_is_found_by_counting(line, mode, metrics, repository, server):
     repository.write("small.py", planted(line))
     report = check(repository, server, replace(COUNTING, modes=(mode,)))
     assert failing(report) == metrics
-    assert "pairs" not in report.conditions  # nothing was timed
+    assert report.conditions.worst_floor is None  # nothing was timed
     assert report.exit_code(strict=False) == 1
 
 
@@ -242,7 +245,7 @@ def test_models_are_checked_whether_they_changed_or_not(repository, server):
     name = f"{repository.folder}/small.py:CARD"
     report = check(repository, server, models=name)
     assert len(report.findings) == 5
-    assert not check(repository, server, models=name, changed=True).findings
+    assert not check(repository, server, models=name, only_changed=True).findings
 
 
 def test_a_base_whose_package_is_too_old_cannot_be_compared(repository, server):
@@ -287,5 +290,5 @@ def test_a_base_that_is_not_there_or_cannot_be_checked_out(repository, server):
     (repository.folder / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
     before = repository.git("worktree", "list")
     with pytest.raises(CannotRun, match="git"):
-        checking.against_revision(COUNTING, "HEAD", folder=repository.folder, server=server)
+        check(repository, server)
     assert repository.git("worktree", "list") == before

@@ -1,107 +1,98 @@
-"""Visits of fresh processes: order, faults, and the extra work of a selftest."""
+"""From samples to a verdict: changes of all calls and of some, under noise with heavy tails."""
 
-import random
-import time
-from dataclasses import replace
+import math
+from functools import partial
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.records import Mode
-from attnbench.run.lines import Chosen, Line, Plan, batch_for, rounds_for, workload
-from attnbench.run.pairs import BASE, Failed, TreeRace, of_trees
-from attnbench.run.selftesting import prepare, visits
-from attnbench.run.workers import OverBudget
-from tests.gate.repositories import Repository, planted
+from attnbench.gate.pairs import BOUND, Pair, Stage, Trial, effect, mean
+from attnbench.gate.rule import judge, settled
 
-PLAN = Plan(
-    chosen=(),
-    lengths=(64,),
-    modes=(Mode.INFERENCE,),
-    width=32,
-    heads=2,
-    tokens=64,
-    iteration_s=0.002,
-    rounds=6,
-)
-LINE = Line(
-    chosen=Chosen(base="small.py:CARD", head="small.py:CARD"),
-    workload=workload(PLAN, Mode.INFERENCE, 64),
-)
+THRESHOLD, SAMPLES = 0.02, 40
+
+times = st.lists(st.floats(1e-4, 1.0), min_size=8, max_size=8)
 
 
-@given(st.floats(1e-6, 100), st.sampled_from([1, 8]), st.sampled_from([16, 512, 1 << 20]))
-def test_a_batch_lasts_as_long_as_planned_and_no_longer_than_twice(took, batch, seq_len):
-    found = batch_for({"batch": batch, "seq_len": seq_len}, took, 0.005)
-    assert found.bit_count() == 1
-    assert found * seq_len <= max(1 << 16, seq_len)
-    if 1 < found < (1 << 16) // seq_len:
-        assert found * took / batch * 1.0001 >= 0.005
-        assert found * took / batch <= 0.0101
+def process(draw):
+    """Samples of one process: where its pages lie, noise, and now and then a disturbance."""
+    placed = draw.normal(0, 0.008)
+    noise = 0.04 * draw.standard_t(3, SAMPLES)
+    stalls = (draw.random(SAMPLES) < 0.02) * draw.exponential(0.5, SAMPLES)
+    return 0.006 * np.exp(placed + noise + stalls)
 
 
-def test_long_iterations_get_fewer_rounds():
-    plan = Plan(chosen=())
-    assert rounds_for(plan, 3, 0.005) == plan.rounds
-    assert 4 <= rounds_for(plan, 3, 0.025) < 8
-    assert rounds_for(plan, 3, 60.0) == 4
+def slowed(draw, every, share):
+    """Samples of a process of which each `every`-th call takes `share` longer."""
+    calls = np.arange(SAMPLES) + draw.integers(every)
+    return process(draw) * (1 + share * (calls % every == 0))
 
 
-def test_extra_work_is_work(server, tmp_path):
-    tree = Repository(tmp_path / "repo").folder
-    injected = prepare(server, tree, LINE.asked(BASE), (0.0, 2.0), PLAN)
-    laps = next(visits(server, tree, injected, random.Random(0), float("inf")))
-    middle = {name: sorted(times)[len(times) // 2] for name, times in laps.items()}
-    assert 1.5 < middle["+200%"] / middle[BASE] < 6
-    assert 0.5 < middle["+0%"] / middle[BASE] < 2
+def verdict(seed, head):
+    """What a check says of `head`, with a second stage where the first is not enough."""
+    draw = np.random.default_rng(seed)
+
+    def stage(count):
+        pairs = []
+        for _ in range(count):
+            base = process(draw)
+            pairs.append((Pair.of(base, head(draw)), Pair.of(base, process(draw))))
+        return Stage(head=tuple(p[0] for p in pairs), again=tuple(p[1] for p in pairs))
+
+    trial = Trial(name="", first=stage(6))
+    if not settled(trial, THRESHOLD):
+        trial = Trial(name="", first=trial.first, second=stage(10))
+    return judge([trial], THRESHOLD)[0]
 
 
-def test_extra_work_of_every_other_call_is_in_every_other_sample(server, tmp_path):
-    tree = Repository(tmp_path / "repo").folder
-    asked = {**LINE.asked(BASE), "extra": 3000, "every": 2}
-    race = TreeRace(builds={BASE: asked}, rounds=4)
-    with of_trees(server, {BASE: tree}, random.Random(0)) as processes:
-        times = race.run(processes)[BASE]
-    odd, even = times[::2], times[1::2]
-    slow, fast = (odd, even) if sum(odd) > sum(even) else (even, odd)
-    assert sorted(slow)[1] > 2 * sorted(fast)[2]
+@pytest.mark.parametrize(("every", "share"), [(5, 0.5), (5, -0.4), (10, 1.0), (3, 0.3)])
+def test_a_change_of_some_calls_is_found(every, share):
+    found = [verdict(seed, partial(slowed, every=every, share=share)) for seed in range(40)]
+    wanted = "slower" if share > 0 else "faster"
+    assert sum(judged.verdict == wanted for judged in found) >= 38
+    called = [judged for judged in found if judged.verdict == wanted]
+    points = [math.expm1(judged.effect.point) for judged in called]
+    assert np.median(points) == pytest.approx(share / every, abs=0.02)
 
 
-def test_a_process_that_dies_or_hangs_is_told_and_replaced(server, tmp_path):
-    made = Repository(tmp_path / "repo")
-    made.write("dies.py", planted("import os; os._exit(3)"))
-    made.write("hangs.py", planted("import time; time.sleep(600)"))
-    with of_trees(server, {BASE: made.folder}, random.Random(0)) as processes:
-        for name, outcome in (("dies.py", "crashed"), ("small.py", ""), ("hangs.py", "timeout")):
-            asked = {**LINE.asked(BASE), "mechanism": f"{name}:CARD"}
-            race = Quick(builds={BASE: asked}, rounds=1)
-            if not outcome:
-                assert len(race.run(processes)[BASE]) == 2
-                continue
-            with pytest.raises(Failed) as failed:
-                race.run(processes)
-            assert failed.value.outcome == outcome
+def test_calls_that_differ_more_than_before_are_said():
+    judged = verdict(0, partial(slowed, every=5, share=0.5))
+    assert judged.reason.startswith("on average over all calls")
+    assert "calls differ more from one another than on base" in judged.reason
+    assert "the slowest tenth +" in judged.reason
+    even = verdict(0, partial(slowed, every=1, share=0.1))
+    assert (even.verdict, even.reason, even.statistic) == ("slower", "", "typical")
 
 
-class Quick(TreeRace):
-    """Gives up early."""
-
-    timeout_s = 3.0
-
-
-def test_no_wait_is_longer_than_what_is_left(server, tmp_path):
-    made = Repository(tmp_path / "repo")
-    made.write("hangs.py", "import time; time.sleep(600)\n" + planted(""))
-    over = pytest.raises(OverBudget, match=r"waiting for hangs\.py:CARD")
-    with server.worker(made.folder) as worker, server.until(time.monotonic()), over:
-        worker.ask(300.0, do="forms", mechanism="hangs.py:CARD")
-    assert not worker.alive
-    assert server.left_s == float("inf")
+def test_nothing_raises_no_alarm_whatever_the_tails():
+    calls = [verdict(seed, process).verdict for seed in range(300)]
+    assert sum(call in ("slower", "faster") for call in calls) <= 3
+    assert calls.count("same") > 240
 
 
-def test_an_older_workload_is_asked_for_in_words_it_knows():
-    asked = replace(PLAN, modes=(Mode.TRAINING,))
-    assert set(workload(asked, Mode.TRAINING, 64)) == {
-        *("batch", "seq_len", "width", "heads", "level", "mode", "dtype", "device")
-    }
+def test_the_typical_call_does_not_see_a_burst():
+    burst = [1.05] * 30 + [9.0] * 10
+    assert Pair.of([1.0] * 40, burst).typical == pytest.approx(math.log(1.05))
+
+
+def test_one_stall_counts_for_no_more_than_its_bound():
+    assert mean([1.0] * 39 + [1000.0]) == pytest.approx((39 + BOUND) / 40)
+    assert mean([1.0] * 32 + [1.5] * 8) == pytest.approx(1.1)
+
+
+@given(times, times, st.floats(0.1, 10.0))
+def test_a_pair_turned_about_has_the_opposite_sign_and_no_unit(base, head, unit):
+    pair = Pair.of(base, head)
+    assert Pair.of(head, base) == pytest.approx([-x for x in pair], abs=1e-9)
+    scaled = Pair.of([unit * t for t in base], [unit * t for t in head])
+    assert scaled == pytest.approx(pair, abs=1e-9)
+    assert Pair.of(base, [unit * t for t in base]) == pytest.approx([math.log(unit)] * 3, abs=1e-9)
+
+
+@given(st.lists(st.floats(-1, 1), min_size=3, max_size=20))
+def test_an_interval_holds_its_point(logs):
+    found = effect(logs)
+    assert found.low <= found.point <= found.high
+    assert 0 <= found.p <= 1

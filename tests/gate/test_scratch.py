@@ -7,14 +7,15 @@ import sys
 
 import pytest
 
-from attnbench.run import scratch, worktree
+from attnbench.gate import worktree
+from attnbench.run import scratch
 from attnbench.run.scratch import LOCK, Scratch, abandoned
 from tests.gate.repositories import Repository
 
 HOLD = """
 import sys
 from pathlib import Path
-from attnbench.run.worktree import worktree
+from attnbench.gate.worktree import worktree
 with worktree(Path(sys.argv[1]), "HEAD") as tree:
     print(tree, flush=True)
     sys.stdin.read()

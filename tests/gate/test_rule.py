@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from attnbench.analysis.gate import contaminated, judge, settled, suspected
-from attnbench.analysis.pairs import Pair, Stage, Statistic, Trial, effect, mean_of
-from attnbench.analysis.power import power
+from attnbench.gate.detection import detection
+from attnbench.gate.pairs import Pair, Stage, Statistic, Trial, effect, mean_of
+from attnbench.gate.rule import contaminated, judge, settled, suspected
 
 THRESHOLD = 0.02
 NOISE = 0.01  # of one pair, on a shared machine
@@ -133,17 +133,21 @@ def test_the_geometric_mean_goes_pair_by_pair():
     assert mean.second == ()
 
 
-def test_power_counts_what_a_check_would_have_said():
+def test_detection_counts_what_a_check_would_have_said():
     draw = np.random.default_rng(1)
     logs = {
         share: pairs(draw.normal(math.log1p(share), NOISE, 40)) for share in (0.0, 0.02, 0.1, 0.2)
     }
-    found = power(logs, pairs(draw.normal(0, NOISE, 40)), first=6, second=10, threshold=THRESHOLD)
+    found = detection(
+        logs, pairs(draw.normal(0, NOISE, 40)), first=6, second=10, threshold=THRESHOLD
+    )
     assert found.false_alarms.checks == 25
     assert found.false_alarms.slower == 0
     assert found.smallest == 0.1
-    deaf = power({0.0: logs[0.0], 0.2: logs[0.0]}, logs[0.02], first=6, second=10, threshold=0.02)
-    assert deaf.smallest is None
+    blind = detection(
+        {0.0: logs[0.0], 0.2: logs[0.0]}, logs[0.02], first=6, second=10, threshold=0.02
+    )
+    assert blind.smallest is None
 
 
 def test_an_unsure_verdict_beside_an_interval_without_zero_says_why():

@@ -1,25 +1,23 @@
 """What a check found: one row for each case and metric, and what follows from all of them."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
-from attnbench.analysis.verdict import Verdict
-from attnbench.metrics import Better, Metric, metric
+from attnbench.analysis.verdict import Verdict, of_count
+from attnbench.gate.cases import MISSING, Counted, Plan
+from attnbench.metrics import COUNTED, TABLE
+from attnbench.records import Outcome
 
-TIME, RUNS = "time", "runs"  # beside the keys of `metrics`
-
-# counted, and compared within the tolerance that each has in `metrics`
-COUNTED = ("parameters", "flops", "operators", "allocated_peak_bytes", "saved_bytes")
+TIME, RUNS = "time", "runs"  # what a finding may be of besides the keys of `metrics.TABLE`
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
     """One metric of one case, head against base; `ratio` is head over base.
 
-    Times are seconds of one iteration of `batch` sequences, which is not the batch in the name of
-    the case: that one is counted. `cases`: of how many cases it is the mean. `fails` says whether
-    it fails the check.
+    Times are seconds of one iteration of `batch` sequences, which is not the batch in the label of
+    the case: that one is counted. `cases` is the number of cases that it is the mean of; `fails`
+    says whether it fails the check.
     """
 
     mechanism: str
@@ -38,6 +36,18 @@ class Finding:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Conditions:
+    """How a check measured; what does not apply to it is None or empty."""
+
+    plan: Plan
+    clock: str = ""  # of what was timed
+    worst_floor: float | None = None  # the largest noise of base against base, a log ratio
+    elapsed_s: float | None = None
+    selftest: str = ""  # what the last selftest of this machine found
+    other_machine: tuple[str, ...] | None = None  # how the baseline's differs; empty: it does not
+
+
+@dataclass(frozen=True, kw_only=True)
 class Report:
     """A whole check. `contaminated` names the cases where base differed from base."""
 
@@ -46,7 +56,7 @@ class Report:
     findings: tuple[Finding, ...]
     contaminated: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    conditions: Mapping[str, str | float] = field(default_factory=dict)
+    conditions: Conditions | None = None
 
     @property
     def failures(self) -> tuple[Finding, ...]:
@@ -64,7 +74,7 @@ class Report:
 
     @property
     def unsure(self) -> tuple[Finding, ...]:
-        """What could not be told."""
+        """What could not be decided."""
         return tuple(found for found in self.findings if found.verdict is Verdict.UNSURE)
 
     @property
@@ -79,7 +89,7 @@ class Report:
         return 3 if strict and (self.contaminated or self.unsure) else 0
 
 
-def counted(
+def counts(
     mechanism: str, case: str, base: Mapping[str, float], head: Mapping[str, float]
 ) -> Iterator[Finding]:
     """One finding for each counted metric that either side has."""
@@ -87,7 +97,7 @@ def counted(
         a, b = base.get(name), head.get(name)
         if a is None and b is None:
             continue
-        verdict = change(a, b, metric(name))
+        verdict = of_count(a, b, TABLE[name])
         yield Finding(
             mechanism=mechanism,
             case=case,
@@ -98,21 +108,6 @@ def counted(
             verdict=verdict,
             fails=verdict is Verdict.SLOWER,
         )
-
-
-def change(base: float | None, head: float | None, of: Metric) -> Verdict:
-    """The verdict on a number that is counted; `slower` is worse, whichever way that is."""
-    if base is None or head is None:
-        return Verdict.MISSING
-    if abs(head - base) <= (of.tolerance or 0.0) * abs(base):
-        return Verdict.SAME
-    match of.better:
-        case Better.LOWER:
-            return Verdict.SLOWER if head > base else Verdict.FASTER
-        case Better.HIGHER:
-            return Verdict.SLOWER if head < base else Verdict.FASTER
-        case Better.NEITHER:
-            return Verdict.UNSURE
 
 
 def traded(report: Report) -> Report:
@@ -133,33 +128,29 @@ def traded(report: Report) -> Report:
     return replace(report, findings=findings)
 
 
-def runs(
-    mechanism: str, case: str, base: Mapping[str, Any], head: Mapping[str, Any]
-) -> Finding | None:
-    """What to say where a side did not run; each has `outcome` and `reason`. None if both did."""
-    ran = {name: side["outcome"] == "ok" for name, side in (("base", base), ("head", head))}
-    absent = {name: s["outcome"] == "missing" for name, s in (("base", base), ("head", head))}
-    if all(ran.values()):
+def runs(mechanism: str, case: str, base: Counted, head: Counted) -> Finding | None:
+    """What to say where a case did not run on both sides; None where it did."""
+    if base.ran and head.ran:
         return None
     verdict, fails = Verdict.MISSING, False
-    if absent["base"] and absent["head"]:
-        reason = f"in neither: {head['reason']}"
-    elif absent["head"]:
-        reason = f"removed: {head['reason']}"
-    elif ran["base"]:
-        reason, fails = f"{head['outcome']} on head only: {head['reason']}", True
-    elif absent["base"] and ran["head"]:
-        reason = f"added: {base['reason']} on base"
-    elif absent["base"]:
+    if base.outcome == head.outcome == MISSING:
+        reason = f"in neither: {head.reason}"
+    elif head.outcome == MISSING:
+        reason = f"removed: {head.reason}"
+    elif base.ran:
+        reason, fails = f"{head.outcome} on head only: {head.reason}", True
+    elif base.outcome == MISSING and head.ran:
+        reason = f"added: {base.reason} on base"
+    elif base.outcome == MISSING:
         # what is new and does not run was never fine
-        reason, fails = f"added, but {head['outcome']}: {head['reason']}", True
-    elif ran["head"]:
-        reason = f"{base['outcome']} on base only: {base['reason']}"
-    elif base["outcome"] == head["outcome"] == "unsupported":
-        reason = f"unsupported on both: {head['reason']}"
+        reason, fails = f"added, but {head.outcome}: {head.reason}", True
+    elif head.ran:
+        reason = f"{base.outcome} on base only: {base.reason}"
+    elif base.outcome == head.outcome == Outcome.UNSUPPORTED:
+        reason = f"unsupported on both: {head.reason}"
     else:
         verdict = Verdict.UNSURE
-        reason = f"{base['outcome']} on base, {head['outcome']} on head: {head['reason']}"
+        reason = f"{base.outcome} on base, {head.outcome} on head: {head.reason}"
     return Finding(
         mechanism=mechanism, case=case, metric=RUNS, verdict=verdict, reason=reason, fails=fails
     )

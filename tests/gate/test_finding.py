@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from attnbench.analysis.finding import COUNTED, Finding, Report, change, counted, runs, traded
 from attnbench.analysis.verdict import Verdict
-from attnbench.metrics import Better, metric
+from attnbench.gate.cases import Counted
+from attnbench.gate.finding import Finding, Report, counts, runs, traded
+from attnbench.metrics import COUNTED
 
 OK, MISSING, FAILED, UNSUPPORTED = (
-    {"outcome": outcome, "reason": f"because {outcome}"}
+    Counted(outcome=outcome, reason=f"because {outcome}")
     for outcome in ("ok", "missing", "failed", "unsupported")
 )
 
@@ -17,52 +18,20 @@ OK, MISSING, FAILED, UNSUPPORTED = (
 def test_counts_gate_exactly_and_bytes_within_a_hundredth():
     base = {"operators": 100, "allocated_peak_bytes": 1000, "parameters": 5, "moved_bytes": 1}
     head = {"operators": 101, "allocated_peak_bytes": 1010, "parameters": 5, "moved_bytes": 9}
-    found = {f.metric: f for f in counted("m", "c", base, head)}
+    found = {f.metric: f for f in counts("m", "c", base, head)}
     assert found["operators"].fails
     assert found["operators"].ratio == 1.01
     assert not found["allocated_peak_bytes"].fails
     assert found["parameters"].verdict == "same"
     assert "moved_bytes" not in found
-    assert change(1000, 1011, metric("allocated_peak_bytes")) == "slower"
 
 
 @pytest.mark.parametrize("name", COUNTED)
 def test_what_a_check_counts_may_not_grow(name):
-    (grew,) = counted("m", "c", {name: 1000.0}, {name: 1100.0})
-    (shrank,) = counted("m", "c", {name: 1000.0}, {name: 900.0})
+    (grew,) = counts("m", "c", {name: 1000.0}, {name: 1100.0})
+    (shrank,) = counts("m", "c", {name: 1000.0}, {name: 900.0})
     assert (grew.verdict, grew.fails) == ("slower", True)
     assert (shrank.verdict, shrank.fails) == ("faster", False)
-
-
-@pytest.mark.parametrize(
-    ("better", "verdicts"),
-    [
-        (Better.LOWER, ("slower", "faster")),
-        (Better.HIGHER, ("faster", "slower")),
-        (Better.NEITHER, ("unsure", "unsure")),
-    ],
-)
-def test_a_change_is_judged_by_which_way_is_better(better, verdicts):
-    of = replace(metric("operators"), better=better)
-    assert (change(10, 11, of), change(10, 9, of)) == verdicts
-
-
-def test_every_count_of_a_check_has_a_tolerance():
-    assert [metric(name).tolerance for name in COUNTED] == [0, 0, 0, 0.01, 0.01]
-
-
-@pytest.mark.parametrize(
-    ("base", "head", "verdict"),
-    [
-        (0, 0, "same"),
-        (0, 1, "slower"),
-        (1, 0, "faster"),
-        (None, 1, "missing"),
-        (1, None, "missing"),
-    ],
-)
-def test_edges_of_a_count(base, head, verdict):
-    assert change(base, head, metric("saved_bytes")) == verdict
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,12 @@
-"""Head against base in pairs of fresh processes: what one pair says, and what pairs say together.
+"""Head against base in pairs of fresh processes: statistics of one pair, and of all together.
 
-Each pair gives three log ratios of head over base, since a change need not touch every call:
+Each pair gives three log ratios of head over base, since a change need not affect every call:
 
-    typical  the median over rounds: what a call costs as a rule
-    average  of the mean times: what calls cost in sum, also if only some of them are slower
-    slowest  of the 90 % quantiles: whether calls differ more from one another than they did
+    typical  the median over rounds: what a typical call costs
+    average  of the mean times: what all calls cost, also if only some of them are slower
+    slowest  of the 90 % quantiles: whether calls differ more from one another than before
 
-Pairs and not rounds are what an interval rests on: rounds of one process share its placement in
+Confidence intervals rest on pairs and not on rounds: rounds of one process share its placement in
 memory. With nothing changed, head and base can be exchanged, so each statistic is symmetric about
 0 and Student's interval is not too narrow even where single samples have heavy tails.
 """
@@ -30,7 +30,7 @@ BOUND = 3.0
 
 
 class Statistic(StrEnum):
-    """Which of a pair's numbers is meant."""
+    """The statistics of a pair."""
 
     TYPICAL = "typical"
     AVERAGE = "average"
@@ -38,7 +38,7 @@ class Statistic(StrEnum):
 
 
 class Pair(NamedTuple):
-    """What one pair of processes says: log ratios of head over base."""
+    """Log ratios of head over base in one pair of processes."""
 
     typical: float
     average: float
@@ -57,7 +57,7 @@ class Pair(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """A log ratio with its interval and the p-value of no effect."""
+    """A log ratio with its confidence interval, and the p-value of no effect."""
 
     point: float
     low: float
@@ -66,7 +66,7 @@ class Effect(NamedTuple):
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether the interval leaves out no effect."""
+        """Whether the interval excludes no effect."""
         return self.low > 0 or self.high < 0
 
 
@@ -88,20 +88,20 @@ class View:
 
     @property
     def floor(self) -> float:
-        """What base against base shows: its mean, or that mean's standard error if larger."""
+        """The noise of base against base: its mean, or that mean's standard error if larger."""
         if len(self.again) < FEWEST:
             return 0.0
         error = float(np.std(self.again, ddof=1)) / math.sqrt(len(self.again))
         return max(abs(float(np.mean(self.again))), error)
 
     def limit(self, threshold: float) -> float:
-        """The log ratio below which a change is none."""
+        """The log ratio below which a change is ignored."""
         return max(math.log1p(threshold), FLOORS * self.floor)
 
     def is_suspect(self, threshold: float) -> bool:
         """Whether the first stage says that head differs."""
-        found = effect(self.first)
-        return found.excludes_zero and abs(found.point) > self.limit(threshold)
+        change = effect(self.first)
+        return change.excludes_zero and abs(change.point) > self.limit(threshold)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +121,7 @@ class Trial:
 
 
 def effect(logs: Sequence[float], level: float = LEVEL) -> Effect:
-    """Mean of the pairs' log ratios; NaN with an endless interval for fewer than three."""
+    """Mean of the pairs' log ratios; NaN with an unbounded interval for fewer than three."""
     if len(logs) < FEWEST:
         return Effect(math.nan, -math.inf, math.inf, math.nan)
     point = float(np.mean(logs))
@@ -151,7 +151,7 @@ def mean(times: Sequence[float]) -> float:
 
 
 def _means(rows: Sequence[Sequence[Pair]]) -> tuple[Pair, ...]:
-    visits = zip(*rows, strict=False)  # a case that was given up has fewer
+    visits = zip(*rows, strict=False)  # a case that failed has fewer
     return tuple(Pair(*map(float, np.mean(visit, axis=0))) for visit in visits)
 
 

@@ -2,9 +2,10 @@
 
 import pytest
 
-from attnbench.run.lines import Chosen
-from attnbench.run.worktree import Change
-from attnbench.workloads.changed import changed, shared
+from attnbench.gate.cases import Compared
+from attnbench.gate.changed import changed, shared
+from attnbench.gate.worktree import Change
+from attnbench.records import Selection
 
 CARD = "raise RuntimeError('run')\nCARD = Card()\n"
 
@@ -25,8 +26,13 @@ def same(path):
     return Change(base=path, head=path)
 
 
+def compared(base, head):
+    base, head = (name and Selection(name=name) for name in (base, head))
+    return Compared(base=base, head=head)
+
+
 def both(name):
-    return Chosen(base=name, head=name)
+    return compared(name, name)
 
 
 def test_cards_are_found_by_their_text(trees):
@@ -36,7 +42,7 @@ def test_cards_are_found_by_their_text(trees):
         {"a.py": CARD + "#", "b.py": CARD, "c.py": "x = 2\n", "d.py": "MINE: Card = m.Card()\n"},
     )
     found = changed(base, head, [same("a.py"), same("c.py"), Change(base=None, head="d.py")])
-    assert found == (both("a.py:CARD"), Chosen(base=None, head="d.py:MINE"))
+    assert found == (both("a.py:CARD"), compared(None, "d.py:MINE"))
 
 
 def test_the_packages_own_go_by_their_file(trees):
@@ -54,7 +60,7 @@ def test_a_card_that_can_no_longer_be_read_is_not_removed(broken, trees):
 def test_a_card_that_went_is_removed(trees):
     base, head = trees("base", {"a.py": CARD, "b.py": CARD}), trees("head", {"a.py": "x = 1\n"})
     found = changed(base, head, [same("a.py"), Change(base="b.py", head=None)])
-    assert found == (Chosen(base="a.py:CARD", head=None), Chosen(base="b.py:CARD", head=None))
+    assert found == (compared("a.py:CARD", None), compared("b.py:CARD", None))
 
 
 @pytest.mark.parametrize(

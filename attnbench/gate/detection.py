@@ -1,24 +1,24 @@
-"""What the gate finds of a known slowdown, and how often it finds one where there is none.
+"""How often the gate finds a known slowdown, and how often it finds one where there is none.
 
-Every run of consecutive pairs that is long enough for both stages is judged as a check would
-judge it. Neighbouring runs share pairs, so the rates rest on fewer independent checks than they
-count; `pairs` says on how many.
+Every window of consecutive pairs that is long enough for both stages is judged as a check would
+judge it. Neighbouring windows share pairs, so the rates rest on fewer independent checks than
+they count; `pairs` is the number of pairs that they rest on.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from attnbench.analysis.gate import judge
-from attnbench.analysis.pairs import Pair, Stage, Trial
 from attnbench.analysis.verdict import Verdict
+from attnbench.gate.pairs import Pair, Stage, Trial
+from attnbench.gate.rule import judge
 
-# the share of checks in which a slowdown must be found to be called detectable
-FOUND = 0.8
+# the share of checks that must find a slowdown for it to be called detectable
+RELIABLY = 0.8
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """Of `checks` with `share` more work, how many were called what."""
+    """Verdicts of `checks` with `share` more work: how many were of each kind."""
 
     share: float
     checks: int
@@ -27,13 +27,13 @@ class Rate:
     unsure: int
 
     @property
-    def found(self) -> float:
+    def detected(self) -> float:
         """The share of checks that called it slower."""
         return self.slower / self.checks
 
 
 @dataclass(frozen=True, kw_only=True)
-class Power:
+class Detection:
     """The gate on one machine, by share of extra work."""
 
     rates: tuple[Rate, ...]
@@ -46,23 +46,23 @@ class Power:
 
     @property
     def smallest(self) -> float | None:
-        """The least share from which on all are found in four of five checks."""
+        """The least share from which on every slowdown is found reliably."""
         least = None
         for rate in sorted(self.rates, key=lambda rate: -rate.share):
-            if rate.share == 0 or rate.found < FOUND:
+            if rate.share == 0 or rate.detected < RELIABLY:
                 break
             least = rate.share
         return least
 
 
-def power(
+def detection(
     shares: Mapping[float, Sequence[Pair]],
     again: Sequence[Pair],
     *,
     first: int,
     second: int,
     threshold: float,
-) -> Power:
+) -> Detection:
     """Rates from the pairs by share of extra work; `again` is base over base.
 
     There are at least `first` + `second` pairs, the stages of one check.
@@ -83,7 +83,7 @@ def power(
                 unsure=calls.count(Verdict.UNSURE),
             )
         )
-    return Power(rates=tuple(rates), pairs=len(again))
+    return Detection(rates=tuple(rates), pairs=len(again))
 
 
 def _trial(pairs: Sequence[Pair], again: Sequence[Pair], first: int, second: int) -> Trial:

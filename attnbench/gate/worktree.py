@@ -63,6 +63,14 @@ def root(folder: Path) -> Path:
     return Path(found)
 
 
+def top(folder: Path) -> Path:
+    """The repository's top folder, or the folder itself outside of a repository."""
+    try:
+        return root(folder)
+    except (UsageError, CannotRun):
+        return folder
+
+
 def commit(repository: Path, revision: str) -> str:
     """The full name of a commit. Raises `UsageError` saying how to get one that is not there."""
     asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", revision + "^{commit}")
@@ -86,33 +94,23 @@ def describe(repository: Path) -> str:
 
 def changes(repository: Path, base: str) -> tuple[Change, ...]:
     """Files of the working tree that differ from base; new ones that git ignores are left out."""
-    fields = git("diff", "--name-status", "--find-renames", "-z", base, "--", cwd=repository)
-    words = iter(fields.split("\0"))
+    listed = git("diff", "--name-status", "--find-renames", "-z", base, "--", cwd=repository)
+    words = iter(listed.split("\0"))
     found = []
-    for status in words:
-        match status[:1]:
-            case "R":
-                found.append(Change(base=next(words), head=next(words)))
-            case "C":
-                next(words)
-                found.append(Change(base=None, head=next(words)))
-            case "A":
-                found.append(Change(base=None, head=next(words)))
-            case "D":
-                found.append(Change(base=next(words), head=None))
-            case "":
-                continue
-            case _:
-                path = next(words)
-                found.append(Change(base=path, head=path))
-    new = git("ls-files", "--others", "--exclude-standard", "-z", cwd=repository).split("\0")
+    for status in filter(None, words):
+        old = next(words)
+        new = next(words) if status[0] in "RC" else old  # renamed or copied
+        base_path = None if status[0] in "AC" else old
+        found.append(Change(base=base_path, head=None if status[0] == "D" else new))
     known = {change.head for change in found}
-    return (*found, *(Change(base=None, head=path) for path in new if path and path not in known))
+    new_files = git("ls-files", "--others", "--exclude-standard", "-z", cwd=repository)
+    added = [path for path in new_files.split("\0") if path and path not in known]
+    return (*found, *(Change(base=None, head=path) for path in added))
 
 
 @contextmanager
 def worktree(repository: Path, revision: str, timeout_s: float | None = None) -> Iterator[Path]:
-    """The revision in a folder of its own, which is removed whatever happens.
+    """The revision checked out in a temporary folder, which is removed whatever happens.
 
     Raises `CannotRun` if it cannot be checked out, or not in `timeout_s`.
     """
@@ -124,7 +122,7 @@ def worktree(repository: Path, revision: str, timeout_s: float | None = None) ->
         git(*add, cwd=repository, timeout_s=timeout_s)
         yield tree
     finally:
-        with deaf():
+        with ignoring_signals():
             remove(repository, tree)
             scratch.close()
 
@@ -149,7 +147,7 @@ def remove(repository: Path, tree: Path) -> None:
 
 
 @contextmanager
-def deaf() -> Iterator[None]:
+def ignoring_signals() -> Iterator[None]:
     """No signal interrupts the block; one that came is lost, as its sender wanted an end anyway."""
     if threading.current_thread() is not threading.main_thread():
         yield

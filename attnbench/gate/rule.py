@@ -1,35 +1,39 @@
 """The rule that calls a change of time a slowdown, from pairs of fresh processes.
 
-Two statistics are judged: what a call costs as a rule (`typical`) and what calls cost in sum
-(`average`), so that a slowdown of some calls only is found as well as one of all.
+Two statistics are judged, the cost of a typical call and the average over all calls, so that a
+slowdown of only some calls is found as well as one of all.
 
-A change is suspected if the 99 % interval of either excludes 0 and the effect is above the
-threshold and twice the floor, which is what the same pairs say of base against base. It is called
-only if a second stage in fresh processes says the same, with Benjamini and Hochberg's rule over
-all p-values of that stage.
+A change is suspected if the 99 % confidence interval of either excludes 0 and the effect is above
+the threshold and above twice the noise floor, which is base against base in the same pairs. It is
+called only if a second stage in fresh processes confirms it, with Benjamini and Hochberg's rule
+over all p-values of that stage.
 """
 
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from attnbench.analysis.pairs import FEWEST, Effect, Statistic, Trial, View, effect
-from attnbench.analysis.verdict import Verdict, discoveries
+import numpy as np
 
-CPU_THRESHOLD = 0.02
-OTHER_THRESHOLD = 0.03  # device time: clocks move between samples
-# two one-sided tests at 5 % each are an interval of 90 %
+from attnbench.analysis.estimate import student_quantile
+from attnbench.analysis.verdict import Verdict, discoveries
+from attnbench.gate.finding import TIME, Finding
+from attnbench.gate.pairs import FEWEST, LEVEL, Effect, Statistic, Trial, View, effect
+
+# two one-sided tests at 5 % each amount to a confidence interval of 90 %
 SAMENESS = 0.90
-# a machine that cannot exclude a change as large as this has not said that nothing changed
-BLIND = 0.05
-# calls that differ from one another by this much more than before are worth a word
+# a machine that cannot exclude a change as large as this cannot say that nothing changed
+MAX_USABLE_LIMIT = 0.05
+# a spread between calls that grew by this much is worth a sentence
 UNEVEN = 0.10
+# medians of one machine on two days differ by less than this with nothing changed
+TWO_DAYS = 0.10
 
 JUDGED = (Statistic.TYPICAL, Statistic.AVERAGE)
 
 
 class Judged(NamedTuple):
-    """The verdict on a trial, the effect it rests on and which statistic that is of."""
+    """The verdict on a trial, with the effect and the statistic that it rests on."""
 
     verdict: Verdict
     effect: Effect
@@ -39,14 +43,14 @@ class Judged(NamedTuple):
 
 def suspected(trial: Trial, threshold: float) -> bool:
     """Whether the first stage says that head differs."""
-    return any(trial.view(each).is_suspect(threshold) for each in JUDGED)
+    return any(trial.view(statistic).is_suspect(threshold) for statistic in JUDGED)
 
 
 def settled(trial: Trial, threshold: float) -> bool:
     """Whether the first stage says that head does not differ."""
     if suspected(trial, threshold):
         return False
-    return all(_is_same(trial, each, trial.view(each).first, threshold) for each in JUDGED)
+    return all(_is_same(trial, stat, trial.view(stat).first, threshold) for stat in JUDGED)
 
 
 def judge(trials: Sequence[Trial], threshold: float) -> list[Judged]:
@@ -76,7 +80,7 @@ def contaminated(trials: Sequence[Trial], threshold: float) -> tuple[str, ...]:
 
 
 def unevenness(trial: Trial) -> str:
-    """How the slowest calls changed where they did so unlike a typical one, or nothing."""
+    """How the slowest calls changed where a typical one changed differently, or nothing."""
     pairs = trial.first.head + trial.second.head
     gap = effect([pair.slowest - pair.typical for pair in pairs])
     if not gap.excludes_zero or abs(gap.point) < math.log1p(UNEVEN):
@@ -90,59 +94,86 @@ def unevenness(trial: Trial) -> str:
     )
 
 
+def stored_time_finding(
+    mechanism: str, case: str, before: Sequence[float], now: Sequence[float]
+) -> Finding:
+    """Seconds of each process on another day and now; a change is `unsure` and never fails.
+
+    What lies between two days is in no interval: a check of a revision settles it.
+    """
+    a, b = np.log(before), np.log(now)
+    point, half = float(b.mean() - a.mean()), math.inf
+    fewer = min(len(a), len(b))
+    if fewer > 1:
+        error = math.hypot(a.std(ddof=1) / len(a) ** 0.5, b.std(ddof=1) / len(b) ** 0.5)
+        half = student_quantile(LEVEL, fewer - 1) * error
+    changed = abs(point) > max(half, math.log1p(TWO_DAYS))
+    return Finding(
+        mechanism=mechanism,
+        case=case,
+        metric=TIME,
+        base=math.exp(a.mean()),
+        head=math.exp(b.mean()),
+        ratio=math.exp(point),
+        low=math.exp(point - half) if half < math.inf else None,
+        high=math.exp(point + half) if half < math.inf else None,
+        verdict=Verdict.UNSURE if changed else Verdict.SAME,
+        reason="stored on another day; --base measures both sides at once" if changed else "",
+    )
+
+
 def _judged(trial: Trial, called: dict[Statistic, bool], threshold: float) -> Judged:
-    found = [statistic for statistic in JUDGED if called[statistic]]
-    if found:
-        statistic = _telling(trial, found, threshold)
+    if any(called.values()):
+        statistic = _shown(trial, [s for s in JUDGED if called[s]], threshold)
         last = effect(trial.view(statistic).second)
         verdict = Verdict.SLOWER if last.point > 0 else Verdict.FASTER
-        return Judged(verdict, last, _said(statistic, unevenness(trial)), statistic)
+        return Judged(verdict, last, _reason(statistic, unevenness(trial)), statistic)
     for statistic in JUDGED:
         view = trial.view(statistic)
-        # a suspicion is tested by what raised no suspicion; without one all pairs say the same
+        # stage one chose the suspects, so only stage two may clear them; otherwise pool both
         logs = view.second if view.is_suspect(threshold) else view.first + view.second
         if not _is_same(trial, statistic, logs, threshold):
             shown = effect(logs if len(logs) >= FEWEST else view.first)
-            doubt = _said(statistic, _doubt(view, threshold))
+            doubt = _reason(statistic, _doubt(view, threshold))
             return Judged(Verdict.UNSURE, shown, doubt, statistic)
     view = trial.view(Statistic.TYPICAL)
     logs = view.second if view.is_suspect(threshold) else view.first + view.second
     return Judged(Verdict.SAME, effect(logs), unevenness(trial))
 
 
-def _said(statistic: Statistic, reason: str) -> str:
+def _reason(statistic: Statistic, reason: str) -> str:
     average = statistic is Statistic.AVERAGE
     return "; ".join(filter(None, ("on average over all calls" if average else "", reason)))
 
 
-def _telling(trial: Trial, found: Sequence[Statistic], threshold: float) -> Statistic:
-    """Which of the called statistics is shown: the average where it says something else."""
-    if len(found) == 1:
-        return found[0]
+def _shown(trial: Trial, called: Sequence[Statistic], threshold: float) -> Statistic:
+    """Which of the called statistics is shown: the average where it differs from the typical."""
+    if len(called) == 1:
+        return called[0]
     gap = effect([pair.average - pair.typical for pair in trial.second.head])
     apart = gap.excludes_zero and abs(gap.point) > math.log1p(threshold)
     return Statistic.AVERAGE if apart else Statistic.TYPICAL
 
 
 def _confirms(view: View, threshold: float) -> bool:
-    """Whether the second stage says the same as a first that suspects."""
+    """Whether the second stage confirms what the first suspects."""
     first, second = effect(view.first), effect(view.second)
     return first.point * second.point > 0 and abs(second.point) > view.limit(threshold)
 
 
 def _is_same(trial: Trial, statistic: Statistic, logs: Sequence[float], threshold: float) -> bool:
     limit = trial.view(statistic).limit(threshold)
-    if limit > math.log1p(max(threshold, BLIND)):
+    if limit > math.log1p(max(threshold, MAX_USABLE_LIMIT)):
         return False
     if statistic is Statistic.AVERAGE:
         # it is noisier, and here only to exclude what the typical call does not show
-        limit = math.log1p(max(threshold, BLIND))
-    found = effect(logs, SAMENESS)
-    return -limit <= found.low and found.high <= limit
+        limit = math.log1p(max(threshold, MAX_USABLE_LIMIT))
+    interval = effect(logs, SAMENESS)
+    return -limit <= interval.low and interval.high <= limit
 
 
 def _doubt(view: View, threshold: float) -> str:
-    """Why nothing is called although the same cannot be said, in plain words."""
+    """Why it is neither called nor the same, in plain words."""
     limit = f"{100 * math.expm1(view.limit(threshold)):.1f} %"
     whole = effect(view.first + view.second)
     if view.is_suspect(threshold):
@@ -160,5 +191,5 @@ def _doubt(view: View, threshold: float) -> str:
     return f"too noisy to exclude a change of {limit}"
 
 
-def _signed(found: Effect) -> str:
-    return f"{100 * math.expm1(found.point):+.1f} %"
+def _signed(change: Effect) -> str:
+    return f"{100 * math.expm1(change.point):+.1f} %"

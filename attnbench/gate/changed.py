@@ -1,8 +1,8 @@
 """Which mechanisms a repository holds, and which of them a change touches.
 
-A file is read, never run: a mechanism is a module-level `NAME = Card(…)`, here or in a file that
-an entry point or the package's own folder makes a name of. A mechanism's files are its own and
-those of the repository that it imports; the contract's own files, which all share, are only said.
+Files are read, never run: a mechanism is a module-level `NAME = Card(…)`, which may be registered
+by an entry point or by its place in this package. It depends on its file and on the files of the
+repository that it imports; the contract's files, which all mechanisms share, are only reported.
 """
 
 import ast
@@ -10,27 +10,28 @@ from collections.abc import Iterable, Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 
+from attnbench.gate.cases import Compared
+from attnbench.gate.worktree import Change
+from attnbench.records import Selection
 from attnbench.registry import GROUP
-from attnbench.run.lines import Chosen
-from attnbench.run.worktree import Change
 
 OWN = Path("attnbench/mechanisms")
-SHARED = ("contract", "records", "registry", "model", "errors", "metrics")
+SHARED = ("contract", "records", "registry", "model", "errors")
 
 
-def changed(base: Path, head: Path, changes: Iterable[Change]) -> tuple[Chosen, ...]:
-    """The mechanisms that differ between two trees; a renamed file is compared with its origin."""
+def changed(base: Path, head: Path, changes: Iterable[Change]) -> tuple[Compared, ...]:
+    """The mechanisms that differ between two trees, a renamed file under both its names."""
     touched = [c for c in changes if (c.head or c.base or "").endswith(".py")]
     known = {change.head for change in touched}
     kept = {change.head for change in touched if change.head and change.head == change.base}
     for path in holders(head):
         if path not in known and depends(head, path, kept):
             touched.append(Change(base=path, head=path))
-    found = dict.fromkeys(chosen for change in touched for chosen in pairs(base, head, change))
-    return tuple(sorted(found, key=lambda chosen: chosen.name))
+    compared = dict.fromkeys(each for change in touched for each in pairs(base, head, change))
+    return tuple(sorted(compared, key=lambda each: each.selection.name))
 
 
-def pairs(base: Path, head: Path, change: Change) -> Iterator[Chosen]:
+def pairs(base: Path, head: Path, change: Change) -> Iterator[Compared]:
     """What the two sides of a changed file hold, matched by the name of the card.
 
     A side that does not parse holds what the other does: it fails, it is not removed.
@@ -38,10 +39,11 @@ def pairs(base: Path, head: Path, change: Change) -> Iterator[Chosen]:
     before = cards(base, change.base) if change.base else ()
     after = cards(head, change.head, also=before or ()) if change.head else ()
     before, after = (after if before is None else before), (before if after is None else after)
-    for card in dict.fromkeys((*(before or ()), *(after or ()))):
-        yield Chosen(
-            base=named(change.base, card) if change.base and card in (before or ()) else None,
-            head=named(change.head, card) if change.head and card in (after or ()) else None,
+    before, after = before or (), after or ()
+    for card in dict.fromkeys((*before, *after)):
+        yield Compared(
+            base=named(change.base, card) if change.base and card in before else None,
+            head=named(change.head, card) if change.head and card in after else None,
         )
 
 
@@ -61,12 +63,12 @@ def holders(tree: Path) -> Iterator[str]:
 
 
 def cards(tree: Path, path: str, also: Iterable[str] = ()) -> tuple[str, ...] | None:
-    """Names of the cards in a file, and those of `also` that it binds; None if unreadable."""
+    """Names of the cards in a file, and those of `also` that it binds; None if unparsable."""
     if (module := parsed(tree, path)) is None:
         return None
     if Path(path).parent == OWN:
         return ("CARD",) if Path(path).stem != "__init__" else ()
-    found = {}
+    found: dict[str, ast.expr | None] = {}
     for node in module.body:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
@@ -84,15 +86,15 @@ def makes_card(value: ast.expr | None) -> bool:
     )
 
 
-def named(path: str, card: str) -> str:
+def named(path: str, card: str) -> Selection:
     """The name to ask for: the one it is registered by, or `path.py:NAME`."""
     if Path(path).parent == OWN and card == "CARD":
-        return Path(path).stem
+        return Selection(name=Path(path).stem)
     module = path.removeprefix("src/").removesuffix(".py").removesuffix("/__init__")
     for point in entry_points(group=GROUP):
         if (point.module, point.attr) == (module.replace("/", "."), card):
-            return point.name
-    return f"{path}:{card}"
+            return Selection(name=point.name)
+    return Selection(name=f"{path}:{card}")
 
 
 def parsed(tree: Path, path: str) -> ast.Module | None:

@@ -4,12 +4,21 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
-from attnbench.analysis.finding import RUNS, TIME, Finding, Report
 from attnbench.analysis.verdict import Verdict
-from attnbench.metrics import Unit, metric
+from attnbench.gate.detection import Detection
+from attnbench.gate.finding import RUNS, TIME, Finding, Report
+from attnbench.metrics import TABLE, Better, Metric, Unit
 from attnbench.render import markdown
 from attnbench.render.grid import Cell, Table, clean, words
-from attnbench.render.units import NOTHING, count, flops, many, percent, seconds, size
+from attnbench.render.units import NOTHING, count, many, percent, quantity, seconds
+
+
+def in_words(verdict: Verdict, metric: Metric) -> str:
+    """The verdict as it reads of a metric: bytes become larger, not slower."""
+    if metric.unit is Unit.SECONDS or verdict not in (Verdict.SLOWER, Verdict.FASTER):
+        return str(verdict)
+    grew = (verdict is Verdict.SLOWER) == (metric.better is Better.LOWER)
+    return "larger" if grew else "smaller"
 
 
 def headline(report: Report) -> str:
@@ -37,7 +46,7 @@ def sentence(found: Finding) -> str:
     if found.metric == RUNS:
         return f"{clean(found.case)}: {clean(found.reason)}"
     values = f"{value(found, found.base)} to {value(found, found.head)}"
-    parts = [f"{clean(found.case)}: {label(found.metric)} {called(found)}"]
+    parts = [f"{clean(found.case)}: {of(found).label} {in_words(found.verdict, of(found))}"]
     if ratio := change(found):
         parts.append(f"{ratio}, {values}" if found.base is not None else ratio)
     elif found.base is not None and found.head is not None:
@@ -47,8 +56,14 @@ def sentence(found: Finding) -> str:
     return "; ".join(parts)
 
 
+def news(report: Report) -> Iterator[str]:
+    """What fails, then what is not certain, one line each."""
+    yield from map(sentence, report.failures)
+    yield from doubts(report)
+
+
 def doubts(report: Report) -> Iterator[str]:
-    """What is not certain, one line each; the many cases of one reason in one."""
+    """What is not certain, one line each; all cases of one kind in one."""
     if report.contaminated:
         yield (
             "contaminated: base differs from itself here, so no time is called:"
@@ -67,22 +82,23 @@ def tables(report: Report) -> tuple[Table, ...]:
     ran = [f for f in report.findings if f.metric == RUNS]
     counted = [f for f in report.findings if f.metric not in (TIME, RUNS)]
     changed = [f for f in counted if f.verdict is not Verdict.SAME]
-    clock = report.conditions.get("clock", "time")
+    clock = report.conditions.clock if report.conditions else "time"
     found = [
         Table(
             name="times",
             title="Times",
             columns=("case", "batch timed", "base", "head", "change", "verdict"),
-            rows=tuple(map(_timed, times)),
-            note=f"{clock} of one iteration, at a batch sized to be timed well;"
+            rows=tuple(_row(f, count(f.batch) if f.batch else NOTHING) for f in times),
+            note=f"{clock or 'time'} of one iteration, at a batch sized to be timed well;"
             " 99 % confidence intervals over pairs of fresh processes",
         ),
         Table(
             name="counts",
             title="Counted",
             columns=("case", "metric", "base", "head", "change", "verdict"),
-            rows=tuple(map(_counted, changed)),
-            note=f"{len(counted) - len(changed)} of {len(counted)} counted metrics are the same",
+            rows=tuple(_row(f, of(f).label) for f in changed),
+            note=f"{len(counted) - len(changed)} of {len(counted)} counted metrics are the same; "
+            + "; ".join(f"{m.label}: {m.description}" for m in dict.fromkeys(map(of, changed))),
         ),
         Table(
             name="runs",
@@ -97,34 +113,68 @@ def tables(report: Report) -> tuple[Table, ...]:
 def page(report: Report) -> str:
     """The check in Markdown, for a job's summary or a comment."""
     lines = [f"# attnbench check: {markdown.escape(headline(report))}", ""]
-    lines += [f"- {markdown.escape(sentence(found))}" for found in report.failures]
-    lines += [f"- {markdown.escape(doubt)}" for doubt in doubts(report)]
+    lines += [f"- {markdown.escape(line)}" for line in news(report)]
     lines += ["", *(markdown.table(table, depth=2) for table in tables(report))]
     return "\n".join([*lines, markdown.escape(" ".join(method(report))), ""])
 
 
 def method(report: Report) -> Iterator[str]:
     """How it was measured, in sentences; only what the conditions know."""
-    known = report.conditions
-    if "pairs" in known:
+    if (how := report.conditions) is None:
+        return
+    plan = how.plan
+    yield (
+        f"Counted at c = {count(plan.tokens)} tokens, D = {plan.width}, H = {plan.heads},"
+        f" {plan.dtype}."
+    )
+    if how.worst_floor is not None:
         yield (
-            f"A case is timed in {known['pairs']} pairs of fresh processes, and in"
-            f" {known['confirm']} more where that leaves a doubt, by {known['clock']}."
+            f"A case is timed in {plan.pairs} pairs of fresh processes, and in"
+            f" {plan.confirm} more where that leaves a doubt, by {how.clock}; each process gives"
+            f" at most {2 * plan.rounds} samples of at least {seconds(plan.iteration_s)}."
         )
         yield (
-            f"Changes of time below {percent(float(known['threshold']))} are ignored; base against"
-            f" base showed a noise of at most {percent(float(known['worst_floor']))}."
+            f"Changes of time below {percent(plan.threshold)} are ignored; base against"
+            f" base showed a noise of at most {percent(how.worst_floor)}."
         )
-    if "machine" in known:
-        differs = clean(str(known["machine"]))
-        if differs == "the same":
-            yield "The baseline was saved on this machine."
-        else:
-            yield f"The baseline was saved on another machine ({differs})."
-    if "elapsed_s" in known:
-        yield f"The check took {seconds(float(known['elapsed_s']))}; seed {known['seed']}."
-    if "selftest" in known:
-        yield f"Reliability: {clean(str(known['selftest']))}."
+    if how.other_machine is not None:
+        differs = clean("; ".join(how.other_machine))
+        machine = f"another machine ({differs})" if differs else "this machine"
+        yield f"The baseline was saved on {machine}."
+    if how.elapsed_s is not None:
+        yield f"The check took {seconds(how.elapsed_s)}; seed {plan.seed}."
+    if how.selftest:
+        yield f"Reliability: {clean(how.selftest)}."
+
+
+def reliability(found: Detection) -> str:
+    """What a selftest found, as `check` quotes it."""
+    wrong = found.false_alarms
+    alarms = f"{wrong.slower + wrong.faster} false alarms in {wrong.checks} checks"
+    finds = "finds no slowdown of up to 20 % reliably"
+    if found.smallest is not None:
+        finds = f"finds a slowdown from {percent(found.smallest)}"
+    return f"this machine {finds}; {alarms} ({found.pairs} pairs)"
+
+
+def rates(found: Detection) -> Table:
+    """The verdicts of a selftest by the share of extra work."""
+    return Table(
+        name="selftest",
+        title="What the gate said",
+        columns=("extra work", "slower", "faster", "unsure"),
+        rows=tuple(
+            (
+                words(f"+{percent(rate.share)}"),
+                *(
+                    Cell(percent(number / rate.checks), number / rate.checks)
+                    for number in (rate.slower, rate.faster, rate.unsure)
+                ),
+            )
+            for rate in found.rates
+        ),
+        note="Shares of checks made of consecutive pairs; neighbouring checks share pairs.",
+    )
 
 
 def data(report: Report, strict: bool) -> dict[str, Any]:
@@ -132,32 +182,14 @@ def data(report: Report, strict: bool) -> dict[str, Any]:
     return {"exit_code": report.exit_code(strict), "headline": headline(report), **asdict(report)}
 
 
-def label(key: str) -> str:
-    """A metric as a word of a sentence."""
-    return "time" if key == TIME else metric(key).label
-
-
-def called(found: Finding) -> str:
-    """The verdict as it reads of this metric: a count is larger, not slower."""
-    if found.metric == TIME:
-        return str(found.verdict)
-    if found.base is None or found.head is None or found.verdict is Verdict.SAME:
-        return str(found.verdict)
-    return "larger" if found.head > found.base else "smaller"
+def of(found: Finding) -> Metric:
+    """The metric of a finding."""
+    return TABLE["time_s" if found.metric == TIME else found.metric]
 
 
 def value(found: Finding, number: float | None) -> str:
     """A number of a finding with its unit."""
-    if number is None:
-        return NOTHING
-    if found.metric == TIME:
-        return seconds(number)
-    match metric(found.metric).unit:
-        case Unit.BYTES:
-            return size(number)
-        case Unit.FLOPS:
-            return flops(number)
-    return count(number)
+    return NOTHING if number is None else quantity(number, of(found).unit)
 
 
 def change(found: Finding) -> str:
@@ -192,21 +224,12 @@ def _number(findings: Iterable[Finding]) -> int:
     return len({found.case for found in findings})
 
 
-def _timed(found: Finding) -> tuple[Cell, ...]:
-    case, *values = _row(found)
-    return (case, words(NOTHING if found.batch is None else count(found.batch)), *values)
-
-
-def _row(found: Finding) -> tuple[Cell, ...]:
+def _row(found: Finding, second: str) -> tuple[Cell, ...]:
     return (
         words(found.case),
+        words(second),
         words(value(found, found.base)),
         words(value(found, found.head)),
         Cell(change(found) or NOTHING, found.ratio, found.low, found.high),
-        words(f"{called(found)}: {found.reason}" if found.reason else called(found)),
+        words(": ".join(filter(None, (in_words(found.verdict, of(found)), found.reason)))),
     )
-
-
-def _counted(found: Finding) -> tuple[Cell, ...]:
-    case, *values = _row(found)
-    return (case, words(label(found.metric)), *values)

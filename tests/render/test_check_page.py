@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.analysis.finding import Finding, Report
 from attnbench.analysis.verdict import Verdict
-from attnbench.render import checked
-from attnbench.render.github import annotations
-from attnbench.render.junit import junit
+from attnbench.gate.cases import Plan
+from attnbench.gate.finding import Conditions, Finding, Report
+from attnbench.render import check_page
+from attnbench.render.ci import annotations, junit
 
 CASE = "fastformer:eager/B8-N128-D256-H16/attention/inference/float32/cpu"
 
@@ -58,15 +58,15 @@ def report(*findings, **more):
     ],
 )
 def test_the_headline(made, words):
-    assert checked.headline(made).startswith(words)
+    assert check_page.headline(made).startswith(words)
 
 
 def test_a_finding_in_one_sentence():
-    assert checked.sentence(SLOWER) == (
+    assert check_page.sentence(SLOWER) == (
         f"{CASE}: time slower; +12 % [+10 %, +14 %], 10.0 ms to 11.2 ms"
     )
-    assert "allocated peak larger; +100 %, 1.000 MiB to 2.000 MiB" in checked.sentence(LARGER)
-    assert checked.sentence(BROKEN) == f"{CASE}: failed on head only: it broke"
+    assert "allocated peak larger; +100 %, 1.000 MiB to 2.000 MiB" in check_page.sentence(LARGER)
+    assert check_page.sentence(BROKEN) == f"{CASE}: failed on head only: it broke"
 
 
 def test_annotations_are_errors_and_warnings():
@@ -95,8 +95,8 @@ def test_no_text_can_become_a_command_or_break_the_file(reason, name):
         assert ":" not in line[2:].partition("::")[0]
     suites = ET.fromstring(junit(made))
     assert suites.tag == "testsuites"
-    checked.page(made)
-    json.dumps(checked.data(made, strict=True))
+    check_page.page(made)
+    json.dumps(check_page.data(made, strict=True))
 
 
 def test_junit_counts_failures_and_skips():
@@ -110,21 +110,17 @@ def test_junit_counts_failures_and_skips():
     assert "not confirmed" in suite[1].find("skipped").get("message")
 
 
-CONDITIONS = {
-    "clock": "process CPU time",
-    "pairs": 6,
-    "confirm": 10,
-    "rounds": 20,
-    "threshold": 0.02,
-    "worst_floor": 0.00235,
-    "elapsed_s": 48.1,
-    "seed": 0,
-    "selftest": "this machine finds a slowdown from 5.0 %",
-}
+CONDITIONS = Conditions(
+    plan=Plan(),
+    clock="process CPU time",
+    worst_floor=0.00235,
+    elapsed_s=48.1,
+    selftest="this machine finds a slowdown from 5.0 %",
+)
 
 
 def test_the_page_has_what_fails_first():
-    page = checked.page(report(SAME, SLOWER))
+    page = check_page.page(report(SAME, SLOWER))
     lines = page.splitlines()
     assert lines[0].startswith("# attnbench check: FAILED")
     assert "time slower" in lines[2]
@@ -132,29 +128,47 @@ def test_the_page_has_what_fails_first():
 
 
 def test_the_page_ends_with_how_it_was_measured_in_sentences():
-    assert checked.page(report(SLOWER, conditions=CONDITIONS)).splitlines()[-1] == (
-        "A case is timed in 6 pairs of fresh processes, and in 10 more where that leaves a doubt,"
-        " by process CPU time. Changes of time below 2.0 % are ignored; base against base showed a"
-        " noise of at most 0.2 %. The check took 48.1 s; seed 0. Reliability: this machine finds a"
-        " slowdown from 5.0 %."
+    assert check_page.page(report(SLOWER, conditions=CONDITIONS)).splitlines()[-1] == (
+        "Counted at c = 1,024 tokens, D = 256, H = 16, float32. A case is timed in 6 pairs of fresh"
+        " processes, and in 10 more where that leaves a doubt, by process CPU time; each process"
+        " gives at most 40 samples of at least 5.00 ms. Changes of time below 2.0 % are ignored;"
+        " base against base showed a noise of at most 0.2 %. The check took 48.1 s; seed 0."
+        " Reliability: this machine finds a slowdown from 5.0 %."
     )
-    assert list(checked.method(report(SLOWER))) == []
+    assert list(check_page.method(report(SLOWER))) == []
 
 
 def test_a_case_has_one_name_and_its_timed_batch_a_column():
-    times, counts = checked.tables(report(replace(SLOWER, batch=2), LARGER))
+    times, counts = check_page.tables(report(replace(SLOWER, batch=2), LARGER))
     assert [cell.text for cell in times.rows[0][:2]] == [CASE, "2"]
     assert counts.rows[0][0].text == CASE
 
 
 def test_counts_that_grew_where_time_fell_are_said():
     made = report(FASTER, TRADED)
-    assert "larger, but faster: " in "\n".join(checked.doubts(made))
+    assert "larger, but faster: " in "\n".join(check_page.doubts(made))
     assert made.exit_code(strict=False) == 0
 
 
+@pytest.mark.parametrize(
+    ("other_machine", "words"),
+    [((), "on this machine."), (("torch: 1 and 2",), "on another machine (torch: 1 and 2).")],
+)
+def test_where_a_baseline_was_saved_is_said(other_machine, words):
+    made = report(SAME, conditions=Conditions(plan=Plan(), other_machine=other_machine))
+    assert list(check_page.method(made))[-1] == f"The baseline was saved {words}"
+
+
+def test_a_counted_change_comes_with_what_was_counted():
+    (counts,) = check_page.tables(report(LARGER, SAME))
+    assert counts.note.startswith("1 of 2 counted metrics are the same; allocated peak: most bytes")
+
+
 def test_the_data_say_everything():
-    found = checked.data(report(SLOWER, conditions={"seed": 1}), strict=False)
+    found = check_page.data(report(SLOWER, conditions=CONDITIONS), strict=False)
     again = json.loads(json.dumps(found))
+    plan = again["conditions"]["plan"]
+    assert [plan[name] for name in ("tokens", "rounds", "pairs", "confirm")] == [1024, 20, 6, 10]
+    assert (plan["budget_s"], plan["modes"]) == (300.0, ["training", "inference"])
     assert again["exit_code"] == 1
     assert again["findings"][0]["ratio"] == 1.12

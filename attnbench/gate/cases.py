@@ -1,0 +1,222 @@
+"""What a check measures: its plan, and its cases with what became of each."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from statistics import median
+from typing import Any
+
+from attnbench.gate.pairs import Pair, Stage, Statistic, Trial, mean, mean_of
+from attnbench.records import Case, Level, Mode, Outcome, Selection, Shell, Workload
+from attnbench.run.pairs import AGAIN, BASE, HEAD, Failed, Laps, TreeRace
+
+CPU_THRESHOLD = 0.02
+GPU_THRESHOLD = 0.03  # clocks move between samples
+ITERATION_S = 0.005  # a batch is sized for this at least: shorter ones are mostly overhead
+MOST_TOKENS = 1 << 16
+VERDICT_S = 12.0  # of samples for one verdict; longer iterations get fewer rounds
+FEWEST_ROUNDS = 4
+MISSING = "missing"  # the outcome on a side that has no such mechanism or form
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How a check measures.
+
+    `tokens` is B · N of the batch that is counted; the batch that is timed is sized so that one
+    iteration takes `iteration_s`. `pairs` of processes are timed in the first stage and `confirm`
+    in the second, with at most `rounds` pairs of samples each.
+    """
+
+    lengths: tuple[int, ...] = (128, 512)
+    modes: tuple[Mode, ...] = (Mode.TRAINING, Mode.INFERENCE)
+    level: Level = Level.ATTENTION
+    width: int = 256
+    heads: int = 16
+    dtype: str = "float32"
+    device: str = "cpu"
+    tokens: int = 1024
+    rounds: int = 20
+    pairs: int = 6
+    confirm: int = 10
+    iteration_s: float = ITERATION_S
+    budget_s: float | None = 300.0
+    threshold: float = CPU_THRESHOLD
+    times: bool = True
+    seed: int = 0
+
+    def workload(self, mode: Mode, seq_len: int) -> Workload:
+        """What is counted at one length."""
+        return Workload(
+            batch=max(1, self.tokens // seq_len),
+            seq_len=seq_len,
+            width=self.width,
+            heads=self.heads,
+            level=self.level,
+            mode=mode,
+            dtype=self.dtype,
+            device=self.device,
+            shell=Shell() if self.level is Level.MODEL else None,
+        )
+
+    def batch_for(self, workload: Workload, took_s: float) -> int:
+        """The fewest sequences, as a power of two, that take as long as an iteration should."""
+        per_sequence = took_s / workload.batch
+        most = max(1, MOST_TOKENS // workload.seq_len)
+        wanted = max(1.0, self.iteration_s / per_sequence)
+        return int(min(2 ** math.ceil(math.log2(wanted)), 2 ** int(math.log2(most))))
+
+    def rounds_for(self, entrants: int, sample_s: float) -> int:
+        """Rounds of a pair, so that both stages together stay within the time of a verdict."""
+        of_one = 2 * entrants * (self.pairs + self.confirm) * sample_s
+        return min(self.rounds, max(FEWEST_ROUNDS, int(VERDICT_S / of_one)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """A mechanism as base and as head name it; None on a side that does not have it.
+
+    A form that was not asked for is counted but not `timed`.
+    """
+
+    base: Selection | None
+    head: Selection | None
+    timed: bool = True
+
+    @property
+    def selection(self) -> Selection:
+        """What it is called in the report."""
+        selection = self.head or self.base
+        assert selection is not None
+        return selection
+
+    def in_form(self, form: str, timed: bool) -> "Compared":
+        """The same mechanism in one form."""
+        base, head = (side and replace(side, form=form) for side in (self.base, self.head))
+        return Compared(base=base, head=head, timed=timed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counted:
+    """One side's answer when it was asked to count a case; `case` is the label of what ran."""
+
+    outcome: str
+    reason: str = ""
+    form: str = ""
+    case: str = ""
+    values: Mapping[str, int | float] = field(default_factory=dict)
+
+    @property
+    def ran(self) -> bool:
+        """Whether it was counted."""
+        return self.outcome == Outcome.OK
+
+
+@dataclass(kw_only=True)
+class CheckedCase:
+    """One case on its way through a check: counted on each side, then timed in two stages."""
+
+    compared: Compared
+    workload: Workload
+    counted: dict[str, Counted] = field(default_factory=dict)  # by side
+    race: TreeRace | None = None
+    batch: int | None = None  # that is timed, not the one that is counted
+    stages: tuple[list[Laps], list[Laps]] = field(default_factory=lambda: ([], []))
+    failed: Failed | None = None
+    skipped: str = ""
+
+    def asked(self, side: str, batch: int | None = None) -> dict[str, Any]:
+        """What a side that has the mechanism needs to know to build the case, in another batch."""
+        selection = self.compared.head if side == HEAD else self.compared.base
+        assert selection is not None
+        return {
+            "mechanism": selection.name,
+            "form": selection.form,
+            "options": selection.options,
+            "workload": as_asked(replace(self.workload, batch=batch or self.workload.batch)),
+        }
+
+    @property
+    def name(self) -> str:
+        """The mechanism's name in the report."""
+        return self.compared.selection.name
+
+    @property
+    def label(self) -> str:
+        """The case as head names it, or base where head has none."""
+        for side in (HEAD, BASE):
+            if side in self.counted and self.counted[side].case:
+                return self.counted[side].case
+        chosen = self.compared.selection
+        form, options = chosen.form or "default", chosen.options
+        case = Case(mechanism=chosen.name, form=form, options=options, workload=self.workload)
+        return str(case)
+
+    @property
+    def ran(self) -> bool:
+        """Whether every side counted it."""
+        return all(counted.ran for counted in self.counted.values())
+
+    def seconds(self, side: str, statistic: Statistic = Statistic.TYPICAL) -> tuple[float, ...]:
+        """Seconds of one iteration in each process of a side: its median sample, or its mean."""
+        of = mean if statistic is Statistic.AVERAGE else median
+        return tuple(of(laps[side]) for stage in self.stages for laps in stage if side in laps)
+
+    @property
+    def trial(self) -> Trial:
+        """Its pairs, for the rule."""
+        first, second = (
+            Stage(
+                head=tuple(Pair.of(laps[BASE], laps[HEAD]) for laps in stage),
+                again=tuple(Pair.of(laps[BASE], laps[AGAIN]) for laps in stage),
+            )
+            for stage in self.stages
+        )
+        return Trial(name=self.label, first=first, second=second)
+
+    @property
+    def family(self) -> str:
+        """What a geometric mean over lengths is taken of: a series and its mode."""
+        return f"{self.compared.selection}, {self.workload.mode}"
+
+
+def usual_threshold(device: str) -> float:
+    """The relative change of time below which nothing is called, unless the user gives one."""
+    return CPU_THRESHOLD if device == "cpu" else GPU_THRESHOLD
+
+
+def planned(plan: Plan, compared: Sequence[Compared]) -> list[CheckedCase]:
+    """Every mechanism in every mode at every length."""
+    return [
+        CheckedCase(compared=each, workload=plan.workload(mode, n))
+        for each in compared
+        for mode in plan.modes
+        for n in plan.lengths
+    ]
+
+
+def families(cases: Sequence[CheckedCase]) -> Iterator[tuple[list[CheckedCase], Trial]]:
+    """Every raced case, and for each series and mode with several the mean over lengths."""
+    raced = [case for case in cases if case.race and not case.failed]
+    yield from (([case], case.trial) for case in raced)
+    for family in dict.fromkeys(case.family for case in raced):
+        members = [case for case in raced if case.family == family and case.stages[0]]
+        if len(members) > 1:
+            name = f"{family}, mean of {len(members)} lengths"
+            yield members, mean_of(name, [case.trial for case in members])
+
+
+def as_asked(workload: Workload) -> dict[str, Any]:
+    """A workload as a side is asked for it.
+
+    What has its default is left out where an older version may not know it; dropout is said.
+    """
+    asked = asdict(workload)
+    for f in fields(Workload):
+        if f.name in ("causal", "padding", "shell") and asked[f.name] == f.default:
+            del asked[f.name]
+    if workload.shell is not None:
+        usual = asdict(Shell())
+        shell = {name: value for name, value in asked["shell"].items() if value != usual[name]}
+        asked["shell"] = {"dropout": workload.shell.dropout} | shell
+    return asked

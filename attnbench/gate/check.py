@@ -1,0 +1,222 @@
+"""A check of the working tree against a revision: count both, race both, say what changed."""
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from statistics import median
+
+from attnbench.analysis.verdict import Verdict, of_count
+from attnbench.errors import UsageError
+from attnbench.gate import rule, worktree
+from attnbench.gate.cases import CheckedCase, Compared, Counted, Plan, families, planned
+from attnbench.gate.changed import changed, shared
+from attnbench.gate.finding import TIME, Conditions, Finding, Report, counts, runs
+from attnbench.gate.measuring import Bench, Measuring
+from attnbench.gate.pairs import Statistic, Trial
+from attnbench.metrics import TABLE
+from attnbench.records import Outcome, Selection
+from attnbench.run.pairs import BASE, HEAD
+from attnbench.store import selftest
+
+FORMS_TIMEOUT_S = 60.0
+NO_SELFTEST = "no selftest was run on this machine; attnbench selftest shows what a check can find"
+
+Trials = Sequence[tuple[list[CheckedCase], Trial]]
+
+
+def against_revision(
+    plan: Plan,
+    revision: str,
+    selections: Sequence[Selection] | None,
+    bench: Bench,
+    *,
+    only_changed: bool = False,
+    folder: Path | None = None,
+) -> Report:
+    """The working tree against a revision of its repository, in a worktree that is removed again.
+
+    Without selections, the mechanisms whose files differ: every form is counted, the default is
+    timed. Raises `UsageError` or `CannotRun`.
+    """
+    root = worktree.root(folder or Path.cwd())
+    commit = worktree.commit(root, revision)
+    changes = worktree.changes(root, commit)
+    notes = tuple(f"{file} differs too, which all mechanisms share" for file in shared(changes))
+    report = Report(
+        base=f"{revision} ({commit[:10]})", head=worktree.describe(root), findings=(), notes=notes
+    )
+    with bench.within(plan.budget_s), worktree.worktree(root, commit, plan.budget_s) as tree:
+        differing = changed(tree, root, changes)
+        compared = wanted(differing, selections, only_changed, root)
+        if not compared:
+            if selections is None and any((c.head or "").endswith(".py") for c in changes):
+                notes += ("no file that differs holds a card; name mechanisms with --models",)
+            return replace(report, notes=notes)
+        if selections is None:
+            differ = ", ".join(each.selection.name for each in compared)
+            bench.announce(f"mechanisms that differ: {differ}")
+        compared = tuple(in_forms(compared, bench, root, every=selections is None))
+        # asked first, since racing may use up the budget
+        quoted = selftest.sentence(bench.machine()) or NO_SELFTEST if plan.times else ""
+        race = Measuring(plan, planned(plan, compared), bench, {BASE: tree, HEAD: root})
+        race.race()
+    return reported(report, race, quoted)
+
+
+def wanted(
+    differing: Sequence[Compared],
+    selections: Sequence[Selection] | None,
+    only_changed: bool,
+    root: Path,
+) -> Sequence[Compared]:
+    """What is selected, of that what differs if only that is wanted; else all that differs."""
+    if selections is None:
+        return differing
+    names = {each.head.name for each in differing if each.head}
+    named = tuple(on_both_sides(selections, root))
+    return [each for each in named if each.selection.name in names] if only_changed else named
+
+
+def on_both_sides(selections: Sequence[Selection], root: Path) -> Iterator[Compared]:
+    """Each selection as both sides name it; files are named from the repository's top.
+
+    Raises `UsageError`.
+    """
+    for selection in selections:
+        named = replace(selection, name=from_top(selection.name, Path.cwd(), root))
+        yield Compared(base=named, head=named)
+
+
+def from_top(name: str, folder: Path, root: Path) -> str:
+    """The name; a file named from the folder is named from the repository's top instead.
+
+    Raises `UsageError` if the file is not the repository's: it is going to be run.
+    """
+    if ".py:" not in name:
+        return name
+    path, _, card = name.rpartition(":")
+    try:
+        whole = (folder / path).resolve()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UsageError(f"no file {path!r} for mechanism {name!r}") from error
+    if not whole.is_relative_to(root.resolve()):
+        raise UsageError(f"{path!r} is outside of the repository {root}")
+    return f"{whole.relative_to(root.resolve()).as_posix()}:{card}"
+
+
+def in_forms(
+    compared: Sequence[Compared], bench: Bench, root: Path, *, every: bool = False
+) -> Iterator[Compared]:
+    """Patterns of forms as the forms that the working tree has; if `every`, all of them too."""
+    for each in compared:
+        form = each.selection.form
+        pattern = form or ("*" if every else "")
+        if form is None or not set("*?") & set(form):
+            yield each
+        if not set("*?") & set(pattern):
+            continue
+        with bench.server.worker(root) as worker:
+            name = each.head.name if each.head else ""
+            answer = worker.ask(FORMS_TIMEOUT_S, do="forms", mechanism=name)
+        for found in answer.get("forms", ()):
+            if fnmatchcase(found, pattern):
+                yield each.in_form(found, timed=form is not None)
+
+
+def reported(report: Report, race: Measuring, quoted: str) -> Report:
+    """The report with what a race found, and how it measured."""
+    plan, cases = race.plan, race.cases
+    trials = list(families(cases))
+    contaminated = rule.contaminated([trial for _, trial in trials], plan.threshold)
+    single = [trial for members, trial in trials if len(members) == 1]
+    return replace(
+        report,
+        findings=(*counted(cases), *broken(cases), *times(plan, trials, bool(contaminated))),
+        contaminated=contaminated,
+        notes=(*notes(plan, cases), *report.notes),
+        conditions=Conditions(
+            plan=plan,
+            clock=("process CPU time" if plan.device == "cpu" else "device time") if single else "",
+            worst_floor=max((t.view(Statistic.TYPICAL).floor for t in single), default=None),
+            elapsed_s=time.monotonic() - race.begun,
+            selftest=quoted,
+        ),
+    )
+
+
+def counted(cases: Sequence[CheckedCase]) -> Iterator[Finding]:
+    """Cases that did not run on both sides, and the counts of those that ran."""
+    for case in cases:
+        base, head = case.counted[BASE], case.counted[HEAD]
+        if not_both := runs(case.name, case.label, base, head):
+            yield not_both
+        else:
+            yield from counts(case.name, case.label, base.values, head.values)
+
+
+def broken(cases: Sequence[CheckedCase]) -> Iterator[Finding]:
+    """Cases that ran when they were counted and not when they were timed."""
+    for case in cases:
+        if case.failed is None:
+            continue
+        fine = Counted(outcome=Outcome.OK)
+        failed = Counted(outcome=case.failed.outcome, reason=case.failed.reason)
+        on_head = case.failed.entrant == HEAD
+        base, head = (fine, failed) if on_head else (failed, fine)
+        if failure := runs(case.name, case.label, base, head):
+            yield failure
+
+
+def times(plan: Plan, trials: Trials, contaminated: bool) -> Iterator[Finding]:
+    """The verdict on the time of each case, and on the mean of its lengths."""
+    judged = rule.judge([trial for _, trial in trials], plan.threshold)
+    for (members, trial), (verdict, effect, reason, statistic) in zip(trials, judged, strict=True):
+        alone = members[0] if len(members) == 1 else None
+        known = effect.low > -math.inf
+        ratio, low, high = (math.exp(log) if known else None for log in effect[:3])
+        sides = (alone.seconds(side, statistic) if alone else () for side in (BASE, HEAD))
+        base, head = (median(seconds) if seconds else None for seconds in sides)
+        if contaminated and verdict in (Verdict.SLOWER, Verdict.FASTER):
+            reason = "the job is contaminated: base differs from base"
+        elif alone and alone.skipped and verdict is Verdict.UNSURE:
+            reason = alone.skipped
+        yield Finding(
+            mechanism=members[0].name,
+            case=trial.name,
+            metric=TIME,
+            base=base,
+            head=head,
+            ratio=ratio,
+            low=low,
+            high=high,
+            verdict=verdict,
+            reason=reason,
+            fails=verdict is Verdict.SLOWER and not contaminated,
+            batch=alone.batch if alone else None,
+            cases=len(members),
+        )
+
+
+def notes(plan: Plan, cases: Sequence[CheckedCase]) -> Iterator[str]:
+    """What a reader should know of the cases."""
+    for case in cases:
+        base, head = (case.counted[side].form for side in (BASE, HEAD))
+        if base and head and base != head:
+            yield f"{case.label}: its default was {base} on base, is {head} on head"
+    copying = [case.label for case in cases if plan.device == "cpu" and copies_more(case)]
+    if plan.times and copying:
+        more = f" and {len(copying) - 1} more" if len(copying) > 1 else ""
+        yield (
+            f"{copying[0]}{more}: more bytes are moved than on base; times are taken with freed"
+            " memory kept by the process, which hides part of what a copy costs elsewhere"
+        )
+
+
+def copies_more(case: CheckedCase) -> bool:
+    """Whether head moves more bytes, so that the allocator's setting matters."""
+    moved = TABLE["moved_bytes"]
+    base, head = (case.counted[side].values.get(moved.key) for side in (BASE, HEAD))
+    return of_count(base, head, moved) is Verdict.SLOWER

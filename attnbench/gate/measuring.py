@@ -1,0 +1,211 @@
+"""The processes of a check: they count cases on both sides, then race them in pairs.
+
+Nothing of a mechanism runs in this process; it asks the sides and waits.
+"""
+
+import math
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from msgspec import convert
+
+from attnbench.errors import CannotRun
+from attnbench.gate import rule
+from attnbench.gate.cases import MISSING, CheckedCase, Counted, Plan, families
+from attnbench.records import Fingerprint, Outcome
+from attnbench.run.pairs import AGAIN, BASE, HEAD, Failed, TreeRace, of_trees
+from attnbench.run.processes import Server
+from attnbench.run.race import Round
+from attnbench.run.workers import OverBudget, Worker
+
+COUNT_TIMEOUT_S = 300.0
+CONFIRMING = 0.4  # share of the budget kept for the second stage
+NO_BATCHES: Mapping[str, int] = MappingProxyType({})
+
+
+def silent(text: str) -> None:
+    """Nobody listens."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """What measures, and who hears of it.
+
+    `machine` says what this machine is, once torch is loaded. `observe` hears what is done now,
+    `announce` what is worth a line.
+    """
+
+    server: Server
+    machine: Callable[[], Fingerprint]
+    observe: Callable[[str], None] = silent
+    announce: Callable[[str], None] = silent
+
+    @contextmanager
+    def within(self, budget_s: float | None) -> Iterator[None]:
+        """No wait inside the block outlasts the budget.
+
+        Raises `CannotRun` where the budget ends before there is anything to report.
+        """
+        end_s = math.inf if budget_s is None else time.monotonic() + budget_s
+        try:
+            with self.server.until(end_s):
+                yield
+        except OverBudget as error:
+            raise CannotRun(f"--budget of {budget_s:.0f} s {error}; raise it") from error
+
+
+class Measuring:
+    """One check of `cases` between `trees`: base and head, or head alone."""
+
+    def __init__(
+        self, plan: Plan, cases: list[CheckedCase], bench: Bench, trees: Mapping[str, Path]
+    ) -> None:
+        self.plan, self.cases = plan, cases
+        self.server, self.observe = bench.server, bench.observe
+        self.sides = tuple(trees)
+        self.trees = {**trees, AGAIN: trees.get(BASE, trees[HEAD])}
+        self.draw = random.Random(plan.seed)
+        self.begun = time.monotonic()
+        self.stretch = 1.0  # how much longer a visit takes than its work: other work is going on
+
+    def race(self) -> None:
+        """Count every case, race those that are to be timed, and again those in doubt."""
+        self.count()
+        self.cases = [case for case in self.cases if case.compared.timed or self.is_news(case)]
+        raced = [case for case in self.cases if case.compared.timed and case.ran]
+        if self.plan.times and raced:
+            self.size(raced)
+            self.stage(raced, 0, self.plan.pairs)
+            self.stage(self.doubtful(raced), 1, self.plan.confirm)
+
+    def is_news(self, case: CheckedCase) -> bool:
+        """Whether a further form runs somewhere, and is not the default that was counted."""
+        unsupported = {c.outcome for c in case.counted.values()} == {Outcome.UNSUPPORTED}
+        defaults = {other.label for other in self.cases if other.compared.timed}
+        return not unsupported and case.label not in defaults
+
+    def count(self) -> None:
+        """Ask every side for the counts of every case, all sides at once."""
+        self.observe("counting")
+        with ThreadPoolExecutor(len(self.sides)) as pool:
+            try:
+                answers = list(pool.map(self.count_side, self.sides))
+            except KeyboardInterrupt:
+                self.server.close()  # or the pool would wait for answers that nobody wants
+                raise
+        for side, counted in zip(self.sides, answers, strict=True):
+            for case, answer in zip(self.cases, counted, strict=True):
+                case.counted[side] = answer
+
+    def count_side(self, side: str) -> list[Counted]:
+        """The counts of every case on one side; a process that dies is replaced."""
+        answers: list[Counted] = []
+        worker: Worker | None = None
+        try:
+            for case in self.cases:
+                if (case.compared.head if side == HEAD else case.compared.base) is None:
+                    answers.append(Counted(outcome=MISSING, reason="there was none"))
+                    continue
+                if worker is None or not worker.alive:
+                    worker = self.loaded(side)
+                answer = worker.ask(COUNT_TIMEOUT_S, do="weigh", checked=True, **case.asked(side))
+                answers.append(convert(answer, Counted))
+        finally:
+            if worker is not None:
+                worker.end()
+        return answers
+
+    def loaded(self, side: str) -> Worker:
+        """A process of that side. Raises `CannotRun` if its package does not load."""
+        worker = self.server.worker(self.trees[side], weighs=True)
+        if worker.started["outcome"] != Outcome.OK:
+            worker.end()
+            raise CannotRun(f"{side} cannot be measured: {worker.started['reason']}")
+        return worker
+
+    def size(self, cases: list[CheckedCase], batches: Mapping[str, int] = NO_BATCHES) -> None:
+        """Choose each case's batch, so that an iteration takes as long as planned, or is given."""
+        with of_trees(self.server, self.trees, self.draw) as processes:
+            for case in cases:
+                self.observe(f"sizing {case.label}")
+                try:
+                    self.size_one(case, processes, batches.get(case.label))
+                except Failed as failed:
+                    case.failed = failed
+
+    def size_one(self, case: CheckedCase, processes: Round, batch: int | None) -> None:
+        entrants = (BASE, HEAD, AGAIN) if BASE in self.sides else (HEAD,)
+        race = TreeRace(builds={entrants[0]: case.asked(entrants[0])})
+        took_s = min(race.run(processes)[entrants[0]])
+        case.batch = batch or self.plan.batch_for(case.workload, took_s)
+        batch_s = took_s * case.batch / case.workload.batch
+        iterations = max(1, round(self.plan.iteration_s / batch_s))
+        case.race = TreeRace(
+            builds={entrant: case.asked(entrant, case.batch) for entrant in entrants},
+            rounds=self.plan.rounds_for(len(entrants), iterations * batch_s),
+            iterations=iterations,
+            iteration_s=batch_s,
+        )
+
+    def stage(self, cases: list[CheckedCase], number: int, pairs: int) -> None:
+        """Visits of fresh processes to the cases that the time is enough for, as many as fit."""
+        kept_s = CONFIRMING * (self.plan.budget_s or 0) if number == 0 else 0.0
+        cases = self.affordable(cases, pairs, kept_s)
+        expected_s = sum(case.race.cost_s for case in cases if case.race)
+        for pair in range(pairs if cases else 0):
+            self.observe(f"{'confirming' if number else 'comparing'}, pair {pair + 1} of {pairs}")
+            begun = time.monotonic()
+            try:
+                if self.server.left_s - kept_s < self.stretch * expected_s:
+                    raise OverBudget
+                self.visit(cases, number)
+            except OverBudget:
+                for case in cases:
+                    ran = sum(map(len, case.stages))
+                    case.skipped = f"over budget after {ran} pairs of processes"
+                return
+            self.stretch = max(1.0, (time.monotonic() - begun) / expected_s)
+
+    def visit(self, cases: list[CheckedCase], number: int) -> None:
+        """One visit of fresh processes to every case, in random order."""
+        with of_trees(self.server, self.trees, self.draw) as processes:
+            for case in self.draw.sample(cases, len(cases)):
+                if case.race is None or case.failed:
+                    continue
+                self.observe(f"timing {case.label}")
+                try:
+                    case.stages[number].append(case.race.run(processes))
+                except Failed as failed:
+                    case.failed = failed
+
+    def affordable(self, cases: list[CheckedCase], pairs: int, kept_s: float) -> list[CheckedCase]:
+        """The cases that fit into the budget less `kept_s`, in order; the others say that."""
+        left_s = self.server.left_s - kept_s
+        kept = []
+        for case in cases:
+            if case.race is None or case.failed:
+                continue
+            cost_s = self.stretch * pairs * case.race.cost_s
+            if cost_s <= left_s:
+                left_s -= cost_s
+                kept.append(case)
+            else:
+                case.skipped = f"over budget: {max(1, cost_s - left_s):.0f} s more are needed"
+        return kept
+
+    def doubtful(self, cases: list[CheckedCase]) -> list[CheckedCase]:
+        """What the second stage visits: suspects first, then what is not settled."""
+        suspects, unsettled = [], []
+        for members, trial in families(cases):
+            if rule.suspected(trial, self.plan.threshold):
+                suspects += members
+            elif not rule.settled(trial, self.plan.threshold):
+                unsettled += members
+        each_once = {id(case): case for case in (*suspects, *unsettled)}
+        return [case for case in each_once.values() if case.stages[0]]

@@ -1,0 +1,139 @@
+"""The gate tried on known slowdowns: one mechanism against itself with more work in it."""
+
+import math
+import random
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from attnbench.errors import CannotRun, UsageError
+from attnbench.gate.cases import CheckedCase, Plan, planned
+from attnbench.gate.check import in_forms, on_both_sides
+from attnbench.gate.detection import Detection, detection
+from attnbench.gate.measuring import Bench
+from attnbench.gate.pairs import Pair
+from attnbench.gate.worktree import top
+from attnbench.records import Selection
+from attnbench.run.pairs import AGAIN, BASE, START_S, Failed, Laps, TreeRace, of_trees
+from attnbench.run.processes import Server
+from attnbench.run.workers import OverBudget
+
+SHARES = (0.0, 0.02, 0.05, 0.10, 0.20)
+MARGIN = 1.5  # times what is needed: a visit on a busy machine takes longer than expected
+
+
+@dataclass(frozen=True)
+class Injected:
+    """A race of base against itself, and against itself with `shares` of extra work."""
+
+    race: TreeRace
+    shares: Mapping[str, float]  # entrant -> share
+
+
+def detected(
+    plan: Plan, selections: Sequence[Selection], budget_s: float, bench: Bench
+) -> Detection:
+    """What the gate makes of the slowdowns that it is given while the budget lasts.
+
+    Raises `UsageError` unless one mechanism is selected, and `CannotRun` as soon as it is known
+    that the budget is not enough for one check's pairs.
+    """
+    begun = time.monotonic()
+    pairs = plan.pairs + plan.confirm
+    refuse_below(least_s(plan, len(SHARES) + 2), budget_s)
+    root = top(Path.cwd())
+    laps = []
+    with bench.within(budget_s):
+        compared = tuple(in_forms(tuple(on_both_sides(selections, root)), bench, root))
+        if len(compared) != 1:
+            raise UsageError("a selftest is of one mechanism; name one with --models")
+        (case,) = planned(plan, compared)
+        injected = prepare(bench.server, root, case, SHARES, plan)
+        spent_s = time.monotonic() - begun
+        refuse_below(spent_s + pairs * injected.race.cost_s, budget_s)
+        fit = int((budget_s - spent_s) / injected.race.cost_s)
+        bench.announce(f"about {fit} pairs of processes fit into {budget_s:.0f} s")
+        draw = random.Random(plan.seed)
+        for lap in visits(bench.server, root, injected, draw, begun + budget_s):
+            laps.append(lap)
+            bench.observe(f"{len(laps)} pairs")
+    if len(laps) < pairs:
+        raise CannotRun(
+            f"only {len(laps)} of {pairs} pairs fitted into {budget_s:.0f} s, since they took"
+            " longer than expected; raise --budget"
+        )
+    return detection(
+        {share: against_base(laps, name) for name, share in injected.shares.items()},
+        against_base(laps, AGAIN),
+        first=plan.pairs,
+        second=plan.confirm,
+        threshold=plan.threshold,
+    )
+
+
+def prepare(
+    server: Server, tree: Path, case: CheckedCase, shares: Sequence[float], plan: Plan
+) -> Injected:
+    """Size the batch, and the extra work: a number of small products. Raises `CannotRun`."""
+    try:
+        with of_trees(server, {BASE: tree}, random.Random(0)) as processes:
+            race = TreeRace(builds={BASE: case.asked(BASE)}, rounds=4)
+            batch = plan.batch_for(case.workload, min(race.run(processes)[BASE]))
+            asked = case.asked(BASE, batch)
+            race = TreeRace(builds={BASE: asked}, rounds=4)
+            took_s = median(race.run(processes)[BASE])
+            product_s = processes.running[BASE].ask(race.timeout_s, do="calibrate")["seconds"]
+    except Failed as failed:
+        raise CannotRun(str(failed)) from failed
+    named = {f"+{share:.0%}": share for share in shares}
+    extra = {
+        name: {**asked, "extra": round(share * took_s / product_s)} for name, share in named.items()
+    }
+    iterations = max(1, round(plan.iteration_s / took_s))
+    return Injected(
+        TreeRace(
+            builds={BASE: asked, AGAIN: asked, **extra},
+            rounds=plan.rounds_for(3, iterations * took_s),
+            iterations=iterations,
+            iteration_s=took_s,
+        ),
+        named,
+    )
+
+
+def visits(
+    server: Server, tree: Path, injected: Injected, draw: random.Random, end_s: float
+) -> Iterator[Laps]:
+    """The laps of one visit after the other while there is time. Raises `CannotRun`."""
+    trees = dict.fromkeys(injected.race.builds, tree)
+    while time.monotonic() + injected.race.cost_s < end_s:
+        try:
+            with of_trees(server, trees, draw) as processes:
+                yield injected.race.run(processes)
+        except OverBudget:
+            return
+        except Failed as failed:
+            raise CannotRun(str(failed)) from failed
+
+
+def against_base(laps: Sequence[Laps], entrant: str) -> tuple[Pair, ...]:
+    """The entrant against base in every visit."""
+    return tuple(Pair.of(lap[BASE], lap[entrant]) for lap in laps)
+
+
+def least_s(plan: Plan, entrants: int) -> float:
+    """About the fewest seconds that one check's pairs take, whatever the mechanism."""
+    samples_s = 2 * plan.rounds * plan.iteration_s  # longer iterations get fewer rounds
+    return (plan.pairs + plan.confirm) * entrants * (START_S + samples_s)
+
+
+def refuse_below(needed_s: float, budget_s: float) -> None:
+    """Raise `CannotRun` with the way out if the budget is less than one check's pairs need."""
+    if budget_s < needed_s:
+        enough = 10 * math.ceil(MARGIN * needed_s / 10)
+        raise CannotRun(
+            f"a selftest needs at least {needed_s:.0f} s here, --budget gives {budget_s:.0f} s;"
+            f" try --budget {enough}s"
+        )

@@ -1,0 +1,131 @@
+"""A check against a file: what is counted, anywhere; times, on the machine that saved them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from attnbench.errors import CannotRun, UsageError
+from attnbench.gate.cases import MISSING, CheckedCase, Compared, Counted, Plan, planned
+from attnbench.gate.check import from_top, in_forms, on_both_sides
+from attnbench.gate.finding import Conditions, Finding, Report, counts, runs
+from attnbench.gate.measuring import NO_BATCHES, Bench, Measuring
+from attnbench.gate.rule import stored_time_finding
+from attnbench.gate.worktree import top
+from attnbench.metrics import COUNTED
+from attnbench.records import Case, Fingerprint, Outcome, Selection
+from attnbench.registry import names
+from attnbench.run.pairs import HEAD
+from attnbench.store import baseline
+from attnbench.store.baseline import Baseline, Entry, Timing
+
+PAIRS = 3  # processes of a case: a stored time is a hint, not a gate
+
+
+def save(
+    plan: Plan, path: Path, selections: Sequence[Selection], bench: Bench, version: str
+) -> tuple[int, list[str]]:
+    """Write a baseline of the working tree; the number of its cases, and why others are left out.
+
+    Raises `UsageError`, `CannotRun` or `StoreError`.
+    """
+    root = top(Path.cwd())
+    with bench.within(plan.budget_s):
+        machine = bench.machine()
+        compared = tuple(in_forms(tuple(on_both_sides(selections, root)), bench, root))
+        cases = planned(plan, compared)
+        measure(Measuring(plan, cases, bench, {HEAD: root}), plan.times)
+    entries = {case.label: entry(case) for case in cases if case.ran}
+    baseline.save(Baseline(attnbench=version, machine=machine, cases=entries), path)
+    return len(entries), [f"{c.label}: {c.counted[HEAD].reason}" for c in cases if not c.ran]
+
+
+def against_file(
+    plan: Plan, path: Path, selections: Sequence[Selection] | None, bench: Bench
+) -> Report:
+    """The working tree against what a file says, case by case.
+
+    Raises `UsageError` where the file holds no case of the selections, `CannotRun`, `StoreError`.
+    """
+    kept = baseline.load(path)
+    root = top(Path.cwd())
+    cases = list(stored_cases(kept, selections, root))
+    if not cases:
+        raise UsageError(f"'{path}' holds no case of what --models names")
+    if {case.workload.device for case in cases} != {plan.device}:
+        raise CannotRun(f"'{path}' was saved on another device than --device {plan.device}")
+    with bench.within(plan.budget_s):
+        machine = bench.machine()
+        other_machine = kept.machine.differences(machine)
+        batches = {label: e.time.batch for label, e in kept.cases.items() if e.time is not None}
+        race = Measuring(plan, cases, bench, {HEAD: root})
+        measure(race, plan.times and not other_machine, batches)
+    return Report(
+        base=str(path),
+        head="the working tree",
+        findings=tuple(found for case in cases for found in findings(case, kept)),
+        notes=tuple(notes(plan, kept, machine, every=selections is None)),
+        conditions=Conditions(plan=plan, other_machine=other_machine),
+    )
+
+
+def notes(plan: Plan, kept: Baseline, machine: Fingerprint, *, every: bool) -> Iterator[str]:
+    """What the reader should know; `every`: no mechanism of the file was left out."""
+    differences = kept.machine.differences(machine)
+    if plan.times and differences and any(entry.time for entry in kept.cases.values()):
+        yield f"times are not compared: {'; '.join(differences)}"
+    if kept.machine.torch != machine.torch:
+        yield (
+            f"the baseline was saved with torch {kept.machine.torch}, this is {machine.torch}:"
+            " operators and bytes may differ for that alone"
+        )
+    known = {Case.read(label).mechanism for label in kept.cases}
+    if every and (new := [name for name in names() if name not in known]):
+        yield f"not in the baseline: {', '.join(new)}; --save them to have them gated"
+
+
+def measure(race: Measuring, times: bool, batches: Mapping[str, int] = NO_BATCHES) -> None:
+    """Count every case on head, and time each in a few processes, at the batch that was stored."""
+    race.count()
+    ran = [case for case in race.cases if case.ran]
+    if times and ran:
+        race.size(ran, batches)
+        race.stage(ran, 0, PAIRS)
+
+
+def stored_cases(
+    kept: Baseline, selections: Sequence[Selection] | None, root: Path
+) -> Iterator[CheckedCase]:
+    """The cases of a baseline, as it counted them."""
+    named = None if selections is None else on_both_sides(selections, root)
+    wanted = None if named is None else {each.selection.name for each in named}
+    for case in map(Case.read, kept.cases):
+        if wanted is None or case.mechanism in wanted:
+            name = from_top(case.mechanism, root, root)
+            selection = Selection(name=name, form=case.form, options=case.options)
+            compared = Compared(base=selection, head=selection)
+            yield CheckedCase(compared=compared, workload=case.workload)
+
+
+def entry(case: CheckedCase) -> Entry:
+    """What is kept of a case."""
+    seconds, values = case.seconds(HEAD), case.counted[HEAD].values
+    return Entry(
+        counts={key: values[key] for key in COUNTED if key in values},
+        time=Timing(batch=case.batch, seconds=seconds) if case.batch and seconds else None,
+    )
+
+
+def findings(case: CheckedCase, kept: Baseline) -> Iterator[Finding]:
+    """What a case's counts and times say against those that are kept."""
+    stored, head = kept.cases.get(case.label), case.counted[HEAD]
+    outcome = Outcome.OK if stored else MISSING
+    base = Counted(outcome=outcome, reason="it is not in the baseline")
+    if found := runs(case.name, case.label, base, head):
+        yield found
+    if stored is None or not head.ran:
+        return
+    yield from counts(case.name, case.label, stored.counts, head.values)
+    seconds = case.seconds(HEAD)
+    if stored.time and seconds and stored.time.batch == case.batch:
+        moved = stored_time_finding(case.name, case.label, stored.time.seconds, seconds)
+        yield replace(moved, batch=case.batch)

@@ -1,0 +1,48 @@
+"""Cases as hypothesis draws them: every size, every option of the shell, any file's path."""
+
+from hypothesis import strategies as st
+
+from attnbench.records import Case, Level, Mode, Shell, Workload
+
+SIZES = st.integers(1, 1 << 40)
+SHARES = st.floats(0, 1)
+SHELLS = st.builds(
+    Shell,
+    layers=SIZES,
+    vocabulary=SIZES,
+    classes=SIZES,
+    feed_forward=st.none() | SIZES,
+    dropout=SHARES,
+    share_layers=st.none() | st.booleans(),
+    reversible=st.none() | st.booleans(),
+)
+NAMES = st.from_regex(r"[a-z_]{1,12}", fullmatch=True)
+FILES = st.text(min_size=1).map(lambda path: f"{path}.py:CARD")
+OPTIONS = st.booleans() | st.none() | st.integers() | st.floats(allow_nan=False) | st.text()
+
+
+@st.composite
+def workloads(draw):
+    level = draw(st.sampled_from(Level))
+    return Workload(
+        batch=draw(st.integers(1, 1 << 60)),
+        seq_len=draw(SIZES),
+        width=draw(SIZES),
+        heads=draw(SIZES),
+        level=level,
+        mode=draw(st.sampled_from(Mode)),
+        dtype=draw(st.sampled_from(("float32", "bfloat16"))),
+        device=draw(st.sampled_from(("cpu", "cuda", "cuda:1"))),
+        causal=draw(st.booleans()),
+        padding=draw(SHARES),
+        shell=draw(SHELLS) if level is Level.MODEL else None,
+    )
+
+
+CASES = st.builds(
+    Case,
+    mechanism=NAMES | FILES,
+    form=NAMES,
+    options=st.dictionaries(NAMES, OPTIONS, max_size=3).map(lambda found: tuple(found.items())),
+    workload=workloads(),
+)

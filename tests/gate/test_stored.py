@@ -1,0 +1,56 @@
+"""What a baseline stores is asked for again; stored times are a hint, and nothing fails."""
+
+from dataclasses import replace
+from pathlib import Path
+from statistics import geometric_mean
+
+import pytest
+from hypothesis import given
+from msgspec import convert
+
+from attnbench.gate.rule import stored_time_finding
+from attnbench.gate.stored import stored_cases
+from attnbench.records import Case, Level, Selection, Workload
+from attnbench.store.baseline import Baseline, Entry
+from tests.cases import CASES
+from tests.sweeps import environment
+
+WORKLOAD = Workload(batch=8, seq_len=128, level=Level.ATTENTION)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "verdict"),
+    [
+        ((1.0, 1.01, 0.99), (1.05, 1.06, 1.04), "same"),
+        ((1.0, 1.01, 0.99), (1.5, 1.51, 1.49), "unsure"),
+        ((1.0, 1.01, 0.99), (0.5, 0.51, 0.49), "unsure"),
+        ((1.0, 2.0, 0.5), (1.5, 3.0, 0.8), "same"),
+        ((1.0,), (9.0, 9.0, 9.0), "same"),
+    ],
+)
+def test_a_stored_time_never_fails(before, now, verdict):
+    found = stored_time_finding("m", "c", before, now)
+    assert (found.verdict, found.fails) == (verdict, False)
+    assert found.base == pytest.approx(geometric_mean(before))
+    assert found.head == pytest.approx(geometric_mean(now))
+    assert found.ratio == pytest.approx(geometric_mean(now) / geometric_mean(before))
+
+
+@given(CASES)
+def test_a_stored_case_is_asked_for_as_it_was_saved(case):
+    if ".py:" in case.mechanism:  # a file must be there
+        case = replace(case, mechanism="small.py:CARD")
+    machine = environment().fingerprint
+    kept = Baseline(attnbench="0.1", machine=machine, cases={str(case): Entry()})
+    (found,) = stored_cases(kept, None, Path.cwd())
+    assert (found.label, found.workload) == (str(case), case.workload)
+    asked = found.asked("head")
+    assert Case(**asked | {"workload": convert(asked["workload"], Workload)}) == case
+
+
+def test_only_what_is_selected_is_taken_from_a_file():
+    cases = [Case(mechanism=name, form="eager", workload=WORKLOAD) for name in ("local", "etc")]
+    machine = environment().fingerprint
+    kept = Baseline(attnbench="0.1", machine=machine, cases={str(c): Entry() for c in cases})
+    (found,) = stored_cases(kept, [Selection(name="etc")], Path.cwd())
+    assert found.label == str(cases[1])

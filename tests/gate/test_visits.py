@@ -1,0 +1,116 @@
+"""Visits of fresh processes: order, faults, and the extra work of a selftest."""
+
+import random
+import time
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import convert
+
+from attnbench.gate.cases import CheckedCase, Compared, Plan, as_asked
+from attnbench.gate.selftest import prepare, visits
+from attnbench.records import Level, Mode, Selection, Workload
+from attnbench.run.pairs import BASE, Failed, TreeRace, of_trees
+from attnbench.run.workers import OverBudget
+from tests.cases import CASES
+from tests.gate.repositories import Repository, planted
+
+PLAN = Plan(
+    lengths=(64,),
+    modes=(Mode.INFERENCE,),
+    width=32,
+    heads=2,
+    tokens=64,
+    iteration_s=0.002,
+    rounds=6,
+)
+SMALL = Selection(name="small.py:CARD")
+CASE = CheckedCase(
+    compared=Compared(base=SMALL, head=SMALL), workload=PLAN.workload(Mode.INFERENCE, 64)
+)
+
+
+@given(st.floats(1e-6, 100), st.sampled_from([1, 8]), st.sampled_from([16, 512, 1 << 20]))
+def test_a_batch_lasts_as_long_as_planned_and_no_longer_than_twice(took, batch, seq_len):
+    found = Plan().batch_for(Workload(batch=batch, seq_len=seq_len), took)
+    assert found.bit_count() == 1
+    assert found * seq_len <= max(1 << 16, seq_len)
+    if 1 < found < (1 << 16) // seq_len:
+        assert found * took / batch * 1.0001 >= 0.005
+        assert found * took / batch <= 0.0101
+
+
+def test_long_iterations_get_fewer_rounds():
+    plan = Plan()
+    assert plan.rounds_for(3, 0.005) == plan.rounds
+    assert 4 <= plan.rounds_for(3, 0.025) < 8
+    assert plan.rounds_for(3, 60.0) == 4
+
+
+def test_extra_work_is_work(server, tmp_path):
+    tree = Repository(tmp_path / "repo").folder
+    injected = prepare(server, tree, CASE, (0.0, 2.0), PLAN)
+    laps = next(visits(server, tree, injected, random.Random(0), float("inf")))
+    middle = {name: sorted(times)[len(times) // 2] for name, times in laps.items()}
+    assert 1.5 < middle["+200%"] / middle[BASE] < 6
+    assert 0.5 < middle["+0%"] / middle[BASE] < 2
+
+
+def test_extra_work_of_every_other_call_is_in_every_other_sample(server, tmp_path):
+    tree = Repository(tmp_path / "repo").folder
+    asked = {**CASE.asked(BASE), "extra": 3000, "every": 2}
+    race = TreeRace(builds={BASE: asked}, rounds=4)
+    with of_trees(server, {BASE: tree}, random.Random(0)) as processes:
+        times = race.run(processes)[BASE]
+    odd, even = times[::2], times[1::2]
+    slow, fast = (odd, even) if sum(odd) > sum(even) else (even, odd)
+    assert sorted(slow)[1] > 2 * sorted(fast)[2]
+
+
+def test_a_process_that_dies_or_hangs_is_told_and_replaced(server, tmp_path):
+    made = Repository(tmp_path / "repo")
+    made.write("dies.py", planted("import os; os._exit(3)"))
+    made.write("hangs.py", planted("import time; time.sleep(600)"))
+    with of_trees(server, {BASE: made.folder}, random.Random(0)) as processes:
+        for name, outcome in (("dies.py", "crashed"), ("small.py", ""), ("hangs.py", "timeout")):
+            asked = {**CASE.asked(BASE), "mechanism": f"{name}:CARD"}
+            race = Quick(builds={BASE: asked}, rounds=1)
+            if not outcome:
+                assert len(race.run(processes)[BASE]) == 2
+                continue
+            with pytest.raises(Failed) as failed:
+                race.run(processes)
+            assert failed.value.outcome == outcome
+
+
+class Quick(TreeRace):
+    """Gives up early."""
+
+    timeout_s = 3.0
+
+
+def test_no_wait_is_longer_than_what_is_left(server, tmp_path):
+    made = Repository(tmp_path / "repo")
+    made.write("hangs.py", "import time; time.sleep(600)\n" + planted(""))
+    over = pytest.raises(OverBudget, match=r"waiting for hangs\.py:CARD")
+    with server.worker(made.folder) as worker, server.until(time.monotonic()), over:
+        worker.ask(300.0, do="forms", mechanism="hangs.py:CARD")
+    assert not worker.alive
+    assert server.left_s == float("inf")
+
+
+def test_an_older_version_is_asked_in_words_it_knows():
+    asked = as_asked(PLAN.workload(Mode.TRAINING, 64))
+    assert set(asked) == {
+        *("batch", "seq_len", "width", "heads", "level", "mode", "dtype", "device")
+    }
+    model = as_asked(replace(PLAN, level=Level.MODEL).workload(Mode.TRAINING, 64))
+    assert model["shell"] == {"dropout": 0.2}
+
+
+@given(CASES)
+def test_what_is_asked_is_the_whole_workload(case):
+    """A shell's default is that of its version, so what differs from it must be said."""
+    assert convert(as_asked(case.workload), Workload) == case.workload

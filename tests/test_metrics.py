@@ -1,0 +1,97 @@
+"""What the table of metrics says is what is done: judged, joined and printed by its rows."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from attnbench.analysis.summary import joined
+from attnbench.analysis.verdict import Verdict, of_count
+from attnbench.metrics import COUNTED, TABLE, Better, Unit
+from attnbench.render.check_page import in_words
+from attnbench.render.units import quantity
+
+EXACT = ("parameters", "flops", "operators")
+BYTES = ("allocated_peak_bytes", "saved_bytes", "moved_bytes")
+
+
+def test_every_row_says_what_it_is():
+    assert all(key == row.key and row.label and row.description for key, row in TABLE.items())
+    assert {key for key, row in TABLE.items() if row.tolerance is not None} == {*EXACT, *BYTES}
+    assert set(COUNTED) <= {*EXACT, *BYTES}
+
+
+@pytest.mark.parametrize("key", [*EXACT, *BYTES])
+def test_a_count_that_grows_is_worse_and_one_that_shrinks_is_better(key):
+    assert of_count(1000, 1100, TABLE[key]) is Verdict.SLOWER
+    assert of_count(1000, 900, TABLE[key]) is Verdict.FASTER
+
+
+@pytest.mark.parametrize("key", EXACT)
+def test_any_difference_of_a_program_counts(key):
+    assert of_count(1_000_000, 1_000_001, TABLE[key]) is Verdict.SLOWER
+
+
+@pytest.mark.parametrize("key", BYTES)
+def test_bytes_may_differ_by_a_hundredth(key):
+    assert of_count(1000, 1010, TABLE[key]) is Verdict.SAME
+    assert of_count(1000, 1011, TABLE[key]) is Verdict.SLOWER
+    assert of_count(1000, 989, TABLE[key]) is Verdict.FASTER
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "verdict"),
+    [
+        (0, 0, "same"),
+        (0, 1, "slower"),
+        (1, 0, "faster"),
+        (None, 1, "missing"),
+        (1, None, "missing"),
+    ],
+)
+def test_edges_of_a_count(first, second, verdict):
+    assert of_count(first, second, TABLE["saved_bytes"]) == verdict
+
+
+@pytest.mark.parametrize(
+    ("better", "verdicts", "words"),
+    [
+        (Better.LOWER, ("slower", "faster"), ("larger", "smaller")),
+        (Better.HIGHER, ("faster", "slower"), ("larger", "smaller")),
+        (Better.NEITHER, ("unsure", "unsure"), ("unsure", "unsure")),
+    ],
+)
+def test_a_change_is_judged_and_said_by_which_way_is_better(better, verdicts, words):
+    metric = replace(TABLE["operators"], better=better)
+    found = of_count(10, 11, metric), of_count(10, 9, metric)
+    assert found == verdicts
+    assert tuple(in_words(verdict, metric) for verdict in found) == words
+
+
+def test_a_time_is_slower_and_not_larger():
+    assert in_words(Verdict.SLOWER, TABLE["time_s"]) == "slower"
+    assert in_words(Verdict.FASTER, TABLE["forward_s"]) == "faster"
+
+
+TIMES = ("time", "wall", "cpu", "device", "forward", "backward", "step", "forward_backward")
+TIMES = (*(f"{name}_s" for name in TIMES), "token_s")
+RECORDED = ("setup_s", "warmup_s", "warmup_iterations", "temperature_c", "power_w")
+RECORDED = (*RECORDED, "load_before", "load_after", "energy_j", "of a later version")
+
+
+@pytest.mark.parametrize("key", [*TABLE, "of a later version"])
+def test_rounds_join_as_the_table_says(key):
+    geometric_mean, middle, largest = 4.0, 2.0, 16.0
+    expected = geometric_mean if key in TIMES else middle if key in RECORDED else largest
+    assert joined(key, (2.0, 2.0, 16.0)) == pytest.approx(expected)
+
+
+def test_no_round_gives_no_number_and_no_time_stays_none():
+    assert math.isnan(joined("time_s", ()))
+    assert joined("backward_s", (0.0, 0.0)) == 0.0
+
+
+def test_every_unit_can_be_printed():
+    texts = [quantity(1500.0, unit) for unit in Unit]
+    assert len(set(texts)) == len(Unit)
+    assert {"1,500 J", "1,500 W", "1,500 °C", "1.465 KiB", "25.0 min"} <= set(texts)

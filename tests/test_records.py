@@ -1,0 +1,80 @@
+"""What the shared nouns promise: a label reads back, machines say how they differ."""
+
+from contextlib import suppress
+from dataclasses import fields, replace
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from attnbench.records import Case, Fingerprint, Level, Shell, Workload
+from tests.cases import CASES
+from tests.sweeps import environment
+
+PLAIN = Workload(batch=8, seq_len=128, level=Level.ATTENTION)
+
+
+@given(CASES)
+def test_a_label_reads_back_as_its_case(case):
+    found = Case.read(str(case))
+    assert found == case
+    assert found.key == case.key  # 1 and 1.0 and True are equal, and no option is another
+
+
+@pytest.mark.parametrize(
+    ("workload", "label"),
+    [
+        (replace(PLAIN, padding=0.3), "m:eager/B8-N128-D256-H16/attention/inference/float32/cpu"
+                                      "/padding=0.3"),
+        (replace(PLAIN, level=Level.MODEL, causal=True, shell=Shell(layers=4, reversible=True)),
+         "m:eager/B8-N128-D256-H16/model/inference/float32/cpu/causal/layers=4/reversible=True"),
+    ],
+)  # fmt: skip
+def test_a_label_says_what_is_not_usual(workload, label):
+    case = Case(mechanism="m", form="eager", workload=workload)
+    assert str(case) == label
+    assert Case.read(label) == case
+
+
+@given(CASES, st.data())
+@example(Case(mechanism="m", form="f", workload=PLAIN), None)
+def test_a_damaged_label_is_refused_or_that_of_another_case(case, data):
+    label = str(case)
+    at = data.draw(st.integers(0, len(label) - 1)) if data else 0
+    damaged = label[:at] + label[at + 1 :]
+    with suppress(ValueError):
+        found = Case.read(damaged)
+        assert Case.read(str(found)) == found
+
+
+def test_text_that_no_quotes_were_put_around_reads_back():
+    """As earlier versions wrote it."""
+    label = 'm:f[x=../a b,y=1,z="]/B8-N128-D256-H16/attention/inference/float32/cpu'
+    assert Case.read(label).options == (("x", "../a b"), ("y", 1), ("z", '"'))
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        "",
+        "x",
+        "m:f/B8-N128-D256-H16/attention/inference/float32",
+        "m:f/B8-N128-D256-H16/attention/inference/float32/cpu/layers=4",
+        "m:f/B8-N128-D256-H16/attention/inference/float32/cpu/width=4",
+        "m:f/B8-N128-D256-H16/attention/inference/float32/cpu/padding=2.0",
+        "m:f/B8-N128-D256-H16/attention/asleep/float32/cpu",
+        "m:f/B0-N128-D256-H16/attention/inference/float32/cpu",
+        "m:f/B" + "9" * 5000 + "-N128-D256-H16/attention/inference/float32/cpu",
+    ],
+)
+def test_what_no_case_prints_as_is_refused(label):
+    with pytest.raises(ValueError, match=r"does not read as a case|does$"):
+        Case.read(label)
+
+
+def test_machines_say_how_they_differ():
+    here = environment().fingerprint
+    assert here.differences(replace(here, torch="1.0")) == ("torch: 2.13.0 and 1.0",)
+    assert not here.differences(environment(load=9.0, memory_bytes=1).fingerprint)
+    for field in fields(Fingerprint):
+        assert here.differences(replace(here, **{field.name: 7}))
