@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 from attnbench.analysis.summary import joined
-from attnbench.analysis.verdict import Verdict, in_words, of_count
+from attnbench.analysis.verdict import Verdict, of_count
 from attnbench.metrics import COUNTED, TABLE, Better, Unit
+from attnbench.render.check_page import in_words
 from attnbench.render.units import quantity
 
 EXACT = ("parameters", "flops", "operators")

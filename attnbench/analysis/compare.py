@@ -53,11 +53,10 @@ def compare(
 ) -> Comparison:
     """The second sweep against the first; `anyway` compares times even across machines.
 
-    Crossovers are those with the series that the first was told to compare with, if it was. Raises
-    `UsageError` if the sweeps have no case in common.
+    Only crossovers with the series that the first sweep is compared with count, if one was chosen.
+    Raises `UsageError` if the sweeps have no case in common.
     """
-    sweeps = (first.sweep, second.sweep)
-    refused = refusals(*sweeps)
+    refused = refusals(first.sweep, second.sweep)
     both = _paired(first.cases, second.cases)
     same = _numbers(first.sweep) == _numbers(second.sweep)
     parts = [_counted(both, metric) for metric in (COUNTED if same or anyway else EVERYWHERE)]

@@ -1,7 +1,7 @@
 """What the machine did while a sweep ran, and how much wider it made the intervals.
 
-Each run's log median is set against its own case's mean, so that only what changed between visits
-to the same case counts. Drift is a line laid through these against the place in the sweep.
+Each run's log median is taken relative to the mean of its case, so that only what changed between
+visits to the same case counts. Drift is a line fitted to these over the place in the sweep.
 
 How much wider variation between processes makes the intervals is the ratio of two standard
 deviations of a run's log median: as the rounds of a case differ, and as the samples of one process
@@ -12,6 +12,7 @@ each other it is too large.
 import math
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,20 +21,34 @@ from attnbench.analysis.summary import timed_medians, timed_runs
 from attnbench.records import Sweep
 
 
-def drift(sweep: Sweep) -> Estimate | None:
-    """The factor by which times grew from the first run to the last; None without repetition."""
-    if (found := _line(sweep)) is None:
-        return None
-    slope, _, rest, df, power = found
-    return from_log(slope, math.sqrt(rest / df / power), df, Kind.ROUNDS)
+@dataclass(frozen=True, kw_only=True)
+class Drift:
+    """How times changed over a sweep."""
+
+    change: Estimate  # the factor by which they grew from the first run to the last
+    widening: float | None  # how many times wider it makes the intervals, at least 1
 
 
-def drift_widening(sweep: Sweep) -> float | None:
-    """How many times wider the intervals are than without the drift; at least 1."""
-    if (found := _line(sweep)) is None:
+def drift(sweep: Sweep) -> Drift | None:
+    """The slope of log times over the sweep; None without repetition."""
+    visits = list(enumerate(timed_medians(sweep.runs)))
+    if len(visits) < 2:
         return None
-    _, whole, rest, df, _ = found
-    return max(1.0, math.sqrt(whole / (df + 1) / (rest / df))) if rest else None
+    places: dict[str, list[float]] = {}
+    logs: dict[str, list[float]] = {}
+    for place, (case, median) in visits:
+        places.setdefault(case, []).append(place / (len(visits) - 1))
+        logs.setdefault(case, []).append(math.log(median))
+    x, y = _centred(places), _centred(logs)
+    df, power = len(visits) - len(places) - 1, float(x @ x)
+    if df < 1 or not power:
+        return None
+    slope = float(x @ y) / power
+    whole, rest = float(y @ y), float(np.sum((y - slope * x) ** 2))
+    return Drift(
+        change=from_log(slope, math.sqrt(rest / df / power), df, Kind.ROUNDS),
+        widening=max(1.0, math.sqrt(whole / (df + 1) / (rest / df))) if rest else None,
+    )
 
 
 def widening(sweep: Sweep) -> float | None:
@@ -73,24 +88,6 @@ def loads(sweep: Sweep) -> list[float]:
     """The load average as each timed run began, where the system gives it."""
     found = (run.values.get("load_before") for run in timed_runs(sweep.runs))
     return [load for load in found if load is not None]
-
-
-def _line(sweep: Sweep) -> tuple[float, float, float, int, float] | None:
-    """Slope, sum of squares about the means and about the line, its df, and power of the places."""
-    visits = list(enumerate(timed_medians(sweep.runs)))
-    if len(visits) < 2:
-        return None
-    places: dict[str, list[float]] = {}
-    logs: dict[str, list[float]] = {}
-    for place, (case, median) in visits:
-        places.setdefault(case, []).append(place / (len(visits) - 1))
-        logs.setdefault(case, []).append(math.log(median))
-    x, y = _centred(places), _centred(logs)
-    df = len(visits) - len(places) - 1
-    if df < 1 or not x.any():
-        return None
-    slope, power = float(x @ y / (x @ x)), float(x @ x)
-    return slope, float(y @ y), float(np.sum((y - slope * x) ** 2)), df, power
 
 
 def _centred(groups: Mapping[str, list[float]]) -> np.ndarray:

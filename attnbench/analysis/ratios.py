@@ -10,8 +10,8 @@ rounds.
 
 These groups are not independent, which limits the degrees of freedom of what they share:
 S series have S − 1 independent ratios, and one process serves all blocks of its series in a round,
-so that its restart effect is common to them. Of K blocks whose residuals correlate by ρ the mean
-of their variances has K / (1 + (K − 1) ρ²) times the degrees of freedom of one block
+so that the effect of the process is common to them. Of K blocks whose residuals correlate by ρ the
+mean of their variances has K / (1 + (K − 1) ρ²) times the degrees of freedom of one block
 (Satterthwaite 1946, "An approximate distribution of estimates of variance components").
 
 ρ is estimated from the same few residuals. Where they happen to be small, the estimates of the
@@ -19,11 +19,11 @@ variance and of ρ are too small at once, so a plug-in estimate of ρ gives inte
 short: coverage down to 92 % for two series in three rounds, and 89 % in two. ρ is therefore taken
 at an upper confidence limit.
 
-Coverage found by simulation of drift, steps, a busy neighbour, restarts and heavy tails is 94.6 to
-96 % (tests/benchmarks/coverage.py). It is lower where one series is much less steady than the rest:
-with restart effects four times those of five others, its own ratios reach 82 % in three rounds and
-89 % in eight, since its variance is shrunk towards theirs. Three rounds cannot tell an unsteady
-series from an unlucky one; all ratios of such a sweep together reach 93 to 94 %.
+Coverage found by simulation of drift, steps, a busy neighbour, process effects and heavy tails is
+94.6 to 96 % (tests/benchmarks/coverage.py). It is lower where one series is much less steady than
+the rest: with process effects four times those of five others, its own ratios reach 82 % in three
+rounds and 89 % in eight, since its variance is shrunk towards theirs. Three rounds cannot tell an
+unsteady series from an unlucky one; all ratios of such a sweep together reach 93 to 94 %.
 """
 
 import math

@@ -10,7 +10,7 @@ import numpy as np
 
 from attnbench.analysis import noise, roofline, scaling
 from attnbench.analysis.crossover import crossovers, speedups
-from attnbench.analysis.estimate import Estimate, Kind
+from attnbench.analysis.estimate import Kind
 from attnbench.analysis.ratios import Ratios
 from attnbench.analysis.summary import Frame, precision, prediction_errors, summary
 from attnbench.errors import UnknownMechanism
@@ -40,7 +40,7 @@ class WarningKind(StrEnum):
     BUSY = "the machine was busy at the start"  # load, cores
     LOADED = "runs began under the load of other programs"  # runs, of, limit, load, threads
     THROTTLED = "the GPU was slowed down"  # reasons: the number of runs of each
-    DRIFTED = "times drifted over the sweep"  # change: Estimate, widening: float or None
+    DRIFTED = "times drifted over the sweep"  # drift
     WIDENED = "what happened between rounds widened the intervals"  # factor
     ONE_ROUND = "there was one round only"
 
@@ -119,7 +119,7 @@ class Analysis:
     @property
     def no_roof(self) -> str:
         """Why there is no roof, or nothing."""
-        return roofline.blind(self.sweep)
+        return roofline.missing_peaks(self.sweep)
 
     @cached_property
     def roofline(self) -> Frame | None:
@@ -142,8 +142,8 @@ class Analysis:
         return prediction_errors(self.cases)
 
     @cached_property
-    def drift(self) -> Estimate | None:
-        """The factor by which times grew from the first run to the last."""
+    def drift(self) -> noise.Drift | None:
+        """How times changed over the sweep."""
         return noise.drift(self.sweep)
 
     @cached_property
@@ -235,7 +235,7 @@ def _meddled(sweep: Sweep) -> Found:
 
 
 def _disturbed(analysis: Analysis) -> Found:
-    """What the machine did besides: before the first run, during runs, and over the sweep."""
+    """What else the machine did: before the first run, during runs, and over the sweep."""
     sweep = analysis.sweep
     at_start = [session.load for session in sweep.sessions if session.load is not None]
     cores = max((session.cores for session in sweep.sessions), default=1)
@@ -251,6 +251,5 @@ def _disturbed(analysis: Analysis) -> Found:
     if reasons := noise.throttled(sweep):
         yield WarningKind.THROTTLED, {"reasons": reasons}
     drift = analysis.drift
-    if drift is not None and (drift.low >= 1 + DRIFT or drift.high <= 1 - DRIFT):
-        widening = noise.drift_widening(sweep)
-        yield WarningKind.DRIFTED, {"change": drift, "widening": widening}
+    if drift and (drift.change.low >= 1 + DRIFT or drift.change.high <= 1 - DRIFT):
+        yield WarningKind.DRIFTED, {"drift": drift}

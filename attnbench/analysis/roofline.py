@@ -1,4 +1,4 @@
-"""The least time a case could take on its machine, and how far from it the measured one lies.
+"""The least time a case could take on this machine, and how far from it the measured one lies.
 
 floor = max(FLOPs / peak FLOP/s, least bytes / peak bytes/s)
 
@@ -30,7 +30,7 @@ ADAM = 6  # parameters and both moments, each read and written
 CACHE = 4.0  # times as fast as a large copy: an input of some MiB may be read from a cache
 
 FEWEST = 4  # lengths from which two rates and their error can be found
-TELLING = 0.3  # change of the core's share of FLOPs from which the two are told apart
+MIN_CHANGE = 0.3  # change of the core's share of FLOPs from which their rates can be told apart
 
 
 class Bound(StrEnum):
@@ -61,7 +61,7 @@ def roof(sweep: Sweep, summary: pd.DataFrame | None = None) -> Roof | None:
     With its `summary`, no less than what the best of its cases did: peaks that are measured while
     the machine is busy come out too low.
     """
-    if blind(sweep):
+    if missing_peaks(sweep):
         return None
     flops = [session.matmul_flops for session in sweep.sessions if session.matmul_flops]
     copies = [session.copy_bytes for session in sweep.sessions if session.copy_bytes]
@@ -89,7 +89,7 @@ def _work(cases: pd.DataFrame) -> pd.Series:
     return pd.Series(cases["flops"] * passes, cases.index)
 
 
-def blind(sweep: Sweep) -> str:
+def missing_peaks(sweep: Sweep) -> str:
     """Why there is no roof, or nothing."""
     sessions = sweep.sessions
     if not any(s.matmul_flops for s in sessions) or not any(s.copy_bytes for s in sessions):
@@ -100,10 +100,10 @@ def blind(sweep: Sweep) -> str:
 
 
 def roofline(summary: pd.DataFrame, roof: Roof) -> pd.DataFrame:
-    """One row per timed case: its work, its floor, and the time over it.
+    """One row per timed case: work, roofline bound, and the time relative to it.
 
     Columns: series, mode, seq_len, flops (of the whole iteration), core_share (of them, that are
-    the core's), floor_s, bound (a `Bound`), over (time over the floor, a factor, with
+    the core's), floor_s (the bound), bound (a `Bound`), over (time over the floor, a factor, with
     low and high), intensity (FLOP per byte moved) and rate (FLOP/s achieved).
     """
     known = summary[summary["time_s"] > 0]
@@ -157,21 +157,21 @@ def rates(summary: pd.DataFrame) -> pd.DataFrame:
 
     Time is laid out as rest FLOPs over one rate plus core FLOPs over another, by least squares of
     relative errors over the lengths of one form. Only where the core's share of the FLOPs varies by
-    `TELLING` and both rates are surely above zero is there a row. Columns: series, form, mode,
+    `MIN_CHANGE` and both rates are surely above zero is there a row. Columns: series, form, mode,
     lengths, rest, rest_low, rest_high, core, core_low, core_high.
     """
     timed = summary[summary["time_s"] > 0]
     rows = []
     for (series, form, mode), cases in timed.groupby(["series", "form", "mode"], sort=False):
-        if len(cases) >= FEWEST and np.ptp(cases["core_flops"] / cases["flops"]) >= TELLING:
-            work = (TRAINING if mode == Mode.TRAINING else 1.0) * _apart(cases)
+        if len(cases) >= FEWEST and np.ptp(cases["core_flops"] / cases["flops"]) >= MIN_CHANGE:
+            work = (TRAINING if mode == Mode.TRAINING else 1.0) * _core_and_rest(cases)
             if (found := _rates(work, cases["time_s"].to_numpy(float))) is not None:
                 rows.append((series, form, mode, len(cases), *found))
     ends = ["rest", "rest_low", "rest_high", "core", "core_low", "core_high"]
     return pd.DataFrame(rows, columns=["series", "form", "mode", "lengths", *ends])
 
 
-def _apart(cases: pd.DataFrame) -> np.ndarray:
+def _core_and_rest(cases: pd.DataFrame) -> np.ndarray:
     """FLOPs of all but the core, and of the core: two columns."""
     return np.stack([cases["flops"] - cases["core_flops"], cases["core_flops"]], 1).astype(float)
 

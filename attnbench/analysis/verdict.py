@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from attnbench.metrics import Better, Metric, Unit
+from attnbench.metrics import Better, Metric
 
 # smaller changes of wall time are within what placement of code and pages does
 THRESHOLD = 0.03
@@ -67,14 +67,6 @@ def of_count(first: float | None, second: float | None, metric: Metric) -> Verdi
             return Verdict.SLOWER if second < first else Verdict.FASTER
         case Better.NEITHER:
             return Verdict.UNSURE
-
-
-def in_words(verdict: Verdict, metric: Metric) -> str:
-    """The verdict as it reads of a metric: bytes become larger, not slower."""
-    if metric.unit is Unit.SECONDS or verdict not in (Verdict.SLOWER, Verdict.FASTER):
-        return str(verdict)
-    grew = (verdict is Verdict.SLOWER) == (metric.better is Better.LOWER)
-    return "larger" if grew else "smaller"
 
 
 def discoveries(p_values: Sequence[float], share: float = FALSE_CALLS) -> np.ndarray:

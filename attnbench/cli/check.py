@@ -102,10 +102,11 @@ def check(
         if save is not None:
             chosen = chosen or options.selections("@all")
             cases, left_out = stored.save(plan, save, chosen, measuring, __version__)
-        elif baseline is not None:
-            report = stored.against_file(plan, baseline, chosen, measuring)
-        else:
+        elif base is not None:
             report = against_revision(plan, base, chosen, measuring, only_changed=changed)
+        else:
+            assert baseline is not None
+            report = stored.against_file(plan, baseline, chosen, measuring)
     if save is not None:
         for reason in left_out:
             console.err().print(f"left out: {reason}")

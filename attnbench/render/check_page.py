@@ -4,13 +4,21 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
-from attnbench.analysis.verdict import Verdict, in_words
+from attnbench.analysis.verdict import Verdict
 from attnbench.gate.detection import Detection
 from attnbench.gate.finding import RUNS, TIME, Finding, Report
-from attnbench.metrics import TABLE, Metric
+from attnbench.metrics import TABLE, Better, Metric, Unit
 from attnbench.render import markdown
 from attnbench.render.grid import Cell, Table, clean, words
 from attnbench.render.units import NOTHING, count, many, percent, quantity, seconds
+
+
+def in_words(verdict: Verdict, metric: Metric) -> str:
+    """The verdict as it reads of a metric: bytes become larger, not slower."""
+    if metric.unit is Unit.SECONDS or verdict not in (Verdict.SLOWER, Verdict.FASTER):
+        return str(verdict)
+    grew = (verdict is Verdict.SLOWER) == (metric.better is Better.LOWER)
+    return "larger" if grew else "smaller"
 
 
 def headline(report: Report) -> str:

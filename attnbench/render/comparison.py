@@ -6,18 +6,19 @@ from collections.abc import Iterator
 from attnbench.analysis.compare import Comparison
 from attnbench.analysis.crossover import Answer
 from attnbench.analysis.summary import Frame, Row
-from attnbench.analysis.verdict import Verdict, in_words
+from attnbench.analysis.verdict import Verdict
 from attnbench.metrics import TABLE
 from attnbench.records import Outcome
 from attnbench.render import units
+from attnbench.render.check_page import in_words
 from attnbench.render.cost_tables import why
 from attnbench.render.grid import Cell, Table, bare, words
 
 TIME = "time_s"
 UNPAIRED = (
-    "The two sweeps were not measured in turns, so they are not paired: a machine that was slower"
-    " during one of them is in every ratio and in no interval. attnbench check --base measures two"
-    " revisions in turns."
+    "The two sweeps were not measured in turns, so they are not paired: if the machine itself was"
+    " slower during one of them, every ratio is shifted and no confidence interval shows it."
+    " attnbench check --base measures two revisions in turns."
 )
 CHANGED = (Verdict.SLOWER, Verdict.FASTER)
 
@@ -68,7 +69,7 @@ def crossovers(found: Comparison) -> Table:
             for _, row in found.moved.iterrows()
         ),
         note="Only lengths that both sweeps timed are used, and only crossings whose 95 % "
-        "intervals do not meet are listed.",
+        "confidence intervals do not meet are listed.",
     )
 
 

@@ -64,7 +64,7 @@ def _sentence(warning: SweepWarning) -> str:
             parts = [f"{reason} in {count} runs" for reason, count in details["reasons"].items()]
             return f"the GPU was slowed down: {'; '.join(parts)}"
         case WarningKind.DRIFTED:
-            change, wider = details["change"], details["widening"]
+            change, wider = details["drift"].change, details["drift"].widening
             ends = (units.percent(end - 1) for end in (change.low, change.high))
             text = units.interval(units.percent(change.point - 1), *ends)
             more = f" and made intervals {units.plain(wider, 2)} times as wide" if wider else ""

@@ -27,7 +27,7 @@ WORDS = (
     (Outcome.UNSUPPORTED, "cannot run"),
 )
 
-# what the reason of a skipped case speaks of, the first that fits; older journals have other words
+# words in the reason of a skipped case, the first that fits; older journals have other words
 CAUSES = (
     ("budget", "over budget"),
     ("memory limit", "exceeds memory"),
@@ -50,7 +50,7 @@ def latency(summary: Frame, mode: str, tokens: int) -> Table:
     notes = [_intervals(summary), *_forms(summary, mode)]
     if summary["tokens"].max() > tokens:
         limit = units.count(tokens)
-        scaled = f"For N > {limit} the batch is one sequence; its time is scaled to {limit} tokens."
+        scaled = f"For N > {limit} the batch is one sequence; the time is scaled to {limit} tokens."
         notes.insert(1, scaled)
     return by_length(
         summary[summary["mode"] == mode],
@@ -195,7 +195,7 @@ def ended(outcome: str, reason: str) -> str:
 
 
 def why(outcome: str, reason: str) -> str:
-    """`over budget` for a skipped case whose reason speaks of the budget; never empty."""
+    """`over budget` for a skipped case whose reason names the budget; never empty."""
     if ended(outcome, reason) == Outcome.SKIPPED:
         return next((word for cause, word in CAUSES if cause in reason.lower()), "skipped")
     if outcome == Outcome.OK:

@@ -1,4 +1,4 @@
-"""Tables of what the numbers mean: complexity, crossovers, two sweeps compared."""
+"""Tables of how costs grow with length: exponents of N, and crossovers."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,9 +14,9 @@ TIME, MEMORY, _ = METRICS
 
 
 def complexity(summary: Frame, judged: Frame, cards: Sequence[CardFacts]) -> Table:
-    """Table 7 of the Fastformer paper beside what was counted and measured.
+    """Table 7 of the Fastformer paper with what was counted and measured.
 
-    `judged` is the scaling of the summary, judged by the cards.
+    `judged` is of `scaling.judged`.
     """
     length = int(summary["seq_len"].max())
     at = summary[summary["seq_len"] == length].drop_duplicates("series").set_index("series")
@@ -45,9 +45,9 @@ def complexity(summary: Frame, judged: Frame, cards: Sequence[CardFacts]) -> Tab
         columns=("Mechanism", "As printed", "Parameters", counted, *measured, "Disagrees"),
         rows=tuple(rows),
         note="Exponents are slopes of log cost per sequence on log N over the straight tail of "
-        "the curve, with their 95 % interval (time) or range (memory); “~” marks a curve that "
-        "still bends and – one of fewer than four lengths. FLOPs are of the forward pass in the "
-        "form that was measured.",
+        "the curve, with their 95 % confidence interval (time) or range (memory); “~” marks a "
+        "curve that still bends and – one of fewer than four lengths. FLOPs are of the forward "
+        "pass in the form that was measured.",
     )
 
 
@@ -72,13 +72,13 @@ def crossovers(found: Frame, baseline: str | None = None) -> Table:
         title=f"The length from which one is {what} than the other, tokens",
         columns=(what.capitalize(), "Than", *(mode.capitalize() for mode in modes)),
         rows=tuple(rows),
-        note="Interpolated between measured lengths, with a 95 % interval; ≤ marks a crossing at "
-        "or before the shortest. Pairs that are not listed do not cross.",
+        note="Interpolated between measured lengths, with a 95 % confidence interval; ≤ marks a "
+        "crossing at or before the shortest. Pairs that are not listed do not cross.",
     )
 
 
 def _rank(answers: Sequence[Row | None]) -> int:
-    """How much a row of answers tells: a crossing more than a win, a win more than nothing."""
+    """How informative a row of answers is: a crossing more than a win, a win more than nothing."""
     worth = {Answer.FROM: 100, Answer.ALWAYS: 10, Answer.UNCLEAR: 1}
     return sum(worth.get(Answer(r["answer"]), 0) for r in answers if r is not None)
 

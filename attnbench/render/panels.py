@@ -1,4 +1,4 @@
-"""What figures share: panels of a fixed size, labels beside curves, bytes without dates."""
+"""What figures share: panels of a fixed size, labels next to curves, bytes without dates."""
 
 import io
 import warnings
@@ -19,7 +19,7 @@ from attnbench.render.styles import labels, readable
 
 PANEL = (4.0, 2.8)  # inches; scaled to a column of a two-column page the text is 6 points
 MARGINS = MappingProxyType({"left": 0.54, "right": 1.52, "bottom": 0.4, "top": 0.4})  # inches
-# points, of the labels beside a panel
+# points, of the labels next to a panel
 TYPE, LINE = 7.0, 8.6  # of the type, and from one line to the next
 GAP, EDGE = 11.0, 6.0  # from the axes to the labels, and from there to the edge of the panel
 BELOW, ABOVE = 12.0, 2.0  # how far labels go beyond the axes
@@ -44,7 +44,7 @@ STYLE = MappingProxyType(
 
 
 class Ending(NamedTuple):
-    """What stands beside the end of a curve: its name, why it ends, and where that is."""
+    """What stands next to the end of a curve: its name, why it ends, and where that is."""
 
     name: str
     why: str

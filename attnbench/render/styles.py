@@ -10,7 +10,7 @@ import numpy as np
 
 from attnbench.render.grid import clean
 
-# Okabe and Ito (2008), "Color Universal Design", without its yellow, which white paper swallows
+# Okabe and Ito (2008), "Color Universal Design", without yellow, which is faint on white paper
 HUES = ("#D55E00", "#000000", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 # beyond the seven hues the same again darker, then lighter, then darker still
 SHADES = ((0.0, 0.0), (0.0, 0.4), (1.0, 0.45), (0.0, 0.65))
@@ -73,7 +73,7 @@ def readable(colour: str) -> str:
 
 
 def labels(names: Iterable[str]) -> dict[str, str]:
-    """What each series is called beside its curve: without its options if that is one alone."""
+    """The label of each series: without options where that is unique."""
     bare = {name: name.partition("[")[0] for name in names}
     found = Counter(bare.values())
     return {name: shortened(b if found[b] == 1 else name) for name, b in bare.items()}

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attnbench.analysis.noise import drift, drift_widening, median_share, widening
+from attnbench.analysis.noise import drift, median_share, widening
 from attnbench.analysis.report import analyse
 from attnbench.records import Part, Sweep
 from attnbench.render.conditions import warnings
@@ -30,14 +30,14 @@ def drifting(change: float, seed: int = 0) -> Sweep:
 
 def test_drift_is_found_and_warned_of():
     whole = drifting(0.2)
-    found = drift(whole)
+    found = drift(whole).change
     assert found.low < 1.2 < found.high
     assert found.low > 1.1
     assert any("drifted" in line for line in warnings(analyse(whole)))
 
 
 def test_a_steady_machine_is_not_accused():
-    held = [(e := drift(drifting(0.0, seed))).low <= 1 <= e.high for seed in range(20)]
+    held = [(e := drift(drifting(0.0, seed)).change).low <= 1 <= e.high for seed in range(20)]
     assert np.mean(held) > 0.8
     whole = drifting(0.0)
     assert not list(warnings(analyse(whole)))
@@ -76,10 +76,10 @@ def test_without_rounds_or_samples_no_widening_is_known():
 
 def test_drift_widens_intervals_by_what_it_adds_to_the_spread():
     # an even drift over the sweep varies by the width of its range over √12
-    shares = [drift_widening(drifting(0.2, seed)) for seed in range(5)]
+    shares = [drift(drifting(0.2, seed)).widening for seed in range(5)]
     expected = math.hypot(0.03, math.log(1.2) / math.sqrt(12)) / 0.03
     assert np.mean(shares) == pytest.approx(expected, rel=0.15)
-    steady = [drift_widening(drifting(0.0, seed)) for seed in range(5)]
+    steady = [drift(drifting(0.0, seed)).widening for seed in range(5)]
     assert np.mean(steady) == pytest.approx(1.0, abs=0.03)
     assert min(steady) >= 1
 

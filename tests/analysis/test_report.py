@@ -141,7 +141,7 @@ def test_a_drift_is_warned_of_where_it_is_surely_larger_than_three_percent(chang
         samples = tuple(s._replace(wall_s=s.wall_s * factor) for s in timed[index].samples)
         runs.append(replace(timed[index], samples=samples))
     found = analyse(replace(whole, runs=tuple(runs)))
-    assert found.drift.low > 1
+    assert found.drift.change.low > 1
     assert (WarningKind.DRIFTED in warned(found)) is drifts
 
 
