@@ -10,6 +10,7 @@ from attnbench.records import (
     CardFacts,
     Case,
     Causality,
+    Cause,
     Environment,
     Family,
     Level,
@@ -163,7 +164,7 @@ def censored(case: Case) -> Run | None:
         return None
     run = Run(case=case.key, part=Part.TIME, round=0, outcome=Outcome.SKIPPED)
     if workload.seq_len > 32_768:
-        return replace(run, reason="over the budget of 300 s: predicted 370 s")
+        return replace(run, cause=Cause.BUDGET, reason="over the budget: predicted 370 s")
     if workload.mode is Mode.TRAINING:
         return replace(run, outcome=Outcome.OOM, reason="can't allocate memory: 48.0 GiB")
     return None

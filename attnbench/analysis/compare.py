@@ -28,7 +28,7 @@ EVERYWHERE = ("parameters", "flops")
 
 COLUMNS = (
     *("case", "series", "mode", "seq_len", "metric"),
-    *("first", "second", "ratio", "low", "high", "verdict", "reason"),
+    *("first", "second", "ratio", "low", "high", "verdict", "reason", "cause"),
 )
 
 
@@ -37,7 +37,8 @@ class Comparison:
     """Two sweeps, the second against the first.
 
     `rows`: one per case and metric, with the columns case, series, mode, seq_len, metric, first,
-    second, ratio (second over first) with low and high, verdict, reason. `curves`: one per series
+    second, ratio (second over first) with low and high, verdict, reason, cause (why the side that
+    lacks the number did not start). `curves`: one per series
     and mode, see `along`. `moved`: see `crossover.moved_crossovers`. `refusals`: why times cannot
     be compared, or nothing.
     """
@@ -224,6 +225,7 @@ def _rows(both: pd.DataFrame, metric: str) -> pd.DataFrame:
         ratio=ratio,
         verdict=str(Verdict.MISSING),
         reason=[_reason(row, metric) for _, row in both.iterrows()],
+        cause=both["cause_1"].where(first.isna(), both["cause_2"]).fillna(""),
     )
 
 

@@ -60,7 +60,8 @@ def summary(sweep: Sweep) -> pd.DataFrame:
 
     Identity: case, key, match (equal for the same case on another device or in another dtype),
     series, mechanism, form, options, batch, seq_len, width, heads, level, mode, dtype, device,
-    causal, padding, tokens, layers. Ending: outcome, reason, rounds.
+    causal, padding, tokens, layers. Ending: outcome, cause (a
+    `Cause` where it was not started), reason, rounds.
 
     Times of one iteration in seconds: time_s is device time on a GPU, else wall time; time_lo_s and
     time_hi_s are its 95 % confidence interval, time_log_se and time_df the standard error of its
@@ -178,7 +179,8 @@ def _ending(line: Planned, runs: Sequence[Run]) -> dict[str, Any]:
         outcome, reason = MISSING, "not run"
     else:
         outcome, reason = str(Outcome.OK), ""
-    return {"outcome": outcome, "reason": reason, "rounds": rounds}
+    cause = str(bad.cause) if bad is not None and bad.cause else ""
+    return {"outcome": outcome, "cause": cause, "reason": reason, "rounds": rounds}
 
 
 def _times(runs: Sequence[Run], estimate: Estimate | None, tokens: int) -> dict[str, Any]:

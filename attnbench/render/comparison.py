@@ -119,7 +119,8 @@ def _counted(rows: Frame) -> Iterator[tuple[Cell, ...]]:
 def _one_sided(rows: Frame) -> Iterator[tuple[Cell, ...]]:
     """One row for all lengths of a curve that only one sweep measured, for the same reason."""
     alone = (rows["verdict"] == Verdict.MISSING) & (rows["first"].isna() != rows["second"].isna())
-    gone = rows[alone].assign(reason=rows["reason"].map(_in_short))
+    gone = rows[alone]
+    gone = gone.assign(reason=[_in_short(row) for _, row in gone.iterrows()])
     for (series, mode, reason), same in gone.groupby(["series", "mode", "reason"], sort=False):
         lengths = ", ".join(map(units.tick, same["seq_len"].unique()))
         nothing = Cell(units.NOTHING)
@@ -128,11 +129,12 @@ def _one_sided(rows: Frame) -> Iterator[tuple[Cell, ...]]:
         yield (case, what, nothing, nothing, nothing, words(Verdict.MISSING), words(reason))
 
 
-def _in_short(reason: str) -> str:
+def _in_short(row: Row) -> str:
     """`skipped in the first: over budget`, without the prediction, which differs by length."""
-    where, _, cause = reason.partition(": ")
-    skipped = where.startswith(Outcome.SKIPPED)
-    return f"{where}: {why(Outcome.SKIPPED, cause)}" if skipped else reason
+    if not row["cause"]:
+        return str(row["reason"])
+    side = "second" if row["first"] > 0 else "first"
+    return f"{Outcome.SKIPPED} in the {side}: {why(Outcome.SKIPPED, row['cause'])}"
 
 
 def _largest_first(rows: Frame) -> Frame:

@@ -4,12 +4,13 @@ Most have mechanisms down and all lengths of the sweep across; a series that lac
 number there.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf, log10
+from types import MappingProxyType
 
 from attnbench.analysis.estimate import Kind
 from attnbench.analysis.summary import Frame, Row
-from attnbench.records import Mode, Outcome
+from attnbench.records import Cause, Mode, Outcome
 from attnbench.render import units
 from attnbench.render.grid import Cell, Table, bare, bounded, words
 
@@ -19,24 +20,25 @@ WIDE = "a wide interval is written [low, high]."
 WITHIN = "within one process, without the variation between processes"
 MARK = f"{units.UNBOUNDED} marks too few samples for an interval."
 
-WORDS = (
-    (Outcome.OOM, "out of memory"),
-    (Outcome.TIMEOUT, "timed out"),
-    (Outcome.CRASHED, "crashed"),
-    (Outcome.FAILED, "failed"),
-    (Outcome.UNSUPPORTED, "cannot run"),
+ENDINGS: Mapping[str, str] = MappingProxyType(
+    {
+        Outcome.OK: "not measured",  # only its memory was not
+        Outcome.OOM: "out of memory",
+        Outcome.TIMEOUT: "timed out",
+        Outcome.CRASHED: "crashed",
+        Outcome.FAILED: "failed",
+        Outcome.UNSUPPORTED: "cannot run",
+        Outcome.SKIPPED: "skipped",
+    }
 )
-
-# words in the reason of a skipped case, the first that fits; older journals have other words
-CAUSES = (
-    ("budget", "over budget"),
-    ("memory limit", "exceeds memory"),
-    ("memory", "out of memory"),
-    ("oom", "out of memory"),
-    ("predicted to need", "exceeds memory"),
-    ("--case-timeout", "over time limit"),
-    ("time", "timed out"),
-    ("limit", "over time limit"),
+CAUSES: Mapping[str, str] = MappingProxyType(
+    {
+        Cause.BUDGET: "over budget",
+        Cause.CASE_TIMEOUT: "over time limit",
+        Cause.MEMORY_LIMIT: "exceeds memory",
+        Cause.OOM: "out of memory",
+        Cause.TIMEOUT: "timed out",
+    }
 )
 
 
@@ -176,7 +178,7 @@ def outcomes(summary: Frame) -> Table:
                 words(row["series"]),
                 words(row["mode"]),
                 Cell(units.length(row["seq_len"]), int(row["seq_len"])),
-                words(ended(row["outcome"], row["reason"])),
+                words(row["outcome"]),
                 words(row["reason"]),
                 Cell(units.seconds(row["refined_s"]), bare(row["refined_s"])),
                 Cell(units.size(row["refined_bytes"]), bare(row["refined_bytes"])),
@@ -188,19 +190,9 @@ def outcomes(summary: Frame) -> Table:
     )
 
 
-def ended(outcome: str, reason: str) -> str:
-    """The outcome, or `skipped` for what older journals call by what was only predicted."""
-    predicted = outcome in (Outcome.OOM, Outcome.TIMEOUT) and reason.endswith("not run")
-    return str(Outcome.SKIPPED) if predicted else outcome
-
-
-def why(outcome: str, reason: str) -> str:
-    """`over budget` for a skipped case whose reason names the budget; never empty."""
-    if ended(outcome, reason) == Outcome.SKIPPED:
-        return next((word for cause, word in CAUSES if cause in reason.lower()), "skipped")
-    if outcome == Outcome.OK:
-        return "not measured"  # a memory pass that did not run is no word on the timed runs
-    return dict(WORDS)[Outcome(outcome)] if outcome in set(Outcome) else "not run"
+def why(outcome: str, cause: str) -> str:
+    """Why a case has no number, in two or three words; never empty."""
+    return CAUSES.get(cause) or ENDINGS.get(outcome, "not run")
 
 
 def _shared(case: str) -> str:
@@ -214,7 +206,7 @@ def _cell(row: Row, metric: str, cell: Callable[[Row], Cell]) -> Cell:
     if units.known(row[metric]):
         return cell(row)
     ended_well = row["outcome"] == Outcome.OK
-    return Cell(units.NOTHING if ended_well else why(row["outcome"], row["reason"]))
+    return Cell(units.NOTHING if ended_well else why(row["outcome"], row["cause"]))
 
 
 def _forms(summary: Frame, mode: str) -> Iterator[str]:

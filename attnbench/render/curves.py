@@ -82,8 +82,8 @@ def _curve(series: str, rows: Frame, quantity: Quantity, tokens: int) -> Curve:
 
 def _end(rows: Frame, missing: np.ndarray) -> str:
     """`over budget at 128, from 32K`: what is missing and why; short, and true of each length."""
-    ends = zip(rows["outcome"], rows["reason"], missing, strict=True)
-    found = [why(outcome, reason) if gone else "" for outcome, reason, gone in ends]
+    ends = zip(rows["outcome"], rows["cause"], missing, strict=True)
+    found = [why(outcome, cause) if gone else "" for outcome, cause, gone in ends]
     causes = list(dict.fromkeys(cause for cause in found if cause))
     if missing.all() or not causes:
         return causes[0] if len(causes) == 1 else "not measured" if causes else ""

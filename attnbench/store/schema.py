@@ -26,6 +26,7 @@ import msgspec
 
 from attnbench.errors import NewerSchema
 from attnbench.records import CardFacts, Environment, Planned, Request, Run
+from attnbench.store.older import with_cause
 
 SCHEMA = 2
 LONGEST_NUMBER = 100  # digits of an integer that still becomes a float
@@ -178,6 +179,7 @@ def from_entry(entry: Entry) -> Record:
         for name, value in record.values.items():
             if value < 0 and name not in SIGNED:
                 raise ValueError(f"not a line of kind run: `$.values.{name}` is below 0")
+        return with_cause(record)
     return record
 
 

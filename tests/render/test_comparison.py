@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from attnbench.analysis.compare import Comparison, compare
 from attnbench.analysis.report import analyse
-from attnbench.records import Outcome, Part, Run, Sweep
+from attnbench.records import Cause, Outcome, Part, Run, Sweep
 from attnbench.render import comparison
 from tests.sweeps import environment, sweep
 
@@ -75,7 +75,7 @@ def test_what_was_skipped_is_one_line_whatever_was_predicted_of_each_length():
             return run
         reason = f"would exceed --budget (0 s left): predicted {len(reasons)} s per iteration"
         reasons.append(reason)
-        return replace(run, samples=(), outcome=Outcome.SKIPPED, reason=reason)
+        return replace(run, samples=(), outcome=Outcome.SKIPPED, cause=Cause.BUDGET, reason=reason)
 
     reasons: list[str] = []
     runs = tuple(map(skipped, QUIET.runs))
