@@ -15,7 +15,7 @@ from attnbench.gate.detection import Detection, detection
 from attnbench.gate.measuring import Bench
 from attnbench.gate.pairs import Pair
 from attnbench.gate.worktree import top
-from attnbench.records import Selection
+from attnbench.records import Outcome, Selection
 from attnbench.run.pairs import AGAIN, BASE, START_S, Failed, Laps, TreeRace, of_trees
 from attnbench.run.processes import Server
 from attnbench.run.workers import OverBudget
@@ -84,7 +84,11 @@ def prepare(
             asked = case.asked(BASE, batch)
             race = TreeRace(builds={BASE: asked}, rounds=4)
             took_s = median(race.run(processes)[BASE])
-            product_s = processes.running[BASE].ask(race.timeout_s, do="calibrate")["seconds"]
+            worker = processes.running[BASE]
+            calibrated = worker.ask(race.timeout_s, do="calibrate", device=plan.device)
+            if calibrated["outcome"] != Outcome.OK:
+                raise Failed(BASE, calibrated)
+            product_s = calibrated["seconds"]
     except Failed as failed:
         raise CannotRun(str(failed)) from failed
     named = {f"+{share:.0%}": share for share in shares}

@@ -32,10 +32,14 @@ from attnbench.records import Case, Causality, Level, Option, Workload
 from attnbench.registry import GROUP, card, names
 from attnbench.verify.flops import counted_flops
 
-OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
+# how torch, cuBLAS and cuDNN say that an allocation was refused
+OUT_OF_MEMORY = (
+    *("can't allocate memory", "out of memory", "not enough memory"),
+    *("cublas_status_alloc_failed", "cublas_status_not_initialized", "cudnn_status_alloc_failed"),
+)
 SHORT_S = 0.01  # the other processes have used the caches; a shorter iteration runs once untimed
 EXTRA_SIZE = 64  # of the square matrices whose products are the extra work
-CALIBRATION_S = 0.3
+CALIBRATION_S, PRODUCTS = 0.3, 100
 
 Answer = Mapping[str, Any]
 
@@ -120,10 +124,10 @@ class Worker:
         begun, load_before, state = time.perf_counter(), load(), torch_state()
         its, _, case = self.resolve(**asked)
         subject = Subject(its, case, self.seed)
-        if extra:
-            work = burdened(subject.forward, extra, every)
-            subject.forward = work  # type: ignore[method-assign]  # for this subject alone
         device = find(case.workload.device)
+        if extra:
+            work = burdened(subject.forward, extra, every, device.torch_name)
+            subject.forward = work  # type: ignore[method-assign]  # for this subject alone
         watch = device.stopwatch(cold)
         iterate, setup_s = iteration(subject), time.perf_counter() - begun
         kept: list[torch.Tensor] = []
@@ -161,6 +165,8 @@ class Worker:
         taken = sample(it.iterate, it.subject.clear, it.watch, iterations)
         if not it.device.settled():  # what it gives after a pause counts
             taken = sample(it.iterate, it.subject.clear, it.watch, iterations)
+        if taken.seconds <= 0:
+            return {"outcome": "failed", "reason": "by the device's clock a sample took no time"}
         return {"outcome": "ok", "sample": taken}
 
     def finish(self) -> Answer:
@@ -318,9 +324,11 @@ def since(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, 
     return found
 
 
-def burdened(work: Callable[[], Any], products: int, every: int = 1) -> Callable[[], Any]:
+def burdened(
+    work: Callable[[], Any], products: int, every: int = 1, device: str = "cpu"
+) -> Callable[[], Any]:
     """The work with `products` more products of small matrices at each `every`-th call."""
-    a = torch.full((EXTRA_SIZE, EXTRA_SIZE), 1 / EXTRA_SIZE)
+    a = torch.full((EXTRA_SIZE, EXTRA_SIZE), 1 / EXTRA_SIZE, device=device)
     out = torch.empty_like(a)
     calls = itertools.count(1)
 
@@ -334,15 +342,18 @@ def burdened(work: Callable[[], Any], products: int, every: int = 1) -> Callable
     return both
 
 
-def calibrate() -> Answer:
-    """Seconds of one product of the extra work."""
-    work, count = burdened(lambda: None, 100), 0
+def calibrate(device: str) -> Answer:
+    """Seconds of one product of the extra work, by the clock that a check judges by."""
+    chosen = find(device)
+    chosen.select()
+    watch, spent_s, count = chosen.stopwatch(), 0.0, 0
+    work = burdened(lambda: None, PRODUCTS, device=chosen.torch_name)
     work()
-    begun = time.process_time()
-    while time.process_time() - begun < CALIBRATION_S:
-        work()
-        count += 100
-    return {"outcome": "ok", "seconds": (time.process_time() - begun) / count}
+    while spent_s < CALIBRATION_S:
+        taken = sample(lambda lap: [work(), lap("forward")], lambda: None, watch, 1)
+        spent_s += taken.cpu_s if taken.device_s is None else taken.device_s
+        count += PRODUCTS
+    return {"outcome": "ok", "seconds": spent_s / count}
 
 
 def is_out_of_memory(error: BaseException) -> bool:

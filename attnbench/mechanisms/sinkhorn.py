@@ -175,9 +175,8 @@ class Sinkhorn(Attention):
         lowest = torch.finfo(q.dtype).min
         if mask is None:
             # the first block has no sorted keys
-            sorted_half = q.new_zeros(C, 1, M).index_fill(
-                0, torch.tensor(0, device=q.device), lowest
-            )
+            sorted_half = q.new_zeros(C, 1, M)
+            sorted_half[:1] = lowest
             block_half = torch.full((M, M), lowest, dtype=q.dtype, device=q.device).triu(1)
             return torch.cat([sorted_half.expand(C, M, M), block_half.expand(C, M, M)], -1), None
         real = P @ mask[:, None].to(P.dtype) / P.sum(-1, keepdim=True).clamp(min=1e-30)

@@ -1,0 +1,66 @@
+"""How a worker reads errors, and samples that cannot be."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from attnbench.measure.worker import Worker, calibrate, is_out_of_memory
+from attnbench.records import Sample
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+        RuntimeError(
+            "[enforce fail at alloc_cpu.cpp:121] DefaultCPUAllocator: can't allocate memory"
+        ),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError(
+            "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"
+        ),
+        RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
+    ],
+    ids=lambda error: str(error)[:40] or type(error).__name__,
+)
+def test_a_refused_allocation_is_out_of_memory(error):
+    assert is_out_of_memory(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("mat1 and mat2 shapes cannot be multiplied"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED"),
+        ValueError("out of memory"),
+    ],
+    ids=str,
+)
+def test_another_error_is_not(error):
+    assert not is_out_of_memory(error)
+
+
+def test_a_sample_without_time_is_a_failure_and_no_number():
+    worker = Worker(None, seed=0)
+    stopped = SimpleNamespace(
+        reset=lambda: None,
+        start=lambda: None,
+        lap=lambda phase: None,
+        sample=lambda iterations: Sample(iterations, 0.1, 0.1, 0.0, 0.0, 0.0, 0.0),
+    )
+    worker.built = SimpleNamespace(
+        iteration_s=1.0,
+        iterate=lambda lap: None,
+        subject=SimpleNamespace(clear=lambda: None),
+        watch=stopped,
+        device=SimpleNamespace(settled=lambda: True),
+    )
+    answer = worker.answer("lap", iterations=1)
+    assert answer["outcome"] == "failed"
+    assert "no time" in answer["reason"]
+
+
+def test_the_extra_work_of_a_selftest_takes_time():
+    assert 0 < calibrate("cpu")["seconds"] < 1
