@@ -348,9 +348,14 @@ def calibrate(device: str) -> Answer:
     chosen.select()
     watch, spent_s, count = chosen.stopwatch(), 0.0, 0
     work = burdened(lambda: None, PRODUCTS, device=chosen.torch_name)
+
+    def iterate(lap: Callable[[str], None]) -> None:
+        work()
+        lap("forward")
+
     work()
     while spent_s < CALIBRATION_S:
-        taken = sample(lambda lap: [work(), lap("forward")], lambda: None, watch, 1)
+        taken = sample(iterate, lambda: None, watch, 1)
         spent_s += taken.cpu_s if taken.device_s is None else taken.device_s
         count += PRODUCTS
     return {"outcome": "ok", "seconds": spent_s / count}

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from attnbench import units
 from attnbench.analysis.curves import series_names
-from attnbench.records import Case, Cause, Outcome, Planned, Run, Settings
+from attnbench.records import Case, Cause, Mode, Outcome, Planned, Run, Settings
 from attnbench.run.race import Turns
 
 START_S = 0.15  # of a visit apart from its iterations: building the module, its share of a process
@@ -76,6 +76,18 @@ def groups(
     if anchor in lines and not any(anchor in group for group in found):
         found.insert(0, [anchor])
     return found
+
+
+def extras(plan: Sequence[Planned], tokens: int) -> frozenset[str]:
+    """The keys of cases longer than the tokens of a batch, and of further forms of a mechanism."""
+    first: dict[tuple[str, object, Mode, int], str] = {}
+    found = set()
+    for planned in plan:
+        case, workload = planned.case, planned.case.workload
+        place = (case.mechanism, case.options, workload.mode, workload.seq_len)
+        if workload.seq_len > tokens or first.setdefault(place, case.key) != case.key:
+            found.add(case.key)
+    return frozenset(found)
 
 
 def kept_bytes(plan: Sequence[Planned], memory_bytes: float) -> float:

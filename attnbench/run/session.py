@@ -2,14 +2,16 @@
 
 A block is all series at one mode and length. Round 0 visits every block that the budget reaches,
 shorter lengths first, and measures the memory of each case once. Later rounds repeat the blocks:
-all of them while the budget lasts, otherwise those whose ratios are known worst. `start` and the
-clock are callables, so that a test can answer with made-up times.
+all of them while the budget lasts, otherwise those whose ratios are known worst. What is extra,
+lengths beyond the tokens of a batch and further forms of a mechanism, waits for the repeats of the
+rest if the budget is not enough for both. `start` and the clock are callables, so that a test can
+answer with made-up times.
 """
 
 import math
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
@@ -21,8 +23,7 @@ from attnbench.run.schedule import Refusal
 
 OVERTIME = 5.0  # a visit may take this many times what was predicted, and at least
 AT_LEAST_S = 60.0
-WANTED_ROUNDS = 3  # of what is cheap, before an expensive case is tried at all
-EXPENSIVE = 0.1  # share of the budget above which a case may have to wait for repeats of the others
+WANTED_ROUNDS = 3  # of what is not extra, before the budget is spent on extras
 LIGHT = 0.02  # share of the budget above which memory is measured when all is timed
 
 
@@ -76,21 +77,25 @@ class Session:
     later_s: float = 0.0  # predicted seconds of the blocks of this round after the present one
     shown: Block | None = None  # the block that `end_s` was predicted in
     end_s: float = 0.0  # when everything will be done, without a budget
+    postponed: list[Planned] | None = field(default_factory=list)  # None once nothing may wait
     history: History = field(init=False)
 
     def __post_init__(self) -> None:
         self.history = History(plan=self.plan, finished=self.finished)
+        self.extras = schedule.extras(self.plan, self.request.tokens)
 
     def run(self) -> None:
         """Round 0 with memory, then repeats."""
         if math.isnan(self.begun):
             self.begun = self.clock()
         self.recall()
-        self.first_round()
-        while self.round + 1 < self.request.rounds:
-            self.round += 1
-            if not self.repeat():
-                break
+        self.first_round([planned for planned in self.plan if not planned.refusal])
+        wanted = min(WANTED_ROUNDS, self.request.rounds)
+        self.repeat(range(1, wanted))
+        waiting, self.postponed, self.round = self.postponed, None, 0
+        if waiting:
+            self.first_round(waiting)
+        self.repeat(range(wanted, self.request.rounds))
 
     def recall(self) -> None:
         """Learn from the runs of earlier sessions, and store what the plan refuses."""
@@ -102,9 +107,9 @@ class Session:
             if planned.refusal:
                 self.leave_out(planned, Outcome.UNSUPPORTED, planned.refusal)
 
-    def first_round(self) -> None:
+    def first_round(self, plan: Sequence[Planned]) -> None:
         """Every block from short to long, with every case that fits; then its memory."""
-        of_block = blocks([planned for planned in self.plan if not planned.refusal])
+        of_block = blocks(plan)
         order = sorted(of_block, key=lambda block: (block[1], self.cost_s(of_block[block])))
         with self.processes() as processes:
             for place, block in enumerate(order):
@@ -124,6 +129,10 @@ class Session:
     def admitted(self, block: Sequence[Planned]) -> list[Planned]:
         """The cases of a block that are to run now, cheapest first; why not is stored of others."""
         admitted: list[Planned] = []
+        extras = [planned for planned in block if planned.case.key in self.extras]
+        if self.postponed is not None and self.must_wait(extras):
+            self.postponed += extras
+            block = [planned for planned in block if planned not in extras]
         for planned in sorted(block, key=self.history.iteration_s):
             if refusal := self.refusal(planned, admitted):
                 self.leave_out(planned, Outcome.SKIPPED, refusal.reason, refusal.cause)
@@ -144,31 +153,38 @@ class Session:
         limit_s = self.request.case_timeout_s
         if limit_s and visit_s > limit_s:
             return schedule.too_long(iteration_s, visit_s, limit_s)
-        cost_s, promised_s = self.cost_s([planned]), self.cost_s(others)
-        if self.must_wait(planned, others):
-            promised_s += self.repeats_s(others)
+        anchor = self.anchor(block_of(planned))
+        promised_s = self.cost_s(others) + self.visits_s([anchor] if anchor else [])
+        cost_s = self.cost_s([planned])
         if promised_s + cost_s > self.left_s():
             self.over_budget = True
             return schedule.too_expensive(iteration_s, cost_s, self.left_s() - promised_s)
         return None
 
-    def must_wait(self, planned: Planned, others: Sequence[Planned]) -> bool:
-        """Whether an expensive case comes after the repeats of what is cheaper.
+    def must_wait(self, extras: Sequence[Planned]) -> bool:
+        """Whether the budget is not enough for the wanted rounds of these extras and of the rest.
 
-        That is a sequence longer than the tokens of a batch, or a further form of a mechanism.
+        The rest are the cases that are not extra, and the extras that have run.
         """
-        budget_s = self.request.budget_s
-        if budget_s is None or self.cost_s([planned]) <= EXPENSIVE * budget_s:
+        if all(self.is_done(planned, Part.TIME) for planned in extras):
             return False
-        case = planned.case
-        forms = [(other.case.mechanism, other.case.options) for other in others]
-        longer = case.workload.seq_len > self.request.tokens
-        return longer or (case.mechanism, case.options) in forms
+        rest = [p for p in self.plan if p.case.key not in self.extras and not p.refusal]
+        coming = [*(p for p in rest if not self.was_timed(p)), *extras]
+        repeated_s = self.visits_s([*self.history.repeatable(), *coming])
+        rounds = min(WANTED_ROUNDS, self.request.rounds) - 1
+        return self.cost_s(coming) + rounds * repeated_s > self.left_s()
 
-    def repeat(self) -> bool:
-        """One more round of what went well, as far as the budget goes; whether any was left."""
-        missing = [p for p in self.history.repeatable() if not self.is_done(p, Part.TIME)]
-        of_block = blocks(self.affordable(missing))
+    def repeat(self, rounds: Iterable[int]) -> None:
+        """Further rounds of what went well, as far as the budget goes."""
+        for self.round in rounds:
+            missing = [p for p in self.history.repeatable() if not self.is_done(p, Part.TIME)]
+            of_block = blocks(self.affordable(missing))
+            if missing and not of_block:
+                break
+            self.visit_all(of_block)
+
+    def visit_all(self, of_block: Mapping[Block, Sequence[Planned]]) -> None:
+        """One round of the blocks, in random order."""
         order = list(of_block)
         self.draw().shuffle(order)
         with self.processes() as processes:
@@ -178,7 +194,6 @@ class Session:
                     self.visit(processes, of_block[block])
                 else:
                     self.over_budget = True
-        return bool(of_block) or not missing
 
     def affordable(self, missing: Sequence[Planned]) -> list[Planned]:
         """What the budget is enough for in this round.
@@ -208,13 +223,16 @@ class Session:
         missing = [planned for planned in cases if not self.is_done(planned, Part.TIME)]
         if not missing:
             return
-        block = block_of(missing[0])
-        present = (p for p in self.plan if block_of(p) == block and self.was_timed(p))
-        anchor = min(present, key=self.history.needed_bytes, default=None)
+        anchor = self.anchor(block_of(missing[0]))
         room = schedule.SHARED * self.memory_bytes
         racing = [*([anchor] if anchor else []), *missing]
         for group in schedule.groups(racing, self.history.needed_bytes, room, anchor):
             self.race(processes, group)
+
+    def anchor(self, block: Block) -> Planned | None:
+        """What races again with cases that this round has still to time; None before the first."""
+        timed = [p for p in self.plan if block_of(p) == block and self.was_timed(p)]
+        return min(timed, key=self.history.needed_bytes, default=None)
 
     def race(self, processes: Round, cases: Sequence[Planned]) -> None:
         """Race cases that fit into memory together, and store their runs."""
@@ -339,11 +357,6 @@ class Session:
         untimed = [planned for planned in cases if not self.is_done(planned, Part.TIME)]
         light = [p for p in cases if self.is_light(p) and not self.history.has_memory(p)]
         return self.visits_s(untimed) + sum(map(self.memory_s, light))
-
-    def repeats_s(self, admitted: Sequence[Planned]) -> float:
-        """Predicted seconds of the wanted repeats of what has run, and of what is about to."""
-        rounds = min(WANTED_ROUNDS, self.request.rounds) - 1
-        return rounds * self.visits_s([*self.history.repeatable(), *admitted])
 
     def left_s(self) -> float:
         """Seconds left of the budget; infinite without one."""

@@ -35,7 +35,9 @@ REQUEST = Request(
 
 
 def planned(mechanism, seq_len, flops, refusal="", size=1000, mode=Mode.INFERENCE, form="eager"):
-    workload = Workload(batch=512 // seq_len, seq_len=seq_len, level=Level.ATTENTION, mode=mode)
+    workload = Workload(
+        batch=max(1, 512 // seq_len), seq_len=seq_len, level=Level.ATTENTION, mode=mode
+    )
     return Planned(
         case=Case(mechanism=mechanism, form=form, workload=workload),
         parameters=1,
@@ -424,16 +426,39 @@ def test_a_first_visit_that_the_budget_cuts_off_is_skipped_and_may_be_resumed():
 
 
 def test_a_further_form_of_a_mechanism_waits_for_the_repeats_of_the_others():
-    """The dear form alone would fit; with the repeats of the others it does not."""
+    """The expensive form alone would fit; with the repeats of the others it does not."""
     eager, fused = planned("a", 128, 9 * 10**9), planned("a", 128, 10**9, form="sdpa")
     costs = {"eager": 9.0, "sdpa": 1.0}
     machine = Machine(lambda case: costs[case.form])
-    sweep(machine, (eager, fused), replace(REQUEST, budget_s=40.0))
+    sweep(machine, (fused, eager), replace(REQUEST, budget_s=45.0))
     assert outcomes(machine)[eager.case.key, Part.TIME, 0].outcome is Outcome.OK
     machine = Machine(lambda case: costs[case.form])
-    sweep(machine, (eager, fused), replace(REQUEST, budget_s=36.0))
+    sweep(machine, (fused, eager), replace(REQUEST, budget_s=36.0))
     assert outcomes(machine)[eager.case.key, Part.TIME, 0].outcome is Outcome.SKIPPED
     assert outcomes(machine)[fused.case.key, Part.TIME, 2].outcome is Outcome.OK
+
+
+def test_lengths_beyond_the_tokens_of_a_batch_wait_for_the_repeats_of_the_others():
+    """They are measured after them, as far as the budget goes, and not skipped before."""
+    costs = {256: 1, 1024: 4, 2048: 4}
+    plan = tuple(planned(name, n, costs[n] * 10**9) for name in ("a", "b") for n in costs)
+    machine = Machine(lambda case: float(costs[case.workload.seq_len]))
+    sweep(machine, plan, replace(REQUEST, budget_s=55.0))
+    rounds = [(outcomes(machine).get((p.case.key, Part.TIME, 2)) is not None) for p in plan]
+    assert rounds == [True, False, False] * 2
+    ends = [outcomes(machine)[p.case.key, Part.TIME, 0].outcome for p in plan]
+    assert ends == [Outcome.OK, Outcome.OK, Outcome.SKIPPED] * 2
+    order = [(run.round, "1024" in run.case) for run in machine.stored if run.samples]
+    assert order.index((2, False)) < order.index((0, True))
+
+
+def test_without_a_budget_nothing_waits():
+    plan = tuple(planned(name, n, 10**9) for name in ("a", "b") for n in (256, 1024))
+    machine = Machine(lambda case: 1.0)
+    sweep(machine, plan)
+    assert [run.round for run in machine.stored if run.samples] == sorted(
+        run.round for run in machine.stored if run.samples
+    )
 
 
 def test_predictions_learn_from_the_device_clock_where_there_is_one():
