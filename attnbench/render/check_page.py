@@ -9,8 +9,8 @@ from attnbench.gate.detection import Detection
 from attnbench.gate.finding import RUNS, TIME, Finding, Report
 from attnbench.metrics import TABLE, Better, Metric, Unit
 from attnbench.render import markdown
-from attnbench.render.grid import Cell, Table, clean, words
-from attnbench.render.units import NOTHING, count, many, percent, quantity, seconds
+from attnbench.render.grid import Cell, Table, clean, quantity, words
+from attnbench.units import NOTHING, count, many, percent, seconds
 
 
 def in_words(verdict: Verdict, metric: Metric) -> str:

@@ -8,12 +8,13 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
+from attnbench import units
 from attnbench.analysis.report import Analysis
 from attnbench.claims.checks import functions
 from attnbench.claims.claim import Answer, Claim, Judgement, Number
 from attnbench.claims.judge import Judged
 from attnbench.metrics import Unit
-from attnbench.render import markdown, units
+from attnbench.render import markdown
 from attnbench.render.conditions import conditions, warnings
 from attnbench.render.grid import Table, words
 

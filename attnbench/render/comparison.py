@@ -3,16 +3,16 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from attnbench import units
 from attnbench.analysis.compare import Comparison
 from attnbench.analysis.crossover import Answer
 from attnbench.analysis.summary import Frame, Row
 from attnbench.analysis.verdict import Verdict
 from attnbench.metrics import TABLE
 from attnbench.records import Outcome
-from attnbench.render import units
 from attnbench.render.check_page import in_words
 from attnbench.render.cost_tables import why
-from attnbench.render.grid import Cell, Table, bare, words
+from attnbench.render.grid import Cell, Table, bare, quantity, words
 
 TIME = "time_s"
 UNPAIRED = (
@@ -148,10 +148,7 @@ def _compared(row: Row) -> tuple[Cell, ...]:
     return (
         words(row["case"]),
         words(metric.label),
-        *(
-            Cell(units.quantity(row[side], metric.unit), bare(row[side]))
-            for side in ("first", "second")
-        ),
+        *(Cell(quantity(row[side], metric.unit), bare(row[side])) for side in ("first", "second")),
         _ratio(row),
         words(in_words(Verdict(row["verdict"]), metric)),
         words(row["reason"]),

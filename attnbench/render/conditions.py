@@ -1,9 +1,9 @@
 """What was asked, on what machine, under what conditions: the lines above every report."""
 
+from attnbench import units
 from attnbench.analysis.report import Analysis, SweepWarning, WarningKind
 from attnbench.analysis.summary import ALL, Row
 from attnbench.records import Environment, Sweep
-from attnbench.render import units
 from attnbench.render.grid import clean
 
 

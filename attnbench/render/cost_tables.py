@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf, log10
 from types import MappingProxyType
 
+from attnbench import units
 from attnbench.analysis.estimate import Kind
 from attnbench.analysis.summary import Frame, Row
 from attnbench.records import Cause, Mode, Outcome
-from attnbench.render import units
 from attnbench.render.grid import Cell, Table, bare, bounded, words
 
 OPENING = "Mechanism"

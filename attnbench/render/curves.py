@@ -6,8 +6,8 @@ from itertools import groupby
 
 import numpy as np
 
+from attnbench import units
 from attnbench.analysis.summary import Frame
-from attnbench.render import units
 from attnbench.render.cost_tables import why
 
 LONGEST = 34  # characters of the words at the end of a curve

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from attnbench.analysis.summary import Frame
 from attnbench.render.grid import Cell, Table, Value, clean
-from attnbench.render.units import NOTHING
+from attnbench.units import NOTHING
 
 # a spreadsheet takes a cell that begins so for a formula; some take the wide forms of these too
 FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")

@@ -14,9 +14,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from attnbench import units
 from attnbench.analysis.summary import Frame
 from attnbench.records import Mode
-from attnbench.render import units
 from attnbench.render.curves import Curve, Quantity, curves
 from attnbench.render.panels import (
     Ending,

@@ -6,7 +6,8 @@ import unicodedata
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from attnbench.render.units import estimate
+from attnbench import units
+from attnbench.metrics import Unit
 
 Value = str | int | float | bool | None
 
@@ -52,7 +53,20 @@ class Table:
 
 def bounded(point: float, low: float, high: float, mark: str = "") -> Cell:
     """A number with its confidence interval, in as many digits as that supports."""
-    return Cell(estimate(point, low, high) + mark, float(point), bare(low), bare(high))
+    return Cell(units.estimate(point, low, high) + mark, float(point), bare(low), bare(high))
+
+
+def quantity(value: float, unit: Unit) -> str:
+    """A number with its unit."""
+    texts = {
+        Unit.SECONDS: units.seconds,
+        Unit.BYTES: units.size,
+        Unit.FLOPS: units.flops,
+        Unit.COUNT: units.count,
+        Unit.RATIO: units.ratio,
+        Unit.EXPONENT: units.exponent,
+    }
+    return texts[unit](value) if unit in texts else f"{units.plain(value)} {unit}"
 
 
 def words(text: object) -> Cell:

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from attnbench import units
 from attnbench.analysis.crossover import Answer
 from attnbench.analysis.scaling import METRICS, Tail
 from attnbench.analysis.summary import Frame, Row
 from attnbench.records import CardFacts
-from attnbench.render import units
 from attnbench.render.grid import Cell, Table, bare, words
 
 TIME, MEMORY, _ = METRICS

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from attnbench import units
 from attnbench.analysis.roofline import Bound, Roof
 from attnbench.analysis.summary import Frame, Row
 from attnbench.records import Mode
-from attnbench.render import units
 from attnbench.render.cost_tables import by_length
 from attnbench.render.grid import Cell, Table, bare, bounded, words
 

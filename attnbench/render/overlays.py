@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
+from attnbench import units
 from attnbench.claims.bench import Bench
 from attnbench.claims.published import Overlay, Panel, overlay, sources
-from attnbench.render import units
 from attnbench.render.panels import saved, styled
 from attnbench.render.styles import readable, series_styles, shortened
 

@@ -14,7 +14,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextToPath
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from attnbench.render import units
+from attnbench import units
 from attnbench.render.styles import labels, readable
 
 PANEL = (4.0, 2.8)  # inches; scaled to a column of a two-column page the text is 6 points

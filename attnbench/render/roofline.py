@@ -12,10 +12,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from attnbench import units
 from attnbench.analysis.roofline import Roof
 from attnbench.analysis.summary import Frame
 from attnbench.records import Mode
-from attnbench.render import units
 from attnbench.render.panels import Ending, direct_labels, grid, heading, room, saved, styled
 from attnbench.render.styles import series_styles
 

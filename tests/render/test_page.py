@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attnbench import units
 from attnbench.analysis.report import analyse
 from attnbench.analysis.roofline import Roof, roofline
 from attnbench.analysis.scaling import local_slopes
 from attnbench.analysis.summary import summary
 from attnbench.errors import UnknownMechanism
 from attnbench.records import Cause, Mode, Outcome, Part, Run
-from attnbench.render import cost_tables, figures, machine_tables, page, styles, units
+from attnbench.render import cost_tables, figures, machine_tables, page, styles
 from attnbench.render.conditions import conditions, warnings
 from attnbench.render.cost_tables import CAUSES, ENDINGS, why
 from attnbench.render.curves import Quantity, curves
