@@ -36,7 +36,7 @@ def other_threads(kind, data):
 def test_a_sweep_against_itself_has_no_news():
     done = here("compare", DATA, DATA)
     assert done.returncode == 0, done.stderr
-    assert "What changed in the second sweep against the first\nnone" in done.stdout
+    assert "Changes from the first sweep to the second\nnone" in done.stdout
     assert "FLOPs" in done.stdout
 
 
