@@ -30,7 +30,7 @@ TEXTS: Mapping[Unit, Callable[[float], str]] = MappingProxyType(
 )
 
 NOTE = (
-    "A claim is reproduced only if the whole 95 % confidence interval lies on the claimed side, and "
+    "A claim is reproduced only if the whole 95 % confidence interval lies on the claimed side, "
     "not reproduced only if all of it lies on the other; otherwise the answer is “cannot tell”. "
     "“==” allows a factor of two. Hardware, code and sizes are not those of the source, so shapes "
     "are compared. Where a claim names no form or options, those of the sweep are judged and named."
