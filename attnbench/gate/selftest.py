@@ -1,4 +1,9 @@
-"""The gate tried on known slowdowns: one mechanism against itself with more work in it."""
+"""The gate on known slowdowns: one mechanism against itself with extra work.
+
+Every window of consecutive pairs that is long enough for both stages is judged like a check.
+Neighbouring windows share pairs, so the rates rest on fewer independent checks than they count;
+`Detection.pairs` is the number of pairs behind them.
+"""
 
 import math
 import random
@@ -8,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from attnbench.analysis.verdict import Verdict
 from attnbench.errors import CannotRun, UsageError
 from attnbench.gate.cases import CheckedCase, Plan, planned
 from attnbench.gate.check import in_forms, on_both_sides
-from attnbench.gate.detection import Detection, detection
 from attnbench.gate.measuring import Bench
-from attnbench.gate.pairs import Pair
+from attnbench.gate.pairs import Pair, Stage, Trial
+from attnbench.gate.rule import judge
 from attnbench.gate.worktree import top
 from attnbench.records import Selection
 from attnbench.run.pairs import AGAIN, BASE, START_S, Failed, Laps, TreeRace, of_trees
@@ -22,6 +28,47 @@ from attnbench.run.workers import OverBudget
 
 SHARES = (0.0, 0.02, 0.05, 0.10, 0.20)
 MARGIN = 1.5  # times what is needed: a visit on a busy machine takes longer than expected
+# the share of checks that must find a slowdown for it to be called detectable
+RELIABLY = 0.8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """Verdicts of `checks` with `share` more work: how many were of each kind."""
+
+    share: float
+    checks: int
+    slower: int
+    faster: int
+    unsure: int
+
+    @property
+    def detected(self) -> float:
+        """The share of checks that called it slower."""
+        return self.slower / self.checks
+
+
+@dataclass(frozen=True, kw_only=True)
+class Detection:
+    """The gate on one machine, by share of extra work."""
+
+    rates: tuple[Rate, ...]
+    pairs: int
+
+    @property
+    def false_alarms(self) -> Rate:
+        """The rate where nothing was added."""
+        return next(rate for rate in self.rates if rate.share == 0)
+
+    @property
+    def smallest(self) -> float | None:
+        """The least share from which on every slowdown is found reliably."""
+        least = None
+        for rate in sorted(self.rates, key=lambda rate: -rate.share):
+            if rate.share == 0 or rate.detected < RELIABLY:
+                break
+            least = rate.share
+        return least
 
 
 @dataclass(frozen=True)
@@ -137,3 +184,42 @@ def refuse_below(needed_s: float, budget_s: float) -> None:
             f"a selftest needs at least {needed_s:.0f} s here, --budget gives {budget_s:.0f} s;"
             f" try --budget {enough}s"
         )
+
+
+def detection(
+    shares: Mapping[float, Sequence[Pair]],
+    again: Sequence[Pair],
+    *,
+    first: int,
+    second: int,
+    threshold: float,
+) -> Detection:
+    """Rates from the pairs by share of extra work; `again` is base over base.
+
+    There are at least `first` + `second` pairs, the stages of one check.
+    """
+    assert len(again) >= first + second
+    rates = []
+    for share, pairs in shares.items():
+        calls = [
+            judge([_trial(pairs[i:], again[i:], first, second)], threshold)[0].verdict
+            for i in range(len(again) - first - second + 1)
+        ]
+        rates.append(
+            Rate(
+                share=share,
+                checks=len(calls),
+                slower=calls.count(Verdict.SLOWER),
+                faster=calls.count(Verdict.FASTER),
+                unsure=calls.count(Verdict.UNSURE),
+            )
+        )
+    return Detection(rates=tuple(rates), pairs=len(again))
+
+
+def _trial(pairs: Sequence[Pair], again: Sequence[Pair], first: int, second: int) -> Trial:
+    stages = [
+        Stage(head=tuple(pairs[part]), again=tuple(again[part]))
+        for part in (slice(first), slice(first, first + second))
+    ]
+    return Trial(name="", first=stages[0], second=stages[1])

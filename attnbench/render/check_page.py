@@ -5,8 +5,8 @@ from dataclasses import asdict
 from typing import Any
 
 from attnbench.analysis.verdict import Verdict
-from attnbench.gate.detection import Detection
 from attnbench.gate.finding import RUNS, TIME, Finding, Report
+from attnbench.gate.selftest import Detection
 from attnbench.metrics import TABLE, Better, Metric, Unit
 from attnbench.render import markdown
 from attnbench.render.grid import Cell, Table, clean, quantity, words

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from attnbench.cli import selftest
-from attnbench.gate.detection import Detection, Rate
 from attnbench.gate.measuring import Bench
+from attnbench.gate.selftest import Detection, Rate
 from attnbench.store.selftest import sentence
 from tests.cli.commands import here, start
 from tests.gate.repositories import Repository, planted

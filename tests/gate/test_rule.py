@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from attnbench.gate.detection import detection
 from attnbench.gate.pairs import Pair, Stage, Statistic, Trial, effect, mean_of
 from attnbench.gate.rule import contaminated, judge, settled, suspected
+from attnbench.gate.selftest import detection
 
 THRESHOLD = 0.02
 NOISE = 0.01  # of one pair, on a shared machine

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from attnbench.analysis.verdict import Verdict
 from attnbench.gate.cases import Plan
-from attnbench.gate.detection import Detection, Rate
 from attnbench.gate.finding import Conditions, Finding, Report
+from attnbench.gate.selftest import Detection, Rate
 from attnbench.render import check_page
 from attnbench.render.ci import annotations, junit
 
