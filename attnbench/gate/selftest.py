@@ -27,14 +27,14 @@ from attnbench.run.processes import Server
 from attnbench.run.workers import OverBudget
 
 SHARES = (0.0, 0.02, 0.05, 0.10, 0.20)
-MARGIN = 1.5  # times what is needed: a visit on a busy machine takes longer than expected
-# the share of checks that must find a slowdown for it to be called detectable
+MARGIN = 1.5  # of a suggested budget: a visit on a busy machine takes longer than expected
+# the share of checks that must find a slowdown for it to count as detectable
 RELIABLY = 0.8
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """Verdicts of `checks` with `share` more work: how many were of each kind."""
+    """The number of verdicts of each kind in `checks` with `share` extra work."""
 
     share: float
     checks: int
@@ -44,25 +44,25 @@ class Rate:
 
     @property
     def detected(self) -> float:
-        """The share of checks that called it slower."""
+        """The share of checks whose verdict was `slower`."""
         return self.slower / self.checks
 
 
 @dataclass(frozen=True, kw_only=True)
 class Detection:
-    """The gate on one machine, by share of extra work."""
+    """Verdict rates of the gate on one machine, by share of extra work."""
 
     rates: tuple[Rate, ...]
     pairs: int
 
     @property
     def false_alarms(self) -> Rate:
-        """The rate where nothing was added."""
+        """The rate without extra work."""
         return next(rate for rate in self.rates if rate.share == 0)
 
     @property
     def smallest(self) -> float | None:
-        """The least share from which on every slowdown is found reliably."""
+        """The least share at and above which every slowdown is found reliably."""
         least = None
         for rate in sorted(self.rates, key=lambda rate: -rate.share):
             if rate.share == 0 or rate.detected < RELIABLY:
@@ -82,10 +82,10 @@ class Injected:
 def detected(
     plan: Plan, selections: Sequence[Selection], budget_s: float, bench: Bench
 ) -> Detection:
-    """What the gate makes of the slowdowns that it is given while the budget lasts.
+    """The verdict rates of the gate on injected slowdowns, from as many pairs as the budget allows.
 
-    Raises `UsageError` unless one mechanism is selected, and `CannotRun` as soon as it is known
-    that the budget is not enough for one check's pairs.
+    Raises `UsageError` unless one mechanism is selected, and `CannotRun` as soon as the budget is
+    known to be too small for the pairs of one check.
     """
     begun = time.monotonic()
     pairs = plan.pairs + plan.confirm
@@ -93,9 +93,9 @@ def detected(
     root = top(Path.cwd())
     laps = []
     with bench.within(budget_s):
-        compared = tuple(in_forms(tuple(on_both_sides(selections, root)), bench, root))
+        compared = tuple(in_forms(on_both_sides(selections, root), bench, root))
         if len(compared) != 1:
-            raise UsageError("a selftest is of one mechanism; name one with --models")
+            raise UsageError("a selftest takes one mechanism; name one with --models")
         (case,) = planned(plan, compared)
         injected = prepare(bench.server, root, case, SHARES, plan)
         spent_s = time.monotonic() - begun
@@ -108,22 +108,20 @@ def detected(
             bench.observe(f"{len(laps)} pairs")
     if len(laps) < pairs:
         raise CannotRun(
-            f"only {len(laps)} of {pairs} pairs fitted into {budget_s:.0f} s, since they took"
-            " longer than expected; raise --budget"
+            f"only {len(laps)} of {pairs} pairs fitted into {budget_s:.0f} s, which was fewer than"
+            " expected; raise --budget"
         )
     return detection(
         {share: against_base(laps, name) for name, share in injected.shares.items()},
         against_base(laps, AGAIN),
-        first=plan.pairs,
-        second=plan.confirm,
-        threshold=plan.threshold,
+        plan,
     )
 
 
 def prepare(
     server: Server, tree: Path, case: CheckedCase, shares: Sequence[float], plan: Plan
 ) -> Injected:
-    """Size the batch, and the extra work: a number of small products. Raises `CannotRun`."""
+    """Size the batch and the extra work, a number of small products. Raises `CannotRun`."""
     try:
         with of_trees(server, {BASE: tree}, random.Random(0)) as processes:
             race = TreeRace(builds={BASE: case.asked(BASE)}, rounds=4)
@@ -134,9 +132,10 @@ def prepare(
             product_s = processes.running[BASE].ask(race.timeout_s, do="calibrate")["seconds"]
     except Failed as failed:
         raise CannotRun(str(failed)) from failed
-    named = {f"+{share:.0%}": share for share in shares}
+    entrants = {f"+{share:.0%}": share for share in shares}
     extra = {
-        name: {**asked, "extra": round(share * took_s / product_s)} for name, share in named.items()
+        name: {**asked, "extra": round(share * took_s / product_s)}
+        for name, share in entrants.items()
     }
     iterations = max(1, round(plan.iteration_s / took_s))
     return Injected(
@@ -146,14 +145,14 @@ def prepare(
             iterations=iterations,
             iteration_s=took_s,
         ),
-        named,
+        entrants,
     )
 
 
 def visits(
     server: Server, tree: Path, injected: Injected, draw: random.Random, end_s: float
 ) -> Iterator[Laps]:
-    """The laps of one visit after the other while there is time. Raises `CannotRun`."""
+    """The laps of one visit after another until `end_s`. Raises `CannotRun`."""
     trees = dict.fromkeys(injected.race.builds, tree)
     while time.monotonic() + injected.race.cost_s < end_s:
         try:
@@ -171,13 +170,13 @@ def against_base(laps: Sequence[Laps], entrant: str) -> tuple[Pair, ...]:
 
 
 def least_s(plan: Plan, entrants: int) -> float:
-    """About the fewest seconds that one check's pairs take, whatever the mechanism."""
+    """About the least seconds that the pairs of one check take, for any mechanism."""
     samples_s = 2 * plan.rounds * plan.iteration_s  # longer iterations get fewer rounds
     return (plan.pairs + plan.confirm) * entrants * (START_S + samples_s)
 
 
 def refuse_below(needed_s: float, budget_s: float) -> None:
-    """Raise `CannotRun` with the way out if the budget is less than one check's pairs need."""
+    """Raise `CannotRun` with a sufficient budget if this one is too small."""
     if budget_s < needed_s:
         enough = 10 * math.ceil(MARGIN * needed_s / 10)
         raise CannotRun(
@@ -187,39 +186,25 @@ def refuse_below(needed_s: float, budget_s: float) -> None:
 
 
 def detection(
-    shares: Mapping[float, Sequence[Pair]],
-    again: Sequence[Pair],
-    *,
-    first: int,
-    second: int,
-    threshold: float,
+    shares: Mapping[float, Sequence[Pair]], again: Sequence[Pair], plan: Plan
 ) -> Detection:
     """Rates from the pairs by share of extra work; `again` is base over base.
 
-    There are at least `first` + `second` pairs, the stages of one check.
+    The pairs must suffice for both stages of one check.
     """
-    assert len(again) >= first + second
+    length = plan.pairs + plan.confirm
+    assert len(again) >= length
     rates = []
     for share, pairs in shares.items():
-        calls = [
-            judge([_trial(pairs[i:], again[i:], first, second)], threshold)[0].verdict
-            for i in range(len(again) - first - second + 1)
-        ]
-        rates.append(
-            Rate(
-                share=share,
-                checks=len(calls),
-                slower=calls.count(Verdict.SLOWER),
-                faster=calls.count(Verdict.FASTER),
-                unsure=calls.count(Verdict.UNSURE),
+        verdicts = []
+        for start in range(len(again) - length + 1):
+            middle, end = start + plan.pairs, start + length
+            first, second = (
+                Stage(head=tuple(pairs[part]), again=tuple(again[part]))
+                for part in (slice(start, middle), slice(middle, end))
             )
-        )
+            trial = Trial(name="", first=first, second=second)
+            verdicts.append(judge([trial], plan.threshold)[0].verdict)
+        counts = {v: verdicts.count(v) for v in (Verdict.SLOWER, Verdict.FASTER, Verdict.UNSURE)}
+        rates.append(Rate(share=share, checks=len(verdicts), **counts))
     return Detection(rates=tuple(rates), pairs=len(again))
-
-
-def _trial(pairs: Sequence[Pair], again: Sequence[Pair], first: int, second: int) -> Trial:
-    stages = [
-        Stage(head=tuple(pairs[part]), again=tuple(again[part]))
-        for part in (slice(first), slice(first, first + second))
-    ]
-    return Trial(name="", first=stages[0], second=stages[1])
