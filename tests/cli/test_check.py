@@ -80,7 +80,7 @@ def test_a_baseline_is_saved_and_gates_anywhere(repository, tmp_path):
     [
         ((), "one of --base REF, --baseline FILE and --save FILE"),
         (("--base", "main", "--save", "x"), "one of --base"),
-        (("--base", "nowhere"), "'nowhere' is no commit here"),
+        (("--base", "nowhere"), "'nowhere' is not a commit of this repository"),
         (("--baseline", "nowhere.json"), "cannot read the baseline 'nowhere.json'"),
         (("--baseline", "small.py"), "small.py is no baseline"),
         (("--changed", "--baseline", "x"), "--changed goes with --base"),

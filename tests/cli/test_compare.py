@@ -85,7 +85,7 @@ def test_one_round_calls_nothing_and_says_why(tmp_path):
     assert all(row["ratio"] == pytest.approx(6) for row in measured)
     assert {row["verdict"] for row in measured} == {"unsure"}
     assert {row["low"] for row in measured} == {None}
-    reason = "the variation between processes was not measured in either sweep: one round only"
+    reason = "variation between processes was not measured in either sweep: one round only"
     assert {row["reason"] for row in measured} == {reason}
     assert {type(row["seq_len"]) for row in times} == {int}
     assert found["crossovers_moved"] == []

@@ -154,7 +154,7 @@ def test_an_unsure_verdict_with_an_interval_without_zero_says_why():
     judged = judge([near], THRESHOLD)[0]
     assert judged.verdict == "unsure"
     assert judged.effect.excludes_zero
-    assert "there is a change, but it may be below the 2.0 % that count here" in judged.reason
+    assert "there is a change, but it may be below the limit of 2.0 %" in judged.reason
     late = pairs((0.02, 0.06, 0.10, 0.02, 0.06, 0.0))
     shown = Trial(
         name="", first=Stage(head=late, again=again), second=Stage(head=pairs((0.06, 0.05, 0.07)))
@@ -165,7 +165,7 @@ def test_an_unsure_verdict_with_an_interval_without_zero_says_why():
     first = Stage(head=pairs((0.06, 0.05, 0.07) * 2), again=again)
     for logs, words in [
         ((0.03, 0.2, 0.01), "suspected at first; the second measurement is too noisy"),
-        ((0.00, 0.03, 0.01), "a second measurement does not show more than 2.0 %"),
+        ((0.00, 0.03, 0.01), "a second measurement shows no more than 2.0 %"),
     ]:
         judged = judge([Trial(name="", first=first, second=Stage(head=pairs(logs)))], THRESHOLD)[0]
         assert judged.verdict == "unsure"
