@@ -15,50 +15,19 @@ PREAMBLE = r"""\documentclass{article}
 """
 END = "\\end{document}\n"
 
-SPECIAL = MappingProxyType(
-    {
-        "\\": r"\textbackslash{}",
-        "{": r"\{",
-        "}": r"\}",
-        "$": r"\$",
-        "&": r"\&",
-        "%": r"\%",
-        "#": r"\#",
-        "_": r"\_",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "|": r"\textbar{}",
-        '"': r"\textquotedbl{}",
-        "`": r"\textasciigrave{}",
-        "'": r"\textquotesingle{}",
-        "[": "{[}",
-        "]": "{]}",
-        "±": r"$\pm$",
-        "×": r"$\times$",
-        "–": r"\textendash{}",
-        "·": r"$\cdot$",
-        "∝": r"$\propto$",
-        "²": r"\textsuperscript{2}",
-        "³": r"\textsuperscript{3}",
-        "√": r"$\surd$",
-        "≤": r"$\le$",
-        "≥": r"$\ge$",
-        "µ": r"\textmu{}",
-        "σ": r"$\sigma$",
-        "…": r"\ldots{}",
-        "“": r"\textquotedblleft{}",
-        "”": r"\textquotedblright{}",
-        "°": r"\textdegree{}",
-        "ε": r"$\epsilon$",
-        "✓": r"$\surd$",
-        "↑": r"$\uparrow$",
-        "↓": r"$\downarrow$",
-        "✗": r"$\times$",
-        "†": r"\textdagger{}",
-    }
-)
+SPECIAL = MappingProxyType({
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "[": "{[}", "]": "{]}",
+    "$": r"\$", "&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
+    '"': r"\textquotedbl{}", "`": r"\textasciigrave{}", "'": r"\textquotesingle{}",
+    "“": r"\textquotedblleft{}", "”": r"\textquotedblright{}",
+    "–": r"\textendash{}", "…": r"\ldots{}", "†": r"\textdagger{}", "°": r"\textdegree{}",
+    "²": r"\textsuperscript{2}", "³": r"\textsuperscript{3}", "µ": r"\textmu{}",
+    "±": r"$\pm$", "×": r"$\times$", "·": r"$\cdot$", "∝": r"$\propto$", "√": r"$\surd$",
+    "≤": r"$\le$", "≥": r"$\ge$", "σ": r"$\sigma$", "ε": r"$\epsilon$",
+    "✓": r"$\surd$", "✗": r"$\times$", "↑": r"$\uparrow$", "↓": r"$\downarrow$",
+})  # fmt: skip
 
 # a table with more columns than this is scaled to the width of the text
 WIDE = 4

@@ -4,6 +4,7 @@ import io
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from statistics import fmean
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -173,49 +174,26 @@ def spread(
 ) -> list[float]:
     """Centres of labels as close to `wanted` as possible, in that order, without overlap.
 
-    Labels that would touch are pooled and moved together to the mean of their wanted positions. If
-    they do not fit between `low` and `high`, their heights shrink evenly.
+    Positions above a stack of all labels must not decrease, so they are fitted by isotonic
+    regression: labels that would overlap are pooled at their mean. If the labels do not fit between
+    `low` and `high`, their heights shrink evenly.
     """
     squeeze = min(1.0, (high - low) / max(sum(heights), 1e-9))
+    free = high - low - squeeze * sum(heights)
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
-    groups: list[tuple[list[int], float]] = []
-    for index in order:
-        members, start = [index], wanted[index] - heights[index] * squeeze / 2
-        start = _bounded(start, heights[index] * squeeze, low, high)
-        while groups and groups[-1][1] + _height(groups[-1][0], heights) * squeeze > start:
-            members = groups.pop()[0] + members
-            start = _start(members, wanted, heights, squeeze, low, high)
-        groups.append((members, start))
-    centres = [0.0] * len(wanted)
-    for members, start in groups:
-        for index in members:
-            centres[index] = start + heights[index] * squeeze / 2
-            start += heights[index] * squeeze
-    return centres
-
-
-def _height(members: Sequence[int], heights: Sequence[float]) -> float:
-    return sum(heights[index] for index in members)
-
-
-def _start(
-    members: Sequence[int],
-    wanted: Sequence[float],
-    heights: Sequence[float],
-    squeeze: float,
-    low: float,
-    high: float,
-) -> float:
-    """The start of a pool: the mean of the starts that its labels want."""
-    above, wishes = 0.0, 0.0
-    for index in members:
-        wishes += wanted[index] - above - heights[index] * squeeze / 2
-        above += heights[index] * squeeze
-    return _bounded(wishes / len(members), above, low, high)
-
-
-def _bounded(start: float, height: float, low: float, high: float) -> float:
-    return max(low, min(start, high - height))
+    stacked: dict[int, float] = {}
+    top = low
+    for i in order:
+        stacked[i] = top + squeeze * heights[i] / 2
+        top += squeeze * heights[i]
+    pools: list[list[float]] = []
+    for i in order:
+        pools.append([wanted[i] - stacked[i]])
+        while len(pools) > 1 and fmean(pools[-2]) > fmean(pools[-1]):
+            pools[-2:] = [pools[-2] + pools[-1]]
+    raised = [min(max(fmean(pool), 0.0), free) for pool in pools for _ in pool]
+    centres = {i: stacked[i] + shift for i, shift in zip(order, raised, strict=True)}
+    return [centres[i] for i in range(len(wanted))]
 
 
 def saved(figure: Figure, suffix: str) -> bytes:
