@@ -102,6 +102,11 @@ def percent(value: float) -> str:
     return f"{share:.0f} %" if abs(share) >= 9.95 else f"{share:.1f} %"
 
 
+def change(ratio: float) -> str:
+    """`+8.3 %` of 1.083."""
+    return ("+" if ratio >= 1 else "") + percent(ratio - 1)
+
+
 def estimate(point: float, low: float, high: float) -> str:
     """`12.34 ±0.45`, the larger half-width; `24 [12, 62]` if wide; `188*` without an interval."""
     if not known(point):

@@ -107,14 +107,11 @@ class LogCurve:
             df=np.minimum(self.df[1:], self.df[:-1]),
         )
 
-    def slope(self) -> tuple[float, float, float]:
-        """The exponent of N, by least squares, with its 95 % confidence interval."""
-        return self.coefficient(1)
-
     def coefficient(self, degree: int) -> tuple[float, float, float]:
-        """The leading coefficient of a polynomial in log N, with its 95 % confidence interval.
+        """The leading coefficient of a least-squares polynomial in log N, with its 95 % interval.
 
-        It is a weighted sum of the logarithms, so its error follows from theirs.
+        Degree 1 gives the exponent of N. As a weighted sum of the logarithms, the coefficient has
+        an error that follows from theirs.
         """
         x = np.log(self.lengths)
         weights = np.linalg.pinv(np.vander(x - x.mean(), degree + 1))[0]

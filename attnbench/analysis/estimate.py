@@ -48,14 +48,17 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A positive number with its confidence interval; `log_se` and `df` are of its logarithm."""
+    """A positive number with its confidence interval; NaN where unknown.
 
-    point: float
-    low: float
-    high: float
-    kind: Kind
-    log_se: float
-    df: float
+    `log_se` and `df` are the standard error of its logarithm and the degrees of freedom.
+    """
+
+    point: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    kind: Kind = Kind.NONE
+    log_se: float = math.nan
+    df: float = math.nan
 
 
 class Spread(NamedTuple):
@@ -110,9 +113,9 @@ def of_median(samples: Sequence[float]) -> Estimate:
     for independent samples; drift within the run makes it too narrow, and variation between
     processes is not included.
     """
-    point, n, nan = float(np.median(samples)), len(samples), math.nan
+    point, n = float(np.median(samples)), len(samples)
     if n < FEWEST:
-        return Estimate(point=point, low=nan, high=nan, kind=Kind.NONE, log_se=nan, df=nan)
+        return Estimate(point=point)
     rank, ordered = _rank(n), np.sort(samples)
     low, high = float(ordered[rank]), float(ordered[n - 1 - rank])
     log_se = math.log(high / low) / (2 * student_quantile(LEVEL, n - 1))

@@ -103,7 +103,7 @@ def _exponent(curve: LogCurve) -> dict[str, object]:
     suffixes = (curve[start:] for start in range(len(curve) - FEWEST + 1))
     straight = next((tail for tail in suffixes if _is_straight(tail)), None)
     tail = curve[-FEWEST:] if straight is None else straight
-    slope, low, high = tail.slope()
+    slope, low, high = tail.coefficient(1)
     if (tail.errors == 0).all():
         steps = tail.slopes().logs
         low, high = float(steps.min()), float(steps.max())

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from attnbench.analysis.curves import series_names
-from attnbench.analysis.estimate import Estimate, Kind, of_median, over_rounds, spreads
+from attnbench.analysis.estimate import Estimate, of_median, over_rounds, spreads
 from attnbench.analysis.predict import replayed
 from attnbench.metrics import TABLE, Join
 from attnbench.records import (
@@ -133,14 +133,14 @@ def timed_runs(runs: Sequence[Run]) -> list[Run]:
     return [run for run in timed if run.samples]
 
 
-def _estimates(cases: Sequence[Sequence[Run]]) -> list[Estimate | None]:
+def _estimates(cases: Sequence[Sequence[Run]]) -> list[Estimate]:
     """The time of each case: over rounds if any case was repeated, else within its one run."""
     logs = [[math.log(middle) for _, middle in timed_medians(runs)] for runs in cases]
-    if (known := spreads([group for group in logs if group])) is not None:
-        spread = iter(known)
-        return [over_rounds(group, next(spread)) if group else None for group in logs]
-    single = [timed_runs(runs) for runs in cases]
-    return [of_median([s.seconds for s in runs[0].samples]) if runs else None for runs in single]
+    if (known := spreads(logs)) is not None:
+        pairs = zip(logs, known, strict=True)
+        return [over_rounds(group, spread) if group else Estimate() for group, spread in pairs]
+    timed = [timed_runs(runs) for runs in cases]
+    return [of_median([s.seconds for s in t[0].samples]) if t else Estimate() for t in timed]
 
 
 def _identity(case: Case, series: str) -> dict[str, Any]:
@@ -179,22 +179,23 @@ def _ending(planned: Planned, runs: Sequence[Run]) -> dict[str, Any]:
     return {"outcome": outcome, "cause": cause, "reason": reason, "rounds": rounds}
 
 
-def _times(runs: Sequence[Run], estimate: Estimate | None, tokens: int) -> dict[str, Any]:
+def _times(runs: Sequence[Run], estimate: Estimate, tokens: int) -> dict[str, Any]:
     """All times of one iteration: the median of each round, joined over the rounds."""
-    timed = timed_runs(runs)
-    samples = [run.samples for run in timed]
-    nan = math.nan
-    time = estimate.point if estimate else nan
+    rounds = [run.samples for run in timed_runs(runs)]
+    medians = {
+        key: [median(time(s) / s.iterations for s in samples) for samples in rounds]
+        for key, time in TIMES.items()
+    }
     return {
-        "time_s": time,
-        "time_lo_s": estimate.low if estimate else nan,
-        "time_hi_s": estimate.high if estimate else nan,
-        "time_log_se": estimate.log_se if estimate else nan,
-        "time_df": estimate.df if estimate else nan,
-        "interval_kind": str(estimate.kind if estimate else Kind.NONE),
-        "samples": sum(map(len, samples)),
-        **{key: joined(key, [_median(rows, of) for rows in samples]) for key, of in TIMES.items()},
-        "token_s": time / tokens,
+        "time_s": estimate.point,
+        "time_lo_s": estimate.low,
+        "time_hi_s": estimate.high,
+        "time_log_se": estimate.log_se,
+        "time_df": estimate.df,
+        "interval_kind": str(estimate.kind),
+        "samples": sum(map(len, rounds)),
+        **{key: joined(key, values) for key, values in medians.items()},
+        "token_s": estimate.point / tokens,
     }
 
 
@@ -224,10 +225,6 @@ def _planned(planned: Planned, refined_s: float, refined_bytes: float) -> dict[s
         "refined_s": refined_s,
         "refined_bytes": refined_bytes,
     }
-
-
-def _median(samples: Sequence[Sample], time: Callable[[Sample], float]) -> float:
-    return median(time(s) / s.iterations for s in samples)
 
 
 def joined(key: str, values: Sequence[float]) -> float:

@@ -202,18 +202,14 @@ def notes(plan: Plan, cases: Sequence[CheckedCase]) -> Iterator[str]:
         base, head = (case.counted[side].form for side in (BASE, HEAD))
         if base and head and base != head:
             yield f"{case.label}: the default form is {base} on base and {head} on head"
-    hidden = find(plan.device).hides_page_faults
-    copying = [case.label for case in cases if hidden and copies_more(case)]
-    if plan.times and copying:
+    moved, copying = TABLE["moved_bytes"], []
+    for case in cases:
+        base, head = (case.counted[side].values.get(moved.key) for side in (BASE, HEAD))
+        if of_count(base, head, moved) is Verdict.SLOWER:
+            copying.append(case.label)
+    if plan.times and copying and find(plan.device).hides_page_faults:
         more = f" and {len(copying) - 1} more" if len(copying) > 1 else ""
         yield (
             f"{copying[0]}{more}: head moves more bytes than base; processes keep freed memory"
             " while they are timed, which hides part of the cost of copies in normal use"
         )
-
-
-def copies_more(case: CheckedCase) -> bool:
-    """Whether head moves more bytes, so that the allocator setting matters."""
-    moved = TABLE["moved_bytes"]
-    base, head = (case.counted[side].values.get(moved.key) for side in (BASE, HEAD))
-    return of_count(base, head, moved) is Verdict.SLOWER

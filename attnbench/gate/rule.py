@@ -19,6 +19,7 @@ from attnbench.analysis.estimate import student_quantile
 from attnbench.analysis.verdict import Verdict, discoveries
 from attnbench.gate.finding import TIME, Finding
 from attnbench.gate.pairs import FEWEST, LEVEL, Effect, Statistic, Trial, View, effect
+from attnbench.units import change, percent
 
 # two one-sided tests at 5 % each amount to a confidence interval of 90 %
 SAMENESS = 0.90
@@ -84,13 +85,12 @@ def unevenness(trial: Trial) -> str:
     gap = effect([pair.slowest - pair.typical for pair in pairs])
     if not gap.excludes_zero or abs(gap.point) < math.log1p(UNEVEN):
         return ""
-    typical = effect([pair.typical for pair in pairs])
-    slowest = effect([pair.slowest for pair in pairs])
-    more = "more" if gap.point > 0 else "less"
-    return (
-        f"calls vary {more} than on base: a typical call {_signed(typical)},"
-        f" the slowest tenth {_signed(slowest)}"
+    typical, slowest = (
+        change(math.exp(effect(logs).point))
+        for logs in ([pair.typical for pair in pairs], [pair.slowest for pair in pairs])
     )
+    more = "more" if gap.point > 0 else "less"
+    return f"calls vary {more} than on base: a typical call {typical}, the slowest tenth {slowest}"
 
 
 def stored_time_finding(
@@ -173,7 +173,7 @@ def _is_same(trial: Trial, statistic: Statistic, logs: Sequence[float], threshol
 
 def _doubt(view: View, threshold: float) -> str:
     """Why the change is neither called nor excluded."""
-    limit = f"{100 * math.expm1(view.limit(threshold)):.1f} %"
+    limit = percent(math.expm1(view.limit(threshold)))
     whole = effect(view.first + view.second)
     if view.is_suspect(threshold):
         if len(view.second) < FEWEST:
@@ -188,7 +188,3 @@ def _doubt(view: View, threshold: float) -> str:
     if whole.excludes_zero:
         return f"there is a change, but it may be below the limit of {limit}"
     return f"too noisy to exclude a change of {limit}"
-
-
-def _signed(change: Effect) -> str:
-    return f"{100 * math.expm1(change.point):+.1f} %"

@@ -10,7 +10,7 @@ from attnbench.gate.selftest import Detection
 from attnbench.metrics import TABLE, Better, Metric, Unit
 from attnbench.render import markdown
 from attnbench.render.grid import Cell, Table, clean, quantity, words
-from attnbench.units import NOTHING, count, interval, many, percent, seconds
+from attnbench.units import NOTHING, change, count, interval, many, percent, seconds
 
 
 def in_words(verdict: Verdict, metric: Metric) -> str:
@@ -47,7 +47,7 @@ def sentence(finding: Finding) -> str:
         return f"{clean(finding.case)}: {clean(finding.reason)}"
     metric, values = metric_of(finding), " to ".join(_values(finding))
     parts = [f"{clean(finding.case)}: {metric.label} {in_words(finding.verdict, metric)}"]
-    if ratio := change(finding):
+    if ratio := change_of(finding):
         parts.append(f"{ratio}, {values}" if finding.base is not None else ratio)
     elif finding.base is not None and finding.head is not None:
         parts.append(values)
@@ -190,14 +190,13 @@ def metric_of(finding: Finding) -> Metric:
     return TABLE["time_s" if finding.metric == TIME else finding.metric]
 
 
-def change(finding: Finding) -> str:
+def change_of(finding: Finding) -> str:
     """`+8.3 % [6.1 %, 11 %]`, or nothing."""
     if finding.ratio is None:
         return ""
-    point = _signed(finding.ratio)
     if finding.low is None or finding.high is None:
-        return point
-    return interval(point, _signed(finding.low), _signed(finding.high))
+        return change(finding.ratio)
+    return interval(change(finding.ratio), change(finding.low), change(finding.high))
 
 
 def _values(finding: Finding) -> list[str]:
@@ -205,10 +204,6 @@ def _values(finding: Finding) -> list[str]:
     unit = metric_of(finding).unit
     numbers = (finding.base, finding.head)
     return [NOTHING if number is None else quantity(number, unit) for number in numbers]
-
-
-def _signed(ratio: float) -> str:
-    return ("+" if ratio >= 1 else "") + percent(ratio - 1)
 
 
 def _failed(report: Report) -> str:
@@ -233,6 +228,6 @@ def _row(finding: Finding, second: str) -> tuple[Cell, ...]:
     verdict = in_words(finding.verdict, metric_of(finding))
     return (
         *map(words, (finding.case, second, *_values(finding))),
-        Cell(change(finding) or NOTHING, finding.ratio, finding.low, finding.high),
+        Cell(change_of(finding) or NOTHING, finding.ratio, finding.low, finding.high),
         words(": ".join(filter(None, (verdict, finding.reason)))),
     )

@@ -35,65 +35,51 @@ SPAN = (-0.5, 3.0)  # of local exponents; a noisy one may leave the panel
 MARGIN = 0.25  # below the least and above the greatest local exponent
 
 # for each base, powers between ticks and their multiples, from coarse to fine
-STEPS = MappingProxyType(
-    {
-        10: (
-            (3, (1.0,)),
-            (2, (1.0,)),
-            (1, (1.0,)),
-            (1, (1.0, 3.0)),
-            (1, (1.0, 2.0, 5.0)),
-            (1, (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)),
-            (1, (1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)),
-        ),
-        2: (
-            (10, (1.0,)),
-            (4, (1.0,)),
-            (2, (1.0,)),
-            (1, (1.0,)),
-            (1, (1.0, 1.5)),
-            (1, (1.0, 1.25, 1.5, 1.75)),
-        ),
-    }
+STEPS = MappingProxyType({
+    10: (
+        (3, (1.0,)), (2, (1.0,)), (1, (1.0,)), (1, (1.0, 3.0)), (1, (1.0, 2.0, 5.0)),
+        (1, (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)),
+        (1, (1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)),
+    ),
+    2: (
+        (10, (1.0,)), (4, (1.0,)), (2, (1.0,)), (1, (1.0,)), (1, (1.0, 1.5)),
+        (1, (1.0, 1.25, 1.5, 1.75)),
+    ),
+})  # fmt: skip
+
+TIME = Quantity(
+    value="time_s",
+    low="time_lo_s",
+    high="time_hi_s",
+    predicted="refined_s",
+    per_token=True,
+    axis="time per batch of {tokens} tokens",
+    text=units.seconds,
+    base=10,
+)
+MEMORY = Quantity(
+    value="allocated_peak_bytes",
+    low=None,
+    high=None,
+    predicted="refined_bytes",
+    per_token=False,
+    axis="peak allocated memory per batch",
+    text=units.size,
+    base=2,
 )
 
 
-def fig2(summary: Frame, tokens: int, suffix: str = "png", slopes: Frame | None = None) -> bytes:
-    """Time per batch of `tokens` tokens against length; `suffix` is png, svg or pdf.
+def cost_figure(
+    summary: Frame,
+    quantity: Quantity,
+    tokens: int,
+    suffix: str = "png",
+    slopes: Frame | None = None,
+) -> bytes:
+    """A cost against length, time per batch of `tokens` tokens; `suffix` is png, svg or pdf.
 
     `slopes`, from `scaling.local_slopes` with the column `expected`, adds a panel below each.
     """
-    time = Quantity(
-        value="time_s",
-        low="time_lo_s",
-        high="time_hi_s",
-        predicted="refined_s",
-        per_token=True,
-        axis=f"time per batch of {units.count(tokens)} tokens",
-        text=units.seconds,
-        base=10,
-    )
-    return _figure(summary, time, tokens, suffix, slopes)
-
-
-def memory_figure(summary: Frame, tokens: int, suffix: str = "png") -> bytes:
-    """Allocated peak of one iteration against length, with the batch of each length."""
-    peak = Quantity(
-        value="allocated_peak_bytes",
-        low=None,
-        high=None,
-        predicted="refined_bytes",
-        per_token=False,
-        axis="peak allocated memory per batch",
-        text=units.size,
-        base=2,
-    )
-    return _figure(summary, peak, tokens, suffix)
-
-
-def _figure(
-    summary: Frame, quantity: Quantity, tokens: int, suffix: str, slopes: Frame | None = None
-) -> bytes:
     modes = [mode for mode in (Mode.TRAINING, Mode.INFERENCE) if mode in set(summary["mode"])]
     styles = series_styles(summary["series"])
     panels = [curves(summary, mode, quantity, tokens) for mode in modes]
@@ -103,7 +89,8 @@ def _figure(
         for axes, mode, panel in zip(panel_axes[: len(modes)], modes, panels, strict=True):
             _panel(axes, panel, quantity, styles)
             guessed = any(np.isfinite(curve.guesses).any() for curve in panel)
-            heading(axes, mode.capitalize(), quantity.axis + "; open: predicted" * guessed)
+            label = quantity.axis.format(tokens=units.count(tokens))
+            heading(axes, mode.capitalize(), label + "; open: predicted" * guessed)
         if slopes is not None:
             for axes, mode in zip(panel_axes[len(modes) :], modes, strict=True):
                 _slope_panel(axes, slopes[slopes["mode"] == mode], mode, styles)

@@ -13,12 +13,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from attnbench import units
 from attnbench.claims.bench import Bench
 from attnbench.claims.published import Overlay, Panel, overlay, sources
-from attnbench.render.panels import saved, styled
+from attnbench.render.panels import length_ticks, saved, styled
 from attnbench.render.styles import readable, series_styles, shortened
 
 COLUMNS = 4
@@ -137,9 +137,7 @@ def _scales(axes: Axes, lengths: tuple[float, float], values: tuple[float, float
     first, last = (float(np.log2(end)) for end in lengths)
     powers = range(ceil(first), int(last) + 1)
     step = 1 if len(powers) <= 4 else 2 if len(powers) <= 8 else 3
-    axes.xaxis.set_major_locator(FixedLocator([2.0**power for power in powers[::step]]))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda n, _: units.tick(round(n))))
+    length_ticks(axes, [2.0**power for power in powers[::step]])
     wide = values[1] / values[0] > 30
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0), numticks=9))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))

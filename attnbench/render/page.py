@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from attnbench.analysis.report import Analysis
 from attnbench.render import cost_tables, delimited, html, latex, machine_tables, markdown
 from attnbench.render.conditions import conditions, warnings
-from attnbench.render.figures import fig2, memory_figure
+from attnbench.render.figures import MEMORY, TIME, cost_figure
 from attnbench.render.grid import Table
 from attnbench.render.growth_tables import complexity, crossovers, paper_tables
 from attnbench.render.roofline import roofline_figure
@@ -46,9 +46,10 @@ def report_files(
 def _pictures(analysis: Analysis, suffix: str, slopes: bool) -> Iterator[tuple[str, bytes]]:
     """The figures for which the sweep has numbers."""
     cases, tokens = analysis.cases, analysis.sweep.request.tokens
-    yield "fig2", fig2(cases, tokens, suffix, slopes=analysis.local_slopes if slopes else None)
+    local_slopes = analysis.local_slopes if slopes else None
+    yield "fig2", cost_figure(cases, TIME, tokens, suffix, local_slopes)
     if cases["allocated_peak_bytes"].notna().any():
-        yield "memory", memory_figure(cases, tokens, suffix)
+        yield "memory", cost_figure(cases, MEMORY, tokens, suffix)
     if analysis.roof is not None and analysis.roofline is not None:
         picture = roofline_figure(analysis.roofline, analysis.roof, suffix, cases["series"])
         if picture is not None:

@@ -25,27 +25,14 @@ TYPE, LINE = 7.0, 8.6  # font size, and distance between lines
 GAP, EDGE = 11.0, 6.0  # from the axes to the labels, and from there to the edge of the panel
 BELOW, ABOVE = 12.0, 2.0  # how far labels may extend beyond the axes
 
-STYLE = MappingProxyType(
-    {
-        "font.size": 8,
-        "axes.titlesize": 9,
-        "axes.labelsize": 8,
-        "xtick.labelsize": 6.5,
-        "ytick.labelsize": 7,
-        "axes.linewidth": 0.6,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.grid": True,
-        "axes.axisbelow": True,
-        "grid.linewidth": 0.3,
-        "grid.color": "0.85",
-        "lines.linewidth": 1.3,
-        "lines.markersize": 3.6,
-        "pdf.fonttype": 42,
-        "svg.hashsalt": "attnbench",
-        "text.parse_math": False,
-    }
-)
+STYLE = MappingProxyType({
+    "font.size": 8, "axes.titlesize": 9, "axes.labelsize": 8,
+    "xtick.labelsize": 6.5, "ytick.labelsize": 7, "text.parse_math": False,
+    "axes.linewidth": 0.6, "axes.spines.top": False, "axes.spines.right": False,
+    "axes.grid": True, "axes.axisbelow": True, "grid.linewidth": 0.3, "grid.color": "0.85",
+    "lines.linewidth": 1.3, "lines.markersize": 3.6,
+    "pdf.fonttype": 42, "svg.hashsalt": "attnbench",
+})  # fmt: skip
 
 
 class Ending(NamedTuple):
@@ -110,11 +97,16 @@ def length_axis(axes: Axes, lengths: Sequence[int]) -> None:
     """Lengths along the bottom: a tick for each of few, else for the powers of two."""
     whole = sorted(set(lengths))
     ticks = whole if len(whole) <= 12 else [n for n in whole if n & (n - 1) == 0] or whole
-    axes.xaxis.set_major_locator(FixedLocator(ticks))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda n, _: units.tick(round(n))))
+    length_ticks(axes, ticks)
     axes.set_xlim(min(whole) / 1.15, max(whole) * 1.15)
     axes.set_xlabel("sequence length, tokens")
+
+
+def length_ticks(axes: Axes, lengths: Sequence[float]) -> None:
+    """Ticks at these lengths alone: `128`, `1K`."""
+    axes.xaxis.set_major_locator(FixedLocator(lengths))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda n, _: units.tick(round(n))))
 
 
 def direct_labels(axes: Axes, endings: Sequence[Ending]) -> None:

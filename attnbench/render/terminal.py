@@ -1,7 +1,6 @@
 """Tables and progress on a terminal; a table that is too wide is split into blocks of columns."""
 
 from collections.abc import Iterator, Sequence
-from types import TracebackType
 from typing import Self
 
 import rich.table
@@ -142,17 +141,11 @@ class ProgressLine:
 
     def __enter__(self) -> Self:
         if self.console.is_terminal:
-            self.live.__enter__()
+            self.live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self.console.is_terminal:
-            self.live.__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        self.live.stop()
 
     def show(self, block: str, running: str, done: int, left_s: float) -> None:
         """Show the predicted time left, then what is running."""

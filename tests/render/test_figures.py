@@ -124,12 +124,21 @@ def drawings(whole):
         Counter(short[s] for s in dict.fromkeys(cases.loc[cases["mode"] == mode, "series"]))
         for mode in modes
     ]
-    yield figure(figures, lambda: figures.fig2(cases, whole.request.tokens)), every
-    yield figure(figures, lambda: figures.memory_figure(cases, whole.request.tokens)), every
+    yield (
+        figure(figures, lambda: figures.cost_figure(cases, figures.TIME, whole.request.tokens)),
+        every,
+    )
+    yield (
+        figure(figures, lambda: figures.cost_figure(cases, figures.MEMORY, whole.request.tokens)),
+        every,
+    )
     local = local_slopes(cases)
     if len(local.dropna(subset="slope")):
         local["expected"] = 1.0
-        both = figure(figures, lambda: figures.fig2(cases, whole.request.tokens, slopes=local))
+        both = figure(
+            figures,
+            lambda: figures.cost_figure(cases, figures.TIME, whole.request.tokens, slopes=local),
+        )
         sloped = [
             Counter(short[s] for s in dict.fromkeys(local.loc[local["mode"] == mode, "series"]))
             if len(local[local["mode"] == mode].dropna(subset="slope")) else Counter()

@@ -96,9 +96,9 @@ def test_equal_sweeps_give_equal_bytes(files: dict[str, bytes]):
 @pytest.mark.parametrize("suffix", ["svg", "pdf"])
 def test_vector_figures_are_well_formed_and_dateless(suffix: str):
     cases = summary(sweep(lengths=(128, 512, 2048, 8192)))
-    picture = figures.fig2(cases, 8192, suffix)
+    picture = figures.cost_figure(cases, figures.TIME, 8192, suffix)
     assert picture.startswith(HEADS[suffix])
-    assert picture == figures.fig2(cases, 8192, suffix)
+    assert picture == figures.cost_figure(cases, figures.TIME, 8192, suffix)
     assert b"CreationDate" not in picture
     if suffix == "svg":
         ElementTree.fromstring(picture)
@@ -141,7 +141,7 @@ def test_poor_sweeps_have_reports_too(whole):
 def test_figures_with_many_series_are_drawn():
     names = [f"mechanism_{i}" for i in range(25)]
     cases = summary(sweep(names, lengths=(128, 8192), samples=1))
-    assert figures.fig2(cases, 8192).startswith(HEADS["png"])
+    assert figures.cost_figure(cases, figures.TIME, 8192).startswith(HEADS["png"])
 
 
 def test_series_look_different():
@@ -292,8 +292,8 @@ def test_a_roofline_without_counted_bytes_is_not_drawn():
 def test_slopes_are_drawn_below_the_times():
     cases = summary(sweep(lengths=(128, 512, 2048)))
     local = local_slopes(cases).assign(expected=1.0)
-    plain = figures.fig2(cases, 8192, "svg")
-    both = figures.fig2(cases, 8192, "svg", local)
+    plain = figures.cost_figure(cases, figures.TIME, 8192, "svg")
+    both = figures.cost_figure(cases, figures.TIME, 8192, "svg", local)
     assert plain.count(b"local exponent of N") == 0
     assert both.count(b"local exponent of N") == 2
     assert both.count(b"paper: 1") == 2
@@ -302,7 +302,9 @@ def test_slopes_are_drawn_below_the_times():
 def test_a_panel_says_that_one_length_has_no_slope():
     cases = summary(sweep(lengths=(128,)))
     local = local_slopes(cases).assign(expected=1.0)
-    assert b"fewer than two lengths" in figures.fig2(cases, 8192, "svg", slopes=local)
+    assert b"fewer than two lengths" in figures.cost_figure(
+        cases, figures.TIME, 8192, "svg", slopes=local
+    )
 
 
 def test_a_baseline_can_be_named():
