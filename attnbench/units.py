@@ -16,6 +16,9 @@ PREFIXES = tuple(
 
 MIB = 2.0**20
 
+UNBOUNDED = "*"  # marks a number that too few samples gave no interval
+NARROW = 0.2  # half-widths above this share of the point are far from symmetric
+
 
 def seconds(value: float) -> str:
     """`1.20 ms`; minutes from 600 s, hours from 600 min."""
@@ -74,6 +77,63 @@ def known(value: float | None) -> bool:
 def magnitude(value: float) -> int:
     """The power of ten of the first digit; 0 of zero."""
     return math.floor(math.log10(abs(value))) if value else 0
+
+
+def tick(value: int) -> str:
+    """`128`, `1K`, `64K`; a length that is not whole in 1,024 is written out."""
+    return f"{value // 1024}K" if value >= 1024 and value % 1024 == 0 else f"{value:,}"
+
+
+def ratio(value: float) -> str:
+    """`1.23×`."""
+    return f"{plain(value)}×" if known(value) else NOTHING
+
+
+def exponent(value: float) -> str:
+    """`1.98`."""
+    return f"{value:.2f}" if known(value) else NOTHING
+
+
+def percent(value: float) -> str:
+    """`12 %` of 0.12; one decimal under 10 %."""
+    if not known(value):
+        return NOTHING
+    share = 100 * value
+    return f"{share:.0f} %" if abs(share) >= 9.95 else f"{share:.1f} %"
+
+
+def change(ratio: float) -> str:
+    """`+8.3 %` of 1.083."""
+    return ("+" if ratio >= 1 else "") + percent(ratio - 1)
+
+
+def estimate(point: float, low: float, high: float) -> str:
+    """`12.34 ±0.45`, the larger half-width; `24 [12, 62]` if wide; `188*` without an interval."""
+    if not known(point):
+        return NOTHING
+    if not (known(low) and known(high)):
+        return plain(point) + UNBOUNDED
+    half = max(point - low, high - point)
+    if half <= 0:
+        return plain(point)
+    if half > NARROW * abs(point):
+        return interval(plain(point, 2), plain(low, 2), plain(high, 2))
+    # more digits than five would be noise to the eye, however narrow the interval
+    rounded = float(f"{half:.1e}")
+    places = min(1 - magnitude(rounded), 4 - magnitude(point))
+    shown = max(0, places)
+    return f"{round(point, places):,.{shown}f} ±{round(half, places):,.{shown}f}"
+
+
+def interval(text: str, low: str, high: str) -> str:
+    """`640 [512, 780]`."""
+    return f"{text} [{low}, {high}]"
+
+
+def round_tick(text: str) -> str:
+    """`10 ms` of `10.0 ms`: a number on an axis without zeros behind the point."""
+    number, _, unit = text.partition(" ")
+    return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}".strip()
 
 
 def _scaled(

@@ -9,7 +9,7 @@ from attnbench.analysis.summary import joined
 from attnbench.analysis.verdict import Verdict, of_count
 from attnbench.metrics import COUNTED, TABLE, Better, Unit
 from attnbench.render.check_page import in_words
-from attnbench.render.units import quantity
+from attnbench.render.grid import quantity
 
 EXACT = ("parameters", "flops", "operators")
 BYTES = ("allocated_peak_bytes", "saved_bytes", "moved_bytes")

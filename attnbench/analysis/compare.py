@@ -1,11 +1,11 @@
 """Two sweeps case by case: times where the machines agree, counted metrics always.
 
-Two sweeps are not paired: their rounds show how processes vary, not what changed between two
-sessions days apart, so a difference of the machine itself is in the ratio and in no interval. After
-one round not even the variation between processes is known; such a ratio has no interval, and its
+Two sweeps are not paired: their rounds show how processes vary, but not what changed between
+sessions on different days, so no interval includes a difference of the machine itself. With one
+round not even the variation between processes is known; such a ratio has no interval, and the
 verdict is `unsure`.
 
-Cases are matched by all but device and type of number, of which a sweep has one each: FLOPs and
+Cases are matched by everything except device and dtype, of which a sweep has one each: FLOPs and
 parameters depend on neither.
 """
 
@@ -16,15 +16,15 @@ import pandas as pd
 
 from attnbench.analysis.crossover import moved_crossovers
 from attnbench.analysis.curves import half_widths
-from attnbench.analysis.estimate import Kind, student_within
+from attnbench.analysis.estimate import Kind, p_value
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.verdict import THRESHOLD, Verdict, of_count, verdicts
 from attnbench.errors import UsageError
 from attnbench.metrics import COUNTED, TABLE
 from attnbench.records import Fingerprint, Outcome, Sweep
 
-# counted alike on every device and in every dtype; the others of `COUNTED` are not
-EVERYWHERE = ("parameters", "flops")
+# the metrics of `COUNTED` that are the same on every device and in every dtype
+PORTABLE = ("parameters", "flops")
 
 COLUMNS = (
     *("case", "series", "mode", "seq_len", "metric"),
@@ -38,9 +38,8 @@ class Comparison:
 
     `rows`: one per case and metric, with the columns case, series, mode, seq_len, metric, first,
     second, ratio (second over first) with low and high, verdict, reason, cause (why the side that
-    lacks the number did not start). `curves`: one per series
-    and mode, see `along`. `moved`: see `crossover.moved_crossovers`. `refusals`: why times cannot
-    be compared, or nothing.
+    lacks the number was not started). `curves`: one per series and mode, see `along`. `moved`: see
+    `crossover.moved_crossovers`. `refusals`: why times cannot be compared, or nothing.
     """
 
     rows: pd.DataFrame
@@ -54,13 +53,13 @@ def compare(
 ) -> Comparison:
     """The second sweep against the first; `anyway` compares times even across machines.
 
-    Only crossovers with the series that the first sweep is compared with count, if one was chosen.
+    If a series was chosen to compare the first sweep with, only crossovers with it count.
     Raises `UsageError` if the sweeps have no case in common.
     """
     refused = refusals(first.sweep, second.sweep)
     both = _paired(first.cases, second.cases)
-    same = _numbers(first.sweep) == _numbers(second.sweep)
-    parts = [_counted(both, metric) for metric in (COUNTED if same or anyway else EVERYWHERE)]
+    same = _device_and_dtype(first.sweep) == _device_and_dtype(second.sweep)
+    parts = [_counted(both, metric) for metric in (COUNTED if same or anyway else PORTABLE)]
     if anyway or not refused:
         parts.insert(0, _timed(both, threshold))
     rows = pd.concat([part for part in parts if len(part)])
@@ -77,43 +76,42 @@ def compare(
 def along(rows: pd.DataFrame, threshold: float = THRESHOLD) -> pd.DataFrame:
     """One row per series and mode: the geometric mean of its time ratios, with its verdict.
 
-    The interval is Student's over the lengths, so a change that all lengths share is found in
-    sweeps too noisy to call any one of them; ratios without an interval are left out. Columns:
-    series, mode, lengths, ratio, low, high, verdict. `rows` are those of a comparison.
+    The interval is Student's over the lengths, so a change that all lengths share is found even in
+    sweeps too noisy for a verdict at any one of them; ratios without an interval are left out.
+    `rows` are those of a comparison. Columns: series, mode, lengths, ratio, low, high, verdict.
     """
     known = rows[(rows["metric"] == "time_s") & rows["low"].notna()]
-    found = []
+    table = []
     for (series, mode), same in known.groupby(["series", "mode"], sort=False):
         logs = np.log(same["ratio"].astype(float))
         count, log = len(logs), float(logs.mean())
         error = float(logs.std(ddof=1)) / count**0.5 if count > 1 else np.nan
         (half,) = half_widths([error], count - 1)
-        p_value = _p_value(log, error, count - 1) if count > 1 else np.nan
-        found.append((series, mode, count, log, log - half, log + half, p_value))
+        p = p_value(log, error, count - 1) if count > 1 else np.nan
+        table.append((series, mode, count, log, log - half, log + half, p))
     columns = ["series", "mode", "lengths", "ratio", "low", "high", "p"]
-    table = pd.DataFrame(found, columns=columns)
-    points, lows, highs, p_values = (list(table[name]) for name in columns[3:])
-    calls = verdicts(points, lows, highs, p_values, threshold)
-    table[["ratio", "low", "high"]] = np.exp(table[["ratio", "low", "high"]].astype(float))
-    return table.drop(columns="p").assign(verdict=[str(call) for call in calls])
+    curves = pd.DataFrame(table, columns=columns)
+    calls = verdicts(*(list(curves[name]) for name in columns[3:]), threshold=threshold)
+    curves[["ratio", "low", "high"]] = np.exp(curves[["ratio", "low", "high"]].astype(float))
+    return curves.drop(columns="p").assign(verdict=[str(call) for call in calls])
 
 
 def refusals(first: Sweep, second: Sweep) -> tuple[str, ...]:
-    """Why times of the two cannot be compared, one reason each: `torch: 2.12.0 and 2.13.0`."""
-    found = []
+    """Why times of the two cannot be compared: `torch: 2.12.0 and 2.13.0`."""
+    reasons = []
     for name in (field.name for field in fields(Fingerprint)):
         sides = [{getattr(s, name) for s in sweep.sessions} for sweep in (first, second)]
         if sides[0] != sides[1] or len(sides[0]) > 1:
             texts = [" or ".join(map(str, sorted(side, key=str))) for side in sides]
-            found.append(f"{name}: {texts[0]} and {texts[1]}")
+            reasons.append(f"{name}: {texts[0]} and {texts[1]}")
     if _tf32(first) != _tf32(second):
-        found.append("TF32: on in one and off in the other")
+        reasons.append("TF32: on in one and off in the other")
     if first.request.dtype != second.request.dtype:
-        found.append(f"dtype: {first.request.dtype} and {second.request.dtype}")
-    return tuple(found)
+        reasons.append(f"dtype: {first.request.dtype} and {second.request.dtype}")
+    return tuple(reasons)
 
 
-# how two plans can differ, in the order in which an error names it, and the words for it
+# columns in which two plans can differ and their names, in the order of an error message
 AXES = (
     *(("mechanism", "mechanisms"), ("options", "options"), ("seq_len", "lengths")),
     *(("tokens", "tokens"), ("width", "width"), ("heads", "heads"), ("layers", "layers")),
@@ -122,10 +120,7 @@ AXES = (
 
 
 def _paired(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
-    """One row per case of either, matched by the whole case.
-
-    Raises `UsageError` saying how the sweeps differ if no case is in both.
-    """
+    """One row per case of either sweep. Raises `UsageError` with differences if none is in both."""
     if not set(first["match"]) & set(second["match"]):
         raise UsageError(
             f"the two sweeps have no case in common ({_differences(first, second)});"
@@ -141,11 +136,11 @@ def _paired(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
 
 
 def _differences(first: pd.DataFrame, second: pd.DataFrame) -> str:
-    """How two plans differ: in what they share nothing of, or else in anything."""
-    sides = [(words, set(first[name]), set(second[name])) for name, words in AXES]
-    apart = [side for side in sides if not side[1] & side[2]]
-    differing = apart or [side for side in sides if side[1] != side[2]]
-    texts = [f"{words} {_listed(one)} and {_listed(two)}" for words, one, two in differing]
+    """The axes on which two plans share no value, or else those on which they differ at all."""
+    axes = [(label, set(first[name]), set(second[name])) for name, label in AXES]
+    disjoint = [axis for axis in axes if not axis[1] & axis[2]]
+    differing = disjoint or [axis for axis in axes if axis[1] != axis[2]]
+    texts = [f"{label} {_listed(a)} and {_listed(b)}" for label, a, b in differing]
     return ", ".join(texts) or "their settings differ"
 
 
@@ -157,8 +152,8 @@ def _listed(values: set[object]) -> str:
     return " or ".join(str(value) or "none" for value in ordered)
 
 
-def _numbers(sweep: Sweep) -> tuple[str, str]:
-    """What bytes and operators depend on in addition to the case."""
+def _device_and_dtype(sweep: Sweep) -> tuple[str, str]:
+    """Device and dtype, on which bytes and operators depend."""
     return sweep.request.device.partition(":")[0], sweep.request.dtype
 
 
@@ -175,7 +170,7 @@ def _timed(both: pd.DataFrame, threshold: float) -> pd.DataFrame:
     known = errors.notna() & dfs.notna() & repeated[0] & repeated[1]
     halves = half_widths(errors.where(known), dfs)
     p_values = [
-        _p_value(log, error, df) if ok else np.nan
+        p_value(log, error, df) if ok else np.nan
         for log, error, df, ok in zip(logs, errors, dfs, known, strict=True)
     ]
     low, high = logs - halves, logs + halves
@@ -184,28 +179,18 @@ def _timed(both: pd.DataFrame, threshold: float) -> pd.DataFrame:
         _once(*rounds) if call is Verdict.UNSURE and not all(rounds) else reason
         for call, reason, *rounds in zip(calls, rows["reason"], *repeated, strict=True)
     ]
-    return rows.assign(
-        low=np.exp(low),
-        high=np.exp(high),
-        verdict=[str(call) for call in calls],
-        reason=reasons,
-    )
+    bounds = {"low": np.exp(low), "high": np.exp(high)}
+    return rows.assign(**bounds, verdict=[str(call) for call in calls], reason=reasons)
 
 
 def _once(first: bool, second: bool) -> str:
-    """Why times cannot be judged, where one sweep or both have one round of the case only."""
+    """Why times cannot be judged where a sweep, or both, ran only one round of the case."""
     where = "the second sweep" if first else "the first sweep" if second else "either sweep"
-    return f"the variation between processes was not measured in {where}: one round only"
-
-
-def _p_value(log: float, error: float, df: float) -> float:
-    if error == 0:
-        return float(log == 0)
-    return 1 - student_within(abs(log) / error, df)
+    return f"variation between processes was not measured in {where}: one round only"
 
 
 def _counted(both: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Only cases where at least one side has the number."""
+    """The rows of a counted metric, where at least one side has it."""
     rows = _rows(both, metric)
     rows = rows[rows["first"].notna() | rows["second"].notna()]
     first, second = ([None if pd.isna(n) else n for n in rows[s]] for s in ("first", "second"))
@@ -214,7 +199,7 @@ def _counted(both: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 
 def _rows(both: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """First, second and their ratio; where one is missing the reason says which and why."""
+    """First, second and their ratio; where one is missing, the reason says which and why."""
     first, second = both[f"{metric}_1"].astype(float), both[f"{metric}_2"].astype(float)
     same = (first == second) & first.notna()
     ratio = (second / first.where(first > 0)).where(~same, 1.0)
@@ -230,14 +215,14 @@ def _rows(both: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 
 def _reason(row: pd.Series, metric: str) -> str:
-    words = []
+    reasons = []
     for end, name in (("_1", "first"), ("_2", "second")):
         if not pd.isna(row[metric + end]):
             continue
         if pd.isna(row["outcome" + end]):
-            words.append(f"not in the {name} sweep")
+            reasons.append(f"not in the {name} sweep")
         elif row["outcome" + end] == Outcome.OK:
-            words.append(f"not measured in the {name}")
+            reasons.append(f"not measured in the {name}")
         else:
-            words.append(f"{row['outcome' + end]} in the {name}: {row['reason' + end]}")
-    return "; ".join(words)
+            reasons.append(f"{row['outcome' + end]} in the {name}: {row['reason' + end]}")
+    return "; ".join(reasons)

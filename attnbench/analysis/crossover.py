@@ -1,8 +1,8 @@
 """Two series of a sweep: speed-ups, and the length from which one is cheaper than the other.
 
-For a crossover the log ratio of costs is interpolated linearly in log N between the lengths that
-both were measured at. Its 95 % band is taken at each length by itself, so the interval runs from
-where the band first reaches below zero for good to where all of it lies below zero for good.
+For a crossover the log ratio of costs is interpolated linearly in log N between the lengths at
+which both were measured. The confidence interval of the crossover starts where the 95 % band of the
+ratio last comes below zero in part, and ends where it last comes below zero as a whole.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from attnbench.analysis.ratios import Ratios
 
 
 class Answer(StrEnum):
-    """From which length the one is cheaper than the other."""
+    """Whether, and from which length, one series is cheaper than another."""
 
     FROM = "from"
     ALWAYS = "always"
@@ -30,8 +30,7 @@ class Answer(StrEnum):
 class Crossing:
     """An answer; lengths are known for `FROM` alone.
 
-    An end of the interval, or the length itself, that lies at the shortest length that both were
-    measured at may in truth lie before it.
+    A length or end of the interval at the shortest length measured may in fact lie before it.
     """
 
     answer: Answer
@@ -49,26 +48,26 @@ def crossovers(
     """One row per mode and ordered pair of series, or per series against `baseline`.
 
     Columns: mode, metric, series, other, answer, length, low, high (of the length), from_len,
-    to_len (of the lengths both were measured at). `series` is the cheaper one from `length` on.
-    `ratios` are those of the sweep: where two series took turns, theirs count.
+    to_len (of the lengths at which both were measured). `series` is the cheaper one from `length`
+    on. `ratios` are those of the sweep, and are used where two series took turns.
     """
     rows = []
     for mode, cases in summary.groupby("mode", sort=False):
         known = cases[cases[metric] > 0]
         curves = {
-            str(series): cost_curve(rows, metric)
-            for series, rows in known.groupby("series", sort=False)
+            str(series): cost_curve(own, metric)
+            for series, own in known.groupby("series", sort=False)
         }
-        for one, other in permutations(curves, 2):
+        for series, other in permutations(curves, 2):
             if baseline not in (None, other):
                 continue
-            log_ratio = curves[one].minus(curves[other])
+            log_ratio = curves[series].minus(curves[other])
             if ratios is not None and metric == "time_s":
-                log_ratio, _ = ratios.in_turns(log_ratio, one, other, str(mode))
+                log_ratio, _ = ratios.in_turns(log_ratio, series, other, str(mode))
             crossing = find_crossing(log_ratio)
             ends = log_ratio.lengths[[0, -1]].astype(int) if len(log_ratio) else (0, 0)
             answer = (str(crossing.answer), crossing.length, crossing.low, crossing.high)
-            rows.append((mode, metric, one, other, *answer, *map(int, ends)))
+            rows.append((mode, metric, series, other, *answer, *map(int, ends)))
     columns = "mode metric series other answer length low high from_len to_len"
     return pd.DataFrame(rows, columns=columns.split())
 
@@ -76,7 +75,7 @@ def crossovers(
 def find_crossing(log_ratio: LogCurve) -> Crossing:
     """Where a log ratio of costs falls below zero for good.
 
-    Errors that are not known (NaN) leave only "cannot tell".
+    With unknown errors (NaN) the answer is "cannot tell".
     """
     logs, half = log_ratio.logs, log_ratio.half
     if not len(log_ratio) or not np.isfinite(half).all():
@@ -94,30 +93,24 @@ def find_crossing(log_ratio: LogCurve) -> Crossing:
 
 
 def speedups(summary: pd.DataFrame, baseline: str, ratios: Ratios | None = None) -> pd.DataFrame:
-    """How many times faster than one series every other is, at each length both were timed at.
+    """The speed-up of every other series over `baseline`, at each length where both were timed.
 
     Columns: series, mode, seq_len, ratio (time of `baseline` over time), low, high (95 %
     confidence interval), paired (whether the two took turns).
     """
-    tables = []
+    columns = ["series", "mode", "seq_len", "ratio", "low", "high", "paired"]
+    table = []
     for mode, cases in summary.groupby("mode", sort=False):
         base = cost_curve(cases[cases["series"] == baseline], "time_s")
         for series, rows in cases[cases["series"] != baseline].groupby("series", sort=False):
-            found = base.minus(cost_curve(rows, "time_s"))
-            paired = np.zeros(len(found), bool)
+            logs = base.minus(cost_curve(rows, "time_s"))
+            paired = np.zeros(len(logs), bool)
             if ratios is not None:
-                found, paired = ratios.in_turns(found, baseline, str(series), str(mode))
-            values = {"ratio": found.logs, "low": found.low, "high": found.high}
-            table = pd.DataFrame(
-                {"seq_len": found.lengths.astype(int), **values, "paired": paired}
-            ).assign(series=series, mode=mode)
-            table[list(values)] = np.exp(table[list(values)])
-            tables.append(table)
-    columns = ["series", "mode", "seq_len", "ratio", "low", "high", "paired"]
-    tables = [table for table in tables if len(table)]
-    return (
-        pd.concat(tables, ignore_index=True)[columns] if tables else pd.DataFrame(columns=columns)
-    )
+                logs, paired = ratios.in_turns(logs, baseline, str(series), str(mode))
+            values = map(np.exp, (logs.logs, logs.low, logs.high))
+            for row in zip(logs.lengths.astype(int), *values, paired, strict=True):
+                table.append((series, mode, *row))
+    return pd.DataFrame(table, columns=columns)
 
 
 def moved_crossovers(
@@ -125,20 +118,20 @@ def moved_crossovers(
     ratios: tuple[Ratios, Ratios],
     baseline: str | None = None,
 ) -> pd.DataFrame:
-    """Crossovers of two sweeps whose 95 % confidence intervals do not meet.
+    """Crossovers of two sweeps whose 95 % confidence intervals do not overlap.
 
-    Each answer is an interval of lengths. A series that is always cheaper crosses at or before the
+    Each answer is an interval of lengths: a series that is always cheaper crosses at or before the
     shortest length, one that never is crosses after the longest, and "cannot tell" may cross
     anywhere. Only lengths that both sweeps timed in several rounds count, so a longer sweep moves
-    nothing. A crossover is a ratio of times of one sweep, so the sweeps may be of two machines.
+    no crossover. Crossovers depend on ratios within a sweep, so the machines may differ.
 
     `cases` and `ratios` are those of the two sweeps; `baseline` is a series of the first. Columns:
     mode, series, other, then answer, length, low, high, from_len and to_len of each sweep with
     the suffixes _1 and _2.
     """
-    repeated = [set(each.loc[each["interval_kind"] == Kind.ROUNDS, "match"]) for each in cases]
-    first, second = (each[each["match"].isin(set.intersection(*repeated))] for each in cases)
-    # the second's series take the first's names: a form may have changed along one of them
+    repeated = [set(c.loc[c["interval_kind"] == Kind.ROUNDS, "match"]) for c in cases]
+    first, second = (c[c["match"].isin(set.intersection(*repeated))] for c in cases)
+    # series of the second sweep take the names of the first, as a form may have changed along one
     names = second["match"].map(dict(zip(first["match"], first["series"], strict=True)))
     renamed = ratios[1].named(dict(zip(second["series"], names, strict=True)))
     tables = [
@@ -150,12 +143,15 @@ def moved_crossovers(
     both = tables[0].merge(tables[1], on=on, suffixes=("_1", "_2"))
     if baseline is not None:
         both = both[(both["series"] == baseline) | (both["other"] == baseline)]
-    moved = [not _meet(_bounds(row, "_1"), _bounds(row, "_2")) for _, row in both.iterrows()]
+    moved = []
+    for _, row in both.iterrows():
+        (low_1, high_1), (low_2, high_2) = _bounds(row, "_1"), _bounds(row, "_2")
+        moved.append(high_1 < low_2 or high_2 < low_1)
     return _one_order(both[np.array(moved, bool)]).reset_index(drop=True)
 
 
 def _bounds(row: pd.Series, end: str) -> tuple[float, float]:
-    """Between which lengths the crossing surely lies."""
+    """The lengths between which the crossing lies."""
     match row["answer" + end]:
         case Answer.ALWAYS:
             return 0.0, row["from_len" + end]
@@ -166,12 +162,8 @@ def _bounds(row: pd.Series, end: str) -> tuple[float, float]:
     return 0.0, np.inf
 
 
-def _meet(one: tuple[float, float], other: tuple[float, float]) -> bool:
-    return one[0] <= other[1] and other[0] <= one[1]
-
-
 def _one_order(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of a pair in both orders the one that has a length, else the first."""
+    """One of the two orders of each pair: that with a length, else the first."""
     crosses = (rows["answer_1"] == Answer.FROM) | (rows["answer_2"] == Answer.FROM)
     ordered = pd.concat([rows[crosses], rows[~crosses]])
     columns = (ordered[name] for name in ("mode", "series", "other"))

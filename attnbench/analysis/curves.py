@@ -1,7 +1,7 @@
-"""The one algebra of measured curves: logarithms of a cost by length, with their errors.
+"""The algebra of measured curves: logarithms of a cost by length, with their errors.
 
-Independent standard errors add in squares. The spreads of all cases share one estimate, so of
-several values the fewest degrees of freedom count, not their sum.
+Independent standard errors add in squares. The variances of all cases share one estimate, so the
+degrees of freedom of a combination are the fewest of its parts, not their sum.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,9 +21,9 @@ Array: TypeAlias = NDArray[np.float64]
 
 
 def half_widths(errors: ArrayLike, df: ArrayLike) -> Array:
-    """Half the 95 % confidence interval of each value: 0 of an exact one, NaN of an unknown error.
+    """Half the 95 % confidence interval of each value: 0 if exact, NaN if the error is unknown.
 
-    `df` are the degrees of freedom that each error was estimated with.
+    `df` are the degrees of freedom of the errors.
     """
     pairs = np.broadcast_arrays(np.asarray(errors, float), np.asarray(df, float))
     return np.array([_half_width(*pair) for pair in zip(*pairs, strict=True)], float)
@@ -33,7 +33,7 @@ def half_widths(errors: ArrayLike, df: ArrayLike) -> Array:
 class LogCurve:
     """Natural logarithms of a positive quantity at K increasing lengths; every array is [K].
 
-    A standard error of 0 is that of an exact value, NaN that of one whose error is not known.
+    The standard error of an exact value is 0, an unknown one is NaN.
     """
 
     lengths: Array  # tokens
@@ -43,13 +43,9 @@ class LogCurve:
 
     @classmethod
     def of(
-        cls,
-        lengths: ArrayLike,
-        costs: ArrayLike,
-        errors: ArrayLike = 0.0,
-        df: ArrayLike = np.inf,
+        cls, lengths: ArrayLike, costs: ArrayLike, errors: ArrayLike = 0.0, df: ArrayLike = np.inf
     ) -> Self:
-        """The curve of costs in any order; what is not positive is left out.
+        """The curve of costs in any order, without those that are not positive.
 
         `errors` and `df` are of the logarithms.
         """
@@ -69,16 +65,16 @@ class LogCurve:
 
     @property
     def low(self) -> Array:
-        """Lower end of the interval of each logarithm."""
+        """Lower end of each confidence interval."""
         return self.logs - self.half
 
     @property
     def high(self) -> Array:
-        """Upper end of the interval of each logarithm."""
+        """Upper end of each confidence interval."""
         return self.logs + self.half
 
     def at(self, lengths: Iterable[float]) -> Self:
-        """The part of the curve at those of its lengths that are named."""
+        """The part of the curve at the given lengths."""
         return self[np.isin(self.lengths, list(lengths))]
 
     def __getitem__(self, chosen: slice | NDArray[np.bool_] | Sequence[int]) -> Self:
@@ -87,7 +83,7 @@ class LogCurve:
         return replace(self, lengths=lengths, logs=logs, errors=errors, df=df)
 
     def minus(self, other: "LogCurve") -> "LogCurve":
-        """The logarithm of this quantity over another's, at the lengths of both."""
+        """The log ratio of this quantity to another, at the lengths of both."""
         lengths, i, j = np.intersect1d(self.lengths, other.lengths, return_indices=True)
         return LogCurve(
             lengths=lengths,
@@ -97,7 +93,7 @@ class LogCurve:
         )
 
     def mean(self) -> tuple[float, float, float]:
-        """The mean of the logarithms as independent values, with its standard error and df."""
+        """The mean of the logarithms, taken as independent, with its standard error and df."""
         error = float(np.sqrt(np.sum(self.errors**2))) / len(self)
         return float(np.mean(self.logs)), error, float(np.min(self.df))
 
@@ -111,19 +107,16 @@ class LogCurve:
             df=np.minimum(self.df[1:], self.df[:-1]),
         )
 
-    def slope(self) -> tuple[float, float, float]:
-        """The exponent of N, by least squares, with its 95 % confidence interval."""
-        return self.coefficient(1)
-
     def coefficient(self, degree: int) -> tuple[float, float, float]:
-        """The leading coefficient of a polynomial in log N, with its 95 % confidence interval.
+        """The leading coefficient of a least-squares polynomial in log N, with its 95 % interval.
 
-        It is a weighted sum of the logarithms, so its error follows from theirs.
+        Degree 1 gives the exponent of N. As a weighted sum of the logarithms, the coefficient has
+        an error that follows from theirs.
         """
         x = np.log(self.lengths)
         weights = np.linalg.pinv(np.vander(x - x.mean(), degree + 1))[0]
         error = float(np.sqrt(weights**2 @ self.errors**2))
-        # fmin passes over lengths without degrees of freedom: their errors are NaN, or taken as 0
+        # fmin ignores lengths without degrees of freedom: their errors are NaN, or taken as 0
         half = _half_width(error, float(np.fmin.reduce(self.df)))
         value = float(weights @ self.logs)
         return value, value - half, value + half
@@ -132,17 +125,17 @@ class LogCurve:
 def cost_curve(cases: "pd.DataFrame", metric: str) -> LogCurve:
     """The cost per sequence of one series in one mode, from its rows of the summary.
 
-    Times have the errors of the summary; what is counted is exact.
+    Times have the errors of the summary; counts are exact.
     """
     errors = (cases["time_log_se"], cases["time_df"]) if metric.endswith("_s") else ()
     return LogCurve.of(cases["seq_len"], cases[metric] / cases["batch"], *errors)
 
 
 def series_names(plan: Sequence[Planned]) -> dict[str, str]:
-    """The name of the curve that each case of the plan lies on, by the case's key.
+    """The name of the curve of each case of the plan, by the key of the case.
 
     A mechanism whose form changes along the lengths (its default is the fastest at each) is one
-    curve under its own name; where a workload has several forms, each form is a curve.
+    curve named after the mechanism; where a workload has several forms, each form is a curve.
     """
     groups: dict[tuple[str, Any], list[Case]] = {}
     for planned in plan:
@@ -153,8 +146,7 @@ def series_names(plan: Sequence[Planned]) -> dict[str, str]:
         mixed = len({case.form for case in cases}) > 1 and not rivals
         for case in cases:
             form = None if mixed else case.form
-            selection = Selection(name=case.mechanism, form=form, options=case.options)
-            names[case.key] = str(selection)
+            names[case.key] = str(Selection(name=case.mechanism, form=form, options=case.options))
     return names
 
 

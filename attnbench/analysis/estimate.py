@@ -1,21 +1,20 @@
 """Estimates: a point with its 95 % confidence interval, from a few rounds or one run's samples.
 
 Rounds are few, so the variance of a case between processes is shrunk towards that of the whole
-sweep: if the cases are alike it is pooled, if they differ each leans on its own rounds. How alike
-they are is itself estimated (Smyth 2004, "Linear models and empirical Bayes methods for assessing
-differential expression in microarray experiments", section 6). Student's t is then taken on the
-logarithms of the rounds' medians.
+sweep: it is pooled if the cases are alike, and estimated from each case's rounds if they differ.
+How alike they are is itself estimated (Smyth 2004, "Linear models and empirical Bayes methods for
+assessing differential expression in microarray experiments", section 6). Student's t is then
+applied to the logarithms of the rounds' medians.
 
-Student's distribution is integrated here, so that no further library is needed. With t = √ν tan θ
+Student's distribution is integrated here, so that no other library is needed. With t = √ν tan θ
 its density becomes K cosᵛ⁻¹θ, K = Γ((ν+1)/2) / (√π Γ(ν/2)), smooth on [0, π/2], where a
 Gauss–Legendre rule of 64 points is exact to about 1e-12 for every ν ≥ 1.
 
-Coverage of the 95 % interval found by simulation (20 cases of 3 rounds; tests/analysis repeats
-it): variation between processes that is normal 94.5 %; skewed (exponential) 92 %; heavy-tailed (t
-with 3 degrees of freedom) 96 %; a machine that slows by 10 % during the sweep, rounds shuffled,
-99.9 %; cases whose spread differs tenfold 94 % on average and 84 % for the noisiest three (plain
-pooling gives those 70 %). What shifts a whole round alike is not seen by a case's own rounds alone:
-84 %.
+Coverage of the 95 % interval in simulation (20 cases of 3 rounds; tests/analysis repeats it):
+normal variation between processes 94.5 %; skewed (exponential) 92 %; heavy-tailed (t with 3 degrees
+of freedom) 96 %; a machine that slows by 10 % during the sweep, rounds shuffled, 99.9 %; cases
+whose spread differs tenfold 94 % on average and 84 % for the noisiest three (plain pooling gives
+those 70 %); shifts of whole rounds, which a case's rounds show only in part, 84 %.
 """
 
 import math
@@ -24,6 +23,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,7 +39,7 @@ POINTS, WEIGHTS = (tuple(values) for values in np.polynomial.legendre.leggauss(6
 
 
 class Kind(StrEnum):
-    """Which variation an interval includes."""
+    """The variation that an interval includes."""
 
     ROUNDS = "rounds"  # between processes
     WITHIN = "within one process"  # between the samples of one process only
@@ -48,34 +48,33 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A positive number with its interval; `log_se` and `df` are of its logarithm."""
+    """A positive number with its confidence interval; NaN where unknown.
 
-    point: float
-    low: float
-    high: float
-    kind: Kind
-    log_se: float
-    df: float
+    `log_se` and `df` are the standard error of its logarithm and the degrees of freedom.
+    """
+
+    point: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    kind: Kind = Kind.NONE
+    log_se: float = math.nan
+    df: float = math.nan
 
 
-@dataclass(frozen=True, kw_only=True)
-class Spread:
-    """The variance of one visit to a case, and the degrees of freedom it was found with."""
+class Spread(NamedTuple):
+    """The variance of one round of a case, and the degrees of freedom of its estimate."""
 
     variance: float
     df: float
 
 
 def spreads(groups: Sequence[Sequence[float]]) -> list[Spread] | None:
-    """The spread of each group of logs, drawn together; None without any repetition."""
+    """The spread of each group of logs, shrunk towards all; None without any repetition."""
     dfs = np.array([max(len(group) - 1, 0) for group in groups])
     own = np.array([np.var(group, ddof=1) if len(group) > 1 else 0.0 for group in groups])
     if not dfs.any():
         return None
-    return [
-        Spread(variance=float(variance), df=float(df))
-        for variance, df in zip(*shrunk(own, dfs), strict=True)
-    ]
+    return [Spread(float(v), float(df)) for v, df in zip(*shrunk(own, dfs), strict=True)]
 
 
 def shrunk(
@@ -83,8 +82,8 @@ def shrunk(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The variances of groups, shrunk towards the common one, and their degrees of freedom.
 
-    `own` are the groups' variances with `dfs` degrees of freedom, of which one at least is not 0.
-    `most_df` bounds the degrees of freedom where groups are not independent of one another.
+    `own` are the variances of the groups with `dfs` degrees of freedom, not all 0. `most_df` limits
+    the degrees of freedom where groups are not independent of one another.
     """
     pooled, total = float(own @ dfs / dfs.sum()), min(most_df, float(dfs.sum()))
     common, strength = _prior(own[dfs > 0], dfs[dfs > 0])
@@ -95,7 +94,7 @@ def shrunk(
 
 
 def over_rounds(logs: Sequence[float], spread: Spread) -> Estimate:
-    """The geometric mean of rounds with Student's interval, from their log medians."""
+    """The geometric mean over rounds with Student's interval, from their log medians."""
     log_se = math.sqrt(spread.variance / len(logs))
     return from_log(float(np.mean(logs)), log_se, spread.df, Kind.ROUNDS)
 
@@ -103,28 +102,20 @@ def over_rounds(logs: Sequence[float], spread: Spread) -> Estimate:
 def from_log(mean: float, log_se: float, df: float, kind: Kind) -> Estimate:
     """The estimate whose logarithm has this mean and standard error."""
     half = student_quantile(LEVEL, df) * log_se
-    return Estimate(
-        point=math.exp(mean),
-        low=math.exp(mean - half),
-        high=math.exp(mean + half),
-        kind=kind,
-        log_se=log_se,
-        df=df,
-    )
+    point, low, high = (math.exp(log) for log in (mean, mean - half, mean + half))
+    return Estimate(point=point, low=low, high=high, kind=kind, log_se=log_se, df=df)
 
 
 def of_median(samples: Sequence[float]) -> Estimate:
     """The median of one run's samples with its distribution-free interval.
 
     The interval lies between two order statistics, chosen by the binomial distribution. It holds
-    for independent samples; drift within the run makes it too narrow, and it leaves out the
-    variation between processes.
+    for independent samples; drift within the run makes it too narrow, and variation between
+    processes is not included.
     """
-    point = float(np.median(samples))
-    n = len(samples)
+    point, n = float(np.median(samples)), len(samples)
     if n < FEWEST:
-        nan = math.nan
-        return Estimate(point=point, low=nan, high=nan, kind=Kind.NONE, log_se=nan, df=nan)
+        return Estimate(point=point)
     rank, ordered = _rank(n), np.sort(samples)
     low, high = float(ordered[rank]), float(ordered[n - 1 - rank])
     log_se = math.log(high / low) / (2 * student_quantile(LEVEL, n - 1))
@@ -138,12 +129,19 @@ def student_within(t: float, df: float) -> float:
     return _within_angle(math.atan(t / math.sqrt(df)), df)
 
 
+def p_value(point: float, error: float, df: float) -> float:
+    """The two-sided p-value of no effect, by Student's t."""
+    if error == 0:
+        return float(point == 0)
+    return 1 - student_within(abs(point) / error, df)
+
+
 @cache
 def student_quantile(level: float, df: float) -> float:
     """The t with P(|T| ≤ t) = `level`: 12.706 for 95 % and one degree of freedom."""
     if df > MANY:
         return NormalDist().inv_cdf((1 + level) / 2)
-    # the probability is concave in the angle, so Newton's steps from 0 never pass the root
+    # the probability is concave in the angle, so Newton's steps from 0 never overshoot
     angle = 0.0
     for _ in range(100):
         step = (level - _within_angle(angle, df)) / (2 * _scale(df) * math.cos(angle) ** (df - 1))
@@ -154,7 +152,7 @@ def student_quantile(level: float, df: float) -> float:
 
 
 def _rank(n: int) -> int:
-    """The largest r with P(Binomial(n, ½) ≤ r) ≤ 2.5 %: leave r samples out on either side."""
+    """The largest r with P(Binomial(n, ½) ≤ r) ≤ 2.5 %: r samples are left out on each side."""
     tail, rank = 2.0**-n, 0
     term = tail
     while tail + (term := term * (n - rank) / (rank + 1)) <= (1 - LEVEL) / 2:
@@ -163,7 +161,7 @@ def _rank(n: int) -> int:
 
 
 def _prior(variances: np.ndarray, dfs: np.ndarray) -> tuple[float, float]:
-    """The common variance and its strength in degrees of freedom; infinite if all are alike."""
+    """The common variance and its weight in degrees of freedom; infinite if all are alike."""
     if len(variances) < 3 or not variances.any():
         return 0.0, math.inf
     floored = np.maximum(variances, 1e-6 * np.median(variances[variances > 0]))

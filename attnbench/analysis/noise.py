@@ -1,12 +1,11 @@
-"""What the machine did while a sweep ran, and how much wider it made the intervals.
+"""Disturbances while a sweep ran, and how much they widen the confidence intervals.
 
-Each run's log median is taken relative to the mean of its case, so that only what changed between
-visits to the same case counts. Drift is a line fitted to these over the place in the sweep.
+The log median of each run is taken relative to the mean of its case, so that only changes between
+runs of the same case count. Drift is a line fitted to these over the position in the sweep.
 
-How much wider variation between processes makes the intervals is the ratio of two standard
-deviations of a run's log median: as the rounds of a case differ, and as the samples of one process
-alone suggest. 1 means that a fresh process changes nothing; where samples of a process depend on
-each other it is too large.
+The widening by variation between processes is the ratio of two standard deviations of a run's log
+median: that between the rounds of a case, and that which the samples of one process suggest. 1
+means that processes do not differ; dependent samples within a process make it too large.
 """
 
 import math
@@ -23,25 +22,26 @@ from attnbench.records import Sweep
 
 @dataclass(frozen=True, kw_only=True)
 class Drift:
-    """How times changed over a sweep."""
+    """The trend of times over a sweep."""
 
-    change: Estimate  # the factor by which they grew from the first run to the last
-    widening: float | None  # how many times wider it makes the intervals, at least 1
+    change: Estimate  # the factor by which times grew from the first run to the last
+    widening: float | None  # the factor by which drift widens the intervals, at least 1
 
 
 def drift(sweep: Sweep) -> Drift | None:
     """The slope of log times over the sweep; None without repetition."""
-    visits = list(enumerate(timed_medians(sweep.runs)))
-    if len(visits) < 2:
-        return None
-    places: dict[str, list[float]] = {}
+    medians = timed_medians(sweep.runs)
+    positions: dict[str, list[float]] = {}
     logs: dict[str, list[float]] = {}
-    for place, (case, median) in visits:
-        places.setdefault(case, []).append(place / (len(visits) - 1))
-        logs.setdefault(case, []).append(math.log(median))
-    x, y = _centred(places), _centred(logs)
-    df, power = len(visits) - len(places) - 1, float(x @ x)
-    if df < 1 or not power:
+    for position, (case, seconds) in zip(np.linspace(0, 1, len(medians)), medians, strict=True):
+        positions.setdefault(case, []).append(position)
+        logs.setdefault(case, []).append(math.log(seconds))
+    df = len(medians) - len(logs) - 1
+    if df < 1:
+        return None
+    x, y = _centred(positions), _centred(logs)
+    power = float(x @ x)
+    if not power:
         return None
     slope = float(x @ y) / power
     whole, rest = float(y @ y), float(np.sum((y - slope * x) ** 2))
@@ -52,7 +52,7 @@ def drift(sweep: Sweep) -> Drift | None:
 
 
 def widening(sweep: Sweep) -> float | None:
-    """How many times wider variation between processes makes the intervals; None if unknown."""
+    """The factor by which variation between processes widens the intervals; None if unknown."""
     logs: dict[str, list[float]] = {}
     squares, dfs, shares = 0.0, 0, []
     for run in timed_runs(sweep.runs):
@@ -69,25 +69,24 @@ def widening(sweep: Sweep) -> float | None:
 
 
 def median_share(samples: int) -> float:
-    """The variance of the median of a number of normal samples, as a share of that of one.
+    """The variance of the median of normal samples, as a share of the variance of one.
 
-    π / 2n for many; the number added to n brings few within 3 % of what simulation gives. An even
-    number has the mean of two for its median, which varies less.
+    π / 2n for many; the added constants give the simulated value within 3 % for few. The median of
+    an even number of samples is a mean of two, which varies less.
     """
     return math.pi / (2 * samples + (2.4 if samples % 2 == 0 else math.pi - 2))
 
 
 def throttled(sweep: Sweep) -> dict[str, int]:
-    """How many timed runs ended while the GPU was slowed down, by the reasons it gave."""
-    return dict(
-        Counter(note for run in timed_runs(sweep.runs) if (note := run.notes.get("throttle")))
-    )
+    """The number of timed runs that ended while the GPU was throttled, by reason."""
+    notes = (run.notes.get("throttle") for run in timed_runs(sweep.runs))
+    return dict(Counter(filter(None, notes)))
 
 
 def loads(sweep: Sweep) -> list[float]:
-    """The load average as each timed run began, where the system gives it."""
-    found = (run.values.get("load_before") for run in timed_runs(sweep.runs))
-    return [load for load in found if load is not None]
+    """The load average at the start of each timed run, where the system provides it."""
+    loads = (run.values.get("load_before") for run in timed_runs(sweep.runs))
+    return [load for load in loads if load is not None]
 
 
 def _centred(groups: Mapping[str, list[float]]) -> np.ndarray:

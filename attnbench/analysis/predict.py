@@ -1,11 +1,11 @@
-"""What a case will take before it runs: seconds of one iteration, and bytes.
+"""Predictions of what a case will cost: seconds of one iteration, and peak bytes.
 
-The first guess is from FLOPs alone; every measured case makes the next guess better.
+The first guess uses FLOPs alone; every measured case improves the next prediction.
 
-The journal stores first guesses only. `replayed` works the better ones out again, from the runs in
-the order in which they were written: before a case first ran, or where it was decided not to start
-it, from all runs before. A case without any run is predicted from all there is; one that cannot
-run, not at all.
+The journal stores first guesses only. `replayed` recomputes the refined predictions from the runs
+in the order in which they were written: that of a case from all runs before it first ran, or before
+the decision not to start it. A case without any run is predicted from all runs; one that cannot run
+has no prediction.
 """
 
 import math
@@ -18,80 +18,88 @@ from attnbench.records import Case, Mode, Outcome, Part, Planned, Run, Workload
 
 Known = list[tuple[Planned, float]]
 
-TRAINING = 3.0  # forward and backward over forward: two products for each one
+TRAINING = 3.0  # forward and backward over forward: two more products for each one
 
-# what all lengths of a curve have in common, in one mode and in any
+# the fields that all lengths of a curve share, in one mode and in any
 NAMES = tuple(f.name for f in fields(Workload) if f.name not in ("batch", "seq_len"))
 OWN_MODE = attrgetter(*NAMES)
 ANY_MODE = attrgetter(*(name for name in NAMES if name != "mode"))
 
 
 def seconds(
-    line: Planned, measured: Sequence[tuple[Planned, float]], off: float | None = None
+    planned: Planned,
+    measured: Sequence[tuple[Planned, float]],
+    guess_factor: float | None = None,
 ) -> float:
-    """Predicted seconds of one iteration, from the nearest shorter lengths of the same series.
+    """Predicted seconds of one iteration, from the longest measured lengths of the same series.
 
-    Two of them give a rate for the core and one for the rest; one gives a single rate. Without
-    any, the other mode's, and without that the ratio by which all guesses so far were off: `off`,
-    or that of the measured ones.
+    Two lengths give a rate for the core and one for the rest; one length gives a single rate.
+    Without any, the other mode is used, and without that the first guess times `guess_factor`, by
+    default the median ratio of measured times to their first guesses.
     """
     nearest = sorted(
-        (pair for pair in measured if alike(pair[0].case, line.case)),
+        (pair for pair in measured if alike(pair[0].case, planned.case)),
         key=lambda pair: pair[0].case.workload.seq_len,
     )
-    if len(nearest) >= 2 and (fitted := two_rates(line, *nearest[-2:])):
+    if len(nearest) >= 2 and (fitted := two_rates(planned, *nearest[-2:])):
         return fitted
     if nearest:
-        known, took = nearest[-1]
-        return took * line.flops / known.flops
-    other = [(known, took) for known, took in measured if alike(known.case, line.case, ANY_MODE)]
+        known, took_s = nearest[-1]
+        return took_s * planned.flops / known.flops
+    other = [pair for pair in measured if alike(pair[0].case, planned.case, ANY_MODE)]
     if other:
-        known, took = max(other, key=lambda pair: pair[0].case.workload.seq_len)
-        factor = TRAINING if line.case.workload.mode is Mode.TRAINING else 1 / TRAINING
-        return factor * took * line.flops / known.flops
-    if off is None:
-        off = median(took / known.predicted_s for known, took in measured) if measured else 1.0
-    return off * line.predicted_s
+        known, took_s = max(other, key=lambda pair: pair[0].case.workload.seq_len)
+        factor = TRAINING if planned.case.workload.mode is Mode.TRAINING else 1 / TRAINING
+        return factor * took_s * planned.flops / known.flops
+    if guess_factor is None:
+        factors = [took_s / known.predicted_s for known, took_s in measured]
+        guess_factor = median(factors) if factors else 1.0
+    return guess_factor * planned.predicted_s
 
 
-def two_rates(line: Planned, a: tuple[Planned, float], b: tuple[Planned, float]) -> float | None:
-    """Seconds if core and rest each have their own rate; None where the two do not tell."""
-    (one, took_one), (two, took_two) = a, b
-    rest_one, rest_two = (p.flops - p.core_flops for p in (one, two))
-    determinant = rest_one * two.core_flops - rest_two * one.core_flops
-    if abs(determinant) < 0.05 * one.flops * two.flops:
+def two_rates(
+    planned: Planned, first: tuple[Planned, float], second: tuple[Planned, float]
+) -> float | None:
+    """Seconds if core and rest each have one rate; None where the two cannot be separated."""
+    (a, a_s), (b, b_s) = first, second
+    a_rest, b_rest = a.flops - a.core_flops, b.flops - b.core_flops
+    determinant = a_rest * b.core_flops - b_rest * a.core_flops
+    if abs(determinant) < 0.05 * a.flops * b.flops:
         return None
-    rest = (took_one * two.core_flops - took_two * one.core_flops) / determinant
-    core = (rest_one * took_two - rest_two * took_one) / determinant
+    rest = (a_s * b.core_flops - b_s * a.core_flops) / determinant
+    core = (a_rest * b_s - b_rest * a_s) / determinant
     if rest < 0 or core < 0:
         return None
-    return rest * (line.flops - line.core_flops) + core * line.core_flops
+    return rest * (planned.flops - planned.core_flops) + core * planned.core_flops
 
 
 def alike(a: Case, b: Case, same: Callable[[Workload], object] = OWN_MODE) -> bool:
-    """Whether two cases differ in length, batch and form alone, and with `ANY_MODE` in mode."""
+    """Whether two cases differ at most in length, batch and form, and with `ANY_MODE` in mode."""
     return (a.mechanism, a.options) == (b.mechanism, b.options) and (
         same(a.workload) == same(b.workload)
     )
 
 
 def first_guess(flops: int, training: bool, flops_per_s: float) -> float:
-    """Seconds of one iteration at a rate that was guessed."""
+    """Seconds of one iteration at an assumed rate."""
     return (TRAINING if training else 1.0) * flops / flops_per_s
 
 
-def scaled_bytes(line: Planned, measured: Sequence[tuple[Planned, float]]) -> float:
-    """Predicted bytes, corrected by how far off the prediction was at the nearest length."""
-    near = [(known, peak) for known, peak in measured if alike(known.case, line.case)]
-    near = [(known, peak) for known, peak in near if known.case.form == line.case.form]
+def scaled_bytes(planned: Planned, measured: Sequence[tuple[Planned, float]]) -> float:
+    """Predicted bytes, corrected by the prediction error at the longest measured length."""
+    near = [
+        (known, peak)
+        for known, peak in measured
+        if alike(known.case, planned.case) and known.case.form == planned.case.form
+    ]
     if not near:
-        return line.predicted_bytes
+        return planned.predicted_bytes
     known, peak = max(near, key=lambda pair: pair[0].case.workload.seq_len)
-    return line.predicted_bytes * peak / known.predicted_bytes
+    return planned.predicted_bytes * peak / known.predicted_bytes
 
 
 def replayed(plan: Sequence[Planned], runs: Sequence[Run]) -> dict[str, tuple[float, float]]:
-    """Seconds of one iteration and peak bytes predicted of each case, by its key.
+    """The predicted seconds of one iteration and peak bytes of each case, by its key.
 
     NaN for a case that cannot run.
     """
@@ -107,12 +115,12 @@ def replayed(plan: Sequence[Planned], runs: Sequence[Run]) -> dict[str, tuple[fl
             continue
         if run.outcome is Outcome.UNSUPPORTED:
             cannot.add(run.case)
-        # no process ran for it
+        # it was decided not to start the case
         if run.outcome is not Outcome.OK and not run.elapsed_s:
             times.decide(run.case, case)
             peaks.decide(run.case, case)
         if run.samples and run.samples[0].lap is not None:
-            # a block was decided on before the first of it ran
+            # a whole block was decided on before its first run
             for other in blocks.pop(_block(case), ()):
                 times.of(other.case.key, other)
                 peaks.of(other.case.key, other)
@@ -128,7 +136,7 @@ def replayed(plan: Sequence[Planned], runs: Sequence[Run]) -> dict[str, tuple[fl
 
 
 class _History:
-    """Predictions of one quantity; a mechanism with other options teaches only a first guess."""
+    """Predictions of one quantity, from cases of the same options as soon as there are any."""
 
     def __init__(self, rule: Callable[[Planned, Known], float]) -> None:
         self.rule = rule
@@ -138,14 +146,14 @@ class _History:
         self.measured: set[str] = set()
 
     def of(self, key: str, case: Planned) -> float:
-        """What is or was predicted of the case with that key."""
+        """The prediction for the case, made now if there is none yet."""
         if key not in self.predicted:
             near = self.near.get(_group(case), self.known)
             self.predicted[key] = self.rule(case, near) or math.nan
         return self.predicted[key]
 
     def decide(self, key: str, case: Planned) -> None:
-        """Predict a case anew, unless it was measured before."""
+        """Predict a case again, unless it was measured before."""
         if key not in self.measured:
             self.predicted.pop(key, None)
             self.of(key, case)
@@ -158,7 +166,7 @@ class _History:
 
 
 def _block(planned: Planned) -> tuple[str, int]:
-    """Mode and length: what is raced together."""
+    """Mode and length, which cases that are raced together share."""
     return str(planned.case.workload.mode), planned.case.workload.seq_len
 
 

@@ -1,10 +1,11 @@
-"""All that a report states about a sweep, each part worked out once; `render` only writes it."""
+"""Everything that a report states about a sweep, computed once; `render` only writes it."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from itertools import starmap
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,19 +17,16 @@ from attnbench.analysis.summary import Frame, precision, prediction_errors, summ
 from attnbench.errors import UnknownMechanism
 from attnbench.records import Sweep
 
-# the mechanism that others are compared with where nothing else is asked
-SOFTMAX = "transformer"
+SOFTMAX = "transformer"  # the default mechanism to compare with
 
-# a drift that is surely larger than this makes the order of the runs matter
-DRIFT = 0.03
-# a load above this share of the cores means that something else was at work
-BUSY = 0.5
-# bytes that each iteration leaves behind
-LEAK = 1 << 20
+# limits above which a warning is given
+DRIFT = 0.03  # of times over a sweep, with its whole confidence interval
+BUSY = 0.5  # load of other programs, as a share of the cores
+LEAK = 1 << 20  # bytes that each iteration leaves allocated
 
 
 class WarningKind(StrEnum):
-    """What makes the numbers of a sweep worth less than they look; in brackets the details."""
+    """Reasons to trust the numbers of a sweep less; the comments name the details of each."""
 
     JOURNAL = "part of the journal was set aside"  # text
     UNFINISHED = "the sweep did not finish"
@@ -45,24 +43,23 @@ class WarningKind(StrEnum):
     ONE_ROUND = "there was one round only"
 
 
-@dataclass(frozen=True, kw_only=True)
-class SweepWarning:
-    """A warning as data; which details a kind has stands next to it in `WarningKind`."""
+class SweepWarning(NamedTuple):
+    """A warning as data, with the details that `WarningKind` names."""
 
     kind: WarningKind
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Analysis:
-    """A sweep and all that follows from it; a part is worked out when it is first asked for.
+    """A sweep and all that follows from it, computed on first use.
 
-    The columns of each frame are listed by the function that makes it.
+    The function that makes a frame documents its columns.
     """
 
     sweep: Sweep
     cases: Frame  # of `summary`
-    against: str | None = None  # the series that was chosen to compare with
+    against: str | None = None  # the series chosen to compare with
 
     @property
     def modes(self) -> list[str]:
@@ -82,14 +79,14 @@ class Analysis:
 
     @cached_property
     def speedups(self) -> Frame | None:
-        """`crossover.speedups` over the baseline; None where there is nothing to compare."""
+        """`crossover.speedups` over the baseline; None with fewer than two series."""
         if self.baseline is None or self.cases["series"].nunique() < 2:
             return None
         return speedups(self.cases, self.baseline, self.ratios)
 
     @cached_property
     def crossovers(self) -> Frame:
-        """`crossover.crossovers` of times, with the chosen series only if one was chosen."""
+        """`crossover.crossovers` of times; only those with the chosen series, if any."""
         return self._with_chosen(crossovers(self.cases, ratios=self.ratios))
 
     @cached_property
@@ -113,7 +110,7 @@ class Analysis:
 
     @cached_property
     def roof(self) -> roofline.Roof | None:
-        """The peaks of the machine, raised to the best case; None where none was measured."""
+        """The peaks of the machine, raised to the best case; None if not measured."""
         return roofline.roof(self.sweep, self.cases)
 
     @property
@@ -128,7 +125,7 @@ class Analysis:
 
     @cached_property
     def rates(self) -> Frame:
-        """`roofline.rates` of the core and of the rest."""
+        """`roofline.rates` of the core and the rest."""
         return roofline.rates(self.cases)
 
     @cached_property
@@ -143,12 +140,12 @@ class Analysis:
 
     @cached_property
     def drift(self) -> noise.Drift | None:
-        """How times changed over the sweep."""
+        """The trend of times over the sweep."""
         return noise.drift(self.sweep)
 
     @cached_property
     def widening(self) -> float | None:
-        """How many times wider variation between processes makes the intervals."""
+        """The factor by which variation between processes widens the intervals."""
         return noise.widening(self.sweep)
 
     @property
@@ -160,8 +157,8 @@ class Analysis:
 
     @cached_property
     def warnings(self) -> tuple[SweepWarning, ...]:
-        """What makes the numbers worth less than they look, the gravest first."""
-        return tuple(SweepWarning(kind=kind, details=details) for kind, details in _found(self))
+        """Reasons to trust the numbers less, the most serious first."""
+        return tuple(starmap(SweepWarning, _warnings(self)))
 
     def _with_chosen(self, pairs: Frame) -> Frame:
         if self.against is None:
@@ -172,7 +169,7 @@ class Analysis:
 def analyse(sweep: Sweep, against: str | None = None) -> Analysis:
     """The analysis of a sweep; `against` is the mechanism or series to compare with.
 
-    Raises `UnknownMechanism` with the names that there are if the sweep has no such.
+    Raises `UnknownMechanism` with the known names if the sweep has no such.
     """
     cases = summary(sweep)
     return Analysis(sweep=sweep, cases=cases, against=_series(cases, against) if against else None)
@@ -185,14 +182,14 @@ def _series(cases: Frame, name: str) -> str:
     series = cases.loc[cases["mechanism"] == name, "series"]
     if not len(series):
         known = ", ".join(dict.fromkeys(cases["mechanism"])) or "none"
-        raise UnknownMechanism(f"no mechanism {name!r} in the sweep; there are: {known}")
+        raise UnknownMechanism(f"no mechanism {name!r} in the sweep; known: {known}")
     return str(series.iloc[0])
 
 
-Found = Iterator[tuple[WarningKind, dict[str, Any]]]
+Warnings = Iterator[tuple[WarningKind, dict[str, Any]]]
 
 
-def _found(analysis: Analysis) -> Found:
+def _warnings(analysis: Analysis) -> Warnings:
     sweep, cases = analysis.sweep, analysis.cases
     for text in sweep.warnings:
         yield WarningKind.JOURNAL, {"text": text}
@@ -214,35 +211,35 @@ def _found(analysis: Analysis) -> Found:
         yield WarningKind.ONE_ROUND, {}
 
 
-def _meddled(sweep: Sweep) -> Found:
-    """Mechanisms that left their process other than they found it; once each."""
+def _meddled(sweep: Sweep) -> Warnings:
+    """Each change that a mechanism made to its process, once."""
     names = {planned.case.key: planned.case.mechanism for planned in sweep.plan}
     changes: dict[tuple[str, str], None] = {}
     kept: dict[str, float] = {}
     for run in sweep.runs:
         name = names.get(run.case, run.case)
-        if what := run.notes.get("changed"):
-            changes[name, f"changed {what}"] = None
+        if state := run.notes.get("changed"):
+            changes[name, f"changed {state}"] = None
         for note in ("odd", "processes", "later"):
-            if what := run.notes.get(note):
-                changes[name, what] = None
+            if change := run.notes.get(note):
+                changes[name, change] = None
         kept[name] = max(kept.get(name, 0.0), run.values.get("kept_bytes", 0.0))
     for name, change in changes:
         yield WarningKind.MEDDLED, {"mechanism": name, "change": change}
-    for name, most in kept.items():
-        if most > LEAK:
-            yield WarningKind.LEAKS, {"mechanism": name, "bytes": most}
+    for name, kept_bytes in kept.items():
+        if kept_bytes > LEAK:
+            yield WarningKind.LEAKS, {"mechanism": name, "bytes": kept_bytes}
 
 
-def _disturbed(analysis: Analysis) -> Found:
-    """What else the machine did: before the first run, during runs, and over the sweep."""
+def _disturbed(analysis: Analysis) -> Warnings:
+    """Disturbances of the machine: before the first run, during runs, and over the sweep."""
     sweep = analysis.sweep
     at_start = [session.load for session in sweep.sessions if session.load is not None]
     cores = max((session.cores for session in sweep.sessions), default=1)
     threads = max((session.threads for session in sweep.sessions), default=1)
     if at_start and max(at_start) > BUSY * cores:
         yield WarningKind.BUSY, {"load": max(at_start), "cores": cores}
-    # while it runs, a sweep loads the machine with its own threads
+    # the sweep itself loads the machine with its threads
     loads, limit = noise.loads(sweep), threads + BUSY * cores
     above = [load for load in loads if load > limit]
     if above:

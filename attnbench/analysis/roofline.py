@@ -1,18 +1,19 @@
-"""The least time a case could take on this machine, and how far from it the measured one lies.
+"""The least time that a case could take on this machine, and the measured time relative to it.
 
 floor = max(FLOPs / peak FLOP/s, least bytes / peak bytes/s)
 
-The peaks are those measured when a session began: a large matrix product of the sweep's numbers and
-a large copy; of several sessions the fastest counts. FLOPs are matrix products alone, exact for the
-forward pass; training counts three times as many, since each product has two in its backward pass.
-That is exact where the inputs want gradients; a model's embedding wants none, so its first layer's
-projections do a little less, and a form that computes scores again in its backward pass does more
-than is counted. Least bytes are what no order of work avoids: parameters, inputs and outputs once;
-in training also the two moments of Adam, and parameters and moments written back.
+The peaks are measured when a session begins: a large matrix product in the dtype of the sweep and a
+large copy; of several sessions the fastest counts. FLOPs are those of matrix products alone, exact
+for the forward pass; training counts three times as many, since each product has two in its
+backward pass. That is exact where the inputs need gradients; the embedding of a model needs none,
+so the projections of the first layer do slightly less, and a form that recomputes scores in its
+backward pass does more than is counted. Least bytes are those that no implementation avoids:
+parameters, inputs and outputs once; in training also the two moments of Adam, and parameters and
+moments written back.
 
 Arithmetic intensity is FLOPs over the bytes that operators moved, as counted in the memory pass:
-operands and results of each, whether a cache held them or not. A point may therefore lie above the
-slope of the roof: its operands came from a cache.
+operands and results of each operator, cached or not. A point may therefore lie above the slope of
+the roof if its operands came from a cache.
 """
 
 from dataclasses import dataclass, replace
@@ -27,14 +28,14 @@ from attnbench.records import ITEM_BYTES, Level, Mode, Sweep
 
 ADAM = 6  # parameters and both moments, each read and written
 
-CACHE = 4.0  # times as fast as a large copy: an input of some MiB may be read from a cache
+CACHE = 4.0  # bandwidth of a cache, which may hold an input of some MiB, over that of a large copy
 
-FEWEST = 4  # lengths from which two rates and their error can be found
-MIN_CHANGE = 0.3  # change of the core's share of FLOPs from which their rates can be told apart
+FEWEST = 4  # lengths for fitting two rates and their errors
+MIN_CHANGE = 0.3  # least change of the core's share of FLOPs that separates the two rates
 
 
 class Bound(StrEnum):
-    """What limits a case on the roofline."""
+    """The resource that limits a case on the roofline."""
 
     PRODUCTS = "products"
     BYTES = "bytes"
@@ -47,31 +48,31 @@ class Roof:
     flops_per_s: float
     bytes_per_s: float
     item_bytes: int = 4
-    raised: bool = False  # to the best case, which did more than the peaks that were measured
+    raised: bool = False  # to the best case, which exceeded the measured peaks
 
     @property
     def ridge(self) -> float:
-        """The intensity, FLOP per byte, above which products and not memory are the limit."""
+        """The intensity in FLOP per byte above which products, not memory, are the limit."""
         return self.flops_per_s / self.bytes_per_s
 
 
 def roof(sweep: Sweep, summary: pd.DataFrame | None = None) -> Roof | None:
-    """The peaks of the sweep's machine; None where none was measured.
+    """The peaks of the sweep's machine; None if not measured.
 
-    With its `summary`, no less than what the best of its cases did: peaks that are measured while
-    the machine is busy come out too low.
+    With `summary`, at least what the best case achieved, since peaks measured on a busy machine are
+    too low.
     """
     if missing_peaks(sweep):
         return None
     flops = [session.matmul_flops for session in sweep.sessions if session.matmul_flops]
     copies = [session.copy_bytes for session in sweep.sessions if session.copy_bytes]
     item_bytes = ITEM_BYTES[sweep.request.dtype]
-    found = Roof(flops_per_s=max(flops), bytes_per_s=max(copies), item_bytes=item_bytes)
-    return found if summary is None else _raised(found, summary)
+    measured = Roof(flops_per_s=max(flops), bytes_per_s=max(copies), item_bytes=item_bytes)
+    return measured if summary is None else _raised(measured, summary)
 
 
 def _raised(roof: Roof, summary: pd.DataFrame) -> Roof:
-    """The roof with each peak at what the fastest case needed of it, where that is more."""
+    """The roof with each peak raised to what the fastest case achieved, where that is more."""
     known = summary[summary["time_s"] > 0]
     known = known[~_impossible(roof, known)]
     if not len(known):
@@ -84,7 +85,7 @@ def _raised(roof: Roof, summary: pd.DataFrame) -> Roof:
 
 
 def _work(cases: pd.DataFrame) -> pd.Series:
-    """FLOPs of a whole iteration."""
+    """FLOPs of an iteration, in all its passes."""
     passes = np.where(cases["mode"] == Mode.TRAINING, TRAINING, 1.0)
     return pd.Series(cases["flops"] * passes, cases.index)
 
@@ -95,16 +96,16 @@ def missing_peaks(sweep: Sweep) -> str:
     if not any(s.matmul_flops for s in sessions) or not any(s.copy_bytes for s in sessions):
         return "no session measured the peaks of the machine"
     if sweep.request.dtype not in ITEM_BYTES:
-        return f"numbers of {sweep.request.dtype} are of unknown size"
+        return f"the size of {sweep.request.dtype} is unknown"
     return ""
 
 
 def roofline(summary: pd.DataFrame, roof: Roof) -> pd.DataFrame:
     """One row per timed case: work, roofline bound, and the time relative to it.
 
-    Columns: series, mode, seq_len, flops (of the whole iteration), core_share (of them, that are
-    the core's), floor_s (the bound), bound (a `Bound`), over (time over the floor, a factor, with
-    low and high), intensity (FLOP per byte moved) and rate (FLOP/s achieved).
+    Columns: series, mode, seq_len, flops (of the whole iteration), core_share (of these FLOPs),
+    floor_s (the bound), bound (a `Bound`), over (time over the bound, with low and high),
+    intensity (FLOP per byte moved) and rate (FLOP/s achieved).
     """
     known = summary[summary["time_s"] > 0]
     work = _work(known)
@@ -125,7 +126,7 @@ def roofline(summary: pd.DataFrame, roof: Roof) -> pd.DataFrame:
 
 
 def least_numbers(cases: pd.DataFrame) -> pd.Series:
-    """Numbers of parameters, inputs and outputs, each moved once, and of Adam in training.
+    """The count of numbers in parameters, inputs and outputs, moved once; with Adam in training.
 
     A model reads one row of its embedding for each token; a core reads q, k and v.
     """
@@ -137,7 +138,7 @@ def least_numbers(cases: pd.DataFrame) -> pd.Series:
 
 
 def too_fast(sweep: Sweep, summary: pd.DataFrame) -> list[str]:
-    """Series with a time in which what goes into the mechanism could not even be read."""
+    """Series with a time too short for reading the input of the mechanism."""
     machine, timed = roof(sweep), summary[summary["time_s"] > 0]
     if machine is None or timed.empty:
         return []
@@ -145,7 +146,7 @@ def too_fast(sweep: Sweep, summary: pd.DataFrame) -> list[str]:
 
 
 def _impossible(machine: Roof, timed: pd.DataFrame) -> pd.Series:
-    """Which cases took less time than reading the mechanism's input takes, caches allowed for."""
+    """Which cases took less time than reading the mechanism's input, even from a cache."""
     tensors = np.where(timed["level"] == Level.CORE, 3, 1)
     read = machine.item_bytes * tensors * timed["tokens"] * timed["width"]
     below: pd.Series = timed["time_s"] < read / (CACHE * machine.bytes_per_s)
@@ -153,34 +154,31 @@ def _impossible(machine: Roof, timed: pd.DataFrame) -> pd.Series:
 
 
 def rates(summary: pd.DataFrame) -> pd.DataFrame:
-    """FLOP/s of the core and of all else apart, of each series whose lengths can tell them.
+    """FLOP/s of the core and of the rest, for each series along which they can be separated.
 
-    Time is laid out as rest FLOPs over one rate plus core FLOPs over another, by least squares of
-    relative errors over the lengths of one form. Only where the core's share of the FLOPs varies by
-    `MIN_CHANGE` and both rates are surely above zero is there a row. Columns: series, form, mode,
-    lengths, rest, rest_low, rest_high, core, core_low, core_high.
+    Time is modelled as rest FLOPs over one rate plus core FLOPs over another, by least squares of
+    relative errors over the lengths of one form. A series has a row only if the core's share of the
+    FLOPs varies by `MIN_CHANGE` and both confidence intervals exclude zero. Columns: series, form,
+    mode, lengths, rest, rest_low, rest_high, core, core_low, core_high.
     """
     timed = summary[summary["time_s"] > 0]
     rows = []
     for (series, form, mode), cases in timed.groupby(["series", "form", "mode"], sort=False):
         if len(cases) >= FEWEST and np.ptp(cases["core_flops"] / cases["flops"]) >= MIN_CHANGE:
-            work = (TRAINING if mode == Mode.TRAINING else 1.0) * _core_and_rest(cases)
-            if (found := _rates(work, cases["time_s"].to_numpy(float))) is not None:
-                rows.append((series, form, mode, len(cases), *found))
+            passes = TRAINING if mode == Mode.TRAINING else 1.0
+            parts = (cases["flops"] - cases["core_flops"], cases["core_flops"])
+            work = passes * np.stack(parts, 1).astype(float)
+            if (fitted := _rates(work, cases["time_s"].to_numpy(float))) is not None:
+                rows.append((series, form, mode, len(cases), *fitted))
     ends = ["rest", "rest_low", "rest_high", "core", "core_low", "core_high"]
     return pd.DataFrame(rows, columns=["series", "form", "mode", "lengths", *ends])
 
 
-def _core_and_rest(cases: pd.DataFrame) -> np.ndarray:
-    """FLOPs of all but the core, and of the core: two columns."""
-    return np.stack([cases["flops"] - cases["core_flops"], cases["core_flops"]], 1).astype(float)
-
-
 def _rates(work: np.ndarray, times: np.ndarray) -> list[float] | None:
-    """Both rates with their 95 % intervals, or None where an interval reaches zero."""
+    """Both rates with 95 % confidence intervals, from FLOPs [K, 2]; None if one reaches zero."""
     scaled = work / times[:, None]
     inverse = np.linalg.pinv(scaled.T @ scaled)
-    seconds = inverse @ scaled.T @ np.ones(len(times))  # of one FLOP
+    seconds = inverse @ scaled.T @ np.ones(len(times))  # per FLOP
     df = len(times) - 2
     variance = float(np.sum((scaled @ seconds - 1) ** 2)) / df
     halves = student_quantile(LEVEL, df) * np.sqrt(variance * np.diag(inverse))

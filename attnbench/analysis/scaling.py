@@ -1,17 +1,19 @@
 """Exponents of N: the slope of log cost per sequence on log N, over the straight tail.
 
 A curve may bend before it is straight (fixed costs at short lengths), so the exponent is taken
-over the longest suffix of at least four lengths on which nothing speaks for a bend: by the 95 %
-interval of the quadratic coefficient the slope may change by no more than `BEND` from one end to
-the other. If no suffix is so, the slope of the last four lengths stands as "still bending".
+over the longest suffix of at least four lengths that shows no bend: the 95 % confidence interval of
+the quadratic coefficient must allow a slope that changes by at most `BEND` from one end to the
+other. If no suffix qualifies, the last four lengths give the slope, marked "still bending".
 
-Intervals of times come from the rounds. Memory and FLOPs are exact: theirs is the range of the
-slopes between neighbouring lengths.
+Confidence intervals of time exponents follow from the rounds. Memory and FLOPs are exact, so their
+range is that of the slopes between neighbouring lengths.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
+from itertools import pairwise
+from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
@@ -26,9 +28,14 @@ FEWEST = 4
 # a change of the slope too small to matter; without it a quiet machine would find every curve bent
 BEND = 0.1
 
+# everything outside the core is linear in N, so nothing measured around it grows more slowly
+LEAST_EXPONENT: Mapping[Level, float] = MappingProxyType(
+    {Level.CORE: 0.0, Level.ATTENTION: 1.0, Level.MODEL: 1.0}
+)
+
 
 class Tail(StrEnum):
-    """What the end of a curve looks like."""
+    """The shape of the long end of a curve."""
 
     STRAIGHT = "straight"
     BENDING = "still bending"
@@ -36,7 +43,7 @@ class Tail(StrEnum):
 
 
 def scaling(summary: pd.DataFrame, metrics: tuple[str, ...] = METRICS) -> pd.DataFrame:
-    """One row per series, mode and metric: the exponent, its interval, and where it holds.
+    """One row per series, mode and metric: the exponent, its confidence interval and its lengths.
 
     Columns: series, mechanism, mode, metric, exponent, low, high, from_len, to_len, lengths, tail.
     """
@@ -53,24 +60,21 @@ def scaling(summary: pd.DataFrame, metrics: tuple[str, ...] = METRICS) -> pd.Dat
 def judged(scaling: pd.DataFrame, cards: Sequence[CardFacts], level: Level) -> pd.DataFrame:
     """The same rows with `expected`, the card's exponent, and `disagrees`.
 
-    A straight tail disagrees if its interval lies off the card's exponent by more than `BEND`.
+    A straight tail disagrees if its confidence interval is more than `BEND` away from `expected`.
     """
     powers = expectations(cards, level)
     expected = np.array(
         [powers.get(k, np.nan) for k in zip(scaling["mechanism"], scaling["metric"], strict=True)]
     )
-    off = (scaling["low"] > expected + BEND) | (scaling["high"] < expected - BEND)
-    return scaling.assign(expected=expected, disagrees=off & (scaling["tail"] == Tail.STRAIGHT))
+    differs = (scaling["low"] > expected + BEND) | (scaling["high"] < expected - BEND)
+    straight = scaling["tail"] == Tail.STRAIGHT
+    return scaling.assign(expected=expected, disagrees=differs & straight)
 
 
 def expectations(cards: Sequence[CardFacts], level: Level) -> dict[tuple[str, str], float]:
-    """The exponents of time and memory that cards give, by mechanism and metric.
-
-    Outside the core all is linear in N, so nothing measured around it grows more slowly.
-    """
-    least = 0.0 if level is Level.CORE else 1.0
+    """The exponents of time and memory that the cards state, by mechanism and metric."""
     return {
-        (card.mechanism, metric): max(power, least)
+        (card.mechanism, metric): max(power, LEAST_EXPONENT[level])
         for card in cards
         for metric, power in zip(METRICS, (card.time_exponent, card.memory_exponent), strict=False)
         if power is not None
@@ -85,11 +89,9 @@ def local_slopes(summary: pd.DataFrame, metric: str = "time_s") -> pd.DataFrame:
     rows = []
     for (series, mode), cases in summary.groupby(["series", "mode"], sort=False):
         curve, mechanism = cost_curve(cases, metric), cases["mechanism"].iloc[0]
-        lengths, slopes = curve.lengths.astype(int), curve.slopes()
-        for row in zip(
-            lengths[:-1], lengths[1:], slopes.logs, slopes.low, slopes.high, strict=True
-        ):
-            rows.append((series, mechanism, mode, *row))
+        ends, slopes = pairwise(curve.lengths.astype(int)), curve.slopes()
+        for pair, *values in zip(ends, slopes.logs, slopes.low, slopes.high, strict=True):
+            rows.append((series, mechanism, mode, *pair, *values))
     columns = ["series", "mechanism", "mode", "from_len", "to_len", "slope", "low", "high"]
     return pd.DataFrame(rows, columns=columns)
 
@@ -101,12 +103,12 @@ def _exponent(curve: LogCurve) -> dict[str, object]:
     suffixes = (curve[start:] for start in range(len(curve) - FEWEST + 1))
     straight = next((tail for tail in suffixes if _is_straight(tail)), None)
     tail = curve[-FEWEST:] if straight is None else straight
-    slope, low, high = tail.slope()
+    slope, low, high = tail.coefficient(1)
     if (tail.errors == 0).all():
         steps = tail.slopes().logs
         low, high = float(steps.min()), float(steps.max())
-    word = Tail.BENDING if straight is None else Tail.STRAIGHT
-    return {"exponent": slope, "low": low, "high": high} | _extent(tail) | {"tail": str(word)}
+    shape = Tail.BENDING if straight is None else Tail.STRAIGHT
+    return {"exponent": slope, "low": low, "high": high} | _extent(tail) | {"tail": str(shape)}
 
 
 def _extent(tail: LogCurve) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""One row per case of a sweep: what it was, how it ended, what it took; and what rows add up to."""
+"""One row per case of a sweep, with its outcome and costs, and summaries of these rows."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from attnbench.analysis.curves import series_names
-from attnbench.analysis.estimate import Estimate, Kind, of_median, over_rounds, spreads
+from attnbench.analysis.estimate import Estimate, of_median, over_rounds, spreads
 from attnbench.analysis.predict import replayed
 from attnbench.metrics import TABLE, Join
 from attnbench.records import (
@@ -26,22 +26,21 @@ from attnbench.records import (
     options_text,
 )
 
-# what the paper wing hands on; no other room needs pandas by name
+# names for annotations elsewhere, so that other rooms need not import pandas
 Frame = pd.DataFrame
 Row = pd.Series
 
-# a case of the plan without a run; not an `Outcome`, because nothing came out
-MISSING = "missing"
+MISSING = "missing"  # in place of an `Outcome`, for a case of the plan without a run
 
 ALL = "all"  # mechanisms together
 
-# quantity, its column, its first prediction and its last
+# quantity, and the columns of measured values, first guesses and refined predictions
 PREDICTED = (
     ("time", "time_s", "predicted_s", "refined_s"),
     ("memory", "allocated_peak_bytes", "predicted_bytes", "refined_bytes"),
 )
 
-# what is timed besides `time_s`, as seconds of a whole sample
+# times in addition to `time_s`, as seconds of a whole sample
 TIMES: Mapping[str, Callable[[Sample], float]] = MappingProxyType(
     {
         "wall_s": lambda s: s.wall_s,
@@ -56,40 +55,39 @@ TIMES: Mapping[str, Callable[[Sample], float]] = MappingProxyType(
 
 
 def summary(sweep: Sweep) -> pd.DataFrame:
-    """One row per case of the plan, in its order; what was not measured is NaN.
+    """One row per case, in the order of the plan; values that were not measured are NaN.
 
     Identity: case, key, match (equal for the same case on another device or in another dtype),
     series, mechanism, form, options, batch, seq_len, width, heads, level, mode, dtype, device,
-    causal, padding, tokens, layers. Ending: outcome, cause (a
-    `Cause` where it was not started), reason, rounds.
+    causal, padding, tokens, layers. Ending: outcome, cause (a `Cause` if the case was not started),
+    reason, rounds.
 
     Times of one iteration in seconds: time_s is device time on a GPU, else wall time; time_lo_s and
     time_hi_s are its 95 % confidence interval, time_log_se and time_df the standard error of its
-    logarithm and the degrees of freedom, interval_kind a `Kind`; samples is their number; wall_s,
+    logarithm and the degrees of freedom, interval_kind a `Kind`, samples their number; wall_s,
     cpu_s, device_s, forward_s, backward_s, step_s, forward_backward_s; token_s is time_s / tokens.
 
     Work: parameters, flops, projection_flops, core_flops, shell_flops. Predictions: predicted_s and
-    predicted_bytes from FLOPs alone; refined_s and refined_bytes by the time the case first ran.
+    predicted_bytes from FLOPs alone; refined_s and refined_bytes as of when the case first ran.
     Then a column for each metric whose largest value counts, and for every other recorded number.
     """
     names = series_names(sweep.plan)
     runs = _by_case(sweep.runs)
-    cases = [runs.get(line.case.key, []) for line in sweep.plan]
-    estimates = _estimates(cases)
+    cases = [runs.get(planned.case.key, []) for planned in sweep.plan]
     predictions = replayed(sweep.plan, sweep.runs)
     rows = [
-        _identity(line.case, names[line.case.key])
-        | _ending(line, found)
-        | _times(found, estimate, line.case.workload.tokens)
-        | _planned(line, *predictions[line.case.key])
-        | _values(found)
-        for line, found, estimate in zip(sweep.plan, cases, estimates, strict=True)
+        _identity(planned.case, names[planned.case.key])
+        | _ending(planned, own)
+        | _times(own, estimate, planned.case.workload.tokens)
+        | _planned(planned, *predictions[planned.case.key])
+        | _values(own)
+        for planned, own, estimate in zip(sweep.plan, cases, _estimates(cases), strict=True)
     ]
     return pd.DataFrame(rows)
 
 
 def prediction_errors(summary: pd.DataFrame) -> pd.DataFrame:
-    """By which factor the predictions of each mechanism were off, whichever way: at least 1.
+    """Prediction errors of each mechanism as factors: at least 1, in either direction.
 
     Columns: mechanism (`ALL` comes last), quantity ("time" or "memory"), cases, first_median,
     first_worst, refined_median, refined_worst.
@@ -97,16 +95,16 @@ def prediction_errors(summary: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for name, cases in (*summary.groupby("mechanism", sort=False), (ALL, summary)):
         for quantity, measured, *predictions in PREDICTED:
-            off = [np.abs(np.log(cases[measured] / cases[by])).dropna() for by in predictions]
-            if len(off[0]):
-                factors = [float(np.exp(f)) for o in off for f in (o.median(), o.max())]
-                rows.append((name, quantity, len(off[0]), *factors))
+            errors = [np.abs(np.log(cases[measured] / cases[by])).dropna() for by in predictions]
+            if len(errors[0]):
+                factors = [float(np.exp(log)) for e in errors for log in (e.median(), e.max())]
+                rows.append((name, quantity, len(errors[0]), *factors))
     ends = ["first_median", "first_worst", "refined_median", "refined_worst"]
     return pd.DataFrame(rows, columns=["mechanism", "quantity", "cases", *ends])
 
 
 def precision(summary: pd.DataFrame) -> pd.DataFrame:
-    """The largest relative error of each form, least precise first; empty where none was measured.
+    """The largest relative error of each form, least precise first; empty if none was measured.
 
     Columns: mechanism, form, options, error (of the output, against float64).
     """
@@ -123,28 +121,26 @@ def timed_medians(runs: Sequence[Run]) -> list[tuple[str, float]]:
 def _by_case(runs: Sequence[Run]) -> dict[str, list[Run]]:
     """Runs of each case; of two for the same part and round, as after a resume, the later."""
     last = {(run.case, run.part, run.round): run for run in runs}
-    found: dict[str, list[Run]] = {}
+    by_case: dict[str, list[Run]] = {}
     for run in last.values():
-        found.setdefault(run.case, []).append(run)
-    return found
+        by_case.setdefault(run.case, []).append(run)
+    return by_case
 
 
 def timed_runs(runs: Sequence[Run]) -> list[Run]:
-    """The runs that timed a case to its end, in order."""
+    """The runs that timed a case successfully, in order."""
     timed = (run for run in runs if run.part is Part.TIME and run.outcome is Outcome.OK)
     return [run for run in timed if run.samples]
 
 
-def _estimates(cases: Sequence[Sequence[Run]]) -> list[Estimate | None]:
+def _estimates(cases: Sequence[Sequence[Run]]) -> list[Estimate]:
     """The time of each case: over rounds if any case was repeated, else within its one run."""
     logs = [[math.log(middle) for _, middle in timed_medians(runs)] for runs in cases]
-    spread = spreads([group for group in logs if group])
-    if spread is not None:
-        found = iter(spread)
-        return [over_rounds(group, next(found)) if group else None for group in logs]
-    single = [timed_runs(runs) for runs in cases]
-    samples = [[s.seconds for s in runs[0].samples] if runs else [] for runs in single]
-    return [of_median(seconds) if seconds else None for seconds in samples]
+    if (known := spreads(logs)) is not None:
+        pairs = zip(logs, known, strict=True)
+        return [over_rounds(group, spread) if group else Estimate() for group, spread in pairs]
+    timed = [timed_runs(runs) for runs in cases]
+    return [of_median([s.seconds for s in t[0].samples]) if t else Estimate() for t in timed]
 
 
 def _identity(case: Case, series: str) -> dict[str, Any]:
@@ -165,16 +161,16 @@ def _identity(case: Case, series: str) -> dict[str, Any]:
     }
 
 
-def _ending(line: Planned, runs: Sequence[Run]) -> dict[str, Any]:
-    """How the case ended: the first run that did not end well, timed runs first."""
+def _ending(planned: Planned, runs: Sequence[Run]) -> dict[str, Any]:
+    """How the case ended: by the first run without success, timed runs first."""
     ordered = sorted(runs, key=lambda run: run.part is not Part.TIME)
     bad = next((run for run in ordered if run.outcome is not Outcome.OK), None)
     rounds = len({run.round for run in timed_runs(runs)})
     if bad is not None:
-        where = "" if bad.part is Part.TIME else f"{bad.part}: "
-        outcome, reason = str(bad.outcome), where + (bad.reason or "no reason given")
-    elif line.refusal and not rounds:
-        outcome, reason = str(Outcome.UNSUPPORTED), line.refusal
+        part = "" if bad.part is Part.TIME else f"{bad.part}: "
+        outcome, reason = str(bad.outcome), part + (bad.reason or "no reason given")
+    elif planned.refusal and not rounds:
+        outcome, reason = str(Outcome.UNSUPPORTED), planned.refusal
     elif not rounds:
         outcome, reason = MISSING, "not run"
     else:
@@ -183,72 +179,64 @@ def _ending(line: Planned, runs: Sequence[Run]) -> dict[str, Any]:
     return {"outcome": outcome, "cause": cause, "reason": reason, "rounds": rounds}
 
 
-def _times(runs: Sequence[Run], estimate: Estimate | None, tokens: int) -> dict[str, Any]:
-    """Every time of one iteration: the median of each round, then joined."""
-    timed = timed_runs(runs)
-    samples = [run.samples for run in timed]
-    nan = math.nan
-    time = estimate.point if estimate else nan
+def _times(runs: Sequence[Run], estimate: Estimate, tokens: int) -> dict[str, Any]:
+    """All times of one iteration: the median of each round, joined over the rounds."""
+    rounds = [run.samples for run in timed_runs(runs)]
+    medians = {
+        key: [median(time(s) / s.iterations for s in samples) for samples in rounds]
+        for key, time in TIMES.items()
+    }
     return {
-        "time_s": time,
-        "time_lo_s": estimate.low if estimate else nan,
-        "time_hi_s": estimate.high if estimate else nan,
-        "time_log_se": estimate.log_se if estimate else nan,
-        "time_df": estimate.df if estimate else nan,
-        "interval_kind": str(estimate.kind if estimate else Kind.NONE),
-        "samples": sum(map(len, samples)),
-        **{key: joined(key, [_median(rows, of) for rows in samples]) for key, of in TIMES.items()},
-        "token_s": time / tokens,
+        "time_s": estimate.point,
+        "time_lo_s": estimate.low,
+        "time_hi_s": estimate.high,
+        "time_log_se": estimate.log_se,
+        "time_df": estimate.df,
+        "interval_kind": str(estimate.kind),
+        "samples": sum(map(len, rounds)),
+        **{key: joined(key, values) for key, values in medians.items()},
+        "token_s": estimate.point / tokens,
     }
 
 
 def _values(runs: Sequence[Run]) -> dict[str, float]:
-    """Single numbers of a case, joined over its runs as `metrics` says.
+    """Single numbers of a case, joined over its runs as `metrics` defines.
 
-    What a run counted itself, of a module without a card, stands in place of the plan's guess.
+    Counts by a run, of a module without a card, replace the guesses of the plan.
     """
-    found: dict[str, list[float]] = {
+    known: dict[str, list[float]] = {
         key: [] for key, metric in TABLE.items() if metric.join is Join.LARGEST
     }
     for run in runs:
         if run.outcome is Outcome.OK:
             for key, value in run.values.items():
-                found.setdefault(key, []).append(value)
-    guesses = ("projection_flops", "core_flops", "shell_flops") if "flops" in found else ()
-    return {key: joined(key, values) for key, values in found.items()} | dict.fromkeys(
-        guesses, math.nan
-    )
+                known.setdefault(key, []).append(value)
+    guesses = ("projection_flops", "core_flops", "shell_flops") if "flops" in known else ()
+    values = {key: joined(key, numbers) for key, numbers in known.items()}
+    return values | dict.fromkeys(guesses, math.nan)
 
 
-def _planned(line: Planned, refined_s: float, refined_bytes: float) -> dict[str, float]:
-    """Work and predictions: the first guess, and what the sweep made of it before the case ran."""
-    return {
-        "parameters": line.parameters,
-        "flops": line.flops,
-        "projection_flops": line.projection_flops,
-        "core_flops": line.core_flops,
-        "shell_flops": line.shell_flops,
-        "predicted_s": line.predicted_s or math.nan,
-        "predicted_bytes": line.predicted_bytes or math.nan,
+def _planned(planned: Planned, refined_s: float, refined_bytes: float) -> dict[str, float]:
+    """Work and predictions: the first guess, and the refined one from before the case ran."""
+    work = ("parameters", "flops", "projection_flops", "core_flops", "shell_flops")
+    return {name: getattr(planned, name) for name in work} | {
+        "predicted_s": planned.predicted_s or math.nan,
+        "predicted_bytes": planned.predicted_bytes or math.nan,
         "refined_s": refined_s,
         "refined_bytes": refined_bytes,
     }
 
 
-def _median(samples: Sequence[Sample], time: Callable[[Sample], float]) -> float:
-    return median(time(s) / s.iterations for s in samples)
-
-
 def joined(key: str, values: Sequence[float]) -> float:
-    """The one value of a case, from those of its rounds, as the table of metrics says; NaN of none.
+    """The value of a case from those of its rounds, as the table of metrics defines; NaN of none.
 
-    A key that the table does not have is a later version's.
+    A key that is not in the table comes from a later version.
     """
     if not values:
         return math.nan
     match TABLE[key].join if key in TABLE else Join.MEDIAN:
         case Join.GEOMETRIC_MEAN:
-            # the backward pass of inference takes no time
+            # inference has no backward pass
             return math.exp(np.mean(np.log(values))) if all(values) else 0.0
         case Join.MEDIAN:
             return float(np.median(values))

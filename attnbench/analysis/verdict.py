@@ -1,7 +1,7 @@
-"""What a change amounts to: its interval against a threshold, over a family of cases.
+"""Verdicts on changes: confidence intervals against a threshold, over a family of cases.
 
-A change is called only if it is larger than the threshold and passes Benjamini and Hochberg's rule
-(1995) over all cases judged together, so that a long list does not raise alarms by its length.
+A change is called only if it is larger than the threshold and passes the rule of Benjamini and
+Hochberg (1995) over all cases judged together, so that a long list raises no more false alarms.
 """
 
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ import numpy as np
 
 from attnbench.metrics import Better, Metric
 
-# smaller changes of wall time are within what placement of code and pages does
+# placement of code and pages alone causes smaller changes of wall time
 THRESHOLD = 0.03
-# the share of false calls among all calls
+# the expected share of false calls among all calls
 FALSE_CALLS = 0.05
 
 
 class Verdict(StrEnum):
-    """The second against the first."""
+    """The second compared with the first."""
 
     SLOWER = "slower"  # or larger
     FASTER = "faster"  # or smaller
@@ -34,7 +34,7 @@ def verdicts(
     p_values: Sequence[float],
     threshold: float = THRESHOLD,
 ) -> list[Verdict]:
-    """The verdict on each log ratio with its interval; NaN is missing, no interval is unsure."""
+    """The verdict on each log ratio; NaN is missing, and without an interval it is unsure."""
     real = discoveries(p_values)
     return [
         judge(point, low, high, bool(called), threshold)
@@ -45,7 +45,7 @@ def verdicts(
 def judge(
     point: float, low: float, high: float, called: bool, threshold: float = THRESHOLD
 ) -> Verdict:
-    """The verdict on one log ratio; `called` says whether it passed the family's rule."""
+    """The verdict on one log ratio; `called` says whether it passed the rule of its family."""
     if np.isnan(point):
         return Verdict.MISSING
     limit = np.log1p(threshold)
@@ -55,7 +55,7 @@ def judge(
 
 
 def of_count(first: float | None, second: float | None, metric: Metric) -> Verdict:
-    """The verdict on a counted number; `slower` is worse, whichever way that is."""
+    """The verdict on a count; `slower` means worse, in the direction that the metric defines."""
     if first is None or second is None:
         return Verdict.MISSING
     if abs(second - first) <= (metric.tolerance or 0.0) * abs(first):
@@ -70,7 +70,7 @@ def of_count(first: float | None, second: float | None, metric: Metric) -> Verdi
 
 
 def discoveries(p_values: Sequence[float], share: float = FALSE_CALLS) -> np.ndarray:
-    """Which p-values Benjamini and Hochberg's rule takes for real; NaN never."""
+    """Which p-values pass the rule of Benjamini and Hochberg; NaN never does."""
     p = np.array(p_values, float)
     tested = np.sort(p[~np.isnan(p)])
     passed = tested <= share * np.arange(1, len(tested) + 1) / max(len(tested), 1)

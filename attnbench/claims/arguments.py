@@ -1,6 +1,6 @@
-"""The arguments of a check: what each kind of a parameter is read from.
+"""The arguments of a check: how each kind of parameter is read.
 
-Every reader takes a node of `ast` and returns None for one that does not say what it should.
+Every reader takes a node of `ast` and returns None if the node is of another kind.
 """
 
 import ast
@@ -20,7 +20,7 @@ from attnbench.claims.claim import (
 )
 from attnbench.records import Level, Mode, Option
 
-# the size of numbers and of powers: beyond them only mistakes are
+# bounds of numbers and of powers; anything beyond is a mistake
 LARGEST, HIGHEST = 1e15, 9
 
 DeviceName = NewType("DeviceName", str)
@@ -38,11 +38,11 @@ def a_number(node: ast.expr) -> float | None:
 
 
 def a_formula(node: ast.expr) -> Formula | None:
-    """A sum of products, of which the powers of N are kept."""
+    """A sum of products, reduced to the powers of N and log N."""
     match node:
         case ast.BinOp(left, ast.Add(), right):
-            one, other = a_formula(left), a_formula(right)
-            terms = one.terms + other.terms if one and other else ()
+            first, second = a_formula(left), a_formula(right)
+            terms = first.terms + second.terms if first and second else ()
         case _:
             powers = _powers(node, 1)
             terms = (powers,) if powers and max(map(abs, powers)) <= HIGHEST else ()
@@ -53,8 +53,8 @@ def _powers(node: ast.expr, sign: int) -> tuple[float, float] | None:
     """The powers of N and of log N in a product."""
     match node:
         case ast.BinOp(left, ast.Mult() | ast.Div() as op, right):
-            other = sign if isinstance(op, ast.Mult) else -sign
-            parts = [_powers(left, sign), _powers(right, other)]
+            right_sign = sign if isinstance(op, ast.Mult) else -sign
+            parts = [_powers(left, sign), _powers(right, right_sign)]
             known = [part for part in parts if part]
             return (sum(p for p, _ in known), sum(p for _, p in known)) if all(parts) else None
         case ast.BinOp(ast.Name(symbol), ast.Pow(), right) if power := a_number(right):
@@ -84,7 +84,7 @@ def _subject(node: ast.expr) -> Subject | None:
 
 
 def _options(node: ast.expr) -> tuple[Option, ...]:
-    """The values of an option, any of which will do; none if one is not a value."""
+    """The values of an option, any of which matches; none if one is not a value."""
     nodes = node.elts if isinstance(node, ast.Set) else [node]
     words: Mapping[str, Option] = {"true": True, "false": False, "none": None}
     values = list[Option]()
@@ -92,7 +92,7 @@ def _options(node: ast.expr) -> tuple[Option, ...]:
         match value:
             case ast.Constant(str() | int() | float() | None as constant):
                 values.append(constant)
-            case ast.Name(word):  # as `--models` takes it
+            case ast.Name(word):  # as in `--models`
                 values.append(words.get(word, word))
     return tuple(values) if len(values) == len(nodes) else ()
 
@@ -143,7 +143,7 @@ def _text(node: ast.expr) -> str | None:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
 
-# by the type of a parameter: its reader, and what an error says was expected
+# for each type of parameter its reader, and what an error says was expected
 KINDS: Mapping[Any, tuple[Callable[[ast.expr], Any], str]] = MappingProxyType(
     {
         Subject: (_subject, "a mechanism such as linformer(rank=128) or transformer.eager"),

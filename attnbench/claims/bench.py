@@ -1,8 +1,8 @@
-"""What a sweep measured, as the predicates of claims ask for it.
+"""The measurements of a sweep, as the predicates of claims need them.
 
-Costs are of one sequence, so that batches that shrink with length can be compared. Memory is the
-allocated peak above what was alive before the iteration (parameters, inputs), or the whole peak
-where a sweep holds no other; it is exact.
+Costs are per sequence, so that batches that shrink with length can be compared. Memory is the
+allocated peak above what was allocated before the iteration (parameters, inputs), or the whole peak
+where a sweep has no other; it is exact.
 """
 
 from collections.abc import Mapping
@@ -17,12 +17,12 @@ from attnbench.analysis.ratios import Ratios
 from attnbench.claims.claim import ClaimedMode, OutOfScope, Quantity, Subject
 from attnbench.records import CardFacts, Level, Mode, Option, Outcome, Sweep
 
-# a claim's form on the left, on the right the forms here that it may be judged by, best first:
-# `flash` is a fused kernel that never stores the weights; torch's sdpa dispatches to one unless
-# the sweep has recorded that it ran its plain kernel
+# the form that a claim names, and the forms here that may stand for it, best first: `flash` is a
+# fused kernel that never stores the weights; torch's sdpa dispatches to one unless the sweep has
+# recorded that it ran the plain kernel
 FORMS: Mapping[str, tuple[str, ...]] = MappingProxyType({"flash": ("sdpa", "xformers", "flex")})
 
-# under which a run notes the kernel that attention ran in, and the kernel that stores the weights
+# the note of a run that names the kernel of attention, and the kernel that stores the weights
 KERNEL, PLAIN = "attention_kernel", "math"
 
 
@@ -37,7 +37,7 @@ class Curve:
     mechanism: str
     mode: Mode
     options: Mapping[str, Option]
-    kernels: frozenset[str]  # that attention ran in, where the sweep recorded it
+    kernels: frozenset[str]  # of attention, where the sweep recorded them
     rows: pd.DataFrame
     costs: Mapping[Quantity, LogCurve]
     ratios: Ratios
@@ -65,7 +65,7 @@ class Curve:
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """A sweep with its summary and the ratios of series that took turns, ready to be asked."""
+    """A sweep with its summary and the ratios of series that took turns."""
 
     sweep: Sweep
     cases: pd.DataFrame
@@ -78,30 +78,30 @@ class Bench:
 
     @property
     def device(self) -> str:
-        """What the sweep ran on."""
+        """The device that the sweep ran on, or several."""
         return " and ".join(dict.fromkeys(session.device for session in self.sweep.sessions))
 
     @property
     def level(self) -> Level:
-        """How much was measured around each mechanism."""
+        """The level of the sweep."""
         return self.sweep.request.level
 
-    def modes(self, asked: ClaimedMode) -> tuple[Mode, ...]:
+    def modes(self, claimed: ClaimedMode) -> tuple[Mode, ...]:
         """The modes of the sweep that a claim's mode stands for. Raises `OutOfScope`."""
         modes = tuple(dict.fromkeys(planned.case.workload.mode for planned in self.sweep.plan))
         if not modes:
-            raise OutOfScope("the sweep planned nothing")
-        if asked is ClaimedMode.GENERATION:
+            raise OutOfScope("the sweep has no cases")
+        if claimed is ClaimedMode.GENERATION:
             raise OutOfScope("no sweep generates token by token")
-        if asked is ClaimedMode.UNPRINTED:
+        if claimed is ClaimedMode.UNPRINTED:
             return modes
-        mode = Mode(asked)
+        mode = Mode(claimed)
         if mode not in modes:
-            raise OutOfScope(f"the sweep holds no {asked}")
+            raise OutOfScope(f"the sweep has no {claimed}")
         return (mode,)
 
     def curve(self, subject: Subject, mode: Mode) -> Curve:
-        """The best curve of a subject. Raises `OutOfScope` saying what the sweep has instead."""
+        """The best curve of a subject. Raises `OutOfScope` naming what the sweep has instead."""
         if curves := self.matching(subject, mode):
             return curves[0]
         others = [
@@ -114,17 +114,17 @@ class Bench:
     def matching(self, subject: Subject, mode: Mode) -> list[Curve]:
         """Every curve of a subject in a mode, best first.
 
-        Best is the one in the claim's best form, then the one measured at the most lengths, then
-        the first of the plan.
+        The best is in the preferred form of the claim, then measured at the most lengths, then the
+        first of the plan.
         """
         wanted = forms(subject)
         ranked = []
         for curve in self.curves:
             used = set(curve.rows["form"])
             plain = subject.form == "flash" and any(PLAIN in kernel for kernel in curve.kernels)
-            named = (curve.mechanism, curve.mode) == (subject.mechanism, mode)
-            formed = wanted is None or (used <= set(wanted) and not plain)
-            if named and formed and _has_options(curve, subject):
+            same = (curve.mechanism, curve.mode) == (subject.mechanism, mode)
+            in_form = wanted is None or (used <= set(wanted) and not plain)
+            if same and in_form and _has_options(curve, subject):
                 rank = 0 if wanted is None else max(map(wanted.index, used))
                 ranked.append(((rank, -len(curve.fitting)), curve))
         return [curve for _, curve in sorted(ranked, key=lambda pair: pair[0])]
@@ -157,7 +157,7 @@ class Bench:
 
     @property
     def series(self) -> tuple[str, ...]:
-        """The name of each curve, in the order that gives them their looks."""
+        """The name of each curve, in the order that determines their styles."""
         return tuple(dict.fromkeys(curve.series for curve in self.curves))
 
     def _kernels(self, cases: set[str]) -> frozenset[str]:

@@ -8,10 +8,10 @@
     all(order(m, core_flops) == N for m in {performer, linformer})
     throughput(transformer.flash, unprinted, level=core, on="A100") <= 230
 
-The functions are those of `costs`, `growth` and `limits`, and what they take is their signature.
-One that returns a `Measured` is compared with a number, one that has a relation or a formula too;
-every other is an assertion by itself. `and` joins several, `all` repeats one for each value of a
-name. `level` binds one to a level, and `on` to devices with that text in their names.
+The functions are those of `costs` and `lengths`, and their signatures define the arguments. One
+that returns a `Measured`, or takes a relation or a formula, is compared with a number; every other
+is an assertion by itself. `and` joins several, `all` repeats one for each value of a name. `level`
+restricts one to a level, and `on` to devices with that text in their names.
 """
 
 import ast
@@ -22,22 +22,21 @@ from inspect import Parameter, Signature, signature
 from types import MappingProxyType
 from typing import Any, get_args
 
-from attnbench.claims import costs, growth, limits
+from attnbench.claims import costs, lengths
 from attnbench.claims.arguments import KINDS, DeviceName, a_formula, a_number
 from attnbench.claims.claim import Call, Measured, Relation, Sign
 from attnbench.records import Level
 
-# characters of a check: beyond them only mistakes are
-LONGEST = 2_000
+LONGEST = 2_000  # characters of a check; a longer one is a mistake
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType({
     function.__name__: function
     for function in (
         costs.faster, costs.less_memory, costs.same, costs.fastest, costs.slowest,
         costs.least_memory, costs.increasing, costs.rises_with, costs.speedup, costs.memory_saving,
-        costs.ratio, costs.growth, growth.crossover, growth.order,
-        growth.projections_over_core, limits.oom, limits.fits, limits.max_length,
-        limits.throughput, limits.no_causal_form,
+        costs.ratio, costs.growth, lengths.crossover, lengths.order,
+        lengths.projections_over_core, lengths.oom, lengths.fits, lengths.max_length,
+        lengths.throughput, lengths.no_causal_form,
     )
 })  # fmt: skip
 
@@ -46,7 +45,7 @@ SIGNS: Mapping[type[ast.cmpop], Sign] = MappingProxyType(
     | {ast.Gt: Sign.ABOVE}
 )
 
-# what binds any assertion to a level or a device
+# the arguments that restrict any assertion to a level or a device
 SCOPE = (
     Parameter("level", Parameter.KEYWORD_ONLY, default=None, annotation=Level),
     Parameter("on", Parameter.KEYWORD_ONLY, default=None, annotation=DeviceName),
@@ -54,19 +53,19 @@ SCOPE = (
 
 
 class BadCheck(Exception):
-    """A check that cannot be read; the text says where and what was expected."""
+    """A check that cannot be read; the message says where, and what was expected."""
 
     def __init__(self, message: str, node: ast.expr | None = None) -> None:
-        place = "" if node is None else f"character {node.col_offset + 1}: "
-        super().__init__(place + message)
+        position = "" if node is None else f"character {node.col_offset + 1}: "
+        super().__init__(position + message)
 
 
 def read_check(text: str) -> tuple[Call, ...]:
-    """The calls that a check consists of, all of which must hold. Raises `BadCheck`."""
+    """The calls of a check, all of which must hold. Raises `BadCheck`."""
     if len(text) > LONGEST:
         raise BadCheck(f"{len(text):,} characters; expected at most {LONGEST:,}")
     try:
-        with warnings.catch_warnings():  # advice of the parser to who would run the text
+        with warnings.catch_warnings():  # warnings of the parser concern code that will run
             warnings.simplefilter("ignore")
             tree = ast.parse(text.strip(), mode="eval").body
         return tuple(_calls(tree))
@@ -77,7 +76,7 @@ def read_check(text: str) -> tuple[Call, ...]:
 
 
 def functions(call: Call) -> Iterator[Callable[..., Any]]:
-    """The function of a call, and that of a call among its arguments."""
+    """The function of a call, and those of calls among its arguments."""
     yield call.function
     for argument in call.arguments.values():
         if isinstance(argument, Call):
@@ -89,11 +88,11 @@ def _calls(node: ast.expr, repeated: bool = False) -> Iterator[Call]:
         case ast.BoolOp(op=ast.And(), values=parts):
             for part in parts:
                 yield from _calls(part, repeated)
-        case ast.Call(func=ast.Name("all"), args=[ast.GeneratorExp(body, [each])], keywords=[]):
-            match each:
+        case ast.Call(func=ast.Name("all"), args=[ast.GeneratorExp(body, [loop])], keywords=[]):
+            match loop:
                 case ast.comprehension(ast.Name(name), ast.Set(values), []) if not repeated:
                     for value in values:
-                        yield from _calls(_Put(name, value).visit(deepcopy(body)), True)
+                        yield from _calls(_Substitute(name, value).visit(deepcopy(body)), True)
                 case _:
                     raise BadCheck("expected one all(… for m in {performer, linformer})", node)
         case ast.Compare(low, [ast.LtE(), ast.LtE()], [ast.Call() as call, high]):
@@ -108,7 +107,7 @@ def _calls(node: ast.expr, repeated: bool = False) -> Iterator[Call]:
 
 
 def _assertion(node: ast.Call, sign: Sign | None, values: tuple[ast.expr, ...]) -> Call:
-    """A call with what it is compared with, if anything."""
+    """A call with the numbers or formula that it is compared with, if any."""
     function, arguments = _bound(node, SCOPE)
     level, device = arguments.pop("level", None), arguments.pop("on", None)
     usage = f"expected {_usage(function)}"
@@ -141,7 +140,7 @@ def _relation(sign: Sign | None, values: tuple[ast.expr, ...]) -> Relation | Non
 def _bound(
     node: ast.Call, scope: tuple[Parameter, ...] = ()
 ) -> tuple[Callable[..., Any], dict[str, Any]]:
-    """The function that a call names, and its arguments read as the signature says."""
+    """The function that a call names, and its arguments, read as the signature requires."""
     function = FUNCTIONS.get(node.func.id) if isinstance(node.func, ast.Name) else None
     if function is None:
         given = ast.unparse(node.func)
@@ -175,7 +174,7 @@ def _measured(node: ast.expr) -> Call | None:
 
 
 def _parameters(function: Callable[..., Any]) -> list[Parameter]:
-    """What the text of a check passes: neither the bench nor what stands around the call."""
+    """The arguments in the text of a check: neither the bench nor those from around the call."""
     parameters = list(signature(function).parameters.values())[1:]
     return [p for p in parameters if p.kind is not Parameter.KEYWORD_ONLY]
 
@@ -189,8 +188,8 @@ def _usage(function: Callable[..., Any]) -> str:
     return f"{function.__name__}({', '.join(names)})"
 
 
-class _Put(ast.NodeTransformer):
-    """Puts a value in place of a name."""
+class _Substitute(ast.NodeTransformer):
+    """Replaces a name by a value."""
 
     def __init__(self, name: str, value: ast.expr) -> None:
         self.name, self.value = name, value

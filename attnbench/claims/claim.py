@@ -1,4 +1,4 @@
-"""What a claim asserts, and what a sweep says of it: the records that all else works on."""
+"""The records of claims: what is asserted, what was measured, and the judgement."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,27 +16,27 @@ from attnbench.records import Level, Option
 # a claimed length stands for a measured one within this factor: 1,000 for 1,024, 4,000 for 4,096
 NEAR = 1.1
 
-# "equal" allows this factor either way. Machines, code and sizes differ: where two of the papers
-# print the same ratio (Linformer and Longformer over the Transformer), they agree within it in
-# four of five pairs, and within 1.5 in hardly more than half
+# "equal" allows this factor either way, since machines, code and sizes differ: where two papers
+# print the same ratio (Linformer and Longformer over the Transformer), they agree within it in four
+# of five pairs, and within 1.5 in hardly more than half
 FACTOR = 2.0
 
 
 class OutOfScope(Exception):
-    """The sweep does not measure what a claim is about; the text says why."""
+    """The sweep does not measure what a claim is about; the message says why."""
 
 
 class ClaimedMode(StrEnum):
-    """How a source measured; no sweep has the last two."""
+    """How a source measured; a sweep has only the first two."""
 
     INFERENCE = "inference"
     TRAINING = "training"
-    UNPRINTED = "unprinted"  # the source does not say: every mode of the sweep is judged
+    UNPRINTED = "unprinted"  # the source does not say, so every mode of the sweep is judged
     GENERATION = "generation"
 
 
 class Quantity(StrEnum):
-    """What is compared: the cost of one sequence; FLOPs are also per layer."""
+    """A cost of one sequence, and for FLOPs of one layer, that is compared."""
 
     TIME = "time"
     MEMORY = "memory"
@@ -78,7 +78,7 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True)
 class Relation:
-    """What a number is compared with; `WITHIN` has two values, every other sign one."""
+    """The comparison of a number; `WITHIN` has two values, every other sign one."""
 
     sign: Sign
     values: tuple[float, ...]
@@ -88,7 +88,7 @@ class Relation:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Between which numbers the relation holds; strict inequalities are judged as weak ones."""
+        """The numbers between which the relation holds; strict inequalities count as weak ones."""
         first, last = self.values[0], self.values[-1]
         match self.sign:
             case Sign.EQUAL:
@@ -100,14 +100,14 @@ class Relation:
         return first, last
 
 
-# relations of which a predicate accepts only some signs
+# relations of predicates that accept only some signs
 Exactly = Annotated[Relation, Sign.EQUAL]
 Bracket = Annotated[Relation, Sign.EQUAL, Sign.AT_MOST, Sign.WITHIN]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Formula:
-    """A sum of products: for each term the powers of N and of log N; other symbols are constant."""
+    """A sum of products: the powers of N and of log N in each term; other symbols are constants."""
 
     text: str
     terms: tuple[tuple[float, float], ...]
@@ -138,23 +138,23 @@ EVERYWHERE = Lengths()
 
 
 def nearest(length: float, measured: Sequence[int]) -> int | None:
-    """The measured length that a claimed one stands for, or None if none is near enough."""
+    """The measured length that a claimed one stands for, or None if none is close enough."""
     best = min(measured, key=lambda n: abs(log(n / length)), default=None)
     return None if best is None or abs(log(best / length)) > log(NEAR) else best
 
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """A predicate or quantity with its arguments by name, of which one may be a call itself."""
+    """A predicate or quantity with its arguments by name; one of them may be a call itself."""
 
     function: Callable[..., Any]
     arguments: Mapping[str, object]
-    level: Level | None = None  # that the claim is bound to, as is the device
-    device: str | None = None
+    level: Level | None = None  # that the claim is restricted to
+    device: str | None = None  # likewise
 
     @property
     def mode(self) -> ClaimedMode | None:
-        """The mode that the text names, if it names one."""
+        """The mode that the text names, if any."""
         for argument in self.arguments.values():
             mode = argument.mode if isinstance(argument, Call) else argument
             if isinstance(mode, ClaimedMode):
@@ -176,10 +176,10 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What a source asserts: one plain sentence, and the same as a check.
+    """An assertion of a source, as one plain sentence and as a check.
 
-    All calls of the `check` must hold; `text` is how it was written. `scope` says how the source
-    measured, on what, and whether it says so or its numbers do.
+    All calls of `check` must hold; `text` is its source text. `scope` says how and on what the
+    source measured, and whether that is stated or read off its numbers.
     """
 
     id: str
@@ -196,7 +196,7 @@ class Claim:
 
 
 class Answer(StrEnum):
-    """What a sweep says of a claim."""
+    """How a sweep judges a claim."""
 
     REPRODUCED = "reproduced"
     NOT_REPRODUCED = "not reproduced"
@@ -213,7 +213,7 @@ class Number:
     value: float
     low: float = nan
     high: float = nan
-    length: int | None = None  # None: of all lengths together
+    length: int | None = None  # None: over all lengths
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,7 +221,7 @@ class Measured:
     """A ratio that can be compared with a number.
 
     `about` are the lengths that the claim names, None if the quantity takes none; `lengths` are
-    those that it rests on.
+    those behind the ratio.
     """
 
     what: str
@@ -237,13 +237,13 @@ class Measured:
         return tuple(as_ratio(self.what, *row) for row in rows)
 
     def at(self, lengths: Sequence[int]) -> "Measured":
-        """The same at these of its lengths."""
+        """The same ratio at these of its lengths."""
         return replace(self, logs=self.logs.at(lengths), lengths=tuple(lengths))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """An answer, why, the numbers behind it (the most telling first) and their lengths."""
+    """An answer, why, the numbers behind it (the most informative first) and their lengths."""
 
     answer: Answer
     why: str = ""
@@ -252,7 +252,7 @@ class Judgement:
 
 
 def as_ratio(what: str, log: float, low: float, high: float, length: float | None = None) -> Number:
-    """The ratio of which the logarithm and the ends of its confidence interval are given."""
+    """The ratio from its logarithm and the ends of that logarithm's confidence interval."""
     value, low, high = (float(np.exp(end)) for end in (log, low, high))
     at = None if length is None else int(length)
     return Number(what=what, unit=Unit.RATIO, value=value, low=low, high=high, length=at)

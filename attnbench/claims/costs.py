@@ -1,9 +1,9 @@
 """Predicates and quantities that compare mechanisms, or the cost of one at two lengths.
 
-A is the first mechanism named and B the second. Confidence intervals are those of 95 %, and they
-decide: a claim is reproduced only if all of the interval lies on the claimed side, not reproduced
-only if all of it lies on the other, and else it cannot be told. Lengths at which one of the two was
-not measured are not compared.
+A is the first mechanism named and B the second. The 95 % confidence interval decides: a claim is
+reproduced only if all of it lies on the claimed side, not reproduced only if all of it lies on the
+other; otherwise the answer is "cannot tell". Lengths at which one of the two was not measured are
+not compared.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from math import inf, log
 import numpy as np
 from numpy.typing import NDArray
 
-from attnbench.analysis.curves import LogCurve, half_widths
+from attnbench.analysis.curves import half_widths
 from attnbench.claims.bench import Bench, Curve
 from attnbench.claims.claim import (
     EVERYWHERE,
@@ -34,10 +34,10 @@ from attnbench.claims.claim import (
 )
 from attnbench.records import Mode, Outcome
 
-# "no significant difference": a factor that a reader of a logarithmic figure would not see
+# "no significant difference": a factor that is invisible in a logarithmic figure
 SAME = 1.1
 
-# a claim over a range of lengths needs this many of them; one that lists fewer needs those
+# lengths that a claim over a range needs; one that lists fewer needs all of those
 FEWEST = 3
 
 
@@ -65,8 +65,8 @@ def same(
 ) -> Judgement:
     """A and B differ by less than a tenth, at every length that both were measured at.
 
-    Reproduced if each interval of the ratio lies within a tenth of 1, not reproduced if one lies
-    wholly outside.
+    Reproduced if each confidence interval of the ratio lies within a tenth of 1, not reproduced if
+    one lies entirely outside.
     """
     measured = ratio(bench, a, b, quantity, mode, lengths)
     low, high = measured.logs.low, measured.logs.high
@@ -81,9 +81,9 @@ def fastest(
 ) -> Judgement:
     """A takes less time than every other of the group, at every length of the claim.
 
-    One rival that is surely faster at one length refutes it. To be reproduced, no member may be
-    missing from the sweep, and only lengths count at which each was measured, or ran out of memory
-    or time.
+    One rival whose whole interval is faster at one length refutes it. To be reproduced, no member
+    may be missing from the sweep, and only lengths count at which each was measured or ran out of
+    memory or time.
     """
     return _extreme(bench, a, among, Quantity.TIME, mode, lengths, least=True)
 
@@ -91,30 +91,24 @@ def fastest(
 def slowest(
     bench: Bench, a: Subject, among: Group, mode: Mode, lengths: Lengths = EVERYWHERE
 ) -> Judgement:
-    """A takes more time than every other of the group; lengths and members as for fastest."""
+    """A takes more time than every other of the group; lengths and members as in `fastest`."""
     return _extreme(bench, a, among, Quantity.TIME, mode, lengths, least=False)
 
 
 def least_memory(
     bench: Bench, a: Subject, among: Group, mode: Mode, lengths: Lengths = EVERYWHERE
 ) -> Judgement:
-    """A needs less memory than every other of the group; lengths and members as for fastest."""
+    """A needs less memory than every other of the group; lengths and members as in `fastest`."""
     return _extreme(bench, a, among, Quantity.MEMORY, mode, lengths, least=True)
 
 
 def increasing(bench: Bench, of: Measured, *, mode: Mode) -> Judgement:
     """The ratio grows from each length to the next; that of B over A falls where A over B grows.
 
-    Every step's interval must lie above zero; one that lies below refutes.
+    The confidence interval of every step must lie above zero; one that lies below refutes it.
     """
-    logs = of.logs
-    steps = LogCurve(
-        lengths=logs.lengths[1:],
-        logs=np.diff(logs.logs),
-        errors=np.hypot(logs.errors[1:], logs.errors[:-1]),
-        df=np.minimum(logs.df[1:], logs.df[:-1]),
-    )
-    # nothing comes before the first length, so that no step can fail there
+    steps = of.logs.slopes()
+    # nothing comes before the first length, so no step can fail there
     low, high = (np.concatenate([[inf], ends]) for ends in (steps.low, steps.high))
     return everywhere(low, high, of.numbers, of.about or EVERYWHERE)
 
@@ -129,7 +123,7 @@ def rises_with(
 ) -> Judgement:
     """The quantity of A grows with a numeric option, at each length of the claim.
 
-    Neighbouring values of the option that the sweep has are compared, of those that A allows.
+    Neighbouring values of the option in the sweep are compared, among those that A allows.
     """
     allowed = dict(a.options).get(option)
     others = tuple(pair for pair in a.options if pair[0] != option)
@@ -139,7 +133,7 @@ def rises_with(
         if isinstance(value, int | float) and (allowed is None or value in allowed):
             variants.setdefault(value, curve)
     if len(variants) < 2:
-        raise OutOfScope(f"the sweep has not two values of {option} of {a.mechanism}")
+        raise OutOfScope(f"the sweep has fewer than two values of {option} of {a.mechanism}")
     steps = pairwise(curve for _, curve in sorted(variants.items(), key=lambda item: item[0]))
     parts = [compare_curves(more, less, quantity, lengths) for less, more in steps]
     return _above_one(parts, lengths)
@@ -187,13 +181,13 @@ def growth(
 
 
 def compare(bench: Bench, of: Measured, *, relation: Relation, mode: Mode) -> Judgement:
-    """What is compared with a number: its interval lies where the claim puts it.
+    """The confidence interval of a ratio lies where the claim says.
 
     Over several lengths the geometric mean counts. `==` allows a factor of two either way, but not
-    beyond 1: a claimed gain is not reproduced by a loss.
+    across 1: a claimed gain is not reproduced by a loss.
     """
     if of.about == EVERYWHERE:
-        raise OutOfScope("the source prints no length")
+        raise OutOfScope("the source states no length")
     mean, error, df = of.logs.mean()
     half = float(half_widths([error], [df])[0])
     low, high = mean - half, mean + half
@@ -205,7 +199,10 @@ def compare(bench: Bench, of: Measured, *, relation: Relation, mode: Mode) -> Ju
     if not np.isfinite(half):
         answer, why = Answer.CANNOT_TELL, "no confidence interval"
     elif not (inside or outside):
-        answer, why = Answer.CANNOT_TELL, f"the interval reaches both sides of {relation}"
+        answer, why = (
+            Answer.CANNOT_TELL,
+            f"the confidence interval reaches both sides of {relation}",
+        )
     elif few:
         answer, why = Answer.CANNOT_TELL, few
     elif inside:
@@ -218,7 +215,7 @@ def compare(bench: Bench, of: Measured, *, relation: Relation, mode: Mode) -> Ju
 
 
 def compare_curves(a: Curve, b: Curve, quantity: Quantity, lengths: Lengths) -> Measured:
-    """The quantity of one curve over another's. Raises `OutOfScope` if they share no length."""
+    """The ratio of a quantity of two curves. Raises `OutOfScope` if they share no length."""
     logs = a.over(b, quantity)
     if not len(logs):
         raise OutOfScope(f"{a.series} and {b.series} have no {quantity} at a common length")
@@ -233,23 +230,26 @@ def everywhere(
     numbers: Sequence[Number],
     lengths: Lengths,
 ) -> Judgement:
-    """Whether each interval, `low` to `high`, lies above zero; `numbers` belong to the intervals.
+    """Whether each confidence interval, `low` to `high`, of `numbers` lies above zero.
 
-    Reproduced if all do, at three lengths or all that are listed; not reproduced if any lies wholly
-    below; else it cannot be told.
+    Reproduced if all do, at three lengths or all that are listed; not reproduced if any lies
+    entirely below; otherwise the answer is "cannot tell".
     """
     at = [number.length or 0 for number in numbers]
     unknown, below, open_ = np.isnan(low), high < 0, ~(low > 0)
     if below.any():
-        answer, why = Answer.NOT_REPRODUCED, f"not so at {_listed(at, below)}"
+        answer, why = Answer.NOT_REPRODUCED, f"not true at {_listed(at, below)}"
     elif unknown.any():
         answer, why = Answer.CANNOT_TELL, f"no confidence interval at {_listed(at, unknown)}"
     elif open_.any():
-        answer, why = Answer.CANNOT_TELL, f"the interval reaches both sides at {_listed(at, open_)}"
+        answer, why = (
+            Answer.CANNOT_TELL,
+            f"the confidence interval reaches both sides at {_listed(at, open_)}",
+        )
     else:
         why = too_few(len(set(at)), lengths)
         answer = Answer.CANNOT_TELL if why else Answer.REPRODUCED
-    # the number that is nearest to refuting the claim comes first
+    # the number closest to refuting the claim comes first
     ordered = tuple(numbers[i] for i in np.argsort(low, kind="stable"))
     return Judgement(answer=answer, why=why, numbers=ordered, lengths=tuple(sorted(set(at))))
 
@@ -278,8 +278,8 @@ def _extreme(
 ) -> Judgement:
     own = bench.curve(a, mode)
     others = [name for name in among.members if name != a.mechanism]
-    found = {name: bench.matching(Subject(mechanism=name), mode)[:1] for name in others}
-    rivals = [curve for curves in found.values() for curve in curves]
+    best = {name: bench.matching(Subject(mechanism=name), mode)[:1] for name in others}
+    rivals = [curve for curves in best.values() for curve in curves]
     if not rivals:
         raise OutOfScope(f"the sweep has no other of {', '.join(among.members)}")
     pairs = [(rival, own) if least else (own, rival) for rival in rivals]
@@ -294,7 +294,7 @@ def _extreme(
         why = "no length at which the whole group was measured"
         return replace(judged, answer=Answer.CANNOT_TELL, why=why)
     judged = _above_one([part.at(ended) for part in parts], lengths)
-    missing = ", ".join(name for name, curves in found.items() if not curves)
+    missing = ", ".join(name for name, curves in best.items() if not curves)
     if missing and judged.answer is Answer.REPRODUCED:
         return replace(judged, answer=Answer.CANNOT_TELL, why=f"not in the sweep: {missing}")
     return judged
@@ -311,5 +311,5 @@ def _ended(curve: Curve, length: int, quantity: Quantity) -> bool:
 def _listed(lengths: Sequence[int], chosen: NDArray[np.bool_]) -> str:
     """`512, 1,024, 2,048, … 65,536`."""
     pairs = zip(lengths, chosen, strict=True)
-    texts = [f"{n:,}" for n in sorted({n for n, wanted in pairs if wanted})]
+    texts = [f"{n:,}" for n in sorted({n for n, is_chosen in pairs if is_chosen})]
     return ", ".join(texts if len(texts) <= 4 else [*texts[:3], f"… {texts[-1]}"])

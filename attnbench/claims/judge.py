@@ -1,8 +1,8 @@
-"""Claims judged by a sweep: each call of a check in each mode, and how the answers join."""
+"""Claims judged by a sweep: each call of a check in each mode, and how answers are joined."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from attnbench.claims.bench import Bench, forms
 from attnbench.claims.claim import (
@@ -17,9 +17,8 @@ from attnbench.claims.claim import (
 from attnbench.records import Mode
 
 
-@dataclass(frozen=True, kw_only=True)
-class Judged:
-    """A claim with what a sweep says of it."""
+class Judged(NamedTuple):
+    """A claim with the judgement of a sweep."""
 
     claim: Claim
     judgement: Judgement
@@ -34,7 +33,7 @@ def judge(bench: Bench, claims: Sequence[Claim]) -> tuple[Judged, ...]:
 
 
 def wanted(claims: Sequence[Claim]) -> tuple[str, ...]:
-    """What a sweep must measure to judge every claim, as `--models` takes it, sorted.
+    """The mechanisms and forms that judging every claim needs, as `--models` takes them, sorted.
 
     Options that a check names are left out.
     """
@@ -45,9 +44,9 @@ def wanted(claims: Sequence[Claim]) -> tuple[str, ...]:
 
 
 def joined(parts: Sequence[Judgement]) -> Judgement:
-    """All parts must hold: one that fails decides, then one that cannot be told.
+    """All parts must hold: one that is not reproduced decides.
 
-    Parts out of scope leave what the others reproduce open; if all are, the whole is.
+    If every part has the same answer, that is the answer; any other mixture is "cannot tell".
     """
     answers = {part.answer for part in parts}
     if Answer.NOT_REPRODUCED in answers:
@@ -56,17 +55,17 @@ def joined(parts: Sequence[Judgement]) -> Judgement:
 
 
 def agreed(parts: Sequence[Judgement]) -> Judgement:
-    """Modes that a source does not tell apart: what all of them in scope say, if they agree."""
-    inside = [part for part in parts if part.answer is not Answer.OUT_OF_SCOPE] or parts
-    answers = {part.answer for part in inside}
+    """The answer of several modes that a source does not distinguish, if those in scope agree."""
+    in_scope = [part for part in parts if part.answer is not Answer.OUT_OF_SCOPE] or parts
+    answers = {part.answer for part in in_scope}
     if len(answers) == 1:
-        return _merged(inside, answers.pop())
-    merged = _merged(inside, Answer.CANNOT_TELL)
+        return _merged(in_scope, answers.pop())
+    merged = _merged(in_scope, Answer.CANNOT_TELL)
     return replace(merged, why="; ".join(["modes differ", *filter(None, [merged.why])]))
 
 
 def _merged(parts: Sequence[Judgement], answer: Answer) -> Judgement:
-    """The parts as one, those that give the answer first."""
+    """The parts as one judgement; the parts that give the answer come first."""
     ordered = sorted(parts, key=lambda part: part.answer is not answer)
     reasons = dict.fromkeys(part.why for part in ordered if part.why)
     return Judgement(
@@ -78,7 +77,7 @@ def _merged(parts: Sequence[Judgement], answer: Answer) -> Judgement:
 
 
 def _judged(bench: Bench, call: Call) -> Judgement:
-    """One call of a check, in every mode that it is about."""
+    """One call of a check, in every mode that it covers."""
     try:
         if call.level not in (None, bench.level):
             raise OutOfScope(f"the claim is about level {call.level}, the sweep has {bench.level}")
@@ -87,7 +86,7 @@ def _judged(bench: Bench, call: Call) -> Judgement:
         modes = bench.modes(call.mode or ClaimedMode.UNPRINTED)
     except OutOfScope as reason:
         return Judgement(answer=Answer.OUT_OF_SCOPE, why=str(reason))
-    # what is counted, or stored with the sweep, is the same in every mode
+    # counts and facts stored with the sweep are the same in every mode
     costs = (Quantity.TIME, Quantity.MEMORY)
     exact = call.mode is None and not any(cost in call.arguments.values() for cost in costs)
     return agreed([_in_mode(bench, call, mode) for mode in (modes[-1:] if exact else modes)])
@@ -95,15 +94,14 @@ def _judged(bench: Bench, call: Call) -> Judgement:
 
 def _in_mode(bench: Bench, call: Call, mode: Mode) -> Judgement:
     try:
-        judgement = _value(bench, call, mode)
-        assert isinstance(judgement, Judgement)
+        judgement: Judgement = _value(bench, call, mode)
         return judgement
     except OutOfScope as reason:
         return Judgement(answer=Answer.OUT_OF_SCOPE, why=str(reason))
 
 
 def _value(bench: Bench, call: Call, mode: Mode) -> Any:
-    """What the call's function returns; every function takes the bench and the mode."""
+    """The result of the call's function; every function takes the bench and the mode."""
     arguments = {
         name: _value(bench, value, mode) if isinstance(value, Call) else value
         for name, value in call.arguments.items()

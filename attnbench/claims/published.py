@@ -1,6 +1,6 @@
-"""What papers print, as it is shipped, and published curves laid over measured ones.
+"""The published numbers that are shipped, and published curves laid over measured ones.
 
-Published and measured values are compared as shapes: each curve is 1 at a length that both reach.
+Published and measured curves are compared in shape: each is scaled to 1 at a common length.
 """
 
 import csv
@@ -19,8 +19,8 @@ from attnbench.claims.bench import Bench, Curve
 from attnbench.claims.claim import Quantity, Subject
 from attnbench.records import Mode, Option
 
-# curves are 1 here, or at the nearest length that both reach: short enough that most papers and
-# machines hold softmax attention there, long enough that starting costs do not hide it
+# curves are 1 here, or at the nearest common length: short enough for softmax attention in most
+# papers and machines, long enough that fixed costs do not dominate
 NORMAL = 1024
 
 Row = TypeVar("Row")
@@ -28,11 +28,11 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, kw_only=True)
 class PrintedCost:
-    """A line of a paper's table of complexity.
+    """A row of a paper's table of complexity.
 
-    `power` is the exponent of N that its print says with all other letters held fixed; `log` adds a
-    logarithm. A slip is a place where the print contradicts its own text or leaves a cost out.
-    Only the survey prints `decode`, yes or no, and the family.
+    `power` is the printed exponent of N with all other symbols held fixed; `log` adds a logarithm.
+    A `slip` says where the print contradicts its own text or omits a cost. Only the survey prints
+    `decode`, yes or no, and the family.
     """
 
     table: str
@@ -49,9 +49,9 @@ class PrintedCost:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """One published quantity: its figure here, where it is printed, what it is compared with.
+    """One published quantity: its figure here, its table, and the measured quantity.
 
-    `gain`: the value is of the Transformer's cost over the mechanism's, not a cost itself.
+    `gain`: the values are the Transformer's cost over the mechanism's, not costs.
     """
 
     figure: str
@@ -84,17 +84,17 @@ class Overlay:
 
 
 def printed_costs() -> tuple[PrintedCost, ...]:
-    """The papers' tables of complexity, line by line."""
+    """The rows of the papers' tables of complexity."""
     return _rows("complexity.csv", PrintedCost)
 
 
 def sources() -> tuple[Source, ...]:
-    """Every published quantity that is drawn, those of one figure together."""
+    """Every published quantity that is drawn, grouped by figure."""
     return _rows("overlays.csv", Source)
 
 
 def table(name: str) -> pd.DataFrame:
-    """The measurements of one table, `lra_table2`: one number a row, `value` NaN for `oom`.
+    """The measurements of one table, such as `lra_table2`: one per row, `value` NaN for `oom`.
 
     Columns: source, table, hardware, mechanism, form, length, metric, value, note.
     """
@@ -121,64 +121,55 @@ def overlay(bench: Bench, source: Source) -> Overlay | None:
     panels = tuple(_panels(bench, source, rows, baseline))
     if not panels:
         return None
-    what = f"{source.quantity.capitalize()} of a sequence"
+    label = f"{source.quantity.capitalize()} per sequence"
     if baseline is not None:
         gain = "Speed-up" if source.quantity is Quantity.TIME else "Memory saving"
-        what = f"{gain} over {baseline.series}"
+        label = f"{gain} over {baseline.series}"
     hardware = str(rows["hardware"].iloc[0])
-    return Overlay(title=f"{what} in {source.mode}", hardware=hardware, panels=panels)
+    return Overlay(title=f"{label} in {source.mode}", hardware=hardware, panels=panels)
 
 
 def _panels(
     bench: Bench, source: Source, rows: pd.DataFrame, baseline: Curve | None
 ) -> Iterator[Panel]:
-    for (mechanism, form), lines in rows.groupby(["mechanism", "form"], sort=False):
-        # no paper but FlashAttention's says which form it ran: any of ours is that mechanism
-        named = str(form) if mechanism == "transformer" else None
-        for curve in bench.matching(Subject(mechanism=str(mechanism), form=named), source.mode):
-            printed, chosen = _nearest(lines, curve.options)
-            # a rate is turned into a cost
+    for (mechanism, form), same in rows.groupby(["mechanism", "form"], sort=False):
+        # only FlashAttention's paper says which form it ran, so any form matches the others
+        wanted = str(form) if mechanism == "transformer" else None
+        for curve in bench.matching(Subject(mechanism=str(mechanism), form=wanted), source.mode):
+            printed, chosen = _nearest(same, curve.options)
+            # a rate becomes a cost
             sign = -1 if source.metric == "steps_per_s" else 1
             published = LogCurve.of(chosen["length"], chosen["value"] ** sign)
             measured = curve.costs[source.quantity]
             if baseline is not None:
                 measured = baseline.over(curve, source.quantity)
-            at = _shared(published, measured)
-            if at is not None:
-                yield Panel(
-                    series=curve.series,
-                    printed=printed,
-                    at=at,
-                    published=_one_at(published, at),
-                    measured=_one_at(measured, at),
-                )
+            if (at := _common_length(published, measured)) is not None:
+                scaled = {"published": _one_at(published, at), "measured": _one_at(measured, at)}
+                yield Panel(series=curve.series, printed=printed, at=at, **scaled)
 
 
-def _nearest(lines: pd.DataFrame, options: Mapping[str, Option]) -> tuple[str, pd.DataFrame]:
-    """The published curve whose option is nearest to ours, and that option: `rank=128`."""
-    pairs = lines["note"].str.extract(r"^(\w+)=(\d+)")
+def _nearest(rows: pd.DataFrame, options: Mapping[str, Option]) -> tuple[str, pd.DataFrame]:
+    """The published curve with the option closest to ours, and that option: `rank=128`."""
+    pairs = rows["note"].str.extract(r"^(\w+)=(\d+)")
     if pairs[0].isna().all():
-        return "", lines
+        return "", rows
     name, values = str(pairs[0].dropna().iloc[0]), pairs[1].astype(float)
     ours = options.get(name)
     wanted = float(ours) if isinstance(ours, int | float) and ours > 0 else float(values.iloc[0])
     best = min(dict.fromkeys(values.dropna()), key=lambda v: abs(np.log(v / wanted)))
-    return f"{name}={best:g}", lines[values == best]
+    return f"{name}={best:g}", rows[values == best]
 
 
-def _shared(one: LogCurve, other: LogCurve) -> float | None:
+def _common_length(a: LogCurve, b: LogCurve) -> float | None:
     """The length at which both curves are 1, or None if they do not overlap."""
-    if len(one) < 2 or len(other) < 2:
+    if len(a) < 2 or len(b) < 2:
         return None
-    low, high = (
-        max(one.lengths[0], other.lengths[0]),
-        min(one.lengths[-1], other.lengths[-1]),
-    )
+    low, high = max(a.lengths[0], b.lengths[0]), min(a.lengths[-1], b.lengths[-1])
     return float(np.clip(NORMAL, low, high)) if low < high else None
 
 
 def _one_at(curve: LogCurve, length: float) -> LogCurve:
-    """The curve over its value at a length, interpolated in log–log."""
+    """The curve divided by its value at a length, interpolated in log–log."""
     value = np.interp(np.log(length), np.log(curve.lengths), curve.logs)
     return replace(curve, logs=curve.logs - value)
 

@@ -1,4 +1,4 @@
-"""Claims from CSV: a row for each, whose check is read by `checks`."""
+"""Claims from CSV, one per row, with their checks read by `checks`."""
 
 import csv
 import io
@@ -15,14 +15,14 @@ NEEDED = ("id", "claim", "check")
 
 
 def shipped() -> tuple[Claim, ...]:
-    """Every claim that the package ships."""
+    """The claims that the package ships."""
     return read_claims(shipped_text("claims.csv"), "claims.csv")
 
 
 def read_claims(text: str, name: str) -> tuple[Claim, ...]:
     """The claims of a CSV text with the columns `COLUMNS`, in any order.
 
-    Raises `BadClaims` with a line for each row that cannot be read; `name` is that of the file.
+    Raises `BadClaims` with a line for each row that cannot be read; `name` is the name of the file.
     """
     rows = csv.DictReader(io.StringIO(text, newline=""))
     claims, problems, lines = list[Claim](), list[str](), dict[str, int]()
@@ -34,8 +34,8 @@ def read_claims(text: str, name: str) -> tuple[Claim, ...]:
             try:
                 claim = _claim(row)
                 if claim.id in lines:
-                    twice = f"column id: {claim.id!r} is the id of line {lines[claim.id]} too"
-                    raise BadCheck(f"{twice}; give each claim its own")
+                    twice = f"column id: {claim.id!r} is also the id in line {lines[claim.id]}"
+                    raise BadCheck(f"{twice}; give each claim a different one")
                 lines[claim.id] = line
                 claims.append(claim)
             except BadCheck as error:
@@ -46,7 +46,7 @@ def read_claims(text: str, name: str) -> tuple[Claim, ...]:
             f"{name}, line {rows.line_num + 1}: {error}; expected comma-separated values"
         )
     if not claims and not problems:
-        problems = [f"{name} holds no claims; expected a row for each below the column names"]
+        problems = [f"{name} has no claims; expected one per row below the column names"]
     if problems:
         raise BadClaims(problems)
     return tuple(claims)

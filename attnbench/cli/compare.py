@@ -56,11 +56,11 @@ def compare(
 
 def tables(comparison: "Comparison", everything: bool) -> "list[Table]":
     """What changed, crossovers that moved, and on demand every case."""
-    from attnbench.render.comparison import crossovers, every, news
+    from attnbench.render.comparison import all_cases, changes, moved_crossovers
 
-    shown = [news(comparison)]
-    shown += [crossovers(comparison)] * (len(comparison.moved) > 0)
-    return shown + [every(comparison)] * everything
+    shown = [changes(comparison)]
+    shown += [moved_crossovers(comparison)] * (len(comparison.moved) > 0)
+    return shown + [all_cases(comparison)] * everything
 
 
 def show(shown: "Sequence[Table]") -> None:

@@ -43,7 +43,7 @@ def doctor(
 def show(here: Environment, found: dict[str, Any], refused: dict[str, str]) -> None:
     """A few lines; what will not work last, with its reason."""
     from attnbench.cli.measuring import doubts
-    from attnbench.render.units import flops, many, size
+    from attnbench.units import flops, many, size
 
     rows = {
         "device": here.device,
@@ -73,7 +73,7 @@ def show(here: Environment, found: dict[str, Any], refused: dict[str, str]) -> N
 
 def load(here: Environment) -> str:
     """What else is at work, now and over the last minute."""
-    from attnbench.render.units import many
+    from attnbench.units import many
 
     now = "" if here.busy_cores is None else f"others take {here.busy_cores:.1f} now"
     minute = "" if here.load is None else f"load average {here.load:.1f} over the last minute"

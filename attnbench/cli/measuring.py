@@ -114,7 +114,7 @@ def described(journal: Journal, plan: Plan) -> Sweep:
 
 def say(request: Request, here: Environment, journal: Journal, folder: Path) -> None:
     """What the program chose by itself, and what should be known before it starts."""
-    from attnbench.render.units import many
+    from attnbench.units import many
 
     show = console.err().print
     for warning in journal.sweep.warnings:
@@ -133,7 +133,7 @@ def say(request: Request, here: Environment, journal: Journal, folder: Path) -> 
 
 def doubts(here: Environment) -> Iterator[str]:
     """What will make times on this machine noisier than they need be."""
-    from attnbench.render.units import many
+    from attnbench.units import many
 
     cores = many(here.cores, "core")
     if here.threads > here.cores:
@@ -144,7 +144,7 @@ def doubts(here: Environment) -> Iterator[str]:
 
 def crowding(here: Environment) -> str:
     """What other processes take of the cores that are needed, if it is much; else nothing."""
-    from attnbench.render.units import many
+    from attnbench.units import many
 
     cores = many(here.cores, "core")
     spare = max(0, here.cores - here.threads)
@@ -172,7 +172,7 @@ def watched(session: Session) -> Iterator[None]:
 
 def refuse_empty(folder: Path) -> None:
     """Raises `CannotRun`, with a reason that the journal keeps, if no case of the sweep ran."""
-    from attnbench.render.units import many
+    from attnbench.units import many
 
     sweep = load(folder)
     if any(run.elapsed_s for run in sweep.runs):

@@ -104,7 +104,7 @@ def show_all(rows: Sequence[Mapping[str, Any]]) -> None:
 
 def show_one(row: Mapping[str, Any]) -> None:
     """Equations, parameters, options with defaults, forms, source."""
-    from attnbench.render.units import count
+    from attnbench.units import count
 
     shown = console.out().print
     shown((row["equations"] or row["name"]).rstrip())

@@ -173,7 +173,7 @@ def show_plan(lines: tuple[Planned, ...], request: Request, as_json: bool) -> No
     """Print every case with its predictions."""
     from attnbench.render.grid import Cell, Table, words
     from attnbench.render.terminal import table
-    from attnbench.render.units import many, seconds, size
+    from attnbench.units import many, seconds, size
 
     if as_json:
         console.data([{**asdict(line), "label": str(line.case)} for line in lines])

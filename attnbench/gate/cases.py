@@ -1,4 +1,4 @@
-"""What a check measures: its plan, and its cases with what became of each."""
+"""What a check measures: its plan, and its cases with their results."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,11 +10,11 @@ from attnbench.gate.pairs import Pair, Stage, Statistic, Trial, mean, mean_of
 from attnbench.records import Case, Level, Mode, Outcome, Selection, Shell, Workload
 from attnbench.run.pairs import AGAIN, BASE, HEAD, Failed, Laps, TreeRace
 
-ITERATION_S = 0.005  # a batch is sized for this at least: shorter ones are mostly overhead
+ITERATION_S = 0.005  # least time of an iteration: shorter ones are mostly overhead
 MOST_TOKENS = 1 << 16
-VERDICT_S = 12.0  # of samples for one verdict; longer iterations get fewer rounds
+VERDICT_S = 12.0  # of samples per verdict; longer iterations get fewer rounds
 FEWEST_ROUNDS = 4
-MISSING = "missing"  # the outcome on a side that has no such mechanism or form
+MISSING = "missing"  # outcome on a side that lacks the mechanism or form
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class Plan:
     seed: int = 0
 
     def workload(self, mode: Mode, seq_len: int) -> Workload:
-        """What is counted at one length."""
+        """The workload that is counted at one length."""
         return Workload(
             batch=max(1, self.tokens // seq_len),
             seq_len=seq_len,
@@ -58,23 +58,23 @@ class Plan:
         )
 
     def batch_for(self, workload: Workload, took_s: float) -> int:
-        """The fewest sequences, as a power of two, that take as long as an iteration should."""
+        """The smallest power of two of sequences that fills an iteration."""
         per_sequence = took_s / workload.batch
         most = max(1, MOST_TOKENS // workload.seq_len)
         wanted = max(1.0, self.iteration_s / per_sequence)
         return int(min(2 ** math.ceil(math.log2(wanted)), 2 ** int(math.log2(most))))
 
     def rounds_for(self, entrants: int, sample_s: float) -> int:
-        """Rounds of a pair, so that both stages together stay within the time of a verdict."""
-        of_one = 2 * entrants * (self.pairs + self.confirm) * sample_s
-        return min(self.rounds, max(FEWEST_ROUNDS, int(VERDICT_S / of_one)))
+        """Rounds of a pair such that both stages together take at most `VERDICT_S`."""
+        round_s = 2 * entrants * (self.pairs + self.confirm) * sample_s
+        return min(self.rounds, max(FEWEST_ROUNDS, int(VERDICT_S / round_s)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """A mechanism as base and as head name it; None on a side that does not have it.
+    """A mechanism as base and head name it; None on a side that lacks it.
 
-    A form that was not asked for is counted but not `timed`.
+    A form that was not requested is counted but not `timed`.
     """
 
     base: Selection | None
@@ -83,7 +83,7 @@ class Compared:
 
     @property
     def selection(self) -> Selection:
-        """What it is called in the report."""
+        """The name in the report."""
         selection = self.head or self.base
         assert selection is not None
         return selection
@@ -96,7 +96,7 @@ class Compared:
 
 @dataclass(frozen=True, kw_only=True)
 class Counted:
-    """One side's answer when it was asked to count a case; `case` is the label of what ran."""
+    """The counts of a case on one side; `case` is the label of what ran."""
 
     outcome: str
     reason: str = ""
@@ -112,19 +112,19 @@ class Counted:
 
 @dataclass(kw_only=True)
 class CheckedCase:
-    """One case on its way through a check: counted on each side, then timed in two stages."""
+    """One case during a check: counted on each side, then timed in two stages."""
 
     compared: Compared
     workload: Workload
     counted: dict[str, Counted] = field(default_factory=dict)  # by side
     race: TreeRace | None = None
-    batch: int | None = None  # that is timed, not the one that is counted
+    batch: int | None = None  # the timed batch, not the counted one
     stages: tuple[list[Laps], list[Laps]] = field(default_factory=lambda: ([], []))
     failed: Failed | None = None
     skipped: str = ""
 
     def asked(self, side: str, batch: int | None = None) -> dict[str, Any]:
-        """What a side that has the mechanism needs to know to build the case, in another batch."""
+        """The request that makes a side build the case, with another batch if one is given."""
         selection = self.compared.head if side == HEAD else self.compared.base
         assert selection is not None
         return {
@@ -162,7 +162,7 @@ class CheckedCase:
 
     @property
     def trial(self) -> Trial:
-        """Its pairs, for the rule."""
+        """The pairs of processes, as the rule takes them."""
         first, second = (
             Stage(
                 head=tuple(Pair.of(laps[BASE], laps[HEAD]) for laps in stage),
@@ -174,22 +174,22 @@ class CheckedCase:
 
     @property
     def family(self) -> str:
-        """What a geometric mean over lengths is taken of: a series and its mode."""
+        """The series and mode over whose lengths a geometric mean is taken."""
         return f"{self.compared.selection}, {self.workload.mode}"
 
 
 def planned(plan: Plan, compared: Sequence[Compared]) -> list[CheckedCase]:
     """Every mechanism in every mode at every length."""
     return [
-        CheckedCase(compared=each, workload=plan.workload(mode, n))
-        for each in compared
+        CheckedCase(compared=mechanism, workload=plan.workload(mode, n))
+        for mechanism in compared
         for mode in plan.modes
         for n in plan.lengths
     ]
 
 
 def families(cases: Sequence[CheckedCase]) -> Iterator[tuple[list[CheckedCase], Trial]]:
-    """Every raced case, and for each series and mode with several the mean over lengths."""
+    """Every raced case, then the mean over lengths of each series and mode that has several."""
     raced = [case for case in cases if case.race and not case.failed]
     yield from (([case], case.trial) for case in raced)
     for family in dict.fromkeys(case.family for case in raced):
@@ -200,9 +200,9 @@ def families(cases: Sequence[CheckedCase]) -> Iterator[tuple[list[CheckedCase], 
 
 
 def as_asked(workload: Workload) -> dict[str, Any]:
-    """A workload as a side is asked for it.
+    """A workload as the request to a side.
 
-    What has its default is left out where an older version may not know it; dropout is said.
+    Fields that older versions may not know are left out at their default, except dropout.
     """
     asked = asdict(workload)
     for f in fields(Workload):

@@ -1,8 +1,8 @@
 """Which mechanisms a repository holds, and which of them a change touches.
 
-Files are read, never run: a mechanism is a module-level `NAME = Card(…)`, which may be registered
-by an entry point or by its place in this package. It depends on its file and on the files of the
-repository that it imports; the contract's files, which all mechanisms share, are only reported.
+Files are parsed, never run: a mechanism is a module-level `NAME = Card(…)`, registered by an entry
+point, by its path in this package, or not at all. It depends on its file and on the files of the
+repository that it imports; files that all mechanisms share are only reported.
 """
 
 import ast
@@ -20,21 +20,21 @@ SHARED = ("contract", "records", "registry", "model", "errors")
 
 
 def changed(base: Path, head: Path, changes: Iterable[Change]) -> tuple[Compared, ...]:
-    """The mechanisms that differ between two trees, a renamed file under both its names."""
+    """The mechanisms that differ between two trees; a renamed file counts under both names."""
     touched = [c for c in changes if (c.head or c.base or "").endswith(".py")]
     known = {change.head for change in touched}
-    kept = {change.head for change in touched if change.head and change.head == change.base}
-    for path in holders(head):
-        if path not in known and depends(head, path, kept):
+    edited = {change.head for change in touched if change.head and change.head == change.base}
+    for path in card_files(head):
+        if path not in known and depends(head, path, edited):
             touched.append(Change(base=path, head=path))
-    compared = dict.fromkeys(each for change in touched for each in pairs(base, head, change))
-    return tuple(sorted(compared, key=lambda each: each.selection.name))
+    compared = dict.fromkeys(pair for change in touched for pair in pairs(base, head, change))
+    return tuple(sorted(compared, key=lambda pair: pair.selection.name))
 
 
 def pairs(base: Path, head: Path, change: Change) -> Iterator[Compared]:
-    """What the two sides of a changed file hold, matched by the name of the card.
+    """The mechanisms on the two sides of a changed file, matched by the name of the card.
 
-    A side that does not parse holds what the other does: it fails, it is not removed.
+    A side that does not parse is taken to hold those of the other: they fail, and are not removed.
     """
     before = cards(base, change.base) if change.base else ()
     after = cards(head, change.head, also=before or ()) if change.head else ()
@@ -48,13 +48,13 @@ def pairs(base: Path, head: Path, change: Change) -> Iterator[Compared]:
 
 
 def shared(changes: Iterable[Change]) -> tuple[str, ...]:
-    """Changed files that every mechanism uses; they alone choose none."""
-    ours = {f"attnbench/{name}.py" for name in SHARED}
-    return tuple(sorted({c.head or c.base or "" for c in changes} & ours))
+    """Changed files that every mechanism uses; they select no mechanism."""
+    paths = {f"attnbench/{name}.py" for name in SHARED}
+    return tuple(sorted({c.head or c.base or "" for c in changes} & paths))
 
 
-def holders(tree: Path) -> Iterator[str]:
-    """Files that may hold a mechanism, relative to the tree; hidden folders are left out."""
+def card_files(tree: Path) -> Iterator[str]:
+    """Files that may hold a card, relative to the tree; hidden folders are left out."""
     for path in sorted(tree.rglob("*.py")):
         relative = path.relative_to(tree)
         hidden = any(part.startswith(".") for part in relative.parts)
@@ -63,31 +63,31 @@ def holders(tree: Path) -> Iterator[str]:
 
 
 def cards(tree: Path, path: str, also: Iterable[str] = ()) -> tuple[str, ...] | None:
-    """Names of the cards in a file, and those of `also` that it binds; None if unparsable."""
+    """Names of the cards in a file, and those of `also` it binds; None if it does not parse."""
     if (module := parsed(tree, path)) is None:
         return None
     if Path(path).parent == OWN:
         return ("CARD",) if Path(path).stem != "__init__" else ()
-    found: dict[str, ast.expr | None] = {}
+    bound: dict[str, ast.expr | None] = {}
     for node in module.body:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                found[name] = value
+                bound[name] = value
             case ast.AnnAssign(target=ast.Name(id=name), value=value):
-                found[name] = value
-    return tuple(name for name, value in found.items() if name in also or makes_card(value))
+                bound[name] = value
+    return tuple(name for name, value in bound.items() if name in also or makes_card(value))
 
 
 def makes_card(value: ast.expr | None) -> bool:
     """Whether an expression is a call of `Card`."""
-    return isinstance(value, ast.Call) and "Card" in (
-        getattr(value.func, "id", ""),
-        getattr(value.func, "attr", ""),
-    )
+    match value:
+        case ast.Call(func=ast.Name(id="Card") | ast.Attribute(attr="Card")):
+            return True
+    return False
 
 
 def named(path: str, card: str) -> Selection:
-    """The name to ask for: the one it is registered by, or `path.py:NAME`."""
+    """The name that `--models` takes: the registered one, or `path.py:NAME`."""
     if Path(path).parent == OWN and card == "CARD":
         return Selection(name=Path(path).stem)
     module = path.removeprefix("src/").removesuffix(".py").removesuffix("/__init__")
@@ -98,7 +98,7 @@ def named(path: str, card: str) -> Selection:
 
 
 def parsed(tree: Path, path: str) -> ast.Module | None:
-    """The file's syntax tree, or None if it has none."""
+    """The syntax tree of a file; None if it cannot be read or parsed."""
     try:
         return ast.parse((tree / path).read_bytes())
     except (OSError, SyntaxError, ValueError):
@@ -106,20 +106,20 @@ def parsed(tree: Path, path: str) -> ast.Module | None:
 
 
 def depends(tree: Path, path: str, touched: set[str]) -> bool:
-    """Whether the file, or a file of the tree that it imports, is among those touched."""
+    """Whether the file, or a file of the tree that it imports, was touched."""
     seen: set[str] = set()
-    waiting = [path]
-    while waiting:
-        one = waiting.pop()
-        if one in touched:
+    queue = [path]
+    while queue:
+        file = queue.pop()
+        if file in touched:
             return True
-        seen.add(one)
-        waiting += [other for other in imported(tree, one) if other not in seen]
+        seen.add(file)
+        queue += [other for other in imported(tree, file) if other not in seen]
     return False
 
 
 def imported(tree: Path, path: str) -> Iterator[str]:
-    """Files of the tree that the file imports by name, without the contract's own."""
+    """Files of the tree that the file imports, without those that all mechanisms share."""
     if (module := parsed(tree, path)) is None:
         return
     for node in ast.walk(module):
@@ -138,11 +138,11 @@ def imported(tree: Path, path: str) -> Iterator[str]:
             yield from _files(tree, name, Path(path).parent.as_posix())
 
 
-def _files(tree: Path, module: str, beside: str) -> Iterator[str]:
+def _files(tree: Path, module: str, folder: str) -> Iterator[str]:
     parts = module.split(".")
     if parts[0] == "attnbench" and (len(parts) < 3 or parts[1] != "mechanisms"):
         return
-    for top in dict.fromkeys(("", "src/", "" if beside == "." else f"{beside}/")):
+    for top in dict.fromkeys(("", "src/", "" if folder == "." else f"{folder}/")):
         for end in (".py", "/__init__.py"):
             path = top + "/".join(parts) + end
             if (tree / path).is_file():

@@ -1,4 +1,4 @@
-"""A check of the working tree against a revision: count both, race both, say what changed."""
+"""A check of the working tree against a revision: count both, race both, report changes."""
 
 import math
 import time
@@ -23,7 +23,7 @@ from attnbench.run.pairs import BASE, HEAD
 from attnbench.store import selftest
 
 FORMS_TIMEOUT_S = 60.0
-NO_SELFTEST = "no selftest was run on this machine; attnbench selftest shows what a check can find"
+NO_SELFTEST = "unknown, since no selftest was run on this machine; run attnbench selftest"
 
 Trials = Sequence[tuple[list[CheckedCase], Trial]]
 
@@ -37,15 +37,15 @@ def against_revision(
     only_changed: bool = False,
     folder: Path | None = None,
 ) -> Report:
-    """The working tree against a revision of its repository, in a worktree that is removed again.
+    """The working tree against a revision, checked out in a temporary worktree.
 
-    Without selections, the mechanisms whose files differ: every form is counted, the default is
-    timed. Raises `UsageError` or `CannotRun`.
+    Without selections, the mechanisms whose files differ are checked: every form is counted, and
+    the default is timed. Raises `UsageError` or `CannotRun`.
     """
     root = worktree.root(folder or Path.cwd())
     commit = worktree.commit(root, revision)
     changes = worktree.changes(root, commit)
-    notes = tuple(f"{file} differs too, which all mechanisms share" for file in shared(changes))
+    notes = tuple(f"{file}, which all mechanisms share, differs too" for file in shared(changes))
     report = Report(
         base=f"{revision} ({commit[:10]})", head=worktree.describe(root), findings=(), notes=notes
     )
@@ -57,10 +57,10 @@ def against_revision(
                 notes += ("no file that differs holds a card; name mechanisms with --models",)
             return replace(report, notes=notes)
         if selections is None:
-            differ = ", ".join(each.selection.name for each in compared)
-            bench.announce(f"mechanisms that differ: {differ}")
+            names = ", ".join(mechanism.selection.name for mechanism in compared)
+            bench.announce(f"mechanisms that differ: {names}")
         compared = tuple(in_forms(compared, bench, root, every=selections is None))
-        # asked first, since racing may use up the budget
+        # read before the race, which may use up the budget
         quoted = selftest.sentence(bench.machine()) or NO_SELFTEST if plan.times else ""
         race = Measuring(plan, planned(plan, compared), bench, {BASE: tree, HEAD: root})
         race.race()
@@ -73,28 +73,24 @@ def wanted(
     only_changed: bool,
     root: Path,
 ) -> Sequence[Compared]:
-    """What is selected, of that what differs if only that is wanted; else all that differs."""
+    """The selections, with `only_changed` those that differ; without selections all that differ."""
     if selections is None:
         return differing
-    names = {each.head.name for each in differing if each.head}
-    named = tuple(on_both_sides(selections, root))
-    return [each for each in named if each.selection.name in names] if only_changed else named
+    names = {mechanism.head.name for mechanism in differing if mechanism.head}
+    selected = on_both_sides(selections, root)
+    return [s for s in selected if s.selection.name in names] if only_changed else selected
 
 
-def on_both_sides(selections: Sequence[Selection], root: Path) -> Iterator[Compared]:
-    """Each selection as both sides name it; files are named from the repository's top.
-
-    Raises `UsageError`.
-    """
-    for selection in selections:
-        named = replace(selection, name=from_top(selection.name, Path.cwd(), root))
-        yield Compared(base=named, head=named)
+def on_both_sides(selections: Sequence[Selection], root: Path) -> tuple[Compared, ...]:
+    """Each selection for both sides, with paths relative to the repository. Raises `UsageError`."""
+    sides = (replace(s, name=from_top(s.name, Path.cwd(), root)) for s in selections)
+    return tuple(Compared(base=side, head=side) for side in sides)
 
 
 def from_top(name: str, folder: Path, root: Path) -> str:
-    """The name; a file named from the folder is named from the repository's top instead.
+    """The name of a mechanism, with the path of a file made relative to the repository.
 
-    Raises `UsageError` if the file is not the repository's: it is going to be run.
+    Raises `UsageError` if the file, which will be run, is outside of the repository.
     """
     if ".py:" not in name:
         return name
@@ -111,24 +107,24 @@ def from_top(name: str, folder: Path, root: Path) -> str:
 def in_forms(
     compared: Sequence[Compared], bench: Bench, root: Path, *, every: bool = False
 ) -> Iterator[Compared]:
-    """Patterns of forms as the forms that the working tree has; if `every`, all of them too."""
-    for each in compared:
-        form = each.selection.form
+    """Patterns of forms expanded to those of the working tree; with `every`, all forms as well."""
+    for mechanism in compared:
+        form = mechanism.selection.form
         pattern = form or ("*" if every else "")
         if form is None or not set("*?") & set(form):
-            yield each
+            yield mechanism
         if not set("*?") & set(pattern):
             continue
         with bench.server.worker(root) as worker:
-            name = each.head.name if each.head else ""
+            name = mechanism.head.name if mechanism.head else ""
             answer = worker.ask(FORMS_TIMEOUT_S, do="forms", mechanism=name)
-        for found in answer.get("forms", ()):
-            if fnmatchcase(found, pattern):
-                yield each.in_form(found, timed=form is not None)
+        for known in answer.get("forms", ()):
+            if fnmatchcase(known, pattern):
+                yield mechanism.in_form(known, timed=form is not None)
 
 
 def reported(report: Report, race: Measuring, quoted: str) -> Report:
-    """The report with what a race found, and how it measured."""
+    """The report with the findings of a race and how it measured."""
     plan, cases = race.plan, race.cases
     trials = list(families(cases))
     contaminated = rule.contaminated([trial for _, trial in trials], plan.threshold)
@@ -159,31 +155,30 @@ def counted(cases: Sequence[CheckedCase]) -> Iterator[Finding]:
 
 
 def broken(cases: Sequence[CheckedCase]) -> Iterator[Finding]:
-    """Cases that ran when they were counted and not when they were timed."""
+    """Cases that ran when they were counted but failed when they were timed."""
     for case in cases:
         if case.failed is None:
             continue
-        fine = Counted(outcome=Outcome.OK)
+        ok = Counted(outcome=Outcome.OK)
         failed = Counted(outcome=case.failed.outcome, reason=case.failed.reason)
-        on_head = case.failed.entrant == HEAD
-        base, head = (fine, failed) if on_head else (failed, fine)
+        base, head = (ok, failed) if case.failed.entrant == HEAD else (failed, ok)
         if failure := runs(case.name, case.label, base, head):
             yield failure
 
 
 def times(plan: Plan, trials: Trials, contaminated: bool) -> Iterator[Finding]:
-    """The verdict on the time of each case, and on the mean of its lengths."""
+    """The verdict on the time of each case, and on the means over lengths."""
     judged = rule.judge([trial for _, trial in trials], plan.threshold)
     for (members, trial), (verdict, effect, reason, statistic) in zip(trials, judged, strict=True):
-        alone = members[0] if len(members) == 1 else None
+        single = members[0] if len(members) == 1 else None
         known = effect.low > -math.inf
         ratio, low, high = (math.exp(log) if known else None for log in effect[:3])
-        sides = (alone.seconds(side, statistic) if alone else () for side in (BASE, HEAD))
+        sides = (single.seconds(side, statistic) if single else () for side in (BASE, HEAD))
         base, head = (median(seconds) if seconds else None for seconds in sides)
         if contaminated and verdict in (Verdict.SLOWER, Verdict.FASTER):
-            reason = "the job is contaminated: base differs from base"
-        elif alone and alone.skipped and verdict is Verdict.UNSURE:
-            reason = alone.skipped
+            reason = "the check is contaminated: base differs from base"
+        elif single and single.skipped and verdict is Verdict.UNSURE:
+            reason = single.skipped
         yield Finding(
             mechanism=members[0].name,
             case=trial.name,
@@ -196,29 +191,25 @@ def times(plan: Plan, trials: Trials, contaminated: bool) -> Iterator[Finding]:
             verdict=verdict,
             reason=reason,
             fails=verdict is Verdict.SLOWER and not contaminated,
-            batch=alone.batch if alone else None,
+            batch=single.batch if single else None,
             cases=len(members),
         )
 
 
 def notes(plan: Plan, cases: Sequence[CheckedCase]) -> Iterator[str]:
-    """What a reader should know of the cases."""
+    """What a reader should know about the cases."""
     for case in cases:
         base, head = (case.counted[side].form for side in (BASE, HEAD))
         if base and head and base != head:
-            yield f"{case.label}: its default was {base} on base, is {head} on head"
-    hidden = find(plan.device).hides_page_faults
-    copying = [case.label for case in cases if hidden and copies_more(case)]
-    if plan.times and copying:
+            yield f"{case.label}: the default form is {base} on base and {head} on head"
+    moved, copying = TABLE["moved_bytes"], []
+    for case in cases:
+        base, head = (case.counted[side].values.get(moved.key) for side in (BASE, HEAD))
+        if of_count(base, head, moved) is Verdict.SLOWER:
+            copying.append(case.label)
+    if plan.times and copying and find(plan.device).hides_page_faults:
         more = f" and {len(copying) - 1} more" if len(copying) > 1 else ""
         yield (
-            f"{copying[0]}{more}: more bytes are moved than on base; times are taken with freed"
-            " memory kept by the process, which hides part of what a copy costs elsewhere"
+            f"{copying[0]}{more}: head moves more bytes than base; processes keep freed memory"
+            " while they are timed, which hides part of the cost of copies in normal use"
         )
-
-
-def copies_more(case: CheckedCase) -> bool:
-    """Whether head moves more bytes, so that the allocator's setting matters."""
-    moved = TABLE["moved_bytes"]
-    base, head = (case.counted[side].values.get(moved.key) for side in (BASE, HEAD))
-    return of_count(base, head, moved) is Verdict.SLOWER

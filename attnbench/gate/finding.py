@@ -1,4 +1,4 @@
-"""What a check found: one row for each case and metric, and what follows from all of them."""
+"""The findings of a check, one for each case and metric, and the report that holds them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -8,16 +8,16 @@ from attnbench.gate.cases import MISSING, Counted, Plan
 from attnbench.metrics import COUNTED, TABLE
 from attnbench.records import Outcome
 
-TIME, RUNS = "time", "runs"  # what a finding may be of besides the keys of `metrics.TABLE`
+TIME, RUNS = "time", "runs"  # metrics of findings, in addition to the keys of `metrics.TABLE`
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
     """One metric of one case, head against base; `ratio` is head over base.
 
-    Times are seconds of one iteration of `batch` sequences, which is not the batch in the label of
-    the case: that one is counted. `cases` is the number of cases that it is the mean of; `fails`
-    says whether it fails the check.
+    Times are seconds of one iteration of `batch` sequences; the batch in the label of the case is
+    the counted one. `cases` is the number of cases in a mean; `fails` says whether the finding
+    fails the check.
     """
 
     mechanism: str
@@ -37,14 +37,14 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Conditions:
-    """How a check measured; what does not apply to it is None or empty."""
+    """How a check measured; what does not apply is None or empty."""
 
     plan: Plan
-    clock: str = ""  # of what was timed
+    clock: str = ""  # that took the times
     worst_floor: float | None = None  # the largest noise of base against base, a log ratio
     elapsed_s: float | None = None
-    selftest: str = ""  # what the last selftest of this machine found
-    other_machine: tuple[str, ...] | None = None  # how the baseline's differs; empty: it does not
+    selftest: str = ""  # result of the last selftest of this machine
+    other_machine: tuple[str, ...] | None = None  # differences of the baseline's machine, if any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,30 +60,30 @@ class Report:
 
     @property
     def failures(self) -> tuple[Finding, ...]:
-        """What fails the check."""
-        return tuple(found for found in self.findings if found.fails)
+        """The findings that fail the check."""
+        return tuple(finding for finding in self.findings if finding.fails)
 
     @property
     def traded(self) -> tuple[Finding, ...]:
-        """Counts that grew where time fell, which is no failure."""
+        """Counts that grew where time fell, which is not a failure."""
         return tuple(
-            found
-            for found in self.findings
-            if found.metric in COUNTED and found.verdict is Verdict.SLOWER and not found.fails
+            finding
+            for finding in self.findings
+            if finding.metric in COUNTED and finding.verdict is Verdict.SLOWER and not finding.fails
         )
 
     @property
     def unsure(self) -> tuple[Finding, ...]:
-        """What could not be decided."""
-        return tuple(found for found in self.findings if found.verdict is Verdict.UNSURE)
+        """The findings that could not be decided."""
+        return tuple(finding for finding in self.findings if finding.verdict is Verdict.UNSURE)
 
     @property
     def cases(self) -> tuple[str, ...]:
-        """The names of all cases, each once; a mean over several is none."""
-        return tuple(dict.fromkeys(found.case for found in self.findings if found.cases == 1))
+        """The names of all cases, each once, without means over several."""
+        return tuple(dict.fromkeys(f.case for f in self.findings if f.cases == 1))
 
     def exit_code(self, strict: bool) -> int:
-        """1 if something fails; 3 if asked to be strict and something is not certain; else 0."""
+        """1 if something fails, 3 if `strict` and something is uncertain, else 0."""
         if self.failures:
             return 1
         return 3 if strict and (self.contaminated or self.unsure) else 0
@@ -111,25 +111,25 @@ def counts(
 
 
 def traded(report: Report) -> Report:
-    """The report with counts that grew on a case whose time fell: said, but no failures.
+    """The report in which counts do not fail where the time of their case fell.
 
-    Time is what a count stands for; where both are known and disagree, time decides. It decides
-    nothing in a contaminated job.
+    Counts stand in for time; where both are known and disagree, time decides, unless the check is
+    contaminated.
     """
     if report.contaminated:
         return report
     fell = {f.case for f in report.findings if f.metric == TIME and f.verdict is Verdict.FASTER}
     findings = tuple(
-        replace(found, fails=False, reason="no failure, since the time of this case fell")
-        if found.fails and found.metric in COUNTED and found.case in fell
-        else found
-        for found in report.findings
+        replace(f, fails=False, reason="not a failure, since the time of this case fell")
+        if f.fails and f.metric in COUNTED and f.case in fell
+        else f
+        for f in report.findings
     )
     return replace(report, findings=findings)
 
 
 def runs(mechanism: str, case: str, base: Counted, head: Counted) -> Finding | None:
-    """What to say where a case did not run on both sides; None where it did."""
+    """The finding for a case that did not run on both sides; None where it did."""
     if base.ran and head.ran:
         return None
     verdict, fails = Verdict.MISSING, False
@@ -142,7 +142,7 @@ def runs(mechanism: str, case: str, base: Counted, head: Counted) -> Finding | N
     elif base.outcome == MISSING and head.ran:
         reason = f"added: {base.reason} on base"
     elif base.outcome == MISSING:
-        # what is new and does not run was never fine
+        # a new mechanism that does not run fails
         reason, fails = f"added, but {head.outcome}: {head.reason}", True
     elif head.ran:
         reason = f"{base.outcome} on base only: {base.reason}"

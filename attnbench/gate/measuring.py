@@ -1,6 +1,6 @@
 """The processes of a check: they count cases on both sides, then race them in pairs.
 
-Nothing of a mechanism runs in this process; it asks the sides and waits.
+No mechanism runs in this process; it sends requests to the sides and waits.
 """
 
 import math
@@ -25,20 +25,20 @@ from attnbench.run.race import Round
 from attnbench.run.workers import OverBudget, Worker
 
 COUNT_TIMEOUT_S = 300.0
-CONFIRMING = 0.4  # share of the budget kept for the second stage
+CONFIRMING = 0.4  # share of the budget reserved for the second stage
 NO_BATCHES: Mapping[str, int] = MappingProxyType({})
 
 
 def silent(text: str) -> None:
-    """Nobody listens."""
+    """Ignore the text."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """What measures, and who hears of it.
+    """The processes that measure, and where progress is reported.
 
-    `machine` says what this machine is, once torch is loaded. `observe` hears what is done now,
-    `announce` what is worth a line.
+    `machine` gives the fingerprint of this machine, once torch is loaded. `observe` is called with
+    what is running now, `announce` with what deserves a separate line.
     """
 
     server: Server
@@ -48,7 +48,7 @@ class Bench:
 
     @contextmanager
     def within(self, budget_s: float | None) -> Iterator[None]:
-        """No wait inside the block outlasts the budget.
+        """End every wait inside the block with the budget.
 
         Raises `CannotRun` where the budget ends before there is anything to report.
         """
@@ -72,32 +72,32 @@ class Measuring:
         self.trees = {**trees, AGAIN: trees.get(BASE, trees[HEAD])}
         self.draw = random.Random(plan.seed)
         self.begun = time.monotonic()
-        self.stretch = 1.0  # how much longer a visit takes than its work: other work is going on
+        self.stretch = 1.0  # measured over expected time of a visit; above 1 on a busy machine
 
     def race(self) -> None:
-        """Count every case, race those that are to be timed, and again those in doubt."""
+        """Count every case, race those to be timed, and race the doubtful ones again."""
         self.count()
-        self.cases = [case for case in self.cases if case.compared.timed or self.is_news(case)]
+        self.cases = [case for case in self.cases if case.compared.timed or self.is_further(case)]
         raced = [case for case in self.cases if case.compared.timed and case.ran]
         if self.plan.times and raced:
             self.size(raced)
             self.stage(raced, 0, self.plan.pairs)
             self.stage(self.doubtful(raced), 1, self.plan.confirm)
 
-    def is_news(self, case: CheckedCase) -> bool:
-        """Whether a further form runs somewhere, and is not the default that was counted."""
+    def is_further(self, case: CheckedCase) -> bool:
+        """Whether a form runs on a side and is not the default, which is counted anyway."""
         unsupported = {c.outcome for c in case.counted.values()} == {Outcome.UNSUPPORTED}
         defaults = {other.label for other in self.cases if other.compared.timed}
         return not unsupported and case.label not in defaults
 
     def count(self) -> None:
-        """Ask every side for the counts of every case, all sides at once."""
+        """Count every case on every side, all sides at the same time."""
         self.observe("counting")
         with ThreadPoolExecutor(len(self.sides)) as pool:
             try:
                 answers = list(pool.map(self.count_side, self.sides))
             except KeyboardInterrupt:
-                self.server.close()  # or the pool would wait for answers that nobody wants
+                self.server.close()  # or the pool would wait for the remaining answers
                 raise
         for side, counted in zip(self.sides, answers, strict=True):
             for case, answer in zip(self.cases, counted, strict=True):
@@ -110,7 +110,7 @@ class Measuring:
         try:
             for case in self.cases:
                 if (case.compared.head if side == HEAD else case.compared.base) is None:
-                    answers.append(Counted(outcome=MISSING, reason="there was none"))
+                    answers.append(Counted(outcome=MISSING, reason="it did not exist"))
                     continue
                 if worker is None or not worker.alive:
                     worker = self.loaded(side)
@@ -122,7 +122,7 @@ class Measuring:
         return answers
 
     def loaded(self, side: str) -> Worker:
-        """A process of that side. Raises `CannotRun` if its package does not load."""
+        """A process on that side. Raises `CannotRun` if its package does not load."""
         worker = self.server.worker(self.trees[side], weighs=True)
         if worker.started["outcome"] != Outcome.OK:
             worker.end()
@@ -130,7 +130,7 @@ class Measuring:
         return worker
 
     def size(self, cases: list[CheckedCase], batches: Mapping[str, int] = NO_BATCHES) -> None:
-        """Choose each case's batch, so that an iteration takes as long as planned, or is given."""
+        """Set the batch of each case: as given, else such that iterations last as planned."""
         with of_trees(self.server, self.trees, self.draw) as processes:
             for case in cases:
                 self.observe(f"sizing {case.label}")
@@ -154,15 +154,15 @@ class Measuring:
         )
 
     def stage(self, cases: list[CheckedCase], number: int, pairs: int) -> None:
-        """Visits of fresh processes to the cases that the time is enough for, as many as fit."""
-        kept_s = CONFIRMING * (self.plan.budget_s or 0) if number == 0 else 0.0
-        cases = self.affordable(cases, pairs, kept_s)
+        """Visit the affordable cases with fresh processes, as often as time allows."""
+        reserved_s = CONFIRMING * (self.plan.budget_s or 0) if number == 0 else 0.0
+        cases = self.affordable(cases, pairs, reserved_s)
         expected_s = sum(case.race.cost_s for case in cases if case.race)
         for pair in range(pairs if cases else 0):
             self.observe(f"{'confirming' if number else 'comparing'}, pair {pair + 1} of {pairs}")
             begun = time.monotonic()
             try:
-                if self.server.left_s - kept_s < self.stretch * expected_s:
+                if self.server.left_s - reserved_s < self.stretch * expected_s:
                     raise OverBudget
                 self.visit(cases, number)
             except OverBudget:
@@ -184,28 +184,30 @@ class Measuring:
                 except Failed as failed:
                     case.failed = failed
 
-    def affordable(self, cases: list[CheckedCase], pairs: int, kept_s: float) -> list[CheckedCase]:
-        """The cases that fit into the budget less `kept_s`, in order; the others say that."""
-        left_s = self.server.left_s - kept_s
-        kept = []
+    def affordable(
+        self, cases: list[CheckedCase], pairs: int, reserved_s: float
+    ) -> list[CheckedCase]:
+        """The cases that fit into the budget less `reserved_s`; the others are marked skipped."""
+        left_s = self.server.left_s - reserved_s
+        affordable = []
         for case in cases:
             if case.race is None or case.failed:
                 continue
             cost_s = self.stretch * pairs * case.race.cost_s
             if cost_s <= left_s:
                 left_s -= cost_s
-                kept.append(case)
+                affordable.append(case)
             else:
                 case.skipped = f"over budget: {max(1, cost_s - left_s):.0f} s more are needed"
-        return kept
+        return affordable
 
     def doubtful(self, cases: list[CheckedCase]) -> list[CheckedCase]:
-        """What the second stage visits: suspects first, then what is not settled."""
+        """The cases for the second stage: suspects first, then those that are not settled."""
         suspects, unsettled = [], []
         for members, trial in families(cases):
             if rule.suspected(trial, self.plan.threshold):
                 suspects += members
             elif not rule.settled(trial, self.plan.threshold):
                 unsettled += members
-        each_once = {id(case): case for case in (*suspects, *unsettled)}
-        return [case for case in each_once.values() if case.stages[0]]
+        unique = {id(case): case for case in (*suspects, *unsettled)}
+        return [case for case in unique.values() if case.stages[0]]

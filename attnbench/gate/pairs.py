@@ -2,13 +2,13 @@
 
 Each pair gives three log ratios of head over base, since a change need not affect every call:
 
-    typical  the median over rounds: what a typical call costs
-    average  of the mean times: what all calls cost, also if only some of them are slower
-    slowest  of the 90 % quantiles: whether calls differ more from one another than before
+    typical  the median over rounds: the cost of a typical call
+    average  of the mean times: the cost of all calls, including a slowdown of only some
+    slowest  of the 90 % quantiles: whether calls vary more than before
 
-Confidence intervals rest on pairs and not on rounds: rounds of one process share its placement in
-memory. With nothing changed, head and base can be exchanged, so each statistic is symmetric about
-0 and Student's interval is not too narrow even where single samples have heavy tails.
+Confidence intervals rest on pairs, not on rounds, since rounds of one process share its placement
+in memory. Without a change, head and base can be exchanged, so each statistic is symmetric about 0
+and Student's interval is not too narrow even where single samples have heavy tails.
 """
 
 import math
@@ -19,18 +19,18 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from attnbench.analysis.estimate import student_quantile, student_within
+from attnbench.analysis.estimate import p_value, student_quantile
 
 LEVEL = 0.99
 FLOORS = 2.0
-FEWEST = 3  # pairs below which nothing is called
-SLOWEST = 0.9  # the quantile of `slowest`: a tenth of 40 samples are four, one alone is an accident
-# a sample counts for at most this many medians of its process: one stall is not a mean
+FEWEST = 3  # pairs below which there is no verdict
+SLOWEST = 0.9  # quantile of `slowest`: a tenth of 40 samples is four, and one could be an accident
+# a sample counts for at most this many medians of its process, so that one stall moves no mean
 BOUND = 3.0
 
 
 class Statistic(StrEnum):
-    """The statistics of a pair."""
+    """A statistic of a pair."""
 
     TYPICAL = "typical"
     AVERAGE = "average"
@@ -46,7 +46,7 @@ class Pair(NamedTuple):
 
     @classmethod
     def of(cls, base: Sequence[float], head: Sequence[float]) -> Self:
-        """From the seconds of all samples in order, two samples of each side a round."""
+        """From the seconds of all samples in order, two samples of each side per round."""
         rounds = np.log(_in_rounds(head) / _in_rounds(base))
         slowest = np.quantile(head, SLOWEST) / np.quantile(base, SLOWEST)
         return cls(
@@ -66,7 +66,7 @@ class Effect(NamedTuple):
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether the interval excludes no effect."""
+        """Whether the interval excludes 0."""
         return self.low > 0 or self.high < 0
 
 
@@ -80,7 +80,7 @@ class Stage:
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """One statistic of a trial: log ratios of its first and second stage, and of base over base."""
+    """One statistic of a trial: log ratios of both stages, and of base over base."""
 
     first: tuple[float, ...]
     second: tuple[float, ...]
@@ -88,7 +88,7 @@ class View:
 
     @property
     def floor(self) -> float:
-        """The noise of base against base: its mean, or that mean's standard error if larger."""
+        """The noise floor: the mean of base against base, or its standard error if larger."""
         if len(self.again) < FEWEST:
             return 0.0
         error = float(np.std(self.again, ddof=1)) / math.sqrt(len(self.again))
@@ -99,7 +99,7 @@ class View:
         return max(math.log1p(threshold), FLOORS * self.floor)
 
     def is_suspect(self, threshold: float) -> bool:
-        """Whether the first stage says that head differs."""
+        """Whether the first stage indicates that head differs."""
         change = effect(self.first)
         return change.excludes_zero and abs(change.point) > self.limit(threshold)
 
@@ -121,32 +121,26 @@ class Trial:
 
 
 def effect(logs: Sequence[float], level: float = LEVEL) -> Effect:
-    """Mean of the pairs' log ratios; NaN with an unbounded interval for fewer than three."""
+    """The mean of the pairs' log ratios; NaN and unbounded for fewer than three."""
     if len(logs) < FEWEST:
         return Effect(math.nan, -math.inf, math.inf, math.nan)
     point = float(np.mean(logs))
     error = float(np.std(logs, ddof=1)) / math.sqrt(len(logs))
     half = student_quantile(level, len(logs) - 1) * error
-    if error == 0:
-        return Effect(point, point, point, float(point == 0))
-    return Effect(
-        point, point - half, point + half, 1 - student_within(abs(point) / error, len(logs) - 1)
-    )
+    return Effect(point, point - half, point + half, p_value(point, error, len(logs) - 1))
 
 
 def mean_of(name: str, trials: Sequence[Trial]) -> Trial:
-    """The geometric mean of several cases, pair by pair: pairs are visits to all of them."""
-    stages = []
-    for stage in ("first", "second"):
-        parts = [getattr(trial, stage) for trial in trials]
-        stages.append(
-            Stage(head=_means([p.head for p in parts]), again=_means([p.again for p in parts]))
-        )
-    return Trial(name=name, first=stages[0], second=stages[1])
+    """The geometric mean of several cases, pair by pair, since each pair visits all of them."""
+    first, second = (
+        Stage(head=_means([s.head for s in stages]), again=_means([s.again for s in stages]))
+        for stages in ([t.first for t in trials], [t.second for t in trials])
+    )
+    return Trial(name=name, first=first, second=second)
 
 
 def mean(times: Sequence[float]) -> float:
-    """The mean of one process's samples, each bounded at `BOUND` medians."""
+    """The mean of the samples of one process, each bounded at `BOUND` medians."""
     return float(np.minimum(times, BOUND * np.median(times)).mean())
 
 

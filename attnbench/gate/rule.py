@@ -1,12 +1,12 @@
 """The rule that calls a change of time a slowdown, from pairs of fresh processes.
 
 Two statistics are judged, the cost of a typical call and the average over all calls, so that a
-slowdown of only some calls is found as well as one of all.
+slowdown of only some calls is found too.
 
-A change is suspected if the 99 % confidence interval of either excludes 0 and the effect is above
-the threshold and above twice the noise floor, which is base against base in the same pairs. It is
-called only if a second stage in fresh processes confirms it, with Benjamini and Hochberg's rule
-over all p-values of that stage.
+A change is suspected if the 99 % confidence interval of either excludes 0 and the effect exceeds
+the threshold and twice the noise floor, which is base against base in the same pairs. It is called
+only if a second stage in fresh processes confirms it, with Benjamini and Hochberg's rule over all
+p-values of that stage.
 """
 
 import math
@@ -19,21 +19,22 @@ from attnbench.analysis.estimate import student_quantile
 from attnbench.analysis.verdict import Verdict, discoveries
 from attnbench.gate.finding import TIME, Finding
 from attnbench.gate.pairs import FEWEST, LEVEL, Effect, Statistic, Trial, View, effect
+from attnbench.units import change, percent
 
 # two one-sided tests at 5 % each amount to a confidence interval of 90 %
 SAMENESS = 0.90
-# a machine that cannot exclude a change as large as this cannot say that nothing changed
+# a machine that cannot exclude a change as large as this never gives the verdict `same`
 MAX_USABLE_LIMIT = 0.05
-# a spread between calls that grew by this much is worth a sentence
+# growth of the spread between calls that is reported
 UNEVEN = 0.10
-# medians of one machine on two days differ by less than this with nothing changed
-TWO_DAYS = 0.10
+# without a change, medians of one machine on different days differ by less than this
+BETWEEN_DAYS = 0.10
 
 JUDGED = (Statistic.TYPICAL, Statistic.AVERAGE)
 
 
 class Judged(NamedTuple):
-    """The verdict on a trial, with the effect and the statistic that it rests on."""
+    """The verdict on a trial, with the effect and statistic behind it."""
 
     verdict: Verdict
     effect: Effect
@@ -42,12 +43,12 @@ class Judged(NamedTuple):
 
 
 def suspected(trial: Trial, threshold: float) -> bool:
-    """Whether the first stage says that head differs."""
+    """Whether the first stage indicates that head differs."""
     return any(trial.view(statistic).is_suspect(threshold) for statistic in JUDGED)
 
 
 def settled(trial: Trial, threshold: float) -> bool:
-    """Whether the first stage says that head does not differ."""
+    """Whether the first stage shows that head does not differ."""
     if suspected(trial, threshold):
         return False
     return all(_is_same(trial, stat, trial.view(stat).first, threshold) for stat in JUDGED)
@@ -68,38 +69,36 @@ def judge(trials: Sequence[Trial], threshold: float) -> list[Judged]:
 
 
 def contaminated(trials: Sequence[Trial], threshold: float) -> tuple[str, ...]:
-    """Trials where base differs from base: then no time of this job can be trusted."""
+    """Trials in which base differs from base, so that no time of the check can be trusted."""
     effects = [effect(trial.view(Statistic.TYPICAL).again) for trial in trials]
     real = discoveries([e.p for e in effects])
-    large = math.log1p(threshold)
     return tuple(
         trial.name
         for trial, e, call in zip(trials, effects, real, strict=True)
-        if call and e.excludes_zero and abs(e.point) > large
+        if call and e.excludes_zero and abs(e.point) > math.log1p(threshold)
     )
 
 
 def unevenness(trial: Trial) -> str:
-    """How the slowest calls changed where a typical one changed differently, or nothing."""
+    """How the slowest calls changed, if differently from a typical call, or nothing."""
     pairs = trial.first.head + trial.second.head
     gap = effect([pair.slowest - pair.typical for pair in pairs])
     if not gap.excludes_zero or abs(gap.point) < math.log1p(UNEVEN):
         return ""
-    typical = effect([pair.typical for pair in pairs])
-    slowest = effect([pair.slowest for pair in pairs])
-    less = "more" if gap.point > 0 else "less"
-    return (
-        f"calls differ {less} from one another than on base: a typical call {_signed(typical)},"
-        f" the slowest tenth {_signed(slowest)}"
+    typical, slowest = (
+        change(math.exp(effect(logs).point))
+        for logs in ([pair.typical for pair in pairs], [pair.slowest for pair in pairs])
     )
+    more = "more" if gap.point > 0 else "less"
+    return f"calls vary {more} than on base: a typical call {typical}, the slowest tenth {slowest}"
 
 
 def stored_time_finding(
     mechanism: str, case: str, before: Sequence[float], now: Sequence[float]
 ) -> Finding:
-    """Seconds of each process on another day and now; a change is `unsure` and never fails.
+    """Seconds of each process, stored and now; a change is `unsure` and never fails.
 
-    What lies between two days is in no interval: a check of a revision settles it.
+    No interval covers changes of the machine between days: a check of a revision is needed.
     """
     a, b = np.log(before), np.log(now)
     point, half = float(b.mean() - a.mean()), math.inf
@@ -107,7 +106,7 @@ def stored_time_finding(
     if fewer > 1:
         error = math.hypot(a.std(ddof=1) / len(a) ** 0.5, b.std(ddof=1) / len(b) ** 0.5)
         half = student_quantile(LEVEL, fewer - 1) * error
-    changed = abs(point) > max(half, math.log1p(TWO_DAYS))
+    changed = abs(point) > max(half, math.log1p(BETWEEN_DAYS))
     return Finding(
         mechanism=mechanism,
         case=case,
@@ -118,7 +117,7 @@ def stored_time_finding(
         low=math.exp(point - half) if half < math.inf else None,
         high=math.exp(point + half) if half < math.inf else None,
         verdict=Verdict.UNSURE if changed else Verdict.SAME,
-        reason="stored on another day; --base measures both sides at once" if changed else "",
+        reason="stored earlier; --base measures both sides in turns" if changed else "",
     )
 
 
@@ -147,16 +146,16 @@ def _reason(statistic: Statistic, reason: str) -> str:
 
 
 def _shown(trial: Trial, called: Sequence[Statistic], threshold: float) -> Statistic:
-    """Which of the called statistics is shown: the average where it differs from the typical."""
+    """The called statistic to show: the average if it differs from the typical."""
     if len(called) == 1:
         return called[0]
     gap = effect([pair.average - pair.typical for pair in trial.second.head])
-    apart = gap.excludes_zero and abs(gap.point) > math.log1p(threshold)
-    return Statistic.AVERAGE if apart else Statistic.TYPICAL
+    differs = gap.excludes_zero and abs(gap.point) > math.log1p(threshold)
+    return Statistic.AVERAGE if differs else Statistic.TYPICAL
 
 
 def _confirms(view: View, threshold: float) -> bool:
-    """Whether the second stage confirms what the first suspects."""
+    """Whether the second stage confirms the suspicion of the first."""
     first, second = effect(view.first), effect(view.second)
     return first.point * second.point > 0 and abs(second.point) > view.limit(threshold)
 
@@ -166,30 +165,26 @@ def _is_same(trial: Trial, statistic: Statistic, logs: Sequence[float], threshol
     if limit > math.log1p(max(threshold, MAX_USABLE_LIMIT)):
         return False
     if statistic is Statistic.AVERAGE:
-        # it is noisier, and here only to exclude what the typical call does not show
+        # the average is noisier, and only has to exclude what the typical call does not show
         limit = math.log1p(max(threshold, MAX_USABLE_LIMIT))
     interval = effect(logs, SAMENESS)
     return -limit <= interval.low and interval.high <= limit
 
 
 def _doubt(view: View, threshold: float) -> str:
-    """Why it is neither called nor the same, in plain words."""
-    limit = f"{100 * math.expm1(view.limit(threshold)):.1f} %"
+    """Why the change is neither called nor excluded."""
+    limit = percent(math.expm1(view.limit(threshold)))
     whole = effect(view.first + view.second)
     if view.is_suspect(threshold):
         if len(view.second) < FEWEST:
             return "suspected; no time was left to confirm it"
         if not _confirms(view, threshold):
-            return f"suspected at first, but a second measurement does not show more than {limit}"
+            return f"suspected at first, but a second measurement shows no more than {limit}"
         return "suspected at first; the second measurement is too noisy to confirm it"
     if len(view.first + view.second) < FEWEST:
         return f"only {len(view.first + view.second)} pairs of processes ran"
     if whole.excludes_zero and abs(whole.point) > view.limit(threshold):
         return "not suspected at first; all pairs together show it, and none is left to confirm it"
     if whole.excludes_zero:
-        return f"there is a change, but it may be below the {limit} that count here"
+        return f"there is a change, but it may be below the limit of {limit}"
     return f"too noisy to exclude a change of {limit}"
-
-
-def _signed(change: Effect) -> str:
-    return f"{100 * math.expm1(change.point):+.1f} %"

@@ -1,4 +1,9 @@
-"""The gate tried on known slowdowns: one mechanism against itself with more work in it."""
+"""The gate on known slowdowns: one mechanism against itself with extra work.
+
+Every window of consecutive pairs that is long enough for both stages is judged like a check.
+Neighbouring windows share pairs, so the rates rest on fewer independent checks than they count;
+`Detection.pairs` is the number of pairs behind them.
+"""
 
 import math
 import random
@@ -8,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from attnbench.analysis.verdict import Verdict
 from attnbench.errors import CannotRun, UsageError
 from attnbench.gate.cases import CheckedCase, Plan, planned
 from attnbench.gate.check import in_forms, on_both_sides
-from attnbench.gate.detection import Detection, detection
 from attnbench.gate.measuring import Bench
-from attnbench.gate.pairs import Pair
+from attnbench.gate.pairs import Pair, Stage, Trial
+from attnbench.gate.rule import judge
 from attnbench.gate.worktree import top
 from attnbench.records import Outcome, Selection
 from attnbench.run.pairs import AGAIN, BASE, START_S, Failed, Laps, TreeRace, of_trees
@@ -21,7 +27,48 @@ from attnbench.run.processes import Server
 from attnbench.run.workers import OverBudget
 
 SHARES = (0.0, 0.02, 0.05, 0.10, 0.20)
-MARGIN = 1.5  # times what is needed: a visit on a busy machine takes longer than expected
+MARGIN = 1.5  # of a suggested budget: a visit on a busy machine takes longer than expected
+# the share of checks that must find a slowdown for it to count as detectable
+RELIABLY = 0.8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """The number of verdicts of each kind in `checks` with `share` extra work."""
+
+    share: float
+    checks: int
+    slower: int
+    faster: int
+    unsure: int
+
+    @property
+    def detected(self) -> float:
+        """The share of checks whose verdict was `slower`."""
+        return self.slower / self.checks
+
+
+@dataclass(frozen=True, kw_only=True)
+class Detection:
+    """Verdict rates of the gate on one machine, by share of extra work."""
+
+    rates: tuple[Rate, ...]
+    pairs: int
+
+    @property
+    def false_alarms(self) -> Rate:
+        """The rate without extra work."""
+        return next(rate for rate in self.rates if rate.share == 0)
+
+    @property
+    def smallest(self) -> float | None:
+        """The least share at and above which every slowdown is found reliably."""
+        least = None
+        for rate in sorted(self.rates, key=lambda rate: -rate.share):
+            if rate.share == 0 or rate.detected < RELIABLY:
+                break
+            least = rate.share
+        return least
 
 
 @dataclass(frozen=True)
@@ -35,10 +82,10 @@ class Injected:
 def detected(
     plan: Plan, selections: Sequence[Selection], budget_s: float, bench: Bench
 ) -> Detection:
-    """What the gate makes of the slowdowns that it is given while the budget lasts.
+    """The verdict rates of the gate on injected slowdowns, from as many pairs as the budget allows.
 
-    Raises `UsageError` unless one mechanism is selected, and `CannotRun` as soon as it is known
-    that the budget is not enough for one check's pairs.
+    Raises `UsageError` unless one mechanism is selected, and `CannotRun` as soon as the budget is
+    known to be too small for the pairs of one check.
     """
     begun = time.monotonic()
     pairs = plan.pairs + plan.confirm
@@ -46,9 +93,9 @@ def detected(
     root = top(Path.cwd())
     laps = []
     with bench.within(budget_s):
-        compared = tuple(in_forms(tuple(on_both_sides(selections, root)), bench, root))
+        compared = tuple(in_forms(on_both_sides(selections, root), bench, root))
         if len(compared) != 1:
-            raise UsageError("a selftest is of one mechanism; name one with --models")
+            raise UsageError("a selftest takes one mechanism; name one with --models")
         (case,) = planned(plan, compared)
         injected = prepare(bench.server, root, case, SHARES, plan)
         spent_s = time.monotonic() - begun
@@ -61,22 +108,20 @@ def detected(
             bench.observe(f"{len(laps)} pairs")
     if len(laps) < pairs:
         raise CannotRun(
-            f"only {len(laps)} of {pairs} pairs fitted into {budget_s:.0f} s, since they took"
-            " longer than expected; raise --budget"
+            f"only {len(laps)} of {pairs} pairs fitted into {budget_s:.0f} s, which was fewer than"
+            " expected; raise --budget"
         )
     return detection(
         {share: against_base(laps, name) for name, share in injected.shares.items()},
         against_base(laps, AGAIN),
-        first=plan.pairs,
-        second=plan.confirm,
-        threshold=plan.threshold,
+        plan,
     )
 
 
 def prepare(
     server: Server, tree: Path, case: CheckedCase, shares: Sequence[float], plan: Plan
 ) -> Injected:
-    """Size the batch, and the extra work: a number of small products. Raises `CannotRun`."""
+    """Size the batch and the extra work, a number of small products. Raises `CannotRun`."""
     try:
         with of_trees(server, {BASE: tree}, random.Random(0)) as processes:
             race = TreeRace(builds={BASE: case.asked(BASE)}, rounds=4)
@@ -91,9 +136,10 @@ def prepare(
             product_s = calibrated["seconds"]
     except Failed as failed:
         raise CannotRun(str(failed)) from failed
-    named = {f"+{share:.0%}": share for share in shares}
+    entrants = {f"+{share:.0%}": share for share in shares}
     extra = {
-        name: {**asked, "extra": round(share * took_s / product_s)} for name, share in named.items()
+        name: {**asked, "extra": round(share * took_s / product_s)}
+        for name, share in entrants.items()
     }
     iterations = max(1, round(plan.iteration_s / took_s))
     return Injected(
@@ -103,14 +149,14 @@ def prepare(
             iterations=iterations,
             iteration_s=took_s,
         ),
-        named,
+        entrants,
     )
 
 
 def visits(
     server: Server, tree: Path, injected: Injected, draw: random.Random, end_s: float
 ) -> Iterator[Laps]:
-    """The laps of one visit after the other while there is time. Raises `CannotRun`."""
+    """The laps of one visit after another until `end_s`. Raises `CannotRun`."""
     trees = dict.fromkeys(injected.race.builds, tree)
     while time.monotonic() + injected.race.cost_s < end_s:
         try:
@@ -128,16 +174,41 @@ def against_base(laps: Sequence[Laps], entrant: str) -> tuple[Pair, ...]:
 
 
 def least_s(plan: Plan, entrants: int) -> float:
-    """About the fewest seconds that one check's pairs take, whatever the mechanism."""
+    """About the least seconds that the pairs of one check take, for any mechanism."""
     samples_s = 2 * plan.rounds * plan.iteration_s  # longer iterations get fewer rounds
     return (plan.pairs + plan.confirm) * entrants * (START_S + samples_s)
 
 
 def refuse_below(needed_s: float, budget_s: float) -> None:
-    """Raise `CannotRun` with the way out if the budget is less than one check's pairs need."""
+    """Raise `CannotRun` with a sufficient budget if this one is too small."""
     if budget_s < needed_s:
         enough = 10 * math.ceil(MARGIN * needed_s / 10)
         raise CannotRun(
             f"a selftest needs at least {needed_s:.0f} s here, --budget gives {budget_s:.0f} s;"
             f" try --budget {enough}s"
         )
+
+
+def detection(
+    shares: Mapping[float, Sequence[Pair]], again: Sequence[Pair], plan: Plan
+) -> Detection:
+    """Rates from the pairs by share of extra work; `again` is base over base.
+
+    The pairs must suffice for both stages of one check.
+    """
+    length = plan.pairs + plan.confirm
+    assert len(again) >= length
+    rates = []
+    for share, pairs in shares.items():
+        verdicts = []
+        for start in range(len(again) - length + 1):
+            middle, end = start + plan.pairs, start + length
+            first, second = (
+                Stage(head=tuple(pairs[part]), again=tuple(again[part]))
+                for part in (slice(start, middle), slice(middle, end))
+            )
+            trial = Trial(name="", first=first, second=second)
+            verdicts.append(judge([trial], plan.threshold)[0].verdict)
+        counts = {v: verdicts.count(v) for v in (Verdict.SLOWER, Verdict.FASTER, Verdict.UNSURE)}
+        rates.append(Rate(share=share, checks=len(verdicts), **counts))
+    return Detection(rates=tuple(rates), pairs=len(again))

@@ -1,4 +1,4 @@
-"""A check against a file: what is counted, anywhere; times, on the machine that saved them."""
+"""A check against a file: counts on any machine, times only on the one that saved them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,20 +18,21 @@ from attnbench.run.pairs import HEAD
 from attnbench.store import baseline
 from attnbench.store.baseline import Baseline, Entry, Timing
 
-PAIRS = 3  # processes of a case: a stored time is a hint, not a gate
+PAIRS = 3  # processes per case: a stored time is a hint, not a gate
 
 
 def save(
     plan: Plan, path: Path, selections: Sequence[Selection], bench: Bench, version: str
 ) -> tuple[int, list[str]]:
-    """Write a baseline of the working tree; the number of its cases, and why others are left out.
+    """Write a baseline of the working tree.
 
-    Raises `UsageError`, `CannotRun` or `StoreError`.
+    Returns the number of its cases, and the cases left out with the reasons. Raises `UsageError`,
+    `CannotRun` or `StoreError`.
     """
     root = top(Path.cwd())
     with bench.within(plan.budget_s):
         machine = bench.machine()
-        compared = tuple(in_forms(tuple(on_both_sides(selections, root)), bench, root))
+        compared = tuple(in_forms(on_both_sides(selections, root), bench, root))
         cases = planned(plan, compared)
         measure(Measuring(plan, cases, bench, {HEAD: root}), plan.times)
     entries = {case.label: entry(case) for case in cases if case.ran}
@@ -42,15 +43,15 @@ def save(
 def against_file(
     plan: Plan, path: Path, selections: Sequence[Selection] | None, bench: Bench
 ) -> Report:
-    """The working tree against what a file says, case by case.
+    """The working tree against a stored baseline, case by case.
 
-    Raises `UsageError` where the file holds no case of the selections, `CannotRun`, `StoreError`.
+    Raises `UsageError` if the file holds no case of the selections, `CannotRun` or `StoreError`.
     """
     kept = baseline.load(path)
     root = top(Path.cwd())
     cases = list(stored_cases(kept, selections, root))
     if not cases:
-        raise UsageError(f"'{path}' holds no case of what --models names")
+        raise UsageError(f"'{path}' has no case of the mechanisms in --models")
     if {case.workload.device for case in cases} != {plan.device}:
         raise CannotRun(f"'{path}' was saved on another device than --device {plan.device}")
     with bench.within(plan.budget_s):
@@ -62,29 +63,29 @@ def against_file(
     return Report(
         base=str(path),
         head="the working tree",
-        findings=tuple(found for case in cases for found in findings(case, kept)),
+        findings=tuple(finding for case in cases for finding in findings(case, kept)),
         notes=tuple(notes(plan, kept, machine, every=selections is None)),
         conditions=Conditions(plan=plan, other_machine=other_machine),
     )
 
 
 def notes(plan: Plan, kept: Baseline, machine: Fingerprint, *, every: bool) -> Iterator[str]:
-    """What the reader should know; `every`: no mechanism of the file was left out."""
+    """What a reader should know; `every`: no mechanism of the file was left out."""
     differences = kept.machine.differences(machine)
     if plan.times and differences and any(entry.time for entry in kept.cases.values()):
         yield f"times are not compared: {'; '.join(differences)}"
     if kept.machine.torch != machine.torch:
         yield (
             f"the baseline was saved with torch {kept.machine.torch}, this is {machine.torch}:"
-            " operators and bytes may differ for that alone"
+            " operators and bytes may differ for this reason alone"
         )
     known = {Case.read(label).mechanism for label in kept.cases}
     if every and (new := [name for name in names() if name not in known]):
-        yield f"not in the baseline: {', '.join(new)}; --save them to have them gated"
+        yield f"not in the baseline: {', '.join(new)}; add them with --save"
 
 
 def measure(race: Measuring, times: bool, batches: Mapping[str, int] = NO_BATCHES) -> None:
-    """Count every case on head, and time each in a few processes, at the batch that was stored."""
+    """Count every case on head, and time each in a few processes at its stored batch."""
     race.count()
     ran = [case for case in race.cases if case.ran]
     if times and ran:
@@ -96,10 +97,9 @@ def stored_cases(
     kept: Baseline, selections: Sequence[Selection] | None, root: Path
 ) -> Iterator[CheckedCase]:
     """The cases of a baseline, as it counted them."""
-    named = None if selections is None else on_both_sides(selections, root)
-    wanted = None if named is None else {each.selection.name for each in named}
+    names = {side.selection.name for side in on_both_sides(selections or (), root)}
     for case in map(Case.read, kept.cases):
-        if wanted is None or case.mechanism in wanted:
+        if selections is None or case.mechanism in names:
             name = from_top(case.mechanism, root, root)
             selection = Selection(name=name, form=case.form, options=case.options)
             compared = Compared(base=selection, head=selection)
@@ -107,7 +107,7 @@ def stored_cases(
 
 
 def entry(case: CheckedCase) -> Entry:
-    """What is kept of a case."""
+    """What the baseline keeps of a case."""
     seconds, values = case.seconds(HEAD), case.counted[HEAD].values
     return Entry(
         counts={key: values[key] for key in COUNTED if key in values},
@@ -116,16 +116,16 @@ def entry(case: CheckedCase) -> Entry:
 
 
 def findings(case: CheckedCase, kept: Baseline) -> Iterator[Finding]:
-    """What a case's counts and times say against those that are kept."""
+    """The counts and times of a case compared with the stored ones."""
     stored, head = kept.cases.get(case.label), case.counted[HEAD]
     outcome = Outcome.OK if stored else MISSING
     base = Counted(outcome=outcome, reason="it is not in the baseline")
-    if found := runs(case.name, case.label, base, head):
-        yield found
+    if not_both := runs(case.name, case.label, base, head):
+        yield not_both
     if stored is None or not head.ran:
         return
     yield from counts(case.name, case.label, stored.counts, head.values)
     seconds = case.seconds(HEAD)
     if stored.time and seconds and stored.time.batch == case.batch:
-        moved = stored_time_finding(case.name, case.label, stored.time.seconds, seconds)
-        yield replace(moved, batch=case.batch)
+        finding = stored_time_finding(case.name, case.label, stored.time.seconds, seconds)
+        yield replace(finding, batch=case.batch)

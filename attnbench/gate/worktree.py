@@ -1,4 +1,4 @@
-"""What git says of a repository, and a revision of it in a folder that goes away again."""
+"""A repository as git describes it, and a revision of it in a temporary folder."""
 
 import os
 import shutil
@@ -13,8 +13,8 @@ from pathlib import Path
 from attnbench.errors import CannotRun, UsageError
 from attnbench.run.scratch import PREFIX, Scratch
 
-# a hook that calls attnbench sets these for its own repository and index
-FOREIGN = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
+# set by a hook that calls attnbench, for the repository and index of the hook
+HOOK_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
 
 TREE = "tree"  # the worktree's folder inside a scratch folder
 
@@ -32,18 +32,18 @@ class Change:
 
 
 def git(*arguments: str, cwd: Path, check: bool = True, timeout_s: float | None = None) -> str:
-    """What git prints. Raises `CannotRun` with git's own words, or if it takes too long."""
-    kept = {name: value for name, value in os.environ.items() if name not in FOREIGN}
-    # hooks of the repository are not for a worktree that nobody works in
+    """The output of git. Raises `CannotRun` with the message of git, or if it takes too long."""
+    environment = {name: value for name, value in os.environ.items() if name not in HOOK_VARIABLES}
+    # the hooks of the repository are not meant for a temporary worktree
     command = ["git", "-c", "core.hooksPath=/dev/null", "-c", "core.quotePath=false", *arguments]
     try:
         done = subprocess.run(
             command,
             cwd=cwd,
-            env=kept,
+            env=environment,
             capture_output=True,
             check=False,
-            start_new_session=True,  # Ctrl-C is for us: git must be able to clean up
+            start_new_session=True,  # Ctrl-C must not stop git from cleaning up
             timeout=timeout_s,
         )
     except subprocess.TimeoutExpired as error:
@@ -51,16 +51,16 @@ def git(*arguments: str, cwd: Path, check: bool = True, timeout_s: float | None 
     except FileNotFoundError as error:
         raise CannotRun("comparing revisions needs git, which is not installed") from error
     if check and done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
-        raise CannotRun(f"git {arguments[0]} failed: {said[-1]}")
+        lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
+        raise CannotRun(f"git {arguments[0]} failed: {lines[-1]}")
     return done.stdout.decode(errors="surrogateescape")
 
 
 def root(folder: Path) -> Path:
     """The top folder of the repository. Raises `UsageError` outside of one."""
-    if not (found := git("rev-parse", "--show-toplevel", cwd=folder, check=False).strip()):
+    if not (path := git("rev-parse", "--show-toplevel", cwd=folder, check=False).strip()):
         raise UsageError(f"'{folder}' is not in a git repository with files")
-    return Path(found)
+    return Path(path)
 
 
 def top(folder: Path) -> Path:
@@ -72,47 +72,47 @@ def top(folder: Path) -> Path:
 
 
 def commit(repository: Path, revision: str) -> str:
-    """The full name of a commit. Raises `UsageError` saying how to get one that is not there."""
-    asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", revision + "^{commit}")
-    if found := git(*asked, cwd=repository, check=False).strip():
-        return found
+    """The full hash of a commit. Raises `UsageError` saying how to get a missing one."""
+    arguments = ("rev-parse", "--verify", "--quiet", "--end-of-options", revision + "^{commit}")
+    if name := git(*arguments, cwd=repository, check=False).strip():
+        return name
     shallow = git("rev-parse", "--is-shallow-repository", cwd=repository, check=False).strip()
     hint = (
         "this clone is shallow: fetch it first, e.g. actions/checkout with fetch-depth: 0"
         if shallow == "true"
         else "give a branch, tag or commit of this repository, or fetch it first"
     )
-    raise UsageError(f"--base {revision!r} is no commit here; {hint}")
+    raise UsageError(f"--base {revision!r} is not a commit of this repository; {hint}")
 
 
 def describe(repository: Path) -> str:
-    """The working tree in words: its commit, and whether it has changes."""
-    here = git("rev-parse", "--short", "HEAD", cwd=repository, check=False).strip() or "no commit"
+    """The working tree in words: its commit, and whether it has uncommitted changes."""
+    name = git("rev-parse", "--short", "HEAD", cwd=repository, check=False).strip() or "no commit"
     dirty = git("status", "--porcelain", cwd=repository).strip()
-    return f"the working tree at {here}" + (" with uncommitted changes" if dirty else "")
+    return f"the working tree at {name}" + (" with uncommitted changes" if dirty else "")
 
 
 def changes(repository: Path, base: str) -> tuple[Change, ...]:
-    """Files of the working tree that differ from base; new ones that git ignores are left out."""
+    """Files of the working tree that differ from base, without those that git ignores."""
     listed = git("diff", "--name-status", "--find-renames", "-z", base, "--", cwd=repository)
     words = iter(listed.split("\0"))
-    found = []
+    differing = []
     for status in filter(None, words):
         old = next(words)
         new = next(words) if status[0] in "RC" else old  # renamed or copied
         base_path = None if status[0] in "AC" else old
-        found.append(Change(base=base_path, head=None if status[0] == "D" else new))
-    known = {change.head for change in found}
+        differing.append(Change(base=base_path, head=None if status[0] == "D" else new))
+    known = {change.head for change in differing}
     new_files = git("ls-files", "--others", "--exclude-standard", "-z", cwd=repository)
     added = [path for path in new_files.split("\0") if path and path not in known]
-    return (*found, *(Change(base=None, head=path) for path in added))
+    return (*differing, *(Change(base=None, head=path) for path in added))
 
 
 @contextmanager
 def worktree(repository: Path, revision: str, timeout_s: float | None = None) -> Iterator[Path]:
-    """The revision checked out in a temporary folder, which is removed whatever happens.
+    """The revision checked out in a temporary folder, which is always removed again.
 
-    Raises `CannotRun` if it cannot be checked out, or not in `timeout_s`.
+    Raises `CannotRun` if it cannot be checked out, or not within `timeout_s`.
     """
     scratch = Scratch()
     sweep_up(repository)
@@ -128,7 +128,7 @@ def worktree(repository: Path, revision: str, timeout_s: float | None = None) ->
 
 
 def sweep_up(repository: Path) -> None:
-    """Have git forget worktrees whose folders are gone: killed checks have left them."""
+    """Make git forget worktrees that killed checks have left and whose folders are gone."""
     listed = git("worktree", "list", "--porcelain", "-z", cwd=repository, check=False)
     for line in listed.split("\0"):
         tree = Path(line.removeprefix("worktree "))
@@ -138,7 +138,7 @@ def sweep_up(repository: Path) -> None:
 
 
 def remove(repository: Path, tree: Path) -> None:
-    """Take the worktree away, also one that git had not finished making."""
+    """Remove a worktree, even one that git has not finished creating."""
     git("worktree", "unlock", str(tree), cwd=repository, check=False)
     git("worktree", "remove", "--force", str(tree), cwd=repository, check=False)
     shutil.rmtree(tree, ignore_errors=True)
@@ -148,7 +148,7 @@ def remove(repository: Path, tree: Path) -> None:
 
 @contextmanager
 def ignoring_signals() -> Iterator[None]:
-    """No signal interrupts the block; one that came is lost, as its sender wanted an end anyway."""
+    """Ignore signals during the block, which cleans up before the end that they ask for."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,20 +1,20 @@
-"""A check in words and tables: what fails first, then what is not certain, then the rest."""
+"""A check in words and tables: failures first, then what is uncertain, then the rest."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
 from attnbench.analysis.verdict import Verdict
-from attnbench.gate.detection import Detection
 from attnbench.gate.finding import RUNS, TIME, Finding, Report
+from attnbench.gate.selftest import Detection
 from attnbench.metrics import TABLE, Better, Metric, Unit
 from attnbench.render import markdown
-from attnbench.render.grid import Cell, Table, clean, words
-from attnbench.render.units import NOTHING, count, many, percent, quantity, seconds
+from attnbench.render.grid import Cell, Table, clean, quantity, words
+from attnbench.units import NOTHING, change, count, interval, many, percent, seconds
 
 
 def in_words(verdict: Verdict, metric: Metric) -> str:
-    """The verdict as it reads of a metric: bytes become larger, not slower."""
+    """The verdict in the words of the metric: bytes are larger, not slower."""
     if metric.unit is Unit.SECONDS or verdict not in (Verdict.SLOWER, Verdict.FASTER):
         return str(verdict)
     grew = (verdict is Verdict.SLOWER) == (metric.better is Better.LOWER)
@@ -30,88 +30,91 @@ def headline(report: Report) -> str:
     if not report.findings:
         return f"nothing to check: {against}"
     if report.contaminated:
-        return f"CONTAMINATED: base differs from base, times say nothing; {against}"
+        return f"CONTAMINATED: base differs from base, so no time can be trusted; {against}"
     if report.unsure:
-        number = _number(found for found in report.unsure if found.cases == 1)
-        said = f"{number} of {cases}" if number else f"a mean over lengths, of {cases}"
-        return f"UNSURE: {said}; {against}"
+        number = _number(finding for finding in report.unsure if finding.cases == 1)
+        subject = f"{number} of {cases}" if number else f"a mean over lengths, of {cases}"
+        return f"UNSURE: {subject}; {against}"
     if report.traded:
         number = _number(report.traded)
         return f"OK: no regression in {cases}, {number} faster with a larger count; {against}"
     return f"OK: no regression in {cases}; {against}"
 
 
-def sentence(found: Finding) -> str:
+def sentence(finding: Finding) -> str:
     """One finding in one line."""
-    if found.metric == RUNS:
-        return f"{clean(found.case)}: {clean(found.reason)}"
-    values = f"{value(found, found.base)} to {value(found, found.head)}"
-    parts = [f"{clean(found.case)}: {of(found).label} {in_words(found.verdict, of(found))}"]
-    if ratio := change(found):
-        parts.append(f"{ratio}, {values}" if found.base is not None else ratio)
-    elif found.base is not None and found.head is not None:
+    if finding.metric == RUNS:
+        return f"{clean(finding.case)}: {clean(finding.reason)}"
+    metric, values = metric_of(finding), " to ".join(_values(finding))
+    parts = [f"{clean(finding.case)}: {metric.label} {in_words(finding.verdict, metric)}"]
+    if ratio := change_of(finding):
+        parts.append(f"{ratio}, {values}" if finding.base is not None else ratio)
+    elif finding.base is not None and finding.head is not None:
         parts.append(values)
-    if found.reason:
-        parts.append(clean(found.reason))
+    if finding.reason:
+        parts.append(clean(finding.reason))
     return "; ".join(parts)
 
 
 def news(report: Report) -> Iterator[str]:
-    """What fails, then what is not certain, one line each."""
+    """What fails, then what is uncertain, one line each."""
     yield from map(sentence, report.failures)
     yield from doubts(report)
 
 
 def doubts(report: Report) -> Iterator[str]:
-    """What is not certain, one line each; all cases of one kind in one."""
+    """What is uncertain; all cases of one kind share a line."""
     if report.contaminated:
         yield (
-            "contaminated: base differs from itself here, so no time is called:"
+            "contaminated: base differs from base, so no change of time is called:"
             f" {clean('; '.join(report.contaminated))}; run it again on a quieter machine"
         )
-    for word, found in (("larger, but faster", report.traded), ("unsure", report.unsure)):
-        if found:
-            more = len(found) - 1
-            yield f"{word}: {sentence(found[0])}" + (f"; and {more} more" if more else "")
+    for kind, findings in (("larger, but faster", report.traded), ("unsure", report.unsure)):
+        if findings:
+            more = len(findings) - 1
+            yield f"{kind}: {sentence(findings[0])}" + (f"; and {more} more" if more else "")
     yield from (clean(note) for note in report.notes)
 
 
 def tables(report: Report) -> tuple[Table, ...]:
-    """Times of every case; counted metrics that changed; what did not run on both sides."""
+    """Times of every case; counts that changed; cases that did not run on both sides."""
     times = [f for f in report.findings if f.metric == TIME]
     ran = [f for f in report.findings if f.metric == RUNS]
     counted = [f for f in report.findings if f.metric not in (TIME, RUNS)]
     changed = [f for f in counted if f.verdict is not Verdict.SAME]
     clock = report.conditions.clock if report.conditions else "time"
-    found = [
+    shown = [
         Table(
             name="times",
             title="Times",
             columns=("case", "batch timed", "base", "head", "change", "verdict"),
             rows=tuple(_row(f, count(f.batch) if f.batch else NOTHING) for f in times),
-            note=f"{clock or 'time'} of one iteration, at a batch sized to be timed well;"
+            note=f"{clock or 'time'} of one iteration, at a batch size suited to timing;"
             " 99 % confidence intervals over pairs of fresh processes",
         ),
         Table(
             name="counts",
             title="Counted",
             columns=("case", "metric", "base", "head", "change", "verdict"),
-            rows=tuple(_row(f, of(f).label) for f in changed),
+            rows=tuple(_row(f, metric_of(f).label) for f in changed),
             note=f"{len(counted) - len(changed)} of {len(counted)} counted metrics are the same; "
-            + "; ".join(f"{m.label}: {m.description}" for m in dict.fromkeys(map(of, changed))),
+            + "; ".join(
+                f"{metric.label}: {metric.description}"
+                for metric in dict.fromkeys(map(metric_of, changed))
+            ),
         ),
         Table(
             name="runs",
             title="Not on both sides",
-            columns=("case", "what"),
+            columns=("case", "reason"),
             rows=tuple((words(f.case), words(f.reason)) for f in ran),
         ),
     ]
-    return tuple(table for table in found if table.rows)
+    return tuple(table for table in shown if table.rows)
 
 
 def page(report: Report) -> str:
-    """The check in Markdown, for a job's summary or a comment."""
+    """The check in Markdown, for a job summary or a comment."""
     lines = [f"# attnbench check: {markdown.escape(headline(report))}", ""]
     lines += [f"- {markdown.escape(line)}" for line in news(report)]
     lines += ["", *(markdown.table(table, depth=2) for table in tables(report))]
@@ -119,7 +122,7 @@ def page(report: Report) -> str:
 
 
 def method(report: Report) -> Iterator[str]:
-    """How it was measured, in sentences; only what the conditions know."""
+    """How the check measured, in sentences; as far as its conditions are known."""
     if (how := report.conditions) is None:
         return
     plan = how.plan
@@ -130,16 +133,16 @@ def method(report: Report) -> Iterator[str]:
     if how.worst_floor is not None:
         yield (
             f"A case is timed in {plan.pairs} pairs of fresh processes, and in"
-            f" {plan.confirm} more where that leaves a doubt, by {how.clock}; each process gives"
+            f" {plan.confirm} more where that leaves doubt, by {how.clock}; each process gives"
             f" at most {2 * plan.rounds} samples of at least {seconds(plan.iteration_s)}."
         )
         yield (
-            f"Changes of time below {percent(plan.threshold)} are ignored; base against"
-            f" base showed a noise of at most {percent(how.worst_floor)}."
+            f"Changes of time below {percent(plan.threshold)} are ignored; noise, measured as base"
+            f" against base, was at most {percent(how.worst_floor)}."
         )
     if how.other_machine is not None:
-        differs = clean("; ".join(how.other_machine))
-        machine = f"another machine ({differs})" if differs else "this machine"
+        differences = clean("; ".join(how.other_machine))
+        machine = f"another machine ({differences})" if differences else "this machine"
         yield f"The baseline was saved on {machine}."
     if how.elapsed_s is not None:
         yield f"The check took {seconds(how.elapsed_s)}; seed {plan.seed}."
@@ -147,21 +150,21 @@ def method(report: Report) -> Iterator[str]:
         yield f"Reliability: {clean(how.selftest)}."
 
 
-def reliability(found: Detection) -> str:
-    """What a selftest found, as `check` quotes it."""
-    wrong = found.false_alarms
-    alarms = f"{wrong.slower + wrong.faster} false alarms in {wrong.checks} checks"
+def reliability(detection: Detection) -> str:
+    """The result of a selftest, as `check` quotes it."""
+    wrong = detection.false_alarms
+    alarms = f"{many(wrong.slower + wrong.faster, 'false alarm')} in {wrong.checks} checks"
     finds = "finds no slowdown of up to 20 % reliably"
-    if found.smallest is not None:
-        finds = f"finds a slowdown from {percent(found.smallest)}"
-    return f"this machine {finds}; {alarms} ({found.pairs} pairs)"
+    if detection.smallest is not None:
+        finds = f"finds slowdowns of {percent(detection.smallest)} and more"
+    return f"this machine {finds}; {alarms} ({detection.pairs} pairs)"
 
 
-def rates(found: Detection) -> Table:
+def rates(detection: Detection) -> Table:
     """The verdicts of a selftest by the share of extra work."""
     return Table(
         name="selftest",
-        title="What the gate said",
+        title="Verdicts of the gate",
         columns=("extra work", "slower", "faster", "unsure"),
         rows=tuple(
             (
@@ -171,9 +174,9 @@ def rates(found: Detection) -> Table:
                     for number in (rate.slower, rate.faster, rate.unsure)
                 ),
             )
-            for rate in found.rates
+            for rate in detection.rates
         ),
-        note="Shares of checks made of consecutive pairs; neighbouring checks share pairs.",
+        note="Shares of checks, each made of consecutive pairs; neighbouring checks share pairs.",
     )
 
 
@@ -182,38 +185,35 @@ def data(report: Report, strict: bool) -> dict[str, Any]:
     return {"exit_code": report.exit_code(strict), "headline": headline(report), **asdict(report)}
 
 
-def of(found: Finding) -> Metric:
+def metric_of(finding: Finding) -> Metric:
     """The metric of a finding."""
-    return TABLE["time_s" if found.metric == TIME else found.metric]
+    return TABLE["time_s" if finding.metric == TIME else finding.metric]
 
 
-def value(found: Finding, number: float | None) -> str:
-    """A number of a finding with its unit."""
-    return NOTHING if number is None else quantity(number, of(found).unit)
-
-
-def change(found: Finding) -> str:
+def change_of(finding: Finding) -> str:
     """`+8.3 % [6.1 %, 11 %]`, or nothing."""
-    if found.ratio is None:
+    if finding.ratio is None:
         return ""
-    point = _signed(found.ratio)
-    if found.low is None or found.high is None:
-        return point
-    return f"{point} [{_signed(found.low)}, {_signed(found.high)}]"
+    if finding.low is None or finding.high is None:
+        return change(finding.ratio)
+    return interval(change(finding.ratio), change(finding.low), change(finding.high))
 
 
-def _signed(ratio: float) -> str:
-    return ("+" if ratio >= 1 else "") + percent(ratio - 1)
+def _values(finding: Finding) -> list[str]:
+    """Base and head with their unit."""
+    unit = metric_of(finding).unit
+    numbers = (finding.base, finding.head)
+    return [NOTHING if number is None else quantity(number, unit) for number in numbers]
 
 
 def _failed(report: Report) -> str:
-    """`2 slower, 1 larger`: cases of each kind; a mean counts only where no case of it does."""
+    """`2 slower, 1 larger`: cases of each kind; a mean counts only if no case is slower."""
     times = [f for f in report.failures if f.metric == TIME]
     means = {f.case for f in times if f.cases > 1}
     single = [f for f in times if f.cases == 1]
     kinds = (
         ("slower", _number(single)),
-        ("slower only as a mean of its lengths", 0 if single else len(means)),
+        ("slower only as a mean over lengths", 0 if single else len(means)),
         ("larger", _number(f for f in report.failures if f.metric not in (TIME, RUNS))),
         ("failing", _number(f for f in report.failures if f.metric == RUNS)),
     )
@@ -221,15 +221,13 @@ def _failed(report: Report) -> str:
 
 
 def _number(findings: Iterable[Finding]) -> int:
-    return len({found.case for found in findings})
+    return len({finding.case for finding in findings})
 
 
-def _row(found: Finding, second: str) -> tuple[Cell, ...]:
+def _row(finding: Finding, second: str) -> tuple[Cell, ...]:
+    verdict = in_words(finding.verdict, metric_of(finding))
     return (
-        words(found.case),
-        words(second),
-        words(value(found, found.base)),
-        words(value(found, found.head)),
-        Cell(change(found) or NOTHING, found.ratio, found.low, found.high),
-        words(": ".join(filter(None, (in_words(found.verdict, of(found)), found.reason)))),
+        *map(words, (finding.case, second, *_values(finding))),
+        Cell(change_of(finding) or NOTHING, finding.ratio, finding.low, finding.high),
+        words(": ".join(filter(None, (verdict, finding.reason)))),
     )

@@ -1,4 +1,4 @@
-"""A check as continuous integration reads it: JUnit XML, and annotations of GitHub Actions."""
+"""A check for continuous integration: JUnit XML, and annotations for GitHub Actions."""
 
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
@@ -8,38 +8,38 @@ from attnbench.gate.finding import Finding, Report
 from attnbench.render.check_page import doubts, sentence
 from attnbench.render.grid import clean
 
-MOST = 10  # a runner shows no more annotations of one kind for a step
+MOST = 10  # GitHub shows no more annotations of one kind per step
 
 
 def junit(report: Report) -> bytes:
-    """A suite for each mechanism, with a test case for each case and metric, as bytes.
+    """A suite for each mechanism, with a test case for each case and metric, as UTF-8.
 
     What fails is a `failure`; what could not be decided is `skipped`, with the reason.
     """
     suites = ET.Element("testsuites", name="attnbench check")
-    for mechanism in dict.fromkeys(found.mechanism for found in report.findings):
-        rows = [found for found in report.findings if found.mechanism == mechanism]
+    for mechanism in dict.fromkeys(finding.mechanism for finding in report.findings):
+        rows = [finding for finding in report.findings if finding.mechanism == mechanism]
         suite = ET.SubElement(
             suites,
             "testsuite",
             name=clean(mechanism),
             tests=str(len(rows)),
-            failures=str(sum(found.fails for found in rows)),
-            skipped=str(sum(_is_open(found) for found in rows)),
+            failures=str(sum(finding.fails for finding in rows)),
+            skipped=str(sum(_is_open(finding) for finding in rows)),
             errors="0",
         )
-        for found in rows:
-            _case(suite, found)
+        for finding in rows:
+            _case(suite, finding)
     ET.indent(suites, " ")
     text: bytes = ET.tostring(suites, encoding="utf-8", xml_declaration=True)
     return text + b"\n"
 
 
 def annotations(report: Report) -> Iterator[str]:
-    """One line each: errors for what fails, warnings for what is not certain."""
+    """One line each: errors for what fails, warnings for what is uncertain."""
     failures = report.failures
-    for found in failures[: MOST - 1 if len(failures) > MOST else MOST]:
-        yield command("error", f"attnbench: {found.mechanism}", sentence(found))
+    for finding in failures[: MOST - 1 if len(failures) > MOST else MOST]:
+        yield command("error", f"attnbench: {finding.mechanism}", sentence(finding))
     if len(failures) > MOST:
         left = len(failures) - MOST + 1
         yield command("error", "attnbench", f"and {left} more; see the job summary")
@@ -50,25 +50,25 @@ def annotations(report: Report) -> Iterator[str]:
 def command(kind: str, title: str, message: str) -> str:
     """`::error title=…::message`, on one line.
 
-    A command ends at its line and its properties at a comma or colon; those are escaped as the
-    runner's own toolkit does, so that no text of a mechanism can become a command.
+    A command ends with its line, and its properties end at a comma or colon; those are escaped as
+    GitHub's own toolkit does, so that no text of a mechanism can become a command.
     """
     return f"::{kind} title={_property(title)}::{_data(message)}"
 
 
-def _case(suite: ET.Element, found: Finding) -> None:
-    name, text = clean(f"{found.case} {found.metric}"), clean(sentence(found))
-    case = ET.SubElement(suite, "testcase", classname=clean(found.mechanism), name=name)
-    if found.fails:
-        ET.SubElement(case, "failure", message=text, type=str(found.verdict)).text = text
-    elif _is_open(found):
+def _case(suite: ET.Element, finding: Finding) -> None:
+    name, text = clean(f"{finding.case} {finding.metric}"), clean(sentence(finding))
+    case = ET.SubElement(suite, "testcase", classname=clean(finding.mechanism), name=name)
+    if finding.fails:
+        ET.SubElement(case, "failure", message=text, type=str(finding.verdict)).text = text
+    elif _is_open(finding):
         ET.SubElement(case, "skipped", message=text)
     else:
         ET.SubElement(case, "system-out").text = text
 
 
-def _is_open(found: Finding) -> bool:
-    return not found.fails and found.verdict in (Verdict.UNSURE, Verdict.MISSING)
+def _is_open(finding: Finding) -> bool:
+    return not finding.fails and finding.verdict in (Verdict.UNSURE, Verdict.MISSING)
 
 
 def _data(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What papers assert and what a sweep says of it, as tables and a page."""
+"""Claims of papers and how a sweep judges them, as tables and a page."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import cleandoc
@@ -8,16 +8,17 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
+from attnbench import units
 from attnbench.analysis.report import Analysis
 from attnbench.claims.checks import functions
 from attnbench.claims.claim import Answer, Claim, Judgement, Number
 from attnbench.claims.judge import Judged
 from attnbench.metrics import Unit
-from attnbench.render import markdown, units
+from attnbench.render import markdown
 from attnbench.render.conditions import conditions, warnings
-from attnbench.render.grid import Table, words
+from attnbench.render.grid import Cell, Table, words
 
-# numbers that a table shows of each claim; the most telling come first
+# how many numbers a table shows for each claim; the most informative come first
 SHOWN = 3
 
 TEXTS: Mapping[Unit, Callable[[float], str]] = MappingProxyType(
@@ -29,10 +30,10 @@ TEXTS: Mapping[Unit, Callable[[float], str]] = MappingProxyType(
 )
 
 NOTE = (
-    "A claim is reproduced only if the whole 95 % confidence interval lies on its side, not "
-    "reproduced only if it lies wholly on the other, and else it cannot be told; “==” allows a "
-    "factor of two. Hardware, code and sizes are not the source's: shapes are compared. Where a "
-    "claim names no form or options, those of the sweep are judged, and the numbers name them."
+    "A claim is reproduced only if the whole 95 % confidence interval lies on the claimed side, "
+    "not reproduced only if all of it lies on the other; otherwise the answer is “cannot tell”. "
+    "“==” allows a factor of two. Hardware, code and sizes are not those of the source, so shapes "
+    "are compared. Where a claim names no form or options, those of the sweep are judged and named."
 )
 
 
@@ -40,38 +41,41 @@ def listing(claims: Sequence[Claim]) -> Table:
     """Every claim with its source and check."""
     return Table(
         name="claims",
-        title="What papers assert",
+        title="Claims of papers",
         columns=("Id", "Claim", "Source", "Check"),
         rows=tuple((words(c.id), words(c.claim), words(c.source), words(c.text)) for c in claims),
     )
 
 
-def answers(judged: Sequence[Judged], title: str = "What papers assert, judged") -> Table:
-    """One row per claim: the answer, the lengths behind it, and the numbers or why there are none.
-
-    The note counts the answers.
-    """
-    rows = tuple(
-        (
-            words(f"{one.claim.id}: {one.claim.claim}"),
-            words(one.judgement.answer),
-            words(span(one.judgement)),
-            words(reasons(one.judgement)),
-        )
-        for one in judged
+def answers(judged: Sequence[Judged]) -> Table:
+    """One row per claim: the answer, the lengths behind it, and numbers or why there are none."""
+    return Table(
+        name="claims",
+        title="Claims of papers, judged",
+        columns=("Claim", "Answer", "Lengths", "Evidence"),
+        rows=tuple(map(_row, judged)),
+        note=NOTE,
     )
-    columns = ("Claim", "Answer", "Lengths", "Behind it")
-    return Table(name="claims", title=title, columns=columns, rows=rows, note=NOTE)
+
+
+def _row(judged: Judged) -> tuple[Cell, Cell, Cell, Cell]:
+    claim, judgement = judged
+    return (
+        words(f"{claim.id}: {claim.claim}"),
+        words(judgement.answer),
+        words(span(judgement)),
+        words(reasons(judgement)),
+    )
 
 
 def counts(judged: Sequence[Judged]) -> str:
     """`5 reproduced, 2 not reproduced, 3 cannot tell, 70 out of scope`."""
-    found = [one.judgement.answer for one in judged]
-    return ", ".join(f"{found.count(answer)} {answer}" for answer in Answer)
+    given = [judgement.answer for _, judgement in judged]
+    return ", ".join(f"{given.count(answer)} {answer}" for answer in Answer)
 
 
 def reasons(judgement: Judgement) -> str:
-    """The reason and the most telling numbers."""
+    """The reason and the most informative numbers."""
     shown = judgement.numbers[:SHOWN]
     more = len(judgement.numbers) - len(shown)
     parts = [judgement.why] if judgement.why else []
@@ -81,67 +85,62 @@ def reasons(judgement: Judgement) -> str:
 
 
 def span(judgement: Judgement) -> str:
-    """`512 to 4,096 (4)`: the lengths behind an answer and how many they are."""
-    found = judgement.lengths
-    if not found:
-        return units.NOTHING
-    if len(found) == 1:
-        return units.length(found[0])
-    return f"{units.length(found[0])} to {units.length(found[-1])} ({len(found)})"
+    """`512 to 4,096 (4)`: the lengths behind an answer and their number."""
+    lengths = judgement.lengths
+    if len(lengths) < 2:
+        return units.length(lengths[0]) if lengths else units.NOTHING
+    return f"{units.length(lengths[0])} to {units.length(lengths[-1])} ({len(lengths)})"
 
 
 def frame(judged: Sequence[Judged]) -> pd.DataFrame:
-    """Everything of each claim, one row a claim, for CSV."""
+    """All about each claim, one row per claim, for CSV."""
     rows = [
         {
-            "id": one.claim.id,
-            "answer": str(one.judgement.answer),
-            "why": one.judgement.why,
-            "numbers": "; ".join(
-                f"{number.what}: {_number(number)}" for number in one.judgement.numbers
-            ),
-            "from_len": min(one.judgement.lengths, default=np.nan),
-            "to_len": max(one.judgement.lengths, default=np.nan),
-            "lengths": len(one.judgement.lengths),
-            "source": one.claim.source,
-            "claim": one.claim.claim,
-            "check": one.claim.text,
-            "scope": one.claim.scope,
+            "id": claim.id,
+            "answer": str(judgement.answer),
+            "why": judgement.why,
+            "numbers": "; ".join(f"{n.what}: {_number(n)}" for n in judgement.numbers),
+            "from_len": min(judgement.lengths, default=np.nan),
+            "to_len": max(judgement.lengths, default=np.nan),
+            "lengths": len(judgement.lengths),
+            "source": claim.source,
+            "claim": claim.claim,
+            "check": claim.text,
+            "scope": claim.scope,
         }
-        for one in judged
+        for claim, judgement in judged
     ]
     return pd.DataFrame(rows)
 
 
 def page(analysis: Analysis, judged: Sequence[Judged], pictures: Sequence[str]) -> bytes:
-    """Conditions, overlays, one table for each answer, and what each predicate means."""
-    title = f"# {markdown.escape(analysis.sweep.name)}: what papers assert"
-    lines = [title, "", counts(judged) + ".", ""]
-    lines += [f"- Warning: {markdown.escape(line)}" for line in warnings(analysis)]
-    lines += [f"- {markdown.escape(line)}" for line in conditions(analysis)]
-    lines += ["", markdown.escape(NOTE), ""]
-    lines += [f"![{name.partition('.')[0]}]({name})" for name in pictures] + [""]
+    """Conditions, overlays, one table for each answer, and the definition of each predicate."""
+    sections = [markdown.escape(NOTE) + "\n"]
     for answer in Answer:
-        rows = [one for one in judged if one.judgement.answer is answer]
-        grid = _sources(answers(rows, answer.capitalize()), rows)
-        lines.append(markdown.table(grid))
-    return ("\n".join([*lines, *_definitions(judged)]) + "\n").encode()
-
-
-def _sources(grid: Table, judged: Sequence[Judged]) -> Table:
-    """The table with source, check and scope in place of the answer, which is its title."""
-    rows = tuple(
-        (row[0], *row[2:], words(one.claim.text), words(f"{one.claim.source}; {one.claim.scope}"))
-        for row, one in zip(grid.rows, judged, strict=True)
+        rows = []
+        for each in judged:
+            if each.judgement.answer is answer:
+                claim, (name, _, lengths, evidence) = each.claim, _row(each)
+                source = words(f"{claim.source}; {claim.scope}")
+                rows.append((name, lengths, evidence, words(claim.text), source))
+        columns = ("Claim", "Lengths", "Evidence", "Check", "Source and scope")
+        title = answer.capitalize()
+        table = Table(name="claims", title=title, columns=columns, rows=tuple(rows))
+        sections.append(markdown.table(table))
+    return markdown.page(
+        f"{analysis.sweep.name}: claims of papers",
+        warnings(analysis),
+        conditions(analysis),
+        pictures,
+        [*sections, *_definitions(judged), ""],
+        lead=counts(judged) + ".",
     )
-    columns = ("Claim", "Lengths", "Behind it", "Check", "Source and scope")
-    return Table(name=grid.name, title=grid.title, columns=columns, rows=rows)
 
 
 def _definitions(judged: Sequence[Judged]) -> Iterator[str]:
-    """What each predicate means that a check uses, from its definition."""
+    """How each predicate that a check uses is judged, from its docstring."""
     yield "## How each predicate is judged\n"
-    calls = (call for one in judged for call in one.claim.check)
+    calls = (call for claim, _ in judged for call in claim.check)
     texts = {f.__name__: cleandoc(f.__doc__ or "") for call in calls for f in functions(call)}
     for name, text in sorted(texts.items()):
         yield f"- `{name}`: {markdown.escape(' '.join(text.split()).replace('`', ''))}"
@@ -150,7 +149,7 @@ def _definitions(judged: Sequence[Judged]) -> Iterator[str]:
 def _number(number: Number) -> str:
     text = TEXTS.get(number.unit, units.plain)
     shown = text(number.value)
-    # ends that round to the value itself, as those of counted numbers, say nothing
+    # exact numbers, and intervals that round to the value itself, are shown without an interval
     ends = [text(end).removesuffix("×") for end in (number.low, number.high) if units.known(end)]
     if len(ends) == 2 and set(ends) != {shown.removesuffix("×")}:
         shown = units.interval(shown, *ends)

@@ -1,18 +1,18 @@
-"""Two sweeps as tables: what matters first, then case by case, then crossovers that moved."""
+"""Two sweeps as tables: what changed, then case by case, then crossovers that moved."""
 
 from collections import Counter
 from collections.abc import Iterator
 
+from attnbench import units
 from attnbench.analysis.compare import Comparison
-from attnbench.analysis.crossover import Answer
 from attnbench.analysis.summary import Frame, Row
 from attnbench.analysis.verdict import Verdict
 from attnbench.metrics import TABLE
 from attnbench.records import Outcome
-from attnbench.render import units
 from attnbench.render.check_page import in_words
 from attnbench.render.cost_tables import why
-from attnbench.render.grid import Cell, Table, bare, words
+from attnbench.render.grid import Cell, Table, bare, quantity, words
+from attnbench.render.growth_tables import crossing
 
 TIME = "time_s"
 UNPAIRED = (
@@ -25,78 +25,80 @@ CHANGED = (Verdict.SLOWER, Verdict.FASTER)
 COLUMNS = ("Case", "Metric", "First", "Second", "Ratio", "Verdict", "Reason")
 
 
-def news(found: Comparison) -> Table:
+def changes(comparison: Comparison) -> Table:
     """What changed: whole curves, then times, then counts, then what only one sweep measured."""
-    rows = found.rows
+    rows = comparison.rows
     changed = rows[rows["verdict"].isin(CHANGED)]
     timed = _largest_first(changed[changed["metric"] == TIME])
     return Table(
         name="comparison",
-        title="What changed in the second sweep against the first",
+        title="Changes from the first sweep to the second",
         columns=COLUMNS,
         rows=(
-            *_curves(found.curves),
+            *_curves(comparison.curves),
             *(_compared(row) for _, row in timed.iterrows()),
             *_counted(changed[changed["metric"] != TIME]),
             *_one_sided(rows),
         ),
-        note=" ".join([*tally(found), *_doubts(found), *_refused(found), UNPAIRED]),
+        note=" ".join([*tally(comparison), *_doubts(comparison), *_refused(comparison), UNPAIRED]),
     )
 
 
-def every(found: Comparison) -> Table:
-    """Case by case and metric by metric, in the order of the plan."""
+def all_cases(comparison: Comparison) -> Table:
+    """Every case and metric, in the order of the plan."""
     return Table(
         name="comparison_all",
-        title="The second sweep against the first, case by case",
+        title="The second sweep compared with the first, case by case",
         columns=COLUMNS,
-        rows=tuple(_compared(row) for _, row in found.rows.iterrows()),
-        note=" ".join(_refused(found)),
+        rows=tuple(_compared(row) for _, row in comparison.rows.iterrows()),
+        note=" ".join(_refused(comparison)),
     )
 
 
-def crossovers(found: Comparison) -> Table:
-    """Crossovers whose 95 % confidence intervals do not meet."""
+def moved_crossovers(comparison: Comparison) -> Table:
+    """Crossovers whose 95 % confidence intervals do not overlap."""
     return Table(
         name="comparison_crossovers",
-        title="Crossovers that moved: the length from which one is faster than the other, tokens",
+        title="Crossover lengths (time) that moved, tokens",
         columns=("Faster", "Than", "Mode", "First", "Second"),
         rows=tuple(
             (
                 *(words(row[name]) for name in ("series", "other", "mode")),
-                *(_crossing(row, end) for end in ("_1", "_2")),
+                *(crossing(row, suffix) for suffix in ("_1", "_2")),
             )
-            for _, row in found.moved.iterrows()
+            for _, row in comparison.moved.iterrows()
         ),
-        note="Only lengths that both sweeps timed are used, and only crossings whose 95 % "
-        "confidence intervals do not meet are listed.",
+        note="Only lengths that both sweeps timed are used, and only crossovers whose 95 % "
+        "confidence intervals do not overlap are listed. ≤ marks a crossing at or before the "
+        "shortest length.",
     )
 
 
-def tally(found: Comparison) -> list[str]:
-    """`time: 3 slower, 40 same, 2 missing.` of each metric that was compared."""
-    lines = []
-    for key, rows in found.rows.groupby("metric", sort=False):
+def tally(comparison: Comparison) -> list[str]:
+    """`Time: 3 slower, 40 same, 2 missing.` for each metric that was compared."""
+    sentences = []
+    for key, rows in comparison.rows.groupby("metric", sort=False):
         metric = TABLE[str(key)]
         counts = Counter(in_words(Verdict(verdict), metric) for verdict in rows["verdict"])
         parts = [f"{count} {word}" for word, count in counts.most_common()]
-        lines.append(f"{metric.label[0].upper()}{metric.label[1:]}: {', '.join(parts)}.")
-    return lines
+        sentences.append(f"{metric.label[0].upper()}{metric.label[1:]}: {', '.join(parts)}.")
+    return sentences
 
 
-def _doubts(found: Comparison) -> Iterator[str]:
+def _doubts(comparison: Comparison) -> Iterator[str]:
     """Why times are unsure, once for each reason."""
-    unsure = found.rows[(found.rows["verdict"] == Verdict.UNSURE) & (found.rows["reason"] != "")]
+    rows = comparison.rows
+    unsure = rows[(rows["verdict"] == Verdict.UNSURE) & (rows["reason"] != "")]
     for reason, rows in unsure.groupby("reason", sort=False):
         yield f"{units.many(len(rows), 'time')} unsure: {reason}."
 
 
-def _refused(found: Comparison) -> list[str]:
-    if not found.refusals:
+def _refused(comparison: Comparison) -> list[str]:
+    if not comparison.refusals:
         return []
-    compared = TIME in set(found.rows["metric"])
-    what = "Times were compared anyway, across" if compared else "Times were not compared, for"
-    return [f"{what} {'; '.join(found.refusals)}."]
+    compared = TIME in set(comparison.rows["metric"])
+    start = "Times were compared although" if compared else "Times were not compared, since"
+    return [f"{start} the sweeps differ in {'; '.join(comparison.refusals)}."]
 
 
 def _curves(rows: Frame) -> Iterator[tuple[Cell, ...]]:
@@ -108,28 +110,28 @@ def _curves(rows: Frame) -> Iterator[tuple[Cell, ...]]:
 
 
 def _counted(rows: Frame) -> Iterator[tuple[Cell, ...]]:
-    """One row for all cases of a series whose count changed the same way, by the most."""
+    """One row for all cases of a series whose count changed the same way: the largest change."""
     for (series, *_), same in rows.groupby(["series", "metric", "verdict"], sort=False):
         worst = _largest_first(same).iloc[0]
-        many = f"{series}, {len(same)} cases, the most at {worst['mode']}, N = "
-        case = worst["case"] if len(same) == 1 else many + units.tick(worst["seq_len"])
+        several = f"{series}, {len(same)} cases, largest change at {worst['mode']}, N = "
+        case = worst["case"] if len(same) == 1 else several + units.tick(worst["seq_len"])
         yield (words(case), *_compared(worst)[1:])
 
 
 def _one_sided(rows: Frame) -> Iterator[tuple[Cell, ...]]:
     """One row for all lengths of a curve that only one sweep measured, for the same reason."""
-    alone = (rows["verdict"] == Verdict.MISSING) & (rows["first"].isna() != rows["second"].isna())
-    gone = rows[alone]
-    gone = gone.assign(reason=[_in_short(row) for _, row in gone.iterrows()])
-    for (series, mode, reason), same in gone.groupby(["series", "mode", "reason"], sort=False):
+    one_sided = rows["first"].isna() != rows["second"].isna()
+    lost = rows[(rows["verdict"] == Verdict.MISSING) & one_sided]
+    lost = lost.assign(reason=[_short_reason(row) for _, row in lost.iterrows()])
+    for (series, mode, reason), same in lost.groupby(["series", "mode", "reason"], sort=False):
         lengths = ", ".join(map(units.tick, same["seq_len"].unique()))
         nothing = Cell(units.NOTHING)
         case = words(f"{series}, {mode}, N = {lengths}")
-        what = words(", ".join(dict.fromkeys(TABLE[key].label for key in same["metric"])))
-        yield (case, what, nothing, nothing, nothing, words(Verdict.MISSING), words(reason))
+        labels = words(", ".join(dict.fromkeys(TABLE[key].label for key in same["metric"])))
+        yield (case, labels, nothing, nothing, nothing, words(Verdict.MISSING), words(reason))
 
 
-def _in_short(row: Row) -> str:
+def _short_reason(row: Row) -> str:
     """`skipped in the first: over budget`, without the prediction, which differs by length."""
     if not row["cause"]:
         return str(row["reason"])
@@ -138,7 +140,7 @@ def _in_short(row: Row) -> str:
 
 
 def _largest_first(rows: Frame) -> Frame:
-    """By how far the ratio lies from 1."""
+    """The rows ordered by how far their ratio is from 1."""
     far = rows["ratio"].where(rows["ratio"] >= 1, 1 / rows["ratio"])
     return rows.loc[far.sort_values(ascending=False, kind="stable").index]
 
@@ -148,10 +150,7 @@ def _compared(row: Row) -> tuple[Cell, ...]:
     return (
         words(row["case"]),
         words(metric.label),
-        *(
-            Cell(units.quantity(row[side], metric.unit), bare(row[side]))
-            for side in ("first", "second")
-        ),
+        *(Cell(quantity(row[side], metric.unit), bare(row[side])) for side in ("first", "second")),
         _ratio(row),
         words(in_words(Verdict(row["verdict"]), metric)),
         words(row["reason"]),
@@ -159,17 +158,9 @@ def _compared(row: Row) -> tuple[Cell, ...]:
 
 
 def _ratio(row: Row) -> Cell:
-    """The ratio with its interval; counts have none."""
+    """The ratio with its confidence interval; counts have none."""
     point, low, high = (bare(row[name]) for name in ("ratio", "low", "high"))
     if point is None or low == high:
         return Cell(units.ratio(row["ratio"]), point)
     ends = (units.plain(row[name]) for name in ("low", "high"))
     return Cell(units.interval(units.ratio(row["ratio"]), *ends), point, low, high)
-
-
-def _crossing(row: Row, end: str) -> Cell:
-    if row["answer" + end] != Answer.FROM:
-        return Cell(str(row["answer" + end]))
-    length, low, high = (row[name + end] for name in ("length", "low", "high"))
-    ends = (units.length(round(value)) for value in (low, high))
-    return Cell(units.interval(units.length(round(length)), *ends), length, low, high)

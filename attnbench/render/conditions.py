@@ -1,17 +1,17 @@
-"""What was asked, on what machine, under what conditions: the lines above every report."""
+"""The lines above every report: the request, the machine, how it measured, and warnings."""
 
+from attnbench import units
 from attnbench.analysis.report import Analysis, SweepWarning, WarningKind
 from attnbench.analysis.summary import ALL, Row
 from attnbench.records import Environment, Sweep
-from attnbench.render import units
 from attnbench.render.grid import clean
 
 
 def conditions(analysis: Analysis) -> list[str]:
-    """One line of plain text each; the warnings are not among them."""
+    """Request, machine and method, each a line of plain text; warnings are separate."""
     sweep = analysis.sweep
     lines = [_asked(sweep)]
-    # free memory differs from session to session of one machine: the first of each is shown
+    # sessions of one machine differ in free memory: the first of each machine is shown
     machines = {session.fingerprint: session for session in reversed(sweep.sessions)}
     lines += [line for session in reversed(machines.values()) for line in _machine(session)]
     lines.append(_how(analysis))
@@ -19,12 +19,12 @@ def conditions(analysis: Analysis) -> list[str]:
         lines.append(f"There is no roofline: {reason}.")
     scores = analysis.prediction_errors
     if parts := [_score(row) for _, row in scores[scores["mechanism"] == ALL].iterrows()]:
-        lines.append(f"Predictions were off, before a case first ran: {'; '.join(parts)}.")
+        lines.append(f"Prediction errors before a case first ran: {'; '.join(parts)}.")
     return [clean(line) for line in lines]
 
 
 def warnings(analysis: Analysis) -> list[str]:
-    """One line of plain text for each warning, the gravest first."""
+    """One line of plain text for each warning, the most serious first."""
     return [clean(_sentence(warning)) for warning in analysis.warnings]
 
 
@@ -34,22 +34,21 @@ def _sentence(warning: SweepWarning) -> str:
         case WarningKind.JOURNAL:
             return str(details["text"])
         case WarningKind.UNFINISHED:
-            return "the sweep did not finish; --resume goes on where it stopped"
+            return "the sweep did not finish; --resume continues it"
         case WarningKind.MIXED:
-            return "sessions ran on different machines or versions; times mix them"
+            return "times are mixed from sessions on different machines or versions"
         case WarningKind.MEDDLED:
             change = f"{details['mechanism']} {details['change']}"
-            return f"{change}; times and results may depend on that"
+            return f"{change}; times and results may depend on it"
         case WarningKind.LEAKS:
-            kept = units.size(details["bytes"])
-            return f"{details['mechanism']} keeps memory with each iteration: {kept}"
+            leaked = units.size(details["bytes"])
+            return f"{details['mechanism']} leaks memory: {leaked} per iteration"
         case WarningKind.TOO_FAST:
-            reading = "took less time than merely reading its input takes on this machine"
-            return f"{details['series']} {reading}"
+            return f"{details['series']} took less time than reading its input takes here"
         case WarningKind.ROOF_RAISED:
             return (
-                "a case did more than the peaks that were measured at the start, so the roofline is"
-                " raised to it; a machine that is busy shows peaks that are too low"
+                "a case exceeded the peaks measured at the start, so the roofline is raised to it;"
+                " on a busy machine the measured peaks are too low"
             )
         case WarningKind.BUSY:
             on = units.many(details["cores"], "core")
@@ -57,39 +56,35 @@ def _sentence(warning: SweepWarning) -> str:
         case WarningKind.LOADED:
             return (
                 f"{details['runs']} of {details['of']} timed runs began under a load above"
-                f" {details['limit']:g}, up to {details['load']:.1f}: the sweep's own"
-                f" {units.many(details['threads'], 'thread')} and what else was at work"
+                f" {details['limit']:g}, up to {details['load']:.1f}: other programs ran next to"
+                f" the sweep's {units.many(details['threads'], 'thread')}"
             )
         case WarningKind.THROTTLED:
             parts = [f"{reason} in {count} runs" for reason, count in details["reasons"].items()]
-            return f"the GPU was slowed down: {'; '.join(parts)}"
+            return f"the GPU was throttled: {'; '.join(parts)}"
         case WarningKind.DRIFTED:
             change, wider = details["drift"].change, details["drift"].widening
             ends = (units.percent(end - 1) for end in (change.low, change.high))
             text = units.interval(units.percent(change.point - 1), *ends)
-            more = f" and made intervals {units.plain(wider, 2)} times as wide" if wider else ""
-            return (
-                f"times changed by {text} from the first run to the last; the machine drifted{more}"
-            )
+            more = f", which widens intervals {units.plain(wider, 2)}×" if wider else ""
+            return f"the machine drifted: times changed by {text} over the sweep{more}"
         case WarningKind.WIDENED:
             factor = units.plain(details["factor"], 2)
             return (
-                f"variation between processes makes the confidence intervals {factor} times as wide"
-                " as the samples of single processes suggest"
+                f"variation between processes makes confidence intervals {factor} times wider than"
+                " variation within one process suggests"
             )
         case WarningKind.ONE_ROUND:
-            return "one round only: confidence intervals leave out the variation between processes"
+            return "one round only: confidence intervals do not include variation between processes"
 
 
 def _score(row: Row) -> str:
-    """`time by 1.1× in the median, 2× at worst (first guess …)`."""
-    texts = {
-        kind: " in the median, ".join(units.ratio(row[f"{kind}_{e}"]) for e in ("median", "worst"))
+    """`time 1.1× in the median, 2× at worst (first guess …)`."""
+    refined, first = (
+        " in the median, ".join(units.ratio(row[f"{kind}_{end}"]) for end in ("median", "worst"))
         for kind in ("refined", "first")
-    }
-    return (
-        f"{row['quantity']} by {texts['refined']} at worst (first guess {texts['first']} at worst)"
     )
+    return f"{row['quantity']} {refined} at worst (first guess {first} at worst)"
 
 
 def _asked(sweep: Sweep) -> str:
@@ -106,7 +101,7 @@ def _asked(sweep: Sweep) -> str:
     lengths = request.lengths
     span = f"{units.length(min(lengths))} to {units.length(max(lengths))}" if lengths else "none"
     return (
-        f"Asked: {', '.join(request.models)}; level {request.level}; "
+        f"Request: {', '.join(request.models)}; level {request.level}; "
         f"{' and '.join(request.modes)}; {units.many(len(lengths), 'length')}, {span};"
         f" {', '.join(sizes)}."
     )
@@ -133,5 +128,5 @@ def _how(analysis: Analysis) -> str:
     if (spread := analysis.process_spread) is not None:
         text += f"; times vary by {units.percent(spread)} between processes (1 σ)"
         if (wider := analysis.widening) is not None:
-            text += f", {units.plain(wider, 2)} times what the samples of one process suggest"
+            text += f", {units.plain(wider, 2)} times what one process alone suggests"
     return text + "."

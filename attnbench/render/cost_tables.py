@@ -1,24 +1,23 @@
 """Tables of what cases cost: times, speed-ups, memory, precision, and what was not measured.
 
-Most have mechanisms down and all lengths of the sweep across; a series that lacks a length has no
-number there.
+Most have a row for each series and a column for each length of the sweep.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf, log10
 from types import MappingProxyType
 
+from attnbench import units
 from attnbench.analysis.estimate import Kind
 from attnbench.analysis.summary import Frame, Row
 from attnbench.records import Cause, Mode, Outcome
-from attnbench.render import units
 from attnbench.render.grid import Cell, Table, bare, bounded, words
 
-OPENING = "Mechanism"
+PREDICTED = ("Predicted time", "Predicted memory")
 BOUNDS = "± is the larger half-width of the 95 % confidence interval"
 WIDE = "a wide interval is written [low, high]."
 WITHIN = "within one process, without the variation between processes"
-MARK = f"{units.UNBOUNDED} marks too few samples for an interval."
+MARK = f"{units.UNBOUNDED} marks too few samples for a confidence interval."
 
 ENDINGS: Mapping[str, str] = MappingProxyType(
     {
@@ -67,7 +66,7 @@ def latency(summary: Frame, mode: str, tokens: int) -> Table:
 
 
 def memory(summary: Frame, mode: str) -> Table:
-    """MiB at the peak, as measured with the batch of each length."""
+    """Peak allocated memory in MiB, with the batch of each length."""
 
     def cell(row: Row) -> Cell:
         peak = row["allocated_peak_bytes"] / units.MIB
@@ -89,7 +88,7 @@ def memory(summary: Frame, mode: str) -> Table:
 
 
 def speedup(summary: Frame, mode: str, baseline: str, speedups: Frame) -> Table:
-    """How many times faster than `baseline`, a series, at each length."""
+    """How many times faster than the series `baseline` each other series is, by length."""
     cases = summary[(summary["mode"] == mode) & (summary["series"] != baseline)]
     pairs = cases.merge(speedups, on=["series", "mode", "seq_len"], how="left")
     paired = pairing(pairs["paired"].dropna())
@@ -116,17 +115,16 @@ def by_length(
     across: str,
     note: str,
 ) -> Table:
-    """Series down and lengths across; where `metric` was not measured, why in words."""
+    """A row per series and a column per length; where `metric` was not measured, why in words."""
     columns = sorted(set(lengths))
     rows = []
-    for series, known in cases.groupby("series", sort=False):
-        at = {row["seq_len"]: row for _, row in known.iterrows()}
-        cells = (_cell(at[n], metric, cell) if n in at else Cell(units.NOTHING) for n in columns)
-        rows.append((words(series), *cells))
+    for series, same in cases.groupby("series", sort=False):
+        known = {row["seq_len"]: row for _, row in same.iterrows()}
+        rows.append((words(series), *(_cell(known.get(n), metric, cell) for n in columns)))
     return Table(
         name=name,
         title=title,
-        columns=(OPENING, *map(units.length, columns)),
+        columns=("Mechanism", *map(units.length, columns)),
         rows=tuple(rows),
         note=note,
         keys=("series",),
@@ -136,19 +134,19 @@ def by_length(
 
 def pairing(paired: Iterable[bool]) -> str:
     """How ratios were taken, in a sentence."""
-    found = set(paired)
-    if not found - {True}:
+    kinds = set(paired)
+    if not kinds - {True}:
         return "Paired: the series took turns; 95 % confidence intervals over rounds."
-    if not found - {False}:
-        return "Not paired: series were timed apart, so the ratios include a drift of the machine."
-    return "Paired where series took turns, elsewhere ratios of independent times."
+    if not kinds - {False}:
+        return "Not paired: series were not timed in turns, so drift of the machine is included."
+    return "Paired where the series took turns; elsewhere ratios of independent times."
 
 
 def precision(errors: Frame, dtype: str) -> Table:
-    """The digits that each form keeps, fewest first, so that a fast one shows what it costs."""
+    """The correct digits of each form, fewest first: what a fast form costs in accuracy."""
     return Table(
         name="digits",
-        title=f"Digits that hold in {dtype}",
+        title=f"Numerical accuracy, correct digits in {dtype}",
         columns=("Mechanism", "Form", "Options", "Digits"),
         keys=("mechanism", "form", "options", "relative_error"),
         rows=tuple(
@@ -158,20 +156,29 @@ def precision(errors: Frame, dtype: str) -> Table:
             )
             for _, row in errors.iterrows()
         ),
-        note="−log10 of ‖y − y₆₄‖ / ‖y₆₄‖, the output of one short sequence against the equations"
-        " as written, in float64 with the same parameters, input and draws. Where rounding changes"
-        " a hash or another discrete choice, that is in it. The CSV file has the relative error.",
+        note="−log10 of ‖y − y₆₄‖ / ‖y₆₄‖: the output for one short sequence compared with the"
+        " equations as written, in float64 with the same parameters, input and random draws. It"
+        " includes changes of a hash or another discrete choice by rounding. The CSV file has the"
+        " relative error.",
     )
 
 
 def outcomes(summary: Frame) -> Table:
-    """Every case that was not measured in full, with its reason and what was predicted for it."""
+    """Every case that was not measured in full, with the reason and its predicted cost."""
     lost = summary[summary["outcome"] != Outcome.OK]
     shared = ", ".join(dict.fromkeys(map(_shared, lost["case"])))
     return Table(
         name="outcomes",
         title="Cases not measured" + (f" ({shared})" if shared else ""),
-        columns=(OPENING, "Mode", "N", "Outcome", "Reason", "Predicted time", "Predicted memory"),
+        columns=(
+            "Mechanism",
+            "Mode",
+            "N",
+            "Outcome",
+            "Reason",
+            "Predicted time",
+            "Predicted memory",
+        ),
         keys=("series", "mode", "seq_len", "outcome", "reason", "predicted_s", "predicted_bytes"),
         rows=tuple(
             (
@@ -186,44 +193,43 @@ def outcomes(summary: Frame) -> Table:
             for _, row in lost.iterrows()
         ),
         note=f"{len(summary) - len(lost)} of {len(summary)} cases were measured in full."
-        " Predictions are of one iteration.",
+        " Predictions are for one iteration.",
     )
 
 
 def why(outcome: str, cause: str) -> str:
-    """Why a case has no number, in two or three words; never empty."""
+    """Why a case was not measured, in two or three words; never empty."""
     return CAUSES.get(cause) or ENDINGS.get(outcome, "not run")
 
 
 def _shared(case: str) -> str:
-    """`D256-H16/model/float32/cpu`: of a case what all of its sweep have in common."""
+    """`D256-H16/model/float32/cpu`: the part of a case's label that its whole sweep shares."""
     parts = case.rpartition("/B")[2].split("/")
     sizes = [size for size in parts[0].split("-") if size[:1] in "DH"]
     return "/".join(["-".join(sizes), *(part for part in parts[1:] if part not in set(Mode))])
 
 
-def _cell(row: Row, metric: str, cell: Callable[[Row], Cell]) -> Cell:
-    if units.known(row[metric]):
+def _cell(row: Row | None, metric: str, cell: Callable[[Row], Cell]) -> Cell:
+    if row is not None and units.known(row[metric]):
         return cell(row)
-    ended_well = row["outcome"] == Outcome.OK
-    return Cell(units.NOTHING if ended_well else why(row["outcome"], row["cause"]))
+    if row is None or row["outcome"] == Outcome.OK:
+        return Cell(units.NOTHING)
+    return Cell(why(row["outcome"], row["cause"]))
 
 
 def _forms(summary: Frame, mode: str) -> Iterator[str]:
-    """Which form ran from which length, for each curve on which the form changes."""
+    """The form that ran from each length on, for each curve along which the form changes."""
     cases = summary[summary["mode"] == mode].sort_values("seq_len")
     for series, rows in cases.groupby("series", sort=False):
         starts = rows[rows["form"] != rows["form"].shift()]
         if len(starts) > 1:
-            parts = [
-                f"{form} from {units.length(length)}"
-                for form, length in zip(starts["form"], starts["seq_len"], strict=True)
-            ]
+            pairs = zip(starts["form"], starts["seq_len"], strict=True)
+            parts = (f"{form} from {units.length(length)}" for form, length in pairs)
             yield f"Forms of {series}: {', '.join(parts)}."
 
 
 def _intervals(summary: Frame) -> str:
-    """Which variation the intervals of a table include."""
+    """The variation that the confidence intervals of a table include."""
     kinds = set(summary.loc[summary["time_s"].notna(), "interval_kind"])
     if Kind.ROUNDS in kinds:
         return f"{BOUNDS} over rounds; {WIDE} {MARK}"

@@ -1,4 +1,4 @@
-"""The points that a figure draws, worked out before anything is drawn."""
+"""The points that a figure draws, computed before anything is drawn."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,16 +6,16 @@ from itertools import groupby
 
 import numpy as np
 
+from attnbench import units
 from attnbench.analysis.summary import Frame
-from attnbench.render import units
 from attnbench.render.cost_tables import why
 
-LONGEST = 34  # characters of the words at the end of a curve
+LONGEST = 34  # characters of the reason at the end of a curve
 
 
 @dataclass(frozen=True, kw_only=True)
 class Quantity:
-    """What a figure shows of each case: columns of the summary, and how the axis reads."""
+    """What a figure shows for each case: columns of the summary, and the axis."""
 
     value: str
     low: str | None
@@ -31,8 +31,8 @@ class Quantity:
 class Curve:
     """One series in one mode, shortest length first.
 
-    `values` are NaN where nothing was measured; there `guesses` hold what was predicted, if
-    anything was, and `end` says why in a few words.
+    `values` are NaN where nothing was measured; `guesses` hold the predictions there, if any, and
+    `end` gives the reason in a few words.
     """
 
     series: str
@@ -81,19 +81,20 @@ def _curve(series: str, rows: Frame, quantity: Quantity, tokens: int) -> Curve:
 
 
 def _end(rows: Frame, missing: np.ndarray) -> str:
-    """`over budget at 128, from 32K`: what is missing and why; short, and true of each length."""
+    """`over budget at 128, from 32K`: the lengths that are missing and why, in short."""
     ends = zip(rows["outcome"], rows["cause"], missing, strict=True)
-    found = [why(outcome, cause) if gone else "" for outcome, cause, gone in ends]
-    causes = list(dict.fromkeys(cause for cause in found if cause))
+    reasons = [why(outcome, cause) if gone else "" for outcome, cause, gone in ends]
+    causes = list(dict.fromkeys(filter(None, reasons)))
     if missing.all() or not causes:
         return causes[0] if len(causes) == 1 else "not measured" if causes else ""
     lengths = [int(n) for n in rows["seq_len"]]
-    text = "; ".join(f"{cause} {_where(lengths, [cause == f for f in found])}" for cause in causes)
+    parts = [f"{cause} {_where(lengths, [r == cause for r in reasons])}" for cause in causes]
+    text = "; ".join(parts)
     return text if len(text) <= LONGEST else f"{int(missing.sum())} of {len(missing)} not measured"
 
 
 def _where(lengths: Sequence[int], gone: Sequence[bool]) -> str:
-    """`at 128, 512–2K, from 32K` where those lengths are gone."""
+    """`at 128, 512–2K, from 32K` for those lengths."""
     runs = [list(run) for is_gone, run in groupby(range(len(gone)), gone.__getitem__) if is_gone]
     last = runs[-1][-1] == len(lengths) - 1
     inner = [

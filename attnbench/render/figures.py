@@ -1,8 +1,8 @@
-"""Fig. 2 of the Fastformer paper from a sweep, and its like for memory.
+"""Fig. 2 of the Fastformer paper from a sweep, and the same figure for memory.
 
-One panel per mode, both axes logarithmic. Where a case was not measured the curve goes on dotted to
-an open marker at the predicted cost, and its label says why: curves never just stop. A case that
-cannot run has no cost to predict, and so no marker.
+One panel per mode, both axes logarithmic. Where a case was not measured the curve continues dotted
+to an open marker at the predicted cost, and its label says why. A case that cannot run has no
+predicted cost and no marker.
 """
 
 import math
@@ -14,9 +14,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from attnbench import units
 from attnbench.analysis.summary import Frame
 from attnbench.records import Mode
-from attnbench.render import units
 from attnbench.render.curves import Curve, Quantity, curves
 from attnbench.render.panels import (
     Ending,
@@ -30,97 +30,70 @@ from attnbench.render.panels import (
 )
 from attnbench.render.styles import series_styles
 
-LEAST = 2.0  # what the top of an axis is to its foot
-SPAN = (-0.5, 3.0)  # of local exponents; a noisy one may lie beyond, and its band leaves the panel
-MARGIN = 0.25  # beyond the least and the greatest of them
+LEAST = 2.0  # least ratio of the top of a vertical axis to its bottom
+SPAN = (-0.5, 3.0)  # of local exponents; a noisy one may leave the panel
+MARGIN = 0.25  # below the least and above the greatest local exponent
 
-# of each base, powers between ticks and what multiplies them, from coarse to fine
-STEPS = MappingProxyType(
-    {
-        10: (
-            (3, (1.0,)),
-            (2, (1.0,)),
-            (1, (1.0,)),
-            (1, (1.0, 3.0)),
-            (1, (1.0, 2.0, 5.0)),
-            (1, (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)),
-            (1, (1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)),
-        ),
-        2: (
-            (10, (1.0,)),
-            (4, (1.0,)),
-            (2, (1.0,)),
-            (1, (1.0,)),
-            (1, (1.0, 1.5)),
-            (1, (1.0, 1.25, 1.5, 1.75)),
-        ),
-    }
+# for each base, powers between ticks and their multiples, from coarse to fine
+STEPS = MappingProxyType({
+    10: (
+        (3, (1.0,)), (2, (1.0,)), (1, (1.0,)), (1, (1.0, 3.0)), (1, (1.0, 2.0, 5.0)),
+        (1, (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)),
+        (1, (1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)),
+    ),
+    2: (
+        (10, (1.0,)), (4, (1.0,)), (2, (1.0,)), (1, (1.0,)), (1, (1.0, 1.5)),
+        (1, (1.0, 1.25, 1.5, 1.75)),
+    ),
+})  # fmt: skip
+
+TIME = Quantity(
+    value="time_s",
+    low="time_lo_s",
+    high="time_hi_s",
+    predicted="refined_s",
+    per_token=True,
+    axis="time per batch of {tokens} tokens",
+    text=units.seconds,
+    base=10,
+)
+MEMORY = Quantity(
+    value="allocated_peak_bytes",
+    low=None,
+    high=None,
+    predicted="refined_bytes",
+    per_token=False,
+    axis="peak allocated memory per batch",
+    text=units.size,
+    base=2,
 )
 
 
-def fig2(
-    summary: Frame,
-    tokens: int,
-    suffix: str = "png",
-    stacked: bool = False,
-    slopes: Frame | None = None,
-) -> bytes:
-    """Time per batch of `tokens` tokens against length; `suffix` is png, svg or pdf.
-
-    `stacked` sets the panels one above the other, for one column of a page. `slopes`, from
-    `scaling.local_slopes` with the column `expected`, adds a panel below each.
-    """
-    time = Quantity(
-        value="time_s",
-        low="time_lo_s",
-        high="time_hi_s",
-        predicted="refined_s",
-        per_token=True,
-        axis=f"time per batch of {units.count(tokens)} tokens",
-        text=units.seconds,
-        base=10,
-    )
-    return _figure(summary, time, tokens, suffix, stacked, slopes)
-
-
-def memory_figure(summary: Frame, tokens: int, suffix: str = "png", stacked: bool = False) -> bytes:
-    """Allocated peak of one iteration against length, with the batch of each length."""
-    peak = Quantity(
-        value="allocated_peak_bytes",
-        low=None,
-        high=None,
-        predicted="refined_bytes",
-        per_token=False,
-        axis="peak allocated memory per batch",
-        text=units.size,
-        base=2,
-    )
-    return _figure(summary, peak, tokens, suffix, stacked)
-
-
-def _figure(
+def cost_figure(
     summary: Frame,
     quantity: Quantity,
     tokens: int,
-    suffix: str,
-    stacked: bool,
+    suffix: str = "png",
     slopes: Frame | None = None,
 ) -> bytes:
+    """A cost against length, time per batch of `tokens` tokens; `suffix` is png, svg or pdf.
+
+    `slopes`, from `scaling.local_slopes` with the column `expected`, adds a panel below each.
+    """
     modes = [mode for mode in (Mode.TRAINING, Mode.INFERENCE) if mode in set(summary["mode"])]
     styles = series_styles(summary["series"])
     panels = [curves(summary, mode, quantity, tokens) for mode in modes]
     height = max(room(_endings(panel, styles)) for panel in panels)
-    kinds = 1 if slopes is None else 2
-    rows, columns = (kinds * len(modes), 1) if stacked else (kinds, len(modes))
     with styled():
-        figure, axes = grid(rows, columns, height)
-        for place, mode, panel in zip(axes[: len(modes)], modes, panels, strict=True):
-            _panel(place, panel, quantity, styles)
+        figure, panel_axes = grid(1 if slopes is None else 2, len(modes), height)
+        for axes, mode, panel in zip(panel_axes[: len(modes)], modes, panels, strict=True):
+            _panel(axes, panel, quantity, styles)
             guessed = any(np.isfinite(curve.guesses).any() for curve in panel)
-            heading(place, mode.capitalize(), quantity.axis + "; open: predicted" * guessed)
+            label = quantity.axis.format(tokens=units.count(tokens))
+            heading(axes, mode.capitalize(), label + "; open: predicted" * guessed)
         if slopes is not None:
-            for place, mode in zip(axes[len(modes) :], modes, strict=True):
-                _slope_panel(place, slopes[slopes["mode"] == mode], mode, styles)
+            for axes, mode in zip(panel_axes[len(modes) :], modes, strict=True):
+                _slope_panel(axes, slopes[slopes["mode"] == mode], mode, styles)
         return saved(figure, suffix)
 
 
@@ -160,25 +133,23 @@ def _draw(axes: Axes, curve: Curve, style: Mapping[str, Any]) -> None:
 
 def _heights(axes: Axes, quantity: Quantity) -> None:
     low, high = axes.get_ylim()
-    # a flat curve looks flat, and there is room for ticks that differ in their text
+    # a flat curve looks flat, and there is room for distinct tick labels
     wider = max(1.0, (LEAST / (high / low)) ** 0.5)
     low, high = low / wider, high * wider
     axes.set_ylim(low, high)
     axes.yaxis.set_major_locator(FixedLocator(log_ticks(low, high, quantity.base)))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: units.round_tick(quantity.text(y))))
-    axes.grid(which="major", linewidth=0.3, color="0.85")
-    axes.set_axisbelow(True)
 
 
 def _slope_panel(
     axes: Axes, slopes: Frame, mode: str, styles: Mapping[str, Mapping[str, Any]]
 ) -> None:
-    """One curve per series, at the geometric mean of both lengths; cards are dashed lines."""
+    """One curve per series, at geometric means of lengths; dashed lines are published exponents."""
     axes.set_xscale("log", base=2)
     endings = [
-        _slope(axes, str(name), found, styles[str(name)])
-        for name, found in slopes.groupby("series", sort=False)
+        _slope(axes, str(name), rows, styles[str(name)])
+        for name, rows in slopes.groupby("series", sort=False)
     ]
     heading(axes, mode.capitalize(), "local exponent of N, time per sequence")
     known = slopes.dropna(subset="slope")
@@ -196,11 +167,9 @@ def _slope_panel(
     steps = {step / 2 for step in range(round(2 * low), round(2 * high) + 1)}
     axes.yaxis.set_major_locator(FixedLocator(sorted({*steps, *expected})))
     axes.yaxis.set_major_formatter(
-        FuncFormatter(lambda y, _: f"card: {y:g}" if y in expected else f"{y:g}")
+        FuncFormatter(lambda y, _: f"paper: {y:g}" if y in expected else f"{y:g}")
     )
     axes.set_ylim(low, high)
-    axes.grid(which="major", linewidth=0.3, color="0.85")
-    axes.set_axisbelow(True)
     direct_labels(axes, endings)
 
 
@@ -217,16 +186,16 @@ def _slope(axes: Axes, name: str, rows: Frame, style: Mapping[str, Any]) -> Endi
 
 
 def log_ticks(low: float, high: float, base: int) -> list[float]:
-    """Round values within the bounds: the coarsest steps of which at least four fit.
+    """Round values within the bounds, with the coarsest steps of which at least four fit.
 
-    With base 2 all are sums of few powers of two, so that bytes read as whole binary sizes.
+    With base 2 all are sums of few powers of two, so that sizes are round in binary units.
     """
     first, last = math.floor(math.log(low, base)), math.ceil(math.log(high, base))
-    found: list[float] = []
+    ticks: list[float] = []
     for step, factors in STEPS[base]:
         powers = range(first - first % step, last + 1, step)
-        found = [factor * float(base) ** power for power in powers for factor in factors]
-        found = [tick for tick in found if low <= tick <= high]
-        if len(found) >= 4:
+        ticks = [factor * float(base) ** power for power in powers for factor in factors]
+        ticks = [tick for tick in ticks if low <= tick <= high]
+        if len(ticks) >= 4:
             break
-    return found
+    return ticks

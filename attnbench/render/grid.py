@@ -1,4 +1,4 @@
-"""A table as every writer takes it: each cell carries its text and the number behind it."""
+"""The tables that every writer takes: each cell carries its text and the number behind it."""
 
 import math
 import re
@@ -6,7 +6,8 @@ import unicodedata
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from attnbench.render.units import estimate
+from attnbench import units
+from attnbench.metrics import Unit
 
 Value = str | int | float | bool | None
 
@@ -14,7 +15,7 @@ PIECES = re.compile(r"(?:[^\s/:\[,_;]|(?<=\d),(?=\d)|(?<!\S)\[)*+(?:[/:\[,_;]+\s
 
 
 class Cell(NamedTuple):
-    """What is shown, and in full precision what it means; `low` and `high` bound an estimate."""
+    """The text shown and its value in full precision; `low` and `high` bound an estimate."""
 
     text: str
     value: Value = None
@@ -31,9 +32,9 @@ class Cell(NamedTuple):
 class Table:
     """A titled grid; `name` is the stem of its files, `note` a sentence below it.
 
-    `keys` are the names of the columns in a CSV file, by default made of `columns`. Where `across`
-    names what the columns after the first stand for, such as lengths, the file has a line for each
-    of their cells, with the numbers under the name `across`.
+    `keys` are the names of the columns in a CSV file, by default derived from `columns`. `across`
+    is set where the columns after the first are lengths: the file then has a row for each of their
+    cells, with the numbers in a column of that name.
     """
 
     name: str
@@ -45,25 +46,43 @@ class Table:
     across: str = ""
 
     @property
+    def anchor(self) -> str:
+        """The name as a link target in HTML and LaTeX."""
+        return re.sub(r"[^A-Za-z0-9]+", "-", self.name)
+
+    @property
     def numeric(self) -> list[bool]:
         """Which columns hold numbers."""
         return [any(row[i].is_number for row in self.rows) for i in range(len(self.columns))]
 
 
 def bounded(point: float, low: float, high: float, mark: str = "") -> Cell:
-    """A number with its confidence interval, in as many digits as that supports."""
-    return Cell(estimate(point, low, high) + mark, float(point), bare(low), bare(high))
+    """A number with its confidence interval, rounded to the digits that it supports."""
+    return Cell(units.estimate(point, low, high) + mark, float(point), bare(low), bare(high))
+
+
+def quantity(value: float, unit: Unit) -> str:
+    """A number with its unit."""
+    texts = {
+        Unit.SECONDS: units.seconds,
+        Unit.BYTES: units.size,
+        Unit.FLOPS: units.flops,
+        Unit.COUNT: units.count,
+        Unit.RATIO: units.ratio,
+        Unit.EXPONENT: units.exponent,
+    }
+    return texts[unit](value) if unit in texts else f"{units.plain(value)} {unit}"
 
 
 def words(text: object) -> Cell:
-    """A cell of text, cleaned of what could command a terminal."""
+    """A cell of text, without characters that could control a terminal."""
     return Cell(clean(str(text)))
 
 
 def pieces(text: str) -> list[str]:
-    """The text in parts after each of which a line may break: spaces and `/ : [ , _ ;`.
+    """The text in pieces that a line break may follow: after spaces and `/ : [ , _ ;`.
 
-    A number is not broken at its commas, nor an interval at its bracket: `1,024 [512, 2,048]`.
+    Numbers are not broken at their commas, nor intervals at the bracket: `1,024 [512, 2,048]`.
     """
     return PIECES.findall(clean(text))
 

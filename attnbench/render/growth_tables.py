@@ -1,97 +1,109 @@
-"""Tables of how costs grow with length: exponents of N, and crossovers."""
+"""Tables of how costs grow with length: exponents of N, crossovers, and the papers' own tables.
 
-from collections.abc import Callable, Sequence
+A paper's table keeps its layout, with the measured exponents next to the printed ones. An exponent
+is marked ↑ or ↓ where the tail is straight and the 95 % confidence interval differs from the
+printed exponent by more than `BEND`. Everything outside the core is linear in N, so at other levels
+no exponent below 1 is expected.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from math import log, sqrt
 from typing import Any
 
+from attnbench import units
 from attnbench.analysis.crossover import Answer
-from attnbench.analysis.scaling import METRICS, Tail
+from attnbench.analysis.scaling import BEND, LEAST_EXPONENT, METRICS, Tail
 from attnbench.analysis.summary import Frame, Row
-from attnbench.records import CardFacts
-from attnbench.render import units
+from attnbench.claims.published import PrintedCost, printed_costs
+from attnbench.records import CardFacts, Level
 from attnbench.render.grid import Cell, Table, bare, words
 
 TIME, MEMORY, _ = METRICS
 
 
 def complexity(summary: Frame, judged: Frame, cards: Sequence[CardFacts]) -> Table:
-    """Table 7 of the Fastformer paper with what was counted and measured.
+    """Table 7 of the Fastformer paper, with counted and measured costs.
 
-    `judged` is of `scaling.judged`.
+    `judged` comes from `scaling.judged`.
     """
     length = int(summary["seq_len"].max())
-    at = summary[summary["seq_len"] == length].drop_duplicates("series").set_index("series")
+    longest = summary[summary["seq_len"] == length].drop_duplicates("series").set_index("series")
     by_name = {card.mechanism: card for card in cards}
-    kinds = [(what, mode) for what in (TIME, MEMORY) for mode in dict.fromkeys(judged["mode"])]
     rows = []
-    for series, found in judged.groupby("series", sort=False):
-        card = by_name.get(found["mechanism"].iloc[0])
-        fits = {(fit["metric"], fit["mode"]): fit for _, fit in found.iterrows()}
-        here: Any = at.loc[str(series)] if series in at.index else None
+    for series, fits in judged.groupby("series", sort=False):
+        card = by_name.get(fits["mechanism"].iloc[0])
+        case: Any = longest.loc[str(series)] if series in longest.index else None
         rows.append(
             (
                 words(series),
                 words(card.complexity if card else units.NOTHING),
-                _number(here, "parameters", units.count),
-                _number(here, "flops", units.flops, per_token=True),
-                *(exponent(fits.get(kind)) for kind in kinds),
-                words(_disagreements(found)),
+                _number(case, "parameters", units.count),
+                _number(case, "flops", units.flops, per_token=True),
+                *map(exponent, _by_kind(fits, judged)),
+                words(_disagreements(fits)),
             )
         )
-    measured = [f"{'Time' if what == TIME else 'Memory'} ∝ N^, {mode}" for what, mode in kinds]
     counted = f"FLOPs per token, N = {units.length(length)}"
+    head = ("Mechanism", "As printed", "Parameters", counted)
     return Table(
         name="complexity",
-        title="Complexity: as printed, as counted, as measured",
-        columns=("Mechanism", "As printed", "Parameters", counted, *measured, "Disagrees"),
+        title="Complexity: printed, counted and measured",
+        columns=(*head, *_headings(judged), "Disagrees"),
         rows=tuple(rows),
         note="Exponents are slopes of log cost per sequence on log N over the straight tail of "
         "the curve, with their 95 % confidence interval (time) or range (memory); “~” marks a "
-        "curve that still bends and – one of fewer than four lengths. FLOPs are of the forward "
-        "pass in the form that was measured.",
+        "curve that still bends and – one of fewer than four lengths. FLOPs are those of the "
+        "forward pass in the form that was measured.",
     )
 
 
-def crossovers(found: Frame, baseline: str | None = None) -> Table:
-    """From which length one series is cheaper than another, for the pairs that have an answer.
+def crossovers(pairs: Frame, baseline: str | None = None) -> Table:
+    """The length from which one series is cheaper than another, for pairs that have an answer.
 
-    `found` holds every ordered pair; of the two orders the one that crosses, or wins, is shown.
-    Pairs without a crossing are shown against `baseline` alone.
+    `pairs` holds every ordered pair; of the two orders the one that crosses, or wins, is shown.
+    Pairs without a crossing are shown only if `baseline` is one of them.
     """
-    modes = list(dict.fromkeys(found["mode"]))
-    what = "faster" if set(found["metric"]) <= {TIME} else "smaller"
-    answers = {(r["series"], r["other"], r["mode"]): r for _, r in found.iterrows()}
+    modes = list(dict.fromkeys(pairs["mode"]))
+    timed = set(pairs["metric"]) <= {TIME}
+    answers = {(r["series"], r["other"], r["mode"]): r for _, r in pairs.iterrows()}
     rows = []
-    for one, other in dict.fromkeys(zip(found["series"], found["other"], strict=True)):
-        mine, back = ([answers.get((*p, m)) for m in modes] for p in ((one, other), (other, one)))
+    for a, b in dict.fromkeys(zip(pairs["series"], pairs["other"], strict=True)):
+        mine, back = ([answers.get((*pair, m)) for m in modes] for pair in ((a, b), (b, a)))
         crosses = any(r is not None and r["answer"] in (Answer.FROM, Answer.UNCLEAR) for r in mine)
-        if _rank(mine) >= _rank(back) and (crosses or baseline in (one, other)):
-            rows.append((words(one), words(other), *map(_crossing, mine)))
-            answers = {k: r for k, r in answers.items() if k[:2] != (other, one)}
+        if _rank(mine) >= _rank(back) and (crosses or baseline in (a, b)):
+            rows.append((words(a), words(b), *map(crossing, mine)))
+            answers = {key: row for key, row in answers.items() if key[:2] != (b, a)}
     return Table(
-        name="crossovers" if what == "faster" else "crossovers_memory",
-        title=f"The length from which one is {what} than the other, tokens",
-        columns=(what.capitalize(), "Than", *(mode.capitalize() for mode in modes)),
+        name="crossovers" if timed else "crossovers_memory",
+        title=f"Crossover lengths ({'time' if timed else 'memory'}), tokens",
+        columns=("Faster" if timed else "Smaller", "Than", *(mode.capitalize() for mode in modes)),
         rows=tuple(rows),
-        note="Interpolated between measured lengths, with a 95 % confidence interval; ≤ marks a "
-        "crossing at or before the shortest. Pairs that are not listed do not cross.",
+        note=f"The length from which the first costs less {'time' if timed else 'memory'} than the"
+        " second, interpolated between measured lengths, with a 95 % confidence interval; ≤ marks"
+        " a crossing at or before the shortest length. Pairs that are not listed do not cross.",
     )
 
 
 def _rank(answers: Sequence[Row | None]) -> int:
-    """How informative a row of answers is: a crossing more than a win, a win more than nothing."""
+    """How informative a row is: a crossing counts more than a win, a win more than nothing."""
     worth = {Answer.FROM: 100, Answer.ALWAYS: 10, Answer.UNCLEAR: 1}
     return sum(worth.get(Answer(r["answer"]), 0) for r in answers if r is not None)
 
 
-def _crossing(row: Row | None) -> Cell:
+def crossing(row: Row | None, suffix: str = "") -> Cell:
+    """A crossover length with its confidence interval, or the answer in words.
+
+    `suffix` ends the names of the columns of `row`.
+    """
     if row is None:
         return Cell(units.NOTHING)
-    if row["answer"] != Answer.FROM:
-        return Cell(str(row["answer"]))
-    ends = (units.length(round(row[end])) for end in ("low", "high"))
-    edge = "≤ " if row["length"] <= row["from_len"] else ""
-    text = units.interval(edge + units.length(round(row["length"])), *ends)
-    return Cell(text, row["length"], row["low"], row["high"])
+    if row["answer" + suffix] != Answer.FROM:
+        return Cell(str(row["answer" + suffix]))
+    length, low, high = (row[name + suffix] for name in ("length", "low", "high"))
+    edge = "≤ " if length <= row["from_len" + suffix] else ""
+    texts = [units.length(round(value)) for value in (length, low, high)]
+    return Cell(edge + units.interval(*texts), length, low, high)
 
 
 def _number(
@@ -103,8 +115,21 @@ def _number(
     return Cell(text(value), value)
 
 
+def _headings(fits: Frame) -> list[str]:
+    """`Time exponent, training` of each metric and mode."""
+    modes = dict.fromkeys(fits["mode"])
+    return [f"{metric} exponent, {mode}" for metric in ("Time", "Memory") for mode in modes]
+
+
+def _by_kind(fits: Frame, every: Frame) -> list[Row | None]:
+    """The fits of one series in the order of the headings of `every`, None where one is missing."""
+    known = {(fit["metric"], fit["mode"]): fit for _, fit in fits.iterrows()}
+    modes = dict.fromkeys(every["mode"])
+    return [known.get((metric, mode)) for metric in (TIME, MEMORY) for mode in modes]
+
+
 def exponent(fit: Row | None) -> Cell:
-    """An exponent with its interval, marked where its curve still bends."""
+    """An exponent with its confidence interval, marked where the curve still bends."""
     if fit is None or not units.known(fit["exponent"]):
         return Cell(units.NOTHING)
     text = units.exponent(fit["exponent"])
@@ -115,9 +140,80 @@ def exponent(fit: Row | None) -> Cell:
 
 
 def _disagreements(fits: Frame) -> str:
-    """`time, training: card says 2` for each exponent that is off."""
+    """`time, training: published exponent 2` for each exponent that differs from the card's."""
     return "; ".join(
         f"{'time' if fit['metric'] == TIME else 'memory'}, {fit['mode']}: "
-        f"card says {fit['expected']:g}"
+        f"published exponent {fit['expected']:g}"
         for _, fit in fits[fits["disagrees"]].iterrows()
     )
+
+
+def paper_tables(fits: Frame, cards: Sequence[CardFacts], level: Level) -> Iterator[Table]:
+    """The printed tables that list mechanisms of the sweep; `fits` comes from `scaling`.
+
+    A paper's table is shown if its own mechanism was swept, the survey's if any that it lists was.
+    """
+    swept = set(fits["mechanism"])
+    for name, costs in groupby(printed_costs(), key=lambda cost: cost.table):
+        shown = [cost for cost in costs if cost.mechanism in swept]
+        if name.partition("_table")[0] in swept | {"survey"} and shown:
+            yield _paper_table(name, shown, fits, cards, level)
+
+
+def _paper_table(
+    name: str,
+    costs: Sequence[PrintedCost],
+    fits: Frame,
+    cards: Sequence[CardFacts],
+    level: Level,
+) -> Table:
+    by_name = {card.mechanism: card for card in cards}
+    slips = list(dict.fromkeys(cost.slip for cost in costs if cost.slip))
+    classed = any(cost.family for cost in costs)
+    rows = []
+    for cost in costs:
+        card = by_name.get(cost.mechanism)
+        model = f"{cost.name} ({card.authors}, {card.year})" if card else cost.name
+        footnote = f" ({slips.index(cost.slip) + 1})" if cost.slip else ""
+        decodes = Cell("✓" if cost.decode == "yes" else "✗")
+        same = fits[fits["mechanism"] == cost.mechanism]
+        for series, own in same.groupby("series", sort=False):
+            rows.append(
+                (
+                    words(model),
+                    words(cost.printed + footnote),
+                    *((decodes, words(cost.family)) if classed else ()),
+                    words(series),
+                    *(_against_printed(fit, cost, level) for fit in _by_kind(own, fits)),
+                )
+            )
+    head = ("Decode", "Class") if classed else ()
+    return Table(
+        name=name,
+        title=f"{costs[0].source}, with measured exponents",
+        columns=("Model / Paper", "Complexity", *head, "Measured", *_headings(fits)),
+        rows=tuple(rows),
+        note=" ".join([*(f"({i}) {slip}" for i, slip in enumerate(slips, 1)), _note(level)]),
+    )
+
+
+def _note(level: Level) -> str:
+    slow = " Projections and the shell, linear in N, flatten a curve until its core dominates."
+    return (
+        "↑ and ↓ mark an exponent whose 95 % confidence interval lies above or below the printed"
+        f" exponent by more than {BEND:g}; for n log n that is anything from 1 to the slope of"
+        f" n log n at the middle of the lengths.{'' if level is Level.CORE else slow} “~” marks a"
+        " curve that still bends. Memory is compared with the same printed exponent; forms that"
+        " never store their scores stay below it."
+    )
+
+
+def _against_printed(fit: Row | None, cost: PrintedCost, level: Level) -> Cell:
+    cell = exponent(fit)
+    if fit is None or cell.value is None or fit["tail"] != Tail.STRAIGHT:
+        return cell
+    power = max(cost.power, LEAST_EXPONENT[level])
+    steepest = power + cost.log / log(sqrt(fit["from_len"] * fit["to_len"]))
+    if fit["low"] > steepest + BEND:
+        return cell._replace(text=f"{cell.text} ↑")
+    return cell._replace(text=f"{cell.text} ↓") if fit["high"] < power - BEND else cell

@@ -1,10 +1,9 @@
-"""A report as one HTML page that needs nothing else: figures inside, light and dark, fit to print.
+"""A report as one self-contained HTML page: embedded figures, light and dark, printable.
 
-All text is escaped, figures are images that can run nothing, and a policy in the page forbids
-scripts and every address outside it.
+All text is escaped, figures are images that cannot run code, and the page's security policy forbids
+scripts and every external address.
 """
 
-import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from html import escape as escaped
@@ -21,7 +20,7 @@ CAPTIONS = MappingProxyType(
         "fig2": "Time against length, with 95 % confidence intervals; open markers are predicted.",
         "memory": "Peak allocated memory against length; open markers are predicted.",
         "roofline": "Roofline: achieved FLOP/s against arithmetic intensity; large markers where"
-        " the attention core has most of the FLOPs.",
+        " the attention core dominates the FLOPs.",
     }
 )
 
@@ -33,7 +32,7 @@ def page(
     pictures: Mapping[str, bytes],
     tables: Sequence[Table],
 ) -> bytes:
-    """The whole document; `pictures` are PNG or SVG under their file names."""
+    """The whole document; `pictures` maps file names to PNG or SVG."""
     style = files("attnbench.render").joinpath("report.css").read_text("utf-8")
     parts = [
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
@@ -52,16 +51,16 @@ def page(
 
 
 def table(table: Table) -> str:
-    """A heading, the grid in a box that scrolls if it is too wide, and its note."""
-    head = f'<h2 id="{_anchor(table)}">{text(table.title)}</h2>'
+    """A heading, the grid in a box that scrolls where it is too wide, and the note."""
+    head = f'<h2 id="{table.anchor}">{text(table.title)}</h2>'
     if not table.rows:
         return f"{head}\n<p>None.</p>"
-    numbers = table.numeric
+    numeric = table.numeric
     names = "".join(
-        f'<th scope="col"{_number(number)}>{breakable(column)}</th>'
-        for column, number in zip(table.columns, numbers, strict=True)
+        f'<th scope="col"{_number(is_number)}>{breakable(column)}</th>'
+        for column, is_number in zip(table.columns, numeric, strict=True)
     )
-    rows = "\n".join(_row(row, numbers) for row in table.rows)
+    rows = "\n".join(_row(row, numeric) for row in table.rows)
     note = f'\n<p class="note">{text(table.note)}</p>' if table.note else ""
     return (
         f'{head}\n<div class="wide"><table>\n<thead><tr>{names}</tr></thead>\n'
@@ -70,25 +69,25 @@ def table(table: Table) -> str:
 
 
 def text(plain: str) -> str:
-    """Text that shows as it is, in an element or an attribute."""
+    """Text that shows literally, in an element or an attribute."""
     return escaped(clean(plain), quote=True)
 
 
 def breakable(plain: str) -> str:
-    """The text, with places where a long name may go on in the next line."""
+    """The text, with positions at which a long name may be broken."""
     return "<wbr>".join(map(text, pieces(plain)))
 
 
-def _row(row: Sequence[Cell], numbers: Sequence[bool]) -> str:
+def _row(row: Sequence[Cell], numeric: Sequence[bool]) -> str:
     cells = "".join(
-        f"<td{_number(number)}>{breakable(cell.text)}</td>"
-        for cell, number in zip(row[1:], numbers[1:], strict=True)
+        f"<td{_number(is_number)}>{breakable(cell.text)}</td>"
+        for cell, is_number in zip(row[1:], numeric[1:], strict=True)
     )
     return f'<tr><th scope="row">{breakable(row[0].text)}</th>{cells}</tr>'
 
 
-def _number(number: bool) -> str:
-    return ' class="number"' if number else ""
+def _number(is_number: bool) -> str:
+    return ' class="number"' if is_number else ""
 
 
 def _list(lines: Sequence[str], attributes: str = "") -> str:
@@ -97,7 +96,7 @@ def _list(lines: Sequence[str], attributes: str = "") -> str:
 
 
 def _contents(tables: Sequence[Table]) -> str:
-    links = "".join(f'<li><a href="#{_anchor(t)}">{text(t.title)}</a></li>' for t in tables)
+    links = "".join(f'<li><a href="#{t.anchor}">{text(t.title)}</a></li>' for t in tables)
     return f"<nav><ul>{links}</ul></nav>"
 
 
@@ -107,7 +106,3 @@ def _figure(file: str, content: bytes) -> str:
     caption = text(CAPTIONS.get(stem, stem))
     picture = f'<img src="{source}" alt="{caption}">'
     return f"<figure>{picture}<figcaption>{caption}</figcaption></figure>"
-
-
-def _anchor(table: Table) -> str:
-    return re.sub(r"[^A-Za-z0-9]+", "-", table.name)

@@ -1,4 +1,4 @@
-"""Tables as LaTeX with booktabs; every character that TeX would obey is escaped."""
+"""Tables as LaTeX with booktabs; every character that is special to TeX is escaped."""
 
 import re
 from collections.abc import Sequence
@@ -15,62 +15,31 @@ PREAMBLE = r"""\documentclass{article}
 """
 END = "\\end{document}\n"
 
-SPECIAL = MappingProxyType(
-    {
-        "\\": r"\textbackslash{}",
-        "{": r"\{",
-        "}": r"\}",
-        "$": r"\$",
-        "&": r"\&",
-        "%": r"\%",
-        "#": r"\#",
-        "_": r"\_",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "|": r"\textbar{}",
-        '"': r"\textquotedbl{}",
-        "`": r"\textasciigrave{}",
-        "'": r"\textquotesingle{}",
-        "[": "{[}",
-        "]": "{]}",
-        "±": r"$\pm$",
-        "×": r"$\times$",
-        "–": r"\textendash{}",
-        "·": r"$\cdot$",
-        "∝": r"$\propto$",
-        "²": r"\textsuperscript{2}",
-        "³": r"\textsuperscript{3}",
-        "√": r"$\surd$",
-        "≤": r"$\le$",
-        "≥": r"$\ge$",
-        "µ": r"\textmu{}",
-        "σ": r"$\sigma$",
-        "…": r"\ldots{}",
-        "“": r"\textquotedblleft{}",
-        "”": r"\textquotedblright{}",
-        "°": r"\textdegree{}",
-        "ε": r"$\epsilon$",
-        "✓": r"$\surd$",
-        "↑": r"$\uparrow$",
-        "↓": r"$\downarrow$",
-        "✗": r"$\times$",
-        "†": r"\textdagger{}",
-    }
-)
+SPECIAL = MappingProxyType({
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "[": "{[}", "]": "{]}",
+    "$": r"\$", "&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
+    '"': r"\textquotedbl{}", "`": r"\textasciigrave{}", "'": r"\textquotesingle{}",
+    "“": r"\textquotedblleft{}", "”": r"\textquotedblright{}",
+    "–": r"\textendash{}", "…": r"\ldots{}", "†": r"\textdagger{}", "°": r"\textdegree{}",
+    "²": r"\textsuperscript{2}", "³": r"\textsuperscript{3}", "µ": r"\textmu{}",
+    "±": r"$\pm$", "×": r"$\times$", "·": r"$\cdot$", "∝": r"$\propto$", "√": r"$\surd$",
+    "≤": r"$\le$", "≥": r"$\ge$", "σ": r"$\sigma$", "ε": r"$\epsilon$",
+    "✓": r"$\surd$", "✗": r"$\times$", "↑": r"$\uparrow$", "↓": r"$\downarrow$",
+})  # fmt: skip
 
-# more columns than this are set smaller, to the width of the text
+# a table with more columns than this is scaled to the width of the text
 WIDE = 4
 
 
 def page(tables: Sequence[Table]) -> str:
-    """A document of all tables that compiles as it is; any table can be taken out of it."""
+    """A document of all tables that compiles as it is; each table can be copied out of it."""
     return PREAMBLE + "\n".join(map(table, tables)) + END
 
 
 def table(table: Table) -> str:
-    """A `table` environment with booktabs rules; the note stands below the grid."""
+    """A `table` environment with booktabs rules and the note below the grid."""
     if not table.rows:
         return f"% {escape(table.title)}: none\n"
     columns = "".join("r" if number else "l" for number in table.numeric)
@@ -83,16 +52,16 @@ def table(table: Table) -> str:
     return (
         "\\begin{table}[htbp]\n\\centering\n"
         rf"\caption{{{escape(table.title)}}}"
-        f"\n\\label{{tab:{_label(table.name)}}}\n{grid}\n{note}\\end{{table}}\n"
+        f"\n\\label{{tab:{table.anchor}}}\n{grid}\n{note}\\end{{table}}\n"
     )
 
 
 def escape(text: str) -> str:
-    """Text that TeX sets as it is; letters beyond Latin-1 are named by their code."""
+    """Text that TeX sets literally; letters beyond Latin-1 become their code points."""
     parts = [
         SPECIAL.get(c) or (c if _is_latin(c) else f"{{[}}U+{ord(c):04X}{{]}}") for c in clean(text)
     ]
-    # two of these in a row would be drawn as one sign
+    # two of these in a row would form a ligature
     return re.sub(r"([-,])(?=\1)", r"\1{}", "".join(parts))
 
 
@@ -102,7 +71,3 @@ def _line(texts: Sequence[str]) -> str:
 
 def _is_latin(character: str) -> bool:
     return character.isascii() or (character.isalpha() and ord(character) < 256)
-
-
-def _label(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9]+", "-", name)

@@ -1,27 +1,27 @@
-"""Tables of the machine: roofline bounds, rates of work, and how well costs were predicted."""
+"""Tables of the machine: roofline bounds, throughput, and prediction errors."""
 
 from typing import Any
 
+from attnbench import units
 from attnbench.analysis.roofline import Bound, Roof
 from attnbench.analysis.summary import Frame, Row
 from attnbench.records import Mode
-from attnbench.render import units
 from attnbench.render.cost_tables import by_length
 from attnbench.render.grid import Cell, Table, bare, bounded, words
 
-RAISED = ", too low, and are raised to what the best case did"
-# the predictions of a quantity, and what heads their columns
+# the predictions of a quantity, and the heading of their columns
 PREDICTIONS = (("first", "first guess"), ("refined", "refined"))
 
 
 def over_bound(roofline: Frame, mode: str, roof: Roof) -> Table:
-    """Time over the roofline bound, mechanisms down and lengths across."""
+    """Time over the roofline bound, a row per series and a column per length."""
 
     def cell(row: Row) -> Cell:
         mark = " b" if row["bound"] == Bound.BYTES else ""
         return bounded(row["over"], row["low"], row["high"], mark)
 
     cases = roofline[roofline["mode"] == mode]
+    raised = ", and raised to what the best case did" * roof.raised
     training = " Training counts three times the FLOPs of the forward pass."
     return by_length(
         cases,
@@ -31,21 +31,20 @@ def over_bound(roofline: Frame, mode: str, roof: Roof) -> Table:
         name=f"over_floor_{mode}",
         title=f"{mode.capitalize()} time relative to the roofline bound of this machine, ×",
         across="over_floor",
-        note=f"The bound is the longer of FLOPs at {units.rate(roof.flops_per_s)}, the rate of"
-        f" a large matrix product, and the least bytes at {units.size(roof.bytes_per_s)}/s, that"
-        " of a large copy: parameters, inputs and outputs once. Both peaks were measured on this"
-        f" machine when the sweep began{RAISED * roof.raised}."
-        f" “b” marks a bound set by bytes.{training * (mode == Mode.TRAINING)}"
-        " FLOPs are of matrix products alone, so a mechanism of few products lies far above its"
-        " bound whatever it does.",
+        note=f"The bound is the longer of two times: FLOPs at {units.rate(roof.flops_per_s)}, the"
+        " rate of a large matrix product, and the least bytes (parameters, inputs and outputs once)"
+        f" at {units.size(roof.bytes_per_s)}/s, that of a large copy. Both peaks were measured on"
+        f" this machine when the sweep began{raised}. “b” marks a bound set by bytes."
+        f"{training * (mode == Mode.TRAINING)} FLOPs are those of matrix products alone, so a"
+        " mechanism with few products is far above its bound in any implementation.",
     )
 
 
 def rates(rates: Frame) -> Table:
-    """FLOP/s of the core and of the rest, for curves whose lengths tell the two apart."""
+    """FLOP/s of the core and of the rest, for series along which the two can be separated."""
     return Table(
         name="rates",
-        title="Work per second of the attention core, and of all else",
+        title="Throughput of the attention core and of the rest",
         columns=("Mechanism", "Mode", "Lengths", "Core, GFLOP/s", "Projections and shell, GFLOP/s"),
         rows=tuple(
             (
@@ -57,14 +56,14 @@ def rates(rates: Frame) -> Table:
             )
             for _, row in rates.iterrows()
         ),
-        note="Fitted to the times of all lengths, as if each part ran at one rate throughout; only"
-        " for curves along which the core's share of the FLOPs changes enough to tell. Training"
-        " counts three times the FLOPs of the forward pass.",
+        note="Fitted to the times at all lengths, assuming one constant rate for each part; shown"
+        " only where the core's share of the FLOPs varies enough along the lengths. Training counts"
+        " three times the FLOPs of the forward pass.",
     )
 
 
 def predictions(errors: Frame) -> Table:
-    """By which factor predicted seconds and bytes were off, per mechanism."""
+    """Prediction errors of seconds and bytes as factors, per mechanism."""
     quantities = list(dict.fromkeys(errors["quantity"]))
     columns = [
         (quantity, f"{kind}_{end}", f"{quantity.capitalize()}, {heading}, {end}")
@@ -73,19 +72,18 @@ def predictions(errors: Frame) -> Table:
         for end in ("median", "worst")
     ]
     rows = []
-    for name, found in errors.groupby("mechanism", sort=False):
-        most, factors = int(found["cases"].max()), found.set_index("quantity").reindex(quantities)
+    for name, own in errors.groupby("mechanism", sort=False):
+        most, factors = int(own["cases"].max()), own.set_index("quantity").reindex(quantities)
         cells = [_ratio(factors.loc[quantity, key]) for quantity, key, _ in columns]
         rows.append((words(name), Cell(units.count(most), most), *cells))
     return Table(
         name="predictions",
-        title="By which factor predictions were off",
+        title="Prediction error (factor)",
         columns=("Mechanism", "Cases", *(heading for *_, heading in columns)),
         rows=tuple(rows),
-        note="The first guess is from FLOPs alone, before anything ran. The refined one is what the"
-        " sweep made of it by the time the case first ran, from all that had run before; the"
-        " figures show it where nothing was measured. Memory is the allocated peak. A factor of"
-        " 1 is exact; over- and underestimates count the same.",
+        note="The first guess uses FLOPs alone. The refined prediction uses all that had run before"
+        " the case first ran; the figures show it where nothing was measured. Memory is the"
+        " allocated peak. 1 is exact; over- and underestimates count the same.",
     )
 
 

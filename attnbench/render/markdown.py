@@ -1,12 +1,29 @@
 """Tables as GitHub-flavoured Markdown."""
 
 import re
+from collections.abc import Iterable, Sequence
 
 from attnbench.render.grid import Table, clean
 
-# of the last two GitHub makes a link without being asked
+# the last two alternatives are what GitHub turns into links by itself
 SIGNS = re.compile(r"([\\`*|~$]|(?<![^\W_])_|_(?![^\W_])|\](?=[(\[:])|:(?=//)|(?<=[wW]{3})\.)")
 HTML = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"))
+
+
+def page(
+    title: str,
+    warnings: Sequence[str],
+    conditions: Sequence[str],
+    pictures: Iterable[str],
+    sections: Iterable[str],
+    lead: str = "",
+) -> bytes:
+    """A title, a lead sentence, warnings, conditions and pictures, then sections in Markdown."""
+    lines = [f"# {escape(title)}", "", *([escape(lead), ""] if lead else ())]
+    lines += [f"- Warning: {escape(warning)}" for warning in warnings]
+    lines += [f"- {escape(condition)}" for condition in conditions]
+    lines += ["", *(f"![{name.partition('.')[0]}]({name})" for name in pictures), ""]
+    return "\n".join([*lines, *sections]).encode()
 
 
 def table(table: Table, depth: int = 2) -> str:
@@ -28,5 +45,5 @@ def escape(text: str) -> str:
     text = SIGNS.sub(r"\\\1", clean(text))
     for character, entity in HTML:
         text = text.replace(character, entity)
-    # at its start a line could be a heading, a quotation or a list
+    # these at the start of a line would make a heading or a list
     return re.sub(r"^(\s*)([#+-]|\d+(?=[.)]\s))", r"\1\\\2", text)

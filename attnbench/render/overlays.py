@@ -1,8 +1,7 @@
 """Published curves over measured ones, one small panel for each mechanism, both axes logarithmic.
 
-A full line with its band is what the sweep measured, in the colour that the mechanism has in every
-figure; a broken line is what the paper printed. Its markers are open, as those of everything that
-the sweep did not measure itself.
+A solid line with its band was measured by the sweep, in the mechanism's colour; a dashed line with
+open markers was printed by the paper.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,12 +13,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
+from attnbench import units
 from attnbench.claims.bench import Bench
 from attnbench.claims.published import Overlay, Panel, overlay, sources
-from attnbench.render import units
-from attnbench.render.panels import saved, styled
+from attnbench.render.panels import length_ticks, saved, styled
 from attnbench.render.styles import readable, series_styles, shortened
 
 COLUMNS = 4
@@ -27,45 +26,44 @@ PANEL = (1.3, 1.05)  # inches of the axes themselves
 GAPS = (0.42, 0.55)  # inches to the right of each panel and below it
 LEFT, TOP, HEAD = 0.5, 0.58, 0.32  # inches: margins, and above each quantity
 ABOVE = 0.22  # inches, of the gap below, for the name above each panel
-BEYOND = 2.0  # how far past the published lengths a panel goes, as a factor
+BEYOND = 2.0  # the factor by which a panel extends past the published lengths
 
-# what a paper printed
-BROKEN = (0, (3, 1.5))
+DASHED = (0, (3, 1.5))  # published
 
 
 def overlays(bench: Bench, formats: Sequence[str] = ("png",)) -> dict[str, bytes]:
-    """File name to picture, one for each paper that shares a mechanism with the sweep."""
-    looks = series_styles(bench.series)
+    """File name to figure, one for each paper that shares a mechanism with the sweep."""
+    styles = series_styles(bench.series)
     files = {}
     for figure, quantities in groupby(sources(), key=lambda source: (source.figure, source.title)):
         parts = [part for source in quantities if (part := overlay(bench, source)) is not None]
         for suffix in formats if parts else ():
-            files[f"claims_{figure[0]}.{suffix}"] = _picture(figure[1], parts, looks, suffix)
+            files[f"claims_{figure[0]}.{suffix}"] = _picture(figure[1], parts, styles, suffix)
     return files
 
 
 def _picture(
-    title: str, parts: Sequence[Overlay], looks: Mapping[str, Mapping[str, Any]], suffix: str
+    title: str, parts: Sequence[Overlay], styles: Mapping[str, Mapping[str, Any]], suffix: str
 ) -> bytes:
     """Quantities one below the other, each with its title and its panels in rows."""
-    across = min(COLUMNS, max(len(part.panels) for part in parts))
+    columns = min(COLUMNS, max(len(part.panels) for part in parts))
     rows = [ceil(len(part.panels) / COLUMNS) for part in parts]
     step = (PANEL[0] + GAPS[0], PANEL[1] + GAPS[1])
-    size = (max(LEFT + across * step[0], 4.3), TOP + sum(HEAD + n * step[1] for n in rows))
+    size = (max(LEFT + columns * step[0], 4.3), TOP + sum(HEAD + n * step[1] for n in rows))
     with styled():
         figure = Figure(figsize=size, dpi=200)
         _heading(figure, title, parts[0].hardware)
-        begun = TOP
+        top_of_part = TOP
         for part, count in zip(parts, rows, strict=True):
-            _note(figure, 0.1, begun + 0.14, part.title, fontsize=8, fontweight="bold")
+            _note(figure, 0.1, top_of_part + 0.14, part.title, fontsize=8, fontweight="bold")
             ends = _bounds(part)
             for i, panel in enumerate(part.panels):
                 left = LEFT + i % COLUMNS * step[0]
-                top = begun + HEAD + ABOVE + i // COLUMNS * step[1]
+                top = top_of_part + HEAD + ABOVE + i // COLUMNS * step[1]
                 box = (left / size[0], 1 - (top + PANEL[1]) / size[1])
                 axes = figure.add_axes((*box, PANEL[0] / size[0], PANEL[1] / size[1]))
-                _panel(axes, panel, looks[panel.series], ends)
-            begun += HEAD + count * step[1]
+                _panel(axes, panel, styles[panel.series], ends)
+            top_of_part += HEAD + count * step[1]
         return saved(figure, suffix)
 
 
@@ -73,7 +71,7 @@ def _heading(figure: Figure, title: str, hardware: str) -> None:
     _note(figure, 0.1, 0.16, title, fontsize=9, fontweight="bold")
     grey = "0.25"
     pairs = (
-        (f"published, {hardware}", {"linestyle": BROKEN, "markerfacecolor": "white"}),
+        (f"published, {hardware}", {"linestyle": DASHED, "markerfacecolor": "white"}),
         ("measured here, 95 % confidence interval", {"linestyle": "-"}),
     )
     handles = [
@@ -92,13 +90,13 @@ def _heading(figure: Figure, title: str, hardware: str) -> None:
 
 
 def _note(figure: Figure, left: float, top: float, text: str, **style: Any) -> None:
-    """Text at inches from the figure's corner."""
+    """Text at a position in inches from the top left corner of the figure."""
     width, height = figure.get_size_inches()
     figure.text(left / width, 1 - top / height, text, va="center", **style)
 
 
 def _bounds(part: Overlay) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Lengths and heights that all panels of a quantity share, so that slopes can be compared."""
+    """Lengths and values that all panels of a quantity share, so that slopes can be compared."""
     printed = np.concatenate([panel.published.lengths for panel in part.panels])
     lengths = (float(printed.min()) / BEYOND, float(printed.max()) * BEYOND)
     values: list[float] = []
@@ -121,7 +119,7 @@ def _panel(
     band = (ours.lengths, np.exp(ours.low), np.exp(ours.high))
     axes.fill_between(*band, color=colour, alpha=0.22, linewidth=0, zorder=2)
     axes.plot(ours.lengths, np.exp(ours.logs), **{**style, "linestyle": "-"}, zorder=3)
-    hollow = {**style, "linestyle": BROKEN, "markerfacecolor": "white", "markersize": 4.6}
+    hollow = {**style, "linestyle": DASHED, "markerfacecolor": "white", "markersize": 4.6}
     axes.plot(theirs.lengths, np.exp(theirs.logs), **hollow, zorder=4)
     _scales(axes, *ends)
     name = shortened(panel.series)
@@ -138,10 +136,8 @@ def _scales(axes: Axes, lengths: tuple[float, float], values: tuple[float, float
     axes.set_ylim(*values)
     first, last = (float(np.log2(end)) for end in lengths)
     powers = range(ceil(first), int(last) + 1)
-    apart = 1 if len(powers) <= 4 else 2 if len(powers) <= 8 else 3
-    axes.xaxis.set_major_locator(FixedLocator([2.0**power for power in powers[::apart]]))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda n, _: units.tick(round(n))))
+    step = 1 if len(powers) <= 4 else 2 if len(powers) <= 8 else 3
+    length_ticks(axes, [2.0**power for power in powers[::step]])
     wide = values[1] / values[0] > 30
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0), numticks=9))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
@@ -149,5 +145,3 @@ def _scales(axes: Axes, lengths: tuple[float, float], values: tuple[float, float
     if wide:
         axes.yaxis.set_minor_locator(NullLocator())
     axes.tick_params(labelsize=6, length=2)
-    axes.grid(which="major", linewidth=0.3, color="0.85")
-    axes.set_axisbelow(True)

@@ -5,14 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from attnbench.analysis.report import Analysis
 from attnbench.render import cost_tables, delimited, html, latex, machine_tables, markdown
 from attnbench.render.conditions import conditions, warnings
-from attnbench.render.figures import fig2, memory_figure
+from attnbench.render.figures import MEMORY, TIME, cost_figure
 from attnbench.render.grid import Table
-from attnbench.render.growth_tables import complexity, crossovers
-from attnbench.render.papers import paper_tables
+from attnbench.render.growth_tables import complexity, crossovers, paper_tables
 from attnbench.render.roofline import roofline_figure
 
-# columns of the summary that say nothing to a reader of a CSV file
-INNER = ("key", "match")
+# columns of the summary that only the program needs
+INTERNAL = ("key", "match")
 
 
 def report_files(
@@ -31,24 +30,26 @@ def report_files(
         for suffix in formats
         for name, picture in _pictures(analysis, suffix, slopes)
     }
-    inside = _inside(files) or {
+    embedded = _embeddable(files) or {
         f"{name}.png": picture for name, picture in _pictures(analysis, "png", slopes)
     }
     name, above = analysis.sweep.name, (warnings(analysis), conditions(analysis))
-    files["report.html"] = html.page(name, *above, inside, tables)
-    files["tables.md"] = _page(name, *above, [f for f in files if f.endswith(".png")], tables)
+    pictures = [file for file in files if file.endswith(".png")]
+    files["report.html"] = html.page(name, *above, embedded, tables)
+    files["tables.md"] = markdown.page(name, *above, pictures, map(markdown.table, tables))
     files["tables.tex"] = latex.page(tables).encode()
     files |= {f"{table.name}.csv": delimited.table(table) for table in tables}
-    files["cases.csv"] = delimited.frame(analysis.cases.drop(columns=list(INNER)))
+    files["cases.csv"] = delimited.frame(analysis.cases.drop(columns=list(INTERNAL)))
     return files
 
 
 def _pictures(analysis: Analysis, suffix: str, slopes: bool) -> Iterator[tuple[str, bytes]]:
-    """The figures that the sweep has numbers for."""
+    """The figures for which the sweep has numbers."""
     cases, tokens = analysis.cases, analysis.sweep.request.tokens
-    yield "fig2", fig2(cases, tokens, suffix, slopes=analysis.local_slopes if slopes else None)
+    local_slopes = analysis.local_slopes if slopes else None
+    yield "fig2", cost_figure(cases, TIME, tokens, suffix, local_slopes)
     if cases["allocated_peak_bytes"].notna().any():
-        yield "memory", memory_figure(cases, tokens, suffix)
+        yield "memory", cost_figure(cases, MEMORY, tokens, suffix)
     if analysis.roof is not None and analysis.roofline is not None:
         picture = roofline_figure(analysis.roofline, analysis.roof, suffix, cases["series"])
         if picture is not None:
@@ -80,36 +81,21 @@ def report_tables(analysis: Analysis, everything: bool = False) -> list[Table]:
 
 
 def headlines(analysis: Analysis) -> list[Table]:
-    """What a terminal shows when a sweep has ended: times, and the cases that did not end well.
+    """What a terminal shows after a sweep: times, and the cases that were not measured.
 
-    If a series was chosen to compare with, the crossovers with it too.
+    If a series was chosen to compare with, crossovers with it are included.
     """
     cases, tokens = analysis.cases, analysis.sweep.request.tokens
     tables = [cost_tables.latency(cases, mode, tokens) for mode in analysis.modes]
     if analysis.against is not None:
         tables.append(crossovers(analysis.crossovers, analysis.against))
-    ended = cost_tables.outcomes(cases)
-    return [*tables, ended] if ended.rows else tables
+    lost = cost_tables.outcomes(cases)
+    return [*tables, lost] if lost.rows else tables
 
 
-def _inside(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The figures that a page can hold, all in one format: SVG if there is any, else PNG."""
+def _embeddable(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The figures that an HTML page can hold, in one format: SVG if there is any, else PNG."""
     for suffix in html.TYPES:
-        found = {name: files[name] for name in files if name.endswith(f".{suffix}")}
-        if found:
-            return found
+        if figures := {name: files[name] for name in files if name.endswith(f".{suffix}")}:
+            return figures
     return {}
-
-
-def _page(
-    name: str,
-    warnings: Sequence[str],
-    conditions: Sequence[str],
-    pictures: Sequence[str],
-    tables: Sequence[Table],
-) -> bytes:
-    lines = [f"# {markdown.escape(name)}", ""]
-    lines += [f"- Warning: {markdown.escape(line)}" for line in warnings]
-    lines += [f"- {markdown.escape(line)}" for line in conditions]
-    lines += [""] + [f"![{name.partition('.')[0]}]({name})" for name in pictures] + [""]
-    return ("\n".join(lines) + "\n" + "\n".join(map(markdown.table, tables))).encode()

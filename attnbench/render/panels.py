@@ -1,9 +1,10 @@
-"""What figures share: panels of a fixed size, labels next to curves, bytes without dates."""
+"""What figures share: panels of a fixed size, labels next to curves, files without dates."""
 
 import io
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from statistics import fmean
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -14,37 +15,28 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextToPath
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from attnbench.render import units
+from attnbench import units
 from attnbench.render.styles import labels, readable
 
 PANEL = (4.0, 2.8)  # inches; scaled to a column of a two-column page the text is 6 points
 MARGINS = MappingProxyType({"left": 0.54, "right": 1.52, "bottom": 0.4, "top": 0.4})  # inches
 # points, of the labels next to a panel
-TYPE, LINE = 7.0, 8.6  # of the type, and from one line to the next
+TYPE, LINE = 7.0, 8.6  # font size, and distance between lines
 GAP, EDGE = 11.0, 6.0  # from the axes to the labels, and from there to the edge of the panel
-BELOW, ABOVE = 12.0, 2.0  # how far labels go beyond the axes
+BELOW, ABOVE = 12.0, 2.0  # how far labels may extend beyond the axes
 
-STYLE = MappingProxyType(
-    {
-        "font.size": 8,
-        "axes.titlesize": 9,
-        "axes.labelsize": 8,
-        "xtick.labelsize": 6.5,
-        "ytick.labelsize": 7,
-        "axes.linewidth": 0.6,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "lines.linewidth": 1.3,
-        "lines.markersize": 3.6,
-        "pdf.fonttype": 42,
-        "svg.hashsalt": "attnbench",
-        "text.parse_math": False,
-    }
-)
+STYLE = MappingProxyType({
+    "font.size": 8, "axes.titlesize": 9, "axes.labelsize": 8,
+    "xtick.labelsize": 6.5, "ytick.labelsize": 7, "text.parse_math": False,
+    "axes.linewidth": 0.6, "axes.spines.top": False, "axes.spines.right": False,
+    "axes.grid": True, "axes.axisbelow": True, "grid.linewidth": 0.3, "grid.color": "0.85",
+    "lines.linewidth": 1.3, "lines.markersize": 3.6,
+    "pdf.fonttype": 42, "svg.hashsalt": "attnbench",
+})  # fmt: skip
 
 
 class Ending(NamedTuple):
-    """What stands next to the end of a curve: its name, why it ends, and where that is."""
+    """The label of a curve: its name, why it ends early, and where it ends."""
 
     name: str
     why: str
@@ -61,13 +53,13 @@ class Ending(NamedTuple):
 def styled() -> Iterator[None]:
     """The context in which every figure is made and saved."""
     with matplotlib.rc_context(dict[Any, Any](STYLE)), warnings.catch_warnings():
-        # names may use letters that the font has not; they show as boxes
+        # names may use letters that the font lacks; they show as boxes
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         yield
 
 
 def grid(rows: int, columns: int, height: float) -> tuple[Figure, Sequence[Axes]]:
-    """Panels of a fixed size in inches, so that text keeps its size whatever is drawn."""
+    """Panels of a fixed size in inches, so that text has the same size in every figure."""
     width = PANEL[0]
     figure = Figure(figsize=(width * columns, height * rows), dpi=200)
     across = MARGINS["left"] + MARGINS["right"]
@@ -94,30 +86,34 @@ def room(endings: Sequence[Ending]) -> float:
     return max(PANEL[1], lines * LINE / 72 + MARGINS["top"] + MARGINS["bottom"])
 
 
-def heading(axes: Axes, title: str, what: str) -> None:
-    """The title and, lying flat where it can be read, what the vertical axis shows."""
-    place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
-    axes.annotate(title, (0, 1), (-33, 17), **place, fontsize=9, fontweight="bold", va="center")
-    axes.annotate(what, (0, 1), (-33, 7), **place, fontsize=7.5, va="center")
+def heading(axes: Axes, title: str, label: str) -> None:
+    """The title and, set horizontally below it, the label of the vertical axis."""
+    position: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
+    axes.annotate(title, (0, 1), (-33, 17), **position, fontsize=9, fontweight="bold", va="center")
+    axes.annotate(label, (0, 1), (-33, 7), **position, fontsize=7.5, va="center")
 
 
 def length_axis(axes: Axes, lengths: Sequence[int]) -> None:
-    """Lengths along the bottom, each a tick while there is room for it."""
+    """Lengths along the bottom: a tick for each of few, else for the powers of two."""
     whole = sorted(set(lengths))
-    # odd lengths are ticks of their own while there is room for them
     ticks = whole if len(whole) <= 12 else [n for n in whole if n & (n - 1) == 0] or whole
-    axes.xaxis.set_major_locator(FixedLocator(ticks))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda n, _: units.tick(round(n))))
+    length_ticks(axes, ticks)
     axes.set_xlim(min(whole) / 1.15, max(whole) * 1.15)
     axes.set_xlabel("sequence length, tokens")
 
 
-def direct_labels(axes: Axes, endings: Sequence[Ending]) -> None:
-    """The name of each curve at the right, on the height of its end as nearly as room allows.
+def length_ticks(axes: Axes, lengths: Sequence[float]) -> None:
+    """Ticks at these lengths alone: `128`, `1K`."""
+    axes.xaxis.set_major_locator(FixedLocator(lengths))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda n, _: units.tick(round(n))))
 
-    Places are in points and in data, which mean the same at the resolution of every format. What
-    nothing was drawn of is named at the foot of the column, without a line.
+
+def direct_labels(axes: Axes, endings: Sequence[Ending]) -> None:
+    """The name of each curve to the right, as close to the height of its end as space allows.
+
+    Positions are in points and in data, so every format looks alike. A curve of which nothing was
+    drawn is named at the bottom, without a leader.
     """
     names = labels(ending.name for ending in endings)
     page, dpi = axes.figure.bbox, axes.figure.dpi
@@ -139,11 +135,11 @@ def direct_labels(axes: Axes, endings: Sequence[Ending]) -> None:
             xytext=(left, centre),
             textcoords="figure points",
             color=readable(ending.colour),
-            fontsize=TYPE * min(squeeze, (MARGINS["right"] * 72 - GAP - EDGE) / _wide(text)),
+            fontsize=TYPE * min(squeeze, (MARGINS["right"] * 72 - GAP - EDGE) / _width(text)),
             linespacing=1.0,
             va="center",
             annotation_clip=False,
-            # a long leader in the curve's own colour would pass for a measured line
+            # a long leader in the curve's colour would look like a measured line
             arrowprops=None if ending.at is None else _leader(ending.colour, near=x > 0.9),
         )
 
@@ -159,8 +155,8 @@ def _leader(colour: str, near: bool) -> dict[str, Any]:
     }
 
 
-def _wide(text: str) -> float:
-    """The width in points of the longest line, in the type of labels."""
+def _width(text: str) -> float:
+    """The width in points of the longest line, in the font of labels."""
     font, measure = FontProperties(size=TYPE), TextToPath().get_text_width_height_descent
     return max(1.0, *(measure(line, font, ismath=False)[0] for line in text.split("\n")))
 
@@ -168,55 +164,32 @@ def _wide(text: str) -> float:
 def spread(
     wanted: Sequence[float], heights: Sequence[float], low: float, high: float
 ) -> list[float]:
-    """Centres as near to `wanted` as can be, in its order, that do not overlap within the bounds.
+    """Centres of labels as close to `wanted` as possible, in that order, without overlap.
 
-    Labels that would touch are pooled and moved as one, by the mean of what each of them wants.
-    If they do not fit between `low` and `high` at all, they stand closer, evenly.
+    Positions above a stack of all labels must not decrease, so they are fitted by isotonic
+    regression: labels that would overlap are pooled at their mean. If the labels do not fit between
+    `low` and `high`, their heights shrink evenly.
     """
     squeeze = min(1.0, (high - low) / max(sum(heights), 1e-9))
+    free = high - low - squeeze * sum(heights)
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
-    groups: list[tuple[list[int], float]] = []
-    for index in order:
-        members, start = [index], wanted[index] - heights[index] * squeeze / 2
-        start = _bounded(start, heights[index] * squeeze, low, high)
-        while groups and groups[-1][1] + _height(groups[-1][0], heights) * squeeze > start:
-            members = groups.pop()[0] + members
-            start = _start(members, wanted, heights, squeeze, low, high)
-        groups.append((members, start))
-    centres = [0.0] * len(wanted)
-    for members, start in groups:
-        for index in members:
-            centres[index] = start + heights[index] * squeeze / 2
-            start += heights[index] * squeeze
-    return centres
-
-
-def _height(members: Sequence[int], heights: Sequence[float]) -> float:
-    return sum(heights[index] for index in members)
-
-
-def _start(
-    members: Sequence[int],
-    wanted: Sequence[float],
-    heights: Sequence[float],
-    squeeze: float,
-    low: float,
-    high: float,
-) -> float:
-    """Where a pool begins: the mean over its labels of where each would have it begin."""
-    above, wishes = 0.0, 0.0
-    for index in members:
-        wishes += wanted[index] - above - heights[index] * squeeze / 2
-        above += heights[index] * squeeze
-    return _bounded(wishes / len(members), above, low, high)
-
-
-def _bounded(start: float, height: float, low: float, high: float) -> float:
-    return max(low, min(start, high - height))
+    stacked: dict[int, float] = {}
+    top = low
+    for i in order:
+        stacked[i] = top + squeeze * heights[i] / 2
+        top += squeeze * heights[i]
+    pools: list[list[float]] = []
+    for i in order:
+        pools.append([wanted[i] - stacked[i]])
+        while len(pools) > 1 and fmean(pools[-2]) > fmean(pools[-1]):
+            pools[-2:] = [pools[-2] + pools[-1]]
+    raised = [min(max(fmean(pool), 0.0), free) for pool in pools for _ in pool]
+    centres = {i: stacked[i] + shift for i, shift in zip(order, raised, strict=True)}
+    return [centres[i] for i in range(len(wanted))]
 
 
 def saved(figure: Figure, suffix: str) -> bytes:
-    """The picture without dates, so that equal sweeps give equal bytes."""
+    """The figure as a file without dates, so that equal sweeps give equal bytes."""
     none = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
     target = io.BytesIO()
     figure.savefig(target, format=suffix, metadata=none[suffix])

@@ -1,8 +1,8 @@
 """The roofline of a sweep: FLOP/s achieved against FLOPs per byte moved, below the machine's roof.
 
 FLOPs are those of matrix products. One panel per mode, a thin line through each series from its
-shortest length to its longest. A large marker is a case whose FLOPs are mostly those of the
-attention core, a small one mostly those of the projections.
+shortest length to its longest. A large marker is a case whose FLOPs are mostly the attention
+core's.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,24 +12,24 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from attnbench import units
 from attnbench.analysis.roofline import Roof
 from attnbench.analysis.summary import Frame
 from attnbench.records import Mode
-from attnbench.render import units
 from attnbench.render.panels import Ending, direct_labels, grid, heading, room, saved, styled
 from attnbench.render.styles import series_styles
 
 MOSTLY = 0.5  # of the FLOPs
-ROOM = 1.6  # factor left free around the points
-SMALL, LARGE = 2.4, 5.0  # points across
+ROOM = 1.6  # margin around the points, as a factor
+SMALL, LARGE = 2.4, 5.0  # marker sizes in points
 
 
 def roofline_figure(
     roofline: Frame, roof: Roof, suffix: str = "png", series: Iterable[str] = ()
 ) -> bytes | None:
-    """The figure of `analysis.roofline`; None if no timed case has its bytes counted.
+    """The figure of `analysis.roofline`; None if bytes were counted for no timed case.
 
-    `series` are all of the sweep, in its order, so that each looks as in the other figures.
+    `series` are all of the sweep in order, so that each has the same style as in other figures.
     """
     points = roofline[np.isfinite(roofline["intensity"]) & (roofline["rate"] > 0)]
     modes = [mode for mode in (Mode.TRAINING, Mode.INFERENCE) if mode in set(points["mode"])]
@@ -38,11 +38,11 @@ def roofline_figure(
     styles = series_styles([*series, *roofline["series"]])
     height = room([Ending(name, "", None, "") for name in styles])
     with styled():
-        figure, axes = grid(1, len(modes), height)
-        for place, mode in zip(axes, modes, strict=True):
-            _panel(place, points[points["mode"] == mode], roof, styles)
-            what = f"{_unit(roof)[0]} achieved; large markers: mostly the core"
-            heading(place, mode.capitalize(), what)
+        figure, panel_axes = grid(1, len(modes), height)
+        for axes, mode in zip(panel_axes, modes, strict=True):
+            _panel(axes, points[points["mode"] == mode], roof, styles)
+            label = f"{_unit(roof)[0]} achieved; large markers: core dominates FLOPs"
+            heading(axes, mode.capitalize(), label)
         return saved(figure, suffix)
 
 
@@ -64,13 +64,11 @@ def _panel(axes: Axes, points: Frame, roof: Roof, styles: Mapping[str, Mapping[s
     scale = _unit(roof)[1]
     axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y / scale:,g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.grid(which="major", linewidth=0.3, color="0.85")
-    axes.set_axisbelow(True)
     direct_labels(axes, endings)
 
 
 def _unit(roof: Roof) -> tuple[str, float]:
-    """What the vertical axis counts in, by the height of the roof."""
+    """The unit of the vertical axis and its size, by the height of the roof."""
     return ("TFLOP/s", 1e12) if roof.flops_per_s >= 5e12 else ("GFLOP/s", 1e9)
 
 

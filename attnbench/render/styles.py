@@ -1,4 +1,4 @@
-"""Colours, strokes and markers of curves: distinct, colour-blind safe, readable in print."""
+"""Colours, line styles and markers of curves: distinct, colour-blind safe, readable in print."""
 
 import re
 from collections import Counter
@@ -10,35 +10,35 @@ import numpy as np
 
 from attnbench.render.grid import clean
 
-# Okabe and Ito (2008), "Color Universal Design", without yellow, which is faint on white paper
+# Okabe and Ito (2008), "Color Universal Design", without yellow, which is faint on white
 HUES = ("#D55E00", "#000000", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-# beyond the seven hues the same again darker, then lighter, then darker still
+# target and share of each further cycle of hues: darker, lighter, then darker still
 SHADES = ((0.0, 0.0), (0.0, 0.4), (1.0, 0.45), (0.0, 0.65))
 MARKERS = "osD^vPX<>ph*8dH"
-# solid, dashed, dash-dotted, then ever longer; dots are left to what was not measured
+# solid, dashed, dash-dotted, then longer dashes; dotted is reserved for predictions
 STROKES = ("-", (0, (5, 1.5)), (0, (6, 1.5, 1, 1.5)), (0, (9, 2)), (0, (9, 2, 2, 2, 2, 2)))
 
-# Each mechanism looks the same in every figure: its place here decides. The first seven, those of
+# The position here decides the style of a mechanism in every figure. The first seven, those of
 # Fig. 2 of the Fastformer paper, have the pure hues. A mechanism that is not listed, such as a
-# user's own, takes a place that follows from its name.
-PLACES = (
+# user's own, gets a position derived from its name.
+MECHANISMS = (
     "fastformer", "transformer", "longformer", "linformer", "poolingformer", "bigbird",
     "linear_transformer", "adaptively_sparse", "axial", "blockwise", "compressive_transformer",
     "etc", "image_transformer", "local", "memory_compressed", "nystromformer", "performer",
     "reformer", "routing_transformer", "set_transformer", "sinkhorn", "smart_bird",
     "sparse_transformer", "star_transformer", "synthesizer", "transformer_xl",
 )  # fmt: skip
-PERIOD = 105  # places after which both hue and marker come again
+PERIOD = 105  # positions after which hue and marker repeat together
 
 DARK = 0.16  # luminance below which text on white has a contrast of 5 to 1
 LONGEST = 24  # characters of a label
 
 
 def series_styles(series: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """What matplotlib draws each series with, by its name.
+    """The matplotlib style of each series, by name.
 
-    Colour and marker are those of its mechanism; forms and options of one mechanism differ in
-    their strokes, in the order given.
+    Colour and marker are those of the mechanism; its forms and options differ in line style, in the
+    order given.
     """
     styles: dict[str, dict[str, Any]] = {}
     seen: Counter[str] = Counter()
@@ -52,19 +52,19 @@ def series_styles(series: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 def mechanism_style(mechanism: str) -> dict[str, Any]:
     """Colour and marker of a mechanism, the same in every figure."""
-    listed = mechanism in PLACES
-    place = PLACES.index(mechanism) if listed else crc32(mechanism.encode("utf-8", "replace"))
-    target, amount = SHADES[place % PERIOD // len(HUES) % len(SHADES)]
-    hue = _levels(HUES[place % len(HUES)])
-    # black has no darker shade: its others are greys
+    listed = mechanism in MECHANISMS
+    i = MECHANISMS.index(mechanism) if listed else crc32(mechanism.encode("utf-8", "replace"))
+    target, amount = SHADES[i % PERIOD // len(HUES) % len(SHADES)]
+    hue = _levels(HUES[i % len(HUES)])
+    # black has no darker shade: its further cycles are greys
     target = target if hue.any() else 1.0
     colour = _hex(hue * (1 - amount) + target * amount)
-    marker = MARKERS[place % len(MARKERS)]
+    marker = MARKERS[i % len(MARKERS)]
     return {"color": colour, "marker": marker, "markeredgecolor": colour}
 
 
 def readable(colour: str) -> str:
-    """The colour, darkened as far as text on white paper needs."""
+    """The colour, darkened as far as text on white needs."""
     levels = _levels(colour)
     # relative luminance as in the Web Content Accessibility Guidelines 2.1
     linear = np.where(levels <= 0.04045, levels / 12.92, ((levels + 0.055) / 1.055) ** 2.4)
@@ -73,14 +73,14 @@ def readable(colour: str) -> str:
 
 
 def labels(names: Iterable[str]) -> dict[str, str]:
-    """The label of each series: without options where that is unique."""
+    """The label of each series: without options where it is unique without them."""
     bare = {name: name.partition("[")[0] for name in names}
-    found = Counter(bare.values())
-    return {name: shortened(b if found[b] == 1 else name) for name, b in bare.items()}
+    uses = Counter(bare.values())
+    return {name: shortened(b if uses[b] == 1 else name) for name, b in bare.items()}
 
 
 def shortened(name: str) -> str:
-    """A name short enough for a label, its middle left out."""
+    """A name short enough for a label: the middle of a long one is left out."""
     text = clean(name)
     half = LONGEST // 2
     return text if len(text) <= LONGEST else f"{text[:half]}…{text[1 - half :]}"

@@ -1,7 +1,6 @@
-"""Tables and progress on a terminal; a narrow one gets the columns of a table in several blocks."""
+"""Tables and progress on a terminal; a table that is too wide is split into blocks of columns."""
 
 from collections.abc import Iterator, Sequence
-from types import TracebackType
 from typing import Self
 
 import rich.table
@@ -13,14 +12,14 @@ from rich.text import Text
 from attnbench.render.grid import Table, clean, pieces
 
 GAP = 2  # between two columns
-LEAST = 12  # of the first column, which may fold
-REFRESH_PER_S = 2  # the machine is being measured: the line must cost nothing
+LEAST = 12  # width of the first column, which may fold
+REFRESH_PER_S = 2  # the machine is being measured, so the display must cost almost nothing
 
 
 def table(table: Table, width: int) -> RenderableType:
-    """The title, the grid in as many blocks as `width` asks for, and the note.
+    """The title, the grid in as many blocks as `width` requires, and the note.
 
-    Rows are rows at every width, so that the tables of a report can be compared.
+    A table of numbers has the same rows at every width, so that tables can be compared.
     """
     parts: list[RenderableType] = [Text(clean(table.title), style="bold")]
     if not table.rows:
@@ -38,23 +37,23 @@ def table(table: Table, width: int) -> RenderableType:
 
 
 def _is_mostly_numbers(table: Table) -> bool:
-    # a table across lengths is one of numbers even where few of them were measured
+    # a table across lengths counts as numbers even where few of them were measured
     return bool(table.across) or 2 * sum(table.numeric) > len(table.columns)
 
 
 def _shares(table: Table, width: int) -> list[int] | None:
-    """The width of each column of words, none narrower than its longest word; None if too many."""
+    """The width of each column of words, at least its longest word; None if they do not fit."""
     columns = range(len(table.columns))
     least = [_least(table, i) for i in columns]
     wanted = [_width(table, i) for i in columns]
     left = width - GAP * len(columns) - sum(least)
     if left < 0:
         return None
-    # what is left goes to the columns that need little first
+    # the remaining width goes first to the columns that need least of it
     widths = list(least)
     rest = sorted(columns, key=lambda i: wanted[i] - least[i])
-    for place, i in enumerate(rest):
-        more = min(wanted[i] - least[i], left // (len(rest) - place))
+    for served, i in enumerate(rest):
+        more = min(wanted[i] - least[i], left // (len(rest) - served))
         widths[i] += more
         left -= more
     return widths
@@ -73,7 +72,7 @@ def _list(table: Table, width: int) -> Text:
 
 
 def _blocks(table: Table, width: int) -> Iterator[tuple[Sequence[int], list[int]]]:
-    """Column numbers of each block, and their widths; the first column leads every one."""
+    """The column numbers of each block and their widths; the first column starts every block."""
     wide = min(_width(table, 0), max(LEAST, width // 2, min(_least(table, 0), width - LEAST)))
     block, widths = [0], [wide]
     for column in range(1, len(table.columns)):
@@ -82,7 +81,7 @@ def _blocks(table: Table, width: int) -> Iterator[tuple[Sequence[int], list[int]
             yield block, widths
             block, widths = [0], [wide]
         block.append(column)
-        # a column that fits beside no name loses some of the name's width
+        # the first column gives up width for a column that would not fit next to it
         widths[0] = max(1, min(widths[0], width - GAP - needed))
         widths.append(needed)
     yield block, widths
@@ -104,15 +103,15 @@ def _grid(table: Table, columns: Sequence[int], widths: Sequence[int]) -> rich.t
 
 
 def folded(text: str, width: int) -> str:
-    """The text in lines of at most `width` cells, broken inside a word only if that is longer."""
+    """The text in lines of at most `width` cells; only longer words are broken."""
     lines = [""]
     for piece in pieces(text):
         if lines[-1] and cell_len((lines[-1] + piece).rstrip()) > width:
             lines.append("")
         lines[-1] += piece
         while cell_len(lines[-1].rstrip()) > width:
-            kept = set_cell_size(lines[-1], width).rstrip() or lines[-1][0]
-            lines[-1:] = [kept, lines[-1][len(kept) :]]
+            start = set_cell_size(lines[-1], width).rstrip() or lines[-1][0]
+            lines[-1:] = [start, lines[-1][len(start) :]]
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -125,7 +124,7 @@ def _width(table: Table, column: int) -> int:
 
 
 def _least(table: Table, column: int) -> int:
-    """The width of a column's longest piece that must not be broken; of a number, all of it."""
+    """The width of a column's longest piece; numbers must not be broken at all."""
     heading, *texts = _texts(table, column)
     whole = column > 0 and table.numeric[column]
     parts = [*pieces(heading), *(texts if whole else (p for text in texts for p in pieces(text)))]
@@ -133,7 +132,7 @@ def _least(table: Table, column: int) -> int:
 
 
 class ProgressLine:
-    """A live line on a terminal; elsewhere one line for each block, so that a log can be read."""
+    """A live line on a terminal; elsewhere a line per block, so that logs stay readable."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -142,20 +141,14 @@ class ProgressLine:
 
     def __enter__(self) -> Self:
         if self.console.is_terminal:
-            self.live.__enter__()
+            self.live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self.console.is_terminal:
-            self.live.__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        self.live.stop()
 
     def show(self, block: str, running: str, done: int, left_s: float) -> None:
-        """Say what runs now; the time left is a prediction and stands first."""
+        """Show the predicted time left, then what is running."""
         left = f"≈ {left_s:.0f} s left" if left_s >= 1 else "almost done"
         text = clean(f"{left} · {block} · {done} visits done")
         if self.console.is_terminal:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnbench.analysis import compare as compared
-from attnbench.analysis.compare import EVERYWHERE, Comparison, refusals
+from attnbench.analysis.compare import PORTABLE, Comparison, refusals
 from attnbench.analysis.report import analyse
 from attnbench.analysis.verdict import Verdict, discoveries, judge
 from attnbench.gate.finding import counts
@@ -171,7 +171,7 @@ def test_other_numbers_are_refused_but_flops_are_still_compared():
     first, second = sweep(), with_dtype(sweep(), "bfloat16")
     found = compare(first, second)
     assert found.refusals == ("dtype: float32 and bfloat16",)
-    assert set(found.rows["metric"]) == set(EVERYWHERE)
+    assert set(found.rows["metric"]) == set(PORTABLE)
     assert set(found.rows["verdict"]) == {"same"}
     anyway = compare(first, second, anyway=True).rows
     assert {"time_s", "allocated_peak_bytes"} <= set(anyway["metric"])

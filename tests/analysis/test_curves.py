@@ -68,14 +68,14 @@ def test_the_slope_of_a_power_law_is_its_exponent(power: float, lengths: list[in
     costs = [3.0 * float(n) ** power for n in lengths]
     found = LogCurve.of(lengths, costs)
     assert found.slopes().logs == pytest.approx(np.full(len(lengths) - 1, power), abs=1e-6)
-    value, low, high = found.slope()
+    value, low, high = found.coefficient(1)
     assert value == pytest.approx(power, abs=1e-6)
     assert low == value == high
 
 
 def test_the_error_of_a_slope_between_two_lengths_is_that_of_both_over_their_distance():
     found = LogCurve.of([10, 100], [1.0, 10.0], [0.3, 0.4], [4, 8])
-    value, low, high = found.slope()
+    value, low, high = found.coefficient(1)
     half = student_quantile(0.95, 4) * 0.5 / math.log(10)
     assert (value, high - value, value - low) == pytest.approx((1, half, half))
     slopes = found.slopes()
@@ -94,6 +94,6 @@ def test_slopes_hold_the_truth_as_often_as_they_say():
     held = []
     for _ in range(400):
         noisy = lengths**1.5 * np.exp(errors * rng.standard_normal(10))
-        _, low, high = LogCurve.of(lengths, noisy, errors).slope()
+        _, low, high = LogCurve.of(lengths, noisy, errors).coefficient(1)
         held.append(low <= 1.5 <= high)
     assert 0.92 < np.mean(held) < 0.98

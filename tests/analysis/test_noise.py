@@ -85,22 +85,22 @@ def test_drift_widens_intervals_by_what_it_adds_to_the_spread():
 
 
 def disturbed(whole: Sweep, load: float, throttle: str, every: int) -> Sweep:
-    """The sweep with one run in so many under a load, on a GPU that was slowed down."""
+    """The sweep with one in `every` runs under a load, on a throttled GPU."""
     runs = list(whole.runs)
-    for place in range(0, len(runs), every):
-        if runs[place].part is Part.TIME:
-            values = {**runs[place].values, "load_before": load}
-            runs[place] = replace(runs[place], values=values, notes={"throttle": throttle})
+    for i in range(0, len(runs), every):
+        if runs[i].part is Part.TIME:
+            values = {**runs[i].values, "load_before": load}
+            runs[i] = replace(runs[i], values=values, notes={"throttle": throttle})
     return replace(whole, runs=tuple(runs))
 
 
-def test_load_and_throttling_of_single_runs_are_told_with_the_widening():
+def test_warnings_name_load_and_throttling_of_single_runs_and_the_widening():
     whole = disturbed(sweep(("fastformer",)), 5.5, "SwThermalSlowdown", 2)
     lines = list(warnings(analyse(whole)))
     (load,) = [line for line in lines if "load above" in line]
     assert re.match(r"\d+ of 60 timed runs began under a load above 3, up to 5.5", load)
-    assert any("slowed down: SwThermalSlowdown in" in line for line in lines)
-    assert "times as wide as the samples of single processes" in lines[-1]
+    assert any("throttled: SwThermalSlowdown in" in line for line in lines)
+    assert "times wider than variation within one process" in lines[-1]
 
 
 def test_a_load_of_the_sweeps_own_threads_is_no_disturbance():

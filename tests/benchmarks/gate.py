@@ -67,7 +67,7 @@ def main():
         for _ in range(asked.neighbours):
             stack.enter_context(Neighbour())
         root = Path.cwd()
-        compared = next(on_both_sides(options.selections(asked.models), root))
+        (compared, *_) = on_both_sides(options.selections(asked.models), root)
         workload = plan.workload(Mode.INFERENCE, asked.length)
         case = CheckedCase(compared=compared, workload=workload)
         race = burdened(prepare(server, root, case, (0.05, 0.10, 0.50), plan))

@@ -270,7 +270,7 @@ def test_a_crossing_that_may_lie_before_the_shortest_length_is_open():
 def test_what_contradicts_is_told_first(lab):
     found = judged(lab, "faster(transformer.eager, longformer, inference, N >= 128)")
     assert found.numbers[0].length == 8192
-    assert found.why == "not so at 2,048, 4,096, 8,192"
+    assert found.why == "not true at 2,048, 4,096, 8,192"
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from attnbench.cli import selftest
-from attnbench.gate.detection import Detection, Rate
 from attnbench.gate.measuring import Bench
+from attnbench.gate.selftest import Detection, Rate
 from attnbench.store.selftest import sentence
 from tests.cli.commands import here, start
 from tests.gate.repositories import Repository, planted
@@ -80,7 +80,7 @@ def test_a_baseline_is_saved_and_gates_anywhere(repository, tmp_path):
     [
         ((), "one of --base REF, --baseline FILE and --save FILE"),
         (("--base", "main", "--save", "x"), "one of --base"),
-        (("--base", "nowhere"), "'nowhere' is no commit here"),
+        (("--base", "nowhere"), "'nowhere' is not a commit of this repository"),
         (("--baseline", "nowhere.json"), "cannot read the baseline 'nowhere.json'"),
         (("--baseline", "small.py"), "small.py is no baseline"),
         (("--changed", "--baseline", "x"), "--changed goes with --base"),
@@ -135,7 +135,7 @@ def test_a_selftest_prints_what_it_keeps_for_check(tmp_path, monkeypatch, capsys
     selftest.selftest(json_=True)
     printed = json.loads(capsys.readouterr().out)
     assert printed["machine"]["torch"] == machine.torch
-    assert "finds a slowdown from 20 %; 0 false alarms in 9 checks" in printed["sentence"]
+    assert "finds slowdowns of 20 % and more; 0 false alarms in 9 checks" in printed["sentence"]
     assert sentence(machine) == printed["sentence"]
     assert not sentence(replace(machine, cores=7))
 

@@ -36,7 +36,7 @@ def other_threads(kind, data):
 def test_a_sweep_against_itself_has_no_news():
     done = here("compare", DATA, DATA)
     assert done.returncode == 0, done.stderr
-    assert "What changed in the second sweep against the first\nnone" in done.stdout
+    assert "Changes from the first sweep to the second\nnone" in done.stdout
     assert "FLOPs" in done.stdout
 
 
@@ -85,7 +85,7 @@ def test_one_round_calls_nothing_and_says_why(tmp_path):
     assert all(row["ratio"] == pytest.approx(6) for row in measured)
     assert {row["verdict"] for row in measured} == {"unsure"}
     assert {row["low"] for row in measured} == {None}
-    reason = "the variation between processes was not measured in either sweep: one round only"
+    reason = "variation between processes was not measured in either sweep: one round only"
     assert {row["reason"] for row in measured} == {reason}
     assert {type(row["seq_len"]) for row in times} == {int}
     assert found["crossovers_moved"] == []
@@ -140,7 +140,7 @@ def test_lengths_of_one_sided_rows_are_whole_numbers(tmp_path):
     ("arguments", "words"),
     [
         ([DATA, "nowhere"], "no sweep in 'nowhere'"),
-        ([DATA, DATA, "--against", "x"], "no mechanism 'x' in the sweep; there are: "),
+        ([DATA, DATA, "--against", "x"], "no mechanism 'x' in the sweep; known: "),
         ([DATA, DATA, "--csv", "/no/where"], "cannot write '/no/where'"),
         ([DATA], "'second'"),
     ],

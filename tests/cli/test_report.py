@@ -44,10 +44,10 @@ def test_slopes_change_the_figure_alone(folder: Path):
 def test_crossovers_against_a_mechanism_are_shown(folder: Path):
     done = report(folder, "--against", "fastformer")
     assert done.returncode == 0, done.stderr
-    assert "The length from which one is faster" in done.stdout
+    assert "Crossover lengths (time)" in done.stdout
     done = report(folder, "--against", "fastfromer")
     assert done.returncode == 2
-    assert "no mechanism 'fastfromer' in the sweep; there are: " in done.stderr
+    assert "no mechanism 'fastfromer' in the sweep; known: " in done.stderr
 
 
 def test_bad_conditions_are_told_on_the_terminal_and_on_the_page(folder: Path):

@@ -129,7 +129,7 @@ def test_faster_code_with_one_operator_more_is_fine(repository, server):
 def test_more_bytes_moved_are_noted_beside_a_time(repository, server):
     repository.write("small.py", planted("weights = weights.clone()"))
     report = check(repository, server, replace(TIMING, threshold=0.9))
-    assert "more bytes are moved than on base" in " ".join(report.notes)
+    assert "head moves more bytes than base" in " ".join(report.notes)
     repository.commit("copied")
     repository.write("small.py", MECHANISM)
     assert not check(repository, server, replace(TIMING, threshold=0.9)).notes
@@ -282,9 +282,11 @@ def test_dirty_detached_and_shallow_repositories(repository, server, tmp_path):
 
 
 def test_a_base_that_is_not_there_or_cannot_be_checked_out(repository, server):
-    with pytest.raises(UsageError, match=r"'nowhere' is no commit here; give a branch"):
+    with pytest.raises(
+        UsageError, match=r"'nowhere' is not a commit of this repository; give a branch"
+    ):
         check(repository, server, base="nowhere")
-    with pytest.raises(UsageError, match=r"'--help' is no commit"):
+    with pytest.raises(UsageError, match=r"'--help' is not a commit"):
         check(repository, server, base="--help")
     repository.write("small.py", planted("weights.exp()"))
     blob = repository.git("rev-parse", "HEAD:small.py").strip()

@@ -5,9 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from attnbench.gate.detection import detection
+from attnbench.gate.cases import Plan
 from attnbench.gate.pairs import Pair, Stage, Statistic, Trial, effect, mean_of
 from attnbench.gate.rule import contaminated, judge, settled, suspected
+from attnbench.gate.selftest import detection
 
 THRESHOLD = 0.02
 NOISE = 0.01  # of one pair, on a shared machine
@@ -78,7 +79,7 @@ def test_a_change_within_twice_the_floor_is_none():
     doubtful = trial(0.03, noise=0.001, again=0.02)
     assert doubtful.view(Statistic.TYPICAL).floor == pytest.approx(0.02, rel=0.05)
     assert judge([doubtful], THRESHOLD)[0].verdict == "same"
-    # and where that is much, no news is not good news
+    # and where that is much, the verdict is not `same`
     assert judge([trial(0.05, noise=0.001, again=0.03)], THRESHOLD)[0].verdict == "unsure"
     assert judge([trial(0.07, noise=0.001, again=0.03)], THRESHOLD)[0].verdict == "slower"
 
@@ -138,26 +139,22 @@ def test_detection_counts_what_a_check_would_have_said():
     logs = {
         share: pairs(draw.normal(math.log1p(share), NOISE, 40)) for share in (0.0, 0.02, 0.1, 0.2)
     }
-    found = detection(
-        logs, pairs(draw.normal(0, NOISE, 40)), first=6, second=10, threshold=THRESHOLD
-    )
+    found = detection(logs, pairs(draw.normal(0, NOISE, 40)), Plan())
     assert found.false_alarms.checks == 25
     assert found.false_alarms.slower == 0
     assert found.smallest == 0.1
-    blind = detection(
-        {0.0: logs[0.0], 0.2: logs[0.0]}, logs[0.02], first=6, second=10, threshold=0.02
-    )
+    blind = detection({0.0: logs[0.0], 0.2: logs[0.0]}, logs[0.02], Plan())
     assert blind.smallest is None
 
 
-def test_an_unsure_verdict_beside_an_interval_without_zero_says_why():
+def test_an_unsure_verdict_with_an_interval_without_zero_says_why():
     again = pairs((0.0,) * 10)
     above = pairs((0.0183, 0.0193, 0.0203, 0.0193, 0.0173, 0.0213))
     near = Trial(name="", first=Stage(head=above, again=again))
     judged = judge([near], THRESHOLD)[0]
     assert judged.verdict == "unsure"
     assert judged.effect.excludes_zero
-    assert "there is a change, but it may be below the 2.0 % that count here" in judged.reason
+    assert "there is a change, but it may be below the limit of 2.0 %" in judged.reason
     late = pairs((0.02, 0.06, 0.10, 0.02, 0.06, 0.0))
     shown = Trial(
         name="", first=Stage(head=late, again=again), second=Stage(head=pairs((0.06, 0.05, 0.07)))
@@ -168,7 +165,7 @@ def test_an_unsure_verdict_beside_an_interval_without_zero_says_why():
     first = Stage(head=pairs((0.06, 0.05, 0.07) * 2), again=again)
     for logs, words in [
         ((0.03, 0.2, 0.01), "suspected at first; the second measurement is too noisy"),
-        ((0.00, 0.03, 0.01), "a second measurement does not show more than 2.0 %"),
+        ((0.00, 0.03, 0.01), "a second measurement shows no more than 2.0 %"),
     ]:
         judged = judge([Trial(name="", first=first, second=Stage(head=pairs(logs)))], THRESHOLD)[0]
         assert judged.verdict == "unsure"

@@ -1,4 +1,4 @@
-"""A check's outputs: what matters first, and no text of a mechanism can pose as anything else."""
+"""A check's outputs: failures first, and no text of a mechanism can pass for anything else."""
 
 import json
 import xml.etree.ElementTree as ET
@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from attnbench.analysis.verdict import Verdict
 from attnbench.gate.cases import Plan
-from attnbench.gate.detection import Detection, Rate
 from attnbench.gate.finding import Conditions, Finding, Report
+from attnbench.gate.selftest import Detection, Rate
 from attnbench.render import check_page
 from attnbench.render.ci import annotations, junit
 
@@ -49,7 +49,7 @@ def report(*findings, **more):
         (report(), "nothing to check"),
         (report(SLOWER, LARGER, BROKEN), "FAILED: 1 slower, 1 larger, 1 failing of 1 case;"),
         (report(SLOWER, OTHER, MEAN, SAME), "FAILED: 2 slower of 2 cases;"),
-        (report(UNSURE, MEAN, SAME), "FAILED: 1 slower only as a mean of its lengths of 1 case;"),
+        (report(UNSURE, MEAN, SAME), "FAILED: 1 slower only as a mean over lengths of 1 case;"),
         (report(UNSURE, SAME), "UNSURE: 1 of 1 case;"),
         (report(UNSURE, UNSURE_MEAN), "UNSURE: 1 of 1 case;"),
         (report(SAME, UNSURE_MEAN), "UNSURE: a mean over lengths, of 1 case;"),
@@ -131,9 +131,9 @@ def test_the_page_has_what_fails_first():
 def test_the_page_ends_with_how_it_was_measured_in_sentences():
     assert check_page.page(report(SLOWER, conditions=CONDITIONS)).splitlines()[-1] == (
         "Counted at c = 1,024 tokens, D = 256, H = 16, float32. A case is timed in 6 pairs of fresh"
-        " processes, and in 10 more where that leaves a doubt, by process CPU time; each process"
+        " processes, and in 10 more where that leaves doubt, by process CPU time; each process"
         " gives at most 40 samples of at least 5.00 ms. Changes of time below 2.0 % are ignored;"
-        " base against base showed a noise of at most 0.2 %. The check took 48.1 s; seed 0."
+        " noise, measured as base against base, was at most 0.2 %. The check took 48.1 s; seed 0."
         " Reliability: this machine finds a slowdown from 5.0 %."
     )
     assert list(check_page.method(report(SLOWER))) == []
@@ -145,7 +145,7 @@ def test_a_case_has_one_name_and_its_timed_batch_a_column():
     assert counts.rows[0][0].text == CASE
 
 
-def test_counts_that_grew_where_time_fell_are_said():
+def test_counts_that_grew_where_time_fell_are_reported():
     made = report(FASTER, TRADED)
     assert "larger, but faster: " in "\n".join(check_page.doubts(made))
     assert made.exit_code(strict=False) == 0
@@ -155,7 +155,7 @@ def test_counts_that_grew_where_time_fell_are_said():
     ("other_machine", "words"),
     [((), "on this machine."), (("torch: 1 and 2",), "on another machine (torch: 1 and 2).")],
 )
-def test_where_a_baseline_was_saved_is_said(other_machine, words):
+def test_the_page_says_where_a_baseline_was_saved(other_machine, words):
     made = report(SAME, conditions=Conditions(plan=Plan(), other_machine=other_machine))
     assert list(check_page.method(made))[-1] == f"The baseline was saved {words}"
 
@@ -185,8 +185,10 @@ DETECTION = Detection(
 
 
 def test_a_selftest_is_a_sentence_and_a_table():
-    said = "this machine finds a slowdown from 5.0 %; 1 false alarms in 25 checks (40 pairs)"
-    assert check_page.reliability(DETECTION) == said
+    sentence = (
+        "this machine finds slowdowns of 5.0 % and more; 1 false alarm in 25 checks (40 pairs)"
+    )
+    assert check_page.reliability(DETECTION) == sentence
     blind = replace(DETECTION, rates=DETECTION.rates[:1])
     assert "finds no slowdown of up to 20 % reliably" in check_page.reliability(blind)
     rows = [[cell.text for cell in row] for row in check_page.rates(DETECTION).rows]

@@ -187,4 +187,4 @@ def test_figures_come_in_other_formats_and_without_intervals():
 
 def test_a_panel_says_what_it_shows():
     found = overlay(bench(measured({"bigbird:eager": Truth()})), LRA_MEMORY)
-    assert found.title == "Memory of a sequence in training"
+    assert found.title == "Memory per sequence in training"

@@ -1,4 +1,4 @@
-"""Labels of curves stand on the page, in their own panel, beside the end of their own curve."""
+"""Labels are on the page, in the panel of their curve, next to the end of that curve."""
 
 from collections import Counter
 from itertools import pairwise
@@ -27,7 +27,7 @@ LINE = 9.0  # points that no line of a label exceeds
 
 
 def labels(made):
-    """The annotations beside each panel of a figure, by panel."""
+    """The annotations next to each panel of a figure, by panel."""
     return [
         [text for text in axes.texts if getattr(text, "arrow_patch", None) or _listed(text)]
         for axes in made.axes
@@ -40,7 +40,7 @@ def _listed(text):
 
 
 def check(made, names):
-    """`names`: of each panel, the series that it must name."""
+    """`names`: for each panel, the series that it must name."""
     columns = round(made.get_size_inches()[0] / PANEL[0])
     texts = labels(made)
     assert [Counter(t.get_text().split("\n")[0] for t in found) for found in texts] == names
@@ -51,20 +51,20 @@ def check(made, names):
             left = (column + 1) * ACROSS - RIGHT
             low, high = (page.height * y for y in axes.get_position().intervaly)
             wanted = Counter(part for text in found for part in text.get_text().split("\n"))
-            beside = [
+            inside = [
                 line
                 for line in page.lines
                 if line.text in wanted
                 and left < line.box.x0 and line.box.x1 <= left + RIGHT
                 and low - 20 <= line.box.y0 and line.box.y1 <= high + 20
             ]  # fmt: skip
-            lost = [line for line in page.lines if line.text in wanted and line not in beside]
-            assert wanted == Counter(line.text for line in beside), (suffix, place, lost)
+            lost = [line for line in page.lines if line.text in wanted and line not in inside]
+            assert wanted == Counter(line.text for line in inside), (suffix, place, lost)
             others = [line for line in page.lines if line.text not in wanted]
             if suffix != "png":  # whose ticks off the axes are known but not drawn
-                hit = [o for line in beside for o in others if line.box.overlaps(o.box)]
+                hit = [o for line in inside for o in others if line.box.overlaps(o.box)]
                 assert not hit, (suffix, hit)
-            ordered = sorted(beside, key=lambda line: line.box.y0)
+            ordered = sorted(inside, key=lambda line: line.box.y0)
             for below, above in pairwise(ordered):
                 # descenders may touch, letters may not
                 assert above.box.y0 >= below.box.y1 - 1.0, (suffix, below, above)
@@ -74,7 +74,7 @@ def check(made, names):
 
 
 def _check_heights(found, ended, ordered, suffix):
-    """Names have the order of their curves' ends, and stand as near to them as they can."""
+    """Names have the order of the ends of their curves, as close to them as possible."""
     unused = list(ordered)
     placed = []
     for text, end in sorted(zip(found, ended, strict=True), key=lambda pair: _key(pair[1])):
@@ -124,15 +124,21 @@ def drawings(whole):
         Counter(short[s] for s in dict.fromkeys(cases.loc[cases["mode"] == mode, "series"]))
         for mode in modes
     ]
-    yield figure(figures, lambda: figures.fig2(cases, whole.request.tokens)), every
-    stacked = figure(
-        figures, lambda: figures.memory_figure(cases, whole.request.tokens, "png", True)
+    yield (
+        figure(figures, lambda: figures.cost_figure(cases, figures.TIME, whole.request.tokens)),
+        every,
     )
-    yield stacked, every
+    yield (
+        figure(figures, lambda: figures.cost_figure(cases, figures.MEMORY, whole.request.tokens)),
+        every,
+    )
     local = local_slopes(cases)
     if len(local.dropna(subset="slope")):
         local["expected"] = 1.0
-        both = figure(figures, lambda: figures.fig2(cases, whole.request.tokens, slopes=local))
+        both = figure(
+            figures,
+            lambda: figures.cost_figure(cases, figures.TIME, whole.request.tokens, slopes=local),
+        )
         sloped = [
             Counter(short[s] for s in dict.fromkeys(local.loc[local["mode"] == mode, "series"]))
             if len(local[local["mode"] == mode].dropna(subset="slope")) else Counter()
@@ -142,7 +148,7 @@ def drawings(whole):
 
 
 @pytest.mark.parametrize("folder", STORED, ids=lambda path: path.name)
-def test_labels_of_stored_sweeps_stand_beside_their_curves(folder):
+def test_labels_of_stored_sweeps_are_next_to_their_curves(folder):
     whole = load(folder)
     for made, names in drawings(whole):
         check(made, names)
@@ -162,7 +168,7 @@ def with_ends(count, lengths, share, seed):
     return sweep(names, lengths=tuple(sorted(lengths)), rounds=1, samples=1, end=end)
 
 
-# to draw is slow, so what fails is not made smaller
+# drawing is slow, so failing examples are not shrunk
 @settings(
     max_examples=8,
     deadline=None,
@@ -176,13 +182,13 @@ def with_ends(count, lengths, share, seed):
     st.integers(0, 99),
 )
 @example(26, {128 * 2**i for i in range(10)}, 0.9, 0)
-def test_labels_of_any_sweep_stand_beside_their_curves(count, lengths, share, seed):
+def test_labels_of_any_sweep_are_next_to_their_curves(count, lengths, share, seed):
     for made, names in drawings(with_ends(count, lengths, share, seed)):
         check(made, names)
 
 
 @pytest.mark.parametrize("count", [1, 26])
-def test_labels_of_the_roofline_stand_beside_their_series(count):
+def test_labels_of_the_roofline_are_next_to_their_series(count):
     names = [f"mechanism_{i}" for i in range(count)]
     whole = sweep(names, lengths=(128, 2048), rounds=1, samples=1)
     cases = summary(whole)

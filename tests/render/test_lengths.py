@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from attnbench import units
 from attnbench.analysis.report import analyse
 from attnbench.records import Mode, Sweep
-from attnbench.render import delimited, html, latex, markdown, units
+from attnbench.render import delimited, html, latex, markdown
 from attnbench.render.page import report_files, report_tables
 from attnbench.render.terminal import table as printed
 from tests.sweeps import sweep

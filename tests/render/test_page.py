@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attnbench import units
 from attnbench.analysis.report import analyse
 from attnbench.analysis.roofline import Roof, roofline
 from attnbench.analysis.scaling import local_slopes
 from attnbench.analysis.summary import summary
 from attnbench.errors import UnknownMechanism
 from attnbench.records import Cause, Mode, Outcome, Part, Run
-from attnbench.render import cost_tables, figures, machine_tables, page, styles, units
+from attnbench.render import cost_tables, figures, machine_tables, page, styles
 from attnbench.render.conditions import conditions, warnings
 from attnbench.render.cost_tables import CAUSES, ENDINGS, why
 from attnbench.render.curves import Quantity, curves
@@ -95,9 +96,9 @@ def test_equal_sweeps_give_equal_bytes(files: dict[str, bytes]):
 @pytest.mark.parametrize("suffix", ["svg", "pdf"])
 def test_vector_figures_are_well_formed_and_dateless(suffix: str):
     cases = summary(sweep(lengths=(128, 512, 2048, 8192)))
-    picture = figures.fig2(cases, 8192, suffix)
+    picture = figures.cost_figure(cases, figures.TIME, 8192, suffix)
     assert picture.startswith(HEADS[suffix])
-    assert picture == figures.fig2(cases, 8192, suffix)
+    assert picture == figures.cost_figure(cases, figures.TIME, 8192, suffix)
     assert b"CreationDate" not in picture
     if suffix == "svg":
         ElementTree.fromstring(picture)
@@ -140,17 +141,17 @@ def test_poor_sweeps_have_reports_too(whole):
 def test_figures_with_many_series_are_drawn():
     names = [f"mechanism_{i}" for i in range(25)]
     cases = summary(sweep(names, lengths=(128, 8192), samples=1))
-    assert figures.fig2(cases, 8192, stacked=True).startswith(HEADS["png"])
+    assert figures.cost_figure(cases, figures.TIME, 8192).startswith(HEADS["png"])
 
 
 def test_series_look_different():
     names = [card.stem for card in Path("attnbench/mechanisms").glob("[a-z]*.py")]
     found = [styles.mechanism_style(name) for name in names]
     assert len({(style["color"], style["marker"]) for style in found}) == len(names)
-    assert len({styles.mechanism_style(name)["color"] for name in styles.PLACES[:7]}) == 7
+    assert len({styles.mechanism_style(name)["color"] for name in styles.MECHANISMS[:7]}) == 7
 
 
-def test_a_mechanism_looks_the_same_whatever_stands_beside_it():
+def test_a_mechanism_looks_the_same_next_to_any_others():
     alone = styles.series_styles(["linformer:eager[rank=16]"])
     among = styles.series_styles(
         ["mine", "transformer:eager", "transformer:sdpa", "linformer:eager[rank=16]"]
@@ -288,21 +289,22 @@ def test_a_roofline_without_counted_bytes_is_not_drawn():
     assert machine_tables.over_bound(points, "training", ROOF).rows
 
 
-@pytest.mark.parametrize("stacked", [False, True])
-def test_slopes_stand_below_the_times(stacked: bool):
+def test_slopes_are_drawn_below_the_times():
     cases = summary(sweep(lengths=(128, 512, 2048)))
     local = local_slopes(cases).assign(expected=1.0)
-    plain = figures.fig2(cases, 8192, "svg", stacked)
-    both = figures.fig2(cases, 8192, "svg", stacked, local)
+    plain = figures.cost_figure(cases, figures.TIME, 8192, "svg")
+    both = figures.cost_figure(cases, figures.TIME, 8192, "svg", local)
     assert plain.count(b"local exponent of N") == 0
     assert both.count(b"local exponent of N") == 2
-    assert both.count(b"card: 1") == 2
+    assert both.count(b"paper: 1") == 2
 
 
-def test_slopes_of_one_length_are_none_and_said_so():
+def test_a_panel_says_that_one_length_has_no_slope():
     cases = summary(sweep(lengths=(128,)))
     local = local_slopes(cases).assign(expected=1.0)
-    assert b"fewer than two lengths" in figures.fig2(cases, 8192, "svg", slopes=local)
+    assert b"fewer than two lengths" in figures.cost_figure(
+        cases, figures.TIME, 8192, "svg", slopes=local
+    )
 
 
 def test_a_baseline_can_be_named():
@@ -327,7 +329,7 @@ def test_a_missing_roofline_says_why():
 def test_the_digits_of_each_form_are_told():
     whole = sweep(("transformer:eager", "transformer:sdpa"), rounds=1)
     errors = {"eager": 1e-6, "sdpa": 4e-7}
-    forms = {line.case.key: line.case.form for line in whole.plan}
+    forms = {planned.case.key: planned.case.form for planned in whole.plan}
     runs = [
         replace(run, values={**run.values, "error": errors[forms[run.case]]})
         if run.part is Part.MEMORY
@@ -344,7 +346,7 @@ def test_the_digits_of_each_form_are_told():
     assert analyse(whole).precision.empty
 
 
-def test_what_a_mechanism_did_to_its_process_is_told():
+def test_a_warning_says_what_a_mechanism_did_to_its_process():
     whole = sweep(("fastformer",), rounds=2)
     runs = [
         replace(run, notes={"changed": "number of threads 2 to 3"})
@@ -352,30 +354,30 @@ def test_what_a_mechanism_did_to_its_process_is_told():
         else replace(run, values={**run.values, "kept_bytes": 3 * 2**20})
         for run in whole.runs
     ]
-    told = "\n".join(warnings(analyse(replace(whole, runs=tuple(runs)))))
-    assert told.count("fastformer changed number of threads 2 to 3") == 1
-    assert told.count("fastformer keeps memory with each iteration: 3.000 MiB") == 1
+    text = "\n".join(warnings(analyse(replace(whole, runs=tuple(runs)))))
+    assert text.count("fastformer changed number of threads 2 to 3") == 1
+    assert text.count("fastformer leaks memory: 3.000 MiB per iteration") == 1
 
 
-def test_what_is_odd_about_a_mechanism_is_told():
+def test_a_warning_says_what_is_odd_about_a_mechanism():
     whole = sweep(("fastformer",), rounds=2)
     notes = {"odd": "returned its input", "processes": "started 40 processes"}
     runs = tuple(replace(run, notes=notes) for run in whole.runs)
-    told = list(warnings(analyse(replace(whole, runs=runs))))
+    lines = list(warnings(analyse(replace(whole, runs=runs))))
     for note in notes.values():
-        assert sum(line.startswith(f"fastformer {note};") for line in told) == 1
+        assert sum(line.startswith(f"fastformer {note};") for line in lines) == 1
 
 
-def test_a_time_below_reading_the_input_is_told():
+def test_a_warning_names_a_time_below_that_of_reading_the_input():
     whole = sweep(("fastformer",), rounds=2)
     fast = tuple(
         replace(run, samples=tuple(replace_time(sample) for sample in run.samples))
         for run in whole.runs
     )
-    said = "less time than merely reading its input takes"
-    assert said not in "\n".join(warnings(analyse(whole)))
+    warned = "less time than reading its input takes"
+    assert warned not in "\n".join(warnings(analyse(whole)))
     faster = replace(whole, runs=fast)
-    assert said in "\n".join(warnings(analyse(faster)))
+    assert warned in "\n".join(warnings(analyse(faster)))
     assert not analyse(faster).roof.raised, "it is no measure of the machine"
 
 
@@ -438,7 +440,7 @@ def test_an_axis_has_a_few_ticks_that_differ(low: float, wide: float, base: int)
         assert all((16 * tick / 2 ** math.floor(math.log2(tick))).is_integer() for tick in ticks)
 
 
-def test_a_roof_below_its_cases_is_raised_and_said_so():
+def test_a_roof_below_its_cases_is_raised_with_a_warning():
     whole = sweep(("fastformer",), machine=environment(matmul_flops=1e9, copy_bytes=5e9))
     found = analyse(whole)
     assert (found.roofline["over"] >= 1 - 1e-9).all()

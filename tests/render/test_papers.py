@@ -4,7 +4,7 @@ from attnbench.analysis.scaling import scaling
 from attnbench.analysis.summary import summary
 from attnbench.records import Level, Sweep
 from attnbench.render.grid import Table
-from attnbench.render.papers import paper_tables
+from attnbench.render.growth_tables import paper_tables
 from tests.sweeps import sweep
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.render import units
+from attnbench import units
 
 SCALES = {
     **dict(units.TIMES),
