@@ -27,7 +27,7 @@ READER = "attnbench.workloads.reader"
 class Plan:
     """Every case, with its predictions, and the facts of each mechanism among them."""
 
-    lines: tuple[Planned, ...]
+    cases: tuple[Planned, ...]
     cards: tuple[CardFacts, ...]
 
 
@@ -50,7 +50,7 @@ def plan(request: Request, server: Server) -> Plan:
     for line in each:
         kept.setdefault(line.case.key, line)
     order = dict.fromkeys(chosen.name for chosen in selections)
-    return Plan(lines=tuple(kept.values()), cards=tuple(cards[name] for name in order))
+    return Plan(cases=tuple(kept.values()), cards=tuple(cards[name] for name in order))
 
 
 def describe(names: Iterable[str], device: str, server: Server) -> list[Mapping[str, Any]]:
