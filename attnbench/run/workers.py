@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self, cast
 
 from attnbench.errors import CannotRun
-from attnbench.run.groups import oom_kills
+from attnbench.run.cgroups import oom_kills
 
 LOG_BYTES = 4_000
 

@@ -259,7 +259,7 @@ def test_a_base_whose_package_is_too_old_cannot_be_compared(repository, server):
 
 def test_a_mechanism_of_another_package_is_not_the_repositorys(repository, server):
     report = check(repository, server, models="transformer")
-    assert "not of this repository" in report.findings[0].reason
+    assert "not in this repository" in report.findings[0].reason
 
 
 def test_dirty_detached_and_shallow_repositories(repository, server, tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from attnbench.measure.digits import error
+from attnbench.measure.digits import relative_error
 from attnbench.records import Case, Level, Workload
 from attnbench.registry import card, names
 
@@ -31,7 +31,7 @@ def test_every_form_loses_the_digits_of_its_type_and_no_more(mechanism):
         refused = its.refusal(form, its.configure({}), at(one.workload.causal, "float32"))
         if form == "flex" or (refused and "core" not in refused):
             continue
-        found = error(its, one, seed=1)
+        found = relative_error(its, one, seed=1)
         assert found is not None
         # rounding may change a hash, and with it the bucket of a token
         assert 1e-9 < found < (1e-2 if mechanism == "reformer" else 1e-5), form
@@ -39,7 +39,7 @@ def test_every_form_loses_the_digits_of_its_type_and_no_more(mechanism):
 
 def test_a_narrower_type_costs_more_and_float64_nothing():
     errors = [
-        error(*case("transformer", "sdpa", dtype), seed=0)
+        relative_error(*case("transformer", "sdpa", dtype), seed=0)
         for dtype in ("float64", "float32", "bfloat16")
     ]
     assert errors[0] < 1e-14 < 1e-9 < errors[1] < 1e-5 < 1e-3 < errors[2] < 0.1
@@ -49,6 +49,6 @@ def test_a_wrong_form_is_far_off(monkeypatch):
     its, one = case("transformer", "sdpa")
     form = its.forms["sdpa"]
     monkeypatch.setattr(form, "attend", lambda self, q, k, v, mask: v + 0 * q)
-    assert error(its, one, seed=0) > 0.1
+    assert relative_error(its, one, seed=0) > 0.1
     monkeypatch.undo()
-    assert error(its, one, seed=0) < 1e-5
+    assert relative_error(its, one, seed=0) < 1e-5

@@ -29,7 +29,7 @@ FOUND = {
     "Records": {RECORDED},
     "Hides": {RECORDED},
     "SwitchesOn": {"left gradients switched on"},
-    "Freezes": {"switched the gradients of # of its parameters off"},
+    "Freezes": {"switched off the gradients of # of its parameters"},
     "Evaluates": {"switched between training and evaluation"},
 }
 
@@ -70,7 +70,7 @@ def test_a_cheat_is_found_in_training(name):
 
 
 def test_one_that_fails_on_fresh_input_is_said_and_its_run_stays():
-    assert notes("OnceOnly") == {"failed on fresh input with RuntimeError"}
+    assert notes("OnceOnly") == {"failed on other input with RuntimeError"}
 
 
 @pytest.mark.parametrize("mode", list(Mode))
@@ -101,7 +101,7 @@ def test_what_is_watched_is_left_as_it_was():
 
 def test_few_numbers_are_from_all_over():
     tensor = torch.arange(3 * 5 * 10_000).reshape(3, 5, 10_000).transpose(0, 2)
-    found = oddities.few(tensor)
+    found = oddities.some_numbers(tensor)
     assert len(found) == oddities.SAMPLED
     assert (found[0], found[-1]) == (tensor.flatten()[0], tensor.flatten()[-1])
-    assert torch.equal(oddities.few(tensor[:2]), tensor[:2].flatten())
+    assert torch.equal(oddities.some_numbers(tensor[:2]), tensor[:2].flatten())
