@@ -1,9 +1,9 @@
-"""The loop of a sweep: rounds of blocks, raced; every outcome is stored.
+"""The loop of a sweep: rounds of raced blocks; every outcome is stored.
 
 A block is all series at one mode and length. Round 0 visits every block that the budget reaches,
 shorter lengths first, and measures the memory of each case once. Later rounds repeat the blocks:
-all of them while the budget lasts, otherwise those whose ratios are known worst. `start` and the
-clock are callables, so that a test can answer with made-up times.
+all of them while the budget lasts, otherwise those with the least certain ratios. `start` and the
+clock are callables, so that tests can replace them.
 """
 
 import math
@@ -19,15 +19,15 @@ from attnbench.run.history import Block, History, block_of, blocks
 from attnbench.run.race import CUT_OFF, LEAST_S, Entry, Race, Round, Worker
 from attnbench.run.schedule import Refusal
 
-OVERTIME = 5.0  # a visit may take this many times what was predicted, and at least
+OVERTIME = 5.0  # a visit may take this many times its prediction, and at least
 AT_LEAST_S = 60.0
-WANTED_ROUNDS = 3  # of what is cheap, before an expensive case is tried at all
-EXPENSIVE = 0.1  # share of the budget above which a case may have to wait for repeats of the others
-LIGHT = 0.02  # share of the budget above which memory is measured when all is timed
+WANTED_ROUNDS = 3  # of cheap cases, before an expensive one is tried at all
+EXPENSIVE = 0.1  # share of the budget above which a case may wait for repeats of the others
+LIGHT = 0.02  # share of the budget above which memory is measured after all times
 
 
 class Start(Protocol):
-    """Starts a process for a series, to be timed in or to have its memory measured."""
+    """Starts a process for a series, to measure its time or its memory."""
 
     def __call__(self, series: str, *, weighs: bool = False) -> Worker: ...
 
@@ -40,9 +40,9 @@ class Store(Protocol):
 
 @dataclass(frozen=True)
 class Progress:
-    """What is happening now; `left_s` is the predicted time of what is left within the budget."""
+    """What is happening now; `left_s` is the predicted time left, within the budget."""
 
-    done: int  # visits of a case
+    done: int  # visits to cases
     mode: str
     seq_len: int
     running: str  # the series whose turn it is
@@ -52,11 +52,11 @@ class Progress:
 
 @dataclass
 class Session:
-    """One uninterrupted piece of work on a sweep.
+    """One uninterrupted session of a sweep.
 
-    `earlier` are the runs that the journal holds, `finished` those of them that count, as (case
-    key, part, round). `memory_bytes` is what a case may use. `run` ends early, without an error,
-    when the budget is spent.
+    `earlier` are the runs in the journal, `finished` those of them that count, as (case key, part,
+    round). `memory_bytes` is what a case may use. `run` ends early, without an error, when the
+    budget is spent.
     """
 
     request: Request
@@ -68,21 +68,21 @@ class Session:
     finished: frozenset[tuple[str, Part, int]] = frozenset()
     observe: Callable[[Progress], None] = lambda progress: None
     clock: Callable[[], float] = time.monotonic
-    begun: float = math.nan  # now, unless the budget began to run earlier
+    begun: float = math.nan  # when the budget began to run; not a number: when `run` is called
     over_budget: bool = False
     useful_s: float = 0.0  # seconds in warm-up and samples
     round: int = 0
     visits: int = 0
-    later_s: float = 0.0  # predicted seconds of the blocks of this round after the present one
-    shown: Block | None = None  # the block that `end_s` was predicted in
-    end_s: float = 0.0  # when everything will be done, without a budget
+    later_s: float = 0.0  # predicted seconds of this round's later blocks
+    shown: Block | None = None  # the block in which `end_s` was predicted
+    end_s: float = 0.0  # when everything would be done, without a budget
     history: History = field(init=False)
 
     def __post_init__(self) -> None:
         self.history = History(plan=self.plan, finished=self.finished)
 
     def run(self) -> None:
-        """Round 0 with memory, then repeats."""
+        """Run round 0 with memory, then repeats."""
         if math.isnan(self.begun):
             self.begun = self.clock()
         self.recall()
@@ -103,12 +103,12 @@ class Session:
                 self.leave_out(planned, Outcome.UNSUPPORTED, planned.refusal)
 
     def first_round(self) -> None:
-        """Every block from short to long, with every case that fits; then its memory."""
+        """Race every block from short to long, with every case that fits; then measure memory."""
         of_block = blocks([planned for planned in self.plan if not planned.refusal])
         order = sorted(of_block, key=lambda block: (block[1], self.cost_s(of_block[block])))
         with self.processes() as processes:
-            for place, block in enumerate(order):
-                self.later_s = sum(self.cost_s(of_block[later]) for later in order[place + 1 :])
+            for number, block in enumerate(order, 1):
+                self.later_s = sum(self.cost_s(of_block[later]) for later in order[number:])
                 admitted = self.admitted(of_block[block])
                 self.visit(processes, admitted)
                 for planned in admitted:
@@ -122,7 +122,7 @@ class Session:
                 self.over_budget = True
 
     def admitted(self, block: Sequence[Planned]) -> list[Planned]:
-        """The cases of a block that are to run now, cheapest first; why not is stored of others."""
+        """The cases of a block that run now, cheapest first; stores why others do not."""
         admitted: list[Planned] = []
         for planned in sorted(block, key=self.history.iteration_s):
             if refusal := self.refusal(planned, admitted):
@@ -132,7 +132,7 @@ class Session:
         return admitted
 
     def refusal(self, planned: Planned, others: Sequence[Planned]) -> Refusal | None:
-        """Why a case does not run now, together with the `others` of its block; None if it does."""
+        """Why a case does not run now together with `others` of its block, or None."""
         if self.is_done(planned, Part.TIME):
             return None
         if blocked := schedule.blocked(planned.case, self.history.ended):
@@ -144,18 +144,18 @@ class Session:
         limit_s = self.request.case_timeout_s
         if limit_s and visit_s > limit_s:
             return schedule.too_long(iteration_s, visit_s, limit_s)
-        cost_s, promised_s = self.cost_s([planned]), self.cost_s(others)
+        cost_s, reserved_s = self.cost_s([planned]), self.cost_s(others)
         if self.must_wait(planned, others):
-            promised_s += self.repeats_s(others)
-        if promised_s + cost_s > self.left_s():
+            reserved_s += self.repeats_s(others)
+        if reserved_s + cost_s > self.left_s():
             self.over_budget = True
-            return schedule.too_expensive(iteration_s, cost_s, self.left_s() - promised_s)
+            return schedule.too_expensive(iteration_s, cost_s, self.left_s() - reserved_s)
         return None
 
     def must_wait(self, planned: Planned, others: Sequence[Planned]) -> bool:
-        """Whether an expensive case comes after the repeats of what is cheaper.
+        """Whether an expensive case waits for the repeats of cheaper ones.
 
-        That is a sequence longer than the tokens of a batch, or a further form of a mechanism.
+        Those with sequences longer than the tokens of a batch do, and further forms of a mechanism.
         """
         budget_s = self.request.budget_s
         if budget_s is None or self.cost_s([planned]) <= EXPENSIVE * budget_s:
@@ -166,14 +166,14 @@ class Session:
         return longer or (case.mechanism, case.options) in forms
 
     def repeat(self) -> bool:
-        """One more round of what went well, as far as the budget goes; whether any was left."""
+        """Run one more round as far as the budget goes; returns whether another makes sense."""
         missing = [p for p in self.history.repeatable() if not self.is_done(p, Part.TIME)]
         of_block = blocks(self.affordable(missing))
         order = list(of_block)
         self.draw().shuffle(order)
         with self.processes() as processes:
-            for place, block in enumerate(order):
-                self.later_s = sum(self.visits_s(of_block[later]) for later in order[place + 1 :])
+            for number, block in enumerate(order, 1):
+                self.later_s = sum(self.visits_s(of_block[later]) for later in order[number:])
                 if self.left_s() >= self.visits_s(of_block[block]):
                     self.visit(processes, of_block[block])
                 else:
@@ -181,30 +181,30 @@ class Session:
         return bool(of_block) or not missing
 
     def affordable(self, missing: Sequence[Planned]) -> list[Planned]:
-        """What the budget is enough for in this round.
+        """The cases of this round that fit into the budget.
 
-        The cheapest cases come first until they have the wanted rounds, later the blocks whose
-        ratios are known worst.
+        The cheapest cases come first until they have the wanted rounds, then the blocks with the
+        least certain ratios.
         """
         wanted = self.round < WANTED_ROUNDS
-        affordable, promised_s = [], 0.0
+        affordable, reserved_s = [], 0.0
         for planned in sorted(missing, key=self.history.iteration_s if wanted else self.gain):
             cost_s = self.visits_s([planned])
-            if promised_s + cost_s <= self.left_s():
+            if reserved_s + cost_s <= self.left_s():
                 affordable.append(planned)
-                promised_s += cost_s
+                reserved_s += cost_s
             else:
                 self.over_budget = True
         return affordable
 
     def gain(self, planned: Planned) -> tuple[float, float]:
-        """The key by which cases are repeated: of the block with the widest ratio first."""
+        """The sort key of repeats: the block with the least certain ratio first."""
         block = block_of(planned)
         cases = [other for other in self.history.repeatable() if block_of(other) == block]
         return -self.history.widest_error(block), self.visits_s(cases)
 
     def visit(self, processes: Round, cases: Sequence[Planned]) -> None:
-        """Race cases of one block in this round, except those that have run in it already."""
+        """Race those cases of one block that have not run in this round yet."""
         missing = [planned for planned in cases if not self.is_done(planned, Part.TIME)]
         if not missing:
             return
@@ -255,7 +255,7 @@ class Session:
         self.visits += len(cases)
 
     def to_run(self, planned: Planned, entry: Entry) -> Run:
-        """The record of what one case gave; an anchor's laps join those of its earlier races."""
+        """The run of one case; an anchor's laps are added to those of its earlier races."""
         failed = entry.failed or {}
         run = Run(
             case=planned.case.key,
@@ -277,7 +277,7 @@ class Session:
         return replace(before, samples=before.samples + run.samples, notes=notes)
 
     def measure_memory(self, planned: Planned) -> None:
-        """Peaks and counts of a case, in a separate process."""
+        """Measure peaks and counts of a case in a separate process."""
         if self.history.has_memory(planned):
             return
         name = self.history.name(planned)
@@ -309,13 +309,9 @@ class Session:
     ) -> None:
         """Store why a case does not run."""
         if not self.is_done(planned, Part.TIME):
+            key = planned.case.key
             run = Run(
-                case=planned.case.key,
-                part=Part.TIME,
-                round=0,
-                outcome=outcome,
-                cause=cause,
-                reason=reason,
+                case=key, part=Part.TIME, round=0, outcome=outcome, cause=cause, reason=reason
             )
             self.store.append(run)
             self.history.learn(planned, run)
@@ -325,23 +321,23 @@ class Session:
         return schedule.memory_s(self.history.iteration_s(planned))
 
     def is_light(self, planned: Planned) -> bool:
-        """Whether measuring memory takes nothing from the budget that matters."""
+        """Whether measuring the memory of a case is cheap compared to the budget."""
         budget_s = self.request.budget_s
         return budget_s is None or self.memory_s(planned) <= LIGHT * budget_s
 
     def visits_s(self, cases: Iterable[Planned]) -> float:
-        """Predicted seconds of one visit to each."""
+        """Predicted seconds of one visit to each case."""
         times = map(self.history.iteration_s, cases)
         return sum(schedule.visit_s(iteration_s, self.request.settings) for iteration_s in times)
 
     def cost_s(self, cases: Sequence[Planned]) -> float:
-        """Predicted seconds of what round 0 has still to do of each."""
+        """Predicted seconds of what remains of round 0 for these cases."""
         untimed = [planned for planned in cases if not self.is_done(planned, Part.TIME)]
         light = [p for p in cases if self.is_light(p) and not self.history.has_memory(p)]
         return self.visits_s(untimed) + sum(map(self.memory_s, light))
 
     def repeats_s(self, admitted: Sequence[Planned]) -> float:
-        """Predicted seconds of the wanted repeats of what has run, and of what is about to."""
+        """Predicted seconds of the wanted repeats of cases that have run or are about to."""
         rounds = min(WANTED_ROUNDS, self.request.rounds) - 1
         return rounds * self.visits_s([*self.history.repeatable(), *admitted])
 
@@ -352,7 +348,7 @@ class Session:
         return self.request.budget_s - (self.clock() - self.begun)
 
     def timeout_s(self, planned: Planned, iteration_s: float = 0.0) -> float:
-        """Seconds after which the process of a case is killed, measured as taking that long."""
+        """Seconds after which the process of a case is killed; `iteration_s` if measured."""
         seconds = iteration_s or self.history.iteration_s(planned)
         usual_s = schedule.visit_s(seconds, self.request.settings)
         limit_s = self.request.case_timeout_s
@@ -367,15 +363,15 @@ class Session:
         return self.history.is_done(planned, part, 0 if part is Part.MEMORY else self.round)
 
     def processes(self) -> Round:
-        """The processes of this round; none has been started."""
+        """The processes of this round, not started yet."""
         return Round(self.start, self.draw(), self.clock)
 
     def draw(self) -> random.Random:
-        """This round's random order."""
+        """The random generator of this round's order."""
         return random.Random(f"{self.request.settings.seed}-{self.round}")
 
     def show(self, planned: Planned, running: str) -> None:
-        """Report what runs now; what is left is predicted once per block."""
+        """Report what runs now; the time left is predicted once per block."""
         mode, seq_len = block = block_of(planned)
         if block != self.shown:
             self.shown = block

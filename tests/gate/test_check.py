@@ -99,7 +99,7 @@ def test_a_budget_that_ends_while_timing_keeps_what_was_counted(repository, serv
 
 def test_a_head_that_never_loads_is_over_budget(repository, server):
     repository.write("small.py", "import time; time.sleep(600)\n" + MECHANISM)
-    with pytest.raises(CannotRun, match=r"--budget of 8 s was over while waiting for small.py"):
+    with pytest.raises(CannotRun, match=r"--budget of 8 s ended while waiting for small.py"):
         check(repository, server, replace(COUNTING, budget_s=8.0))
 
 

@@ -106,7 +106,7 @@ def test_what_a_mechanism_writes_into_the_connection_is_no_answer(odd, what):
     with server.worker() as worker:
         answer = worker.ask(60, **build(ODD))
         assert answer["outcome"] == "crashed"
-        assert answer["reason"] == "something else than its answer came out of the process"
+        assert answer["reason"] == "the process sent something other than its answer"
         assert not worker.alive
     with server.worker() as worker:
         assert worker.ask(60, **build())["outcome"] == "ok"
