@@ -13,9 +13,9 @@ from attnbench.run.processes import Server
 from attnbench.run.session import Progress, Session
 from attnbench.run.workers import Worker
 from attnbench.store.journal import FILE, Journal, load
+from attnbench.store.output import refuse_unwritable
 from attnbench.store.resuming import done
 from attnbench.store.schema import Ending
-from attnbench.store.writable import refuse_unwritable
 from attnbench.workloads.reading import Plan
 
 PEAKS_TIMEOUT_S = 300.0

@@ -199,7 +199,7 @@ def test_what_is_set_aside_is_said_with_its_line():
         "line 7: unknown kind 'dance'; set aside",
         "line 8: checksum does not match; set aside",
         "line 9: a second beginning; set aside",
-        "line 11: a run of a case not described; set aside",
+        "line 11: a run of an unknown case; set aside",
     )
 
 
