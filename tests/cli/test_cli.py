@@ -95,7 +95,7 @@ def test_a_dry_run_writes_nothing(tmp_path):
         (["--lengths", "128..64"], r"128 is more than 64"),
         (["--lengths", "0"], r"0 is not between 1"),
         (["--tokens", "lots"], r"'lots' is not a size"),
-        (["--budget", "soon"], r"'soon' is not a time; times read 90s"),
+        (["--budget", "soon"], r"'soon' is not a time; write 90s"),
         (["--mode", "sleeping"], r"not inference, training or both"),
         (["--level", "brain"], r"brain"),
         (["--dtype", "int8"], r"not one of float32"),
