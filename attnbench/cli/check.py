@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 def check(
     base: Annotated[
-        str | None,
-        typer.Option(help="Git revision to compare with; both are measured now."),
+        str | None, typer.Option(help="Git revision to compare with; both are measured now.")
     ] = None,
     baseline: Annotated[
         Path | None,
@@ -29,8 +28,7 @@ def check(
         ),
     ] = None,
     save: Annotated[
-        Path | None,
-        typer.Option(help="Write such a file; without --models, for @all."),
+        Path | None, typer.Option(help="Write such a file; without --models, for @all.")
     ] = None,
     models: Annotated[
         str | None,
@@ -46,8 +44,7 @@ def check(
     mode: options.ModesOption = "both",
     device: options.DeviceOption = "cpu",
     budget: Annotated[
-        str,
-        typer.Option(help="Time for the whole check; cases that do not fit are unsure."),
+        str, typer.Option(help="Time for the whole check; cases that do not fit are unsure.")
     ] = "5m",
     threshold: options.ThresholdOption = None,
     no_times: Annotated[bool, typer.Option("--no-times", help="Count only; time nothing.")] = False,

@@ -9,7 +9,6 @@ import typer
 from attnbench.cli import console, options
 
 if TYPE_CHECKING:
-    from attnbench.analysis.compare import Comparison
     from attnbench.render.grid import Table
 
 
@@ -33,6 +32,7 @@ def compare(
     from attnbench.analysis.compare import compare
     from attnbench.analysis.report import analyse
     from attnbench.render import delimited
+    from attnbench.render.comparison import crossovers, every, news
     from attnbench.render.conditions import warnings
     from attnbench.store import output
     from attnbench.store.journal import load_results
@@ -46,7 +46,9 @@ def compare(
     comparison = compare(*analyses, anyway=anyway)
     if comparison.refusals and not anyway:
         console.err().print("times were not compared; --anyway compares them nevertheless")
-    shown = tables(comparison, everything)
+    shown = [news(comparison)]
+    shown += [crossovers(comparison)] * (len(comparison.moved) > 0)
+    shown += [every(comparison)] * everything
     if markdown:
         output.write(markdown, as_markdown(shown, warned), stream=True)
     if csv:
@@ -59,15 +61,6 @@ def compare(
     for table in shown:
         console.show(table)
         console.out().print()
-
-
-def tables(comparison: "Comparison", everything: bool) -> "list[Table]":
-    """What changed, crossovers that moved, and on request every case."""
-    from attnbench.render.comparison import crossovers, every, news
-
-    shown = [news(comparison)]
-    shown += [crossovers(comparison)] * (len(comparison.moved) > 0)
-    return shown + [every(comparison)] * everything
 
 
 def as_markdown(shown: "Sequence[Table]", warned: Mapping[str, Sequence[str]]) -> bytes:

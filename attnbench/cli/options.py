@@ -24,12 +24,10 @@ LevelOption = Annotated[
 ]
 ModesOption = Annotated[str, typer.Option(help="inference, training or both.")]
 SeedOption = Annotated[
-    int,
-    typer.Option(min=0, max=LARGEST_SEED, help="Random seed for parameters, inputs and order."),
+    int, typer.Option(min=0, max=LARGEST_SEED, help="Random seed for parameters, inputs and order.")
 ]
 ThreadsOption = Annotated[
-    int | None,
-    typer.Option(min=1, max=LARGEST, help="CPU threads; default: all cores it may use."),
+    int | None, typer.Option(min=1, max=LARGEST, help="CPU threads; default: all cores it may use.")
 ]
 ThresholdOption = Annotated[
     float | None,
@@ -45,8 +43,7 @@ def modes(text: str) -> tuple[Mode, ...]:
     """`inference`, `training`, `both`, or a list. Raises `UsageError`."""
     if text == "both":
         return (Mode.TRAINING, Mode.INFERENCE)
-    words = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
-    if not set(words) <= set(Mode):
+    if not set(words := listed(text)) <= set(Mode):
         raise UsageError(f"--mode {text!r} is not inference, training or both")
     return tuple(map(Mode, words))
 
@@ -60,10 +57,14 @@ def dtype(text: str) -> str:
 
 def formats(text: str) -> tuple[str, ...]:
     """File formats of figures. Raises `UsageError`."""
-    words = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
-    if not set(words) <= set(FORMATS):
+    if not set(words := listed(text)) <= set(FORMATS):
         raise UsageError(f"--formats {text!r}: figures come as {', '.join(FORMATS)}")
     return words
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """The words of a list, each once."""
+    return tuple(dict.fromkeys(word.strip() for word in text.split(",")))
 
 
 def selections(models: str) -> tuple[Selection, ...]:

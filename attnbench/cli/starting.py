@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attnbench.cli import console
 from attnbench.device import find
@@ -27,18 +27,13 @@ def own_server(threads: int, seed: int = 0) -> Server:
     return Server(SCRIPT, preload=SHARED, threads=threads, seed=seed)
 
 
-def tree_server(**about: Any) -> Server:
-    """The server of single-threaded processes that measure the packages of source trees."""
-    return Server(SCRIPT, **about)
-
-
 @contextmanager
 def bench(device: str, seed: int, own: bool = False) -> Iterator["Bench"]:
     """What a check measures with; `own`: only mechanisms that the measured trees contain."""
     from attnbench.gate.measuring import Bench
 
     shown = console.err()
-    with tree_server(own=own, seed=seed) as server, watched(shown) as observe:
+    with Server(SCRIPT, own=own, seed=seed) as server, watched(shown) as observe:
         yield Bench(
             server=server,
             machine=partial(fingerprint, server, device),

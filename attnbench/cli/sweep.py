@@ -23,8 +23,7 @@ def sweep(
         ),
     ] = "@fig2",
     lengths: Annotated[
-        str,
-        typer.Option(help="Sequence lengths: 128..65536:x2, 512,1000,65535 or 100..500:+100."),
+        str, typer.Option(help="Sequence lengths: 128..65536:x2, 512,1000,65535 or 100..500:+100.")
     ] = "128..65536:x2",
     tokens: Annotated[
         str | None,

@@ -1,6 +1,7 @@
 """Settings of the C library's allocator (glibc), and this process's memory limit."""
 
 import ctypes
+import resource
 from contextlib import suppress
 
 from attnbench.measure.memory import status_bytes
@@ -46,10 +47,8 @@ def mallopt(parameter: int, value: int) -> None:
 def limit(further_bytes: int) -> None:
     """Limit memory, so that running out is an error to record and not a kill by the kernel."""
     try:
-        import resource
-
         in_use = status_bytes("VmSize")
-    except (ImportError, OSError):  # not Linux, or /proc is hidden
+    except OSError:  # not Linux, or /proc is hidden
         return
     limits = resource.getrlimit(resource.RLIMIT_AS)
     present = [limit for limit in limits if limit != resource.RLIM_INFINITY]

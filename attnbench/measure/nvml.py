@@ -66,8 +66,7 @@ def throttle(uuid: str) -> str:
     """Why the device is throttled, as NVML names it; empty if it is not, or NVML cannot say."""
     try:
         active, names = ask(
-            uuid,
-            lambda nvml, gpu: (nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu), vars(nvml)),
+            uuid, lambda nvml, gpu: (nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu), vars(nvml))
         )
     except Unavailable:
         return ""

@@ -14,28 +14,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from attnbench.records import Sample
-
-Answer = Mapping[str, Any]
+from attnbench.run.workers import Answer, Worker
 
 LEAST_S = 1.0  # time limit of a question asked shortly before the budget ends
 CUT_OFF: Answer = MappingProxyType(
     {"outcome": "skipped", "reason": "not finished when --budget ended"}
 )
-
-
-class Worker(Protocol):
-    """A measuring process; `run.workers.Worker` is the real one.
-
-    If it died together with all others, its answer is `lost`.
-    """
-
-    @property
-    def alive(self) -> bool: ...
-    def ask(self, timeout_s: float | None, **asked: Any) -> Answer: ...
-    def end(self) -> int: ...
 
 
 @dataclass(frozen=True, kw_only=True)

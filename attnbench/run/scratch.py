@@ -4,6 +4,7 @@ A folder is in use while the lock on its file `lock` is held. The system release
 the owner ends, and unlike a process id it is never reused.
 """
 
+import fcntl
 import os
 import shutil
 import tempfile
@@ -60,9 +61,7 @@ def is_held(folder: Path) -> bool:
 
 def _lock(fd: int) -> bool:
     try:
-        import fcntl
-
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (ImportError, OSError):
+    except OSError:
         return False
     return True

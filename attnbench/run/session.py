@@ -11,31 +11,20 @@ import random
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Protocol
 
 from attnbench.records import Cause, Outcome, Part, Planned, Request, Run
 from attnbench.run import schedule
 from attnbench.run.history import Block, History, block_of, blocks
-from attnbench.run.race import CUT_OFF, LEAST_S, Entry, Race, Round, Worker
+from attnbench.run.race import CUT_OFF, LEAST_S, Entry, Race, Round
 from attnbench.run.schedule import Refusal
+from attnbench.run.workers import Worker
+from attnbench.store.journal import Journal
 
 OVERTIME = 5.0  # a visit may take this many times its prediction, and at least
 AT_LEAST_S = 60.0
 WANTED_ROUNDS = 3  # of cheap cases, before an expensive one is tried at all
 EXPENSIVE = 0.1  # share of the budget above which a case may wait for repeats of the others
 LIGHT = 0.02  # share of the budget above which memory is measured after all times
-
-
-class Start(Protocol):
-    """Starts a process for a series, to measure its time or its memory."""
-
-    def __call__(self, series: str, *, weighs: bool = False) -> Worker: ...
-
-
-class Store(Protocol):
-    """Where runs go; `store.journal.Journal` is the real one."""
-
-    def append(self, *records: Any) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -54,6 +43,7 @@ class Progress:
 class Session:
     """One uninterrupted session of a sweep.
 
+    `start` starts a process for a series, to measure memory if it `weighs`, otherwise time.
     `earlier` are the runs in the journal, `finished` those of them that count, as (case key, part,
     round). `memory_bytes` is what a case may use. `run` ends early, without an error, when the
     budget is spent.
@@ -61,8 +51,8 @@ class Session:
 
     request: Request
     plan: tuple[Planned, ...]
-    store: Store
-    start: Start
+    store: Journal
+    start: Callable[..., Worker]
     memory_bytes: int
     earlier: tuple[Run, ...] = ()
     finished: frozenset[tuple[str, Part, int]] = frozenset()

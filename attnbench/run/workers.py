@@ -6,15 +6,17 @@ import os
 import select
 import signal
 import socket
-import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from attnbench.errors import CannotRun
 from attnbench.run.cgroups import oom_kills
+
+if TYPE_CHECKING:
+    from attnbench.run.processes import Server
 
 LOG_BYTES = 4_000
 
@@ -25,21 +27,10 @@ class OverBudget(CannotRun):
     """The whole budget ended before a process answered; the text continues a sentence about it."""
 
 
-class Keeper(Protocol):
-    """Starts and ends workers; `run.processes.Server` is the real one."""
-
-    lock: threading.RLock
-
-    @property
-    def left_s(self) -> float: ...
-    def kill(self, pid: int) -> None: ...
-    def ending(self, pid: int) -> tuple[int | None, int]: ...
-
-
 class Worker:
     """One measuring process; `started` says whether its package could be loaded."""
 
-    def __init__(self, server: Keeper, pipe: socket.socket, pid: int, log: Path) -> None:
+    def __init__(self, server: "Server", pipe: socket.socket, pid: int, log: Path) -> None:
         self.server, self.pipe, self.pid, self.log = server, pipe, pid, log
         self.kills = oom_kills()
         self.started: Answer = {}
@@ -53,6 +44,7 @@ class Worker:
     def ask(self, timeout_s: float | None, **asked: Any) -> Answer:
         """The answer, or an outcome in its place; a process that is late is killed.
 
+        The answer is `lost` if the process died together with all others.
         Raises `OverBudget` if the whole budget ends before this question's time limit.
         """
         if self.started.get("outcome", "ok") != "ok":

@@ -85,11 +85,7 @@ class Journal:
 
     @classmethod
     def create(
-        cls,
-        folder: str | os.PathLike[str],
-        name: str,
-        request: Request,
-        environment: Environment,
+        cls, folder: str | os.PathLike[str], name: str, request: Request, environment: Environment
     ) -> Self:
         """A new sweep in `folder`, which is created if necessary.
 

@@ -2,11 +2,8 @@
 
 import os
 import stat
-import sys
 from contextlib import suppress
 from pathlib import Path
-
-BEYOND = 1 << 40
 
 
 class LockedFile:
@@ -22,8 +19,7 @@ class LockedFile:
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
         self._path = path
-        flags = os.O_RDWR | os.O_APPEND | getattr(os, "O_BINARY", 0) | (os.O_CREAT * create)
-        self._fd = os.open(path, flags, 0o666)
+        self._fd = os.open(path, os.O_RDWR | os.O_APPEND | (os.O_CREAT * create), 0o666)
         try:
             self.locked = _lock(self._fd)
             self.content = self._read()
@@ -98,17 +94,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def _lock(fd: int) -> bool:
-    if sys.platform == "win32":
-        import msvcrt
-
-        # a lock also prevents reading: lock one byte beyond the end of any file
-        os.lseek(fd, BEYOND, os.SEEK_SET)
-        try:
-            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
-        except PermissionError as error:
-            raise BlockingIOError from error
-        return True
-    import fcntl
+    import fcntl  # not on Windows, where sweeps are read but never written
 
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -2,7 +2,6 @@
 
 import ctypes
 import re
-import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -96,7 +95,7 @@ def device_count() -> int:
 
 def driver() -> Any:
     """The driver's library, initialised; takes milliseconds. Raises `OSError`."""
-    library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    library = ctypes.CDLL("libcuda.so.1")
     if code := library.cuInit(0):
         raise OSError(f"the CUDA driver does not start: error {code}")
     return library
