@@ -10,7 +10,7 @@ from attnbench import __version__
 from attnbench.cli import console, options
 from attnbench.cli.stopping import stoppable
 from attnbench.device import choose
-from attnbench.errors import StoreError, UsageError
+from attnbench.errors import UsageError
 from attnbench.records import Level
 
 if TYPE_CHECKING:
@@ -121,7 +121,9 @@ def publish(
     if markdown is not None:
         output.write(markdown, page, stream=True)
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
-        append(Path(summary), page)
+        # other steps of a job write the same file
+        with output.explained(f"cannot write {summary!r}"), open(summary, "ab") as file:
+            file.write(page)
     if junit is not None:
         output.write(junit, ci.junit(report), stream=True)
     if os.environ.get("GITHUB_ACTIONS"):
@@ -146,12 +148,3 @@ def show(report: "Report") -> None:
         console.show(table)
     for sentence in check_page.method(report):
         terminal.print(sentence)
-
-
-def append(path: Path, content: bytes) -> None:
-    """Append to a file that other steps of a job also write. Raises `StoreError`."""
-    try:
-        with open(path, "ab") as file:
-            file.write(content)
-    except OSError as error:
-        raise StoreError(f"cannot write {str(path)!r}: {error.strerror}") from error

@@ -12,8 +12,7 @@ from attnbench.run import schedule
 from attnbench.run.processes import Server
 from attnbench.run.session import Progress, Session
 from attnbench.run.workers import Worker
-from attnbench.store.journal import FILE, Journal, load
-from attnbench.store.output import refuse_unwritable
+from attnbench.store.journal import FILE, Journal, load, refuse_unwritable
 from attnbench.store.resuming import done
 from attnbench.store.schema import Ending
 from attnbench.workloads.reading import Plan

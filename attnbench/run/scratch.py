@@ -4,7 +4,6 @@ A folder is in use while the lock on its file `lock` is held. The system release
 the owner ends, and unlike a process id it is never reused.
 """
 
-import fcntl
 import os
 import shutil
 import tempfile
@@ -60,6 +59,8 @@ def is_held(folder: Path) -> bool:
 
 
 def _lock(fd: int) -> bool:
+    import fcntl  # not on Windows, where this module is loaded but nothing measured
+
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

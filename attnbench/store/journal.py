@@ -20,11 +20,13 @@ from attnbench.errors import ForeignJournal, NewerSchema, StoreError, SweepBusy,
 from attnbench.records import CardFacts, Environment, Planned, Request, Run, Sweep
 from attnbench.store import reading, schema
 from attnbench.store.locked import LockedFile, sync_folder
+from attnbench.store.output import explained
 from attnbench.store.resuming import refuse_other
 from attnbench.store.schema import End, Ending, Head, Record, Session
 
 FILE = "sweep.jsonl"
 TORN = "sweep.jsonl.torn"
+FIRST_BYTES = 16_384  # room for the first lines of a sweep
 UNLOCKED = "this system cannot lock the folder: make sure that no other sweep writes there"
 
 
@@ -38,7 +40,7 @@ def load(path: str | os.PathLike[str]) -> Sweep:
     file = path / FILE if os.path.isdir(path) else path
     if not os.path.isfile(file):
         raise StoreError(_missing(file.parent if file.name == FILE else path))
-    with _reasons(f"cannot read {str(file)!r}", "check its permissions"):
+    with explained(f"cannot read {str(file)!r}", "check its permissions"):
         data = file.read_bytes()
     return reading.parse(data, repr(str(file)))
 
@@ -63,6 +65,30 @@ def list_sweeps(root: str | os.PathLike[str]) -> tuple[str, ...]:
         return tuple(sorted(file.parent.name for file in Path(root).glob(f"*/{FILE}")))
     except (OSError, ValueError):
         return ()
+
+
+def refuse_unwritable(folder: Path) -> None:
+    """Raises `StoreError` with the system's reason unless a journal can be written there.
+
+    Folders created to find out are removed again.
+    """
+    missing = [path for path in (folder, *folder.parents) if not os.path.lexists(path)]
+    way_out = "free some space there, or choose another folder with --out"
+    try:
+        with explained(f"cannot write {str(folder)!r}", way_out):
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+                written = file.write(bytes(FIRST_BYTES))
+                if written < FIRST_BYTES:  # the error comes only with the next byte
+                    file.write(bytes(FIRST_BYTES - written))
+                os.fsync(file.fileno())
+            if (folder / FILE).exists():
+                with open(folder / FILE, "ab"):
+                    pass
+    finally:
+        for path in missing:
+            with suppress(OSError):
+                path.rmdir()
 
 
 class Journal:
@@ -92,7 +118,7 @@ class Journal:
         Raises `SweepExists`, `SweepBusy`, or `StoreError` if it cannot be written.
         """
         folder = Path(folder)
-        with _reasons(f"cannot write {str(folder)!r}", "choose another folder with --out"):
+        with explained(f"cannot write {str(folder)!r}", "choose another folder with --out"):
             folder.mkdir(parents=True, exist_ok=True)
             with _opened(folder, create=True) as file:
                 if file.content:
@@ -123,7 +149,7 @@ class Journal:
         if not os.path.isfile(folder / FILE):
             raise StoreError(_missing(folder))
         with (
-            _reasons(f"cannot resume {str(folder)!r}", "correct that and --resume"),
+            explained(f"cannot resume {str(folder)!r}", "correct that and --resume"),
             _opened(folder) as file,
         ):
             journal = cls(file, folder)
@@ -158,7 +184,7 @@ class Journal:
 
     def _write(self, *records: Record) -> None:
         data = _sealed(self._next_line, *records)
-        with _reasons(f"cannot write {str(self.folder)!r}", "free some space and --resume"):
+        with explained(f"cannot write {str(self.folder)!r}", "free some space and --resume"):
             if done := self._file.intruder():
                 raise ForeignJournal(self._rescued(done, data))
             self._file.append(data)
@@ -247,13 +273,3 @@ def _missing(folder: Path) -> str:
     near = get_close_matches(folder.name, list_sweeps(folder.parent), n=5, cutoff=0.0)
     others = ", ".join(map(repr, near)) or "none yet"
     return f"no sweep in {str(folder)!r}; sweeps in {str(folder.parent)!r}: {others}"
-
-
-@contextmanager
-def _reasons(what: str, way_out: str) -> Iterator[None]:
-    """Turns an error of the system into a `StoreError` with the reason."""
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise StoreError(f"{what}: {reason.lower()}; {way_out}") from error

@@ -8,7 +8,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from attnbench.errors import StoreError
 from attnbench.records import Fingerprint, canonical
 from attnbench.store import output
 
@@ -26,10 +25,8 @@ def keep(machine: Fingerprint, result: Mapping[str, Any]) -> Path:
     """Write the result of a machine; returns the path. Raises `StoreError`."""
     path = cache_path(machine)
     text = json.dumps({**result, "schema": SCHEMA, "machine": asdict(machine)}, indent=1)
-    try:
+    with output.explained(f"cannot write {str(path)!r}"):
         path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"cannot write {str(path)!r}: {error.strerror}") from error
     output.write(path, f"{text}\n".encode())
     return path
 
