@@ -69,7 +69,7 @@ def test_a_cheat_is_found_in_training(name):
     assert FOUND[name] <= notes(name, level=Level.MODEL, mode=Mode.TRAINING)
 
 
-def test_one_that_fails_on_fresh_input_is_said_and_its_run_stays():
+def test_one_that_fails_on_fresh_input_is_reported_and_its_run_stays():
     assert notes("OnceOnly") == {"failed on other input with RuntimeError"}
 
 
@@ -77,14 +77,14 @@ def test_one_that_fails_on_fresh_input_is_said_and_its_run_stays():
 @pytest.mark.parametrize("level", list(Level))
 @pytest.mark.parametrize("name", names())
 def test_no_mechanism_of_the_package_is_odd(name, level, mode):
-    its = card(name)
-    for form in its.forms:
-        for causal in ways(its.causality):
+    tested = card(name)
+    for form in tested.forms:
+        for causal in ways(tested.causality):
             one = case(name, form, level=level, mode=mode, causal=causal, seq_len=33)
             # compiling flex takes minutes
-            if form == "flex" or its.refusal(form, its.config(), one.workload):
+            if form == "flex" or tested.refusal(form, tested.config(), one.workload):
                 continue
-            subject = Subject(its, one, seed=0)
+            subject = Subject(tested, one, seed=0)
             with oddities.watched(subject) as first:
                 iteration(subject)(lambda phase: None)
             assert first.outputs, "nothing was watched"

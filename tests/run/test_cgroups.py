@@ -7,7 +7,7 @@ from attnbench.run import cgroups
 
 @pytest.fixture
 def kernel(tmp_path, monkeypatch):
-    """Writes files of control groups, and what the process is told of its own."""
+    """Writes files of control groups, and what the process reads of its group."""
     monkeypatch.setattr(cgroups, "TOP", tmp_path / "cgroup")
     monkeypatch.setattr(cgroups, "MINE", tmp_path / "mine")
 
@@ -48,7 +48,7 @@ def test_a_container_sees_its_group_at_the_top(kernel):
     assert cgroups.whole_cores() == 1
 
 
-def test_groups_of_version_1_are_heeded(kernel):
+def test_groups_of_version_1_are_respected(kernel):
     kernel(
         "4:memory:/a\n3:cpu,cpuacct:/b\n0::/\n",
         {
