@@ -196,16 +196,6 @@ def fits(value: Option, declared: Any) -> bool:
     return type(value) in kinds or (type(value) is int and float in kinds)
 
 
-def no_exemption(config: Any) -> Mapping[Exemption, str]:
-    """No exemptions: the mechanism keeps every rule."""
-    return {}
-
-
-def eager(config: Any, workload: Workload) -> str:
-    """The default form of a mechanism without other forms."""
-    return "eager"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Card:
     """All facts about a mechanism as plain data, known before any module is built.
@@ -225,9 +215,9 @@ class Card:
     paper: Paper
     cost: Cost
     examples: tuple[BaseConfig, ...]
-    default: Callable[[Any, Workload], str] = eager
+    default: Callable[[Any, Workload], str] = lambda config, workload: "eager"  # a form
     needs: Callable[[Any, Workload], str | None] = Attention.needs
-    exempt: Callable[[Any], Mapping[Exemption, str]] = no_exemption
+    exempt: Callable[[Any], Mapping[Exemption, str]] = lambda config: {}
     tolerance: Tolerance = Tolerance()
     share_layers: bool = False  # level `model`: all layers share one set of attention parameters
     reversible: bool = False  # level `model`: reversible residual layers

@@ -9,6 +9,7 @@ import typer
 
 from attnbench.cli import console, options
 from attnbench.errors import BadClaims, UsageError
+from attnbench.units import many
 
 if TYPE_CHECKING:
     from attnbench.analysis.report import Analysis
@@ -132,7 +133,6 @@ def show_listing(chosen: Sequence["Claim"], as_json: bool) -> None:
     from attnbench.claims.judge import wanted
     from attnbench.registry import names
     from attnbench.render.claims import listing
-    from attnbench.units import many
 
     if as_json:
         console.data([describe(claim) for claim in chosen])
@@ -156,7 +156,6 @@ def show(judged: Sequence["Judged"], everything: bool) -> None:
     """The answers on the terminal, and their counts."""
     from attnbench.claims.claim import Answer
     from attnbench.render.claims import answers, counts
-    from attnbench.units import many
 
     rows = [j for j in judged if everything or j.judgement.answer is not Answer.OUT_OF_SCOPE]
     console.show(answers(rows))

@@ -8,6 +8,7 @@ from attnbench.cli.stopping import stoppable
 from attnbench.device import choose
 from attnbench.errors import AttnbenchError
 from attnbench.records import Environment
+from attnbench.units import many, rate, size
 
 if TYPE_CHECKING:
     from attnbench.run.processes import Server
@@ -41,7 +42,6 @@ def doctor(
 def show(here: Environment, facts: dict[str, Any], refused: dict[str, str]) -> None:
     """Print a few lines; last what will not work, with the reasons."""
     from attnbench.cli.measuring import doubts
-    from attnbench.render.units import flops, many, size
 
     rows = {
         "device": here.device,
@@ -50,7 +50,7 @@ def show(here: Environment, facts: dict[str, Any], refused: dict[str, str]) -> N
         "memory": f"{size(here.memory_bytes)} available",
         "versions": f"attnbench {here.attnbench}, torch {here.torch}, Python {here.python}",
         "system": here.system,
-        "arithmetic": f"{flops(here.matmul_flops or 0)}/s, measured on a large float32 product",
+        "arithmetic": f"{rate(here.matmul_flops or 0)}, measured on a large float32 product",
         "bandwidth": f"{size(here.copy_bytes or 0)}/s, reads and writes of a large copy",
         "load": load(here),
         "NVML": facts["nvml"],
@@ -71,8 +71,6 @@ def show(here: Environment, facts: dict[str, Any], refused: dict[str, str]) -> N
 
 def load(here: Environment) -> str:
     """What other processes take, now and over the last minute."""
-    from attnbench.render.units import many
-
     now = "" if here.busy_cores is None else f"others take {here.busy_cores:.1f} now"
     minute = "" if here.load is None else f"load average {here.load:.1f} over the last minute"
     on = f" ({many(here.cores, 'core')})"

@@ -15,6 +15,7 @@ from attnbench.run.workers import Worker
 from attnbench.store.journal import FILE, Journal, load, refuse_unwritable
 from attnbench.store.resuming import done
 from attnbench.store.schema import Ending
+from attnbench.units import many
 from attnbench.workloads.reading import Plan
 
 PEAKS_TIMEOUT_S = 300.0
@@ -104,8 +105,6 @@ def described(journal: Journal, plan: Plan) -> Sweep:
 
 def show_choices(request: Request, here: Environment, journal: Journal, folder: Path) -> None:
     """Print what the program chose by itself, and warnings, before it starts."""
-    from attnbench.render.units import many
-
     show = console.err().print
     for warning in journal.sweep.warnings:
         show(f"warning: {warning}")
@@ -123,8 +122,6 @@ def show_choices(request: Request, here: Environment, journal: Journal, folder: 
 
 def doubts(here: Environment) -> Iterator[str]:
     """What will make times on this machine noisier than necessary."""
-    from attnbench.render.units import many
-
     cores = many(here.cores, "core")
     if here.threads > here.cores:
         yield f"{many(here.threads, 'thread')} take turns on {cores}; try --threads {here.cores}"
@@ -153,8 +150,6 @@ def watched(session: Session) -> Iterator[None]:
 
 def refuse_empty(folder: Path) -> None:
     """Raises `CannotRun`, with one of the stored reasons, if no case of the sweep ran."""
-    from attnbench.render.units import many
-
     sweep = load(folder)
     if any(run.elapsed_s for run in sweep.runs):
         return
@@ -175,5 +170,5 @@ def kept(folder: Path) -> str:
     if sweep.finished:
         return f"what was measured is kept; attnbench report '{folder}' shows it"
     measured = any(run.elapsed_s for run in sweep.runs)
-    what = "what was measured is kept" if measured else "nothing was measured yet"
-    return f"{what}: repeat with --out '{folder}' --resume"
+    state = "what was measured is kept" if measured else "nothing was measured yet"
+    return f"{state}: repeat with --out '{folder}' --resume"

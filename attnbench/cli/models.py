@@ -10,6 +10,7 @@ from attnbench.cli import console, options
 from attnbench.cli.stopping import stoppable
 from attnbench.device import choose
 from attnbench.errors import UnknownMechanism
+from attnbench.units import count
 
 
 def models(
@@ -94,8 +95,6 @@ def show_all(rows: Sequence[Mapping[str, Any]]) -> None:
 
 def show_one(row: Mapping[str, Any]) -> None:
     """Print equations, paper, parameters, forms, and options with their defaults."""
-    from attnbench.render.units import count
-
     shown = console.out().print
     shown((row["equations"] or row["name"]).rstrip())
     paper = row["paper"]

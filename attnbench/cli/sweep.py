@@ -12,6 +12,7 @@ from attnbench.cli.stopping import stoppable
 from attnbench.device import choose
 from attnbench.errors import UsageError
 from attnbench.records import Level, Planned, Request
+from attnbench.units import many, seconds, size
 
 
 def sweep(
@@ -176,7 +177,6 @@ def sweep(
 def show_plan(plan: tuple[Planned, ...], request: Request, as_json: bool) -> None:
     """Print every case with its predictions."""
     from attnbench.render.grid import Cell, Table, words
-    from attnbench.render.units import many, seconds, size
 
     if as_json:
         console.data([{**asdict(planned), "label": str(planned.case)} for planned in plan])

@@ -286,8 +286,8 @@ def counted(subject: Subject) -> dict[str, float]:
 def left_running() -> str:
     """End processes that a mechanism has started; a note on them, or nothing."""
     count = end_children()
-    what = "process" if count == 1 else "processes"
-    return f"started {count} {what} that had to be ended" if count else ""
+    noun = "process" if count == 1 else "processes"
+    return f"started {count} {noun} that had to be ended" if count else ""
 
 
 def torch_state() -> dict[str, Any]:

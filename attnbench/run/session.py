@@ -123,7 +123,7 @@ class Session:
 
     def refusal(self, planned: Planned, others: Sequence[Planned]) -> Refusal | None:
         """Why a case does not run now together with `others` of its block, or None."""
-        if self.is_done(planned, Part.TIME):
+        if self.is_done(planned):
             return None
         if blocked := schedule.blocked(planned.case, self.history.ended):
             return blocked
@@ -157,7 +157,7 @@ class Session:
 
     def repeat(self) -> bool:
         """Run one more round as far as the budget goes; returns whether another makes sense."""
-        missing = [p for p in self.history.repeatable() if not self.is_done(p, Part.TIME)]
+        missing = [p for p in self.history.repeatable() if not self.is_done(p)]
         of_block = blocks(self.affordable(missing))
         order = list(of_block)
         self.draw().shuffle(order)
@@ -195,7 +195,7 @@ class Session:
 
     def visit(self, processes: Round, cases: Sequence[Planned]) -> None:
         """Race those cases of one block that have not run in this round yet."""
-        missing = [planned for planned in cases if not self.is_done(planned, Part.TIME)]
+        missing = [planned for planned in cases if not self.is_done(planned)]
         if not missing:
             return
         block = block_of(missing[0])
@@ -298,7 +298,7 @@ class Session:
         self, planned: Planned, outcome: Outcome, reason: str, cause: Cause | None = None
     ) -> None:
         """Store why a case does not run."""
-        if not self.is_done(planned, Part.TIME):
+        if not self.is_done(planned):
             key = planned.case.key
             run = Run(
                 case=key, part=Part.TIME, round=0, outcome=outcome, cause=cause, reason=reason
@@ -322,7 +322,7 @@ class Session:
 
     def cost_s(self, cases: Sequence[Planned]) -> float:
         """Predicted seconds of what remains of round 0 for these cases."""
-        untimed = [planned for planned in cases if not self.is_done(planned, Part.TIME)]
+        untimed = [planned for planned in cases if not self.is_done(planned)]
         light = [p for p in cases if self.is_light(p) and not self.history.has_memory(p)]
         return self.visits_s(untimed) + sum(map(self.memory_s, light))
 
@@ -348,9 +348,9 @@ class Session:
         """Whether this round timed the case."""
         return self.history.was_timed(planned, self.round)
 
-    def is_done(self, planned: Planned, part: Part) -> bool:
-        """Whether an earlier session stored this round of the case."""
-        return self.history.is_done(planned, part, 0 if part is Part.MEMORY else self.round)
+    def is_done(self, planned: Planned) -> bool:
+        """Whether an earlier session timed this round of the case."""
+        return self.history.is_done(planned, Part.TIME, self.round)
 
     def processes(self) -> Round:
         """The processes of this round, not started yet."""
