@@ -80,10 +80,10 @@ def load(here: Environment) -> str:
 def refusals(device: str, server: "Server") -> dict[str, str]:
     """Forms that do not run on the device in either mode, and packages that cannot be read."""
     from attnbench.registry import names
-    from attnbench.workloads.reading import apart, describe
+    from attnbench.workloads.reading import describe, process_groups
 
     refused = {}
-    for group in apart(names()):
+    for group in process_groups(names()):
         try:
             rows = describe(group, device, server)
         except AttnbenchError as error:

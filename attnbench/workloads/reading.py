@@ -39,7 +39,7 @@ def plan(request: Request, server: Server) -> Plan:
     selections = [chosen for part in request.models for chosen in expand(part)]
     plans: dict[int, list[Mapping[str, Any]]] = {}  # by index of the selection
     cards: dict[str, CardFacts] = {}
-    for names in apart(chosen.name for chosen in selections):
+    for names in process_groups(chosen.name for chosen in selections):
         indices = [i for i, chosen in enumerate(selections) if chosen.name in names]
         asked = [asdict(selections[i]) for i in indices]
         answer = ask(server, names, do="plan", request=asdict(request), selections=asked)
@@ -56,7 +56,7 @@ def plan(request: Request, server: Server) -> Plan:
 def describe(names: Sequence[str], device: str, server: Server) -> list[Mapping[str, Any]]:
     """Each mechanism in full, as data. Raises what `plan` raises."""
     described: dict[str, Mapping[str, Any]] = {}
-    for group in apart(names):
+    for group in process_groups(names):
         rows = ask(server, group, do="describe", device=device)["described"]
         described |= dict(zip(group, rows, strict=True))
     return [described[name] for name in names]
@@ -75,8 +75,8 @@ def verify(name: str, server: Server) -> list[dict[str, str]]:
     return results
 
 
-def apart(names: Iterable[str]) -> list[tuple[str, ...]]:
-    """Groups to read in one process: this package's mechanisms, and each other one alone."""
+def process_groups(names: Iterable[str]) -> list[tuple[str, ...]]:
+    """The mechanisms to read in one process each: all of this package, and every other one alone."""
     ours, unique = built_in(), dict.fromkeys(names)
     together = tuple(name for name in unique if name in ours)
     return [together] * bool(together) + [(name,) for name in unique if name not in ours]
