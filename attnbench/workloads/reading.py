@@ -76,7 +76,7 @@ def verify(name: str, server: Server) -> list[dict[str, str]]:
 
 
 def process_groups(names: Iterable[str]) -> list[tuple[str, ...]]:
-    """The mechanisms to read in one process each: all of this package, and every other one alone."""
+    """Mechanisms to read in one process each: all of this package, and each other one alone."""
     ours, unique = built_in(), dict.fromkeys(names)
     together = tuple(name for name in unique if name in ours)
     return [together] * bool(together) + [(name,) for name in unique if name not in ours]
