@@ -1,4 +1,4 @@
-"""The project's chores: `nox -s tests` and its neighbours; versions live in pyproject.toml."""
+"""Checks of the project, such as `nox -s tests`; versions are in pyproject.toml."""
 
 import nox
 
@@ -10,26 +10,26 @@ nox.options.reuse_existing_virtualenvs = True
 
 def groups(*names: str) -> list[str]:
     """The requirements of dependency groups."""
-    return [each for name in names for each in nox.project.dependency_groups(PROJECT, name)]
+    return [need for name in names for need in nox.project.dependency_groups(PROJECT, name)]
 
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """All tests, with the public implementations that parity is tested against."""
+    """All tests, with the public implementations for tests of parity."""
     session.install("-e", ".", *groups("test", "parity"))
     session.run("pytest", "-n", "logical", *session.posargs, env={"OMP_NUM_THREADS": "1"})
 
 
 @nox.session
 def faults(session: nox.Session) -> None:
-    """Kills, damage, odd surroundings and thousands of inputs, at length (about an hour)."""
+    """Long tests of kills, damage, unusual systems and thousands of inputs (about an hour)."""
     session.install("-e", ".", *groups("test"))
     session.run("pytest", "-m", "faults", *session.posargs)
 
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Style, and nothing that ruff would change."""
+    """Lint and format, with ruff."""
     session.install(*groups("lint"))
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
@@ -37,13 +37,13 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """Types, strictly; pyproject.toml says where torch has too few of them."""
+    """Strict types; pyproject.toml lists exceptions where torch lacks types."""
     session.install("-e", ".", *groups("types"))
     session.run("mypy")
 
 
 @nox.session
 def speed(session: nox.Session) -> None:
-    """Ratios against public implementations; on an idle machine (about 15 minutes)."""
+    """Speed against public implementations, on an idle machine (about 15 minutes)."""
     session.install("-e", ".", *groups("parity"))
     session.run("python", "-W", "ignore", "-m", "tests.benchmarks.speed", *session.posargs)

@@ -1,6 +1,6 @@
 """attnbench: what does each attention mechanism cost, on this machine, at this length?"""
 
-# as typing has it; importing that takes half of what the program needs to heed its first signal
+# typing has it too, but importing that doubles the time until signals are handled
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """A user's module as a mechanism: any `nn.Module` class or factory that takes width and heads.
 
-The module takes [B, N, D] to [B, N, D]. Nothing is invented for it: it has no reference and no
-published complexity, and its FLOPs and parameters are counted when it runs.
+The module maps [B, N, D] to [B, N, D]. It has no reference and no published complexity, and FLOPs
+and parameters are counted when it runs.
 """
 
 import inspect
@@ -32,9 +32,9 @@ OPTION_TYPES = (str, int, float, bool, type(None))
 
 
 def adopt(offered: Any, name: str) -> Card:
-    """The card of the object that a user's file or package offers as `name`.
+    """The card of the object called `name` in a user's file or package.
 
-    Raises `UnknownMechanism` if it is neither a card, nor a module class, nor a factory.
+    Raises `UnknownMechanism` if it is not a card, a module class or a factory.
     """
     if isinstance(offered, Card):
         return offered
@@ -43,15 +43,17 @@ def adopt(offered: Any, name: str) -> Card:
             f"{name!r} is of type {type(offered).__name__}; it must be a Card, an nn.Module class,"
             " or a factory that takes width and heads"
         )
-    taken = parameters_of(offered, name)
-    tied = {Exemption.EXTRA_PADDING: "the module depends on seq_len"} if "seq_len" in taken else {}
+    accepted = parameters_of(offered, name)
+    config_class = options_of(accepted)
+    by_length = "seq_len" in accepted
+    exempt = {Exemption.EXTRA_PADDING: "the module depends on seq_len"} if by_length else {}
 
     class Adopted(Attention):
         """The user's module, with checked output."""
 
         def __init__(self, config: Any, workload: Workload) -> None:
             super().__init__(config, workload)
-            self.module = offered(**arguments(taken, config, workload))
+            self.module = offered(**arguments(accepted, config, workload))
             if not isinstance(self.module, nn.Module):
                 raise TypeError(f"{name} returned {type(self.module).__name__}, not an nn.Module")
 
@@ -62,27 +64,27 @@ def adopt(offered: Any, name: str) -> Card:
 
         @staticmethod
         def flops(config: Any, workload: Workload) -> Flops:
-            """An upper guess for predictions: four projections and N² scores."""
+            """An upper estimate for predictions: four projections and N² scores."""
             w = workload
             return Flops(projection_flops(w), 4 * w.batch * w.seq_len**2 * w.width)
 
         @staticmethod
         def elements(config: Any, workload: Workload) -> int:
-            """An upper guess: N² scores per head."""
+            """An upper estimate: N² scores per head."""
             return workload.batch * workload.heads * workload.seq_len**2
 
     return Card(
         forms={"eager": Adopted},
-        config=options_of(taken),
+        config=config_class,
         reference=None,
         parameters=projection_parameters,
         family=Family.UNKNOWN,
-        causality=Causality.OPTIONAL if "causal" in taken else Causality.NEVER,
+        causality=Causality.OPTIONAL if "causal" in accepted else Causality.NEVER,
         paper=Paper(inspect.getdoc(offered) or name, "", None, name),
         cost=Cost("not declared", None, None),
-        examples=(options_of(taken)(),),
+        examples=(config_class(),),
         needs=needs_mask(offered),
-        exempt=lambda config: tied,
+        exempt=lambda config: exempt,
         declared=False,
     )
 
@@ -90,23 +92,23 @@ def adopt(offered: Any, name: str) -> Card:
 def parameters_of(offered: Callable[..., Any], name: str) -> Mapping[str, inspect.Parameter]:
     """The parameters of the class or factory. Raises `UnknownMechanism` if a size is missing."""
     try:
-        taken = dict(inspect.signature(offered).parameters)
+        accepted = dict(inspect.signature(offered).parameters)
     except (TypeError, ValueError) as error:
         raise UnknownMechanism(f"the signature of {name!r} cannot be read: {error}") from error
-    if not (taken.keys() & set(WIDTH) and taken.keys() & set(HEADS)):
+    if not (accepted.keys() & set(WIDTH) and accepted.keys() & set(HEADS)):
         raise UnknownMechanism(
-            f"{name!r} takes ({', '.join(taken)}); it must take a width ({', '.join(WIDTH)})"
+            f"{name!r} takes ({', '.join(accepted)}); it must take a width ({', '.join(WIDTH)})"
             f" and heads ({', '.join(HEADS)})"
         )
-    return taken
+    return accepted
 
 
-def options_of(taken: Mapping[str, inspect.Parameter]) -> type[BaseConfig]:
+def options_of(accepted: Mapping[str, inspect.Parameter]) -> type[BaseConfig]:
     """A config class of the other parameters that have a plain default."""
     sizes = {*WIDTH, *HEADS, "seq_len", "causal", "bias"}
     plain = {
         name: parameter.default
-        for name, parameter in taken.items()
+        for name, parameter in accepted.items()
         if name not in sizes and isinstance(parameter.default, OPTION_TYPES)
     }
     fields = [(name, Any, field(default=value)) for name, value in plain.items()]
@@ -116,29 +118,29 @@ def options_of(taken: Mapping[str, inspect.Parameter]) -> type[BaseConfig]:
 
 
 def arguments(
-    taken: Mapping[str, inspect.Parameter], config: Any, workload: Workload
+    accepted: Mapping[str, inspect.Parameter], config: Any, workload: Workload
 ) -> dict[str, Any]:
     """The arguments for the class or factory."""
-    sizes = dict.fromkeys(WIDTH, workload.width) | dict.fromkeys(HEADS, workload.heads)
-    sizes |= {"seq_len": workload.seq_len, "causal": workload.causal, **vars(config)}
-    return {name: sizes[name] for name in taken if name in sizes}
+    values = dict.fromkeys(WIDTH, workload.width) | dict.fromkeys(HEADS, workload.heads)
+    values |= {"seq_len": workload.seq_len, "causal": workload.causal, **vars(config)}
+    return {name: values[name] for name in accepted if name in values}
 
 
 def needs_mask(offered: Callable[..., Any]) -> Callable[[Any, Workload], str | None]:
-    """A function that tells why the module cannot run a workload: a padded batch needs a mask."""
+    """The `needs` of a card: without a mask, the module cannot run padded batches."""
     forward = getattr(offered, "forward", None)
     masks = forward is None or "mask" in inspect.signature(forward).parameters
 
     def needs(config: Any, workload: Workload) -> str | None:
         if workload.padding and not masks:
-            return "its forward has no parameter named mask, which a padded batch needs"
+            return "forward has no parameter named mask, which a padded batch needs"
         return None
 
     return needs
 
 
 def check(x: Tensor, y: Any) -> None:
-    """Raises `ValueError` unless y has the shape, the dtype and the device of x."""
+    """Raises `ValueError` unless y is a tensor with the shape, dtype and device of x."""
     if not isinstance(y, Tensor):
         raise ValueError(f"forward returned a {type(y).__name__}, not one tensor")
     for name in ("shape", "dtype", "device"):

@@ -27,19 +27,19 @@ Draws = dict[str, Tensor]  # what a forward pass drew at random or assigned, by 
 
 @dataclass(frozen=True, kw_only=True)
 class BaseConfig:
-    """Options of every mechanism. `bias`: whether the projections have one."""
+    """Options of every mechanism. `bias`: whether the projections have biases."""
 
     bias: bool = False
 
     def require_at_least(self, least: int, *names: str) -> None:
-        """Raises `ValueError` if a number among these options is below `least`."""
+        """Raises `ValueError` if one of these options is a number below `least`."""
         for name in names:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise ValueError(f"{name} is {value}; it must be at least {least}")
 
     def require_one_of(self, name: str, known: Collection[str]) -> None:
-        """Raises `ValueError` unless the option has one of the known values."""
+        """Raises `ValueError` unless the option has a known value."""
         value = getattr(self, name)
         if value not in known:
             raise ValueError(f"unknown {name} {value!r}; known: {', '.join(known)}")
@@ -109,11 +109,11 @@ class Attention(nn.Module):
         raise NotImplementedError
 
     def auxiliary_loss(self) -> Tensor | None:
-        """The mechanism's own loss of the last forward pass, or None."""
+        """The mechanism's auxiliary loss of the last forward pass, or None."""
         return None
 
     def draws(self, index: int) -> Draws:
-        """What the last forward pass drew at random or assigned for sequence `index`."""
+        """Random draws and assignments of the last forward pass for sequence `index`."""
         return {}
 
     def split(self, x: Tensor) -> Tensor:
@@ -148,7 +148,7 @@ class Projections(nn.Module):
 
 
 class QKVAttention(Attention):
-    """The four D × D projections around a core; most mechanisms only write `attend`.
+    """Four D × D projections around a core; most mechanisms only write `attend`.
 
     At level `core` there are no projections, and `attend` is called directly.
     """
@@ -187,23 +187,13 @@ def projection_flops(workload: Workload, count: int = 4) -> int:
 
 
 def fits(value: Option, declared: Any) -> bool:
-    """Whether a value has the type that its field declares; fields of unusual types accept any."""
+    """Whether a value has the declared type of a field; fields of unusual types accept any."""
     kinds = get_args(declared) or (declared,)
     if not set(kinds) <= {bool, int, float, str, type(None)}:
         return True
     if isinstance(value, int | float) and not abs(value) < LARGEST:  # refuses NaN too
         return False
     return type(value) in kinds or (type(value) is int and float in kinds)
-
-
-def no_exemption(config: Any) -> Mapping[Exemption, str]:
-    """The exemptions of a mechanism that keeps every rule: none."""
-    return {}
-
-
-def eager(config: Any, workload: Workload) -> str:
-    """The default form where `eager` is the only one."""
-    return "eager"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,7 +203,7 @@ class Card:
     `reference(module, x [N, D], mask [N] or None, draws)` evaluates the equations for one sequence
     in float64 and shares only parameters and draws with the module; an adopted module has none.
     `examples` are small configurations that the contract's checks run at N ≈ 20 to 64.
-    `exempt(config)` returns the rules that do not hold, each with its reason.
+    `exempt(config)` returns the rules that do not hold, each with a reason.
     """
 
     forms: Mapping[str, type[Attention]]  # "eager" is always one of them
@@ -225,18 +215,13 @@ class Card:
     paper: Paper
     cost: Cost
     examples: tuple[BaseConfig, ...]
-    default: Callable[[Any, Workload], str] = eager
+    default: Callable[[Any, Workload], str] = lambda config, workload: "eager"  # a form
     needs: Callable[[Any, Workload], str | None] = Attention.needs
-    exempt: Callable[[Any], Mapping[Exemption, str]] = no_exemption
+    exempt: Callable[[Any], Mapping[Exemption, str]] = lambda config: {}
     tolerance: Tolerance = Tolerance()
     share_layers: bool = False  # level `model`: all layers share one set of attention parameters
     reversible: bool = False  # level `model`: reversible residual layers
     declared: bool = True  # False: FLOPs and parameters are guesses, counted when it runs
-
-    @property
-    def has_core(self) -> bool:
-        """Whether it can run at level `core`: q, k, v to o, without projections."""
-        return issubclass(self.forms["eager"], QKVAttention)
 
     def configure(self, options: Mapping[str, Option]) -> BaseConfig:
         """The config with these options. Raises `UnknownOption`, which lists the known ones."""

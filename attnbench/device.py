@@ -1,9 +1,9 @@
-"""What differs between devices, in one class for each kind of device.
+"""What differs between devices: one class for each kind of device.
 
-A kind of device is one file in `measure/devices/` with one class, both called what users call it:
-`--device cuda:1` is `Cuda("cuda:1")` from `cuda.py`. Adding a device is adding such a file; nothing
-else has to be edited. Planning processes, which never load torch, use these classes too: their
-files import torch only inside of the methods that a measuring process calls.
+A kind of device is one file in `measure/devices/` with one class, both named as users name it:
+`--device cuda:1` is `Cuda("cuda:1")` from `cuda.py`. To add a device, add such a file; nothing else
+has to be edited. Processes that never load torch use these classes too: the files import torch only
+within the methods that a measuring process calls.
 """
 
 import importlib
@@ -18,7 +18,7 @@ from attnbench.records import Case, Sample
 
 ROOM = "measure.devices"
 
-Build = Callable[[Case], Any]  # a `measure.subject.Subject` of a case
+Build = Callable[[Case], Any]  # a case to its `measure.subject.Subject`
 Weighed = tuple[dict[str, float], dict[str, str]]  # `Run.values` and `Run.notes`
 
 
@@ -33,19 +33,19 @@ class Stopwatch(Protocol):
 
 
 class Device:
-    """One device; the defaults below are those of an accelerator with its own clock.
+    """One device; the defaults are those of an accelerator with a clock.
 
-    `name` is what users and workloads call it, `index` its number among those of its kind.
+    `name` is what users and workloads call it, `index` its number among those of the same kind.
     """
 
-    preference = 0  # `auto` takes the device that is there with the highest
-    tokens = 1 << 17  # c = B · N of a sweep
-    budget_s: float | None = None  # of a sweep
-    threshold = 0.03  # relative change of time that the gate ignores: clocks move between samples
+    preference = 0  # `auto` takes the present device with the highest preference
+    tokens = 1 << 17  # default c = B · N of a sweep
+    budget_s: float | None = None  # default budget of a sweep
+    threshold = 0.03  # relative change of time that the gate ignores: clock rates vary
     clock = "device time"  # what the gate compares
-    hides_page_faults = False  # whether copies into fresh memory cost more elsewhere
+    hides_page_faults = False  # whether copies into fresh memory cost more than is measured
     flushes_cache = False  # whether `cold` samples can be taken
-    matmul_size = 8192  # of the square product that measures peak arithmetic
+    matmul_size = 8192  # rows of the square product that measures peak arithmetic
     copy_elements = 1 << 28  # float32 numbers of the copy that measures peak bandwidth
 
     def __init__(self, name: str) -> None:
@@ -58,11 +58,11 @@ class Device:
         return self.name
 
     def missing(self) -> str:
-        """Why this machine cannot use the device, or nothing. Does not load torch."""
+        """Why this machine cannot use the device; empty if it can. Does not load torch."""
         raise NotImplementedError
 
     def title(self) -> str:
-        """The product's name, as far as times depend on it. Does not load torch."""
+        """The name of the product, on which times depend. Does not load torch."""
         return self.name
 
     def sampling(self, quick: bool, bounded: bool) -> Mapping[str, Any]:
@@ -74,53 +74,53 @@ class Device:
         """Sustained FLOP/s, guessed for a machine that has not been measured."""
         return 15e12
 
-    # what follows is for a measuring process
+    # the rest is for measuring processes
 
     def select(self) -> None:
-        """Make it the process's current device."""
+        """Make this the process's current device."""
 
     def stopwatch(self, cold: bool = False) -> Stopwatch:
         """A stopwatch; with `cold`, one that flushes the device's cache before each iteration."""
         raise NotImplementedError
 
     def synchronise(self) -> None:
-        """Wait until the device has done everything that was enqueued."""
+        """Wait until the device has finished all enqueued work."""
 
     def settled(self) -> bool:
-        """Whether the sample just taken counts: False if the device had slowed down."""
+        """Whether the last sample counts: False if the device was throttled."""
         return True
 
     def readings(self) -> Mapping[str, float]:
-        """Temperature, power and energy under keys of `metrics.TABLE`, as far as it gives them."""
+        """Temperature, power and energy, if available, under keys of `metrics.TABLE`."""
         return {}
 
     def notes(self, watch: Stopwatch) -> Mapping[str, str]:
-        """Words about the samples that the stopwatch has taken, for `Run.notes`."""
+        """Notes on the stopwatch's samples, for `Run.notes`."""
         return {"allocator": "caching"}
 
     def weigh(self, build: Build, case: Case) -> Weighed:
-        """Of one iteration: peak memory in bytes, operators and bytes moved."""
+        """Measure peak memory in bytes, operators and bytes moved of one iteration."""
         raise NotImplementedError
 
     def release(self, keep_bytes: float = 0.0) -> None:
-        """Give back memory that is cached and unused: other processes may need it.
+        """Return unused cached memory, which other processes may need.
 
-        What of it a process may keep is `keep_bytes`, all that is its own on the host included.
+        A process with at most `keep_bytes` of private memory on the host may keep it.
         """
 
     def facts(self) -> Mapping[str, Any]:
-        """Fields of `Environment` that describe the device; its memory is what is free."""
+        """Fields of `Environment` that describe the device; of its memory, what is free."""
         return {"device": self.title()}
 
 
 def kinds() -> tuple[str, ...]:
-    """Every kind of device that this package knows, sorted; imports none of them."""
+    """The kinds of device that this package knows, sorted; imports none of them."""
     folder = Path(__file__).parent.joinpath(*ROOM.split("."))
     return tuple(sorted(module.name for module in pkgutil.iter_modules([str(folder)])))
 
 
 def find(name: str) -> Device:
-    """The device of a name such as `cuda:1`, there or not. Raises `UsageError`."""
+    """The device with a name such as `cuda:1`, present or not. Raises `UsageError`."""
     kind = name.partition(":")[0]
     if kind not in kinds() or not re.fullmatch(r"\w+(:[0-9]{1,3})?", name):
         known = ", ".join(kinds())
@@ -131,10 +131,10 @@ def find(name: str) -> Device:
 
 
 def choose(name: str) -> Device:
-    """A device that is there, by its name or `auto`. Raises `UsageError` or `CannotRun`."""
+    """A present device, by name or `auto`. Raises `UsageError` or `CannotRun`."""
     if name == "auto":
-        there = [device for device in map(find, kinds()) if not device.missing()]
-        return max(there, key=lambda device: device.preference)
+        present = [device for device in map(find, kinds()) if not device.missing()]
+        return max(present, key=lambda device: device.preference)
     device = find(name)
     if reason := device.missing():
         raise CannotRun(f"--device {name}: {reason}; try --device auto")

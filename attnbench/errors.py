@@ -16,14 +16,14 @@
     │   └── NewerSchema                 2   written by a later version of attnbench
     └── Interrupted                     128 + signal: 130 Ctrl-C, 143 TERM, 129 HUP
 
-A message is one line: what was asked, the limit, the way out.
+A message is one line: what was requested, the limit, the way out.
 """
 
 from collections.abc import Sequence
 
 
 class AttnbenchError(Exception):
-    """The root: its text is shown to the user as it is, without a traceback."""
+    """The root of all errors; the text is shown to the user unchanged, without a traceback."""
 
     exit_code = 2
 
@@ -37,7 +37,7 @@ class UnknownMechanism(UsageError):
 
 
 class UnknownOption(UsageError):
-    """A mechanism has no such option, or the option does not take that value."""
+    """A mechanism has no such option, or the option does not accept that value."""
 
 
 class BadAxis(UsageError):
@@ -85,7 +85,7 @@ class NewerSchema(StoreError):
 
 
 class Interrupted(AttnbenchError):
-    """A signal ended the work: Ctrl-C, TERM or HUP; the text says what is kept."""
+    """A signal (Ctrl-C, TERM or HUP) ended the work; the text says what is kept."""
 
     def __init__(self, message: str, signal_number: int) -> None:
         super().__init__(message)

@@ -1,6 +1,6 @@
-"""What each number is: label, unit, tolerance, how rounds join, which way is better, meaning.
+"""All metrics: label, unit, description, how rounds combine, which way is better, tolerance.
 
-One table. Whoever compares, joins or prints a metric reads its row here.
+One table. Whatever compares, combines or prints a metric reads its row here.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 
 class Unit(StrEnum):
-    """What a number counts; `units` alone turns it into text."""
+    """The unit of a number; only `units` turns numbers into text."""
 
     SECONDS = "s"
     BYTES = "bytes"
@@ -32,20 +32,20 @@ class Better(StrEnum):
 
 
 class Join(StrEnum):
-    """How the values of several rounds become the one of their case."""
+    """How the values of several rounds are combined into one."""
 
-    GEOMETRIC_MEAN = "geometric mean"  # of times: rounds differ by factors
+    GEOMETRIC_MEAN = "geometric mean"  # times: rounds differ by factors
     MEDIAN = "median"
-    LARGEST = "largest"  # of peaks: what the case may need
-    EXACT = "exact"  # every round gives the same
+    LARGEST = "largest"  # peaks: what the case may need
+    EXACT = "exact"  # every round gives the same value
 
 
 @dataclass(frozen=True)
 class Metric:
     """One row of the table.
 
-    Two counted values that differ by at most `tolerance`, relative to the first, are the same;
-    None for what is timed or only recorded.
+    Two counts that differ by at most `tolerance`, relative to the first, are the same; it is None
+    for what is timed or only recorded.
     """
 
     key: str
@@ -57,7 +57,7 @@ class Metric:
     tolerance: float | None = None
 
 
-# a count of the program's own work: any difference is a change of the program
+# counts of the program's work: any difference is a change of the program
 EXACT = 0.0
 # kernels allocate workspaces whose size depends on the processor
 PEAKS = 0.01
@@ -90,13 +90,13 @@ ROWS = (
     _time("forward_backward_s", "forward + backward", "without the optimiser step"),
     _time("token_s", "time per token", "time over B · N"),
     _bytes("allocated_peak_bytes", "allocated peak", "most bytes allocated at once", PEAKS),
-    _bytes("allocated_delta_bytes", "allocated above inputs", "above what was there before"),
+    _bytes("allocated_delta_bytes", "allocated above inputs", "above what was allocated before"),
     _bytes("reserved_peak_bytes", "reserved peak", "most bytes that torch reserved on the GPU"),
     _bytes("resident_peak_bytes", "resident peak", "physical memory, code and libraries included"),
-    _bytes("resident_delta_bytes", "resident above start", "above what was there before"),
-    _bytes("device_process_bytes", "process peak (NVML)", "most bytes as the driver counts them"),
+    _bytes("resident_delta_bytes", "resident above start", "above what was resident before"),
+    _bytes("device_process_bytes", "process peak (NVML)", "most bytes according to the driver"),
     _bytes("saved_bytes", "saved for backward", "tensors that autograd keeps", PEAKS),
-    _bytes("kept_bytes", "kept by each iteration", "still allocated when the iteration is over"),
+    _bytes("kept_bytes", "kept by each iteration", "still allocated after the iteration"),
     _bytes("moved_bytes", "bytes moved", "operands and results of all operators", PEAKS),
     _count("operators", "operators", Unit.COUNT, "operators of one iteration", Join.LARGEST),
     _count("parameters", "parameters", Unit.COUNT, "trainable parameters", Join.EXACT),
@@ -113,5 +113,5 @@ ROWS = (
 )
 TABLE: Mapping[str, Metric] = MappingProxyType({row.key: row for row in ROWS})
 
-# what two versions of a program are compared by, besides time
+# the metrics besides time in which two versions of a program are compared
 COUNTED = ("parameters", "flops", "operators", "allocated_peak_bytes", "saved_bytes")

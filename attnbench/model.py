@@ -6,14 +6,14 @@
     additive pooling, softmax(w tanh(W x))             [B, D]
     linear                                             [B, classes]
 
-The shell is the same for every mechanism, so that only the mechanism differs. Dropout falls on
-hidden states and never on attention weights: fused forms stay exact.
+The shell is the same for every mechanism, so that only the mechanism differs. Dropout applies to
+hidden states and never to attention weights, so that fused forms stay exact.
 
 Reversible layers carry two streams, a ← a + attention(LayerNorm b) and b ← b + feed-forward
-(LayerNorm a), both x at first and averaged at last. Training keeps the last pair alone and computes
-the others backwards from it, with the same random numbers.
+(LayerNorm a). Both start as x and are averaged at the end. Training keeps only the last pair and
+recomputes the others from it, backwards and with the same random numbers.
 
-Source: arXiv:2108.09084, section 4.1 and its official code (feed-forward as wide as the model);
+Source: arXiv:2108.09084, section 4.1 and the official code (feed-forward as wide as the model);
 arXiv:2001.04451, section 3, equations (7) to (9).
 """
 
@@ -52,21 +52,21 @@ class Classifier(nn.Module):
 
     def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         x = self.dropout(self.embedding(ids))
-        x = self.reverse(x, mask) if self.reversible else self.chain(x, mask)
+        if self.reversible:
+            x = self.reverse(x, mask)
+        else:
+            for layer in self.layers:
+                x = layer(x, mask)
         weights = masked_softmax(self.pooling(x).squeeze(-1), mask)  # [B, N]
         return self.classify((weights[:, None] @ x).squeeze(1))
 
-    def chain(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        for layer in self.layers:
-            x = layer(x, mask)
-        return x
-
     def reverse(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """The output of the layers, [B, N, D], keeping no activations."""
         parameters = [p for p in self.layers.parameters() if p.requires_grad]
         return Reversible.apply(x, mask, self.layers, *parameters)
 
     def loss(self, ids: Tensor, mask: Tensor | None, labels: Tensor) -> Tensor:
-        """Cross-entropy, and what the mechanisms add of their own."""
+        """Cross-entropy plus the auxiliary losses of the mechanisms."""
         loss = F.cross_entropy(self(ids, mask), labels)
         layers = (layer for layer in self.layers if isinstance(layer, Layer))
         extras = (a.auxiliary_loss() for a in dict.fromkeys(layer.attention for layer in layers))
@@ -90,7 +90,7 @@ class Layer(nn.Module):
         return self.norms[1](x + self.dropout(self.feed_forward(x)))
 
     def halves(self, mask: Tensor | None) -> tuple[Callable[[Tensor], Tensor], ...]:
-        """What a reversible layer adds to its first stream from the second, and then back."""
+        """What a reversible layer adds to the first stream from the second, and vice versa."""
         return (
             lambda b: self.dropout(self.attention(self.norms[0](b), mask)),
             lambda a: self.dropout(self.feed_forward(self.norms[1](a))),
@@ -98,7 +98,7 @@ class Layer(nn.Module):
 
 
 class Reversible(torch.autograd.Function):
-    """[B, N, D] to [B, N, D] through all layers, of which nothing is kept but the end."""
+    """[B, N, D] to [B, N, D] through all layers, keeping only the final streams."""
 
     @staticmethod
     def forward(
@@ -117,7 +117,7 @@ class Reversible(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         this, other, *parameters = ctx.saved_tensors
         d_this = d_other = gradient / 2
-        found: list[Tensor | None] = [None] * len(parameters)
+        gradients: list[Tensor | None] = [None] * len(parameters)
         for layer in reversed(ctx.layers):
             for half in reversed(layer.halves(ctx.mask)):
                 with replayed(ctx.draws.pop(), this.device), torch.enable_grad():
@@ -125,10 +125,10 @@ class Reversible(torch.autograd.Function):
                     added = half(start)
                 pieces = [start, *parameters]
                 d_start, *shares = torch.autograd.grad(added, pieces, d_other, allow_unused=True)
-                found = [add(sum_, share) for sum_, share in zip(found, shares, strict=True)]
+                gradients = [add(a, b) for a, b in zip(gradients, shares, strict=True)]
                 this, other = other - added.detach(), this
                 d_this, d_other = d_other, d_this + d_start
-        return d_this + d_other, None, None, *found
+        return d_this + d_other, None, None, *gradients
 
 
 def add(a: Tensor | None, b: Tensor | None) -> Tensor | None:
@@ -137,17 +137,17 @@ def add(a: Tensor | None, b: Tensor | None) -> Tensor | None:
 
 def draws_of(device: torch.device) -> tuple[Tensor, ...]:
     """States of the random generators that a forward pass on the device may use."""
-    own = getattr(torch.get_device_module(device), "get_rng_state", None)
-    return torch.get_rng_state(), *([own(device)] if own else [])
+    get_state = getattr(torch.get_device_module(device), "get_rng_state", None)
+    return torch.get_rng_state(), *([get_state(device)] if get_state else [])
 
 
 @contextmanager
 def replayed(states: tuple[Tensor, ...], device: torch.device) -> Iterator[None]:
-    """The same random numbers again; outside, the generators go on as if nothing had been."""
-    of_cpu, *own = states
-    with torch.random.fork_rng([device] * len(own), device_type=device.type):
+    """Repeat random numbers within the block; afterwards the generators are as before."""
+    of_cpu, *of_device = states
+    with torch.random.fork_rng([device] * len(of_device), device_type=device.type):
         torch.set_rng_state(of_cpu)
-        for state in own:
+        for state in of_device:
             torch.get_device_module(device).set_rng_state(state, device)
         yield
 
@@ -164,13 +164,13 @@ def feed_forward(w: Workload) -> int:
 
 
 def attention_sets(card: Card, shell: Shell) -> int:
-    """How many sets of attention parameters the layers have: one where they share."""
+    """How many sets of attention parameters the layers have: one if they share."""
     shared = card.share_layers if shell.share_layers is None else shell.share_layers
     return 1 if shared else shell.layers
 
 
 def is_reversible(card: Card, shell: Shell) -> bool:
-    """Whether the layers are reversible: as given, else as the mechanism's card says."""
+    """Whether layers are reversible: the shell's setting, or else the card's default."""
     return card.reversible if shell.reversible is None else shell.reversible
 
 

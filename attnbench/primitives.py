@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def key_mask(mask: Tensor | None) -> Tensor | None:
-    """[B, N] to [B, 1, 1, N], or None: which keys the scores [B, H, N, N] may use."""
+    """[B, N] to [B, 1, 1, N], or None: the keys that scores [B, H, N, N] may use."""
     return None if mask is None else mask[:, None, None, :]
 
 
@@ -82,7 +82,7 @@ def fused_biased_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None)
 
 
 def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """0 where True; elsewhere the lowest number, since −∞ would make a row without keys NaN."""
+    """0 where True, elsewhere the lowest number: −∞ would make rows without keys NaN."""
     return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, torch.finfo(dtype).min)
 
 
@@ -98,11 +98,11 @@ def row_numbers(index: Tensor, rows: int) -> Tensor:
 
 
 def gather_tokens(x: Tensor, index: Tensor) -> Tensor:
-    """The tokens of x [G, N, d] that `index` [G, ...] numbers, [G, ..., d]."""
+    """The tokens of x [G, N, d] at `index` [G, ...], as [G, ..., d]."""
     numbers = row_numbers(index, x.shape[1])
     return x.flatten(0, 1).index_select(0, numbers).unflatten(0, index.shape)
 
 
 def logits_at_once(device: str) -> int:
-    """Logits to compute at a time: what a core's cache holds, or enough to fill a GPU."""
+    """How many logits to compute at a time: what a core's cache holds, or what fills a GPU."""
     return 2**18 if device == "cpu" else 2**26

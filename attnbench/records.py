@@ -1,4 +1,4 @@
-"""The nouns that every floor shares: frozen, JSON-able, knowing nobody.
+"""The records that all floors share: frozen, storable as JSON, independent of all other modules.
 
 Sizes, the same letters everywhere:
 
@@ -6,7 +6,7 @@ Sizes, the same letters everywhere:
     D  width of the model          H  heads
     d  width of one head, D / H    c  tokens of a batch, B · N
 
-Times are seconds, memory is bytes; only `units` knows milliseconds and MiB.
+Times are in seconds and memory in bytes; only `units` knows milliseconds and MiB.
 """
 
 import json
@@ -21,13 +21,13 @@ from msgspec import Meta, MsgspecError, convert
 
 Option = str | int | float | bool | None
 
-# what `msgspec.convert` takes for a value: bounds are beyond any machine, yet products stay finite
+# what `msgspec.convert` accepts: bounds beyond any machine, with finite products
 Size = Annotated[int, Meta(ge=1, le=1 << 40)]
 Many = Annotated[int, Meta(ge=1)]
 Count = Annotated[int, Meta(ge=0)]
 Number = Annotated[float, Meta(ge=-1e100, le=1e100)]
 Amount = Annotated[float, Meta(ge=0, le=1e100)]
-Duration = Annotated[float, Meta(ge=1e-12, le=1e100)]  # of something that did happen, seconds
+Duration = Annotated[float, Meta(ge=1e-12, le=1e100)]  # seconds of something that happened
 Share = Annotated[float, Meta(ge=0, le=1)]
 
 # bytes of one number
@@ -39,7 +39,7 @@ ITEM_BYTES: Mapping[str, int] = MappingProxyType(
 class Level(StrEnum):
     """How much is measured around a mechanism."""
 
-    CORE = "core"  # q, k, v to o, without the linear maps
+    CORE = "core"  # q, k, v to o, without the projections
     ATTENTION = "attention"  # one sub-layer, [B, N, D] to [B, N, D]
     MODEL = "model"  # the classifier of the Fastformer paper
 
@@ -52,7 +52,7 @@ class Mode(StrEnum):
 
 
 class Family(StrEnum):
-    """The classes of "Efficient Transformers: A Survey", and none of them."""
+    """The classes of "Efficient Transformers: A Survey"."""
 
     FULL = "full"
     FIXED = "FP"
@@ -63,11 +63,11 @@ class Family(StrEnum):
     LOW_RANK_LEARNED = "LR+LP"
     KERNEL = "KR"
     RECURRENCE = "RC"
-    UNKNOWN = "–"  # a user's module says nothing of it
+    UNKNOWN = "–"  # of a user's module
 
 
 class Causality(StrEnum):
-    """Whether a mechanism can be blind to the future."""
+    """Whether a mechanism can run causally."""
 
     NEVER = "never"
     OPTIONAL = "optional"
@@ -89,11 +89,11 @@ class Outcome(StrEnum):
 class Cause(StrEnum):
     """Why a case was not started."""
 
-    BUDGET = "budget"  # the time of the whole sweep was not enough for it
-    CASE_TIMEOUT = "case timeout"  # it would take longer than one case may
+    BUDGET = "budget"  # it did not fit into the time of the whole sweep
+    CASE_TIMEOUT = "case timeout"  # it would exceed the time limit of one case
     MEMORY_LIMIT = "memory limit"  # it would not fit into memory
     OOM = "oom"  # a shorter length ran out of memory
-    TIMEOUT = "timeout"  # a shorter length ran into its time limit
+    TIMEOUT = "timeout"  # a shorter length exceeded its time limit
 
 
 class Part(StrEnum):
@@ -118,7 +118,7 @@ class Shell:
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """Sizes and mode of what is measured."""
+    """Sizes and mode of a measurement."""
 
     batch: Many
     seq_len: Size
@@ -134,7 +134,7 @@ class Workload:
 
     @property
     def tokens(self) -> int:
-        """B · N, what one iteration works on."""
+        """B · N, the tokens of one iteration."""
         return self.batch * self.seq_len
 
     @property
@@ -167,7 +167,7 @@ class Selection:
         return self.name + form + (f"[{options_text(self.options)}]" if self.options else "")
 
 
-# the path of a mechanism's file may hold anything, so the sizes are sought from the end
+# a mechanism may be the path of a file and contain anything, so the sizes are matched at the end
 LABEL = re.compile(
     r"(?P<mechanism>.+):(?P<form>\w+)(?:\[(?P<options>[^\[\]]*)\])?"
     r"/B(?P<batch>\d+)-N(?P<seq_len>\d+)-D(?P<width>\d+)-H(?P<heads>\d+)"
@@ -178,9 +178,9 @@ LABEL = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A mechanism in one form with its options on one workload.
+    """A mechanism in one form with options on one workload.
 
-    `options` holds what differs from the mechanism's own defaults, sorted by name.
+    `options` holds those that differ from the mechanism's defaults, sorted by name.
     """
 
     mechanism: str
@@ -195,7 +195,7 @@ class Case:
 
     @property
     def series(self) -> str:
-        """What stays the same along a curve of the figure: `linformer:eager[rank=16]`."""
+        """The case without its workload, as a curve is labelled: `linformer:eager[rank=16]`."""
         return str(Selection(name=self.mechanism, form=self.form, options=self.options))
 
     def __str__(self) -> str:
@@ -203,7 +203,7 @@ class Case:
 
     @classmethod
     def read(cls, label: str) -> Self:
-        """The case that prints as this label. Raises `ValueError` if none does."""
+        """The case with this label. Raises `ValueError` if there is none."""
         try:
             case = convert(_parts(label), cls)
         except (ValueError, MsgspecError, OverflowError) as error:
@@ -214,15 +214,15 @@ class Case:
 
 
 class Sample(NamedTuple):
-    """One timed interval: `iterations` in a row; every time is of the whole interval.
+    """One timed interval of `iterations` in a row; all times are of the whole interval.
 
-    Runs of one round whose cases share mode and length took turns: samples of the same `lap` were
-    taken one after the other. Without a lap (schema 1) a run was measured by itself.
+    Runs of one round with the same mode and length took turns: their samples with the same `lap`
+    were taken one after the other. Without a lap (schema 1) a run was measured by itself.
     """
 
     iterations: Many
     wall_s: Duration
-    cpu_s: Amount  # of the process, all threads
+    cpu_s: Amount  # of the process, summed over threads
     device_s: Duration | None  # between device events; None on a CPU
     forward_s: Amount
     backward_s: Amount
@@ -231,29 +231,29 @@ class Sample(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Of one iteration: device time where the device has a clock, else wall time."""
+        """Seconds of one iteration: device time where the device has a clock, else wall time."""
         return (self.wall_s if self.device_s is None else self.device_s) / self.iterations
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How a sweep measures; the same for all its cases."""
+    """How a sweep measures; the same for all cases."""
 
     seed: int = 0
     threads: Size = 1
-    sample_s: Amount = 0.8  # timed work of one run, over all its laps
+    sample_s: Amount = 0.8  # timed work of one run, over all laps
     interval_s: Amount = 0.01  # a shorter iteration is repeated within one sample
-    warmup_s: Amount = 0.25  # cap of the warm-up; one full iteration always runs
+    warmup_s: Amount = 0.25  # most seconds of the warm-up; one full iteration always runs
     cold: bool = False  # on CUDA: flush the second-level cache before each iteration
-    memory_limit_bytes: Count | None = None  # ceiling of one worker's address space
+    memory_limit_bytes: Count | None = None  # of one worker's address space
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """What one process gave for one part of one case in one round.
+    """What one process measured of one part of one case in one round.
 
-    `values` holds single numbers under keys of `metrics.TABLE`; `notes` holds words, such as the
-    kernel that ran. `elapsed_s` is the life of the process as its parent saw it.
+    `values` holds single numbers under keys of `metrics.TABLE`; `notes` holds text, such as the
+    kernel that ran. `elapsed_s` is the time that the parent waited for the process.
     """
 
     case: str
@@ -270,10 +270,10 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class CardFacts:
-    """What a report needs of a mechanism, stored with the sweep so that no torch is loaded.
+    """What a report needs of a mechanism, stored with the sweep so that torch is not loaded.
 
-    `complexity` is as printed in a Table 7; the exponents are those of N, of the core alone. Year
-    and exponents of a user's module are not known.
+    `complexity` is as papers print it; the exponents are the core's, of N. Year and exponents of a
+    user's module are unknown.
     """
 
     mechanism: str
@@ -287,14 +287,14 @@ class CardFacts:
     time_exponent: Number | None
     memory_exponent: Number | None
     forms: tuple[str, ...]
-    options: Mapping[str, Option]  # every option with its default
+    options: Mapping[str, Option]  # every option with the default
 
 
 @dataclass(frozen=True, kw_only=True)
 class Planned:
     """A case with what is known before it runs.
 
-    `flops` are of the forward pass of the whole workload, exact; seconds (of one iteration) and
+    FLOPs are those of the forward pass on the whole workload, exact; seconds (of one iteration) and
     bytes are predictions. `refusal` says why it cannot run at all, or is empty.
     """
 
@@ -324,9 +324,9 @@ class Fingerprint:
     device: str  # "cpu" or the name of the GPU
 
     def differences(self, other: Self) -> tuple[str, ...]:
-        """What does not agree: `torch: 2.12.0 and 2.13.0`."""
-        mine, others = asdict(self), asdict(other)
-        return tuple(f"{n}: {mine[n]} and {others[n]}" for n in mine if mine[n] != others[n])
+        """The fields that differ: `torch: 2.12.0 and 2.13.0`."""
+        first, second = asdict(self), asdict(other)
+        return tuple(f"{n}: {first[n]} and {second[n]}" for n in first if first[n] != second[n])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -338,9 +338,9 @@ class Environment:
     torch: str
     system: str
     processor: str
-    cores: Size  # that the process may use
+    cores: Size  # available to the process
     threads: Size
-    memory_bytes: Count  # that the process may use
+    memory_bytes: Count  # available to the process
     device: str  # "cpu" or the name of the GPU
     device_memory_bytes: Count | None = None
     cuda: str = ""
@@ -349,18 +349,18 @@ class Environment:
     matmul_flops: Amount | None = None  # measured peak, FLOP/s
     copy_bytes: Amount | None = None  # measured peak, bytes/s
     load: Amount | None = None  # one-minute load average when it started
-    busy_cores: Amount | None = None  # of `cores`, what other processes took when it started
+    busy_cores: Amount | None = None  # of `cores`, taken by other processes when it started
     notes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def fingerprint(self) -> Fingerprint:
-        """What must agree for times to be compared."""
+        """The part that must agree for times to be compared."""
         return Fingerprint(**{f.name: getattr(self, f.name) for f in fields(Fingerprint)})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What was asked of a sweep, with everything the program chose by itself filled in."""
+    """What was requested of a sweep, including everything that the program chose by itself."""
 
     models: tuple[str, ...]
     lengths: tuple[Size, ...]
@@ -386,7 +386,7 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """A plan of cases and the runs they gave, as read from a journal."""
+    """A plan of cases with their runs, as read from a journal."""
 
     name: str
     request: Request
@@ -404,7 +404,7 @@ def canonical(data: Any) -> str:
 
 
 def options_text(options: Iterable[tuple[str, Option]]) -> str:
-    """`rank=64,share=True`: as `option_value` reads each value."""
+    """`rank=64,share=True`, each value in a form that `option_value` reads."""
     return ",".join(f"{name}={_option_text(value)}" for name, value in options)
 
 
@@ -439,13 +439,13 @@ def _parts(label: str) -> dict[str, Any]:
 
 
 def _option_text(value: Option) -> str:
-    """The value; text is quoted where it could be read as anything else."""
+    """The value; text is quoted where it could be read as something else."""
     plain = r"[^\s\[\],\"]+"
     if not isinstance(value, str) or (
         re.fullmatch(plain, value) and value.isprintable() and option_value(value) == value
     ):
         return str(value)
-    return re.sub(r"[\[\],]", lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value))
+    return re.sub(r"[\[\],]", lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value))
 
 
 def _differences(shell: Shell, default: Shell) -> list[str]:

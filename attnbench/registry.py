@@ -1,4 +1,4 @@
-"""Finds the card of a mechanism by file name, entry point or path; there is no list to maintain."""
+"""Finds the card of a mechanism by file name, entry point or path; no list to maintain."""
 
 import importlib
 import importlib.util
@@ -39,19 +39,19 @@ def card(name: str) -> "Card":
     if ".py:" in name:
         return _from_path(name)
     if name in built_in():
-        found: Card = importlib.import_module(f"attnbench.mechanisms.{name}").CARD
-        return found
+        registered: Card = importlib.import_module(f"attnbench.mechanisms.{name}").CARD
+        return registered
     for point in entry_points(group=GROUP, name=name):
         return _adopted(point.load, name)
     raise UnknownMechanism(unknown(name, names()))
 
 
-def unknown(name: str, known: tuple[str, ...], what: str = "mechanism") -> str:
-    """The error text for an unknown name: the nearest known names, or all of them."""
+def unknown(name: str, known: tuple[str, ...], kind: str = "mechanism") -> str:
+    """The error text for an unknown name of some kind: the nearest known names, or all."""
     containing = [candidate for candidate in known if len(name) > 2 and name in candidate]
     near = containing[:3] or get_close_matches(name, known, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}"
-    return f"unknown {what} {name!r}; {hint}"
+    return f"unknown {kind} {name!r}; {hint}"
 
 
 def _from_path(name: str) -> "Card":
@@ -70,7 +70,7 @@ def _from_path(name: str) -> "Card":
 
 
 def _module(path: Path) -> ModuleType:
-    """The file as a module, run once per process; it can import the files in its folder."""
+    """The file as a module, run once per process; it can import files of the same folder."""
     name = f"attnbench_user_{path.stem}_{zlib.crc32(bytes(path.resolve())):08x}"
     if name in sys.modules:
         return sys.modules[name]
@@ -89,7 +89,7 @@ def _module(path: Path) -> ModuleType:
 
 
 def _adopted(load: Callable[[], Any], name: str) -> "Card":
-    """The card of the object that `load` returns; errors of the user's code become one line."""
+    """The card of the object that `load` returns; errors in user code become one line."""
     try:
         offered = load()
     except UnknownMechanism:

@@ -1,6 +1,6 @@
-"""A quantity as text, for reasons that are stored and for all that is shown.
+"""Quantities as text, wherever they are stored or shown.
 
-Three significant digits where nothing better is known. 1 MiB = 2^20 bytes, always.
+Three significant digits unless more is known. 1 MiB is always 2^20 bytes.
 """
 
 import math
@@ -28,7 +28,7 @@ def seconds(value: float) -> str:
 
 
 def size(value: float) -> str:
-    """`194.0 MiB`: four digits, since bytes are counted and not estimated."""
+    """`194.0 MiB`: four digits, since bytes are counted, not estimated."""
     if value < 1024:
         return f"{value:.0f} B"
     return _scaled(value, SIZES, 4, lambda unit: 1024)
@@ -60,7 +60,7 @@ def length(value: int) -> str:
 
 
 def plain(value: float, digits: int = 3) -> str:
-    """So many significant digits, never in powers of ten, thousands apart: `0.0123`, `1,230`."""
+    """A number with `digits` significant digits and no exponent: `0.0123`, `1,230`."""
     if not known(value):
         return NOTHING
     if value == 0:
@@ -75,7 +75,7 @@ def known(value: float | None) -> bool:
 
 
 def magnitude(value: float) -> int:
-    """The power of ten of the first digit; 0 of zero."""
+    """The power of ten of the first digit; 0 for zero."""
     return math.floor(math.log10(abs(value))) if value else 0
 
 

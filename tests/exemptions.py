@@ -11,7 +11,7 @@ ALL = "*"
 PADDING = ("padding at the end changes nothing",)
 CORE = (
     "the core of a sequence of padding alone is zero",
-    "the core alone is what stands between the projections",
+    "the core is what stands between the projections",
 )
 EMPTY_CORE = CORE[:1]
 SELECTION = ("causal is blind to the future", "float32 stays near float64")

@@ -1,4 +1,4 @@
-"""Modules that users bring without a card: adopted, contained, and told apart from the declared."""
+"""Modules that users bring without a card: adopted, contained, and marked as undeclared."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -27,7 +27,7 @@ def server():
 
 @pytest.fixture
 def answer(server):
-    """What a process says of a module: the end of its timing, or what weighing it gave."""
+    """What a process says of a module: the end of its timing, or what measuring its memory gave."""
 
     def ask(name, weighs=False, options=(), **sizes):
         one = asdict(case(named(name), "eager", options, **sizes))
@@ -51,8 +51,8 @@ def test_what_it_does_not_declare_is_counted(answer):
     values = answer("Mean", weighs=True)["values"]
     assert values["parameters"] == 16 * 16 + 16
     assert values["flops"] == 2 * 2 * 32 * 16 * 16
-    its = card(named("Mean"))
-    assert (its.cost.time, its.reference, its.declared) == (None, None, False)
+    tested = card(named("Mean"))
+    assert (tested.cost.time, tested.reference, tested.declared) == (None, None, False)
 
 
 @pytest.mark.parametrize(
@@ -67,53 +67,53 @@ def test_what_it_does_not_declare_is_counted(answer):
         ("not_a_module", "returned int, not an nn.Module"),
     ],
 )
-def test_what_is_wrong_with_it_is_its_own_outcome(answer, name, said):
+def test_each_kind_of_failure_has_an_outcome(answer, name, said):
     found = answer(name)
     assert found["outcome"] == Outcome.FAILED
     assert said in found["reason"]
 
 
-def test_a_setting_that_it_changed_is_said_and_spoils_the_process(answer):
+def test_a_setting_that_it_changed_is_reported_and_spoils_the_process(answer):
     meddled = answer("Meddles")
     assert meddled["notes"]["changed"] == "number of threads 1 to 3"
     assert meddled["spoiled"]
     assert "changed" not in answer("Mean")["notes"]
 
 
-def test_memory_that_it_keeps_is_told(answer):
+def test_memory_that_it_keeps_is_reported(answer):
     assert answer("Leaks", weighs=True)["values"]["kept_bytes"] == 2**20
     assert answer("Mean", weighs=True)["values"]["kept_bytes"] == 0
 
 
 @pytest.mark.parametrize(("name", "said"), [("Dies", "exit 3"), ("Exits", "SystemExit: 3")])
-def test_a_process_that_it_ends_is_said(answer, name, said):
+def test_a_process_that_it_ends_is_reported(answer, name, said):
     found = answer(name)
     assert found["outcome"] in (Outcome.CRASHED, Outcome.FAILED)
     assert said in found["reason"]
 
 
 def test_what_it_forks_ends_with_its_case(answer, tmp_path):
-    told = tmp_path / "child"
-    found = answer("Forks", options=(("told", str(told)),))
+    pid_file = tmp_path / "child"
+    found = answer("Forks", options=(("pid_file", str(pid_file)),))
     assert found["outcome"] == Outcome.OK
-    assert not (Path("/proc") / told.read_text()).exists()
+    assert not (Path("/proc") / pid_file.read_text()).exists()
 
 
 def test_options_are_the_further_parameters():
-    its = card(named("Mean"))
-    assert its.configure({"share": 0.5}).share == 0.5
+    tested = card(named("Mean"))
+    assert tested.configure({"share": 0.5}).share == 0.5
     with pytest.raises(UnknownOption, match="options: bias, share"):
-        its.configure({"window": 3})
-    assert its.causality is Causality.NEVER
+        tested.configure({"window": 3})
+    assert tested.causality is Causality.NEVER
     assert card(named("Masked")).causality is Causality.OPTIONAL
 
 
 def test_a_padded_batch_needs_a_mask(answer):
     padded = case(named("Mean"), "eager", padding=0.3).workload
-    its = card(named("Mean"))
-    assert "no parameter named mask" in its.refusal("eager", its.config(), padded)
-    its = card(named("Masked"))
-    assert its.refusal("eager", its.config(), padded) is None
+    tested = card(named("Mean"))
+    assert "no parameter named mask" in tested.refusal("eager", tested.config(), padded)
+    tested = card(named("Masked"))
+    assert tested.refusal("eager", tested.config(), padded) is None
     assert answer("Masked", padding=0.3)["outcome"] == Outcome.OK
 
 
@@ -133,7 +133,7 @@ def test_what_is_no_mechanism_is_refused(name, said):
 @pytest.mark.parametrize(
     "text", ["raise RuntimeError('broken\\nlines')", "import sys; sys.exit(4)", "def (", "1 / 0"]
 )
-def test_a_file_that_does_not_load_is_told_in_one_line(tmp_path, text):
+def test_a_file_that_does_not_load_is_reported_in_one_line(tmp_path, text):
     (tmp_path / "bad.py").write_text(text)
     with pytest.raises(UnknownMechanism, match="cannot be loaded") as error:
         card(f"{tmp_path}/bad.py:Thing")

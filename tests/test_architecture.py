@@ -190,7 +190,7 @@ def test_what_computes_is_found(source):
     assert [*computing(source)]
 
 
-def test_no_room_is_a_lumber_room():
+def test_no_room_is_a_catch_all():
     for path in FILES:
         assert not re.search(r"util|helper|common|^base$|manager", path.stem), path
 

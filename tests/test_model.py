@@ -14,25 +14,25 @@ W = Workload(batch=2, seq_len=21, width=16, heads=4, level=Level.MODEL, shell=SH
 
 def build(name="transformer", form="eager", w=W):
     torch.manual_seed(0)
-    its = card(name)
-    return Classifier(its, form, its.config(), w)
+    tested = card(name)
+    return Classifier(tested, form, tested.config(), w)
 
 
 @pytest.mark.parametrize("name", ["transformer", "fastformer"])
 def test_parameters_and_flops_are_as_declared(name):
-    its, model = card(name), build(name).eval()
-    sets = attention_sets(its, SHELL)
+    tested, model = card(name), build(name).eval()
+    sets = attention_sets(tested, SHELL)
     assert sets == (1 if name == "fastformer" else 3)
     counted = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    assert counted == shell_parameters(W) + sets * its.parameters(its.config(), W)
+    assert counted == shell_parameters(W) + sets * tested.parameters(tested.config(), W)
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         model(torch.randint(60, (2, 21)))
-    own = its.forms["eager"].flops(its.config(), W)
+    own = tested.forms["eager"].flops(tested.config(), W)
     declared = shell_flops(W) + 3 * (own.projections + own.core)
     assert counter.get_total_flops() == declared
 
 
-def test_layers_share_attention_where_told():
+def test_layers_share_attention_as_configured():
     shared = build(w=replace(W, shell=replace(SHELL, share_layers=True)))
     assert len({id(layer.attention) for layer in shared.layers}) == 1
     assert len({id(layer.feed_forward) for layer in shared.layers}) == 3
@@ -58,10 +58,10 @@ def test_the_loss_is_cross_entropy_and_reaches_all_but_the_embedding():
 
 
 def reversible(name="transformer", layers=3, **shell):
-    its = card(name)
+    tested = card(name)
     shell = replace(SHELL, reversible=True, layers=layers, **shell)
     torch.manual_seed(0)
-    return Classifier(its, "eager", its.examples[0], replace(W, shell=shell)).double().train()
+    return Classifier(tested, "eager", tested.examples[0], replace(W, shell=shell)).double().train()
 
 
 @pytest.mark.parametrize("name", ["transformer", "reformer", "sinkhorn"])

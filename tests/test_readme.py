@@ -1,8 +1,8 @@
-"""Every command of the README works as it stands there.
+"""Every command of the README works as written.
 
-Sweeps are planned and not run, and the two commands that set up an environment, the baseline of
-`.ci` and the tests themselves are what `.ci/run` runs. The floors are those that
-`test_architecture.py` tests.
+Sweeps are planned and not run. The two commands that set up an environment, the baseline of `.ci`
+and the tests themselves are run by `.ci/run`. The floors are those that `test_architecture.py`
+tests, and files that the README tells where to add something exist.
 """
 
 import re
@@ -21,6 +21,10 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
 LINES = tuple(line for block in BLOCKS for line in block.splitlines() if line.strip())
 COMMANDS = tuple(line for line in LINES if line.startswith("attnbench "))
+# the files of the user that the commands name
+((MODULE,), (CLAIMS,)) = (
+    re.findall(rf"```{kind}\n(.*?)```", README, re.DOTALL) for kind in ("python", "csv")
+)
 
 
 def run(line, folder):
@@ -29,10 +33,12 @@ def run(line, folder):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with the sweeps that the README names."""
+    """A folder with the sweeps and files that the README names."""
     made = tmp_path_factory.mktemp("readme")
     for name in ("cpu-fig2", "monday", "tuesday"):
         shutil.copytree(ROOT / "reports" / "cpu-fig2", made / "reports" / name)
+    (made / "mine.py").write_text(MODULE)
+    (made / "mine.csv").write_text(CLAIMS)
     return made
 
 
@@ -78,3 +84,16 @@ def test_the_floors_are_those_of_the_architecture():
     rows = re.findall(r"^\| (\d) \| (.*) \|$", README, re.MULTILINE)
     shown = {int(number): set(re.findall(r"`(\w+)`", rooms)) for number, rooms in rows}
     assert shown == {number: set(rooms) for number, rooms in enumerate(FLOORS)}
+
+
+def test_files_to_add_something_to_exist():
+    table = README.partition("## Where to add what")[2].partition("\n## ")[0]
+    rows = [row for row in table.splitlines() if row.startswith("| a")]
+    for row in rows:
+        folder = ROOT / "attnbench"
+        for path in re.findall(r"`([\w/*]+\.py|\w+/(?:\w+/)?)`", row):
+            # a bare name stands in the folder of the name before it
+            found = [*(ROOT / "attnbench").glob(path), *folder.glob(path)]
+            assert found, path
+            folder = found[0].parent
+    assert len(rows) == 10

@@ -91,15 +91,15 @@ class Leaks(Mean):
 
 
 class Forks(Mean):
-    def __init__(self, width, heads, told: str = ""):
+    def __init__(self, width, heads, pid_file: str = ""):
         super().__init__(width, heads)
-        self.told = told
+        self.pid_file = pid_file
 
     def forward(self, x):
         if os.fork() == 0:
-            Path(self.told).write_text(str(os.getpid()))
+            Path(self.pid_file).write_text(str(os.getpid()))
             time.sleep(600)
-        while not Path(self.told).exists():
+        while not Path(self.pid_file).exists():
             time.sleep(0.001)
         return super().forward(x)
 

@@ -10,7 +10,7 @@ from attnbench import __version__
 from attnbench.cli import console, options
 from attnbench.cli.stopping import stoppable
 from attnbench.device import choose
-from attnbench.errors import StoreError, UsageError
+from attnbench.errors import UsageError
 from attnbench.records import Level
 
 if TYPE_CHECKING:
@@ -19,58 +19,51 @@ if TYPE_CHECKING:
 
 def check(
     base: Annotated[
-        str | None,
-        typer.Option(help="Revision to compare with; both are measured now."),
+        str | None, typer.Option(help="Git revision to compare with; both are measured now.")
     ] = None,
     baseline: Annotated[
         Path | None,
-        typer.Option(help="File that --save wrote; times only on its machine."),
+        typer.Option(
+            help="File that --save wrote; times are compared only on the machine that wrote it."
+        ),
     ] = None,
     save: Annotated[
-        Path | None,
-        typer.Option(help="Write such a file; @all mechanisms without --models."),
+        Path | None, typer.Option(help="Write such a file; without --models, for @all.")
     ] = None,
     models: Annotated[
         str | None,
-        typer.Option(help="As in sweep; name:* checks every form, not only the default."),
+        typer.Option(
+            help="Same syntax as in sweep; name:* checks every form, not only the default."
+        ),
     ] = None,
     changed: Annotated[
         bool, typer.Option("--changed", help="Only mechanisms whose files differ from --base.")
     ] = False,
     lengths: Annotated[str, typer.Option(help="Same syntax as in sweep.")] = "128,512",
-    level: Annotated[Level, typer.Option(help="How much around it is measured.")] = Level.ATTENTION,
-    mode: Annotated[str, typer.Option(help="inference, training or both.")] = "both",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "cpu",
+    level: options.LevelOption = Level.ATTENTION,
+    mode: options.ModesOption = "both",
+    device: options.DeviceOption = "cpu",
     budget: Annotated[
-        str,
-        typer.Option(help="Time for the whole check; cases that do not fit in are unsure."),
+        str, typer.Option(help="Time for the whole check; cases that do not fit are unsure.")
     ] = "5m",
-    threshold: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            max=1,
-            help="Ignore relative changes of time below this (0.02; on CUDA 0.03).",
-        ),
-    ] = None,
+    threshold: options.ThresholdOption = None,
     no_times: Annotated[bool, typer.Option("--no-times", help="Count only; time nothing.")] = False,
     strict: Annotated[
         bool,
         typer.Option("--strict", help="Exit with 3 if unsure; larger counts fail even if faster."),
     ] = False,
-    seed: Annotated[
-        int,
-        typer.Option(min=0, max=options.LARGEST_SEED, help="Random seed of inputs and order."),
-    ] = 0,
-    markdown: Annotated[Path | None, typer.Option(help="Write a page for a job's summary.")] = None,
+    seed: options.SeedOption = 0,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Write a Markdown page for a job's summary.")
+    ] = None,
     junit: Annotated[Path | None, typer.Option(help="Write JUnit XML.")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    json_: options.JsonOption = False,
 ) -> None:
     """Compare with a revision or a stored baseline; exit with 1 if slower, larger or failing.
 
     Without --models, the mechanisms whose files differ from --base are checked. Times are CPU
-    time with freed memory kept by the process, so that page faults do not blur them: they show
-    less than all of what a copy into fresh memory costs.
+    time. The process keeps freed memory, so that page faults add no noise; the times therefore
+    miss part of what a copy into fresh memory costs.
     """
     if sum(given is not None for given in (base, baseline, save)) != 1:
         raise UsageError("check needs one of --base REF, --baseline FILE and --save FILE")
@@ -85,20 +78,20 @@ def check(
     from attnbench.gate.finding import traded
     from attnbench.workloads import axes
 
-    there = choose(device)
+    measured = choose(device)
     plan = Plan(
         lengths=axes.lengths(lengths),
         level=level,
         modes=options.modes(mode),
-        device=there.name,
+        device=measured.name,
         budget_s=axes.seconds(budget, "--budget"),
-        threshold=there.threshold if threshold is None else threshold,
+        threshold=measured.threshold if threshold is None else threshold,
         times=not no_times,
         seed=seed,
     )
     own = base is not None
-    left = "nothing was kept, the repository is as it was"
-    with stoppable(lambda: left), bench(device, seed, own) as measuring:
+    unchanged = "nothing was kept, the repository is unchanged"
+    with stoppable(lambda: unchanged), bench(device, seed, own) as measuring:
         if save is not None:
             chosen = chosen or options.selections("@all")
             cases, left_out = stored.save(plan, save, chosen, measuring, __version__)
@@ -128,7 +121,9 @@ def publish(
     if markdown is not None:
         output.write(markdown, page, stream=True)
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
-        append(Path(summary), page)
+        # other steps of a job write the same file
+        with output.explained(f"cannot write {summary!r}"), open(summary, "ab") as file:
+            file.write(page)
     if junit is not None:
         output.write(junit, ci.junit(report), stream=True)
     if os.environ.get("GITHUB_ACTIONS"):
@@ -141,25 +136,15 @@ def publish(
 
 
 def show(report: "Report") -> None:
-    """What matters first: the verdict, what fails, what is not certain; then the tables."""
+    """First what matters: the verdict, what fails, what is uncertain; then the tables."""
     from attnbench.render import check_page
-    from attnbench.render.terminal import table
 
-    shown = console.out()
-    shown.print(check_page.headline(report))
+    terminal = console.out()
+    terminal.print(check_page.headline(report))
     for line in check_page.news(report):
-        shown.print(f"  {line}")
-    for grid in check_page.tables(report):
-        shown.print()
-        shown.print(table(grid, shown.width))
+        terminal.print(f"  {line}")
+    for table in check_page.tables(report):
+        terminal.print()
+        console.show(table)
     for sentence in check_page.method(report):
-        shown.print(sentence)
-
-
-def append(path: Path, content: bytes) -> None:
-    """Add to a file that other steps of a job write too. Raises `StoreError`."""
-    try:
-        with open(path, "ab") as file:
-            file.write(content)
-    except OSError as error:
-        raise StoreError(f"cannot write {str(path)!r}: {error.strerror}") from error
+        terminal.print(sentence)

@@ -9,6 +9,7 @@ import typer
 
 from attnbench.cli import console, options
 from attnbench.errors import BadClaims, UsageError
+from attnbench.units import many
 
 if TYPE_CHECKING:
     from attnbench.analysis.report import Analysis
@@ -17,51 +18,55 @@ if TYPE_CHECKING:
     from attnbench.claims.judge import Judged
 
 LARGEST = 1 << 22  # bytes of a file of claims
-SHOWN = 20  # rows that cannot be read are named one by one up to this number
+SHOWN = 20  # at most this many unreadable rows are listed one by one
 
 
 def claims(
     sweep: Annotated[
-        Path | None, typer.Argument(help="A sweep's folder; without it the claims are listed.")
+        Path | None, typer.Argument(help="Folder of a sweep; without it, the claims are listed.")
     ] = None,
     file: Annotated[
         Path | None,
         typer.Option(
-            "--claims", help="A CSV file with claims of your own, in place of the shipped ones."
+            "--claims", help="CSV file with your own claims, judged in place of the shipped ones."
         ),
     ] = None,
     only: Annotated[
-        str, typer.Option(help="Show an id, a mechanism, or a pattern such as flash-*.")
+        str,
+        typer.Option(
+            help="Show only claims with this id or mechanism, or a pattern such as flash-*."
+        ),
     ] = "*",
     all_: Annotated[
-        bool, typer.Option("--all", help="Show those out of scope too; claims.md always does.")
+        bool,
+        typer.Option("--all", help="Show claims out of scope too; claims.md always lists them."),
     ] = False,
-    formats: Annotated[str, typer.Option(help="Formats of the figures: png, svg, pdf.")] = "png",
-    json_: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    formats: options.FormatsOption = "png",
+    json_: options.JsonOption = False,
 ) -> None:
-    """Judge what papers assert by what a sweep measured; without a sweep, list it."""
+    """Judge what papers claim by what a sweep measured; without a sweep, list the claims."""
     from attnbench.claims.reading import shipped
 
-    wanted = options.formats(formats)
-    every = shipped() if file is None else own(file)
-    chosen = tuple(claim for claim in every if claim.matches(only))
+    figure_formats = options.formats(formats)
+    claims = shipped() if file is None else read_own(file)
+    chosen = tuple(claim for claim in claims if claim.matches(only))
     if not chosen:
         raise UsageError(
-            f"no claim has the id or mechanism {only!r}; `attnbench claims` lists all {len(every)}"
+            f"no claim has the id or mechanism {only!r}; `attnbench claims` lists all {len(claims)}"
         )
     if sweep is None:
         show_listing(chosen, json_)
         return
-    judged = publish(sweep, every, wanted, file)
-    shown = [one for one in judged if one.claim in chosen]
+    judged = publish(sweep, claims, figure_formats, file)
+    shown = [judgement for judgement in judged if judgement.claim in chosen]
     if json_:
-        show_json(shown)
+        console.data([{**describe(j.claim), **asdict(j.judgement)} for j in shown])
     else:
         show(shown, all_)
 
 
-def own(path: Path) -> Sequence["Claim"]:
-    """The claims of a user's file; every row that cannot be read is named on a separate line."""
+def read_own(path: Path) -> Sequence["Claim"]:
+    """The claims in a user's file. Raises `UsageError` after listing rows that cannot be read."""
     from attnbench.claims.reading import read_claims
 
     try:
@@ -81,13 +86,13 @@ def own(path: Path) -> Sequence["Claim"]:
         for problem in error.problems[:SHOWN]:
             console.err().print(problem, soft_wrap=True)
         count = len(error.problems)
-        raise UsageError(f"{str(path)!r}: {count} rows cannot be read; mend them") from error
+        raise UsageError(f"{str(path)!r}: {count} rows cannot be read; correct them") from error
 
 
 def publish(
-    folder: Path, every: Sequence["Claim"], formats: tuple[str, ...], own: Path | None = None
+    folder: Path, claims: Sequence["Claim"], formats: tuple[str, ...], own: Path | None = None
 ) -> Sequence["Judged"]:
-    """Judge every claim and write page, table and overlays into the folder of the sweep."""
+    """Judge the claims and write page, table and overlays into the folder of the sweep."""
     from attnbench.analysis.report import analyse
     from attnbench.claims.bench import Bench
     from attnbench.claims.judge import judge
@@ -98,11 +103,11 @@ def publish(
     if not folder.is_dir():
         folder = folder.parent
     if own is not None and own.resolve().parent == folder.resolve() and own.stem == "claims":
-        raise UsageError(f"{str(own)!r} would be overwritten by the answers; give it another name")
+        raise UsageError(f"the answers would overwrite {str(own)!r}; give it another name")
     for warning in analysis.sweep.warnings:
         console.err().print(f"warning: {warning}")
     bench = Bench(sweep=analysis.sweep, cases=analysis.cases, ratios=analysis.ratios)
-    judged = judge(bench, every)
+    judged = judge(bench, claims)
     for name, content in files(analysis, bench, judged, formats):
         output.write(folder / name, content, way_out="the journal is unharmed")
     console.err().print(f"claims.md, claims.csv and overlays are in {folder}")
@@ -112,7 +117,7 @@ def publish(
 def files(
     analysis: "Analysis", bench: "Bench", judged: Sequence["Judged"], formats: tuple[str, ...]
 ) -> Iterator[tuple[str, bytes]]:
-    """File names and contents, each made as it is asked for."""
+    """File names and contents, made one at a time."""
     from attnbench.render import claims, delimited
     from attnbench.render.overlays import overlays
 
@@ -124,47 +129,38 @@ def files(
 
 
 def show_listing(chosen: Sequence["Claim"], as_json: bool) -> None:
-    """The claims, how many they are, and what a sweep must measure to judge all of them."""
+    """The claims, their number, and what a sweep must measure to judge all of them."""
     from attnbench.claims.judge import wanted
     from attnbench.registry import names
     from attnbench.render.claims import listing
-    from attnbench.render.terminal import table
-    from attnbench.units import many
 
     if as_json:
         console.data([describe(claim) for claim in chosen])
         return
     shown = console.out()
-    shown.print(table(listing(chosen), shown.width))
+    console.show(listing(chosen))
     sources = len({claim.source.partition(",")[0] for claim in chosen})
     models, known = wanted(chosen), set(names())
-    here = [model for model in models if model.partition(":")[0] in known]
-    other = [model for model in models if model not in here]
-    shown.print(f"\n{many(len(chosen), 'claim')} of {many(sources, 'source')}.")
-    if here:
-        shown.print(f"To judge them: attnbench sweep --models {','.join(here)}", soft_wrap=True)
+    registered = [model for model in models if model.partition(":")[0] in known]
+    others = [model for model in models if model not in registered]
+    shown.print(f"\n{many(len(chosen), 'claim')} from {many(sources, 'source')}.")
+    if registered:
+        command = f"attnbench sweep --models {','.join(registered)}"
+        shown.print(f"To judge them: {command}", soft_wrap=True)
         shown.print("with the options that the checks name, then attnbench claims with its folder.")
-    if other:
-        shown.print(f"Not registered, so that their claims are out of scope: {', '.join(other)}.")
+    if others:
+        shown.print(f"Not registered, so their claims are out of scope: {', '.join(others)}.")
 
 
 def show(judged: Sequence["Judged"], everything: bool) -> None:
     """The answers on the terminal, and their counts."""
     from attnbench.claims.claim import Answer
     from attnbench.render.claims import answers, counts
-    from attnbench.render.terminal import table
-    from attnbench.units import many
 
-    rows = [one for one in judged if everything or one.judgement.answer is not Answer.OUT_OF_SCOPE]
-    shown = console.out()
-    shown.print(table(answers(rows), shown.width))
-    hidden = "" if everything or len(rows) == len(judged) else "; --all shows those out of scope"
-    shown.print(f"\n{many(len(judged), 'claim')}: {counts(judged)}{hidden}.")
-
-
-def show_json(judged: Sequence["Judged"]) -> None:
-    """Each claim with its answer, all numbers behind it and their lengths."""
-    console.data([{**describe(one.claim), **asdict(one.judgement)} for one in judged])
+    rows = [j for j in judged if everything or j.judgement.answer is not Answer.OUT_OF_SCOPE]
+    console.show(answers(rows))
+    hidden = "" if len(rows) == len(judged) else "; --all shows those out of scope"
+    console.out().print(f"\n{many(len(judged), 'claim')}: {counts(judged)}{hidden}.")
 
 
 def describe(claim: "Claim") -> dict[str, Any]:

@@ -6,33 +6,33 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attnbench.cli import console
+from attnbench.cli import console, options
 
 if TYPE_CHECKING:
-    from attnbench.analysis.compare import Comparison
     from attnbench.render.grid import Table
 
 
 def compare(
-    first: Annotated[Path, typer.Argument(help="The folder of the earlier sweep.")],
-    second: Annotated[Path, typer.Argument(help="The folder of the later one.")],
+    first: Annotated[Path, typer.Argument(help="Folder of the earlier sweep.")],
+    second: Annotated[Path, typer.Argument(help="Folder of the later sweep.")],
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Compare times of different machines too.")
     ] = False,
     everything: Annotated[
-        bool, typer.Option("--all", help="Every case and metric, not only what changed.")
+        bool, typer.Option("--all", help="Show every case and metric, not only what changed.")
     ] = False,
     against: Annotated[
-        str | None, typer.Option(help="Crossovers with this mechanism or series alone.")
+        str | None, typer.Option(help="Only crossovers with this mechanism or series.")
     ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
-    markdown: Annotated[Path | None, typer.Option(help="Write the tables to this file.")] = None,
-    csv: Annotated[Path | None, typer.Option(help="Write all cases to this file.")] = None,
+    json_: options.JsonOption = False,
+    markdown: Annotated[Path | None, typer.Option(help="Write the tables as Markdown.")] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write every case as CSV.")] = None,
 ) -> None:
     """Compare a sweep with an earlier one: what became slower, faster, larger, or is missing."""
     from attnbench.analysis.compare import compare
     from attnbench.analysis.report import analyse
     from attnbench.render import delimited
+    from attnbench.render.comparison import crossovers, every, news
     from attnbench.render.conditions import warnings
     from attnbench.store import output
     from attnbench.store.journal import load_results
@@ -45,46 +45,31 @@ def compare(
             console.err().print(f"warning: {folder}: {line}", soft_wrap=True)
     comparison = compare(*analyses, anyway=anyway)
     if comparison.refusals and not anyway:
-        console.err().print("times were not compared; --anyway compares them all the same")
-    shown = tables(comparison, everything)
+        console.err().print("times were not compared; --anyway compares them nevertheless")
+    shown = [news(comparison)]
+    shown += [crossovers(comparison)] * (len(comparison.moved) > 0)
+    shown += [every(comparison)] * everything
     if markdown:
         output.write(markdown, as_markdown(shown, warned), stream=True)
     if csv:
         output.write(csv, delimited.frame(comparison.rows), stream=True)
-    show_json(comparison, warned) if json_ else show(shown)
-
-
-def tables(comparison: "Comparison", everything: bool) -> "list[Table]":
-    """What changed, crossovers that moved, and on demand every case."""
-    from attnbench.render.comparison import all_cases, changes, moved_crossovers
-
-    shown = [changes(comparison)]
-    shown += [moved_crossovers(comparison)] * (len(comparison.moved) > 0)
-    return shown + [all_cases(comparison)] * everything
-
-
-def show(shown: "Sequence[Table]") -> None:
-    from attnbench.render.terminal import table
-
-    terminal = console.out()
-    for one in shown:
-        terminal.print(table(one, terminal.width))
-        terminal.print()
-
-
-def show_json(comparison: "Comparison", warned: Mapping[str, Sequence[str]]) -> None:
-    """Numbers in full precision, with both sweeps' warnings and why times were not compared."""
-    data = {"refusals": comparison.refusals, "cases": comparison.rows}
-    console.data({"warnings": warned, **data, "crossovers_moved": comparison.moved})
+    if json_:
+        # in full precision, with both sweeps' warnings and why times were not compared
+        data = {"refusals": comparison.refusals, "cases": comparison.rows}
+        console.data({"warnings": warned, **data, "crossovers_moved": comparison.moved})
+        return
+    for table in shown:
+        console.show(table)
+        console.out().print()
 
 
 def as_markdown(shown: "Sequence[Table]", warned: Mapping[str, Sequence[str]]) -> bytes:
-    """The tables below both sweeps' warnings."""
+    """The tables, after both sweeps' warnings."""
     from attnbench.render.markdown import escape, table
 
-    above = [
+    warnings = [
         f"- Warning of the {name} sweep: {escape(line)}"
         for name, lines in warned.items()
         for line in lines
     ]
-    return "\n".join([*above, *[""] * bool(above), *map(table, shown)]).encode()
+    return "\n".join([*warnings, *[""] * bool(warnings), *map(table, shown)]).encode()

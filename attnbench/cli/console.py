@@ -14,9 +14,11 @@ from attnbench.render.grid import clean
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from attnbench.render.grid import Table
+
 
 class Stream(io.FileIO):
-    """Where text goes, or nowhere: once its reader has left, and a log whatever it fails with."""
+    """A stream that swallows text once its reader has gone; a log swallows any error."""
 
     log = False
 
@@ -30,17 +32,17 @@ class Stream(io.FileIO):
             raise
 
 
-def forgive() -> None:
-    """Have no reader that leaves, no letter it lacks and no full log decide how a verb ends."""
+def tolerate_closed_streams() -> None:
+    """Let no closed reader, unencodable letter or full log decide how a verb ends."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # or the journal would be opened under its number
+            os.open(os.devnull, os.O_RDWR)  # or the journal would be opened under this number
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if not isinstance(stream, io.TextIOWrapper):
-            continue  # closed, or another program's
+            continue  # closed, or replaced by another program
         if sys.platform == "win32" and stream.isatty():
             stream.reconfigure(errors="replace")
             continue
@@ -53,25 +55,25 @@ def forgive() -> None:
 
 
 def abandon() -> None:
-    """Drop what standard output still holds, so that the interpreter does not try again."""
+    """Drop what standard output still buffers, so that the interpreter does not try again."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def begin(doing: str) -> None:
-    """The first line of a verb that takes long, said before any heavy library is loaded."""
+    """Print the first line of a slow verb, before any heavy library is loaded."""
     print(f"attnbench {__version__}: {doing} …", file=sys.stderr, flush=True)
 
 
 def data(value: Any) -> None:
-    """Print as JSON in ASCII: null for a number that is none, nothing that commands a terminal."""
+    """Print as JSON in ASCII, without control characters; null for NaN and infinities."""
     import json
 
     print(json.dumps(plain(value), indent=1))
 
 
 def plain(value: Any) -> Any:
-    """The value as JSON takes it; a frame as its rows."""
+    """The value as JSON types; a frame becomes a list of rows."""
     if hasattr(value, "to_dict"):
         value = value.to_dict("records")
     if isinstance(value, dict):
@@ -81,13 +83,21 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
+def show(table: "Table") -> None:
+    """Print a table among the results."""
+    from attnbench.render.terminal import table as rendered
+
+    console = out()
+    console.print(rendered(table, console.width))
+
+
 def out() -> "Console":
-    """Results; 160 columns wide where there is no terminal."""
+    """The console for results; 160 columns wide where there is no terminal."""
     return _console(stderr=False)
 
 
 def err() -> "Console":
-    """What the program chose, warnings, progress."""
+    """The console for warnings, progress and what the program chose."""
     return _console(stderr=True)
 
 
@@ -95,14 +105,12 @@ def _console(stderr: bool) -> "Console":
     from rich.console import Console
 
     class Plain(Console):
-        """Text is shown line by line as it is; none commands the terminal."""
+        """Prints text as it is, without control characters."""
 
         def render_str(self, text: str, **how: Any) -> Any:
             return super().render_str("\n".join(map(clean, text.split("\n"))), **how)
 
     console = Plain(stderr=stderr, highlight=False, markup=False)
-    return (
-        console
-        if console.is_terminal
-        else Plain(stderr=stderr, highlight=False, markup=False, width=160)
-    )
+    if not console.is_terminal:
+        console.width = 160
+    return console

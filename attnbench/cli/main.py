@@ -1,6 +1,6 @@
-"""The program `attnbench`: signals first, then the verbs; every end is an exit code and a line.
+"""The program `attnbench`: signal handlers, then the verbs; every error is one line and a code.
 
-Importing this file loads next to nothing, so that a signal soon finds a handler.
+Importing this file loads next to nothing, so that signals are handled early.
 """
 
 import os
@@ -10,8 +10,8 @@ from attnbench.cli import stopping
 from attnbench.errors import AttnbenchError
 
 DEBUG = "ATTNBENCH_DEBUG"
-LONGEST = 2_000  # characters of an error: what was asked may be as long as a system lets it be
-FAILED = AttnbenchError.exit_code  # never 1, by which `check` says that something is slower
+LONGEST = 2_000  # characters of an error message, which may quote arguments of any length
+FAILED = AttnbenchError.exit_code  # never 1, by which `check` reports that something is slower
 
 
 def main() -> None:
@@ -23,52 +23,53 @@ def main() -> None:
 
 
 def run() -> int:
-    """Run the command line in this process, show its error if any, and return the exit code."""
+    """Run the command line in this process, print its error if any, and return the exit code."""
     try:
         return verb()
     except AttnbenchError as error:
         show(str(error))
         return error.exit_code
     except OSError as error:
-        # what no room put into words: a full disk below standard output, or no more processes
+        # no other module explains these: standard output on a full disk, too many processes
         show(f"the system refused: {error}{traced(keep=False)}")
         from attnbench.cli import console
 
         console.abandon()
         return FAILED
     except Exception as error:
-        show(misread(error) or f"unforeseen {named(error)}{traced()}")
+        named = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        show(parser_message(error) or f"unforeseen {named}{traced()}")
         return FAILED
 
 
 def verb() -> int:
-    """Run the verb that the arguments name; its exit code. Any exception may come through."""
+    """Run the verb that the arguments name and return its exit code. Raises any exception."""
     from attnbench.cli import console
 
-    console.forgive()
+    console.tolerate_closed_streams()
     from attnbench.cli.verbs import application
 
     try:
         return application()(standalone_mode=False) or 0
-    except SystemExit as left:
-        # Typer turns a broken pipe, whosever it was, into exit code 1
-        if isinstance(left.__context__, OSError):
-            raise left.__context__ from None
+    except SystemExit as exit_:
+        # Typer turns every broken pipe into exit code 1
+        if isinstance(exit_.__context__, OSError):
+            raise exit_.__context__ from None
         raise
 
 
-def misread(error: Exception) -> str:
-    """What the parser says of the arguments it could not read; nothing of any other error."""
-    said = getattr(error, "format_message", None)  # its class has moved between versions of Typer
-    if said is None:
+def parser_message(error: Exception) -> str:
+    """The parser's message about arguments that it could not read; empty for other errors."""
+    message = getattr(error, "format_message", None)  # the class moved between versions of Typer
+    if message is None:
         return ""
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "attnbench"
-    return f"{said().rstrip('.')}; {path} --help lists what there is"
+    return f"{message().rstrip('.')}; {path} --help lists what there is"
 
 
 def show(text: str) -> None:
-    """An error on one line, without its middle if it is long; nothing in it commands a terminal."""
+    """Print an error on one line without control characters, shortened in the middle."""
     try:
         from attnbench.render.grid import clean
 
@@ -80,13 +81,8 @@ def show(text: str) -> None:
     print(f"attnbench: {line}", file=sys.stderr)
 
 
-def named(error: Exception) -> str:
-    """The class of an error and its text, if it has any."""
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-
-
 def traced(keep: bool = True) -> str:
-    """Print the traceback of the error being handled, if asked to; else say where it is kept."""
+    """Print the current traceback in debug mode; otherwise `keep` it and return where it is."""
     import traceback
 
     if os.environ.get(DEBUG):

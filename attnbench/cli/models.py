@@ -6,111 +6,100 @@ from typing import Annotated, Any
 
 import typer
 
-from attnbench.cli import console
+from attnbench.cli import console, options
 from attnbench.cli.stopping import stoppable
 from attnbench.device import choose
 from attnbench.errors import UnknownMechanism
+from attnbench.units import count
 
 
 def models(
     pattern: Annotated[str, typer.Argument(help="A name, or a pattern such as synth*.")] = "*",
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: options.DeviceOption = "auto",
     verify: Annotated[
-        bool, typer.Option("--verify", help="Run the contract's checks, each on small sizes.")
+        bool, typer.Option("--verify", help="Run the contract's checks on small sizes.")
     ] = False,
-    json_: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    json_: options.JsonOption = False,
 ) -> None:
-    """List mechanisms with class, complexity and forms; one by name in full."""
+    """List mechanisms with class, complexity and forms; a single one in full."""
     console.begin("reading mechanisms")
     from attnbench.cli.starting import own_server
     from attnbench.registry import names, unknown
     from attnbench.workloads import reading
 
     own_file = ".py:" in pattern
-    found = [pattern] if own_file else [name for name in names() if fnmatchcase(name, pattern)]
-    if not found:
+    matches = [pattern] if own_file else [name for name in names() if fnmatchcase(name, pattern)]
+    if not matches:
         raise UnknownMechanism(unknown(pattern, names()))
-    place = choose(device).name
+    device = choose(device).name
     with stoppable(lambda: "nothing was kept"), own_server(1) as server:
-        rows = reading.describe(found, place, server)
+        rows = reading.describe(matches, device, server)
         if verify:
-            show_checks({name: reading.verify(name, server) for name in found}, json_)
+            show_checks({name: reading.verify(name, server) for name in matches}, json_)
             return
     if json_:
         console.data(rows if len(rows) > 1 else rows[0])
-    elif len(found) == 1:
+    elif len(rows) == 1:
         show_one(rows[0])
     else:
         show_all(rows)
 
 
-def show_checks(found: dict[str, list[dict[str, str]]], as_json: bool) -> None:
-    """One line for each check of each mechanism; leaves with 1 if any failed."""
-    from attnbench.render.grid import Table, words
-    from attnbench.render.terminal import table
-
-    if as_json:
-        console.data(found)
+def show_checks(checked: dict[str, list[dict[str, str]]], as_json: bool) -> None:
+    """Print one row for each check of each mechanism; exit with 1 if any failed."""
     rows = []
-    for name, results in found.items():
-        for check in dict.fromkeys(each["check"] for each in results):
-            mine = [each for each in results if each["check"] == check]
-            bad = [each for each in mine if each["result"] == "failed"]
-            passed = [each for each in mine if each["result"] == "passed"]
-            explained = bad or ([] if passed else mine)
+    for name, results in checked.items():
+        for check in dict.fromkeys(result["check"] for result in results):
+            trials = [result for result in results if result["check"] == check]
+            failed = [trial for trial in trials if trial["result"] == "failed"]
+            passed = [trial for trial in trials if trial["result"] == "passed"]
+            explained = failed or ([] if passed else trials)
             reason = f"{explained[0]['trial']}: {explained[0]['reason']}" if explained else ""
-            result = "failed" if bad else "passed" if passed else "skipped"
-            count = f"{len(bad) or len(passed)} of {len(mine)}"
-            rows.append(tuple(map(words, (name, check, result, count, reason))))
-    failed = sum(row[2].text == "failed" for row in rows)
-    if not as_json:
-        shown = console.out()
+            outcome = "failed" if failed else "passed" if passed else "skipped"
+            count = f"{len(failed) or len(passed)} of {len(trials)}"
+            rows.append((name, check, outcome, count, reason))
+    failures = sum(row[2] == "failed" for row in rows)
+    if as_json:
+        console.data(checked)
+    else:
         columns = ("mechanism", "check", "result", "trials", "reason")
-        skipped = sum(row[2].text == "skipped" for row in rows)
-        note = f"{failed} of {len(rows)} checks failed, {skipped} had nothing to check."
-        grid = Table(name="checks", title="Contract", columns=columns, rows=tuple(rows), note=note)
-        shown.print(table(grid, shown.width))
-    if failed:
+        skipped = sum(row[2] == "skipped" for row in rows)
+        note = f"{failures} of {len(rows)} checks failed, {skipped} had nothing to check."
+        show_words("Contract", columns, rows, note)
+    if failures:
         raise typer.Exit(1)
 
 
-def show_all(rows: Sequence[Mapping[str, Any]]) -> None:
-    """One line a mechanism; a form that does not run here stands in brackets."""
+def show_words(
+    title: str, columns: tuple[str, ...], rows: Sequence[Sequence[str]], note: str
+) -> None:
+    """Print a table of text."""
     from attnbench.render.grid import Table, words
-    from attnbench.render.terminal import table
 
+    cells = tuple(tuple(map(words, row)) for row in rows)
+    console.show(Table(name=title.lower(), title=title, columns=columns, rows=cells, note=note))
+
+
+def show_all(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print one row for each mechanism; forms that do not run here are in brackets."""
     columns = ("mechanism", "class", "complexity", "causal", "forms", "paper")
-    cells = tuple(
-        tuple(
-            words(text)
-            for text in (
-                row["name"],
-                row["class"],
-                row["complexity"],
-                row["causal"],
-                " ".join(
-                    form if says == "runs" else f"({form})" for form, says in row["forms"].items()
-                ),
-                " ".join(str(row["paper"][key] or "") for key in ("authors", "year")),
-            )
-        )
-        for row in rows
-    )
+    table = []
+    for row in rows:
+        forms = (form if says == "runs" else f"({form})" for form, says in row["forms"].items())
+        paper = (str(row["paper"][key] or "") for key in ("authors", "year"))
+        facts = [row[key] for key in ("name", "class", "complexity", "causal")]
+        table.append([*facts, " ".join(forms), " ".join(paper)])
     note = "A form in brackets does not run here; `attnbench models NAME` says why."
-    shown = console.out()
-    grid = Table(name="models", title="Mechanisms", columns=columns, rows=cells, note=note)
-    shown.print(table(grid, shown.width))
+    show_words("Mechanisms", columns, table, note)
 
 
 def show_one(row: Mapping[str, Any]) -> None:
-    """Equations, parameters, options with defaults, forms, source."""
-    from attnbench.units import count
-
+    """Print equations, paper, parameters, forms, and options with their defaults."""
     shown = console.out().print
     shown((row["equations"] or row["name"]).rstrip())
     paper = row["paper"]
-    where = (paper["title"], f"{paper['authors']} {paper['year'] or ''}".strip(), paper["source"])
-    shown(f"\nPaper      {', '.join(filter(None, where))}")
+    cited = (paper["title"], f"{paper['authors']} {paper['year'] or ''}".strip(), paper["source"])
+    shown(f"\nPaper      {', '.join(filter(None, cited))}")
     shown(f"Class      {row['class']}; {row['complexity']}; causal: {row['causal']}")
     if row["declared"]:
         shown(f"Parameters {row['parameters']:,} at D = 256, H = 16, N = 1,024")

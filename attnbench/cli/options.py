@@ -1,40 +1,70 @@
-"""Options that several verbs read: text to values, and what the program chooses by itself."""
+"""Options that several verbs share, and what the program chooses for those left out."""
+
+from typing import Annotated
+
+import typer
 
 from attnbench.device import Device
 from attnbench.errors import UsageError
-from attnbench.records import ITEM_BYTES, Mode, Selection, Settings
+from attnbench.records import ITEM_BYTES, Level, Mode, Selection, Settings
 
 DTYPES = tuple(ITEM_BYTES)
 FORMATS = ("png", "svg", "pdf")
 
-# above these a number is a slip of the hand, and no prediction could hold it
+# larger numbers are typing errors, and no prediction could hold them
 LARGEST = 1 << 20
 LARGEST_SEED = (1 << 32) - 1
 
+DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
+FormatsOption = Annotated[str, typer.Option(help="File formats of figures: png, svg, pdf.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the results as JSON.")]
+LevelOption = Annotated[
+    Level,
+    typer.Option(help="core: without projections; attention: with them; model: a classifier."),
+]
+ModesOption = Annotated[str, typer.Option(help="inference, training or both.")]
+SeedOption = Annotated[
+    int, typer.Option(min=0, max=LARGEST_SEED, help="Random seed for parameters, inputs and order.")
+]
+ThreadsOption = Annotated[
+    int | None, typer.Option(min=1, max=LARGEST, help="CPU threads; default: all cores it may use.")
+]
+ThresholdOption = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        max=1,
+        help="Ignore relative changes of time below this; default: 0.02, on CUDA 0.03.",
+    ),
+]
+
 
 def modes(text: str) -> tuple[Mode, ...]:
-    """`inference`, `training`, `both`, or a list."""
+    """`inference`, `training`, `both`, or a list. Raises `UsageError`."""
     if text == "both":
         return (Mode.TRAINING, Mode.INFERENCE)
-    words = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
-    if not set(words) <= set(Mode):
+    if not set(words := listed(text)) <= set(Mode):
         raise UsageError(f"--mode {text!r} is not inference, training or both")
-    return tuple(Mode(word) for word in words)
+    return tuple(map(Mode, words))
 
 
 def dtype(text: str) -> str:
-    """The name of a floating-point type."""
+    """The name of a floating-point type. Raises `UsageError`."""
     if text not in DTYPES:
         raise UsageError(f"--dtype {text!r} is not one of {', '.join(DTYPES)}")
     return text
 
 
 def formats(text: str) -> tuple[str, ...]:
-    """Formats of figures."""
-    words = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
-    if not set(words) <= set(FORMATS):
+    """File formats of figures. Raises `UsageError`."""
+    if not set(words := listed(text)) <= set(FORMATS):
         raise UsageError(f"--formats {text!r}: figures come as {', '.join(FORMATS)}")
     return words
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """The words of a list, each once."""
+    return tuple(dict.fromkeys(word.strip() for word in text.split(",")))
 
 
 def selections(models: str) -> tuple[Selection, ...]:
@@ -46,7 +76,7 @@ def selections(models: str) -> tuple[Selection, ...]:
 
 
 def rounds(quick: bool, budget_s: float | None) -> int:
-    """At most how many rounds: a budget buys more than three while it lasts."""
+    """The most rounds of a sweep: more than three fit into some budgets."""
     return 1 if quick else 3 if budget_s is None else 12
 
 

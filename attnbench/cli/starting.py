@@ -1,10 +1,10 @@
-"""How verbs start what measures: one server, for this package or for source trees."""
+"""How verbs start measuring processes: one server, for this package or for source trees."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attnbench.cli import console
 from attnbench.device import find
@@ -23,22 +23,17 @@ SHARED = ("attnbench.measure.worker", "attnbench.workloads.reader")
 
 
 def own_server(threads: int, seed: int = 0) -> Server:
-    """What starts processes that measure this package, and that read cards."""
+    """The server of processes that measure this package, and that read cards."""
     return Server(SCRIPT, preload=SHARED, threads=threads, seed=seed)
-
-
-def tree_server(**about: Any) -> Server:
-    """What starts single-threaded processes that measure source trees, each its own package."""
-    return Server(SCRIPT, **about)
 
 
 @contextmanager
 def bench(device: str, seed: int, own: bool = False) -> Iterator["Bench"]:
-    """What a check measures with; `own`: only mechanisms of the measured trees themselves."""
+    """What a check measures with; `own`: only mechanisms that the measured trees contain."""
     from attnbench.gate.measuring import Bench
 
     shown = console.err()
-    with tree_server(own=own, seed=seed) as server, watched(shown) as observe:
+    with Server(SCRIPT, own=own, seed=seed) as server, watched(shown) as observe:
         yield Bench(
             server=server,
             machine=partial(fingerprint, server, device),
@@ -48,7 +43,7 @@ def bench(device: str, seed: int, own: bool = False) -> Iterator["Bench"]:
 
 
 def fingerprint(server: Server, device: str) -> Fingerprint:
-    """What this machine is, as far as times depend on it. Raises `CannotRun`."""
+    """What times depend on in this machine. Raises `CannotRun`."""
     from attnbench.measure import environment
 
     with server.worker() as worker:
@@ -66,7 +61,7 @@ def fingerprint(server: Server, device: str) -> Fingerprint:
 
 @contextmanager
 def watched(shown: "Console") -> Iterator[Callable[[str], None]]:
-    """Show on a terminal what is done now; a log gets nothing."""
+    """Show on a terminal what is being done; print nothing to a log."""
     if not shown.is_terminal:
         yield lambda text: None
         return

@@ -1,7 +1,7 @@
 """Ctrl-C, TERM and HUP end the program with one line and the exit code 128 + number.
 
-Where nothing has to be put in order the process leaves at once; a `stoppable` block is unwound.
-Loaded before anything else, so that a signal finds a handler: this file imports next to nothing.
+Where nothing needs cleaning up the process exits at once; a `stoppable` block is unwound.
+This file is loaded first and imports next to nothing, so that signals are handled early.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 
 from attnbench.errors import Interrupted
 
-TYPE_CHECKING = False  # as typing has it, which takes longer to import than all else here
+TYPE_CHECKING = False  # typing has it too, but takes longer to import than all else here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,21 +30,21 @@ SIGNALS = tuple(
 
 
 def leave_on_signal(message: str) -> None:
-    """From now on, each of the signals ends the process at once with this line."""
+    """From now on, each of the signals prints this line and ends the process at once."""
     handle(lambda number, frame: leave(number, message))
 
 
 def ignore_signals() -> None:
-    """The work is done: the exit code is no longer a signal's to decide."""
+    """The work is done: from now on no signal changes the exit code."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
 
 @contextmanager
 def stoppable(left: Callable[[], str]) -> Iterator[None]:
-    """Each of the signals unwinds the block, once; a second one cannot disturb the first's work.
+    """The first signal unwinds the block; later ones are ignored while it cleans up.
 
-    `left` is asked after the block has ended what is kept and how to go on. Raises `Interrupted`.
+    `left` is called after the block and says what is kept and how to go on. Raises `Interrupted`.
     """
     received: list[int] = []
 
@@ -73,16 +73,16 @@ def stoppable(left: Callable[[], str]) -> Iterator[None]:
 
 
 def handle(handler: Handler) -> dict[int, Any]:
-    """Give the signals a handler, and return those before; one ignored, as by nohup, stays so."""
+    """Set a handler for the signals and return the old ones; ignored signals (nohup) stay so."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
-    heeded = {number: old for number, old in before.items() if old is not signal.SIG_IGN}
-    for number in heeded:
+    handled = {number: old for number, old in before.items() if old is not signal.SIG_IGN}
+    for number in handled:
         signal.signal(number, handler)
-    return heeded
+    return handled
 
 
 def leave(number: int, message: str) -> NoReturn:
-    """Say why and end the process, wherever it is."""
+    """Print the message and end the process, wherever it is."""
     with suppress(OSError):  # the terminal may be gone
         os.write(2, f"attnbench: {message}\n".encode(errors="replace"))
     os._exit(128 + number)

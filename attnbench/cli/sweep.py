@@ -12,6 +12,7 @@ from attnbench.cli.stopping import stoppable
 from attnbench.device import choose
 from attnbench.errors import UsageError
 from attnbench.records import Level, Planned, Request
+from attnbench.units import many, seconds, size
 
 
 def sweep(
@@ -23,33 +24,37 @@ def sweep(
         ),
     ] = "@fig2",
     lengths: Annotated[
-        str, typer.Option(help="128..65536:x2, 512,1000,65535, 100..500:+100.")
+        str, typer.Option(help="Sequence lengths: 128..65536:x2, 512,1000,65535 or 100..500:+100.")
     ] = "128..65536:x2",
     tokens: Annotated[
-        str | None, typer.Option(help="c = B · N; batch is max(1, c // N). 8k on a CPU, 128k else.")
+        str | None,
+        typer.Option(
+            help="Tokens of a batch, c; B = max(1, c // N). Default: 8k on a CPU, 128k on a GPU."
+        ),
     ] = None,
-    mode: Annotated[str, typer.Option(help="inference, training or both.")] = "both",
-    level: Annotated[Level, typer.Option(help="How much around the mechanism.")] = Level.MODEL,
+    mode: options.ModesOption = "both",
+    level: options.LevelOption = Level.MODEL,
     preset: Annotated[
-        str, typer.Option(help="A column of Fastformer's Table 9.")
+        str, typer.Option(help="Sizes from a column of Fastformer's Table 9.")
     ] = "mind-classification",
     width: Annotated[
-        int | None, typer.Option(min=1, max=options.LARGEST, help="D, in place of the preset's.")
+        int | None, typer.Option(min=1, max=options.LARGEST, help="Width D; default: the preset's.")
     ] = None,
     heads: Annotated[
-        int | None, typer.Option(min=1, max=options.LARGEST, help="H, in place of the preset's.")
+        int | None, typer.Option(min=1, max=options.LARGEST, help="Heads H; default: the preset's.")
     ] = None,
     layers: Annotated[
-        int | None, typer.Option(min=1, max=options.LARGEST, help="In place of the preset's.")
+        int | None, typer.Option(min=1, max=options.LARGEST, help="Layers; default: the preset's.")
     ] = None,
     dropout: Annotated[
-        float | None, typer.Option(min=0, max=0.9, help="Of hidden states, in training; 0.2.")
+        float | None,
+        typer.Option(min=0, max=0.9, help="Dropout of hidden states in training; default: 0.2."),
     ] = None,
     share_layers: Annotated[
         bool | None,
         typer.Option(
             "--share-layers/--no-share-layers",
-            help="One set of attention parameters for all layers; as each paper does.",
+            help="Share attention parameters among layers; default: as each paper does.",
             show_default=False,
         ),
     ] = None,
@@ -57,50 +62,50 @@ def sweep(
         bool | None,
         typer.Option(
             "--reversible/--no-reversible",
-            help="Layers that keep no activations (Reformer); off.",
+            help="Layers that keep no activations (Reformer); default: as each card says.",
             show_default=False,
         ),
     ] = None,
     padding: Annotated[
         float, typer.Option(min=0, max=0.95, help="Share of each sequence that is padding.")
     ] = 0.0,
-    causal: Annotated[bool, typer.Option("--causal", help="Blind to the future.")] = False,
+    causal: Annotated[
+        bool, typer.Option("--causal", help="Causal attention: no token sees later ones.")
+    ] = False,
     dtype: Annotated[str, typer.Option(help=", ".join(options.DTYPES) + ".")] = "float32",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
-    threads: Annotated[
-        int | None,
-        typer.Option(min=1, max=options.LARGEST, help="CPU threads; all cores it may use."),
-    ] = None,
+    device: options.DeviceOption = "auto",
+    threads: options.ThreadsOption = None,
     rounds: Annotated[
         int | None,
         typer.Option(
             min=1,
             max=options.LARGEST,
-            help="Most rounds, each of fresh processes (default: 3, under a budget up to 12).",
+            help="Most rounds of fresh processes; default: 3, or up to 12 within a budget.",
         ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="One round, fewer samples.")] = False,
     budget: Annotated[
-        str | None, typer.Option(help="For the whole sweep: 90s, 10m, none. 5m on a CPU.")
+        str | None,
+        typer.Option(help="Time for the whole sweep: 90s, 10m, none. Default: 5m on a CPU."),
     ] = None,
-    case_timeout: Annotated[str, typer.Option(help="For one process of one case.")] = "20m",
+    case_timeout: Annotated[
+        str, typer.Option(help="Time limit for one process of one case.")
+    ] = "20m",
     cold: Annotated[
         bool, typer.Option("--cold", help="On CUDA: flush the L2 cache before each iteration.")
     ] = False,
-    seed: Annotated[
-        int, typer.Option(min=0, max=options.LARGEST_SEED, help="Of parameters, inputs and order.")
-    ] = 0,
+    seed: options.SeedOption = 0,
     out: Annotated[
-        Path | None, typer.Option(help="The sweep's folder; reports/<date> if left out.")
+        Path | None, typer.Option(help="Folder of the sweep; default: reports/<date>.")
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the sweep in --out.")
     ] = False,
     anyway: Annotated[
-        bool, typer.Option("--anyway", help="Resume though request or machine differ.")
+        bool, typer.Option("--anyway", help="Resume even if request or machine differ.")
     ] = False,
-    formats: Annotated[str, typer.Option(help="Of figures: png, svg, pdf.")] = "png",
-    json_: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+    formats: options.FormatsOption = "png",
+    json_: options.JsonOption = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan with predictions; run nothing.")
     ] = False,
@@ -117,17 +122,17 @@ def sweep(
     chosen, asked, sizes = column(preset), axes.parts(models, "--models"), axes.lengths(lengths)
     options.selections(models)
     console.begin("reading mechanisms")
-    place = choose(device)
-    budget_s = axes.seconds(budget, "--budget") if budget else place.budget_s
+    measured = choose(device)
+    budget_s = axes.seconds(budget, "--budget") if budget else measured.budget_s
     request = Request(
         models=tuple(asked),
         lengths=sizes,
-        tokens=axes.size(tokens, "--tokens") if tokens else place.tokens,
+        tokens=axes.size(tokens, "--tokens") if tokens else measured.tokens,
         preset=preset,
         level=level,
         modes=options.modes(mode),
         dtype=options.dtype(dtype),
-        device=place.name,
+        device=measured.name,
         width=width or chosen.width,
         heads=heads or chosen.heads,
         layers=layers or chosen.layers,
@@ -136,7 +141,7 @@ def sweep(
         rounds=rounds or options.rounds(quick, budget_s),
         budget_s=budget_s,
         case_timeout_s=axes.seconds(case_timeout, "--case-timeout"),
-        settings=options.settings(place, threads, seed, quick, cold, budget_s),
+        settings=options.settings(measured, threads, seed, quick, cold, budget_s),
         dropout=0.2 if dropout is None else dropout,
         share_layers=share_layers,
         reversible=reversible,
@@ -162,37 +167,32 @@ def sweep(
         with own_server(request.settings.threads, seed) as server:
             planned = plan(request, server)
             if dry_run:
-                show_plan(planned.lines, request, json_)
+                show_plan(planned.cases, request, json_)
                 return
             measure(request, planned, server, folder, resume, anyway)
         refuse_empty(folder)
         publish(folder, figure_formats, json_)
 
 
-def show_plan(lines: tuple[Planned, ...], request: Request, as_json: bool) -> None:
+def show_plan(plan: tuple[Planned, ...], request: Request, as_json: bool) -> None:
     """Print every case with its predictions."""
     from attnbench.render.grid import Cell, Table, words
-    from attnbench.render.terminal import table
-    from attnbench.units import many, seconds, size
 
     if as_json:
-        console.data([{**asdict(line), "label": str(line.case)} for line in lines])
+        console.data([{**asdict(planned), "label": str(planned.case)} for planned in plan])
         return
     rows = tuple(
         (
-            words(line.case),
-            Cell(seconds(line.predicted_s), line.predicted_s),
-            Cell(size(line.predicted_bytes), line.predicted_bytes),
-            words(line.refusal or "runs"),
+            words(planned.case),
+            Cell(seconds(planned.predicted_s), planned.predicted_s),
+            Cell(size(planned.predicted_bytes), planned.predicted_bytes),
+            words(planned.refusal or "runs"),
         )
-        for line in lines
+        for planned in plan
     )
     note = (
-        f"{many(len(lines), 'case')}, {many(request.rounds, 'round')}; predictions of one iteration"
-        " on a machine not yet measured, refined as a sweep goes on. Nothing was run."
+        f"{many(len(plan), 'case')}, {many(request.rounds, 'round')}. Predicted for one iteration,"
+        " before anything is measured; a sweep refines its predictions. Nothing was run."
     )
-    columns = ("case", "seconds", "bytes", "here")
-    shown = console.out()
-    shown.print(
-        table(Table(name="plan", title="Plan", columns=columns, rows=rows, note=note), shown.width)
-    )
+    columns = ("case", "time", "memory", "runs here")
+    console.show(Table(name="plan", title="Plan", columns=columns, rows=rows, note=note))

@@ -1,4 +1,4 @@
-"""The verbs of the command line, one a file, as Typer takes them."""
+"""The verbs of the command line, one file each, as a Typer application."""
 
 import os
 
@@ -15,7 +15,7 @@ Exit codes: 0 done, 1 a gate found something slower or larger, 2 bad usage or co
 
 
 def application() -> typer.Typer:
-    """The verbs."""
+    """The command line with all verbs."""
     app = typer.Typer(
         help=HELP,
         pretty_exceptions_enable=False,
@@ -37,22 +37,21 @@ def application() -> typer.Typer:
     return app
 
 
-def tell(asked: bool) -> None:
+def show_version(asked: bool) -> None:
     if asked:
         typer.echo(f"attnbench {__version__}")
         raise typer.Exit
 
 
 def debug(asked: bool) -> None:
-    """A variable, because an error may happen where no option has been read."""
-    if asked:
+    if asked:  # in the environment, since an error may occur where no option is known
         os.environ[DEBUG] = "1"
 
 
 def about(
     context: typer.Context,
     version: bool = typer.Option(
-        False, "--version", is_eager=True, callback=tell, help="Show the version."
+        False, "--version", is_eager=True, callback=show_version, help="Show the version."
     ),
     debugging: bool = typer.Option(
         False,
@@ -61,7 +60,7 @@ def about(
         help=f"Show the traceback of an unforeseen error; also {DEBUG}=1.",
     ),
 ) -> None:
-    """What stands before a verb; without one, the help."""
+    """Options before the verb; without a verb, the help."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help(), err=True)
         raise typer.Exit(2)

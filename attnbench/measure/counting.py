@@ -1,4 +1,4 @@
-"""Operators and bytes moved of one iteration, counted below autograd: deterministic."""
+"""Operators and bytes moved in one iteration, counted below autograd; deterministic."""
 
 from typing import Any
 
@@ -11,8 +11,8 @@ from torch.utils._pytree import tree_leaves
 class Counter(TorchDispatchMode):
     """Counts every operator that is not a view, and the bytes of its operands and results.
 
-    A tensor expanded over a dimension counts once along it. `notes` name the fused attention
-    operator that was dispatched, if one was.
+    A tensor expanded over a dimension counts once along it. `notes` names the fused attention
+    operator, if one was dispatched.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Counter(TorchDispatchMode):
 
     @property
     def values(self) -> dict[str, float]:
-        """What was counted, under keys of `metrics.TABLE`."""
+        """The counts, under keys of `metrics.TABLE`."""
         return {"operators": self.operators, "moved_bytes": self.moved_bytes}
 
     def __torch_dispatch__(
@@ -45,7 +45,7 @@ class Counter(TorchDispatchMode):
 
 
 def is_view(func: Any, args: tuple[Any, ...], out: Any) -> bool:
-    """Whether the operator only gave a new look at an operand's memory."""
+    """Whether the result is only a view of an operand's memory."""
     if func._schema.is_mutable or not isinstance(out, Tensor):
         return False
     first = args[0] if args and isinstance(args[0], Tensor) else None

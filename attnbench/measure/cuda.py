@@ -1,4 +1,4 @@
-"""On the current CUDA device: events in place of a wall clock, and peaks of its memory."""
+"""The current CUDA device: times from events, and peaks of device memory."""
 
 import math
 import threading
@@ -13,19 +13,19 @@ from attnbench.measure.subject import Subject, iteration
 from attnbench.records import Sample
 
 LONGEST_HOLD_S = 0.1
-HOLD = 1.5  # times what enqueuing took: it varies
+HOLD = 1.5  # times the time of enqueuing, which varies
 LEARNING = 3  # samples without a hold; the first of them loads kernels
-PATIENCE = 3  # holds in a row that were over before all was enqueued
+PATIENCE = 3  # consecutive holds that ended before everything was enqueued
 L2_FACTOR = 2  # a buffer this many times the second-level cache flushes it
 
 
 class CudaStopwatch:
-    """Device events around each phase; the queue is held back until a sample is enqueued.
+    """Device events around each phase; the queue is held until a sample is enqueued.
 
-    The hold, a kernel that spins, hides launch latency: it lasts as long as enqueuing took in the
-    first samples, which have none. Where the host waits for the device within an iteration, or
-    enqueues longer than a hold may last, holds are given up, and `visible_launches` says so. With
-    `cold`, each iteration starts with a flushed cache.
+    The hold, a kernel that spins, hides launch latency. It lasts as long as enqueuing took in the
+    first samples, which run without one. Where the host waits for the device within an iteration,
+    or enqueuing takes longer than a hold may last, holds are abandoned, and `visible_launches` says
+    so. With `cold`, each iteration starts with a flushed cache.
     """
 
     def __init__(self, cold: bool = False) -> None:
@@ -33,8 +33,8 @@ class CudaStopwatch:
         self.cycles_per_s = getattr(properties, "clock_rate", 1_500_000) * 1000
         flush_bytes = L2_FACTOR * getattr(properties, "L2_cache_size", 1 << 26)
         self.flush = torch.empty(flush_bytes, dtype=torch.int8, device="cuda") if cold else None
-        self.enqueue_s = math.inf  # of one iteration: the shortest without a hold
-        self.learnt = self.late = 0  # samples without a hold; holds in a row that were too short
+        self.enqueue_s = math.inf  # the shortest time to enqueue one iteration without a hold
+        self.learnt = self.late = 0  # samples without a hold; consecutive holds that were too short
         self.visible_launches = ""
 
     def reset(self, iterations: int) -> None:
@@ -69,7 +69,7 @@ class CudaStopwatch:
         return Sample(iterations, wall, cpu, forward + backward + step, forward, backward, step)
 
     def _learn(self, enqueued_s: float, iterations: int) -> None:
-        """Use what enqueuing a sample took for the holds to come."""
+        """Set the length of later holds by the time that enqueuing a sample took."""
         if not self.hold_s:
             self.learnt += 1
             self.enqueue_s = min(self.enqueue_s, enqueued_s / iterations)
@@ -85,15 +85,16 @@ class CudaStopwatch:
 
 
 def weigh(subject: Subject, uuid: str) -> Weighed:
-    """Allocated and reserved peak, bytes saved, counts, and the process's peak from NVML.
+    """Allocated and reserved peak, saved bytes, counts, and the process's peak from NVML.
 
-    The first iteration warms up (autotuning allocates), the second is measured, the third counted.
+    The first iteration warms up (autotuning allocates), the second is measured, and operators are
+    counted in the third.
     """
     iterate = iteration(subject)
     iterate(lambda phase: None)
     subject.clear()
     torch.cuda.synchronize()
-    torch.cuda.empty_cache()  # or what the warm-up reserved would count
+    torch.cuda.empty_cache()  # otherwise what the warm-up reserved would count
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     saved: dict[str, int] = {}
@@ -121,10 +122,9 @@ def weigh(subject: Subject, uuid: str) -> Weighed:
 
 
 class ProcessPeak:
-    """Polls NVML for this process's device memory while the block runs.
+    """Polls NVML for this process's device memory while the `with` block runs.
 
-    `peak_bytes` stays 0 where NVML hides the process, as it does in many containers; `reason`
-    then says so.
+    `peak_bytes` stays 0 where NVML hides the process, as in many containers; `reason` says why.
     """
 
     PERIOD_S = 0.002
@@ -144,7 +144,7 @@ class ProcessPeak:
         self._thread.join()
 
     def _poll(self) -> None:
-        """Once more after the end, since a short iteration may lie between two polls."""
+        """Poll until the end and once after it: a short iteration may lie between two polls."""
         over = False
         while not over:
             over = self._done.wait(self.PERIOD_S)

@@ -1,4 +1,4 @@
-"""What a form costs in digits: its output against the equations as written, in float64."""
+"""The numerical error of a form: its output against the equations as written, in float64."""
 
 from dataclasses import replace
 
@@ -11,12 +11,12 @@ from attnbench.records import Case, Level, Mode
 SLICE = 128  # tokens of one sequence, so that the float64 run is cheap at any length
 
 
-def error(its: Card, case: Case, seed: int) -> float | None:
-    """‖y − y₆₄‖ / ‖y₆₄‖ of one short sequence, or None where the form refuses to be that short.
+def relative_error(card: Card, case: Case, seed: int) -> float | None:
+    """‖y − y₆₄‖ / ‖y₆₄‖ of one short sequence, or None where the form cannot run so short a one.
 
-    y₆₄ is the output of the form `eager` (which the contract holds to the reference) in float64,
-    with the same rounded parameters, input and draws: the error is that of computing, and where
-    rounding changes a discrete choice, of the choice too.
+    y₆₄ is the output of the form `eager` (which the contract's checks compare with the reference)
+    in float64, with the same rounded parameters, input and draws: the error is that of computing,
+    including discrete choices that rounding changes.
     """
     w = case.workload
     short = replace(
@@ -28,13 +28,13 @@ def error(its: Card, case: Case, seed: int) -> float | None:
         padding=0.0,
         shell=None,
     )
-    config = its.configure(dict(case.options))
-    if its.refusal(case.form, config, short) or its.refusal("eager", config, short):
+    config = card.configure(dict(case.options))
+    if card.refusal(case.form, config, short) or card.refusal("eager", config, short):
         return None
     dtype, device = getattr(torch, w.dtype), find(w.device).torch_name
     torch.manual_seed(seed)
-    module = its.forms[case.form](config, short).to(device, dtype).eval()
-    exact = its.forms["eager"](config, short).to(device, dtype).eval()
+    module = card.forms[case.form](config, short).to(device, dtype).eval()
+    exact = card.forms["eager"](config, short).to(device, dtype).eval()
     exact.load_state_dict(module.state_dict())
     exact.double()
     x = torch.randn(1, short.seq_len, w.width).to(device, dtype)

@@ -1,6 +1,6 @@
-"""What this machine is: what the process may use of it, versions, and measured peaks.
+"""This machine: what the process may use of it, versions, and measured peak rates.
 
-`cores` and `memory_bytes` heed a container's limits and the process's affinity, not the host.
+`cores` and `memory_bytes` respect a container's limits and the process's affinity.
 """
 
 import os
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from attnbench import __version__
 from attnbench.device import Device, find
 from attnbench.records import Environment
-from attnbench.run.groups import free_bytes, whole_cores
+from attnbench.run.cgroups import free_bytes, whole_cores
 
 if TYPE_CHECKING:
     import torch
 
-PEAK_S = 0.3  # long enough for one figure, short enough before every sweep
+PEAK_S = 0.3  # per peak rate: precise enough, and short enough before every sweep
 LOOK_S = 0.25  # the kernel counts in hundredths of a second
 
 
@@ -33,7 +33,7 @@ def cores() -> int:
 
 
 def memory_bytes() -> int:
-    """Memory that this process may still use: what is available, under a container's limit."""
+    """Memory that this process may still use, within a container's limit."""
     available = _meminfo("MemAvailable") or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     left = free_bytes()
     return available if left is None else min(available, left)
@@ -56,9 +56,9 @@ def load() -> float | None:
 
 
 def busy_cores() -> float | None:
-    """Of the cores that this process may use, how many others are using now; None if not known.
+    """How many of this process's cores other processes are using now; None if unknown.
 
-    This process sleeps meanwhile, and so must those that belong to it.
+    This process sleeps meanwhile, and so must its children.
     """
     before = _read(Path("/proc/stat"))
     time.sleep(LOOK_S)
@@ -71,9 +71,9 @@ def busy_cores() -> float | None:
 
 
 def taken_cores(before: str, after: str) -> dict[int, float]:
-    """By core, the share of the time between two texts of /proc/stat in which it was not idle.
+    """For each core, the share of time it was not idle between two texts of /proc/stat.
 
-    What a hypervisor gave to its other guests counts as taken.
+    Time that a hypervisor gave to other guests counts as taken.
     """
     shares = {}
     then, now = _core_times(before), _core_times(after)
@@ -84,7 +84,7 @@ def taken_cores(before: str, after: str) -> dict[int, float]:
 
 
 def environment(device: str, threads: int, dtype: str) -> Environment:
-    """This machine, with its measured peaks. Runs operations: for a worker only."""
+    """This machine with measured peak rates. Runs operations, so only workers may call it."""
     import torch
 
     chosen = find(device)
@@ -111,9 +111,9 @@ def environment(device: str, threads: int, dtype: str) -> Environment:
 
 
 def peaks(device: Device, dtype: "torch.dtype") -> tuple[float | None, float | None]:
-    """FLOP/s of a large matrix product of these numbers, and bytes/s of a large copy.
+    """FLOP/s of a large matrix product in this type, and bytes/s of a large copy.
 
-    None of what the device has no memory for.
+    None where the device has too little memory.
     """
     import torch
 
@@ -138,7 +138,7 @@ def peaks(device: Device, dtype: "torch.dtype") -> tuple[float | None, float | N
 
 
 def best(work: Callable[[], object], device: Device) -> float:
-    """Seconds of the fastest of the calls that fit into the time."""
+    """Seconds of the fastest call within `PEAK_S`."""
     work()
     device.synchronise()
     fastest, end = float("inf"), time.perf_counter() + PEAK_S

@@ -1,8 +1,7 @@
-"""Peaks of memory on a CPU: allocated (exact) and resident (the operating system's).
+"""Peaks of memory on a CPU: allocated (exact) and resident (from the operating system).
 
-Allocated: live bytes summed over the allocator's own events, what
-`max_memory_allocated` would say if there were one. Resident: VmHWM after a reset, never
-`ru_maxrss`, which a child inherits from its parent.
+Allocated: live bytes summed over the allocator's events, as `torch.cuda.max_memory_allocated` does
+on a GPU. Resident: VmHWM after a reset, never `ru_maxrss`, which a child inherits from its parent.
 """
 
 from collections.abc import Callable
@@ -22,7 +21,7 @@ CLEAR_REFS, STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 def on_cpu(build: Callable[[], Subject]) -> Weighed:
     """Values and notes of one iteration: peaks, saved bytes, operators, bytes moved.
 
-    `build` runs inside the profile, so that parameters and inputs are counted.
+    `build` runs within the profile, so that parameters and inputs are counted.
     """
     counter = Counter()
     with profile(profile_memory=True) as events:
@@ -35,7 +34,7 @@ def on_cpu(build: Callable[[], Subject]) -> Weighed:
         subject.clear()
     values |= peaks(events.kineto_results.events())
     if values["kept_bytes"]:
-        # what the last forward pass drew may stay, in the place of what the one before it drew
+        # what a forward pass drew may be kept until the next one replaces it
         with profile(profile_memory=True) as events:
             iteration(subject)(mark)
             subject.clear()
@@ -54,7 +53,7 @@ def mark(phase: str) -> None:
 
 
 def peaks(events: Any) -> dict[str, float]:
-    """Peak, its part above the start, and what lived on after the forward pass and after all."""
+    """Peak, peak above the start, and bytes still live after the forward pass and at the end."""
     live = before = peak = saved = 0
     for event in sorted(events, key=lambda e: e.start_ns()):
         match event.name():
@@ -74,14 +73,14 @@ def peaks(events: Any) -> dict[str, float]:
 
 
 class ResidentPeak:
-    """VmHWM from here on, and the part of it above what was resident here."""
+    """VmHWM since construction, in total and above what was resident then."""
 
     def __init__(self) -> None:
         self.available = resident_available()
         self.before = status_bytes("VmRSS") if self.available else 0
 
     def values(self) -> dict[str, float]:
-        """Peak and delta so far; none where the system cannot tell."""
+        """Peak and delta so far; empty where the system does not say."""
         if not self.available:
             return {}
         peak = status_bytes("VmHWM")

@@ -1,7 +1,7 @@
-"""What NVIDIA's management library says of a GPU, by its UUID.
+"""Readings of a GPU from NVIDIA's management library (NVML), by UUID.
 
 NVML comes from the package nvidia-ml-py, which imports as pynvml. It may be absent, hide things
-from a container, or be older than the package: each of these is an answer, never an error.
+from a container, or be older than the package; none of these is an error of a run.
 """
 
 import os
@@ -11,26 +11,23 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-SLOW = 0.75  # of the default clock of the multiprocessors: below it a sample is set aside
+SLOW = 0.75  # of the multiprocessors' default clock; samples taken below it are discarded
 PAUSE_S = 0.05
 REASON = re.compile("nvmlClocks(?:Event|Throttle)Reason(.+)")
 IDLE = 1
 
 
 class Unavailable(Exception):
-    """NVML cannot say, and why."""
+    """NVML gives no answer, for the reason in the text."""
 
 
 def ask(uuid: str, question: Callable[[Any, Any], Any]) -> Any:
-    """The answer to a question about the GPU: of the library and its handle for the GPU.
-
-    Raises `Unavailable`.
-    """
-    return asked(lambda nvml: question(nvml, nvml.nvmlDeviceGetHandleByUUID(uuid)))
+    """The result of a call with the library and its handle for the GPU. Raises `Unavailable`."""
+    return ask_library(lambda nvml: question(nvml, nvml.nvmlDeviceGetHandleByUUID(uuid)))
 
 
-def asked(question: Callable[[Any], Any]) -> Any:
-    """The answer to a question of the library alone. Raises `Unavailable`."""
+def ask_library(question: Callable[[Any], Any]) -> Any:
+    """The result of a call with the library alone. Raises `Unavailable`."""
     try:
         import pynvml
 
@@ -50,7 +47,7 @@ def process_bytes(uuid: str) -> int:
 
 
 def readings(uuid: str) -> dict[str, float]:
-    """Temperature, power and energy so far; what the device does not give is left out."""
+    """Temperature, power and energy so far; what the device does not report is left out."""
     questions: dict[str, Callable[[Any, Any], float]] = {
         "temperature_c": lambda nvml, gpu: nvml.nvmlDeviceGetTemperature(
             gpu, nvml.NVML_TEMPERATURE_GPU
@@ -66,15 +63,14 @@ def readings(uuid: str) -> dict[str, float]:
 
 
 def throttle(uuid: str) -> str:
-    """Why the device is slowed down, as NVML names it; empty if it is not, or cannot say."""
+    """Why the device is throttled, as NVML names it; empty if it is not, or NVML cannot say."""
     try:
         active, names = ask(
-            uuid,
-            lambda nvml, gpu: (nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu), vars(nvml)),
+            uuid, lambda nvml, gpu: (nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu), vars(nvml))
         )
     except Unavailable:
         return ""
-    reasons: dict[int, str] = {}  # by bit; several names may be one, and `All` is several bits
+    reasons: dict[int, str] = {}  # by bit; a bit may have several names, and `All` is several bits
     for name in sorted(names):
         if (match := REASON.fullmatch(name)) and names[name].bit_count() == 1:
             reasons.setdefault(names[name], match[1])
@@ -102,7 +98,7 @@ def near_usual_clock(uuid: str) -> bool:
 def driver() -> str:
     """The driver's version, or nothing."""
     try:
-        return str(asked(lambda nvml: nvml.nvmlSystemGetDriverVersion()))
+        return str(ask_library(lambda nvml: nvml.nvmlSystemGetDriverVersion()))
     except Unavailable:
         return ""
 
@@ -110,6 +106,6 @@ def driver() -> str:
 def state() -> str:
     """Whether NVML answers, or why not."""
     try:
-        return f"answers, {asked(lambda nvml: nvml.nvmlDeviceGetCount())} devices"
+        return f"answers, {ask_library(lambda nvml: nvml.nvmlDeviceGetCount())} devices"
     except Unavailable as error:
         return f"does not answer: {error}"

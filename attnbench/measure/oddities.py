@@ -1,7 +1,7 @@
-"""What is odd about a mechanism that ran well: signs that it did not do what it was timed for.
+"""Odd behaviour of a mechanism that ran: signs that it did not compute what was to be timed.
 
-Two forward passes are watched, the first one of the run and one on fresh input after its samples.
-Of the first only a few numbers are kept, so that what is timed finds memory as it would be.
+Two forward passes are watched, the first one of the run and one on other input after its samples.
+Of the first only a few numbers are kept, so that the timed iterations find memory unchanged.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,12 +17,12 @@ from attnbench.contract import Attention
 from attnbench.measure.subject import Subject
 from attnbench.records import Level
 
-SAMPLED = 4096  # numbers of an output that are compared: 16 KiB, and no two differ in all by chance
+SAMPLED = 4096  # numbers of an output to compare: 16 KiB, and enough not to agree by chance
 
 
 @dataclass
 class Passed:
-    """One forward pass: a few numbers of the output of each layer's mechanism, and its oddities."""
+    """One forward pass: some numbers of each mechanism's output, and what was odd."""
 
     outputs: list[Tensor] = field(default_factory=list)
     odd: dict[str, None] = field(default_factory=dict)
@@ -36,8 +36,8 @@ def watched(subject: Subject, thoroughly: bool = False) -> Iterator[Passed]:
     modules = [module for module in subject.module.modules() if isinstance(module, Attention)]
     name = "attend" if core else "forward"
     for module in modules[:1] if core else modules:
-        # in the instance, where it hides the method of the class until it is deleted
-        setattr(module, name, seen(getattr(module, name), passed, thoroughly))
+        # in the instance, where it hides the class's method until it is deleted
+        setattr(module, name, recorded(getattr(module, name), passed, thoroughly))
     try:
         yield passed
     finally:
@@ -45,48 +45,48 @@ def watched(subject: Subject, thoroughly: bool = False) -> Iterator[Passed]:
             vars(module).pop(name, None)
 
 
-def seen(call: Callable[..., Any], passed: Passed, thoroughly: bool) -> Callable[..., Any]:
-    """The call, with its inputs and output noted."""
+def recorded(call: Callable[..., Any], passed: Passed, thoroughly: bool) -> Callable[..., Any]:
+    """The call, recording its output and what was odd."""
 
-    def noted(*given: Any, **named: Any) -> Any:
-        inputs = [one for one in given if isinstance(one, Tensor) and one.is_floating_point()]
-        before = [one.detach().clone() for one in inputs] if thoroughly else []
+    def recording(*args: Any, **kwargs: Any) -> Any:
+        inputs = [arg for arg in args if isinstance(arg, Tensor) and arg.is_floating_point()]
+        before = [tensor.detach().clone() for tensor in inputs] if thoroughly else []
         grad = torch.is_grad_enabled()
-        output = call(*given, **named)
+        output = call(*args, **kwargs)
         if torch.is_grad_enabled() != grad:
             passed.odd["left gradients switched " + ("off" if grad else "on")] = None
         if isinstance(output, Tensor):  # anything else is refused elsewhere
             if output.requires_grad and not grad:
                 passed.odd["recorded gradients in inference"] = None
-            passed.outputs.append(few(output))
-            if thoroughly and any(torch.equal(output, one) for one in before):
+            passed.outputs.append(some_numbers(output))
+            if thoroughly and any(torch.equal(output, tensor) for tensor in before):
                 passed.odd["returned its input"] = None
         if not all(torch.equal(was, now) for was, now in zip(before, inputs, strict=False)):
             passed.odd["changed its input in place"] = None
         return output
 
-    return noted
+    return recording
 
 
-def few(tensor: Tensor) -> Tensor:
-    """Copies of some numbers from all over a tensor."""
+def some_numbers(tensor: Tensor) -> Tensor:
+    """Copies of some numbers, spread evenly over a tensor."""
     count = min(SAMPLED, tensor.numel())
-    place = torch.linspace(0, tensor.numel() - 1, count, device=tensor.device, dtype=torch.float64)
-    return tensor.detach()[torch.unravel_index(place.long(), tensor.shape)]
+    index = torch.linspace(0, tensor.numel() - 1, count, device=tensor.device, dtype=torch.float64)
+    return tensor.detach()[torch.unravel_index(index.long(), tensor.shape)]
 
 
 def odd(subject: Subject, first: Passed, seed: int) -> str:
-    """What is odd, `;` between; runs one forward pass on other inputs than those of the seed."""
-    found = dict(first.odd)
+    """Everything odd, separated by `;`. Runs one forward pass on inputs of another seed."""
+    signs = dict(first.odd)
     frozen = sum(not parameter.requires_grad for parameter in subject.parameters)
     if frozen:
-        found[f"switched the gradients of {frozen} of its parameters off"] = None
+        signs[f"switched off the gradients of {frozen} of its parameters"] = None
     if any(module.training != subject.training for module in subject.module.modules()):
-        found["switched between training and evaluation"] = None
-    recorded: list[None] = []
+        signs["switched between training and evaluation"] = None
+    saved: list[None] = []
 
     def record(tensor: Tensor) -> Tensor:
-        recorded.append(None)
+        saved.append(None)
         return tensor
 
     subject.draw(seed + 1)
@@ -98,12 +98,12 @@ def odd(subject: Subject, first: Passed, seed: int) -> str:
         ):
             subject.forward()
     except Exception as error:
-        found[f"failed on fresh input with {type(error).__name__}"] = None
-        return "; ".join(found)
-    found |= fresh.odd
-    if recorded and not subject.training:
-        found["recorded gradients in inference"] = None
+        signs[f"failed on other input with {type(error).__name__}"] = None
+        return "; ".join(signs)
+    signs |= fresh.odd
+    if saved and not subject.training:
+        signs["recorded gradients in inference"] = None
     pairs = zip(first.outputs, fresh.outputs, strict=False)  # backward may have called some again
-    if any(torch.equal(one, other) for one, other in pairs):
-        found["gave the same output for other input"] = None
-    return "; ".join(found)
+    if any(torch.equal(a, b) for a, b in pairs):
+        signs["gave the same output for other input"] = None
+    return "; ".join(signs)

@@ -1,10 +1,10 @@
-"""The server that forks measuring processes, and what runs in each of them.
+"""The server that forks measuring processes, and the loop that runs in each of them.
 
-Run as a file, by its path. It imports torch, computes nothing, and forks a process whenever a
-connection arrives on its standard input. A process that measures this package has its modules
-already; one that measures another source tree puts that tree first on the import path and takes
+Run as a script, by its path. It imports torch, computes nothing, and forks a process whenever a
+connection arrives on its standard input. A process that measures this package has the modules
+already; one that measures another source tree puts that tree first on the import path and uses
 the tree's contract, registry, model and mechanisms, but this package's records and measuring code:
-one loop times every tree. Questions and answers are JSON, and there always is an answer.
+the same loop times every tree. Questions and answers are JSON; every question gets an answer.
 """
 
 import ctypes
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch loads libgomp
-# compiling in separate processes would leave them behind when a case is killed
+# compiler processes would be left behind when a case is killed
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 import torch
@@ -35,8 +35,8 @@ import torch._dynamo  # optimisers import it at first use, which costs seconds i
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 # a message on the control socket: a word, a process id, an exit code, a number of processes
 MESSAGE = struct.Struct("<4siii")
-# of this package even where another tree is measured; in the order of imports
-MEASURING_ROOMS = ("records", "device", "verify", "measure")
+# this package's even where another tree is measured; in import order
+MEASURING_ROOMS = ("records", "device", "run", "verify", "measure")
 
 
 class Server:
@@ -44,11 +44,11 @@ class Server:
 
     def __init__(self, control: socket.socket) -> None:
         self.control = control
-        self.own: tuple[socket.socket, ...] = ()  # what no worker may hold
+        self.own: tuple[socket.socket, ...] = ()  # closed in every worker
         self.workers: set[int] = set()
 
     def run(self) -> None:
-        """Serve until the other end is closed, then end every process below."""
+        """Serve until the other end is closed, then end every descendant process."""
         woken, wake = socket.socketpair()
         wake.setblocking(False)
         self.own = (self.control, woken, wake)
@@ -65,7 +65,7 @@ class Server:
         end_children()
 
     def serve_one(self) -> bool:
-        """Do what one message asks; False at the end of the connection."""
+        """Handle one message; False at the end of the connection."""
         try:
             data, descriptors, _, _ = socket.recv_fds(self.control, MESSAGE.size, 2)
         except OSError:
@@ -81,9 +81,9 @@ class Server:
         return True
 
     def fork(self, descriptors: list[int]) -> None:
-        """A worker that answers on the first descriptor and prints to the second, if there can be.
+        """Fork a worker that answers on the first descriptor and prints to the second.
 
-        The system leaves out descriptors that this process has no room for.
+        The system drops descriptors when this process has too many open; then none is forked.
         """
         pid = -1
         code: int | None = errno.EMFILE
@@ -110,10 +110,10 @@ class Server:
             self.tell(b"born", pid)
 
     def reap(self) -> None:
-        """Collect what has ended, and say so of workers."""
+        """Collect children that have ended, and report those that were workers."""
         with suppress(ChildProcessError):
-            while (found := os.waitpid(-1, os.WNOHANG))[0]:
-                pid, status = found
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                pid, status = ended
                 if pid in self.workers:
                     self.workers.remove(pid)
                     with suppress(ProcessLookupError, PermissionError):
@@ -137,14 +137,14 @@ def main() -> None:
     control = socket.socket(fileno=os.dup(0))
     for name in json.loads(control.recv(MESSAGE.size * 100)):
         importlib.import_module(name)
-    # what torch brought is not the workers' to collect: it took a third of their lives
+    # otherwise workers spend a third of their time collecting torch's objects
     gc.collect()
     gc.freeze()
     Server(control).run()
 
 
 def start_worker(pipe: int, log: int) -> None:
-    """In a new process: answer until the connection ends, and leave without running hooks."""
+    """In a new process: answer until the connection ends, then exit without running hooks."""
     with suppress(OSError):
         os.setpgid(0, 0)
     die_with_server()
@@ -166,32 +166,37 @@ def serve(connection: socket.socket) -> None:
 
     Questions and answers are numbered lines.
     """
-    answer: Callable[..., Mapping[str, Any]] = load
+    answer: Callable[..., Mapping[str, Any]] | None = None
     own = os.getpid()
     with suppress(OSError), connection.makefile("rb") as questions:
         for line in questions:
-            number, asked = json.loads(line)
+            number, question = json.loads(line)
             try:
-                found = answer(**asked)
-                if "answer" in found:
-                    answer, found = found["answer"], {"outcome": "ok", **about()}
-                text = json.dumps([number, found])
-            except BaseException as error:  # a mechanism may raise what it likes
+                if answer is None:
+                    answer = load(**question)
+                    reply: Mapping[str, Any] = {"outcome": "ok", "torch": torch.__version__}
+                else:
+                    reply = answer(**question)
+                text = json.dumps([number, reply])
+            except BaseException as error:  # a mechanism may raise anything
                 text = json.dumps([number, {"outcome": "failed", "reason": described(error)}])
-            if os.getpid() != own:  # a mechanism has forked, and this is not the process asked
+            if os.getpid() != own:  # a mechanism has forked, and this is the child
                 return
             connection.sendall(text.encode() + b"\n")
 
 
 def load(
     tree: str | None, caches: str, threads: int, module: str, **about: Any
-) -> Mapping[str, Any]:
-    """What answers from now on: the module's `Worker`; with a `tree`, over that tree's package."""
+) -> Callable[..., Mapping[str, Any]]:
+    """What answers later questions: the module's `Worker`, with a `tree` for its package.
+
+    Raises `ImportError`.
+    """
     torch.set_num_threads(threads)
     if tree is not None:
         sys.pycache_prefix = caches  # a tree is read, never written
         sys.path[:0] = [p for p in (tree, f"{tree}/src") if Path(p).is_dir()]
-        sys.path.append(str(Path(__file__).parents[2]))  # if neither tree nor system has attnbench
+        sys.path.append(str(Path(__file__).parents[2]))  # if tree and system have no attnbench
         os.chdir(tree)
     try:
         if tree is not None:
@@ -199,11 +204,12 @@ def load(
         worker = importlib.import_module(module).Worker
     except (ImportError, AttributeError) as error:
         raise ImportError(f"its attnbench does not fit this measuring code: {error}") from error
-    return {"answer": worker(tree, **about).answer}
+    answer: Callable[..., Mapping[str, Any]] = worker(tree, **about).answer
+    return answer
 
 
 def graft(package: Path) -> None:
-    """Take the records and what measures from this package, whatever the tree's own holds."""
+    """Import records and measuring code from this package, whatever the tree contains."""
     import attnbench
 
     for room in MEASURING_ROOMS:
@@ -215,21 +221,16 @@ def graft(package: Path) -> None:
         spec.loader.exec_module(module)
 
 
-def about() -> dict[str, Any]:
-    """Versions that the parent wants to know."""
-    return {"torch": torch.__version__}
-
-
 def described(error: BaseException) -> str:
-    """One line of an exception."""
+    """The class of an exception and the first line of its message."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def end_children(kept: Set[int] = frozenset()) -> int:
-    """Kill every process below this one but those `kept` and theirs; the number killed.
+    """Kill every descendant process except `kept` and their children; return the number killed.
 
-    What their death leaves becomes a child of this process, which has adopted it.
+    Orphans of killed processes become children of this one, which adopts them.
     """
     ended: set[int] = set()
     while left := set(children()) - kept - ended:
@@ -251,19 +252,19 @@ def children() -> Iterator[int]:
 
 
 def adopt_orphans() -> None:
-    """Have what a mechanism starts stay below this process, whatever it detaches (Linux)."""
+    """Keep whatever a mechanism starts, even detached, among the descendants (Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with_server() -> None:
-    """End this process when the server dies (Linux; elsewhere the end of its connection does)."""
+    """End this process when the server dies (Linux; elsewhere when its connection ends)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def prefer_as_victim() -> None:
-    """Have the kernel kill this process, not its parent, when memory runs out."""
+    """Make the kernel kill this process, not its parent, when memory runs out."""
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
 

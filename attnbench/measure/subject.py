@@ -1,4 +1,4 @@
-"""What one iteration works on: a module with its inputs, and the steps of an iteration."""
+"""A case as it is measured: a module with its inputs, and the steps of one iteration."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +14,7 @@ from attnbench.records import Case, Level, Mode
 
 
 class Subject:
-    """A case built on its device, ready to iterate; random, but the same for the same seed."""
+    """A case built on its device, ready to iterate; the same seed gives the same one."""
 
     def __init__(self, card: Card, case: Case, seed: int) -> None:
         self.case = case
@@ -22,7 +22,7 @@ class Subject:
         torch.manual_seed(seed)
         self.dtype, self.device = getattr(torch, w.dtype), find(w.device).torch_name
         self.training = w.mode is Mode.TRAINING
-        # `Classifier`, or at other levels one form of the mechanism
+        # a `Classifier`, or at other levels one form of the mechanism
         self.module: Any = self._module(card)
         self.module.to(self.device, self.dtype).train(self.training)
         self.generator = torch.Generator(self.device).manual_seed(seed)
@@ -40,12 +40,12 @@ class Subject:
             self.clear()
 
     def draw(self, seed: int) -> None:
-        """Work on other inputs from now on."""
+        """Draw new inputs."""
         self.generator.manual_seed(seed)
         self.inputs = self._inputs()
 
     def forward(self) -> Tensor:
-        """The output; in training at level `model` the loss."""
+        """The output; in training at level `model`, the loss."""
         w = self.case.workload
         if w.level is Level.MODEL and self.training:
             return self.module.loss(*self.inputs, self.mask, self.target)
@@ -53,7 +53,7 @@ class Subject:
         return call(*self.inputs, self.mask)
 
     def backward(self, output: Tensor) -> None:
-        """Gradients of everything that wants one."""
+        """Compute all gradients."""
         if self.case.workload.level is Level.MODEL:
             output.backward()
             return
@@ -64,12 +64,12 @@ class Subject:
         torch.autograd.backward(outputs, gradients)
 
     def step(self) -> None:
-        """Adam on the parameters."""
+        """One step of Adam."""
         if self.optimiser:
             self.optimiser.step()
 
     def clear(self) -> None:
-        """Forget the gradients."""
+        """Drop the gradients."""
         for tensor in (*self.parameters, *self.inputs):
             tensor.grad = None
 
@@ -116,7 +116,7 @@ class Subject:
         return tensor.normal_(generator=self.generator).requires_grad_(self.training)
 
     def _target(self, card: Card) -> Tensor:
-        """Labels [B] at level `model`, else a fixed gradient of the output."""
+        """Labels [B] at level `model`, otherwise a fixed gradient of the output."""
         w = self.case.workload
         if w.level is Level.MODEL:
             assert w.shell is not None
@@ -129,18 +129,18 @@ class Subject:
         return self._normal(*shape).requires_grad_(False)
 
     def _core_width(self, card: Card) -> int:
-        """Width of a core's output, seen on one token: d, but for a concatenation of vectors."""
+        """Width of a core's output, seen on one token: d, unless it concatenates vectors."""
         case = self.case
         w = replace(case.workload, batch=1, seq_len=1)
         core: Any = card.forms[case.form](card.configure(dict(case.options)), w)
         core.to(self.device, self.dtype)
-        one = torch.zeros(1, w.heads, 1, w.head_width, device=self.device, dtype=self.dtype)
+        x = torch.zeros(1, w.heads, 1, w.head_width, device=self.device, dtype=self.dtype)
         with torch.no_grad():
-            return core.attend(one, one, one, None).shape[-1]
+            return core.attend(x, x, x, None).shape[-1]
 
 
 def iteration(subject: Subject) -> Callable[..., Tensor]:
-    """One iteration of the case, calling `lap(name)` as each of its phases ends."""
+    """A function that runs one iteration and calls `lap(name)` as each phase ends."""
 
     def infer(lap: Callable[[str], None]) -> Tensor:
         with torch.no_grad():
@@ -161,7 +161,7 @@ def iteration(subject: Subject) -> Callable[..., Tensor]:
 
 
 def small(case: Case, seq_len: int = 128) -> Case:
-    """The same case on one short sequence of few words: it runs the same code."""
+    """The same case on one short sequence with a small vocabulary; it runs the same code."""
     w = case.workload
     shell = replace(w.shell, vocabulary=64) if w.shell else None
     return replace(case, workload=replace(w, batch=1, seq_len=min(seq_len, w.seq_len), shell=shell))

@@ -1,4 +1,4 @@
-"""Warm-up and samples, through a stopwatch that can be a fake."""
+"""Warm-up and samples, timed by a stopwatch that tests can replace."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -11,8 +11,8 @@ from attnbench.records import Sample
 Lap = Callable[[str], None]
 Iterate = Callable[[Lap], Any]
 
-SLOPE_SAMPLES = 10  # the warm-up looks at the drift over this many iterations
-SLOPE = 0.02  # and ends when they drift by less than 2 %
+SLOPE_SAMPLES = 10  # warm-up ends when, over this many iterations,
+SLOPE = 0.02  # times drift by less than 2 %
 
 
 class HostStopwatch:
@@ -48,9 +48,9 @@ class HostStopwatch:
 def warm_up(
     iterate: Iterate, clear: Callable[[], None], watch: Stopwatch, first_s: float, limit_s: float
 ) -> list[float]:
-    """Seconds of each iteration until times are steady or `limit_s` is spent; one has run.
+    """Seconds of each iteration until times are steady or `limit_s` is spent.
 
-    `clear` runs before each iteration, outside the timed span.
+    One iteration has run before and took `first_s`. `clear` runs before each, untimed.
     """
     warm = [first_s]
     while still_warming(warm, limit_s):

@@ -1,8 +1,8 @@
-"""What one measuring process answers: it builds cases, times them lap by lap, and weighs them.
+"""One measuring process: it builds cases, times them lap by lap, and measures their memory.
 
-The measured tree's package may be an older one: of that it uses the registry, the contract and the
-model, and nothing else. Questions and answers are plain data; whatever a mechanism raises becomes
-an outcome with its reason.
+The measured tree's package may be an older one: of it this file uses only the registry, the
+contract and the model. Questions and answers are plain data; whatever a mechanism raises becomes an
+outcome with its reason.
 """
 
 import gc
@@ -23,9 +23,10 @@ import torch
 
 from attnbench.contract import Card
 from attnbench.device import find
-from attnbench.measure import allocator, digits, oddities
+from attnbench.measure import allocator, oddities
+from attnbench.measure.digits import relative_error
 from attnbench.measure.environment import environment, load
-from attnbench.measure.server import end_children
+from attnbench.measure.server import described, end_children
 from attnbench.measure.subject import Subject, iteration
 from attnbench.measure.timing import sample, warm_up
 from attnbench.records import Case, Causality, Level, Option, Workload
@@ -37,8 +38,8 @@ OUT_OF_MEMORY = (
     *("can't allocate memory", "out of memory", "not enough memory"),
     *("cublas_status_alloc_failed", "cublas_status_not_initialized", "cudnn_status_alloc_failed"),
 )
-SHORT_S = 0.01  # the other processes have used the caches; a shorter iteration runs once untimed
-EXTRA_SIZE = 64  # of the square matrices whose products are the extra work
+SHORT_S = 0.01  # shorter iterations first run untimed: other processes have used the caches
+EXTRA_SIZE = 64  # rows of the square matrices whose products are the extra work
 CALIBRATION_S, PRODUCTS = 0.3, 100
 
 Answer = Mapping[str, Any]
@@ -53,11 +54,11 @@ class Refused(Exception):
 
 
 class Worker:
-    """One process's tree, and the cases that it has built.
+    """Answers for one source tree, or for this package if `tree` is None.
 
-    `own`: only mechanisms of the tree itself are wanted, not those of an installed package.
-    `weighs`: this process measures memory, so freed pages go back to the system; in one that
-    measures time they are kept, and after a case `keep_bytes` of them at most.
+    `own`: only mechanisms of the tree itself count, not those of an installed package.
+    `weighs`: this process measures memory, so freed pages go back to the system; one that measures
+    time keeps them, and after each case at most `keep_bytes` of them.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Worker:
             allocator.limit(limit_bytes)
 
     def answer(self, do: str, **asked: Any) -> Answer:
-        """The answer to one question; what a mechanism raises becomes an outcome."""
+        """The answer to one question; an exception of a mechanism becomes an outcome."""
         questions: dict[str, Callable[..., Answer]] = {
             "environment": self.environment,
             "forms": self.forms,
@@ -100,12 +101,12 @@ class Worker:
             }
 
     def environment(self, device: str, threads: int, dtype: str) -> Answer:
-        """This machine, its versions and its measured peaks."""
+        """This machine, versions, and measured peak rates."""
         return {"outcome": "ok", "environment": asdict(environment(device, threads, dtype))}
 
     def forms(self, mechanism: str) -> Answer:
         """Names of the forms of a mechanism."""
-        return {"outcome": "ok", "forms": tuple(self.card(mechanism).forms)}
+        return {"outcome": "ok", "forms": tuple(self.find_card(mechanism).forms)}
 
     def build(
         self,
@@ -118,15 +119,15 @@ class Worker:
     ) -> Answer:
         """Build a case, check one iteration, and warm up.
 
-        If `suspicious`, `finish` looks for what is odd about the mechanism. Each `every`-th
-        iteration has `extra` products more. The answer has `iteration_s`, the seconds of one.
+        If `suspicious`, `finish` looks for odd behaviour of the mechanism. Every `every`-th
+        iteration computes `extra` products more. The answer has `iteration_s`.
         """
         begun, load_before, state = time.perf_counter(), load(), torch_state()
-        its, _, case = self.resolve(**asked)
-        subject = Subject(its, case, self.seed)
+        card, _, case = self.resolve(**asked)
+        subject = Subject(card, case, self.seed)
         device = find(case.workload.device)
         if extra:
-            work = burdened(subject.forward, extra, every, device.torch_name)
+            work = slowed(subject.forward, extra, every, device.torch_name)
             subject.forward = work  # type: ignore[method-assign]  # for this subject alone
         watch = device.stopwatch(cold)
         iterate, setup_s = iteration(subject), time.perf_counter() - begun
@@ -136,7 +137,7 @@ class Worker:
         if wrong := subject.check(kept.pop()):
             return {"outcome": "failed", "reason": wrong}
         warm = warm_up(iterate, subject.clear, watch, first.seconds, warmup_s)
-        each_s = median(warm[len(warm) // 2 :])
+        iteration_s = median(warm[len(warm) // 2 :])
         values = {"setup_s": setup_s, "warmup_s": sum(warm), "warmup_iterations": len(warm)}
         if load_before is not None:
             values["load_before"] = load_before
@@ -149,41 +150,42 @@ class Worker:
             state=state,
             readings=device.readings(),
             values=values,
-            iteration_s=each_s,
+            iteration_s=iteration_s,
             passed=passed,
         )
-        # a collection would fall into the samples of one process alone
+        # a collection would fall into the samples of a single process
         gc.collect()
         gc.disable()
-        return {"outcome": "ok", "form": case.form, "iteration_s": each_s}
+        return {"outcome": "ok", "form": case.form, "iteration_s": iteration_s}
 
     def lap(self, iterations: int, rehearse: bool = False) -> Answer:
-        """One sample of the case that was built, after an untimed iteration if it is short."""
-        it = self.built
-        if rehearse and it.iteration_s < SHORT_S:
-            sample(it.iterate, it.subject.clear, it.watch, 1)
-        taken = sample(it.iterate, it.subject.clear, it.watch, iterations)
-        if not it.device.settled():  # what it gives after a pause counts
-            taken = sample(it.iterate, it.subject.clear, it.watch, iterations)
+        """One sample of the case that was built; with `rehearse`, first a short one untimed."""
+        built = self.built
+        if rehearse and built.iteration_s < SHORT_S:
+            sample(built.iterate, built.subject.clear, built.watch, 1)
+        taken = sample(built.iterate, built.subject.clear, built.watch, iterations)
+        if not built.device.settled():  # the device was throttled: repeat after its pause
+            taken = sample(built.iterate, built.subject.clear, built.watch, iterations)
         if taken.seconds <= 0:
             return {"outcome": "failed", "reason": "by the device's clock a sample took no time"}
         return {"outcome": "ok", "sample": taken}
 
     def finish(self) -> Answer:
-        """Forget the case; values and notes of the time since its build began.
+        """Drop the case; return values and notes since its build began.
 
-        `spoiled` says that the process is no longer as it was and should measure nothing else.
+        `spoiled` says that the mechanism has changed the process, which should measure nothing
+        else.
         """
-        it, self.built = self.built, None
-        values = it.values | since(it.readings, it.device.readings())
+        built, self.built = self.built, None
+        values = built.values | since(built.readings, built.device.readings())
         if (load_after := load()) is not None:
             values["load_after"] = load_after
-        changed = changes(it.state, torch_state())
-        odd = oddities.odd(it.subject, it.passed, self.seed) if it.passed else ""
+        changed = changes(built.state, torch_state())
+        odd = oddities.odd(built.subject, built.passed, self.seed) if built.passed else ""
         notes = {"changed": changed, "odd": odd, "processes": left_running()}
-        notes |= it.device.notes(it.watch)
-        device = it.device
-        del it
+        notes |= built.device.notes(built.watch)
+        device = built.device
+        del built
         gc.enable()
         gc.collect()
         device.release(self.keep_bytes)
@@ -193,38 +195,33 @@ class Worker:
     def weigh(self, checked: bool = False, **asked: Any) -> Answer:
         """Peaks, saved bytes and counts of one iteration, and the error against the reference.
 
-        With `checked`, output and gradients are checked first, and the values hold parameters and
-        forward FLOPs of one layer.
+        With `checked`, output and gradients are checked first, and the values include parameters
+        and forward FLOPs of one layer.
         """
-        its, config, case = self.resolve(**asked)
+        card, config, case = self.resolve(**asked)
         values: dict[str, float] = {}
         if checked:
-            subject = Subject(its, case, self.seed)
+            subject = Subject(card, case, self.seed)
             if wrong := check(subject):
                 return {"outcome": "failed", "reason": wrong}
-            flops = its.forms[case.form].flops(config, case.workload)
+            flops = card.forms[case.form].flops(config, case.workload)
             values["parameters"] = sum(p.numel() for p in subject.parameters)
             values["flops"] = flops.core
             values["flops"] += 0 if case.workload.level is Level.CORE else flops.projections
             del subject
         device = find(case.workload.device)
-        peaks, notes = device.weigh(lambda case: Subject(its, case, self.seed), case)
+        peaks, notes = device.weigh(lambda case: Subject(card, case, self.seed), case)
         values |= peaks
-        # an older card does not know the word: it declares everything
-        if not getattr(its, "declared", True):
-            values |= counted(Subject(its, case, self.seed))
-        elif not checked and (error := digits.error(its, case, self.seed)) is not None:
+        # cards of older trees lack the field: they declare everything
+        if not getattr(card, "declared", True):
+            values |= counted(Subject(card, case, self.seed))
+        elif not checked and (error := relative_error(card, case, self.seed)) is not None:
             values["error"] = error
         gc.collect()
-        if left := left_running():
-            notes["processes"] = left
-        return {
-            "outcome": "ok",
-            "values": values,
-            "notes": notes,
-            "form": case.form,
-            "case": str(case),
-        }
+        if note := left_running():
+            notes["processes"] = note
+        about = {"form": case.form, "case": str(case)}
+        return {"outcome": "ok", "values": values, "notes": notes, **about}
 
     def resolve(
         self,
@@ -234,21 +231,21 @@ class Worker:
         workload: dict[str, Any],
     ) -> tuple[Card, Any, Case]:
         """Card, config and case. Raises `Missing` or `Refused`."""
-        its = self.card(mechanism)
-        causal = its.causality is Causality.ALWAYS or workload.get("causal", False)
+        card = self.find_card(mechanism)
+        causal = card.causality is Causality.ALWAYS or workload.get("causal", False)
         w = msgspec.convert({**workload, "causal": causal}, Workload)
-        config = its.configure(dict(options))
-        if form is not None and form not in its.forms:
-            raise Missing(f"{mechanism} has no form {form!r}; forms: {', '.join(its.forms)}")
-        form = form or its.default(config, w)
-        if reason := its.refusal(form, config, w):
+        config = card.configure(dict(options))
+        if form is not None and form not in card.forms:
+            raise Missing(f"{mechanism} has no form {form!r}; forms: {', '.join(card.forms)}")
+        form = form or card.default(config, w)
+        if reason := card.refusal(form, config, w):
             raise Refused(reason)
         find(w.device).select()
         chosen = tuple((name, value) for name, value in options)
-        return its, config, Case(mechanism=mechanism, form=form, options=chosen, workload=w)
+        return card, config, Case(mechanism=mechanism, form=form, options=chosen, workload=w)
 
-    def card(self, mechanism: str) -> Card:
-        """The card that this tree has of a name. Raises `Missing`."""
+    def find_card(self, mechanism: str) -> Card:
+        """This tree's card of a mechanism. Raises `Missing`."""
         if self.tree is None:
             return card(mechanism)
         path, in_file, card_name = mechanism.rpartition(".py:")
@@ -258,15 +255,15 @@ class Worker:
             return card(f"{self.tree}/{path}.py:{card_name}")
         if mechanism not in names():
             raise Missing(f"there is no mechanism {mechanism!r}")
-        found = card(mechanism)
+        registered = card(mechanism)
         for file in files_of(mechanism) if self.own else ():
             if not file.is_relative_to(self.tree.resolve()):
-                raise Missing(f"{mechanism} comes from {file}, which is not of this repository")
-        return found
+                raise Missing(f"{mechanism} comes from {file}, which is not in this repository")
+        return registered
 
 
 def files_of(mechanism: str) -> tuple[Path, ...]:
-    """The file that a registered mechanism was loaded from."""
+    """The files that a registered mechanism was loaded from."""
     own = f"attnbench.mechanisms.{mechanism}"
     offered = [point.module for point in entry_points(group=GROUP, name=mechanism)]
     modules = [sys.modules.get(name) for name in ([own] if own in sys.modules else offered)]
@@ -275,7 +272,7 @@ def files_of(mechanism: str) -> tuple[Path, ...]:
 
 
 def check(subject: Subject) -> str:
-    """What is wrong with the output or a gradient of one iteration, or nothing."""
+    """What is wrong with the output or a gradient of one iteration; empty if nothing is."""
     wrong = subject.check(iteration(subject)(lambda phase: None))
     tensors = (*subject.parameters, *subject.inputs) if subject.training else ()
     gradients = [t.grad for t in tensors if t.grad is not None]
@@ -293,14 +290,14 @@ def counted(subject: Subject) -> dict[str, float]:
 
 
 def left_running() -> str:
-    """End what a mechanism has started; a note on it, or nothing."""
+    """End processes that a mechanism has started; a note on them, or nothing."""
     count = end_children()
-    what = "process" if count == 1 else "processes"
-    return f"started {count} {what} that had to be ended" if count else ""
+    noun = "process" if count == 1 else "processes"
+    return f"started {count} {noun} that had to be ended" if count else ""
 
 
 def torch_state() -> dict[str, Any]:
-    """Settings of the whole process that a mechanism has no business changing."""
+    """Settings of the whole process that a mechanism must not change."""
     return {
         "default dtype": torch.get_default_dtype(),
         "number of threads": torch.get_num_threads(),
@@ -317,17 +314,17 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
 
 
 def since(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    """The readings after the samples; energy as what was used while they ran."""
-    found = dict(after)
+    """The readings after the samples, with the energy used between the two readings."""
+    readings = dict(after)
     if "energy_j" in before and "energy_j" in after:
-        found["energy_j"] = after["energy_j"] - before["energy_j"]
-    return found
+        readings["energy_j"] = after["energy_j"] - before["energy_j"]
+    return readings
 
 
-def burdened(
+def slowed(
     work: Callable[[], Any], products: int, every: int = 1, device: str = "cpu"
 ) -> Callable[[], Any]:
-    """The work with `products` more products of small matrices at each `every`-th call."""
+    """The work with `products` extra products of small matrices in every `every`-th call."""
     a = torch.full((EXTRA_SIZE, EXTRA_SIZE), 1 / EXTRA_SIZE, device=device)
     out = torch.empty_like(a)
     calls = itertools.count(1)
@@ -347,7 +344,7 @@ def calibrate(device: str) -> Answer:
     chosen = find(device)
     chosen.select()
     watch, spent_s, count = chosen.stopwatch(), 0.0, 0
-    work = burdened(lambda: None, PRODUCTS, device=chosen.torch_name)
+    work = slowed(lambda: None, PRODUCTS, device=chosen.torch_name)
 
     def iterate(lap: Callable[[str], None]) -> None:
         work()
@@ -367,9 +364,3 @@ def is_out_of_memory(error: BaseException) -> bool:
         return True
     text = str(error).lower()
     return isinstance(error, RuntimeError) and any(words in text for words in OUT_OF_MEMORY)
-
-
-def described(error: BaseException) -> str:
-    """One line of an exception."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

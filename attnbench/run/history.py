@@ -1,4 +1,4 @@
-"""What a sweep has measured so far, and what follows from it for the cases to come."""
+"""What a sweep has measured so far, and what that predicts for the cases to come."""
 
 import math
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ Known: TypeAlias = list[tuple[Planned, float]]
 
 @dataclass
 class History:
-    """The runs of a plan; `finished` are the (case key, part, round) of an earlier session.
+    """The runs of a plan; `finished` are the (case key, part, round) of earlier sessions.
 
     Every series is predicted from its own measurements.
     """
@@ -27,12 +27,12 @@ class History:
     finished: frozenset[tuple[str, Part, int]] = frozenset()
     times: dict[str, Known] = field(default_factory=dict)  # of one iteration in seconds, by series
     peaks: dict[str, Known] = field(default_factory=dict)  # in bytes, by series
-    ratios: list[float] = field(default_factory=list)  # of a time and its first guess
-    ended: list[tuple[Case, Run]] = field(default_factory=list)
+    ratios: list[float] = field(default_factory=list)  # times over their first predictions
+    ended: list[tuple[Case, Run]] = field(default_factory=list)  # out of memory or time
     timed: dict[tuple[str, int], Run] = field(default_factory=dict)  # by case and round
-    memory: set[str] = field(default_factory=set)  # cases of which it was measured
-    failed: set[str] = field(default_factory=set)  # cases of which a timed run did not end well
-    examined: set[Case] = field(default_factory=set)  # families seen to do what they are timed for
+    memory: set[str] = field(default_factory=set)  # cases whose memory was measured
+    failed: set[str] = field(default_factory=set)  # cases with a timed run that failed
+    examined: set[Case] = field(default_factory=set)  # families checked for odd behaviour
 
     def __post_init__(self) -> None:
         self.names = series_names(self.plan)
@@ -59,7 +59,7 @@ class History:
             self.peaks.setdefault(self.name(planned), []).append((planned, peak))
 
     def iteration_s(self, planned: Planned) -> float:
-        """Seconds of one iteration: measured if it has been, else predicted."""
+        """Seconds of one iteration: measured if possible, else predicted."""
         known = self.times.get(self.name(planned), [])
         own = [seconds for other, seconds in known if other is planned]
         factor = median(self.ratios) if self.ratios else 1.0
@@ -83,7 +83,7 @@ class History:
         return (planned.case.key, round_) in self.timed
 
     def repeatable(self) -> list[Planned]:
-        """What the first round timed, and no round failed to."""
+        """Cases that the first round timed and no round failed to time."""
         first = [planned for planned in self.plan if self.was_timed(planned, 0)]
         return [planned for planned in first if planned.case.key not in self.failed]
 
@@ -92,31 +92,31 @@ class History:
         cases = [planned for planned in self.repeatable() if block_of(planned) == block]
         return max((self.ratio_error(cases[0], other) for other in cases[1:]), default=0.0)
 
-    def ratio_error(self, one: Planned, other: Planned) -> float:
+    def ratio_error(self, first: Planned, second: Planned) -> float:
         """The standard error of a log ratio so far; infinite after a single round."""
-        sides = [
+        runs = [
             {r: run for (case, r), run in self.timed.items() if case == planned.case.key}
-            for planned in (one, other)
+            for planned in (first, second)
         ]
-        pairs = [(sides[0][r], sides[1][r]) for r in sides[0].keys() & sides[1].keys()]
+        pairs = [(runs[0][r], runs[1][r]) for r in runs[0].keys() & runs[1].keys()]
         logs = [log for a, b in pairs if (log := log_ratio(a, b)) is not None]
         return stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else math.inf
 
     def next_lap(self, block: Block, round_: int) -> int:
-        """The number of the first lap that the round has not run yet in a block; it is even."""
+        """The next lap of a block in this round; an even number."""
         runs = [self.timed.get((p.case.key, round_)) for p in self.plan if block_of(p) == block]
         laps = [s.lap for run in runs if run for s in run.samples if s.lap is not None]
         return 2 * ((max(laps, default=-1) + 1) // 2)
 
 
 def block_of(planned: Planned) -> Block:
-    """Mode and length: what the cases of a block share."""
+    """The block of a case: mode and length."""
     return planned.case.workload.mode, planned.case.workload.seq_len
 
 
 def blocks(plan: Sequence[Planned]) -> dict[Block, list[Planned]]:
     """The cases of each mode and length."""
-    found: dict[Block, list[Planned]] = {}
+    blocks: dict[Block, list[Planned]] = {}
     for planned in plan:
-        found.setdefault(block_of(planned), []).append(planned)
-    return found
+        blocks.setdefault(block_of(planned), []).append(planned)
+    return blocks

@@ -1,4 +1,4 @@
-"""A case of a check as a race: head against base, and base again as the floor of noise."""
+"""A case of a check as a race: head against base, and base against base as the noise floor."""
 
 import random
 from collections.abc import Mapping
@@ -11,17 +11,17 @@ from attnbench.run.processes import Server
 from attnbench.run.race import Race, Round, Turns
 from attnbench.run.workers import Answer
 
-BASE, HEAD, AGAIN = "base", "head", "again"  # `again`: base against base
+BASE, HEAD, AGAIN = "base", "head", "again"  # `again` is base a second time
 LEAST_TIMEOUT_S = 60.0
-PATIENCE = 50.0  # times the expected time of an entrant's turns
-START_S, WARM = 0.15, 6  # a process's start, and iterations before its first sample
+PATIENCE = 50.0  # times the expected time of a visit
+START_S, WARM = 0.15, 6  # start of a process, and iterations before its first sample
 WARM_S = 0.05
 
 Laps = Mapping[str, tuple[float, ...]]  # entrant -> seconds of one iteration, two samples a round
 
 
 class Failed(Exception):
-    """An entrant did not run; `entrant`, `outcome` and `reason` say which and why."""
+    """An entrant did not run: `entrant`, `outcome` and `reason`."""
 
     def __init__(self, entrant: str, answer: Answer) -> None:
         self.entrant = entrant
@@ -35,12 +35,12 @@ class TreeRace:
 
     builds: Mapping[str, Mapping[str, Any]]  # entrant -> mechanism, form, options, workload, …
     rounds: int = 2
-    iterations: int = 1  # of one sample; a round has two of each entrant
+    iterations: int = 1  # per sample; a round has two samples of each entrant
     iteration_s: float = 0.0  # expected
 
     @property
     def timeout_s(self) -> float:
-        """Seconds after which an entrant is given up."""
+        """Seconds after which an entrant is killed."""
         return max(LEAST_TIMEOUT_S, PATIENCE * self.cost_s)
 
     @property
@@ -66,11 +66,10 @@ class TreeRace:
 
 
 def of_trees(server: Server, trees: Mapping[str, Path], draw: random.Random) -> Round:
-    """One visit: a fresh process for each entrant, over its tree."""
+    """One visit: a fresh process for the tree of each entrant."""
     return Round(lambda name: server.worker(trees[name]), draw)
 
 
 def seconds(sample: Sample) -> float:
-    """Seconds of one iteration: the process's on a CPU, the device's where it has a clock."""
-    whole = sample.cpu_s if sample.device_s is None else sample.device_s
-    return whole / sample.iterations
+    """Seconds of one iteration: CPU time of the process, or device time where there is a clock."""
+    return (sample.cpu_s if sample.device_s is None else sample.device_s) / sample.iterations

@@ -1,7 +1,7 @@
-"""Start measuring processes, and end them.
+"""Start and end measuring processes.
 
-The server's script arrives as a path and is run by itself, so that a worker can load the package
-of another source tree; `preload` names the modules that workers of this package share.
+The server's script is given as a path and runs as a separate program, so that a worker can load the
+package of another source tree; `preload` names the modules that workers of this package share.
 """
 
 import json
@@ -17,7 +17,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from attnbench.errors import CannotRun
@@ -27,7 +26,7 @@ from attnbench.run.workers import OverBudget, Worker, last_line, readable
 START_TIMEOUT_S = 300.0  # importing torch on a cold disk
 GRACE_S = 5.0  # from the end of a connection to the end of its process
 STUCK_S = 60.0  # from a kill to the end: the kernel may have much memory to free
-MEASURING = "attnbench.measure.worker"  # what a worker is unless another module is named
+MEASURING = "attnbench.measure.worker"  # the module of a worker, unless another is named
 MESSAGE = struct.Struct("<4siii")  # as measure/server.py has it
 
 
@@ -40,7 +39,7 @@ class Lost(CannotRun):
 
 
 class Server:
-    """The process that has imported torch and forks each worker; a context."""
+    """The process that has imported torch and forks each worker; a context manager."""
 
     def __init__(
         self, script: Path, *, preload: tuple[str, ...] = (), threads: int = 1, **about: Any
@@ -51,10 +50,10 @@ class Server:
         self.end_s = math.inf
         self.started = 0
         self.closed = False
-        # exit code, if known, and how many processes it left running, by process id
+        # by process id: exit code, if known, and how many processes it left running
         self.exits: dict[int, tuple[int | None, int]] = {}
         self.living: dict[int, Worker] = {}
-        self.lock = threading.RLock()  # two trees may be asked at once
+        self.lock = threading.RLock()  # two threads may use it, one for each tree
         self.scratch = Scratch()
         self.folder = self.scratch.folder
         try:
@@ -66,12 +65,7 @@ class Server:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def start(self) -> None:
@@ -92,7 +86,7 @@ class Server:
 
     @contextmanager
     def until(self, end_s: float) -> Iterator[None]:
-        """No wait inside the block lasts longer than to this moment of `time.monotonic`."""
+        """No wait inside the block lasts beyond this moment of `time.monotonic`."""
         self.end_s = end_s
         try:
             yield
@@ -113,12 +107,12 @@ class Server:
             self.read(b"open", min(START_TIMEOUT_S, left_s))
         except Silent as error:
             if left_s < START_TIMEOUT_S:
-                raise OverBudget("was over before torch was loaded") from error
+                raise OverBudget("ended before torch was loaded") from error
             raise
         self.ready = True
 
     def worker(self, tree: Path | None = None, **about: Any) -> Worker:
-        """A fresh process for this package or a tree; it may not have been able to load.
+        """A fresh process for this package or a tree; `started` says whether it could load.
 
         Raises `CannotRun` if no process can be started.
         """
@@ -147,7 +141,7 @@ class Server:
         return worker
 
     def fork(self) -> Worker:
-        """A worker that has not been told yet what it is for."""
+        """A new worker that has not been asked anything."""
         self.started += 1
         log = self.folder / f"log-{self.started}"
         with ExitStack() as stack:
@@ -160,41 +154,41 @@ class Server:
                 descriptors = [theirs.fileno(), output.fileno()]
                 socket.send_fds(self.control, [MESSAGE.pack(b"fork", 0, 0, 0)], descriptors)
             except OSError as error:
-                raise Lost("no process could be started: what starts them has ended") from error
+                raise Lost("no process could be started: the server has ended") from error
             pid = self.read(b"born", START_TIMEOUT_S)
             pipe = socket.socket(fileno=ours.detach())
-        self.exits.pop(pid, None)  # the number may have been another's before
+        self.exits.pop(pid, None)  # an earlier process may have had the same id
         worker = self.living[pid] = Worker(self, pipe, pid, log)
         return worker
 
     def ending(self, pid: int) -> tuple[int | None, int]:
         """Exit code of a worker whose connection has ended, and how many processes it left.
 
-        It is killed if it has not ended in a while.
+        It is killed if it does not end by itself.
         """
         with self.lock, suppress(CannotRun, OSError):
             if not self.ended(pid, GRACE_S):
-                self.process.send_signal(signal.SIGCONT)  # a mechanism may stop its parent
+                self.process.send_signal(signal.SIGCONT)  # a mechanism may have stopped its parent
                 self.kill(pid)
                 if not self.ended(pid, STUCK_S):
                     self.stop()
         return self.exits.get(pid, (None, 0))
 
     def ended(self, pid: int, timeout_s: float) -> bool:
-        """Whether the end of a worker is known within a time. Raises `Lost`."""
+        """Whether the worker is known to have ended within `timeout_s`. Raises `Lost`."""
         end = time.monotonic() + timeout_s
         while pid not in self.exits and (left_s := end - time.monotonic()) > 0:
             self.read(b"", left_s)
         return pid in self.exits
 
     def kill(self, pid: int) -> None:
-        """Have a worker killed. Raises `OSError` if the server has ended."""
+        """Let the server kill a worker. Raises `OSError` if the server has ended."""
         self.control.sendall(MESSAGE.pack(b"kill", pid, 0, 0))
 
     def read(self, wanted: bytes, timeout_s: float) -> int:
-        """Process id of the next message of that kind, or of any for `b""`.
+        """Process id of the next message of the wanted kind, or of any kind for `b""`.
 
-        Ends of workers are noted on the way. Raises `CannotRun` if none comes.
+        Records ends of workers on the way. Raises `CannotRun` if no message comes.
         """
         end = time.monotonic() + timeout_s
         while True:
@@ -206,8 +200,8 @@ class Server:
                     raise Silent("the process that starts workers does not answer")
                 data = self.control.recv(MESSAGE.size, socket.MSG_WAITALL)
             if len(data) < MESSAGE.size:
-                said = last_line(self.folder / "log") or "what starts them has ended"
-                raise Lost(f"no process could be started: {said}")
+                reason = last_line(self.folder / "log") or "the server has ended"
+                raise Lost(f"no process could be started: {reason}")
             word, pid, code, left = MESSAGE.unpack(data)
             assert isinstance(pid, int)
             if word == b"died":
@@ -219,16 +213,16 @@ class Server:
                 return pid
 
     def close(self) -> None:
-        """End every process; again does nothing."""
+        """End every process; closing twice is harmless."""
         self.closed = True
         self.stop()
         self.scratch.close()
 
     def stop(self) -> None:
-        """End the server and what it has started."""
+        """End the server and its workers."""
         with suppress(OSError):
             self.control.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for a message
-        self.control.close()  # on which the server ends what it has started, and itself
+        self.control.close()  # which makes the server end its workers and itself
         try:
             self.process.wait(GRACE_S if self.ready else 0)
         except subprocess.TimeoutExpired:
@@ -243,12 +237,12 @@ class Server:
 
 
 def reason_of(number: int | None) -> str:
-    """The system's words for an error number."""
+    """The system's message for an error number."""
     return os.strerror(number or 0).lower()
 
 
 def environment(threads: int) -> dict[str, str]:
-    """The processes' variables: their number of threads, and one order of sets."""
+    """Environment variables of the processes: number of threads, fixed hashes, not git's."""
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     dropped = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
     kept = {name: value for name, value in os.environ.items() if name not in dropped}

@@ -1,10 +1,10 @@
 """One round: a fresh process for each entrant, and races in which they take turns.
 
-In a race every entrant has its case built and warm before the first lap; then the processes take
-turns while the others wait. Laps come in pairs, an order drawn at random and its mirror image
-(A B C, C B A), so that what drifts within a pair falls on all entrants alike. An entrant that
-dies, hangs, fails or leaves its process changed is replaced for the next race; the others go on.
-Where all processes die at once, the one at work is blamed, and the others race again without it.
+In a race every entrant builds and warms up its case before the first lap; then the processes take
+turns while the others wait. Laps come in pairs, a random order and its mirror image (A B C, C B A),
+so that drift within a pair affects all entrants alike. An entrant that dies, hangs, fails or
+changes its process is replaced for the next race; the others go on. If all processes die at once,
+the one at work is blamed, and the others race again without it.
 """
 
 import math
@@ -13,29 +13,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType, TracebackType
-from typing import Any, Protocol, Self
+from types import MappingProxyType
+from typing import Any, Self
 
 from attnbench.records import Sample
+from attnbench.run.workers import Answer, Worker
 
-Answer = Mapping[str, Any]
-
-LEAST_S = 1.0  # for an answer that is asked for shortly before the budget ends
+LEAST_S = 1.0  # time limit of a question asked shortly before the budget ends
 CUT_OFF: Answer = MappingProxyType(
     {"outcome": "skipped", "reason": "not finished when --budget ended"}
 )
-
-
-class Worker(Protocol):
-    """A measuring process; `run.processes.Worker` is the real one.
-
-    The answer of one that has died because all processes have is `lost`.
-    """
-
-    @property
-    def alive(self) -> bool: ...
-    def ask(self, timeout_s: float | None, **asked: Any) -> Answer: ...
-    def end(self) -> int: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,10 +37,10 @@ class Turns:
 class Race:
     """What each entrant builds, and how long it runs.
 
-    `turns` is asked once all are warm, with the seconds of one iteration of each. `limit_s` gives
-    the seconds that an entrant may take in all, by the seconds of its iteration (0: not yet known).
-    `left_s` gives the seconds left of the budget; without any, no case is built and no pair of
-    laps begins, and what is asked gets no more than `LEAST_S`.
+    `turns` is called once all are warm, with the seconds of one iteration of each. `limit_s` gives
+    the seconds that an entrant may take in total, from the seconds of its iteration (0: unknown).
+    `left_s` gives the seconds left of the budget; once none are left, no case is built, no pair of
+    laps begins, and questions are limited to `LEAST_S`.
     """
 
     builds: Mapping[str, Mapping[str, Any]]
@@ -61,12 +48,12 @@ class Race:
     limit_s: Callable[[str, float], float]
     left_s: Callable[[], float] = lambda: math.inf
     rehearse: bool = False  # run a short iteration once untimed before each sample
-    first_lap: int = 0  # of the numbers that laps get
+    first_lap: int = 0  # the number of the first lap
 
 
 @dataclass
 class Entry:
-    """What became of one entrant in a race; `failed` is an answer that is not `ok`."""
+    """What one entrant gave in a race; `failed` is an answer that is not `ok`."""
 
     laps: dict[int, Sample] = field(default_factory=dict)
     built: Answer = field(default_factory=dict)
@@ -74,11 +61,11 @@ class Entry:
     failed: Answer | None = None
     elapsed_s: float = 0.0
     iteration_s: float = 0.0
-    lost_s: float | None = None  # when it was found to have died with all others
+    lost_s: float | None = None  # when it was noticed that it had died together with all others
 
 
 class Round:
-    """The processes of one round, each started when it is first needed; a context."""
+    """The processes of one round, each started when first needed; a context manager."""
 
     def __init__(
         self,
@@ -93,18 +80,13 @@ class Round:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stack.close()
 
     def race(
         self, race: Race, observe: Callable[[str], None] = lambda entrant: None
     ) -> dict[str, Entry]:
-        """What each entrant gave; `observe` hears whose turn it is."""
+        """What each entrant gave; `observe` is called with the entrant whose turn it is."""
         entries = {name: Entry() for name in race.builds}
         for name in self.draw.sample(list(entries), len(entries)):
             observe(name)
@@ -134,7 +116,7 @@ class Round:
                 entry.finished = self.ask(race, name, entry, do="finish")
             if (entry.failed or entry.finished["spoiled"]) and name in self.running:
                 self.running[name].end()
-        # the first that was asked after the common end was the one at work
+        # the first one noticed was the one at work when all died
         lost = sorted((e.lost_s, name) for name, e in entries.items() if e.lost_s is not None)
         if again := {name: race.builds[name] for _, name in lost[1:]}:
             entries |= self.race(replace(race, builds=again), observe)
@@ -163,15 +145,15 @@ def in_turns(turns: Mapping[str, Turns], draw: random.Random) -> Sequence[tuple[
 
     An entrant with fewer pairs than the race has runs in some of them, evenly spread.
     """
-    pairs = max((each.pairs for each in turns.values()), default=0)
-    found: list[tuple[int, str]] = []
+    pairs = max((own.pairs for own in turns.values()), default=0)
+    schedule: list[tuple[int, str]] = []
     for pair in range(pairs):
         running = [
             name
-            for name, each in turns.items()
-            if (pair + 1) * each.pairs // pairs > pair * each.pairs // pairs
+            for name, own in turns.items()
+            if (pair + 1) * own.pairs // pairs > pair * own.pairs // pairs
         ]
         order = draw.sample(running, len(running))
-        found += [(2 * pair, name) for name in order]
-        found += [(2 * pair + 1, name) for name in reversed(order)]
-    return found
+        schedule += [(2 * pair, name) for name in order]
+        schedule += [(2 * pair + 1, name) for name in reversed(order)]
+    return schedule

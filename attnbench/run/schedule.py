@@ -1,4 +1,4 @@
-"""What runs next, with what else and how often; pure functions of predictions and results."""
+"""What runs next, in which races and how often: pure functions of predictions and results."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -9,14 +9,14 @@ from attnbench.analysis.curves import series_names
 from attnbench.records import Case, Cause, Mode, Outcome, Planned, Run, Settings
 from attnbench.run.race import Turns
 
-START_S = 0.15  # of a visit apart from its iterations: building the module, its share of a process
-MEMORY_S = 0.5  # of a process that measures memory, apart from its iterations
-MEMORY_ITERATIONS = 1.3  # what an iteration under a profiler and the small ones cost
-MARGIN = 1.1  # of memory, over a prediction
-SHARED = 0.6  # of memory, that the processes of one race may use together
-KEPT = 0.2  # of memory, that all processes of a round may keep for their next cases
-MOST_PAIRS = 6  # of laps; more would only make samples shorter
-# a prediction ends no curve: each longer case has a prediction of its own
+START_S = 0.15  # a visit without its iterations: building the module, a share of the process
+MEMORY_S = 0.5  # a process that measures memory, without its iterations
+MEMORY_ITERATIONS = 1.3  # cost of an iteration under the profiler and of the small ones
+MARGIN = 1.1  # memory kept free, relative to the prediction
+SHARED = 0.6  # share of memory that the processes of one race may use together
+KEPT = 0.2  # share of memory that all processes of a round may keep for their next cases
+MOST_PAIRS = 6  # pairs of laps; more would only make samples shorter
+# a measured outcome excludes longer lengths; a predicted one does not
 ENDS = frozenset({Outcome.OOM, Outcome.TIMEOUT})
 
 
@@ -29,14 +29,14 @@ class Refusal(NamedTuple):
 
 def turns(iteration_s: float, settings: Settings) -> Turns:
     """How often a case runs in one race: at least one pair of laps, of one iteration each."""
-    each = max(iteration_s, settings.interval_s, 1e-9)
-    pairs = min(MOST_PAIRS, max(1, round(settings.sample_s / (2 * each))))
+    lap_s = max(iteration_s, settings.interval_s, 1e-9)
+    pairs = min(MOST_PAIRS, max(1, round(settings.sample_s / (2 * lap_s))))
     wanted_s = max(settings.interval_s, settings.sample_s / (2 * pairs))
     return Turns(pairs=pairs, iterations=max(1, round(wanted_s / max(iteration_s, 1e-9))))
 
 
 def visit_s(iteration_s: float, settings: Settings) -> float:
-    """Seconds of one visit of a case to its block: build, warm-up and laps."""
+    """Seconds of one visit to a case: build, warm-up and laps."""
     warm = min(max(0.0, settings.warmup_s - iteration_s), 10 * iteration_s)
     planned = turns(iteration_s, settings)
     return START_S + iteration_s + warm + 2 * planned.pairs * planned.iterations * iteration_s
@@ -48,34 +48,34 @@ def memory_s(iteration_s: float) -> float:
 
 
 def groups(
-    lines: Sequence[Planned],
+    cases: Sequence[Planned],
     needed: Callable[[Planned], float],
     room: float,
     anchor: Planned | None = None,
 ) -> list[list[Planned]]:
-    """The races of a block: all of it in one if memory allows, else groups that share the anchor.
+    """The races of a block: one if memory allows, otherwise groups that share the anchor.
 
-    Without an `anchor` it is the line that needs least. A line that has no room beside it runs
-    alone.
+    Without an `anchor` it is the case that needs least. A case that does not fit together with it
+    runs alone.
     """
-    rest = sorted((line for line in lines if line is not anchor), key=needed)
+    rest = sorted((planned for planned in cases if planned is not anchor), key=needed)
     if anchor is None:
         anchor, *rest = rest
-    found: list[list[Planned]] = []
-    held: list[float] = []
-    for line in rest:
-        for place, group in enumerate(found):
-            if held[place] + needed(line) <= room:
-                group.append(line)
-                held[place] += needed(line)
+    groups: list[list[Planned]] = []
+    used: list[float] = []
+    for planned in rest:
+        for index, group in enumerate(groups):
+            if used[index] + needed(planned) <= room:
+                group.append(planned)
+                used[index] += needed(planned)
                 break
         else:
-            alone = needed(anchor) + needed(line) > room / SHARED
-            found.append([line] if alone else [anchor, line])
-            held.append(room if alone else needed(anchor) + needed(line))
-    if anchor in lines and not any(anchor in group for group in found):
-        found.insert(0, [anchor])
-    return found
+            alone = needed(anchor) + needed(planned) > room / SHARED
+            groups.append([planned] if alone else [anchor, planned])
+            used.append(room if alone else needed(anchor) + needed(planned))
+    if anchor in cases and not any(anchor in group for group in groups):
+        groups.insert(0, [anchor])
+    return groups
 
 
 def extras(plan: Sequence[Planned], tokens: int) -> frozenset[str]:
@@ -96,15 +96,15 @@ def kept_bytes(plan: Sequence[Planned], memory_bytes: float) -> float:
 
 
 def blocked(case: Case, ended: Sequence[tuple[Case, Run]]) -> Refusal | None:
-    """Why a case is not tried after what happened at a shorter length; None if it is."""
+    """Why a case is not tried after a shorter length ran out of memory or time, or None."""
     for other, run in ended:
         shorter = other.workload.seq_len < case.workload.seq_len
         if shorter and family(other) == family(case) and run.outcome in ENDS:
             oom = run.outcome is Outcome.OOM
             happened = "ran out of memory" if oom else "timed out"
-            at = units.length(other.workload.seq_len)
+            length = units.length(other.workload.seq_len)
             cause = Cause.OOM if oom else Cause.TIMEOUT
-            return Refusal(cause, f"not run: already {happened} at N = {at}")
+            return Refusal(cause, f"not run: already {happened} at N = {length}")
     return None
 
 
@@ -128,7 +128,7 @@ def too_long(iteration_s: float, visit_s: float, limit_s: float) -> Refusal:
 
 
 def too_expensive(iteration_s: float, case_s: float, left_s: float) -> Refusal:
-    """A case for which the rest of the budget is not enough."""
+    """A case that does not fit into the rest of the budget."""
     left = f"{units.seconds(left_s)} left" if left_s >= 1 else "nothing left"
     return Refusal(
         Cause.BUDGET,
@@ -138,5 +138,5 @@ def too_expensive(iteration_s: float, case_s: float, left_s: float) -> Refusal:
 
 
 def family(case: Case) -> Case:
-    """What the lengths of one curve have in common."""
+    """What the cases of one curve have in common, over all lengths."""
     return replace(case, workload=replace(case.workload, batch=1, seq_len=1))

@@ -1,7 +1,7 @@
-"""Temporary folders that outlive no owner: a later run removes what a killed one left behind.
+"""Temporary folders; a later process removes what a killed one left behind.
 
-A folder is its owner's while the lock on its file `lock` is held, which the system lets go however
-the owner ends; unlike a process number, it is never given to somebody else.
+A folder is in use while the lock on its file `lock` is held. The system releases the lock however
+the owner ends, and unlike a process id it is never reused.
 """
 
 import os
@@ -15,12 +15,12 @@ LOCK = "lock"
 
 
 class Scratch:
-    """A folder of this process, removed by `close`; making one removes those abandoned."""
+    """A folder of this process, removed by `close`; creating one removes abandoned ones."""
 
     def __init__(self) -> None:
         for left in abandoned():
             shutil.rmtree(left, ignore_errors=True)
-        # locked under a name that nobody looks for: a folder without its lock looks abandoned
+        # renamed only once it is locked: without a lock it would look abandoned
         hidden = Path(tempfile.mkdtemp(prefix=".attnbench-")).resolve()
         self._fd = os.open(hidden / LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         _lock(self._fd)
@@ -28,7 +28,7 @@ class Scratch:
         hidden.rename(self.folder)
 
     def close(self) -> None:
-        """Remove the folder; again does nothing."""
+        """Remove the folder; closing twice is harmless."""
         if self._fd >= 0:
             shutil.rmtree(self.folder, ignore_errors=True)
             os.close(self._fd)
@@ -37,13 +37,13 @@ class Scratch:
 
 def abandoned(folder: Path | None = None) -> Iterator[Path]:
     """This user's scratch folders whose owner has ended."""
-    for found in sorted((folder or Path(tempfile.gettempdir())).resolve().glob(f"{PREFIX}*")):
-        if not found.is_symlink() and found.is_dir() and not is_held(found):
-            yield found
+    for path in sorted((folder or Path(tempfile.gettempdir())).resolve().glob(f"{PREFIX}*")):
+        if not path.is_symlink() and path.is_dir() and not is_held(path):
+            yield path
 
 
 def is_held(folder: Path) -> bool:
-    """Whether the folder's owner lives, or it cannot be told."""
+    """Whether the folder's owner is alive, or that is unknown."""
     try:
         if folder.stat().st_uid != os.geteuid():
             return True
@@ -59,10 +59,10 @@ def is_held(folder: Path) -> bool:
 
 
 def _lock(fd: int) -> bool:
-    try:
-        import fcntl
+    import fcntl  # not on Windows, where this module is loaded but nothing measured
 
+    try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (ImportError, OSError):
+    except OSError:
         return False
     return True

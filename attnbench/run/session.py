@@ -1,11 +1,11 @@
-"""The loop of a sweep: rounds of blocks, raced; every outcome is stored.
+"""The loop of a sweep: rounds of raced blocks; every outcome is stored.
 
 A block is all series at one mode and length. Round 0 visits every block that the budget reaches,
 shorter lengths first, and measures the memory of each case once. Later rounds repeat the blocks:
-all of them while the budget lasts, otherwise those whose ratios are known worst. What is extra,
+all of them while the budget lasts, otherwise those with the least certain ratios. What is extra,
 lengths beyond the tokens of a batch and further forms of a mechanism, waits for the repeats of the
-rest if the budget is not enough for both. `start` and the clock are callables, so that a test can
-answer with made-up times.
+rest if the budget is not enough for both. `start` and the clock are callables, so that tests can
+replace them.
 """
 
 import math
@@ -13,37 +13,26 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Protocol
 
 from attnbench.records import Cause, Outcome, Part, Planned, Request, Run
 from attnbench.run import schedule
 from attnbench.run.history import Block, History, block_of, blocks
-from attnbench.run.race import CUT_OFF, LEAST_S, Entry, Race, Round, Worker
+from attnbench.run.race import CUT_OFF, LEAST_S, Entry, Race, Round
 from attnbench.run.schedule import Refusal
+from attnbench.run.workers import Worker
+from attnbench.store.journal import Journal
 
-OVERTIME = 5.0  # a visit may take this many times what was predicted, and at least
+OVERTIME = 5.0  # a visit may take this many times its prediction, and at least
 AT_LEAST_S = 60.0
 WANTED_ROUNDS = 3  # of what is not extra, before the budget is spent on extras
-LIGHT = 0.02  # share of the budget above which memory is measured when all is timed
-
-
-class Start(Protocol):
-    """Starts a process for a series, to be timed in or to have its memory measured."""
-
-    def __call__(self, series: str, *, weighs: bool = False) -> Worker: ...
-
-
-class Store(Protocol):
-    """Where runs go; `store.journal.Journal` is the real one."""
-
-    def append(self, *records: Any) -> None: ...
+LIGHT = 0.02  # share of the budget above which memory is measured after all times
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What is happening now; `left_s` is the predicted time of what is left within the budget."""
+    """What is happening now; `left_s` is the predicted time left, within the budget."""
 
-    done: int  # visits of a case
+    done: int  # visits to cases
     mode: str
     seq_len: int
     running: str  # the series whose turn it is
@@ -53,30 +42,31 @@ class Progress:
 
 @dataclass
 class Session:
-    """One uninterrupted piece of work on a sweep.
+    """One uninterrupted session of a sweep.
 
-    `earlier` are the runs that the journal holds, `finished` those of them that count, as (case
-    key, part, round). `memory_bytes` is what a case may use. `run` ends early, without an error,
-    when the budget is spent.
+    `start` starts a process for a series, to measure memory if it `weighs`, otherwise time.
+    `earlier` are the runs in the journal, `finished` those of them that count, as (case key, part,
+    round). `memory_bytes` is what a case may use. `run` ends early, without an error, when the
+    budget is spent.
     """
 
     request: Request
     plan: tuple[Planned, ...]
-    store: Store
-    start: Start
+    store: Journal
+    start: Callable[..., Worker]
     memory_bytes: int
     earlier: tuple[Run, ...] = ()
     finished: frozenset[tuple[str, Part, int]] = frozenset()
     observe: Callable[[Progress], None] = lambda progress: None
     clock: Callable[[], float] = time.monotonic
-    begun: float = math.nan  # now, unless the budget began to run earlier
+    begun: float = math.nan  # when the budget began to run; not a number: when `run` is called
     over_budget: bool = False
     useful_s: float = 0.0  # seconds in warm-up and samples
     round: int = 0
     visits: int = 0
-    later_s: float = 0.0  # predicted seconds of the blocks of this round after the present one
-    shown: Block | None = None  # the block that `end_s` was predicted in
-    end_s: float = 0.0  # when everything will be done, without a budget
+    later_s: float = 0.0  # predicted seconds of this round's later blocks
+    shown: Block | None = None  # the block in which `end_s` was predicted
+    end_s: float = 0.0  # when everything would be done, without a budget
     postponed: list[Planned] | None = field(default_factory=list)  # None once nothing may wait
     history: History = field(init=False)
 
@@ -85,7 +75,7 @@ class Session:
         self.extras = schedule.extras(self.plan, self.request.tokens)
 
     def run(self) -> None:
-        """Round 0 with memory, then repeats."""
+        """Run round 0 with memory, then repeats."""
         if math.isnan(self.begun):
             self.begun = self.clock()
         self.recall()
@@ -108,12 +98,12 @@ class Session:
                 self.leave_out(planned, Outcome.UNSUPPORTED, planned.refusal)
 
     def first_round(self, plan: Sequence[Planned]) -> None:
-        """Every block from short to long, with every case that fits; then its memory."""
+        """Race every block from short to long, with every case that fits; then measure memory."""
         of_block = blocks(plan)
         order = sorted(of_block, key=lambda block: (block[1], self.cost_s(of_block[block])))
         with self.processes() as processes:
-            for place, block in enumerate(order):
-                self.later_s = sum(self.cost_s(of_block[later]) for later in order[place + 1 :])
+            for number, block in enumerate(order, 1):
+                self.later_s = sum(self.cost_s(of_block[later]) for later in order[number:])
                 admitted = self.admitted(of_block[block])
                 self.visit(processes, admitted)
                 for planned in admitted:
@@ -127,7 +117,7 @@ class Session:
                 self.over_budget = True
 
     def admitted(self, block: Sequence[Planned]) -> list[Planned]:
-        """The cases of a block that are to run now, cheapest first; why not is stored of others."""
+        """The cases of a block that run now, cheapest first; stores why others do not."""
         admitted: list[Planned] = []
         extras = [planned for planned in block if planned.case.key in self.extras]
         if self.postponed is not None and self.must_wait(extras):
@@ -141,8 +131,8 @@ class Session:
         return admitted
 
     def refusal(self, planned: Planned, others: Sequence[Planned]) -> Refusal | None:
-        """Why a case does not run now, together with the `others` of its block; None if it does."""
-        if self.is_done(planned, Part.TIME):
+        """Why a case does not run now together with `others` of its block, or None."""
+        if self.is_done(planned):
             return None
         if blocked := schedule.blocked(planned.case, self.history.ended):
             return blocked
@@ -154,11 +144,11 @@ class Session:
         if limit_s and visit_s > limit_s:
             return schedule.too_long(iteration_s, visit_s, limit_s)
         anchor = self.anchor(block_of(planned))
-        promised_s = self.cost_s(others) + self.visits_s([anchor] if anchor else [])
+        reserved_s = self.cost_s(others) + self.visits_s([anchor] if anchor else [])
         cost_s = self.cost_s([planned])
-        if promised_s + cost_s > self.left_s():
+        if reserved_s + cost_s > self.left_s():
             self.over_budget = True
-            return schedule.too_expensive(iteration_s, cost_s, self.left_s() - promised_s)
+            return schedule.too_expensive(iteration_s, cost_s, self.left_s() - reserved_s)
         return None
 
     def must_wait(self, extras: Sequence[Planned]) -> bool:
@@ -166,7 +156,7 @@ class Session:
 
         The rest are the cases that are not extra, and the extras that have run.
         """
-        if all(self.is_done(planned, Part.TIME) for planned in extras):
+        if all(self.is_done(planned) for planned in extras):
             return False
         rest = [p for p in self.plan if p.case.key not in self.extras and not p.refusal]
         coming = [*(p for p in rest if not self.was_timed(p)), *extras]
@@ -177,7 +167,7 @@ class Session:
     def repeat(self, rounds: Iterable[int]) -> None:
         """Further rounds of what went well, as far as the budget goes."""
         for self.round in rounds:
-            missing = [p for p in self.history.repeatable() if not self.is_done(p, Part.TIME)]
+            missing = [p for p in self.history.repeatable() if not self.is_done(p)]
             of_block = blocks(self.affordable(missing))
             if missing and not of_block:
                 break
@@ -188,39 +178,39 @@ class Session:
         order = list(of_block)
         self.draw().shuffle(order)
         with self.processes() as processes:
-            for place, block in enumerate(order):
-                self.later_s = sum(self.visits_s(of_block[later]) for later in order[place + 1 :])
+            for number, block in enumerate(order, 1):
+                self.later_s = sum(self.visits_s(of_block[later]) for later in order[number:])
                 if self.left_s() >= self.visits_s(of_block[block]):
                     self.visit(processes, of_block[block])
                 else:
                     self.over_budget = True
 
     def affordable(self, missing: Sequence[Planned]) -> list[Planned]:
-        """What the budget is enough for in this round.
+        """The cases of this round that fit into the budget.
 
-        The cheapest cases come first until they have the wanted rounds, later the blocks whose
-        ratios are known worst.
+        The cheapest cases come first until they have the wanted rounds, then the blocks with the
+        least certain ratios.
         """
         wanted = self.round < WANTED_ROUNDS
-        affordable, promised_s = [], 0.0
+        affordable, reserved_s = [], 0.0
         for planned in sorted(missing, key=self.history.iteration_s if wanted else self.gain):
             cost_s = self.visits_s([planned])
-            if promised_s + cost_s <= self.left_s():
+            if reserved_s + cost_s <= self.left_s():
                 affordable.append(planned)
-                promised_s += cost_s
+                reserved_s += cost_s
             else:
                 self.over_budget = True
         return affordable
 
     def gain(self, planned: Planned) -> tuple[float, float]:
-        """The key by which cases are repeated: of the block with the widest ratio first."""
+        """The sort key of repeats: the block with the least certain ratio first."""
         block = block_of(planned)
         cases = [other for other in self.history.repeatable() if block_of(other) == block]
         return -self.history.widest_error(block), self.visits_s(cases)
 
     def visit(self, processes: Round, cases: Sequence[Planned]) -> None:
-        """Race cases of one block in this round, except those that have run in it already."""
-        missing = [planned for planned in cases if not self.is_done(planned, Part.TIME)]
+        """Race those cases of one block that have not run in this round yet."""
+        missing = [planned for planned in cases if not self.is_done(planned)]
         if not missing:
             return
         anchor = self.anchor(block_of(missing[0]))
@@ -273,7 +263,7 @@ class Session:
         self.visits += len(cases)
 
     def to_run(self, planned: Planned, entry: Entry) -> Run:
-        """The record of what one case gave; an anchor's laps join those of its earlier races."""
+        """The run of one case; an anchor's laps are added to those of its earlier races."""
         failed = entry.failed or {}
         run = Run(
             case=planned.case.key,
@@ -295,7 +285,7 @@ class Session:
         return replace(before, samples=before.samples + run.samples, notes=notes)
 
     def measure_memory(self, planned: Planned) -> None:
-        """Peaks and counts of a case, in a separate process."""
+        """Measure peaks and counts of a case in a separate process."""
         if self.history.has_memory(planned):
             return
         name = self.history.name(planned)
@@ -326,14 +316,10 @@ class Session:
         self, planned: Planned, outcome: Outcome, reason: str, cause: Cause | None = None
     ) -> None:
         """Store why a case does not run."""
-        if not self.is_done(planned, Part.TIME):
+        if not self.is_done(planned):
+            key = planned.case.key
             run = Run(
-                case=planned.case.key,
-                part=Part.TIME,
-                round=0,
-                outcome=outcome,
-                cause=cause,
-                reason=reason,
+                case=key, part=Part.TIME, round=0, outcome=outcome, cause=cause, reason=reason
             )
             self.store.append(run)
             self.history.learn(planned, run)
@@ -343,18 +329,18 @@ class Session:
         return schedule.memory_s(self.history.iteration_s(planned))
 
     def is_light(self, planned: Planned) -> bool:
-        """Whether measuring memory takes nothing from the budget that matters."""
+        """Whether measuring the memory of a case is cheap compared to the budget."""
         budget_s = self.request.budget_s
         return budget_s is None or self.memory_s(planned) <= LIGHT * budget_s
 
     def visits_s(self, cases: Iterable[Planned]) -> float:
-        """Predicted seconds of one visit to each."""
+        """Predicted seconds of one visit to each case."""
         times = map(self.history.iteration_s, cases)
         return sum(schedule.visit_s(iteration_s, self.request.settings) for iteration_s in times)
 
     def cost_s(self, cases: Sequence[Planned]) -> float:
-        """Predicted seconds of what round 0 has still to do of each."""
-        untimed = [planned for planned in cases if not self.is_done(planned, Part.TIME)]
+        """Predicted seconds of what remains of round 0 for these cases."""
+        untimed = [planned for planned in cases if not self.is_done(planned)]
         light = [p for p in cases if self.is_light(p) and not self.history.has_memory(p)]
         return self.visits_s(untimed) + sum(map(self.memory_s, light))
 
@@ -365,7 +351,7 @@ class Session:
         return self.request.budget_s - (self.clock() - self.begun)
 
     def timeout_s(self, planned: Planned, iteration_s: float = 0.0) -> float:
-        """Seconds after which the process of a case is killed, measured as taking that long."""
+        """Seconds after which the process of a case is killed; `iteration_s` if measured."""
         seconds = iteration_s or self.history.iteration_s(planned)
         usual_s = schedule.visit_s(seconds, self.request.settings)
         limit_s = self.request.case_timeout_s
@@ -375,20 +361,20 @@ class Session:
         """Whether this round timed the case."""
         return self.history.was_timed(planned, self.round)
 
-    def is_done(self, planned: Planned, part: Part) -> bool:
-        """Whether an earlier session stored this round of the case."""
-        return self.history.is_done(planned, part, 0 if part is Part.MEMORY else self.round)
+    def is_done(self, planned: Planned) -> bool:
+        """Whether an earlier session timed this round of the case."""
+        return self.history.is_done(planned, Part.TIME, self.round)
 
     def processes(self) -> Round:
-        """The processes of this round; none has been started."""
+        """The processes of this round, not started yet."""
         return Round(self.start, self.draw(), self.clock)
 
     def draw(self) -> random.Random:
-        """This round's random order."""
+        """The random generator of this round's order."""
         return random.Random(f"{self.request.settings.seed}-{self.round}")
 
     def show(self, planned: Planned, running: str) -> None:
-        """Report what runs now; what is left is predicted once per block."""
+        """Report what runs now; the time left is predicted once per block."""
         mode, seq_len = block = block_of(planned)
         if block != self.shown:
             self.shown = block

@@ -1,4 +1,4 @@
-"""One measuring process as its parent sees it: asked by numbered lines, and how it ended."""
+"""One measuring process as its parent sees it: questions by numbered lines, and its end."""
 
 import json
 import math
@@ -6,16 +6,17 @@ import os
 import select
 import signal
 import socket
-import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from attnbench.errors import CannotRun
-from attnbench.run.groups import oom_kills
+from attnbench.run.cgroups import oom_kills
+
+if TYPE_CHECKING:
+    from attnbench.run.processes import Server
 
 LOG_BYTES = 4_000
 
@@ -23,24 +24,13 @@ Answer = Mapping[str, Any]
 
 
 class OverBudget(CannotRun):
-    """The time of all was over before a process answered; the text goes on from its name."""
-
-
-class Keeper(Protocol):
-    """What started a worker and ends it; `run.processes.Server` is the real one."""
-
-    lock: threading.RLock
-
-    @property
-    def left_s(self) -> float: ...
-    def kill(self, pid: int) -> None: ...
-    def ending(self, pid: int) -> tuple[int | None, int]: ...
+    """The whole budget ended before a process answered; the text continues a sentence about it."""
 
 
 class Worker:
     """One measuring process; `started` says whether its package could be loaded."""
 
-    def __init__(self, server: Keeper, pipe: socket.socket, pid: int, log: Path) -> None:
+    def __init__(self, server: "Server", pipe: socket.socket, pid: int, log: Path) -> None:
         self.server, self.pipe, self.pid, self.log = server, pipe, pid, log
         self.kills = oom_kills()
         self.started: Answer = {}
@@ -48,13 +38,14 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """Whether it can be asked."""
+        """Whether the connection is open."""
         return self.pipe.fileno() >= 0
 
     def ask(self, timeout_s: float | None, **asked: Any) -> Answer:
         """The answer, or an outcome in its place; a process that is late is killed.
 
-        Raises `OverBudget` where the end of everything is nearer than this question's time-out.
+        The answer is `lost` if the process died together with all others.
+        Raises `OverBudget` if the whole budget ends before this question's time limit.
         """
         if self.started.get("outcome", "ok") != "ok":
             return self.started
@@ -75,19 +66,16 @@ class Worker:
             return self.death()
         except (ValueError, TypeError):
             self.end()
-            reason = "something else than its answer came out of the process"
+            reason = "the process sent something other than its answer"
             return {"outcome": "crashed", "reason": reason}
         left = self.end()
         if left_s <= limit_s:
-            raise OverBudget(f"was over while waiting for {asked.get('mechanism', 'a process')}")
-        return {
-            "outcome": "timeout",
-            "reason": f"no answer after {time.monotonic() - begun:.0f} s; killed",
-            **({"notes": {"processes": left_running(left)}} if left else {}),
-        }
+            raise OverBudget(f"ended while waiting for {asked.get('mechanism', 'a process')}")
+        reason = f"no answer after {time.monotonic() - begun:.0f} s; killed"
+        return {"outcome": "timeout", "reason": reason, **left_running(left)}
 
     def line(self, timeout_s: float) -> bytes:
-        """What the process sends next, or nothing if that does not end in time.
+        """The next line that the process sends; empty if it is not complete in time.
 
         Raises `OSError` at the end of the connection.
         """
@@ -104,24 +92,21 @@ class Worker:
     def death(self) -> Answer:
         """Outcome and reason of a process that ended without an answer."""
         code, left = self.server.ending(self.pid)
-        notes = {"notes": {"processes": left_running(left)}} if left else {}
-        said = f": {words}" if (words := last_line(self.log)) else ""
+        printed = f": {line}" if (line := last_line(self.log)) else ""
         with suppress(OSError):
             self.log.unlink()
         if code == -signal.SIGKILL and oom_kills() > self.kills:
             reason = "the kernel killed the process for memory"
-            return {"outcome": "oom", "reason": reason, **notes}
-        if code is not None and code < 0:
-            reason = f"the process died of signal {-code}{said}"
-            return {"outcome": "crashed", "reason": reason, **notes}
+            return {"outcome": "oom", "reason": reason, **left_running(left)}
         if code is None:
-            reason = f"the process ended with what had started it{said}"
+            reason = f"the process ended together with its server{printed}"
             return {"outcome": "crashed", "reason": reason, "lost": True}
-        reason = f"the process ended without an answer (exit {code}){said}"
-        return {"outcome": "crashed", "reason": reason, **notes}
+        how = f"died of signal {-code}" if code < 0 else f"ended without an answer (exit {code})"
+        reason = f"the process {how}{printed}"
+        return {"outcome": "crashed", "reason": reason, **left_running(left)}
 
     def end(self) -> int:
-        """End the process, and what it left running: how many; again does nothing."""
+        """End the process and any it left running; returns how many those were."""
         if self.alive:
             self.pipe.close()
             with suppress(OSError), self.server.lock:
@@ -134,29 +119,25 @@ class Worker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.end()
 
 
 def readable(connection: socket.socket, timeout_s: float) -> bool:
-    """Whether something arrives in time; `select` would refuse descriptors above 1,023."""
+    """Whether data arrives in time; by `poll`, since `select` refuses descriptors above 1,023."""
     poll = select.poll()
     poll.register(connection, select.POLLIN)
     return bool(poll.poll(None if math.isinf(timeout_s) else max(0.0, timeout_s) * 1000))
 
 
-def left_running(count: int) -> str:
-    """A note on processes that a mechanism left."""
-    return f"started {count} {'process' if count == 1 else 'processes'} that had to be ended"
+def left_running(count: int) -> Answer:
+    """The part of an answer that notes how many processes a mechanism left running, if any."""
+    noun = "process" if count == 1 else "processes"
+    return {"notes": {"processes": f"started {count} {noun} that had to be ended"}} if count else {}
 
 
 def last_line(log: Path) -> str:
-    """The last line of what a process printed."""
+    """The last line that a process printed."""
     with suppress(OSError), open(log, "rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_BYTES))
         text = file.read().decode(errors="replace").strip()

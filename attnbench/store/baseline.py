@@ -1,11 +1,11 @@
-"""A small file of what a check counts and times, to be committed and read in a diff.
+"""A small file with a check's counts and times, to be committed and read in a diff.
 
     {"attnbench": …, "cases": {"fastformer:eager/B8-N128-…": {"flops": …, …}}, "machine": …,
      "schema": 1, "settings": …}
 
-Sorted, one number a line, and the same bytes for the same numbers. It is data: loading parses
-JSON, checks every field, and runs nothing. `time` has seconds of one iteration, one for each
-process, and the batch that was timed; `machine` says where they can be compared.
+Sorted, one number per line; the same numbers give the same bytes. It is data: loading parses
+JSON, checks every field, and runs nothing. `time` has the batch that was timed and the seconds of
+one iteration, for each process; `machine` says where they can be compared.
 """
 
 import json
@@ -21,7 +21,7 @@ from attnbench.records import Amount, Case, Count, Duration, Fingerprint, Many
 from attnbench.store import output
 
 SCHEMA = 1
-LARGEST = 1 << 24  # bytes of a file that is still taken for one
+LARGEST = 1 << 24  # bytes of a file that is read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Timing:
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """What is kept of one case."""
+    """What is stored of one case."""
 
     counts: Mapping[str, Count | Amount] = field(default_factory=dict)
     time: Timing | None = None
@@ -42,7 +42,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """A whole file; cases go by their labels."""
+    """A whole file; cases are keyed by label."""
 
     attnbench: str
     machine: Fingerprint
@@ -73,19 +73,19 @@ def dump(baseline: Baseline) -> str:
 
 
 def load(path: Path) -> Baseline:
-    """The file. Raises `StoreError` saying what is wrong with it, `NewerSchema`."""
+    """The baseline in a file. Raises `StoreError` that says what is wrong, or `NewerSchema`."""
     try:
         if path.stat().st_size > LARGEST:
             raise StoreError(f"{str(path)!r} is too large for a baseline")
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        said = getattr(error, "strerror", None) or "it is not text"
-        raise StoreError(f"cannot read the baseline {str(path)!r}: {said}") from error
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise StoreError(f"cannot read the baseline {str(path)!r}: {reason}") from error
     return parse(text, str(path))
 
 
 def parse(text: str, name: str = "baseline") -> Baseline:
-    """The baseline that a text holds. Raises `StoreError` or `NewerSchema`."""
+    """The baseline in a text. Raises `StoreError` or `NewerSchema`."""
     try:
         data = json.loads(text)
         schema = data["schema"]
@@ -112,5 +112,5 @@ def parse(text: str, name: str = "baseline") -> Baseline:
 
 
 def whole(value: float) -> float | int:
-    """A count without a fraction as an integer, so that it is written as one."""
+    """The value as an integer if it is one, so that it is written as one."""
     return int(value) if float(value).is_integer() else value

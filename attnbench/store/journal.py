@@ -1,7 +1,7 @@
-"""A sweep's folder: `sweep.jsonl`, an append-only journal that outlives what stops a sweep.
+"""A sweep's folder: `sweep.jsonl`, an append-only journal that survives whatever stops a sweep.
 
-Of several lines about one case, one card, or one run (same case, part and round), the last holds.
-A line that cannot be read is set aside and said in `Sweep.warnings`; it stays in the file.
+Of several lines about one case, one card, or one run (same case, part and round), the last counts.
+A line that cannot be read is set aside and reported in `Sweep.warnings`; it stays in the file.
 """
 
 import os
@@ -20,16 +20,18 @@ from attnbench.errors import ForeignJournal, NewerSchema, StoreError, SweepBusy,
 from attnbench.records import CardFacts, Environment, Planned, Request, Run, Sweep
 from attnbench.store import reading, schema
 from attnbench.store.locked import LockedFile, sync_folder
+from attnbench.store.output import explained
 from attnbench.store.resuming import refuse_other
 from attnbench.store.schema import End, Ending, Head, Record, Session
 
 FILE = "sweep.jsonl"
 TORN = "sweep.jsonl.torn"
-UNLOCKED = "this system cannot lock the folder: see to it that no other sweep writes there"
+FIRST_BYTES = 16_384  # room for the first lines of a sweep
+UNLOCKED = "this system cannot lock the folder: make sure that no other sweep writes there"
 
 
 def load(path: str | os.PathLike[str]) -> Sweep:
-    """The sweep in a folder or a journal file; only reads.
+    """The sweep in a folder or a journal file; writes nothing.
 
     Raises `StoreError` if there is none or it cannot be read, `DamagedJournal` if its first line
     cannot be read, `NewerSchema` if a later version wrote any of it.
@@ -38,15 +40,15 @@ def load(path: str | os.PathLike[str]) -> Sweep:
     file = path / FILE if os.path.isdir(path) else path
     if not os.path.isfile(file):
         raise StoreError(_missing(file.parent if file.name == FILE else path))
-    with _reasons(f"cannot read {str(file)!r}", "see that it may be read"):
+    with explained(f"cannot read {str(file)!r}", "check its permissions"):
         data = file.read_bytes()
     return reading.parse(data, repr(str(file)))
 
 
 def load_results(path: str | os.PathLike[str]) -> Sweep:
-    """The sweep as `load` gives it, for whoever asks what it measured.
+    """The sweep as `load` gives it, with at least one case.
 
-    Raises `StoreError` if no case was described, and what `load` raises.
+    Raises `StoreError` if it has none, and what `load` raises.
     """
     sweep = load(path)
     if not sweep.plan:
@@ -65,17 +67,41 @@ def list_sweeps(root: str | os.PathLike[str]) -> tuple[str, ...]:
         return ()
 
 
-class Journal:
-    """The one writer of a folder for as long as it is open; a context manager.
+def refuse_unwritable(folder: Path) -> None:
+    """Raises `StoreError` with the system's reason unless a journal can be written there.
 
-    `sweep` is what the folder held when it was opened. Each append is on the disk when it
-    returns, or has left no trace. If another program replaced, deleted or changed the journal,
-    nothing more is written to it: it may be another sweep's. What it held and what was about to
-    be appended then goes to a folder beside it, which can be resumed.
+    Folders created to find out are removed again.
+    """
+    missing = [path for path in (folder, *folder.parents) if not os.path.lexists(path)]
+    way_out = "free some space there, or choose another folder with --out"
+    try:
+        with explained(f"cannot write {str(folder)!r}", way_out):
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+                written = file.write(bytes(FIRST_BYTES))
+                if written < FIRST_BYTES:  # the error comes only with the next byte
+                    file.write(bytes(FIRST_BYTES - written))
+                os.fsync(file.fileno())
+            if (folder / FILE).exists():
+                with open(folder / FILE, "ab"):
+                    pass
+    finally:
+        for path in missing:
+            with suppress(OSError):
+                path.rmdir()
+
+
+class Journal:
+    """The only writer of a folder while it is open; a context manager.
+
+    `sweep` is what the folder held when it was opened. An append is on the disk when it returns,
+    or has left no trace. If another program replaced, deleted or changed the journal, nothing more
+    is written to it: it may belong to another sweep. What it held and what was about to be appended
+    then goes to a new folder next to it, which can be resumed.
     """
 
     def __init__(self, file: LockedFile, folder: Path) -> None:
-        """Reads what an open journal holds; `create` and `resume` are what to call."""
+        """Reads an open journal; call `create` or `resume` instead."""
         self._file = file
         self.folder = folder
         sweep = reading.parse(file.content, repr(str(folder / FILE)))
@@ -85,18 +111,14 @@ class Journal:
 
     @classmethod
     def create(
-        cls,
-        folder: str | os.PathLike[str],
-        name: str,
-        request: Request,
-        environment: Environment,
+        cls, folder: str | os.PathLike[str], name: str, request: Request, environment: Environment
     ) -> Self:
-        """A new sweep in `folder`, which is made if need be.
+        """A new sweep in `folder`, which is created if necessary.
 
         Raises `SweepExists`, `SweepBusy`, or `StoreError` if it cannot be written.
         """
         folder = Path(folder)
-        with _reasons(f"cannot write {str(folder)!r}", "choose another folder with --out"):
+        with explained(f"cannot write {str(folder)!r}", "choose another folder with --out"):
             folder.mkdir(parents=True, exist_ok=True)
             with _opened(folder, create=True) as file:
                 if file.content:
@@ -118,7 +140,7 @@ class Journal:
         *,
         anyway: bool = False,
     ) -> Self:
-        """The sweep in `folder`, to go on with; a torn last line is moved to `sweep.jsonl.torn`.
+        """The sweep in `folder`, to go on; a torn last line is moved to `sweep.jsonl.torn`.
 
         Raises `DifferentSweep` unless request and machine are those of the sweep or `anyway`,
         `SweepBusy`, `StoreError` if it cannot be written, and what `load` raises.
@@ -127,7 +149,7 @@ class Journal:
         if not os.path.isfile(folder / FILE):
             raise StoreError(_missing(folder))
         with (
-            _reasons(f"cannot go on with {str(folder)!r}", "mend that and --resume"),
+            explained(f"cannot resume {str(folder)!r}", "correct that and --resume"),
             _opened(folder) as file,
         ):
             journal = cls(file, folder)
@@ -151,7 +173,7 @@ class Journal:
         self._write(End(outcome=ending))
 
     def close(self) -> None:
-        """Lets go of the folder; closing twice is harmless."""
+        """Releases the folder; closing twice is harmless."""
         self._file.close()
 
     def __enter__(self) -> Self:
@@ -162,26 +184,26 @@ class Journal:
 
     def _write(self, *records: Record) -> None:
         data = _sealed(self._next_line, *records)
-        with _reasons(f"cannot write {str(self.folder)!r}", "free some space and --resume"):
+        with explained(f"cannot write {str(self.folder)!r}", "free some space and --resume"):
             if done := self._file.intruder():
                 raise ForeignJournal(self._rescued(done, data))
             self._file.append(data)
         self._next_line += len(records)
 
     def _rescued(self, done: str, data: bytes) -> str:
-        """Keeps everything measured so far in a folder of its own, and says where it is."""
-        said = f"{str(self.folder / FILE)!r} was {done} by another program during the sweep"
+        """Saves everything measured so far in another folder, and says where."""
+        what = f"{str(self.folder / FILE)!r} was {done} by another program during the sweep"
         try:
-            kept = _new_folder_beside(self.folder)
-            (kept / FILE).write_bytes(self._file.content + data)
+            rescued = _rescue_folder(self.folder)
+            (rescued / FILE).write_bytes(self._file.content + data)
         except OSError as error:
-            return f"{said}, and what was measured could not be kept: {error.strerror}"
-        return f"{said}; all that was measured is in {str(kept)!r}; --resume goes on there"
+            return f"{what}, and what was measured could not be saved: {error.strerror}"
+        return f"{what}; all that was measured is in {str(rescued)!r}; --resume goes on there"
 
 
 @contextmanager
 def _opened(folder: Path, *, create: bool = False) -> Iterator[LockedFile]:
-    """The journal's file, closed again if something goes wrong. Raises `SweepBusy`."""
+    """The journal's file, closed again if an error occurs. Raises `SweepBusy`."""
     try:
         file = LockedFile(folder / FILE, create=create)
     except BlockingIOError:
@@ -207,7 +229,7 @@ def _session(request: Request, environment: Environment) -> Session:
 
 
 def _repair(file: LockedFile, folder: Path) -> None:
-    """Makes the journal end in a newline, moving a torn last line out of it."""
+    """Makes the journal end in a newline, moving a torn last line to another file."""
     data = file.content
     if data.endswith(b"\n"):
         return
@@ -221,23 +243,23 @@ def _repair(file: LockedFile, folder: Path) -> None:
         file.append(b"\n")
 
 
-def _new_folder_beside(folder: Path) -> Path:
-    """`NAME-rescued`, with a number if there is one already; a temporary one as a last resort."""
+def _rescue_folder(folder: Path) -> Path:
+    """A new folder `NAME-rescued`, numbered if that exists; a temporary one as a last resort."""
     whole = folder.absolute()
     for number in count(1):
-        kept = whole.with_name(f"{whole.name}-rescued" + f"-{number}" * (number > 1))
+        rescued = whole.with_name(f"{whole.name}-rescued" + f"-{number}" * (number > 1))
         try:
-            kept.mkdir(parents=True)
+            rescued.mkdir(parents=True)
         except FileExistsError:
             continue
         except OSError:
             break
-        return kept
+        return rescued
     return Path(tempfile.mkdtemp(prefix="attnbench-rescued-"))
 
 
 def _holder(folder: Path) -> str:
-    """The process of the last session, which is the one that holds the lock."""
+    """The process of the last session, which holds the lock."""
     with suppress(OSError):
         for _, line in reversed(list(reading.lines((folder / FILE).read_bytes()))):
             with suppress(ValueError, NewerSchema):
@@ -249,15 +271,5 @@ def _holder(folder: Path) -> str:
 
 def _missing(folder: Path) -> str:
     near = get_close_matches(folder.name, list_sweeps(folder.parent), n=5, cutoff=0.0)
-    there = ", ".join(map(repr, near)) or "none yet"
-    return f"no sweep in {str(folder)!r}; in {str(folder.parent)!r} there are: {there}"
-
-
-@contextmanager
-def _reasons(what: str, way_out: str) -> Iterator[None]:
-    """Turns an error of the system into a `StoreError` with its reason."""
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise StoreError(f"{what}: {reason.lower()}; {way_out}") from error
+    others = ", ".join(map(repr, near)) or "none yet"
+    return f"no sweep in {str(folder)!r}; sweeps in {str(folder.parent)!r}: {others}"

@@ -1,20 +1,17 @@
-"""A file with one writer, whose appends are on the disk whole or not at all."""
+"""A file with one writer; each append is on the disk as a whole or not at all."""
 
 import os
 import stat
-import sys
 from contextlib import suppress
 from pathlib import Path
-
-BEYOND = 1 << 40
 
 
 class LockedFile:
     """Opened for appending and locked against other writers until it is closed.
 
-    A lock binds only those who ask for it, and a name can be given to another file: `intruder`
-    says what another program did meanwhile. `content` is what the file held when it was opened
-    and all that was appended. `locked` is False where the system has no locks.
+    A lock binds only programs that ask for it, and another file can get the same name: `intruder`
+    says what another program did. `content` is what the file held when it was opened and all that
+    was appended. `locked` is False where the system has no locks.
 
     Raises `BlockingIOError` if another writer has the file, and `OSError` if it cannot be opened
     or read.
@@ -22,8 +19,7 @@ class LockedFile:
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
         self._path = path
-        flags = os.O_RDWR | os.O_APPEND | getattr(os, "O_BINARY", 0) | (os.O_CREAT * create)
-        self._fd = os.open(path, flags, 0o666)
+        self._fd = os.open(path, os.O_RDWR | os.O_APPEND | (os.O_CREAT * create), 0o666)
         try:
             self.locked = _lock(self._fd)
             self.content = self._read()
@@ -33,14 +29,14 @@ class LockedFile:
             raise
 
     def append(self, data: bytes) -> None:
-        """All of the bytes, synced, or none of them and `OSError`."""
+        """Append all of the bytes and sync, or none of them and raise `OSError`."""
         end, left = os.fstat(self._fd).st_size, data
         try:
             while left:
                 left = left[os.write(self._fd, left) :]
             os.fsync(self._fd)
         except BaseException:
-            # not only OSError: Ctrl-C may fall between two writes
+            # not only OSError: Ctrl-C may come between two writes
             with suppress(OSError):
                 self._truncate(end)
             raise
@@ -48,12 +44,12 @@ class LockedFile:
         self._state = os.fstat(self._fd)
 
     def cut(self, size: int) -> None:
-        """Forgets everything after the first `size` bytes."""
+        """Remove everything after the first `size` bytes."""
         self._truncate(size)
         self.content = self.content[:size]
 
     def intruder(self) -> str:
-        """What another program did to the file since the last append, as a verb; or nothing."""
+        """What another program did to the file since the last append, as a participle, or empty."""
         try:
             named = os.stat(self._path)
         except FileNotFoundError:
@@ -64,13 +60,13 @@ class LockedFile:
             return ""
         if named.st_size < len(self.content):
             return "shortened"
-        # a changed time alone may be that of a backup; the content decides
+        # a backup may have changed the time alone; the content decides
         same_time = named.st_mtime_ns == self._state.st_mtime_ns
         same = named.st_size == len(self.content) and (same_time or self._read() == self.content)
         return "" if same else "written"
 
     def close(self) -> None:
-        """Lets go of the file; closing twice is harmless."""
+        """Release the file; closing twice is harmless."""
         if self._fd >= 0:
             os.close(self._fd)
         self._fd = -1
@@ -88,7 +84,7 @@ class LockedFile:
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes the names in a folder last, where the system lets a folder be synced."""
+    """Write the file names of a folder to the disk, where the system can."""
     with suppress(OSError):
         fd = os.open(folder, os.O_RDONLY)
         try:
@@ -98,17 +94,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def _lock(fd: int) -> bool:
-    if sys.platform == "win32":
-        import msvcrt
-
-        # a lock keeps others from reading too: one byte that no file reaches
-        os.lseek(fd, BEYOND, os.SEEK_SET)
-        try:
-            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
-        except PermissionError as error:
-            raise BlockingIOError from error
-        return True
-    import fcntl
+    import fcntl  # not on Windows, where sweeps are read but never written
 
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,34 +1,42 @@
-"""Files that are written whole or not at all, and never through a link."""
+"""Files written whole or not at all and never through a link."""
 
 import os
 import secrets
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from attnbench.errors import StoreError
 
 
 def write(path: Path, content: bytes, *, way_out: str = "", stream: bool = False) -> None:
-    """Puts a file with this content in place of whatever had its name, a link included.
+    """Replaces whatever has this name, even a link, by a file with this content.
 
-    The folder may be reached through links, for its user chose it. With `stream`, for a path that
-    a user named, a device or pipe such as /dev/stdout takes the content as it is. Raises
-    `StoreError` with the system's reason and `way_out`; an older file is then as it was.
+    The folder may be reached through links, since the user chose it. With `stream`, for paths that
+    users name, a device or pipe such as /dev/stdout gets the content directly. Raises `StoreError`
+    with the system's reason and `way_out`; an older file is then unchanged.
     """
-    try:
+    with explained(f"cannot write {str(path)!r}", way_out):
         if stream and _is_stream(path):
             path.write_bytes(content)
         else:
             _replace(path, content)
+
+
+@contextmanager
+def explained(what: str, way_out: str = "") -> Iterator[None]:
+    """Turns an error of the system into a `StoreError`: what failed, the reason, the way out."""
+    try:
+        yield
     except (OSError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         advice = f"; {way_out}" if way_out else ""
-        raise StoreError(f"cannot write {str(path)!r}: {reason}{advice}") from error
+        raise StoreError(f"{what}: {reason}{advice}") from error
 
 
 def _replace(path: Path, content: bytes) -> None:
-    # not named after the file, whose name may be as long as a name can be
+    # not named after the file, whose name may have the greatest possible length
     part = path.parent / f".attnbench-{secrets.token_hex(6)}.part"
     try:
         with open(part, "xb") as file:
@@ -41,7 +49,7 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether the path names a device, a pipe, or what the process has open."""
+    """Whether the path names a device, a pipe, or an open file of the process."""
     folder = os.path.realpath(path.parent)
     if folder in ("/dev", "/dev/fd") or folder.startswith("/proc/"):
         return True

@@ -1,4 +1,4 @@
-"""Bytes of a journal to a sweep, setting aside what cannot be read."""
+"""From the bytes of a journal to a sweep, setting aside lines that cannot be read."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,21 +13,21 @@ TORN = "the last line is torn: the run in flight was lost"
 
 
 def parse(data: bytes, origin: str) -> Sweep:
-    """The sweep that a journal holds; what was set aside stands in its warnings.
+    """The sweep in a journal; its warnings list lines set aside.
 
     Raises `DamagedJournal` naming `origin` if the first line cannot be read, `NewerSchema` if a
     later version wrote any line.
     """
     pieces = list(lines(data))
-    found, order = _Found(_head(pieces, origin)), _Order()
+    contents, order = _Contents(_head(pieces, origin)), _Order()
     order.read(*pieces[0])
     for number, line in pieces[1:]:
         try:
-            found.take(number, order.read(number, line))
+            contents.take(number, order.read(number, line))
         except ValueError as error:
             torn = line is pieces[-1][1] and not data.endswith(b"\n")
-            found.warnings.append(TORN if torn else f"line {number}: {error}; set aside")
-    return found.sweep(order.warnings())
+            contents.warnings.append(TORN if torn else f"line {number}: {error}; set aside")
+    return contents.sweep(order.warnings())
 
 
 def next_line(data: bytes) -> int:
@@ -40,7 +40,7 @@ def next_line(data: bytes) -> int:
 
 
 def lines(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Lines with their numbers from 1; lines that lost the newline between them are parted."""
+    """Lines with their numbers from 1; lines that lost the newline between them are separated."""
     for number, text in enumerate(data.split(b"\n"), start=1):
         for line in schema.START.split(text):
             if line:
@@ -48,7 +48,7 @@ def lines(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def readable(line: bytes) -> bool:
-    """Whether the line is whole."""
+    """Whether the line is complete."""
     try:
         schema.unseal(line)
     except ValueError:
@@ -58,7 +58,7 @@ def readable(line: bytes) -> bool:
 
 def _head(pieces: list[tuple[int, bytes]], origin: str) -> Head:
     if not pieces:
-        raise DamagedJournal(f"{origin} is empty: its sweep never began; sweep again")
+        raise DamagedJournal(f"{origin} is empty: its sweep never began; repeat it")
     try:
         head = schema.from_entry(schema.unseal(pieces[0][1]))
     except ValueError as error:
@@ -75,9 +75,9 @@ def _head(pieces: list[tuple[int, bytes]], origin: str) -> Head:
 
 @dataclass
 class _Order:
-    """The numbers of the lines read so far: which are missing, and which are out of place.
+    """The line numbers read so far: which are missing, and which are out of order.
 
-    A line without a number, or that cannot be read, is taken to stand where it was written.
+    A line without a number, or that cannot be read, is assumed to be in order.
     """
 
     next_line: int = 1
@@ -85,21 +85,21 @@ class _Order:
     seen: set[int] = field(default_factory=set)
     unread: int = 0
     unread_between: int = 0  # those before the highest line
-    out_of_place: list[int] = field(default_factory=list)
+    out_of_order: list[int] = field(default_factory=list)
 
     def read(self, number: int, line: bytes) -> Entry:
         """The entry of a line, counted. Raises `ValueError` if it cannot be read."""
-        place = self.next_line
+        expected = self.next_line
         self.next_line += 1
         try:
             entry = schema.unseal(line)
         except ValueError:
             self.unread += 1
             raise
-        written = entry.line or place
+        written = entry.line or expected
         if written <= self.highest:
-            self.out_of_place.append(number)
-            self.next_line = place
+            self.out_of_order.append(number)
+            self.next_line = expected
         else:
             self.highest, self.unread_between = written, self.unread
             self.next_line = written + 1
@@ -107,24 +107,24 @@ class _Order:
         return entry
 
     def warnings(self) -> tuple[str, ...]:
-        """What is wrong with the order of the lines; an unread line is not missing too."""
-        found = []
+        """What is wrong with the order; lines that could not be read are not also missing."""
+        warnings = []
         missing = self.highest - len(self.seen) - self.unread_between
         if missing > 0:
-            found.append(
+            warnings.append(
                 f"lines missing from the journal: {missing} of {self.highest};"
                 " --resume measures again what they held"
             )
-        if self.out_of_place:
-            found.append(
-                f"lines of the journal repeated or out of order: {len(self.out_of_place)}, the"
-                f" first is line {self.out_of_place[0]}; of several about one run the last is used"
+        if self.out_of_order:
+            warnings.append(
+                f"lines of the journal repeated or out of order: {len(self.out_of_order)}, the"
+                f" first is line {self.out_of_order[0]}; of several about one run the last is used"
             )
-        return tuple(found)
+        return tuple(warnings)
 
 
 @dataclass
-class _Found:
+class _Contents:
     """What has been read so far."""
 
     head: Head
@@ -136,7 +136,7 @@ class _Found:
     warnings: list[str] = field(default_factory=list)
 
     def take(self, number: int, entry: Entry) -> None:
-        """Raises `ValueError` if the entry is not one of a sweep."""
+        """Add an entry. Raises `ValueError` if it does not belong into a sweep."""
         match schema.from_entry(entry):
             case Head():
                 raise ValueError("a second beginning")
@@ -170,9 +170,9 @@ class _Found:
         )
 
     def _known_runs(self) -> Iterator[Run]:
-        """The runs with the keys of their cases in place of the ids."""
+        """The runs, with the keys of their cases in place of ids."""
         for number, run in self.runs:
             if run.case in self.cases:
                 yield replace(run, case=self.cases[run.case].case.key)
             else:
-                self.warnings.append(f"line {number}: a run of a case not described; set aside")
+                self.warnings.append(f"line {number}: a run of an unknown case; set aside")

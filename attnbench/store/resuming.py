@@ -6,36 +6,27 @@ from typing import Any
 from attnbench.errors import DifferentSweep
 from attnbench.records import Environment, Part, Request, Sweep
 
-# these bound the work and define no case: raising them is what resuming is for
+# limits define no case: raising them is what resuming is for
 FREE = ("rounds", "budget_s", "case_timeout_s", "memory_limit_bytes")
 
 
 def done(sweep: Sweep) -> frozenset[tuple[str, Part, int]]:
-    """Case key, part and round of every run that need not be made again.
+    """Case key, part and round of every run that need not be repeated.
 
-    What no process ran for is not done: a larger budget, limit or machine may reach it.
+    Cases for which no process ran are not done: a larger budget, limit or machine may reach them.
     """
     return frozenset((run.case, run.part, run.round) for run in sweep.runs if run.elapsed_s)
 
 
-def same_request(there: Request, here: Request) -> list[str]:
-    """How the stored request differs from this one, as text; empty if a resume may go on."""
-    return _differences(_asked(there), _asked(here))
-
-
-def same_machine(there: Environment, here: Environment) -> list[str]:
-    """How the stored machine differs from this one, as text; empty if times may be compared."""
-    return _differences(asdict(there.fingerprint), asdict(here.fingerprint))
-
-
 def refuse_other(sweep: Sweep, request: Request, environment: Environment) -> None:
     """Raises `DifferentSweep` unless request and machine are those of the sweep."""
-    found = same_request(sweep.request, request)
+    differences = _differences(_asked(sweep.request), _asked(request))
     if sweep.sessions:
-        found += same_machine(sweep.sessions[0], environment)
-    if found:
+        stored = asdict(sweep.sessions[0].fingerprint)
+        differences += _differences(stored, asdict(environment.fingerprint))
+    if differences:
         raise DifferentSweep(
-            f"cannot resume {sweep.name!r} as another sweep ({'; '.join(found)}); "
+            f"cannot resume {sweep.name!r} as another sweep ({'; '.join(differences)}); "
             "repeat its options on its machine, or sweep into another folder with --out"
         )
 
@@ -45,11 +36,11 @@ def _asked(request: Request) -> dict[str, Any]:
     return {name: values[name] for name in values if name not in ("settings", *FREE)}
 
 
-def _differences(there: dict[str, Any], here: dict[str, Any]) -> list[str]:
-    pairs = ((name, _text(there[name]), _text(here[name])) for name in there)
-    return [f"{name}: {old} there, {new} here" for name, old, new in pairs if old != new]
+def _differences(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    pairs = ((name, _text(stored[name]), _text(new[name])) for name in stored)
+    return [f"{name}: {old} there, {now} here" for name, old, now in pairs if old != now]
 
 
 def _text(value: Any) -> str:
-    """Lists are compared without regard to order."""
+    """The value; lists are compared regardless of order."""
     return ",".join(map(str, sorted(value))) if isinstance(value, tuple) else str(value)

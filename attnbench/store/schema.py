@@ -1,21 +1,21 @@
-"""What a line of a journal is: one record with its kind, its place, its time and its checksum.
+"""A line of a journal: one record with its kind, line number, time and checksum.
 
     {"schema":2,"kind":"run","line":17,"at":"2025-01-31T12:00:00.000+00:00","data":{…},
      "sha256":"16 digits"}
 
-The checksum covers every byte before it, so a line is trusted before it is parsed. `line` counts
-the lines of a journal from 1, so that one that was removed or moved is noticed; schema 1 had none.
-A line is ASCII: other letters are escaped, and no text in a record can end a line or pass for
-another. A run names its case by a short id.
+The checksum covers every byte before it, so that a line is verified before it is parsed. `line`
+counts lines from 1, so that removed or moved ones are noticed; schema 1 had no numbers. A line is
+ASCII: other letters are escaped, and no text in a record can end a line or look like another one.
+A run refers to its case by a short id.
 
-A checksum says that a line is as it was written, not that it makes sense: values are checked
-against the types and bounds of `records` when they are read.
+A checksum shows that a line is unchanged, not that it makes sense: on reading, values are checked
+against the types and bounds of `records`.
 """
 
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from hashlib import sha256
 from math import isfinite
@@ -25,19 +25,30 @@ from typing import Any
 import msgspec
 
 from attnbench.errors import NewerSchema
-from attnbench.records import CardFacts, Environment, Planned, Request, Run
-from attnbench.store.older import with_cause
+from attnbench.records import CardFacts, Cause, Environment, Outcome, Planned, Request, Run
 
 SCHEMA = 2
 LONGEST_NUMBER = 100  # digits of an integer that still becomes a float
 
-# differences and temperatures; any other number of a run is at least 0
+# differences and temperatures; all other numbers of a run are at least 0
 SIGNED = frozenset({"kept_bytes", "saved_bytes", "temperature_c", "energy_j"})
 
 SEALED = re.compile(rb'(\{"schema":(\d{1,9}),"kind":".*),"sha256":"([0-9a-f]{16})"\}', re.DOTALL)
 
-# data is written with sorted keys, so nothing inside a line can look like the start of one
+# data is written with sorted keys, so nothing inside a line looks like the start of one
 START = re.compile(rb'(?=\{"schema":\d+,"kind":")')
+
+# earlier versions stored why a case was not started only as text; the first match counts
+CAUSES = (
+    ("budget", Cause.BUDGET),
+    ("memory limit", Cause.MEMORY_LIMIT),
+    ("predicted to need", Cause.MEMORY_LIMIT),
+    ("out of memory", Cause.OOM),
+    ("--case-timeout", Cause.CASE_TIMEOUT),
+    ("case limit", Cause.CASE_TIMEOUT),
+    ("timed out", Cause.TIMEOUT),
+    ("over the time", Cause.TIMEOUT),
+)
 
 
 class Ending(StrEnum):
@@ -50,7 +61,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Head:
-    """The first line: which sweep this is and what was asked when it began."""
+    """The first line: which sweep this is, and what was requested when it began."""
 
     name: str
     attnbench: str
@@ -59,7 +70,7 @@ class Head:
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
-    """A start or a resume: on which machine, by which process, and what was asked this time."""
+    """A start or a resume: machine, process, and what was requested this time."""
 
     environment: Environment
     request: Request
@@ -82,7 +93,7 @@ KINDS: Mapping[str, type[Record]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Entry:
-    """A line's content before it becomes a record. `at` is UTC, ISO 8601; `line` is its place."""
+    """A line before it becomes a record. `at` is UTC, ISO 8601; `line` is its number."""
 
     kind: str
     at: str
@@ -92,12 +103,12 @@ class Entry:
 
 Step = Callable[[Entry], Entry]
 
-# version -> what turns its entries into those of the next version
-UPGRADES: Mapping[int, Step] = MappingProxyType({1: lambda entry: entry})  # 2 counts the lines
+# version -> function to the entries of the next version; version 2 added line numbers
+UPGRADES: Mapping[int, Step] = MappingProxyType({1: lambda entry: entry})
 
 
 def digest(content: bytes) -> str:
-    """16 hexadecimal digits that stand for the content."""
+    """16 hexadecimal digits that identify the content."""
     return sha256(content).hexdigest()[:16]
 
 
@@ -110,15 +121,15 @@ def seal(entry: Entry, version: int = SCHEMA) -> bytes:
     """The line of an entry, ending in a newline."""
     data = json.dumps(entry.data, sort_keys=True, separators=(",", ":"))
     kind, at = json.dumps(entry.kind), json.dumps(entry.at)
-    place = "" if entry.line is None else f'"line":{entry.line},'
-    line = f'{{"schema":{version},"kind":{kind},{place}"at":{at},"data":{data}'.encode("ascii")
+    number = "" if entry.line is None else f'"line":{entry.line},'
+    line = f'{{"schema":{version},"kind":{kind},{number}"at":{at},"data":{data}'.encode("ascii")
     return line + f',"sha256":"{digest(line)}"}}\n'.encode("ascii")
 
 
 def unseal(line: bytes) -> Entry:
     """The entry of a line, upgraded to the present schema.
 
-    Raises `ValueError` saying what is wrong with the line, `NewerSchema` if it is too new.
+    Raises `ValueError` that says what is wrong with the line, `NewerSchema` if it is too new.
     """
     sealed = SEALED.fullmatch(line.strip())
     if not sealed:
@@ -136,7 +147,7 @@ def unseal(line: bytes) -> Entry:
 def upgrade(entry: Entry, version: int, steps: Mapping[int, Step] | None = None) -> Entry:
     """The entry of schema `version` as one of the present schema.
 
-    Raises `NewerSchema` for a later version and `ValueError` for one that never was.
+    Raises `NewerSchema` for a later version and `ValueError` for one that never existed.
     """
     if version > SCHEMA:
         raise NewerSchema(
@@ -151,23 +162,23 @@ def upgrade(entry: Entry, version: int, steps: Mapping[int, Step] | None = None)
 
 
 def to_entry(record: Record, at: str, line: int | None = None) -> Entry:
-    """The entry that holds a record, as the given line of its journal."""
+    """The entry of a record, with its line number in the journal."""
     data = asdict(record)
     match record:
         case Planned(case=case):
             data["id"] = case_id(case.key)
         case Run(case=key, values=values):
-            # what is not a number was not measured, and must not cost the run on reading
+            # NaN and infinities were not measured, and would make the run unreadable
             finite = {name: value for name, value in values.items() if isfinite(value)}
             data |= {"case": case_id(key), "values": finite}
     return Entry(_kind(record), at, data, line)
 
 
 def from_entry(entry: Entry) -> Record:
-    """The record in an entry; a run has the id of its case for its key.
+    """The record in an entry; a run has the id of its case in place of the key.
 
-    Raises `ValueError` naming the field if the kind is not known, or the data is not of that kind
-    or out of bounds.
+    Raises `ValueError` that names the field if the kind is unknown, or data has wrong types or is
+    out of bounds.
     """
     if entry.kind not in KINDS:
         raise ValueError(f"unknown kind {entry.kind!r}")
@@ -183,6 +194,18 @@ def from_entry(entry: Entry) -> Record:
     return record
 
 
+def with_cause(run: Run) -> Run:
+    """The run with the cause that its reason states, if it was not started and has none.
+
+    The first version gave predicted failures the outcome of the failure.
+    """
+    started = run.outcome is not Outcome.SKIPPED and not run.reason.endswith("; not run")
+    if started or run.cause:
+        return run
+    cause = next((cause for words, cause in CAUSES if words in run.reason), None)
+    return replace(run, outcome=Outcome.SKIPPED, cause=cause)
+
+
 def _kind(record: Record) -> str:
     return next(kind for kind, type_ in KINDS.items() if isinstance(record, type_))
 
@@ -194,5 +217,5 @@ def _integer(digits: str) -> int:
 
 
 def _reason(error: ValueError) -> str:
-    """`Expected `int` >= 1 - at `$.round`` as part of a sentence."""
+    """The message, as part of a sentence: "expected `int` >= 1 - at `$.round`"."""
     return str(error)[:1].lower() + str(error)[1:]

@@ -8,7 +8,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from attnbench.errors import StoreError
 from attnbench.records import Fingerprint, canonical
 from attnbench.store import output
 
@@ -23,23 +22,21 @@ def cache_path(machine: Fingerprint) -> Path:
 
 
 def keep(machine: Fingerprint, result: Mapping[str, Any]) -> Path:
-    """Write the result of this machine. Raises `StoreError`."""
+    """Write the result of a machine; returns the path. Raises `StoreError`."""
     path = cache_path(machine)
     text = json.dumps({**result, "schema": SCHEMA, "machine": asdict(machine)}, indent=1)
-    try:
+    with output.explained(f"cannot write {str(path)!r}"):
         path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"cannot write {str(path)!r}: {error.strerror}") from error
     output.write(path, f"{text}\n".encode())
     return path
 
 
 def sentence(machine: Fingerprint) -> str:
-    """What the last selftest of this machine found, or nothing if none can be read."""
+    """The result of this machine's last selftest in words; empty if none can be read."""
     try:
-        found = json.loads(cache_path(machine).read_text())
+        stored = json.loads(cache_path(machine).read_text())
     except (OSError, ValueError):
         return ""
-    well = isinstance(found, dict) and found.get("schema") == SCHEMA
-    said = found.get("sentence") if well else None
-    return said if isinstance(said, str) else ""
+    readable = isinstance(stored, dict) and stored.get("schema") == SCHEMA
+    text = stored.get("sentence") if readable else None
+    return text if isinstance(text, str) else ""

@@ -1,8 +1,8 @@
-"""The contract of a mechanism, checked from its card alone.
+"""The contract of a mechanism, checked from the card alone.
 
-Each check takes a `Trial` and raises `AssertionError` with what is wrong. Where it does not apply
-is known beforehand: `exemption` gives the reason. All work is on small sizes, and in float64 where
-nothing else is said: seconds for a mechanism.
+Each check takes a `Trial` and raises `AssertionError` that says what is wrong. Where it does not
+apply is known beforehand: `exemption` gives the reason. Sizes are small, and the type is float64
+unless stated otherwise, so that a mechanism takes seconds.
 """
 
 from collections.abc import Callable
@@ -43,21 +43,22 @@ class Check:
 
 def verify(card: Card) -> list[dict[str, str]]:
     """Each check on each trial: `check`, `trial`, `result` (passed, failed, skipped), `reason`."""
-    found = []
+    results = []
     for check in CHECKS:
         for label, trial in trials(card):
             result, reason = "passed", ""
             try:
-                if why := check.exemption(trial):
-                    raise NotApplicable(why)
+                if exemption := check.exemption(trial):
+                    raise NotApplicable(exemption)
                 check.run(trial)
-            except NotApplicable as why:
-                result, reason = "skipped", str(why)
+            except NotApplicable as error:
+                result, reason = "skipped", str(error)
             except Exception as error:
                 lines = [line.strip() for line in str(error).splitlines() if line.strip()]
                 result, reason = "failed", " ".join([type(error).__name__ + ":", *lines[:4]])
-            found.append({"check": check.name, "trial": label, "result": result, "reason": reason})
-    return found
+            row = {"check": check.name, "trial": label, "result": result, "reason": reason}
+            results.append(row)
+    return results
 
 
 def gives_the_shape_and_type_it_was_given(trial: Trial) -> None:
@@ -79,9 +80,9 @@ def gradients_reach_x_and_every_parameter(trial: Trial) -> None:
         loss = loss + extra
     loss.backward()
     for label, tensor in [("x", x), *module.named_parameters()]:
-        assert tensor.grad is not None, f"{label} gets none"
-        assert tensor.grad.isfinite().all(), f"that of {label} is not finite"
-        assert tensor.grad.abs().sum() > 0, f"that of {label} is zero"
+        assert tensor.grad is not None, f"{label} gets no gradient"
+        assert tensor.grad.isfinite().all(), f"the gradient of {label} is not finite"
+        assert tensor.grad.abs().sum() > 0, f"the gradient of {label} is zero"
 
 
 def sequences_of_a_batch_do_not_mix(trial: Trial) -> None:
@@ -109,7 +110,7 @@ def what_is_masked_changes_no_real_token(trial: Trial) -> None:
 
 
 def padding_at_the_end_changes_nothing(trial: Trial) -> None:
-    """However much there is: within the last block, or many blocks that are all padding."""
+    """Whatever its length: within the last block, or many blocks of padding alone."""
     short = trial.workload(17)
     module, x = trial.build(short), tokens(short)
     y = same_draws(module, x)
@@ -131,9 +132,9 @@ def a_sequence_of_padding_alone_is_finite(trial: Trial) -> None:
     x = tokens(w).requires_grad_()
     y = same_draws(module, x, mask)
     y[mask].sum().backward()
-    assert y.isfinite().all(), "the output is not"
+    assert y.isfinite().all(), "the output is not finite"
     assert x.grad is not None
-    assert x.grad.isfinite().all(), "the gradient is not"
+    assert x.grad.isfinite().all(), "the gradient is not finite"
 
 
 def the_core_of_a_sequence_of_padding_alone_is_zero(trial: Trial) -> None:
@@ -141,7 +142,7 @@ def the_core_of_a_sequence_of_padding_alone_is_zero(trial: Trial) -> None:
     mask = some_padding(w)
     mask[1] = False
     o = same_draws(trial.build(w).attend, *core_inputs(w), mask)
-    assert (o[1] == 0).all(), "it is not zero"
+    assert (o[1] == 0).all(), "the core is not zero"
 
 
 def causal_is_blind_to_the_future(trial: Trial) -> None:
@@ -168,7 +169,7 @@ def forms_share_parameters_and_agree(trial: Trial) -> None:
         for m in (None, mask):
             real = mask if m is not None else torch.ones_like(mask)
             a, b = same_draws(module, x, m)[real], same_draws(plain, x, m)[real]
-            # each may be this far from the equations, on either side
+            # each may differ this much from the equations, in either direction
             allowed = 2 * trial.allowed(dtype) * b.abs().max()
             assert (a - b).abs().max() <= allowed, f"{dtype}: {(a - b).abs().max():.1e} apart"
 
@@ -185,8 +186,8 @@ def declared_parameters_are_those_of_the_module(trial: Trial) -> None:
     for seq_len in (17, 40):
         w = trial.workload(seq_len)
         counted = sum(p.numel() for p in trial.build(w).parameters() if p.requires_grad)
-        said = trial.card.parameters(trial.config, w)
-        assert said == counted, f"{said} declared, {counted} counted at N = {seq_len}"
+        declared = trial.card.parameters(trial.config, w)
+        assert declared == counted, f"{declared} declared, {counted} counted at N = {seq_len}"
 
 
 def declared_flops_are_those_that_torch_counts(trial: Trial) -> None:
@@ -194,22 +195,22 @@ def declared_flops_are_those_that_torch_counts(trial: Trial) -> None:
         w = trial.workload(seq_len, batch=3)
         module = trial.build(w, torch.float32)
         counted = counted_flops(module, tokens(w, dtype=torch.float32))
-        said = module.flops(module.config, w)
-        total = said.projections + said.core
-        assert total == counted, f"{total} declared, {counted} counted at N = {seq_len}"
+        flops = module.flops(module.config, w)
+        declared = flops.projections + flops.core
+        assert declared == counted, f"{declared} declared, {counted} counted at N = {seq_len}"
 
 
-def the_core_alone_is_what_stands_between_the_projections(trial: Trial) -> None:
+def the_core_is_what_stands_between_the_projections(trial: Trial) -> None:
     w = trial.workload(17)
     whole, core = trial.build(w), trial.build(replace(w, level=Level.CORE))
     assert isinstance(core, QKVAttention)
-    assert core.state_dict().keys() <= whole.state_dict().keys(), "it has more parameters"
+    assert core.state_dict().keys() <= whole.state_dict().keys(), "the core has more parameters"
     o = same_draws(core.attend, *core_inputs(w), None)
     assert merge(o).shape[:2] == (2, 17)
 
 
 def no_reference(trial: Trial) -> str | None:
-    return None if trial.card.reference else "it has no reference"
+    return None if trial.card.reference else "the card has no reference"
 
 
 def no_mask(trial: Trial) -> str | None:
@@ -224,7 +225,7 @@ def no_core(trial: Trial) -> str | None:
     return trial.refusal(replace(trial.workload(17), level=Level.CORE))
 
 
-def no_core_that_empties(trial: Trial) -> str | None:
+def no_core_that_zeroes(trial: Trial) -> str | None:
     reason = trial.card.exempt(trial.config).get(Exemption.NO_VALID_KEY)
     return no_core(trial) or no_mask(trial) or reason
 
@@ -238,11 +239,11 @@ def selects_from_all(trial: Trial) -> str | None:
 
 
 def no_other_form(trial: Trial) -> str | None:
-    return "it is the form that others are held against" if trial.form == "eager" else None
+    return "the other forms are compared with this one" if trial.form == "eager" else None
 
 
 def nothing_declared(trial: Trial) -> str | None:
-    return None if trial.card.declared else "it declares none; they are counted where it runs"
+    return None if trial.card.declared else "the card declares none; they are counted when it runs"
 
 
 CHECKS = (
@@ -253,11 +254,11 @@ CHECKS = (
     Check(what_is_masked_changes_no_real_token, no_mask),
     Check(padding_at_the_end_changes_nothing, tied_to_length),
     Check(a_sequence_of_padding_alone_is_finite, no_mask),
-    Check(the_core_of_a_sequence_of_padding_alone_is_zero, no_core_that_empties),
+    Check(the_core_of_a_sequence_of_padding_alone_is_zero, no_core_that_zeroes),
     Check(causal_is_blind_to_the_future, lambda t: not_causal(t) or selects_from_all(t)),
     Check(forms_share_parameters_and_agree, no_other_form),
     Check(float32_stays_near_float64, selects_from_all),
     Check(declared_parameters_are_those_of_the_module, nothing_declared),
     Check(declared_flops_are_those_that_torch_counts, nothing_declared),
-    Check(the_core_alone_is_what_stands_between_the_projections, no_core),
+    Check(the_core_is_what_stands_between_the_projections, no_core),
 )

@@ -1,4 +1,4 @@
-"""Whether a mechanism computes its own equations, in every number type that it is timed in."""
+"""Whether a mechanism computes its equations, in every number type in which it is timed."""
 
 from typing import NamedTuple
 
@@ -37,8 +37,8 @@ def against_its_reference(trial: Trial, seq_len: int, masked: bool) -> None:
         draws = [drawn_for(module, b) for b in range(w.batch)]
         if expected is None or not same(draws, drawn):
             drawn, expected = draws, by_reference(trial, w, mask, draws)
-        where = f"{dtype}, N = {seq_len}, {'padded' if masked else 'not padded'}"
-        compare(ours, expected, trial.allowed(dtype), where)
+        setting = f"{dtype}, N = {seq_len}, {'padded' if masked else 'not padded'}"
+        compare(ours, expected, trial.allowed(dtype), setting)
 
 
 def by_reference(
@@ -59,23 +59,24 @@ def values(module: Attention, x: Tensor, y: Tensor, mask: Tensor | None) -> Valu
     weights = torch.randn(y.shape, generator=generator).bfloat16().to(y.dtype)
     real = torch.ones_like(y[..., 0], dtype=torch.bool) if mask is None else mask
     named = {"x": x, **dict(module.named_parameters())}
-    found = torch.autograd.grad((y * weights)[real].sum(), [*named.values()], allow_unused=True)
+    loss = (y * weights)[real].sum()
+    raw = torch.autograd.grad(loss, [*named.values()], allow_unused=True)
     gradients = {
-        name: torch.zeros_like(tensor) if gradient is None else gradient
-        for (name, tensor), gradient in zip(named.items(), found, strict=True)
+        name: (torch.zeros_like(tensor) if gradient is None else gradient).double()
+        for (name, tensor), gradient in zip(named.items(), raw, strict=True)
     }
-    return Values(y[real].double(), {name: g.double() for name, g in gradients.items()})
+    return Values(y[real].double(), gradients)
 
 
-def compare(ours: Values, expected: Values, allowed: float, where: str) -> None:
+def compare(ours: Values, expected: Values, allowed: float, setting: str) -> None:
     """Raise `AssertionError` where an error exceeds what is allowed, or is not a number."""
     largest = max(gradient.abs().max() for gradient in expected.gradients.values())
-    found = {"the output": (ours.output, expected.output, expected.output.abs().max())}
+    pairs = {"the output": (ours.output, expected.output, expected.output.abs().max())}
     for name, gradient in expected.gradients.items():
-        found[f"the gradient of {name}"] = (ours.gradients[name], gradient, largest)
-    for what, (a, b, scale) in found.items():
+        pairs[f"the gradient of {name}"] = (ours.gradients[name], gradient, largest)
+    for name, (a, b, scale) in pairs.items():
         error = ((a - b).abs().max() / scale).item()
-        assert error <= allowed, f"{where}: {what} is off by {error:.2g}; {allowed:.2g} is allowed"
+        assert error <= allowed, f"{setting}: error of {name}: {error:.2g}; allowed: {allowed:.2g}"
 
 
 def drawn_for(module: Attention, index: int) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""Forward FLOPs as torch counts them, with the products that its counter leaves out."""
+"""Forward FLOPs counted by torch, including products that its counter omits."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def attention(q: tuple[int, ...], k: tuple[int, ...], *_: Any) -> int:
     return 2 * (2 * B * H * N * k[2] * d)
 
 
-# operators that torch's counter does not know, with their FLOPs from the operands' shapes
+# operators that torch's counter omits, with functions from operand shapes to FLOPs
 UNCOUNTED = (
     (aten._scaled_dot_product_flash_attention_for_cpu, attention),
     (aten._scaled_dot_product_fused_attention_overrideable, attention),

@@ -1,4 +1,4 @@
-"""One example of a mechanism on small sizes: what the checks of the contract work on."""
+"""One example of a mechanism on small sizes, for the checks of the contract."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -38,9 +38,9 @@ class Trial:
     def build(
         self, w: Workload, dtype: torch.dtype = torch.float64, form: str | None = None
     ) -> Attention:
-        """The module with repeatable parameters, none of them zero by its initialisation.
+        """The module with repeatable parameters, none of them initialised to zero.
 
-        They are the same in every number type, since bfloat16 holds them all.
+        They are the same in every number type, since bfloat16 represents all of them.
         Raises `NotApplicable` where the form refuses the workload.
         """
         if reason := self.card.refusal(form or self.form, self.config, w):
@@ -66,7 +66,7 @@ def workload(seq_len: int, batch: int, causal: bool) -> Workload:
 
 
 def ways(causality: Causality) -> tuple[bool, ...]:
-    """Whether to look at the mechanism full, causal, or both."""
+    """The values of `causal` to check: False, True or both."""
     match causality:
         case Causality.NEVER:
             return (False,)
@@ -77,7 +77,7 @@ def ways(causality: Causality) -> tuple[bool, ...]:
 
 
 def trials(card: Card) -> Iterator[tuple[str, Trial]]:
-    """Every example, form and causality that runs here, with its label."""
+    """Every example, form and causality that runs here, with a label."""
     for index, config in enumerate(card.examples):
         for form in card.forms:
             for causal in ways(card.causality):
@@ -87,7 +87,7 @@ def trials(card: Card) -> Iterator[tuple[str, Trial]]:
 
 
 def tokens(w: Workload, seed: int = 1, dtype: torch.dtype = torch.float64) -> Tensor:
-    """Normal values [B, N, D], the same in every number type, since bfloat16 holds them all."""
+    """Normal values [B, N, D], the same in every type, since bfloat16 represents all of them."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(w.batch, w.seq_len, w.width, generator=generator, dtype=torch.float64)
     return x.bfloat16().to(dtype)
@@ -100,13 +100,13 @@ def core_inputs(w: Workload) -> Tensor:
 
 
 def some_padding(w: Workload) -> Tensor:
-    """Sequence 0 is all real; of the others, about a third at the end is padding."""
+    """A mask [B, N]: sequence 0 is all real; of the others, the last third is padding."""
     mask = torch.ones(w.batch, w.seq_len, dtype=torch.bool)
     mask[1:, w.seq_len - w.seq_len // 3 :] = False
     return mask
 
 
 def same_draws(call: Any, *inputs: Tensor | None) -> Tensor:
-    """The output with its random draws repeated."""
+    """The output, always with the same random draws."""
     torch.manual_seed(7)
     return call(*inputs)

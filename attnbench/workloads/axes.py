@@ -1,4 +1,4 @@
-"""Text to values: lengths, sizes, times, lists of models. Every refusal says what is taken."""
+"""Text to values: lengths, sizes, times, lists of models. Every error says what is accepted."""
 
 import re
 from collections.abc import Sequence
@@ -16,22 +16,22 @@ MODEL = re.compile(r"(?P<name>[^:\[\]]+|.*\.py:\w+)(?::(?P<form>[\w*?]+))?(?:\[(
 
 def lengths(text: str) -> tuple[int, ...]:
     """`128..65536:x2`, `100..500:+100`, `512,1000,65535`, or a mixture; sorted, each once."""
-    found: set[int] = set()
+    lengths: set[int] = set()
     for part in parts(text, "--lengths"):
         more = _range(part) if ".." in part else [size(part, "--lengths")]
-        if len(found) + len(more) > MOST:
+        if len(lengths) + len(more) > MOST:
             raise BadAxis(f"--lengths {text}: more than {MOST:,} lengths")
-        found |= set(more)
-    bad = [n for n in found if not 1 <= n <= LONGEST]
+        lengths |= set(more)
+    bad = [n for n in lengths if not 1 <= n <= LONGEST]
     if bad:
         raise BadAxis(f"--lengths {text}: {bad[0]} is not between 1 and {LONGEST}")
-    return tuple(sorted(found))
+    return tuple(sorted(lengths))
 
 
 def _range(text: str) -> Sequence[int]:
     match = re.fullmatch(r"(\w+)\.\.(\w+)(?::([x+])(\w+))?", text)
     if match is None:
-        raise BadAxis(f"--lengths {text}: a range reads 128..65536:x2 or 100..500:+100")
+        raise BadAxis(f"--lengths {text}: write a range as 128..65536:x2 or 100..500:+100")
     first, last = size(match[1], "--lengths"), size(match[2], "--lengths")
     kind, step = match[3] or "x", size(match[4] or "2", "--lengths")
     if first > last:
@@ -40,17 +40,17 @@ def _range(text: str) -> Sequence[int]:
         raise BadAxis(f"--lengths {text}: steps grow, and lengths are between 1 and {LONGEST}")
     if kind == "+":
         return range(first, last + 1, step)
-    found = [first]
-    while found[-1] * step <= last:
-        found.append(found[-1] * step)
-    return found
+    lengths = [first]
+    while lengths[-1] * step <= last:
+        lengths.append(lengths[-1] * step)
+    return lengths
 
 
 def size(text: str, option: str = "size") -> int:
     """`65536`, `64k` (times 1,024), `2M`. Raises `BadAxis`."""
     match = re.fullmatch(r"(\d{1,15})([kmg]?)", text.strip().lower())
     if match is None:
-        raise BadAxis(f"{option} {text!r} is not a size; sizes read 65536 or 64k")
+        raise BadAxis(f"{option} {text!r} is not a size; write 65536 or 64k")
     return int(match[1]) << 10 * MULTIPLES.index(match[2])
 
 
@@ -61,17 +61,17 @@ def seconds(text: str, option: str = "time") -> float | None:
         return None
     match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|m|h)?", text)
     if match is None or float(match[1]) <= 0:
-        raise BadAxis(f"{option} {text!r} is not a time; times read 90s, 10m or none")
+        raise BadAxis(f"{option} {text!r} is not a time; write 90s, 10m or none")
     return float(match[1]) * dict(SECONDS)[match[2] or "s"]
 
 
 def parts(text: str, option: str) -> list[str]:
-    """A list's parts: commas outside brackets part them. Raises `BadAxis` on an empty one."""
+    """The parts of a list, split at commas outside brackets. Raises `BadAxis` if one is empty."""
     commas = [m.start() for m in re.finditer(r"\[[^\[\]]*\]|,", text) if m[0] == ","]
-    found = [text[a + 1 : b].strip() for a, b in pairwise((-1, *commas, len(text)))]
-    if not all(found):
+    parts = [text[a + 1 : b].strip() for a, b in pairwise((-1, *commas, len(text)))]
+    if not all(parts):
         raise BadAxis(f"{option} {text!r} has an empty part")
-    return found
+    return parts
 
 
 def selection(text: str) -> Selection:
@@ -79,7 +79,7 @@ def selection(text: str) -> Selection:
     match = MODEL.fullmatch(text)
     if match is None:
         raise UsageError(
-            f"--models {text!r} does not read as name, name:form, name[option=value] or @group"
+            f"--models {text!r} is not a name, name:form, name[option=value] or @group"
         )
     name, form = match["name"], match["form"]
     if name.endswith(".py") and form:
@@ -94,5 +94,5 @@ def selection(text: str) -> Selection:
 def _option(pair: str, text: str) -> tuple[str, Option]:
     name, equals, value = (piece.strip() for piece in pair.partition("="))
     if not (equals and name and value):
-        raise UsageError(f"--models {text!r}: {pair!r} does not read as option=value")
+        raise UsageError(f"--models {text!r}: {pair!r} is not of the form option=value")
     return name, option_value(value)

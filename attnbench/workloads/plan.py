@@ -1,6 +1,6 @@
-"""Mechanisms × workloads to cases, each with its FLOPs, predictions, and why it cannot run.
+"""From mechanisms × workloads to cases with FLOPs, predictions, and why they cannot run.
 
-This runs the cards' code: only `workloads.reader`, in a separate process, imports it.
+This runs the code of cards: only `workloads.reader`, in a separate process, imports it.
 """
 
 from collections.abc import Iterator
@@ -30,8 +30,8 @@ from attnbench.records import (
 from attnbench.registry import card, unknown
 from attnbench.workloads.presets import preset
 
-SAVED = 13  # tensors [B, N, D] that one layer keeps for backward in addition to the core's
-ALIVE = 6  # and that are alive at once without gradients
+SAVED = 13  # tensors [B, N, D] that one layer keeps for backward, without the core's
+ALIVE = 6  # such tensors alive at once in inference
 
 
 def plan(chosen: Selection, request: Request) -> Iterator[Planned]:
@@ -39,68 +39,63 @@ def plan(chosen: Selection, request: Request) -> Iterator[Planned]:
 
     Raises `UnknownMechanism`, `UnknownOption` or `UsageError`.
     """
-    for mode in request.modes:
-        for n in request.lengths:
-            yield from planned(chosen, request, mode, n)
-
-
-def facts(name: str) -> CardFacts:
-    """A card without its code."""
-    its = card(name)
-    defaults = its.config()
-    return CardFacts(
-        mechanism=name,
-        title=its.paper.title,
-        authors=its.paper.authors,
-        year=its.paper.year,
-        source=its.paper.source,
-        family=its.family,
-        causality=its.causality,
-        complexity=its.cost.printed,
-        time_exponent=its.cost.time,
-        memory_exponent=its.cost.memory,
-        forms=tuple(its.forms),
-        options={f.name: getattr(defaults, f.name) for f in fields(defaults)},
-    )
-
-
-def planned(chosen: Selection, request: Request, mode: Mode, seq_len: int) -> Iterator[Planned]:
-    """The cases of one mechanism at one length: one for each form that was asked for."""
-    its = card(chosen.name)
-    workload = make_workload(its, request, mode, seq_len)
+    mechanism = card(chosen.name)
     try:
-        given = dict(preset(request.preset).options(chosen.name))
-        config = its.configure(given | dict(chosen.options))
+        preset_options = dict(preset(request.preset).options(chosen.name))
+        config = mechanism.configure(preset_options | dict(chosen.options))
     except UnknownOption as error:
         raise UnknownOption(f"{chosen.name}: {error}") from error
-    default = its.config()
+    default = mechanism.config()
     options = tuple(
         (f.name, getattr(config, f.name))
         for f in sorted(fields(config), key=lambda f: f.name)
         if getattr(config, f.name) != getattr(default, f.name)
     )
-    for form in forms(its, chosen, config, workload):
-        case = Case(mechanism=chosen.name, form=form, options=options, workload=workload)
-        yield describe(its, case, config, request)
+    for mode in request.modes:
+        for seq_len in request.lengths:
+            w = make_workload(mechanism, request, mode, seq_len)
+            for form in forms(mechanism, chosen, config, w):
+                case = Case(mechanism=chosen.name, form=form, options=options, workload=w)
+                yield describe(mechanism, case, config, request)
 
 
-def forms(its: Card, chosen: Selection, config: Any, workload: Workload) -> tuple[str, ...]:
-    """The forms that a selection stands for; without one, the default of the workload."""
+def facts(name: str) -> CardFacts:
+    """A card without code."""
+    mechanism = card(name)
+    defaults = mechanism.config()
+    return CardFacts(
+        mechanism=name,
+        title=mechanism.paper.title,
+        authors=mechanism.paper.authors,
+        year=mechanism.paper.year,
+        source=mechanism.paper.source,
+        family=mechanism.family,
+        causality=mechanism.causality,
+        complexity=mechanism.cost.printed,
+        time_exponent=mechanism.cost.time,
+        memory_exponent=mechanism.cost.memory,
+        forms=tuple(mechanism.forms),
+        options={f.name: getattr(defaults, f.name) for f in fields(defaults)},
+    )
+
+
+def forms(card: Card, chosen: Selection, config: Any, workload: Workload) -> tuple[str, ...]:
+    """The forms that a selection means; without one, the default form of the workload."""
     if chosen.form is None:
-        form = its.default(config, workload)
-        if form not in its.forms:
-            text = unknown(str(form), tuple(its.forms), f"default form of {chosen.name}")
+        form = card.default(config, workload)
+        if form not in card.forms:
+            text = unknown(str(form), tuple(card.forms), f"default form of {chosen.name}")
             raise UnknownMechanism(text)
-        refused = its.refusal(form, config, workload) and form != "eager"
+        refused = card.refusal(form, config, workload) and form != "eager"
         return ("eager",) if refused else (form,)
-    matches = tuple(form for form in its.forms if fnmatchcase(form, chosen.form))
+    matches = tuple(form for form in card.forms if fnmatchcase(form, chosen.form))
     if not matches:
-        text = unknown(chosen.form, tuple(its.forms), f"form of {chosen.name}")
+        text = unknown(chosen.form, tuple(card.forms), f"form of {chosen.name}")
         raise UnknownMechanism(text)
     return matches
 
 
-def make_workload(its: Card, request: Request, mode: Mode, seq_len: int) -> Workload:
+def make_workload(card: Card, request: Request, mode: Mode, seq_len: int) -> Workload:
     """The workload of one length: batch = max(1, c // N)."""
     shell = Shell(
         layers=request.layers,
@@ -117,37 +112,38 @@ def make_workload(its: Card, request: Request, mode: Mode, seq_len: int) -> Work
         mode=mode,
         dtype=request.dtype,
         device=request.device,
-        causal=request.causal or its.causality is Causality.ALWAYS,
+        causal=request.causal or card.causality is Causality.ALWAYS,
         padding=request.padding,
         shell=shell if request.level is Level.MODEL else None,
     )
 
 
-def describe(its: Card, case: Case, config: Any, request: Request) -> Planned:
-    """A case with its work, its predictions, and why it cannot run."""
-    w, form = case.workload, its.forms[case.form]
-    refusal = its.refusal(case.form, config, w) or ""
+def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
+    """A case with FLOPs, parameters, predictions, and why it cannot run."""
+    w, form = case.workload, card.forms[case.form]
+    refusal = card.refusal(case.form, config, w) or ""
     if w.width % w.heads:
         raise UsageError(f"width {w.width} is not divisible by {w.heads} heads")
     layers = sets = kept = 1
     shell = parameters = 0
     if w.shell is not None:
-        refusal = refusal or shell_refusal(its, case.form, w) or ""
-        layers, sets = w.shell.layers, attention_sets(its, w.shell)
-        kept = 1 if is_reversible(its, w.shell) else layers
+        refusal = refusal or shell_refusal(card, case.form, w) or ""
+        layers, sets = w.shell.layers, attention_sets(card, w.shell)
+        kept = 1 if is_reversible(card, w.shell) else layers
         shell, parameters = shell_flops(w), shell_parameters(w)
     flops = form.flops(config, w)
     projections = 0 if w.level is Level.CORE else layers * flops.projections
     core = layers * flops.core
-    parameters += sets * its.parameters(config, w)
+    parameters += sets * card.parameters(config, w)
     total = projections + core + shell
     elements = form.elements(config, w)
     counts = {"parameters": parameters, "FLOPs": total, "elements": elements}
-    if wrong := [what for what, count in counts.items() if type(count) is not int or count < 0]:
-        raise UnknownMechanism(
-            f"{case.mechanism!r}: its card gives {counts[wrong[0]]!r} as {wrong[0]};"
-            " it takes a whole number of at least 0"
-        )
+    for name, count in counts.items():
+        if type(count) is not int or count < 0:
+            raise UnknownMechanism(
+                f"{case.mechanism!r}: its card gives {count!r} as {name};"
+                " it must be a whole number of at least 0"
+            )
     training = w.mode is Mode.TRAINING
     rate = find(w.device).flops_per_s(request.settings.threads)
     return Planned(
@@ -163,7 +159,7 @@ def describe(its: Card, case: Case, config: Any, request: Request) -> Planned:
 
 
 def predicted_bytes(elements: int, parameters: int, w: Workload, layers: int) -> int:
-    """Allocated peak: parameters, optimiser, embedding, and what each of the layers keeps."""
+    """Allocated peak: parameters, optimiser state, embedding, and what the layers keep."""
     item = ITEM_BYTES[w.dtype]
     tokens = w.tokens * w.width
     table = w.shell.vocabulary * w.width if w.shell else 0

@@ -1,7 +1,7 @@
 """Sizes from papers: the columns of Fastformer's Table 9, and groups of mechanisms.
 
-What Table 9 does not name is chosen here, the same for every column, and said in the README:
-mechanisms that only the survey describes get sizes near those of the Long Range Arena.
+Sizes that Table 9 does not give are chosen here, the same for every column: mechanisms that only
+the survey describes get sizes near those of the Long Range Arena.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ class Preset:
     heads: int = 16
 
     def options(self, mechanism: str) -> Mapping[str, Option]:
-        """The options that this column gives a mechanism; none if it names none."""
+        """The options of a mechanism in this column; empty if it has none."""
         table: dict[str, dict[str, Option]] = {
             "longformer": {"window": self.tokens, "global_tokens": self.tokens},
             "bigbird": {
@@ -66,11 +66,11 @@ def preset(name: str) -> Preset:
 
 
 def group(name: str) -> tuple[str, ...]:
-    """What `@fig2`, `@table5`, `@survey` or `@all` stands for. Raises `UsageError`."""
+    """The members of `@fig2`, `@table5`, `@survey` or `@all`. Raises `UsageError`."""
     groups = {
         "@fig2": (
             "transformer",
-            "transformer:eager",  # the paper's own, beside the fused one that users run
+            "transformer:eager",  # as the paper ran it, next to the fused form that users run
             "longformer",
             "bigbird",
             "linformer",
@@ -106,7 +106,7 @@ def group(name: str) -> tuple[str, ...]:
 
 
 def expand(text: str) -> tuple[Selection, ...]:
-    """One selection for each mechanism that a part of `--models` stands for.
+    """One selection for each mechanism that a part of `--models` names.
 
     Raises `UnknownMechanism` with the nearest names, or `UsageError`.
     """

@@ -1,7 +1,7 @@
-"""Inside the process that reads cards: what mechanisms say of themselves, as plain data.
+"""The process that reads cards: what mechanisms declare, as plain data.
 
 The code of a user's file or of an installed package runs here and never in the parent: it may
-print, hang, raise, leave, or end the process.
+print, hang, raise, exit, or kill the process.
 """
 
 import sys
@@ -19,13 +19,13 @@ from attnbench.workloads.plan import facts, plan
 
 
 class Worker:
-    """Answers about mechanisms; what goes wrong is an `error`, a class's name, with a `reason`."""
+    """Answers about mechanisms; a failure is the name of an `error` class with a `reason`."""
 
     def __init__(self, tree: None, **_: Any) -> None:
-        """A reader has no source tree but this package's."""
+        """A reader always reads this package, never another source tree."""
 
     def answer(self, do: str, names: Sequence[str], **asked: Any) -> Mapping[str, Any]:
-        """The answer to one question, whatever a card does."""
+        """The answer to one question; a card's exception becomes an error."""
         questions: dict[str, Callable[..., dict[str, Any]]] = {
             "plan": planned,
             "describe": described,
@@ -46,8 +46,8 @@ def planned(
     """The cases of each selection, and what a report needs of each mechanism."""
     asked = msgspec.convert(request, Request)
     chosen = msgspec.convert(selections, list[Selection])
-    lines = [[asdict(line) for line in plan(each, asked)] for each in chosen]
-    return {"plan": lines, "cards": [asdict(facts(name)) for name in names]}
+    plans = [[asdict(case) for case in plan(selection, asked)] for selection in chosen]
+    return {"plan": plans, "cards": [asdict(facts(name)) for name in names]}
 
 
 def described(names: Sequence[str], device: str) -> dict[str, Any]:
@@ -56,41 +56,35 @@ def described(names: Sequence[str], device: str) -> dict[str, Any]:
 
 
 def verified(names: Sequence[str]) -> dict[str, Any]:
-    """What the contract's checks say of each mechanism."""
+    """The results of the contract's checks on each mechanism."""
     from attnbench.verify.checks import verify
 
     return {"checks": {name: verify(card(name)) for name in names}}
 
 
-def describe(name: str, its: Card, device: str) -> dict[str, Any]:
+def describe(name: str, card: Card, device: str) -> dict[str, Any]:
     """A card as data, with which forms run on the device or why not."""
-    workload = Workload(batch=1, seq_len=1024, level=Level.ATTENTION, device=device)
-    config = its.config()
+    w = Workload(batch=1, seq_len=1024, level=Level.ATTENTION, device=device)
+    config = card.config()
+    refused = {
+        f"{form} ({mode})": reason
+        for form in card.forms
+        for mode in Mode
+        if (reason := card.refusal(form, config, replace(w, mode=mode)))
+    }
     return {
         "name": name,
-        "class": its.family,
-        "complexity": its.cost.printed,
-        "causal": its.causality,
-        "forms": {form: its.refusal(form, config, workload) or "runs" for form in its.forms},
-        "default": its.default(config, workload),
-        "parameters": its.parameters(config, workload),
-        "flops": {
-            form: asdict(module.flops(config, workload)) for form, module in its.forms.items()
-        },
+        "class": card.family,
+        "complexity": card.cost.printed,
+        "causal": card.causality,
+        "forms": {form: card.refusal(form, config, w) or "runs" for form in card.forms},
+        "default": card.default(config, w),
+        "parameters": card.parameters(config, w),
+        "flops": {form: asdict(module.flops(config, w)) for form, module in card.forms.items()},
         "options": {f.name: f.default for f in fields(config)},
-        "paper": asdict(its.paper),
-        "declared": its.declared,
-        "equations": sys.modules[its.forms["eager"].__module__].__doc__ if its.declared else None,
-        "options_mean": its.config.__doc__,
-        "refused": refusals(its, workload),
+        "paper": asdict(card.paper),
+        "declared": card.declared,
+        "equations": sys.modules[card.forms["eager"].__module__].__doc__ if card.declared else None,
+        "options_mean": card.config.__doc__,
+        "refused": refused,
     }
-
-
-def refusals(its: Card, workload: Workload) -> dict[str, str]:
-    """Why forms do not run, by form and mode."""
-    found = {
-        f"{form} ({mode})": its.refusal(form, its.config(), replace(workload, mode=mode))
-        for form in its.forms
-        for mode in Mode
-    }
-    return {form: reason for form, reason in found.items() if reason}

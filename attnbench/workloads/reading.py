@@ -1,10 +1,10 @@
-"""What mechanisms say of themselves, asked of a process: no card's code runs here, nor torch.
+"""Read cards in separate processes, so that neither their code nor torch runs in this one.
 
-Mechanisms of this package are read together. Every other one, of a file or of an installed
-package, is read in a separate process, so that a bad one spoils no other and is named.
+Mechanisms of this package are read together. Every other one, from a file or an installed package,
+is read in a separate process, so that a faulty one affects no other and errors name it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from attnbench.registry import built_in
 from attnbench.run.processes import Server
 from attnbench.workloads.presets import expand
 
-# importing a large library from a cold disk takes some seconds; torch is there already
+# importing a large library from a cold disk takes some seconds; torch is loaded already
 TIMEOUT_S = 30.0
 VERIFY_TIMEOUT_S = 300.0
 READER = "attnbench.workloads.reader"
@@ -25,48 +25,47 @@ READER = "attnbench.workloads.reader"
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Every case, with its predictions, and the facts of each mechanism among them."""
+    """Every case with predictions, and the facts of each mechanism among them."""
 
-    lines: tuple[Planned, ...]
+    cases: tuple[Planned, ...]
     cards: tuple[CardFacts, ...]
 
 
 def plan(request: Request, server: Server) -> Plan:
-    """Every case that was asked for, in the order of models, modes and lengths, each once.
+    """Every requested case once, in the order of models, modes and lengths.
 
     Raises `UsageError`, or `CannotRun` if a card's process ends or does not answer in time.
     """
     selections = [chosen for part in request.models for chosen in expand(part)]
-    lines: dict[int, list[Mapping[str, Any]]] = {}
+    plans: dict[int, list[Mapping[str, Any]]] = {}  # by index of the selection
     cards: dict[str, CardFacts] = {}
-    for names in apart(chosen.name for chosen in selections):
-        places = [i for i, chosen in enumerate(selections) if chosen.name in names]
-        asked = [asdict(selections[i]) for i in places]
-        found = ask(server, names, do="plan", request=asdict(request), selections=asked)
-        lines |= dict(zip(places, found["plan"], strict=True))
-        cards |= {data["mechanism"]: msgspec.convert(data, CardFacts) for data in found["cards"]}
-    each = (msgspec.convert(data, Planned) for place in sorted(lines) for data in lines[place])
-    kept: dict[str, Planned] = {}
-    for line in each:
-        kept.setdefault(line.case.key, line)
+    for names in process_groups(chosen.name for chosen in selections):
+        indices = [i for i, chosen in enumerate(selections) if chosen.name in names]
+        asked = [asdict(selections[i]) for i in indices]
+        answer = ask(server, names, do="plan", request=asdict(request), selections=asked)
+        plans |= dict(zip(indices, answer["plan"], strict=True))
+        cards |= {data["mechanism"]: msgspec.convert(data, CardFacts) for data in answer["cards"]}
+    cases: dict[str, Planned] = {}
+    for index in sorted(plans):
+        for planned in msgspec.convert(plans[index], list[Planned]):
+            cases.setdefault(planned.case.key, planned)
     order = dict.fromkeys(chosen.name for chosen in selections)
-    return Plan(lines=tuple(kept.values()), cards=tuple(cards[name] for name in order))
+    return Plan(cases=tuple(cases.values()), cards=tuple(cards[name] for name in order))
 
 
-def describe(names: Iterable[str], device: str, server: Server) -> list[Mapping[str, Any]]:
-    """Each mechanism in full, as data. Raises as `plan` does."""
-    given = tuple(names)
-    found: dict[str, Mapping[str, Any]] = {}
-    for group in apart(given):
+def describe(names: Sequence[str], device: str, server: Server) -> list[Mapping[str, Any]]:
+    """Each mechanism in full, as data. Raises what `plan` raises."""
+    described: dict[str, Mapping[str, Any]] = {}
+    for group in process_groups(names):
         rows = ask(server, group, do="describe", device=device)["described"]
-        found |= dict(zip(group, rows, strict=True))
-    return [found[name] for name in given]
+        described |= dict(zip(group, rows, strict=True))
+    return [described[name] for name in names]
 
 
 def verify(name: str, server: Server) -> list[dict[str, str]]:
-    """What the contract's checks say of a mechanism: check, trial, result and reason of each.
+    """Check, trial, result and reason of each of the contract's checks on a mechanism.
 
-    Raises `CannotRun` if the process ends or takes too long, as a mechanism may make it.
+    Raises `CannotRun` if the process ends or takes too long.
     """
     with server.worker(module=READER) as worker:
         answer = worker.ask(VERIFY_TIMEOUT_S, do="verify", names=(name,))
@@ -76,15 +75,15 @@ def verify(name: str, server: Server) -> list[dict[str, str]]:
     return results
 
 
-def apart(names: Iterable[str]) -> list[tuple[str, ...]]:
-    """Those of this package, and each other one alone."""
-    ours, given = built_in(), dict.fromkeys(names)
-    together = tuple(name for name in given if name in ours)
-    return [together] * bool(together) + [(name,) for name in given if name not in ours]
+def process_groups(names: Iterable[str]) -> list[tuple[str, ...]]:
+    """Mechanisms to read in one process each: all of this package, and each other one alone."""
+    ours, unique = built_in(), dict.fromkeys(names)
+    together = tuple(name for name in unique if name in ours)
+    return [together] * bool(together) + [(name,) for name in unique if name not in ours]
 
 
 def ask(server: Server, names: tuple[str, ...], **asked: Any) -> Mapping[str, Any]:
-    """The reader's answer about some mechanisms; what it refuses is raised here."""
+    """The reader's answer about some mechanisms. Raises its errors, or `CannotRun`."""
     with server.worker(module=READER) as worker:
         answer = worker.ask(TIMEOUT_S, names=names, **asked)
     if answer["outcome"] == "ok":
@@ -95,8 +94,8 @@ def ask(server: Server, names: tuple[str, ...], **asked: Any) -> Mapping[str, An
     if answer["outcome"] == "timeout":
         raise CannotRun(
             f"{which} could not be read within {TIMEOUT_S:g} s;"
-            " importing it, or its card, must not wait or compute"
+            " neither its import nor its card may wait or compute"
         )
     raise CannotRun(
-        f"{which} could not be read: as it was imported, or its card was asked, {answer['reason']}"
+        f"{which} could not be read: while it was imported or its card read, {answer['reason']}"
     )

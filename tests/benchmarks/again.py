@@ -91,12 +91,12 @@ def swept(number, level):
         planned, runs = plan(asked, server), Runs()
         Session(
             request=asked,
-            plan=planned.lines,
+            plan=planned.cases,
             store=runs,
             start=lambda series, *, weighs=False: server.worker(weighs=weighs),
             memory_bytes=memory_bytes(),
             # memory is not needed here
-            finished=frozenset((line.case.key, Part.MEMORY, 0) for line in planned.lines),
+            finished=frozenset((line.case.key, Part.MEMORY, 0) for line in planned.cases),
         ).run()
     ratios = Ratios(
         Sweep(
@@ -104,13 +104,13 @@ def swept(number, level):
             request=asked,
             sessions=(),
             cards=planned.cards,
-            plan=planned.lines,
+            plan=planned.cases,
             runs=tuple(runs),
             finished=True,
         )
     )
-    names = series_names(planned.lines)
-    series = {p.case.mechanism.rpartition(":")[2]: names[p.case.key] for p in planned.lines}
+    names = series_names(planned.cases)
+    series = {p.case.mechanism.rpartition(":")[2]: names[p.case.key] for p in planned.cases}
     found = []
     for mode in asked.modes:
         for name in NAMES:

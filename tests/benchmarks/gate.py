@@ -22,7 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from attnbench.cli import options
-from attnbench.cli.starting import tree_server
+from attnbench.cli.starting import SCRIPT
 from attnbench.gate.cases import CheckedCase, Plan
 from attnbench.gate.check import on_both_sides
 from attnbench.gate.pairs import Pair, Stage, Statistic, Trial
@@ -31,6 +31,7 @@ from attnbench.gate.selftest import prepare
 from attnbench.measure.environment import processor
 from attnbench.records import Mode
 from attnbench.run.pairs import AGAIN, BASE, of_trees
+from attnbench.run.processes import Server
 
 NEIGHBOUR = """
 import os, numpy as n
@@ -62,7 +63,7 @@ def main():
     rows = [tuple(KINDS)] * asked.injected + [(NOTHING,)] * plain
     draw.shuffle(rows)
     with ExitStack() as stack:
-        server = stack.enter_context(tree_server(seed=asked.seed))
+        server = stack.enter_context(Server(SCRIPT, seed=asked.seed))
         server.wait()
         for _ in range(asked.neighbours):
             stack.enter_context(Neighbour())

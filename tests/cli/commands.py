@@ -1,4 +1,4 @@
-"""The command line, run as a process of its own, or in this one where only its words matter."""
+"""The command line, run as a separate process, or in this one where only the output matters."""
 
 import io
 import os

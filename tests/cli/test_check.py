@@ -113,12 +113,12 @@ def test_a_selftest_is_kept_for_check_to_quote(repository, tmp_path):
     cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     done = here("selftest", "--length", "16", "--budget", "3m", "--json", **cache)
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert [rate["share"] for rate in told["rates"]] == [0.0, 0.02, 0.05, 0.1, 0.2]
-    assert "false alarms in" in told["sentence"]
+    stored = json.loads(done.stdout)
+    assert [rate["share"] for rate in stored["rates"]] == [0.0, 0.02, 0.05, 0.1, 0.2]
+    assert "false alarms in" in stored["sentence"]
     timed = ("--lengths", "16", "--mode", "inference", "--budget", "20s")
     checked = here("check", "--base", "main", *timed, cwd=repository.folder, **cache)
-    assert told["sentence"] in checked.stdout + checked.stderr
+    assert stored["sentence"] in checked.stdout + checked.stderr
 
 
 def test_a_selftest_prints_what_it_keeps_for_check(tmp_path, monkeypatch, capsys):

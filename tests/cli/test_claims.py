@@ -41,7 +41,7 @@ def done(folder):
 def test_without_a_sweep_the_claims_are_listed():
     found = attnbench("claims")
     assert found.exit_code == 0
-    assert "80 claims of 14 sources" in found.stdout
+    assert "80 claims from 14 sources" in found.stdout
     assert "crossover(transformer.eager" in found.stdout
     assert "attnbench sweep --models" in found.stdout
     assert "transformer:eager,transformer:sdpa" in found.stdout
@@ -124,13 +124,13 @@ def test_claims_of_ones_own_are_judged(folder, tmp_path):
     assert rows[0]["answer"] != "out of scope"
     assert len((folder / "claims.csv").read_bytes().splitlines()) == 3
     listed = attnbench("claims", "--claims", file, "--only", "mine").stdout
-    assert "1 claim of 1 source." in listed
+    assert "1 claim from 1 source." in listed
 
 
 def test_rows_that_cannot_be_read_are_named_one_by_one(tmp_path, capsys):
     file = tmp_path / "mine.csv"
     file.write_text(MINE.replace("faster(", "quicker(").replace("1024", "N"))
-    with pytest.raises(UsageError, match="2 rows cannot be read; mend them"):
+    with pytest.raises(UsageError, match="2 rows cannot be read; correct them"):
         attnbench("claims", "--claims", file)
     file.write_text(MINE.replace("faster(", "quicker("))
     with pytest.raises(UsageError, match=r"mine.csv, line 2, column check of 'mine': character 1"):
@@ -146,14 +146,14 @@ def test_rows_that_cannot_be_read_are_named_one_by_one(tmp_path, capsys):
     lines = ended.stderr.splitlines()
     assert lines[0].startswith(f"{file}, line 3, column check of 'other': ")
     assert len(lines) == 21
-    assert lines[-1].endswith("88 rows cannot be read; mend them")
+    assert lines[-1].endswith("88 rows cannot be read; correct them")
     assert "\x1b" not in ended.stderr
 
 
 def test_a_file_in_the_place_of_the_answers_is_not_overwritten(tmp_path):
     folder = shutil.copytree(DATA, tmp_path / "copy")
     (folder / "claims.csv").write_text(MINE)
-    with pytest.raises(UsageError, match="would be overwritten by the answers; give it another"):
+    with pytest.raises(UsageError, match=r"the answers would overwrite .*; give it another"):
         attnbench("claims", folder, "--claims", folder / "claims.csv")
     assert (folder / "claims.csv").read_text() == MINE
 
@@ -178,7 +178,7 @@ def test_bad_usage_is_one_line(arguments, error, words):
         attnbench("claims", *arguments)
 
 
-def test_a_folder_that_cannot_be_written_is_told(tmp_path):
+def test_a_folder_that_cannot_be_written_is_reported(tmp_path):
     folder = shutil.copytree(DATA, tmp_path / "copy")
     (folder / "claims.csv").mkdir()
     with pytest.raises(StoreError, match=r"cannot write .*claims.csv.*the journal is unharmed"):

@@ -95,7 +95,7 @@ def test_a_dry_run_writes_nothing(tmp_path):
         (["--lengths", "128..64"], r"128 is more than 64"),
         (["--lengths", "0"], r"0 is not between 1"),
         (["--tokens", "lots"], r"'lots' is not a size"),
-        (["--budget", "soon"], r"'soon' is not a time; times read 90s"),
+        (["--budget", "soon"], r"'soon' is not a time; write 90s"),
         (["--mode", "sleeping"], r"not inference, training or both"),
         (["--level", "brain"], r"brain"),
         (["--dtype", "int8"], r"not one of float32"),
@@ -134,7 +134,7 @@ def test_a_folder_with_a_sweep_is_left_alone(tmp_path):
     assert (folder / "sweep.jsonl").read_bytes() == before
 
 
-def test_a_folder_that_cannot_be_written_is_told(tmp_path):
+def test_a_folder_that_cannot_be_written_is_reported(tmp_path):
     (tmp_path / "file").write_text("")
     done = here("sweep", *QUICK, "--out", tmp_path / "file" / "sweep")
     assert done.returncode == 2
@@ -212,7 +212,7 @@ def test_one_model_is_shown_in_full():
     assert json.loads(here("models", "fastformer", "--json").stdout)["class"] == "M"
 
 
-def test_an_unknown_model_is_told_with_its_neighbours():
+def test_an_unknown_model_is_reported_with_its_neighbours():
     done = here("models", "fastfromer")
     assert done.returncode == 2
     assert "fastformer" in done.stderr

@@ -40,7 +40,7 @@ def test_a_sweep_against_itself_has_no_news():
     assert "FLOPs" in done.stdout
 
 
-def test_growth_is_told_and_written_where_asked(tmp_path):
+def test_growth_is_reported_and_written_where_asked(tmp_path):
     grown = rewritten(tmp_path / "grown", twice_the_work)
     files = ["--markdown", tmp_path / "c.md", "--csv", tmp_path / "c.csv"]
     done = here("compare", DATA, grown, *files)
@@ -145,7 +145,7 @@ def test_lengths_of_one_sided_rows_are_whole_numbers(tmp_path):
         ([DATA], "'second'"),
     ],
 )
-def test_bad_usage_is_told(arguments, words):
+def test_bad_usage_is_reported(arguments, words):
     done = here("compare", *arguments)
     assert done.returncode == 2
     assert words in done.stderr

@@ -29,7 +29,7 @@ MACHINE = sweeps.environment(cores=2, threads=2, load=0.1, busy_cores=0.0)
         ({"cores": 1, "load": 0.0}, ["2 threads take turns on 1 core; try --threads 1"]),
     ],
 )
-def test_what_makes_times_noisy_is_said(changes, words):
+def test_what_makes_times_noisy_is_reported(changes, words):
     said = list(doubts(replace(MACHINE, **changes)))
     assert len(said) == len(words)
     assert all(text.startswith(word) for text, word in zip(said, words, strict=True))

@@ -50,7 +50,7 @@ def test_crossovers_against_a_mechanism_are_shown(folder: Path):
     assert "no mechanism 'fastfromer' in the sweep; known: " in done.stderr
 
 
-def test_bad_conditions_are_told_on_the_terminal_and_on_the_page(folder: Path):
+def test_bad_conditions_are_reported_on_the_terminal_and_on_the_page(folder: Path):
     file = folder / "sweep.jsonl"
     entries = [schema.unseal(line) for line in file.read_bytes().splitlines()]
     for entry in entries:
@@ -87,7 +87,7 @@ def test_damaged_case_lines_cost_their_cases_alone(folder: Path):
 
 @pytest.mark.parametrize("kept", [1, 2, 4])
 @pytest.mark.parametrize("verb", ["report", "claims", "compare"])
-def test_a_journal_without_cases_is_told_in_one_line(folder: Path, verb: str, kept: int):
+def test_a_journal_without_cases_is_reported_in_one_line(folder: Path, verb: str, kept: int):
     file = folder / "sweep.jsonl"
     file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:kept]))
     done = here(verb, *[folder] * (2 if verb == "compare" else 1))

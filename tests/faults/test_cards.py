@@ -93,7 +93,7 @@ def test_a_default_that_is_no_form_is_refused():
 
 def test_work_that_is_no_whole_number_is_refused():
     done = here("sweep", "--models", f"{FILE}:FLOPS_HALVE", *SWEEP, "--dry-run")
-    refused(done, "its card gives", "as FLOPs; it takes a whole number")
+    refused(done, "its card gives", "as FLOPs; it must be a whole number")
 
 
 def test_the_parent_never_imports_a_users_file(tmp_path):

@@ -90,7 +90,7 @@ def test_a_segfault_and_a_closed_pipe_are_crashes(tmp_path):
 
 
 @pytest.mark.faults
-def test_a_kill_by_the_kernel_for_memory_is_an_outcome_of_its_own(tmp_path):
+def test_a_kill_by_the_kernel_for_memory_is_a_separate_outcome(tmp_path):
     try:
         group = Path(tempfile.mkdtemp(prefix="attnbench-test-", dir=MEMORY))
     except OSError as error:

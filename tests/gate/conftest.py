@@ -2,11 +2,12 @@
 
 import pytest
 
-from attnbench.cli.starting import tree_server
+from attnbench.cli.starting import SCRIPT
+from attnbench.run.processes import Server
 
 
 @pytest.fixture(scope="session")
 def server():
-    with tree_server(own=True, seed=0) as running:
+    with Server(SCRIPT, own=True, seed=0) as running:
         running.wait()
         yield running

@@ -99,7 +99,7 @@ def test_a_budget_that_ends_while_timing_keeps_what_was_counted(repository, serv
 
 def test_a_head_that_never_loads_is_over_budget(repository, server):
     repository.write("small.py", "import time; time.sleep(600)\n" + MECHANISM)
-    with pytest.raises(CannotRun, match=r"--budget of 8 s was over while waiting for small.py"):
+    with pytest.raises(CannotRun, match=r"--budget of 8 s ended while waiting for small.py"):
         check(repository, server, replace(COUNTING, budget_s=8.0))
 
 
@@ -259,7 +259,7 @@ def test_a_base_whose_package_is_too_old_cannot_be_compared(repository, server):
 
 def test_a_mechanism_of_another_package_is_not_the_repositorys(repository, server):
     report = check(repository, server, models="transformer")
-    assert "not of this repository" in report.findings[0].reason
+    assert "not in this repository" in report.findings[0].reason
 
 
 def test_dirty_detached_and_shallow_repositories(repository, server, tmp_path):

@@ -64,7 +64,7 @@ def stored(folder: Path, seed: int, nasty: Sequence[str] = NASTY) -> None:
     entries = [schema.unseal(line) for line in file.read_bytes().splitlines()]
     spoiled = [replace(entry, data=spoil(entry.data, str(seed), nasty)) for entry in entries]
     made = b"".join(map(schema.seal, spoiled))
-    # and lines that say what is wrong with them in words of their own
+    # and lines that say in their own words what is wrong
     odd = schema.Entry(nasty[seed % len(nasty)] + "kind", nasty[0], {nasty[0]: list(nasty)})
     file.write_bytes(made + schema.seal(odd) + nasty[0].encode("utf-8", "replace") + b"\n")
 

@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[2] / "attnbench"
 FILES = sorted(ROOT.rglob("*.py"))
 
-# modules and calls that run what they read, and calls that do so unless told not to
+# modules and calls that run what they read, and calls that do so by default
 MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "yaml", "code", "runpy"}
 CALLS = {"eval", "exec", "compile", "__import__", "execfile"}
 METHODS = {

@@ -35,7 +35,7 @@ def folder(tmp_path_factory):
 
 
 def obeys(folder, arguments):
-    """Whatever the arguments, a verb ends in one of the ways that are promised."""
+    """Whatever the arguments, a verb ends in one of the documented ways."""
     top, place = folder
     before = driving.listing(top)
     with driving.inside(place), driving.unmeasured():

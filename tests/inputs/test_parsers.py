@@ -19,7 +19,7 @@ TEXT = st.text(max_size=60) | st.sampled_from((*texts.RUBBISH, *texts.LENGTHS, *
 SIZES = st.integers(1, axes.LONGEST)
 
 
-def told(parse, text):
+def parsed(parse, text):
     """The value, or None if it was refused as bad usage; any other error comes through."""
     with suppress(UsageError):
         return parse(text)
@@ -28,7 +28,7 @@ def told(parse, text):
 
 @given(TEXT | values.lengths())
 def test_lengths_are_few_sorted_and_within_bounds_or_refused(text):
-    found = told(axes.lengths, text)
+    found = parsed(axes.lengths, text)
     if found is not None:
         assert 1 <= len(found) <= axes.MOST
         assert list(found) == sorted(set(found))
@@ -43,7 +43,7 @@ def test_lengths_that_print_parse_back(lengths):
 @given(SIZES, SIZES, st.sampled_from("x+"), st.integers(2, 10**6))
 def test_a_range_is_what_it_says(first, last, kind, step):
     first, last = sorted((first, last))
-    found = told(axes.lengths, f"{first}..{last}:{kind}{step}")
+    found = parsed(axes.lengths, f"{first}..{last}:{kind}{step}")
     if found is None:
         assert kind == "+"
         assert (last - first) // step >= axes.MOST
@@ -63,7 +63,7 @@ def test_no_expression_grows_without_bound(text):
 
 @given(TEXT)
 def test_sizes_and_times_are_positive_and_finite_or_refused(text):
-    size, time = told(axes.size, text), told(axes.seconds, text)
+    size, time = parsed(axes.size, text), parsed(axes.seconds, text)
     assert size is None or 0 <= size < 1 << 80
     assert time is None or 0 < time < 1e13
 
@@ -82,7 +82,7 @@ def test_times_print_and_parse_back(number, unit):
 @example("a" + "[" * 50)
 @example("a,[,],b")
 def test_parts_lose_nothing(text):
-    found = told(lambda text: axes.parts(text, "--models"), text)
+    found = parsed(lambda text: axes.parts(text, "--models"), text)
     if found is not None:
         assert all(part == part.strip() != "" for part in found)
         strip = str.maketrans("", "", "".join({c for c in text if c.isspace()}))
@@ -97,8 +97,8 @@ def test_long_lists_are_parted_in_one_pass():
 
 @given(TEXT | values.models())
 def test_a_selection_or_a_refusal(text):
-    for part in told(lambda text: axes.parts(text, "--models"), text) or [text]:
-        found = told(axes.selection, part)
+    for part in parsed(lambda text: axes.parts(text, "--models"), text) or [text]:
+        found = parsed(axes.selection, part)
         if found is not None:
             assert found.name
             chosen = [name for name, _ in found.options]
@@ -124,20 +124,20 @@ def test_a_selection_that_prints_parses_back(chosen):
 
 @given(TEXT | values.models())
 def test_a_group_or_pattern_expands_to_known_names_or_is_refused(text):
-    for chosen in told(expand, text) or ():
+    for chosen in parsed(expand, text) or ():
         assert chosen.name in names() or ".py:" in chosen.name
-        assert told(expand, chosen.name)
+        assert parsed(expand, chosen.name)
 
 
 @given(st.sampled_from(names()), st.data())
 def test_an_option_of_a_wrong_kind_is_refused(name, data):
     """What is accepted has the type of its field, and no size that no machine has."""
-    its = card(name)
-    defaults = {key: getattr(its.config(), key) for key in its.config.__dataclass_fields__}
+    tested = card(name)
+    defaults = {key: getattr(tested.config(), key) for key in tested.config.__dataclass_fields__}
     key = data.draw(st.sampled_from(sorted(defaults)))
     value = data.draw(OPTIONS | st.sampled_from((float("nan"), float("inf"), 10**400)))
     with suppress(UnknownOption):
-        kept = getattr(its.configure({key: value}), key)
+        kept = getattr(tested.configure({key: value}), key)
         assert isinstance(kept, bool) == isinstance(defaults[key], bool)
         assert isinstance(kept, str) == isinstance(defaults[key], str)
         assert not isinstance(kept, int | float) or abs(kept) < LARGEST

@@ -103,7 +103,7 @@ def test_where_the_host_waits_for_the_device_holds_end_and_never_grow(gpu):
     assert gpu.now < 0.05
 
 
-def test_enqueuing_longer_than_a_hold_may_last_is_said(gpu):
+def test_enqueuing_longer_than_a_hold_may_last_is_reported(gpu):
     watch, _ = samples(gpu, [(0.001, 0.002)] * 100, 1, 10)
     assert max(gpu.holds) == pytest.approx(LONGEST_HOLD_S)
     assert watch.visible_launches

@@ -2,15 +2,15 @@
 
 import pytest
 
-from attnbench.measure.digits import error
+from attnbench.measure.digits import relative_error
 from attnbench.records import Case, Level, Workload
 from attnbench.registry import card, names
 
 
 def case(mechanism, form, dtype="float32", **options):
-    its = card(mechanism)
-    causal = not its.refusal(form, its.configure(options), at(causal=True, dtype=dtype))
-    return its, Case(
+    tested = card(mechanism)
+    causal = not tested.refusal(form, tested.configure(options), at(causal=True, dtype=dtype))
+    return tested, Case(
         mechanism=mechanism,
         form=form,
         options=tuple(options.items()),
@@ -27,11 +27,11 @@ def at(causal, dtype):
 @pytest.mark.parametrize("mechanism", names())
 def test_every_form_loses_the_digits_of_its_type_and_no_more(mechanism):
     for form in card(mechanism).forms:
-        its, one = case(mechanism, form)
-        refused = its.refusal(form, its.configure({}), at(one.workload.causal, "float32"))
+        tested, one = case(mechanism, form)
+        refused = tested.refusal(form, tested.configure({}), at(one.workload.causal, "float32"))
         if form == "flex" or (refused and "core" not in refused):
             continue
-        found = error(its, one, seed=1)
+        found = relative_error(tested, one, seed=1)
         assert found is not None
         # rounding may change a hash, and with it the bucket of a token
         assert 1e-9 < found < (1e-2 if mechanism == "reformer" else 1e-5), form
@@ -39,16 +39,16 @@ def test_every_form_loses_the_digits_of_its_type_and_no_more(mechanism):
 
 def test_a_narrower_type_costs_more_and_float64_nothing():
     errors = [
-        error(*case("transformer", "sdpa", dtype), seed=0)
+        relative_error(*case("transformer", "sdpa", dtype), seed=0)
         for dtype in ("float64", "float32", "bfloat16")
     ]
     assert errors[0] < 1e-14 < 1e-9 < errors[1] < 1e-5 < 1e-3 < errors[2] < 0.1
 
 
 def test_a_wrong_form_is_far_off(monkeypatch):
-    its, one = case("transformer", "sdpa")
-    form = its.forms["sdpa"]
+    tested, one = case("transformer", "sdpa")
+    form = tested.forms["sdpa"]
     monkeypatch.setattr(form, "attend", lambda self, q, k, v, mask: v + 0 * q)
-    assert error(its, one, seed=0) > 0.1
+    assert relative_error(tested, one, seed=0) > 0.1
     monkeypatch.undo()
-    assert error(its, one, seed=0) < 1e-5
+    assert relative_error(tested, one, seed=0) < 1e-5

@@ -13,24 +13,24 @@ from attnbench.registry import card, names
 from tests.measure.cases import case
 
 
-def measured(its):
-    found, notes = memory.on_cpu(lambda: Subject(card(its.mechanism), its, seed=0))
+def measured(tested):
+    found, notes = memory.on_cpu(lambda: Subject(card(tested.mechanism), tested, seed=0))
     return found, notes
 
 
 @pytest.mark.parametrize(("batch", "heads", "seq_len"), [(1, 4, 256), (2, 2, 300), (1, 1, 2048)])
 def test_eager_softmax_core_holds_logits_weights_and_output(batch, heads, seq_len):
     width = 16 * heads
-    its = case(level=Level.CORE, batch=batch, heads=heads, seq_len=seq_len, width=width)
-    found, _ = measured(its)
+    tested = case(level=Level.CORE, batch=batch, heads=heads, seq_len=seq_len, width=width)
+    found, _ = measured(tested)
     tokens, scores = batch * seq_len * width * 4, batch * heads * seq_len**2 * 4
     assert found["allocated_delta_bytes"] == 2 * scores + tokens
     assert found["allocated_peak_bytes"] == 3 * tokens + 2 * scores + tokens
 
 
 def test_training_keeps_what_backward_needs():
-    its = case(level=Level.CORE, batch=1, heads=4, seq_len=256, width=64, mode=Mode.TRAINING)
-    found, _ = measured(its)
+    tested = case(level=Level.CORE, batch=1, heads=4, seq_len=256, width=64, mode=Mode.TRAINING)
+    found, _ = measured(tested)
     tokens, scores = 256 * 64 * 4, 4 * 256**2 * 4
     assert found["saved_bytes"] == scores + tokens + 8, "weights, the output itself, √d"
 
@@ -45,9 +45,9 @@ def test_training_counts_gradients_and_optimiser_state():
 
 
 def test_peaks_are_the_same_each_time():
-    its = case("fastformer", "folded", seq_len=200, mode=Mode.TRAINING)
+    tested = case("fastformer", "folded", seq_len=200, mode=Mode.TRAINING)
     first, second = (
-        {key: value for key, value in measured(its)[0].items() if "resident" not in key}
+        {key: value for key, value in measured(tested)[0].items() if "resident" not in key}
         for _ in range(2)
     )
     assert first == second
@@ -62,33 +62,33 @@ def test_fused_attention_names_its_kernel_and_stores_no_scores():
 @pytest.mark.parametrize("mechanism", ["fastformer", "reformer", "smart_bird"])
 def test_draws_in_the_place_of_the_last_ones_are_no_leak(mechanism):
     """Two of them keep what the forward pass drew, until the next one."""
-    its = case(mechanism=mechanism, seq_len=64)
-    module = Subject(card(mechanism), its, seed=0).module
+    tested = case(mechanism=mechanism, seq_len=64)
+    module = Subject(card(mechanism), tested, seed=0).module
     with torch.no_grad():
-        module(torch.randn(its.workload.batch, 64, its.workload.width))
+        module(torch.randn(tested.workload.batch, 64, tested.workload.width))
     assert bool(module.draws(0)) == (mechanism != "fastformer")
-    assert measured(its)[0]["kept_bytes"] == 0
+    assert measured(tested)[0]["kept_bytes"] == 0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="resident peaks come from /proc")
 def test_a_resident_peak_sees_a_large_tensor():
     if not memory.resident_available():
         pytest.skip("this system does not let a process reset its resident peak")
-    its = case(level=Level.CORE, batch=1, heads=1, seq_len=2900, width=16)
+    tested = case(level=Level.CORE, batch=1, heads=1, seq_len=2900, width=16)
     scores = 2900**2 * 4
-    found, _ = measured(its)
+    found, _ = measured(tested)
     assert 1.5 * scores < found["resident_delta_bytes"] < 3 * scores
 
 
 def lean():
     """Every form whose card says that memory grows slower than N²."""
     for name in names():
-        its: Card = card(name)
-        if its.cost.memory < 2:
-            causal = its.causality is Causality.ALWAYS
-            for form in its.forms:
+        tested: Card = card(name)
+        if tested.cost.memory < 2:
+            causal = tested.causality is Causality.ALWAYS
+            for form in tested.forms:
                 yield pytest.param(name, form, causal, id=f"{name}-{form}")
-                if its.causality is Causality.OPTIONAL:
+                if tested.causality is Causality.OPTIONAL:
                     yield pytest.param(name, form, True, id=f"{name}-{form}-causal")
 
 
@@ -99,11 +99,13 @@ def test_lean_mechanisms_never_hold_a_square_of_the_length(name, form, causal, m
 
     Four times, since √N then doubles exactly wherever it is rounded.
     """
-    its = card(name)
+    tested = card(name)
     # a window that follows √N is a default; as a small example it would be fixed
-    config = its.examples[0] if its.cost.memory == 1 else its.config()
+    config = tested.examples[0] if tested.cost.memory == 1 else tested.config()
     options = tuple(
-        (key, value) for key, value in vars(config).items() if value != getattr(its.config(), key)
+        (key, value)
+        for key, value in vars(config).items()
+        if value != getattr(tested.config(), key)
     )
 
     def delta(seq_len):
@@ -118,14 +120,14 @@ def test_lean_mechanisms_never_hold_a_square_of_the_length(name, form, causal, m
             heads=2,
             width=8,
         )
-        if reason := its.refusal(form, config, one.workload):
+        if reason := tested.refusal(form, config, one.workload):
             pytest.skip(reason)
         found, _ = measured(one)
         return found["allocated_delta_bytes"]
 
     short, long = delta(1024), delta(4096)
-    assert long <= 4**its.cost.memory * 1.25 * short
-    assert its.cost.memory > 1 or long < 4096**2 * 4, "an N×N tensor of one head"
+    assert long <= 4**tested.cost.memory * 1.25 * short
+    assert tested.cost.memory > 1 or long < 4096**2 * 4, "an N×N tensor of one head"
 
 
 def test_the_counter_does_not_count_views():

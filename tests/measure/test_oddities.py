@@ -29,7 +29,7 @@ FOUND = {
     "Records": {RECORDED},
     "Hides": {RECORDED},
     "SwitchesOn": {"left gradients switched on"},
-    "Freezes": {"switched the gradients of # of its parameters off"},
+    "Freezes": {"switched off the gradients of # of its parameters"},
     "Evaluates": {"switched between training and evaluation"},
 }
 
@@ -69,22 +69,22 @@ def test_a_cheat_is_found_in_training(name):
     assert FOUND[name] <= notes(name, level=Level.MODEL, mode=Mode.TRAINING)
 
 
-def test_one_that_fails_on_fresh_input_is_said_and_its_run_stays():
-    assert notes("OnceOnly") == {"failed on fresh input with RuntimeError"}
+def test_one_that_fails_on_fresh_input_is_reported_and_its_run_stays():
+    assert notes("OnceOnly") == {"failed on other input with RuntimeError"}
 
 
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("level", list(Level))
 @pytest.mark.parametrize("name", names())
 def test_no_mechanism_of_the_package_is_odd(name, level, mode):
-    its = card(name)
-    for form in its.forms:
-        for causal in ways(its.causality):
+    tested = card(name)
+    for form in tested.forms:
+        for causal in ways(tested.causality):
             one = case(name, form, level=level, mode=mode, causal=causal, seq_len=33)
             # compiling flex takes minutes
-            if form == "flex" or its.refusal(form, its.config(), one.workload):
+            if form == "flex" or tested.refusal(form, tested.config(), one.workload):
                 continue
-            subject = Subject(its, one, seed=0)
+            subject = Subject(tested, one, seed=0)
             with oddities.watched(subject) as first:
                 iteration(subject)(lambda phase: None)
             assert first.outputs, "nothing was watched"
@@ -101,7 +101,7 @@ def test_what_is_watched_is_left_as_it_was():
 
 def test_few_numbers_are_from_all_over():
     tensor = torch.arange(3 * 5 * 10_000).reshape(3, 5, 10_000).transpose(0, 2)
-    found = oddities.few(tensor)
+    found = oddities.some_numbers(tensor)
     assert len(found) == oddities.SAMPLED
     assert (found[0], found[-1]) == (tensor.flatten()[0], tensor.flatten()[-1])
-    assert torch.equal(oddities.few(tensor[:2]), tensor[:2].flatten())
+    assert torch.equal(oddities.some_numbers(tensor[:2]), tensor[:2].flatten())

@@ -13,10 +13,10 @@ MECHANISMS = [("transformer", "sdpa"), ("fastformer", "folded"), ("fastformer", 
 
 
 def subject(mechanism, form, **sizes):
-    its = case(mechanism, form, **sizes)
-    if reason := card(mechanism).refusal(form, card(mechanism).config(), its.workload):
+    tested = case(mechanism, form, **sizes)
+    if reason := card(mechanism).refusal(form, card(mechanism).config(), tested.workload):
         pytest.skip(reason)
-    return Subject(card(mechanism), its, seed=0)
+    return Subject(card(mechanism), tested, seed=0)
 
 
 @pytest.mark.parametrize(("mechanism", "form"), MECHANISMS)
@@ -49,15 +49,15 @@ def test_training_moves_every_parameter(mechanism, form, level):
 @pytest.mark.parametrize("name", names())
 @pytest.mark.parametrize("level", list(Level))
 def test_every_mechanism_trains_at_every_level_with_its_preset(name, level):
-    its = card(name)
+    tested = card(name)
     options = tuple(preset("mind-classification").options(name).items())
-    causal = its.causality is Causality.ALWAYS
+    causal = tested.causality is Causality.ALWAYS
     one = case(name, "eager", options, level=level, mode=Mode.TRAINING, causal=causal, seq_len=40)
-    form = its.default(its.configure(dict(options)), one.workload)
-    if reason := its.refusal(form, its.configure(dict(options)), one.workload):
+    form = tested.default(tested.configure(dict(options)), one.workload)
+    if reason := tested.refusal(form, tested.configure(dict(options)), one.workload):
         assert level is Level.CORE, reason
         return
-    built = Subject(its, replace(one, form=form), seed=0)
+    built = Subject(tested, replace(one, form=form), seed=0)
     assert built.check(iteration(built)(lambda phase: None)) == ""
     gradients = [p.grad for p in built.parameters if p.grad is not None]
     assert all(gradient.isfinite().all() for gradient in gradients)
@@ -74,7 +74,7 @@ def test_the_same_seed_gives_the_same_numbers():
     assert not torch.equal(outputs[0], outputs[2])
 
 
-def test_a_wrong_output_is_told():
+def test_a_wrong_output_is_reported():
     one = subject("transformer", "eager")
     good = iteration(one)(lambda phase: None)
     assert "not finite" in one.check(good.index_fill(1, torch.tensor([0]), float("nan")))
@@ -91,7 +91,7 @@ def test_the_embedding_is_frozen_and_dropout_is_for_training():
 
 
 def test_a_small_case_keeps_everything_but_its_size():
-    its = case("fastformer", "folded", level=Level.MODEL, seq_len=4000)
-    assert small(its).workload.seq_len == 128
-    assert small(its).workload.batch == 1
-    assert small(its).options == its.options
+    tested = case("fastformer", "folded", level=Level.MODEL, seq_len=4000)
+    assert small(tested).workload.seq_len == 128
+    assert small(tested).workload.batch == 1
+    assert small(tested).options == tested.options

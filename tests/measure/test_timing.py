@@ -8,7 +8,7 @@ from attnbench.measure.timing import HostStopwatch, sample, still_warming, warm_
 
 
 class World:
-    """A clock, and work that moves it; clearing gradients takes time of its own."""
+    """A clock, and work that moves it; clearing gradients takes extra time."""
 
     def __init__(self, durations):
         self.now = 100.0

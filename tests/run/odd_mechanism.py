@@ -51,7 +51,7 @@ def write(data):
 
 
 def start(how, count=40):
-    """Start processes in sessions of their own or forked twice, with an empty environment."""
+    """Start processes in new sessions or forked twice, with an empty environment."""
     with open(os.environ["STARTED"], "a") as started:
         for _ in range(count):
             if how == "session":
@@ -71,5 +71,5 @@ def forked_twice():
         os._exit(0)
     os.wait()
     os.close(theirs)
-    with open(ours) as told:
-        return int(told.read())
+    with open(ours) as pid_file:
+        return int(pid_file.read())

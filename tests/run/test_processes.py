@@ -50,7 +50,7 @@ def odd(monkeypatch):
         server.close()
 
 
-def test_a_case_is_built_timed_and_weighed(server):
+def test_a_case_is_built_timed_and_measured(server):
     with server.worker() as worker:
         assert worker.ask(60, **build())["outcome"] == "ok"
         iterations, wall, *_ = worker.ask(60, do="lap", iterations=3)["sample"]
@@ -62,13 +62,13 @@ def test_a_case_is_built_timed_and_weighed(server):
         assert answer["values"]["allocated_peak_bytes"] > 0
 
 
-def test_every_worker_is_a_process_of_its_own(server):
+def test_every_worker_is_a_separate_process(server):
     with server.worker() as one, server.worker() as other:
         assert len({one.pid, other.pid, server.process.pid, os.getpid()}) == 4
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
-def test_a_killed_worker_is_said_by_its_signal(server, number):
+def test_a_killed_worker_is_reported_by_its_signal(server, number):
     with server.worker() as worker:
         os.kill(worker.pid, number)
         answer = worker.ask(60, **build())
@@ -106,13 +106,13 @@ def test_what_a_mechanism_writes_into_the_connection_is_no_answer(odd, what):
     with server.worker() as worker:
         answer = worker.ask(60, **build(ODD))
         assert answer["outcome"] == "crashed"
-        assert answer["reason"] == "something else than its answer came out of the process"
+        assert answer["reason"] == "the process sent something other than its answer"
         assert not worker.alive
     with server.worker() as worker:
         assert worker.ask(60, **build())["outcome"] == "ok"
 
 
-def test_a_worker_that_leaves_is_said_with_its_last_words(odd, capfd):
+def test_a_worker_that_leaves_is_reported_with_its_last_words(odd, capfd):
     with odd("leave").worker() as worker:
         answer = worker.ask(60, **build(ODD))
         assert answer["outcome"] == "crashed"
@@ -124,7 +124,7 @@ def test_a_worker_that_leaves_is_said_with_its_last_words(odd, capfd):
 @pytest.mark.skipif(sys.platform != "linux", reason="detached processes are found on Linux")
 @pytest.mark.parametrize("how", ["session", "twice"])
 @pytest.mark.parametrize("then", ["answer", "die", "leave", "hang"])
-def test_whatever_a_mechanism_starts_ends_with_its_case_and_is_said(
+def test_whatever_a_mechanism_starts_ends_with_its_case_and_is_reported(
     odd, tmp_path, monkeypatch, how, then
 ):
     started = tmp_path / "started"
@@ -176,7 +176,7 @@ def test_what_a_mechanism_started_ends_with_the_parent_too(odd, tmp_path):
         os.close(file)
 
 
-def test_a_script_that_cannot_start_is_said(tmp_path):
+def test_a_script_that_cannot_start_is_reported(tmp_path):
     script = tmp_path / "script.py"
     script.write_text("raise SystemExit('no torch here')")
     with Server(script) as broken, pytest.raises(CannotRun, match="no torch here"):

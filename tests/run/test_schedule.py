@@ -1,4 +1,4 @@
-"""Which cases of a block race beside one another when memory is short."""
+"""Which cases of a block race together when memory is short."""
 
 from hypothesis import given
 from hypothesis import strategies as st

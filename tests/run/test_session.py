@@ -84,7 +84,7 @@ def slow_is(seconds):
     return lambda case: seconds if case.mechanism == "slow" else 0.1
 
 
-def test_every_case_is_visited_in_every_round_and_weighed_once():
+def test_every_case_is_visited_in_every_round_and_measured_once():
     machine = Machine()
     sweep(machine)
     assert set(outcomes(machine)) == {
@@ -96,7 +96,7 @@ def test_every_case_is_visited_in_every_round_and_weighed_once():
     assert len(machine.stored) == len(PLAN) * 4
 
 
-def test_a_round_has_one_process_for_each_series_and_weighing_one_for_each_case():
+def test_a_round_has_one_process_for_each_series_and_one_to_measure_memory_for_each_case():
     machine = Machine()
     sweep(machine)
     assert Counter(machine.started) == {
@@ -286,7 +286,7 @@ def test_where_memory_forbids_one_race_groups_share_an_anchor():
         assert small == big | bigger
 
 
-def test_an_anchor_that_dies_in_a_later_race_keeps_its_laps_and_that_is_said():
+def test_an_anchor_that_dies_in_a_later_race_keeps_its_laps_and_that_is_reported():
     sizes = {"small": 1000, "big": 4 * GIB // 10, "bigger": 41 * GIB // 100}
     plan = tuple(planned(name, 128, 10**8, size=size) for name, size in sizes.items())
     builds = []
@@ -333,7 +333,7 @@ def test_a_repeat_that_the_end_of_the_budget_cut_off_is_as_if_not_begun():
     assert max(run.round for run in machine.stored) >= 2
 
 
-def test_a_resumed_sweep_does_only_what_is_missing_beside_its_anchor():
+def test_a_resumed_sweep_does_only_what_is_missing_next_to_its_anchor():
     machine = Machine()
     sweep(machine)
     earlier = tuple(machine.stored)
@@ -349,7 +349,7 @@ def test_a_resumed_sweep_does_only_what_is_missing_beside_its_anchor():
     both = outcomes(again)
     new = laps(both[PLAN[0].case.key, Part.TIME, 2])
     anchor = laps(both[PLAN[3].case.key, Part.TIME, 2])
-    assert set(new) <= set(anchor), "the anchor ran beside it"
+    assert set(new) <= set(anchor), "the anchor ran next to it"
     assert len(anchor) == len(set(anchor)) > len(new), "and keeps its earlier laps"
 
 
@@ -368,18 +368,18 @@ def test_what_is_done_takes_nothing_from_the_budget_of_a_resumed_sweep():
 
 
 def test_the_seconds_left_stay_within_the_budget_and_fall():
-    machine, told = Machine(slow_is(1.0)), []
-    watch = lambda progress: told.append((machine.now, progress.left_s))  # noqa: E731
+    machine, shown = Machine(slow_is(1.0)), []
+    watch = lambda progress: shown.append((machine.now, progress.left_s))  # noqa: E731
     sweep(machine, request=replace(REQUEST, budget_s=60.0), observe=watch)
-    assert all(left <= 60.0 - (now - 50.0) + 1e-6 for now, left in told)
-    assert told[-1][1] < told[0][1]
+    assert all(left <= 60.0 - (now - 50.0) + 1e-6 for now, left in shown)
+    assert shown[-1][1] < shown[0][1]
 
 
 def test_without_a_budget_the_seconds_left_are_about_what_passes():
-    machine, told = Machine(slow_is(1.0)), []
-    watch = lambda progress: told.append((machine.now, progress.left_s))  # noqa: E731
+    machine, shown = Machine(slow_is(1.0)), []
+    watch = lambda progress: shown.append((machine.now, progress.left_s))  # noqa: E731
     sweep(machine, observe=watch)
-    late = told[len(told) // 3 :]
+    late = shown[len(shown) // 3 :]
     for now, left in late:
         assert 0.5 * (machine.now - now) - 4 < left < 1.5 * (machine.now - now) + 4
 

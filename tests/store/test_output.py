@@ -62,7 +62,7 @@ def test_a_full_disk_leaves_the_older_file_and_nothing_else(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_what_cannot_be_written_is_said_in_one_line(tmp_path):
+def test_what_cannot_be_written_is_reported_in_one_line(tmp_path):
     (tmp_path / "folder").mkdir()
     for path in (tmp_path / "folder", tmp_path / "no" / "a", tmp_path / ("x" * 300)):
         with pytest.raises(StoreError, match="cannot write") as caught:

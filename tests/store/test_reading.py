@@ -73,7 +73,7 @@ def test_an_older_schema_loads_through_its_upgrades(monkeypatch):
 
 @settings(max_examples=100, deadline=None)
 @given(st.data())
-def test_lines_that_are_missing_or_moved_are_said(data):
+def test_lines_that_are_missing_or_moved_are_reported(data):
     """Of the runs only: a line that is removed at the end cannot be missed."""
     lines = (NUMBERED / FILE).read_bytes().splitlines(keepends=True)
     head, rest = lines[:12], lines[12:]
@@ -189,7 +189,7 @@ def test_lines_may_end_as_on_windows():
     assert reading.parse(DATA.replace(b"\n", b"\r\n"), "it") == SWEEP
 
 
-def test_what_is_set_aside_is_said_with_its_line():
+def test_what_is_set_aside_is_reported_with_its_line():
     unknown = schema.seal(schema.Entry("dance", "", {}))
     forged = LINES[17].replace(b'"round":0', b'"round":7')
     other_case = LINES[-2]
@@ -199,7 +199,7 @@ def test_what_is_set_aside_is_said_with_its_line():
         "line 7: unknown kind 'dance'; set aside",
         "line 8: checksum does not match; set aside",
         "line 9: a second beginning; set aside",
-        "line 11: a run of a case not described; set aside",
+        "line 11: a run of an unknown case; set aside",
     )
 
 

@@ -5,11 +5,11 @@ import pytest
 from attnbench.errors import DifferentSweep
 from attnbench.records import Outcome
 from attnbench.store.journal import FILE, Journal, load
-from attnbench.store.resuming import done, same_machine, same_request
+from attnbench.store.resuming import done, refuse_other
 from tests.store.recorded import SWEEP, create
 
 
-def test_another_request_or_machine_is_refused_unless_told(tmp_path):
+def test_another_request_or_machine_is_refused_without_anyway(tmp_path):
     create(tmp_path).close()
     request = replace(
         SWEEP.request, lengths=(512,), settings=replace(SWEEP.request.settings, seed=4)
@@ -32,14 +32,16 @@ def test_limits_and_order_make_no_other_request():
     here = replace(
         asked, budget_s=None, rounds=9, case_timeout_s=1.0, settings=roomier, models=models
     )
-    assert same_request(asked, here) == []
-    assert same_request(asked, replace(asked, tokens=1)) == ["tokens: 8192 there, 1 here"]
+    refuse_other(SWEEP, here, SWEEP.sessions[0])
+    with pytest.raises(DifferentSweep, match=r"\(tokens: 8192 there, 1 here\)"):
+        refuse_other(SWEEP, replace(asked, tokens=1), SWEEP.sessions[0])
 
 
 def test_what_is_not_the_machine_may_change():
     here = SWEEP.sessions[0]
-    assert same_machine(here, replace(here, load=9.0, memory_bytes=1, notes={})) == []
-    assert same_machine(here, replace(here, threads=1)) == ["threads: 2 there, 1 here"]
+    refuse_other(SWEEP, SWEEP.request, replace(here, load=9.0, memory_bytes=1, notes={}))
+    with pytest.raises(DifferentSweep, match=r"\(threads: 2 there, 1 here\)"):
+        refuse_other(SWEEP, SWEEP.request, replace(here, threads=1))
 
 
 def test_what_was_skipped_is_not_done():

@@ -7,8 +7,7 @@ import sys
 import pytest
 
 from attnbench.errors import StoreError
-from attnbench.store.journal import FILE
-from attnbench.store.writable import refuse_unwritable
+from attnbench.store.journal import FILE, refuse_unwritable
 
 
 @pytest.mark.parametrize("path", ["", "new", "a/b/c"])
@@ -44,7 +43,7 @@ def test_a_place_without_room_is_refused_and_left_as_it_was(tmp_path):
     """A limit of file sizes stands for a full disk."""
     code = (
         "import pathlib, resource, sys\n"
-        "from attnbench.store.writable import refuse_unwritable\n"
+        "from attnbench.store.journal import refuse_unwritable\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
         "refuse_unwritable(pathlib.Path(sys.argv[1]))\n"
     )

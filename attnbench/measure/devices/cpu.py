@@ -1,4 +1,4 @@
-"""The CPU: wall and CPU time of the process, and memory that the operating system lends."""
+"""The CPU: wall and CPU time of the process, and memory from the operating system."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -47,7 +47,7 @@ class Cpu(Device):
         from attnbench.measure.memory import on_cpu
         from attnbench.measure.subject import iteration, small
 
-        # code and library workspaces are loaded by a small batch, so that they do not count
+        # a small batch loads code and library workspaces, so that they do not count
         iteration(build(small(case)))(lambda phase: None)
         return on_cpu(lambda: build(case))
 

@@ -1,8 +1,7 @@
-"""NVIDIA's GPUs: device events for time, torch's allocator and NVML for memory and clocks."""
+"""NVIDIA GPUs: device events for time, torch's allocator and NVML for memory and clocks."""
 
 import ctypes
 import re
-import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +13,7 @@ from attnbench.records import Case
 
 
 class Cuda(Device):
-    """One GPU; `cuda` is the first that CUDA_VISIBLE_DEVICES leaves."""
+    """One GPU; `cuda` is the first of CUDA_VISIBLE_DEVICES."""
 
     preference = 1
     flushes_cache = True
@@ -77,7 +76,7 @@ class Cuda(Device):
         }
 
     def uuid(self) -> str:
-        """What NVML calls the device, whose own numbers ignore CUDA_VISIBLE_DEVICES."""
+        """NVML's name of the device; NVML's numbers ignore CUDA_VISIBLE_DEVICES."""
         import torch
 
         uuid = str(torch.cuda.get_device_properties(self.index).uuid)
@@ -85,7 +84,7 @@ class Cuda(Device):
 
 
 def device_count() -> int:
-    """CUDA devices that a process of this user sees."""
+    """How many CUDA devices this process sees."""
     count = ctypes.c_int()
     try:
         failed = driver().cuDeviceGetCount(ctypes.byref(count))
@@ -95,8 +94,8 @@ def device_count() -> int:
 
 
 def driver() -> Any:
-    """The driver's library, ready to be asked; takes milliseconds. Raises `OSError`."""
-    library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    """The driver's library, initialised; takes milliseconds. Raises `OSError`."""
+    library = ctypes.CDLL("libcuda.so.1")
     if code := library.cuInit(0):
         raise OSError(f"the CUDA driver does not start: error {code}")
     return library

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from attnbench.records import Cause, Outcome, Part, Run
-from attnbench.store.older import with_cause
+from attnbench.store.schema import with_cause
 
 NOT_STARTED = Run(case="c", part=Part.TIME, round=0, outcome=Outcome.SKIPPED)
 

@@ -1,4 +1,4 @@
-"""Control groups of Linux, of either version: what a container or a service may use."""
+"""Limits of a container or service: Linux control groups (cgroups), version 1 or 2."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -10,13 +10,13 @@ MINE = Path("/proc/self/cgroup")
 
 
 class Group(NamedTuple):
-    """A folder of figures; `unified` is version 2, in which the figures have other names."""
+    """A folder of limits and usage; `unified` is version 2, where files have other names."""
 
     folder: Path
     unified: bool
 
     def read(self, unified: str, separate: str) -> str:
-        """A figure by its name in version 2 and in version 1; empty where there is none."""
+        """The file named so in version 2, or in version 1; empty if there is none."""
         try:
             return (self.folder / (unified if self.unified else separate)).read_text().strip()
         except OSError:
@@ -24,9 +24,9 @@ class Group(NamedTuple):
 
 
 def groups(controller: str) -> Iterator[Group]:
-    """This process's own group of a controller, then those above it, whose limits hold as well.
+    """This process's group of a controller, then those above it, whose limits also apply.
 
-    A container sees its own group at the top, where the path of the host leads nowhere.
+    A container sees its group at the top, where the host's path does not exist.
     """
     lines = ["0::/", f"0:{controller}:/"]
     with suppress(OSError):
@@ -45,7 +45,7 @@ def groups(controller: str) -> Iterator[Group]:
 
 
 def free_bytes() -> int | None:
-    """Memory that the groups leave, caches that can be dropped among it; None without a limit."""
+    """Memory left within the groups' limits, including droppable caches; None if unlimited."""
     left = None
     for group in groups("memory"):
         limit = group.read("memory.max", "memory.limit_in_bytes")
@@ -58,7 +58,7 @@ def free_bytes() -> int | None:
 
 
 def cache_bytes(group: Group) -> int:
-    """Pages of files that the kernel would drop before it runs out of memory."""
+    """File pages that the kernel drops before it runs out of memory."""
     name = "inactive_file " if group.unified else "total_inactive_file "
     for line in group.read("memory.stat", "memory.stat").splitlines():
         if line.startswith(name):
@@ -67,7 +67,7 @@ def cache_bytes(group: Group) -> int:
 
 
 def whole_cores() -> int | None:
-    """Cores' worth of time that the groups allow, rounded down; None without a limit."""
+    """Cores' worth of CPU time that the groups allow, rounded down; None if unlimited."""
     least = None
     for group in groups("cpu"):
         quota, _, period = group.read("cpu.max", "cpu.cfs_quota_us").partition(" ")
@@ -79,7 +79,7 @@ def whole_cores() -> int | None:
 
 
 def oom_kills() -> int:
-    """How many processes of the own group the kernel has killed for memory."""
+    """How many processes of this process's group the kernel has killed for memory."""
     for group in groups("memory"):
         for line in group.read("memory.events", "memory.oom_control").splitlines():
             if line.startswith("oom_kill "):

@@ -2,14 +2,14 @@
 
 import pytest
 
-from attnbench.run import groups
+from attnbench.run import cgroups
 
 
 @pytest.fixture
 def kernel(tmp_path, monkeypatch):
-    """Writes files of control groups, and what the process is told of its own."""
-    monkeypatch.setattr(groups, "TOP", tmp_path / "cgroup")
-    monkeypatch.setattr(groups, "MINE", tmp_path / "mine")
+    """Writes files of control groups, and what the process reads of its group."""
+    monkeypatch.setattr(cgroups, "TOP", tmp_path / "cgroup")
+    monkeypatch.setattr(cgroups, "MINE", tmp_path / "mine")
 
     def made(mine, files):
         if mine is not None:
@@ -35,8 +35,8 @@ def test_the_least_limit_of_the_groups_above_holds(kernel):
             "user/cpu.max": "350000 100000",
         },
     )
-    assert groups.free_bytes() == 1000 - (900 - 600)
-    assert groups.whole_cores() == 3
+    assert cgroups.free_bytes() == 1000 - (900 - 600)
+    assert cgroups.whole_cores() == 3
 
 
 def test_a_container_sees_its_group_at_the_top(kernel):
@@ -44,11 +44,11 @@ def test_a_container_sees_its_group_at_the_top(kernel):
         "0::/host/path/that/leads/nowhere\n",
         {"memory.max": "500", "memory.current": "100", "cpu.max": "50000 100000"},
     )
-    assert groups.free_bytes() == 400
-    assert groups.whole_cores() == 1
+    assert cgroups.free_bytes() == 400
+    assert cgroups.whole_cores() == 1
 
 
-def test_groups_of_version_1_are_heeded(kernel):
+def test_groups_of_version_1_are_respected(kernel):
     kernel(
         "4:memory:/a\n3:cpu,cpuacct:/b\n0::/\n",
         {
@@ -64,19 +64,19 @@ def test_groups_of_version_1_are_heeded(kernel):
             "cpu,cpuacct/cpu.cfs_period_us": "100000",
         },
     )
-    assert groups.free_bytes() == 800 - (300 - 50)
-    assert groups.whole_cores() == 2
-    assert groups.oom_kills() == 4
+    assert cgroups.free_bytes() == 800 - (300 - 50)
+    assert cgroups.whole_cores() == 2
+    assert cgroups.oom_kills() == 4
 
 
 def test_kills_are_those_of_the_own_group(kernel):
     kernel("0::/a/b\n", {"a/b/memory.events": "oom 3\noom_kill 2", "a/memory.events": "oom_kill 9"})
-    assert groups.oom_kills() == 2
+    assert cgroups.oom_kills() == 2
 
 
 @pytest.mark.parametrize("mine", [None, "", "0::/\n"])
 def test_without_figures_there_is_no_limit(kernel, mine):
     kernel(mine, {})
-    assert groups.free_bytes() is None
-    assert groups.whole_cores() is None
-    assert groups.oom_kills() == 0
+    assert cgroups.free_bytes() is None
+    assert cgroups.whole_cores() is None
+    assert cgroups.oom_kills() == 0
