@@ -28,7 +28,7 @@ import numpy as np
 
 from attnbench.analysis.estimate import LEVEL, student_quantile
 from attnbench.analysis.ratios import means
-from tests.benchmarks.telling import begin
+from tests.benchmarks.header import begin
 
 BLOCKS, LAP_PAIRS = 8, 6
 UNSTEADY = "one unsteady"

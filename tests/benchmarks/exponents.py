@@ -14,7 +14,7 @@ from pathlib import Path
 from attnbench.analysis.scaling import judged, scaling
 from attnbench.analysis.summary import summary
 from attnbench.store.journal import load
-from tests.benchmarks.telling import begin
+from tests.benchmarks.header import begin
 
 BANDS = {1.0: 0.1, 1.5: 0.15, 2.0: 0.15}
 

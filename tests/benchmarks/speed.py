@@ -18,7 +18,7 @@ from attnbench.registry import card
 from attnbench.workloads.presets import preset
 from tests.benchmarks.peers import HEADS, WIDTH, pairs
 from tests.benchmarks.survey_peers import survey_pairs
-from tests.benchmarks.telling import begin
+from tests.benchmarks.header import begin
 
 PACKAGES = (
     *("axial_attention", "compressive-transformer-pytorch", "entmax", "fast-transformer-pytorch"),

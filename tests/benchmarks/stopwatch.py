@@ -24,7 +24,7 @@ from attnbench.measure.timing import sample, warm_up
 from attnbench.records import Case, Level, Mode, Settings, Workload
 from attnbench.registry import card
 from attnbench.run.schedule import turns
-from tests.benchmarks.telling import begin
+from tests.benchmarks.header import begin
 
 MECHANISMS = (
     *("transformer", "fastformer", "longformer", "bigbird", "linformer", "linear_transformer"),
