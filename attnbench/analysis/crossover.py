@@ -172,7 +172,7 @@ def _one_order(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _last_zero(x: np.ndarray, y: np.ndarray) -> float:
-    """Where y, negative at its end, last comes down through zero; the first x if it never does."""
+    """Where y, negative at the end, last falls through zero; the first x if it never does."""
     above = np.flatnonzero(y >= 0)
     if not len(above):
         return float(x[0])

@@ -23,9 +23,9 @@ def judged(lab):
     return judge(lab, shipped())
 
 
-def number(value, length=None, unit=Unit.RATIO, what="time of a over b", half=0.0):
+def number(value, length=None, unit=Unit.RATIO, label="time of a over b", half=0.0):
     return Number(
-        what=what, unit=unit, value=value, low=value - half, high=value + half, length=length
+        label=label, unit=unit, value=value, low=value - half, high=value + half, length=length
     )
 
 
@@ -43,14 +43,14 @@ def test_numbers_are_shown_with_interval_and_length():
 
 
 def test_lengths_and_exponents_have_fixed_digits():
-    crossing = number(1399.6, unit=Unit.COUNT, what="length", half=100)
-    slope = number(1.0, unit=Unit.EXPONENT, what="exponent", half=0.013)
+    crossing = number(1399.6, unit=Unit.COUNT, label="length", half=100)
+    slope = number(1.0, unit=Unit.EXPONENT, label="exponent", half=0.013)
     found = Judgement(answer=Answer.REPRODUCED, numbers=(crossing, slope))
     assert reasons(found) == "length: 1,400 [1,300, 1,500]; exponent: 1.00 [0.99, 1.01]"
 
 
 def test_a_number_without_an_interval_has_no_brackets():
-    bare = Number(what="time", unit=Unit.RATIO, value=2.0, length=512)
+    bare = Number(label="time", unit=Unit.RATIO, value=2.0, length=512)
     assert reasons(Judgement(answer=Answer.CANNOT_TELL, numbers=(bare,))) == "time: 2.00× at 512"
 
 
