@@ -87,12 +87,12 @@ class Analysis:
     @cached_property
     def crossovers(self) -> Frame:
         """`crossover.crossovers` of times; only those with the chosen series, if any."""
-        return self._with_chosen(crossovers(self.cases, ratios=self.ratios))
+        return crossovers(self.cases, baseline=self.against, ratios=self.ratios)
 
     @cached_property
     def memory_crossovers(self) -> Frame:
         """The same of allocated peaks."""
-        return self._with_chosen(crossovers(self.cases, "allocated_peak_bytes"))
+        return crossovers(self.cases, "allocated_peak_bytes", self.against)
 
     @cached_property
     def exponents(self) -> Frame:
@@ -159,11 +159,6 @@ class Analysis:
     def warnings(self) -> tuple[SweepWarning, ...]:
         """Reasons to trust the numbers less, the most serious first."""
         return tuple(starmap(SweepWarning, _warnings(self)))
-
-    def _with_chosen(self, pairs: Frame) -> Frame:
-        if self.against is None:
-            return pairs
-        return pairs[(pairs["series"] == self.against) | (pairs["other"] == self.against)]
 
 
 def analyse(sweep: Sweep, against: str | None = None) -> Analysis:

@@ -20,7 +20,7 @@ WITHIN = "within one process, without the variation between processes"
 MARK = f"{units.UNBOUNDED} marks too few samples for a confidence interval."
 
 ENDINGS: Mapping[str, str] = MappingProxyType({
-    Outcome.OK: "not measured",  # only the memory was measured, or only the time
+    Outcome.OK: "not measured",  # only the memory is missing
     Outcome.OOM: "out of memory", Outcome.TIMEOUT: "timed out", Outcome.CRASHED: "crashed",
     Outcome.FAILED: "failed", Outcome.UNSUPPORTED: "cannot run", Outcome.SKIPPED: "skipped",
 })  # fmt: skip
