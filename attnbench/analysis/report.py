@@ -1,5 +1,6 @@
 """Everything that a report states about a sweep, computed once; `render` only writes it."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,7 +14,7 @@ from attnbench.analysis import noise, roofline, scaling
 from attnbench.analysis.crossover import crossovers, speedups
 from attnbench.analysis.estimate import Kind
 from attnbench.analysis.ratios import Ratios
-from attnbench.analysis.summary import Frame, precision, prediction_errors, summary
+from attnbench.analysis.summary import Frame, precision, prediction_errors, summary, timed_runs
 from attnbench.errors import UnknownMechanism
 from attnbench.records import Sweep
 
@@ -235,13 +236,14 @@ def _disturbed(analysis: Analysis) -> Warnings:
     if at_start and max(at_start) > BUSY * cores:
         yield WarningKind.BUSY, {"load": max(at_start), "cores": cores}
     # the sweep itself loads the machine with its threads
-    loads, limit = noise.loads(sweep), threads + BUSY * cores
+    timed, limit = timed_runs(sweep.runs), threads + BUSY * cores
+    loads = [run.values["load_before"] for run in timed if "load_before" in run.values]
     above = [load for load in loads if load > limit]
     if above:
         details = {"runs": len(above), "of": len(loads), "load": max(above)}
         yield WarningKind.LOADED, {**details, "limit": limit, "threads": threads}
-    if reasons := noise.throttled(sweep):
-        yield WarningKind.THROTTLED, {"reasons": reasons}
+    if reasons := Counter(filter(None, (run.notes.get("throttle") for run in timed))):
+        yield WarningKind.THROTTLED, {"reasons": dict(reasons)}
     drift = analysis.drift
     if drift and (drift.change.low >= 1 + DRIFT or drift.change.high <= 1 - DRIFT):
         yield WarningKind.DRIFTED, {"drift": drift}
