@@ -91,7 +91,8 @@ def along(rows: pd.DataFrame, threshold: float = THRESHOLD) -> pd.DataFrame:
         table.append((series, mode, count, log, log - half, log + half, p))
     columns = ["series", "mode", "lengths", "ratio", "low", "high", "p"]
     curves = pd.DataFrame(table, columns=columns)
-    calls = verdicts(*(list(curves[name]) for name in columns[3:]), threshold=threshold)
+    points, lows, highs, p_values = (list(curves[name]) for name in columns[3:])
+    calls = verdicts(points, lows, highs, p_values, threshold)
     curves[["ratio", "low", "high"]] = np.exp(curves[["ratio", "low", "high"]].astype(float))
     return curves.drop(columns="p").assign(verdict=[str(call) for call in calls])
 

@@ -15,12 +15,12 @@ def test_replayed_predictions_are_those_that_the_session_used():
     """A real session with fake workers; the prediction of each case is recorded."""
     whole = sweep(("transformer", "fastformer"), lengths=(128, 512, 2048, 8192))
     machine = Machine(lambda case: seconds_of(case.mechanism, case.workload))
-    said = {}
+    used = {}
 
     class Noting(Session):
-        def admitted(self, lines):
-            said.update({line.case.key: self.predicted(line) for line in lines})
-            return super().admitted(lines)
+        def admitted(self, planned):
+            used.update({p.case.key: self.history.iteration_s(p) for p in planned})
+            return super().admitted(planned)
 
     Noting(
         request=replace(whole.request, budget_s=None, case_timeout_s=None),
@@ -31,7 +31,7 @@ def test_replayed_predictions_are_those_that_the_session_used():
         clock=machine.clock,
     ).run()
     found = replayed(whole.plan, machine.stored)
-    assert {key: pair[0] for key, pair in found.items()} == pytest.approx(said)
+    assert {key: pair[0] for key, pair in found.items()} == pytest.approx(used)
 
 
 def test_a_case_that_never_ran_is_predicted_from_all_runs():

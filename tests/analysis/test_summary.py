@@ -55,7 +55,7 @@ def test_a_row_says_how_a_case_ended_and_why():
     assert found.loc[("transformer", "training", 32_768), "outcome"] == "oom"
     end = found.loc[("transformer", "inference", 65_536)]
     assert end["outcome"] == "skipped"
-    assert end["reason"] == "over the budget of 300 s: predicted 370 s"
+    assert end["reason"] == "over the budget: predicted 370 s"
     assert math.isnan(end["time_s"])
     assert end["predicted_s"] > 0
 
