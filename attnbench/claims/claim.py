@@ -208,7 +208,7 @@ class Answer(StrEnum):
 class Number:
     """A measured number behind an answer, with its 95 % confidence interval where it has one."""
 
-    label: str
+    what: str
     unit: Unit
     value: float
     low: float = nan
@@ -257,4 +257,4 @@ def as_ratio(
     """The ratio from its logarithm and the ends of that logarithm's confidence interval."""
     value, low, high = (float(np.exp(end)) for end in (log, low, high))
     at = None if length is None else int(length)
-    return Number(label=label, unit=Unit.RATIO, value=value, low=low, high=high, length=at)
+    return Number(what=label, unit=Unit.RATIO, value=value, low=low, high=high, length=at)

@@ -62,7 +62,7 @@ def crossover(bench: Bench, a: Subject, b: Subject, mode: Mode, *, relation: Bra
     crossing = find_crossing(measured.logs)
     answer, why = _crossed(crossing, first, last, low, high)
     number = Number(
-        label=f"length from which {curve_b.series} is faster than {curve_a.series}, {mode}",
+        what=f"length from which {curve_b.series} is faster than {curve_a.series}, {mode}",
         unit=Unit.COUNT,
         value=crossing.length,
         low=crossing.low,
@@ -92,7 +92,7 @@ def order(
     slopes = logs.slopes()
     counted = quantity in (Quantity.CORE_FLOPS, Quantity.PROJECTION_FLOPS)
     number = Number(
-        label=f"exponent of N of {quantity} of {curve.series}" + ("" if counted else f", {mode}"),
+        what=f"exponent of N of {quantity} of {curve.series}" + ("" if counted else f", {mode}"),
         unit=Unit.EXPONENT,
         value=float(np.ptp(logs.logs) / np.ptp(np.log(logs.lengths))),
         low=float(slopes.low.min()),
@@ -256,7 +256,7 @@ def _limit(curve: Curve, limit: int, *, lost: Answer, fits: Answer) -> Judgement
 def _judgement(curve: Curve, answer: Answer, why: str) -> Judgement:
     """The answer with the longest length measured."""
     label = f"longest length measured of {curve.series}, {curve.mode}"
-    numbers = [Number(label=label, unit=Unit.COUNT, value=n) for n in curve.fitting[-1:]]
+    numbers = [Number(what=label, unit=Unit.COUNT, value=n) for n in curve.fitting[-1:]]
     lengths = tuple(int(n) for n in curve.rows.index)
     why = f"{curve.series}: {why}"
     return Judgement(answer=answer, why=why, numbers=tuple(numbers), lengths=lengths)

@@ -79,7 +79,7 @@ def reasons(judgement: Judgement) -> str:
     shown = judgement.numbers[:SHOWN]
     more = len(judgement.numbers) - len(shown)
     parts = [judgement.why] if judgement.why else []
-    for label, group in groupby(shown, key=lambda number: number.label):
+    for label, group in groupby(shown, key=lambda number: number.what):
         parts.append(f"{label}: {', '.join(map(_number, group))}")
     return "; ".join(parts) + (f"; and {more} more" if more else "")
 
@@ -99,7 +99,7 @@ def frame(judged: Sequence[Judged]) -> pd.DataFrame:
             "id": claim.id,
             "answer": str(judgement.answer),
             "why": judgement.why,
-            "numbers": "; ".join(f"{n.label}: {_number(n)}" for n in judgement.numbers),
+            "numbers": "; ".join(f"{n.what}: {_number(n)}" for n in judgement.numbers),
             "from_len": min(judgement.lengths, default=np.nan),
             "to_len": max(judgement.lengths, default=np.nan),
             "lengths": len(judgement.lengths),

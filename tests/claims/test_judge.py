@@ -246,7 +246,7 @@ def test_numbers_come_with_their_intervals_and_lengths(lab):
     found = judged(lab, "faster(fastformer, transformer.eager, inference, N >= 2048)")
     assert found.lengths == (2048, 4096, 8192)
     weakest = found.numbers[0]
-    assert weakest.label == "time of transformer:eager over fastformer:eager, inference"
+    assert weakest.what == "time of transformer:eager over fastformer:eager, inference"
     assert weakest.length == 2048
     assert weakest.value == pytest.approx(1 + 2048 / 700, rel=1e-6)
     assert weakest.low < weakest.value < weakest.high
@@ -387,7 +387,7 @@ def test_modes_must_agree(answers, whole):
 )
 def test_intervals_decide(ends):
     low, high = np.array(ends).T
-    numbers = [Number(label="", unit=Unit.RATIO, value=1.0, length=n) for n in range(len(ends))]
+    numbers = [Number(what="", unit=Unit.RATIO, value=1.0, length=n) for n in range(len(ends))]
     found = everywhere(low, high, numbers, EVERYWHERE).answer
     if high.min() < 0:
         assert found is NOT

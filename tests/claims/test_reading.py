@@ -110,7 +110,7 @@ def test_columns_may_be_in_any_order():
     [
         ("", "mine.csv, line 1: expected the columns id, source, claim, check, scope"),
         ("id,check\none,two\n", "mine.csv, line 1: expected the columns id, source, claim, che"),
-        (HEAD, "mine.csv holds no claims; expected a row for each below the column names"),
+        (HEAD, "mine.csv has no claims; expected one per row below the column names"),
         (HEAD + "one,two\n", "mine.csv, line 2, columns: expected 5; quote a cell that has comma"),
         (HEAD + "one,A,B,faster(a, b),C\n", "mine.csv, line 2, columns: expected 5; quote a cell"),
         (HEAD + ROW.format(check=""), "mine.csv, line 2, column check: empty; expected text"),
@@ -120,7 +120,7 @@ def test_columns_may_be_in_any_order():
         ),
         (
             HEAD + ROW.format(check=GOOD) * 2,
-            "mine.csv, line 3, column id: 'one' is the id of line 2 too; give each claim its own",
+            "mine.csv, line 3, column id: 'one' is also the id in line 2; give each claim a different one",
         ),
         (HEAD + '"' + "x" * 200_000, "mine.csv, line 2: field larger than field limit (131072);"),
     ],

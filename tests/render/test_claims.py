@@ -25,7 +25,7 @@ def judged(lab):
 
 def number(value, length=None, unit=Unit.RATIO, label="time of a over b", half=0.0):
     return Number(
-        label=label, unit=unit, value=value, low=value - half, high=value + half, length=length
+        what=label, unit=unit, value=value, low=value - half, high=value + half, length=length
     )
 
 
@@ -50,7 +50,7 @@ def test_lengths_and_exponents_have_fixed_digits():
 
 
 def test_a_number_without_an_interval_has_no_brackets():
-    bare = Number(label="time", unit=Unit.RATIO, value=2.0, length=512)
+    bare = Number(what="time", unit=Unit.RATIO, value=2.0, length=512)
     assert reasons(Judgement(answer=Answer.CANNOT_TELL, numbers=(bare,))) == "time: 2.00× at 512"
 
 
