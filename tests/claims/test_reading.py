@@ -120,7 +120,7 @@ def test_columns_may_be_in_any_order():
         ),
         (
             HEAD + ROW.format(check=GOOD) * 2,
-            "mine.csv, line 3, column id: 'one' is also the id in line 2; give each claim a different one",
+            "mine.csv, line 3, column id: 'one' is also the id in line 2; give each",
         ),
         (HEAD + '"' + "x" * 200_000, "mine.csv, line 2: field larger than field limit (131072);"),
     ],
