@@ -102,11 +102,8 @@ class Device:
         """Measure peak memory in bytes, operators and bytes moved of one iteration."""
         raise NotImplementedError
 
-    def release(self, keep_bytes: float = 0.0) -> None:
-        """Return unused cached memory, which other processes may need.
-
-        A process with at most `keep_bytes` of private memory on the host may keep it.
-        """
+    def release(self) -> None:
+        """Return unused memory of the device that torch caches, which other processes may need."""
 
     def facts(self) -> Mapping[str, Any]:
         """Fields of `Environment` that describe the device; of its memory, what is free."""

@@ -16,7 +16,7 @@ PREFIXES = tuple(
 
 MIB = 2.0**20
 
-UNBOUNDED = "*"  # marks a number that too few samples gave no interval
+UNBOUNDED = "*"  # marks a number with too few samples for an interval
 NARROW = 0.2  # half-widths above this share of the point are far from symmetric
 
 
@@ -60,7 +60,7 @@ def length(value: int) -> str:
 
 
 def plain(value: float, digits: int = 3) -> str:
-    """A number with `digits` significant digits and no exponent: `0.0123`, `1,230`."""
+    """The number in `digits` significant digits, never in powers of ten: `0.0123`, `1,230`."""
     if not known(value):
         return NOTHING
     if value == 0:
@@ -131,7 +131,7 @@ def interval(text: str, low: str, high: str) -> str:
 
 
 def round_tick(text: str) -> str:
-    """`10 ms` of `10.0 ms`: a number on an axis without zeros behind the point."""
+    """`10 ms` of `10.0 ms`: a number on an axis without trailing zeros."""
     number, _, unit = text.partition(" ")
     return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}".strip()
 

@@ -91,7 +91,8 @@ def along(rows: pd.DataFrame, threshold: float = THRESHOLD) -> pd.DataFrame:
         table.append((series, mode, count, log, log - half, log + half, p))
     columns = ["series", "mode", "lengths", "ratio", "low", "high", "p"]
     curves = pd.DataFrame(table, columns=columns)
-    calls = verdicts(*(list(curves[name]) for name in columns[3:]), threshold=threshold)
+    points, lows, highs, p_values = (list(curves[name]) for name in columns[3:])
+    calls = verdicts(points, lows, highs, p_values, threshold)
     curves[["ratio", "low", "high"]] = np.exp(curves[["ratio", "low", "high"]].astype(float))
     return curves.drop(columns="p").assign(verdict=[str(call) for call in calls])
 
@@ -104,7 +105,8 @@ def refusals(first: Sweep, second: Sweep) -> tuple[str, ...]:
         if sides[0] != sides[1] or len(sides[0]) > 1:
             texts = [" or ".join(map(str, sorted(side, key=str))) for side in sides]
             reasons.append(f"{name}: {texts[0]} and {texts[1]}")
-    if _tf32(first) != _tf32(second):
+    tf32 = [{session.tf32 for session in sweep.sessions} for sweep in (first, second)]
+    if tf32[0] != tf32[1]:
         reasons.append("TF32: on in one and off in the other")
     if first.request.dtype != second.request.dtype:
         reasons.append(f"dtype: {first.request.dtype} and {second.request.dtype}")
@@ -157,10 +159,6 @@ def _device_and_dtype(sweep: Sweep) -> tuple[str, str]:
     return sweep.request.device.partition(":")[0], sweep.request.dtype
 
 
-def _tf32(sweep: Sweep) -> set[bool]:
-    return {session.tf32 for session in sweep.sessions}
-
-
 def _timed(both: pd.DataFrame, threshold: float) -> pd.DataFrame:
     rows = _rows(both, "time_s")
     logs = np.log(rows["ratio"])
@@ -176,14 +174,14 @@ def _timed(both: pd.DataFrame, threshold: float) -> pd.DataFrame:
     low, high = logs - halves, logs + halves
     calls = verdicts(logs, low, high, p_values, threshold)
     reasons = [
-        _once(*rounds) if call is Verdict.UNSURE and not all(rounds) else reason
+        _one_round(*rounds) if call is Verdict.UNSURE and not all(rounds) else reason
         for call, reason, *rounds in zip(calls, rows["reason"], *repeated, strict=True)
     ]
     bounds = {"low": np.exp(low), "high": np.exp(high)}
     return rows.assign(**bounds, verdict=[str(call) for call in calls], reason=reasons)
 
 
-def _once(first: bool, second: bool) -> str:
+def _one_round(first: bool, second: bool) -> str:
     """Why times cannot be judged where a sweep, or both, ran only one round of the case."""
     where = "the second sweep" if first else "the first sweep" if second else "either sweep"
     return f"variation between processes was not measured in {where}: one round only"

@@ -45,7 +45,7 @@ def crossovers(
     baseline: str | None = None,
     ratios: Ratios | None = None,
 ) -> pd.DataFrame:
-    """One row per mode and ordered pair of series, or per series against `baseline`.
+    """One row per mode and ordered pair of series; only pairs with `baseline`, if it is given.
 
     Columns: mode, metric, series, other, answer, length, low, high (of the length), from_len,
     to_len (of the lengths at which both were measured). `series` is the cheaper one from `length`
@@ -59,7 +59,7 @@ def crossovers(
             for series, own in known.groupby("series", sort=False)
         }
         for series, other in permutations(curves, 2):
-            if baseline not in (None, other):
+            if baseline not in (None, series, other):
                 continue
             log_ratio = curves[series].minus(curves[other])
             if ratios is not None and metric == "time_s":
@@ -134,15 +134,12 @@ def moved_crossovers(
     # series of the second sweep take the names of the first, as a form may have changed along one
     names = second["match"].map(dict(zip(first["match"], first["series"], strict=True)))
     renamed = ratios[1].named(dict(zip(second["series"], names, strict=True)))
-    tables = [
-        crossovers(first, ratios=ratios[0]),
-        crossovers(second.assign(series=names), ratios=renamed),
-    ]
-    on = ["mode", "series", "other"]
-    tables = [table.drop(columns="metric") for table in tables]
-    both = tables[0].merge(tables[1], on=on, suffixes=("_1", "_2"))
-    if baseline is not None:
-        both = both[(both["series"] == baseline) | (both["other"] == baseline)]
+    tables = (
+        crossovers(first, baseline=baseline, ratios=ratios[0]),
+        crossovers(second.assign(series=names), baseline=baseline, ratios=renamed),
+    )
+    on = ["mode", "metric", "series", "other"]
+    both = tables[0].merge(tables[1], on=on, suffixes=("_1", "_2")).drop(columns="metric")
     moved = []
     for _, row in both.iterrows():
         (low_1, high_1), (low_2, high_2) = _bounds(row, "_1"), _bounds(row, "_2")
@@ -172,7 +169,7 @@ def _one_order(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _last_zero(x: np.ndarray, y: np.ndarray) -> float:
-    """Where y, negative at its end, last comes down through zero; the first x if it never does."""
+    """Where y, negative at the end, last falls through zero; the first x if it never does."""
     above = np.flatnonzero(y >= 0)
     if not len(above):
         return float(x[0])

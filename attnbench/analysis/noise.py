@@ -9,7 +9,6 @@ means that processes do not differ; dependent samples within a process make it t
 """
 
 import math
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -75,18 +74,6 @@ def median_share(samples: int) -> float:
     an even number of samples is a mean of two, which varies less.
     """
     return math.pi / (2 * samples + (2.4 if samples % 2 == 0 else math.pi - 2))
-
-
-def throttled(sweep: Sweep) -> dict[str, int]:
-    """The number of timed runs that ended while the GPU was throttled, by reason."""
-    notes = (run.notes.get("throttle") for run in timed_runs(sweep.runs))
-    return dict(Counter(filter(None, notes)))
-
-
-def loads(sweep: Sweep) -> list[float]:
-    """The load average at the start of each timed run, where the system provides it."""
-    loads = (run.values.get("load_before") for run in timed_runs(sweep.runs))
-    return [load for load in loads if load is not None]
 
 
 def _centred(groups: Mapping[str, list[float]]) -> np.ndarray:

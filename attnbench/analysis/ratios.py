@@ -74,7 +74,7 @@ class Means(NamedTuple):
 
 
 class Ratios:
-    """Every ratio of times that a sweep measured in turns; empty if it measured none so."""
+    """Every ratio of times that a sweep measured in turns; empty if it measured none."""
 
     def __init__(self, sweep: Sweep) -> None:
         names = series_names(sweep.plan)
@@ -155,7 +155,7 @@ def _log_ratio(a: Laps, b: Laps) -> float | None:
 
 
 def means(logs: Array, pairs: Sequence[tuple[int, int]]) -> Means:
-    """The mean over rounds of log ratios [K, P, R], of which NaN are missing.
+    """The mean over rounds of log ratios [K, P, R], in which NaN marks missing ones.
 
     `pairs` are the numbers of the two series of each pair. Errors are NaN if no pair in any block
     has two rounds.

@@ -1,5 +1,6 @@
 """Everything that a report states about a sweep, computed once; `render` only writes it."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,7 +14,7 @@ from attnbench.analysis import noise, roofline, scaling
 from attnbench.analysis.crossover import crossovers, speedups
 from attnbench.analysis.estimate import Kind
 from attnbench.analysis.ratios import Ratios
-from attnbench.analysis.summary import Frame, precision, prediction_errors, summary
+from attnbench.analysis.summary import Frame, precision, prediction_errors, summary, timed_runs
 from attnbench.errors import UnknownMechanism
 from attnbench.records import Sweep
 
@@ -87,12 +88,12 @@ class Analysis:
     @cached_property
     def crossovers(self) -> Frame:
         """`crossover.crossovers` of times; only those with the chosen series, if any."""
-        return self._with_chosen(crossovers(self.cases, ratios=self.ratios))
+        return crossovers(self.cases, baseline=self.against, ratios=self.ratios)
 
     @cached_property
     def memory_crossovers(self) -> Frame:
         """The same of allocated peaks."""
-        return self._with_chosen(crossovers(self.cases, "allocated_peak_bytes"))
+        return crossovers(self.cases, "allocated_peak_bytes", self.against)
 
     @cached_property
     def exponents(self) -> Frame:
@@ -159,11 +160,6 @@ class Analysis:
     def warnings(self) -> tuple[SweepWarning, ...]:
         """Reasons to trust the numbers less, the most serious first."""
         return tuple(starmap(SweepWarning, _warnings(self)))
-
-    def _with_chosen(self, pairs: Frame) -> Frame:
-        if self.against is None:
-            return pairs
-        return pairs[(pairs["series"] == self.against) | (pairs["other"] == self.against)]
 
 
 def analyse(sweep: Sweep, against: str | None = None) -> Analysis:
@@ -240,13 +236,14 @@ def _disturbed(analysis: Analysis) -> Warnings:
     if at_start and max(at_start) > BUSY * cores:
         yield WarningKind.BUSY, {"load": max(at_start), "cores": cores}
     # the sweep itself loads the machine with its threads
-    loads, limit = noise.loads(sweep), threads + BUSY * cores
+    timed, limit = timed_runs(sweep.runs), threads + BUSY * cores
+    loads = [run.values["load_before"] for run in timed if "load_before" in run.values]
     above = [load for load in loads if load > limit]
     if above:
         details = {"runs": len(above), "of": len(loads), "load": max(above)}
         yield WarningKind.LOADED, {**details, "limit": limit, "threads": threads}
-    if reasons := noise.throttled(sweep):
-        yield WarningKind.THROTTLED, {"reasons": reasons}
+    if reasons := Counter(filter(None, (run.notes.get("throttle") for run in timed))):
+        yield WarningKind.THROTTLED, {"reasons": dict(reasons)}
     drift = analysis.drift
     if drift and (drift.change.low >= 1 + DRIFT or drift.change.high <= 1 - DRIFT):
         yield WarningKind.DRIFTED, {"drift": drift}

@@ -81,14 +81,14 @@ def expectations(cards: Sequence[CardFacts], level: Level) -> dict[tuple[str, st
     }
 
 
-def local_slopes(summary: pd.DataFrame, metric: str = "time_s") -> pd.DataFrame:
-    """The slope between neighbouring lengths, with its confidence interval, per series and mode.
+def local_slopes(summary: pd.DataFrame) -> pd.DataFrame:
+    """The slope of time between neighbouring lengths, with its interval, per series and mode.
 
     Columns: series, mechanism, mode, from_len, to_len, slope, low, high.
     """
     rows = []
     for (series, mode), cases in summary.groupby(["series", "mode"], sort=False):
-        curve, mechanism = cost_curve(cases, metric), cases["mechanism"].iloc[0]
+        curve, mechanism = cost_curve(cases, "time_s"), cases["mechanism"].iloc[0]
         ends, slopes = pairwise(curve.lengths.astype(int)), curve.slopes()
         for pair, *values in zip(ends, slopes.logs, slopes.low, slopes.high, strict=True):
             rows.append((series, mechanism, mode, *pair, *values))

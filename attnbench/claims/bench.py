@@ -155,11 +155,6 @@ class Bench:
             )
         return tuple(curves)
 
-    @property
-    def series(self) -> tuple[str, ...]:
-        """The name of each curve, in the order that determines their styles."""
-        return tuple(dict.fromkeys(curve.series for curve in self.curves))
-
     def _kernels(self, cases: set[str]) -> frozenset[str]:
         notes = [run.notes for run in self.sweep.runs if run.case in cases]
         return frozenset(note[KERNEL] for note in notes if KERNEL in note)

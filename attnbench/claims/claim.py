@@ -224,7 +224,7 @@ class Measured:
     those behind the ratio.
     """
 
-    what: str
+    label: str
     logs: LogCurve
     lengths: tuple[int, ...]
     about: Lengths | None = None
@@ -234,7 +234,7 @@ class Measured:
         """The ratio at each length."""
         logs = self.logs
         rows = zip(logs.logs, logs.low, logs.high, logs.lengths, strict=True)
-        return tuple(as_ratio(self.what, *row) for row in rows)
+        return tuple(as_ratio(self.label, *row) for row in rows)
 
     def at(self, lengths: Sequence[int]) -> "Measured":
         """The same ratio at these of its lengths."""
@@ -251,8 +251,10 @@ class Judgement:
     lengths: tuple[int, ...] = ()
 
 
-def as_ratio(what: str, log: float, low: float, high: float, length: float | None = None) -> Number:
+def as_ratio(
+    label: str, log: float, low: float, high: float, length: float | None = None
+) -> Number:
     """The ratio from its logarithm and the ends of that logarithm's confidence interval."""
     value, low, high = (float(np.exp(end)) for end in (log, low, high))
     at = None if length is None else int(length)
-    return Number(what=what, unit=Unit.RATIO, value=value, low=low, high=high, length=at)
+    return Number(what=label, unit=Unit.RATIO, value=value, low=low, high=high, length=at)

@@ -176,8 +176,8 @@ def growth(
         raise OutOfScope(f"{curve.series} was not measured at both {first:,} and {last:,}")
     base = logs.at([start])
     step = replace(logs.at([end]), lengths=base.lengths).minus(base)
-    what = f"{quantity} of {curve.series}, {mode}, {start:,} to {end:,}"
-    return Measured(what=what, logs=step, lengths=(start, end))
+    label = f"{quantity} of {curve.series}, {mode}, {start:,} to {end:,}"
+    return Measured(label=label, logs=step, lengths=(start, end))
 
 
 def compare(bench: Bench, of: Measured, *, relation: Relation, mode: Mode) -> Judgement:
@@ -210,7 +210,7 @@ def compare(bench: Bench, of: Measured, *, relation: Relation, mode: Mode) -> Ju
     else:
         answer, why = Answer.NOT_REPRODUCED, f"the claim is {relation}"
     single = of.about is not None and len(of.logs) == 1
-    number = as_ratio(of.what, mean, low, high, of.logs.lengths[0] if single else None)
+    number = as_ratio(of.label, mean, low, high, of.logs.lengths[0] if single else None)
     return Judgement(answer=answer, why=why, numbers=(number,), lengths=of.lengths)
 
 
@@ -220,8 +220,8 @@ def compare_curves(a: Curve, b: Curve, quantity: Quantity, lengths: Lengths) -> 
     if not len(logs):
         raise OutOfScope(f"{a.series} and {b.series} have no {quantity} at a common length")
     chosen = lengths.among([int(n) for n in logs.lengths])
-    what = f"{quantity} of {a.series} over {b.series}, {a.mode}"
-    return Measured(what=what, logs=logs.at(chosen), lengths=tuple(chosen), about=lengths)
+    label = f"{quantity} of {a.series} over {b.series}, {a.mode}"
+    return Measured(label=label, logs=logs.at(chosen), lengths=tuple(chosen), about=lengths)
 
 
 def everywhere(

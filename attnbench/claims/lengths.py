@@ -109,9 +109,9 @@ def projections_over_core(bench: Bench, a: Subject, *, mode: Mode) -> Measured:
     logs = curve.costs[Quantity.PROJECTION_FLOPS].minus(curve.costs[Quantity.CORE_FLOPS])
     if not len(logs):
         raise OutOfScope(f"{curve.series} has no FLOPs of projections and core")
-    what = f"FLOPs of the projections over those of the core of {curve.series}"
+    label = f"FLOPs of the projections over those of the core of {curve.series}"
     lengths = tuple(int(n) for n in logs.lengths)
-    return Measured(what=what, logs=logs[[int(np.argmin(logs.logs))]], lengths=lengths)
+    return Measured(label=label, logs=logs[[int(np.argmin(logs.logs))]], lengths=lengths)
 
 
 def oom(bench: Bench, a: Subject, mode: Mode, length: int) -> Judgement:
@@ -161,8 +161,8 @@ def throughput(bench: Bench, a: Subject, mode: Mode) -> Measured:
         raise OutOfScope(f"{curve.series} was not measured")
     rates = replace(rates, logs=rates.logs - log(1e12))
     best = rates[[int(rates.logs.argmax())]]
-    what = f"TFLOP/s of {curve.series} at {best.lengths[0]:,.0f}, {mode}"
-    return Measured(what=what, logs=best, lengths=tuple(int(n) for n in rates.lengths))
+    label = f"TFLOP/s of {curve.series} at {best.lengths[0]:,.0f}, {mode}"
+    return Measured(label=label, logs=best, lengths=tuple(int(n) for n in rates.lengths))
 
 
 def no_causal_form(bench: Bench, a: Subject, *, mode: Mode) -> Judgement:
@@ -255,8 +255,8 @@ def _limit(curve: Curve, limit: int, *, lost: Answer, fits: Answer) -> Judgement
 
 def _judgement(curve: Curve, answer: Answer, why: str) -> Judgement:
     """The answer with the longest length measured."""
-    what = f"longest length measured of {curve.series}, {curve.mode}"
-    numbers = [Number(what=what, unit=Unit.COUNT, value=n) for n in curve.fitting[-1:]]
+    label = f"longest length measured of {curve.series}, {curve.mode}"
+    numbers = [Number(what=label, unit=Unit.COUNT, value=n) for n in curve.fitting[-1:]]
     lengths = tuple(int(n) for n in curve.rows.index)
     why = f"{curve.series}: {why}"
     return Judgement(answer=answer, why=why, numbers=tuple(numbers), lengths=lengths)

@@ -204,8 +204,8 @@ def notes(plan: Plan, cases: Sequence[CheckedCase]) -> Iterator[str]:
             yield f"{case.label}: the default form is {base} on base and {head} on head"
     moved, copying = TABLE["moved_bytes"], []
     for case in cases:
-        base, head = (case.counted[side].values.get(moved.key) for side in (BASE, HEAD))
-        if of_count(base, head, moved) is Verdict.SLOWER:
+        bytes_moved = [case.counted[side].values.get(moved.key) for side in (BASE, HEAD)]
+        if of_count(bytes_moved[0], bytes_moved[1], moved) is Verdict.SLOWER:
             copying.append(case.label)
     if plan.times and copying and find(plan.device).hides_page_faults:
         more = f" and {len(copying) - 1} more" if len(copying) > 1 else ""

@@ -25,12 +25,6 @@ def return_pages() -> None:
     mallopt(M_MMAP_THRESHOLD, RESIDENT_MMAP_BYTES)
 
 
-def trim() -> None:
-    """Return kept, unused pages to the system once."""
-    if (call := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
-        call(0)
-
-
 def private_bytes() -> int:
     """Resident bytes that do not belong to files; 0 where the system does not say."""
     with suppress(OSError):

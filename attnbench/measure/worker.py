@@ -7,6 +7,7 @@ outcome with its reason.
 
 import gc
 import itertools
+import math
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -58,7 +59,7 @@ class Worker:
 
     `own`: only mechanisms of the tree itself count, not those of an installed package.
     `weighs`: this process measures memory, so freed pages go back to the system; one that measures
-    time keeps them, and after each case at most `keep_bytes` of them.
+    time keeps them, and is used up once it keeps more than `keep_bytes` after a case.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Worker:
         seed: int,
         own: bool = False,
         weighs: bool = False,
-        keep_bytes: float = 0.0,
+        keep_bytes: float = math.inf,
         limit_bytes: int | None = None,
     ) -> None:
         self.tree, self.own, self.seed = Path(tree) if tree else None, own, seed
@@ -173,8 +174,8 @@ class Worker:
     def finish(self) -> Answer:
         """Drop the case; return values and notes since its build began.
 
-        `spoiled` says that the mechanism has changed the process, which should measure nothing
-        else.
+        `spoiled` says that the process should measure nothing else: the mechanism has changed it,
+        or it keeps more freed memory than it may, in pieces that hold no large tensor.
         """
         built, self.built = self.built, None
         values = built.values | since(built.readings, built.device.readings())
@@ -188,9 +189,10 @@ class Worker:
         del built
         gc.enable()
         gc.collect()
-        device.release(self.keep_bytes)
+        device.release()
+        spoiled = bool(changed) or allocator.private_bytes() > self.keep_bytes
         notes = {key: note for key, note in notes.items() if note}
-        return {"outcome": "ok", "values": values, "notes": notes, "spoiled": bool(changed)}
+        return {"outcome": "ok", "values": values, "notes": notes, "spoiled": spoiled}
 
     def weigh(self, checked: bool = False, **asked: Any) -> Answer:
         """Peaks, saved bytes and counts of one iteration, and the error against the reference.

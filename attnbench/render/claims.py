@@ -79,8 +79,8 @@ def reasons(judgement: Judgement) -> str:
     shown = judgement.numbers[:SHOWN]
     more = len(judgement.numbers) - len(shown)
     parts = [judgement.why] if judgement.why else []
-    for what, group in groupby(shown, key=lambda number: number.what):
-        parts.append(f"{what}: {', '.join(map(_number, group))}")
+    for label, group in groupby(shown, key=lambda number: number.what):
+        parts.append(f"{label}: {', '.join(map(_number, group))}")
     return "; ".join(parts) + (f"; and {more} more" if more else "")
 
 

@@ -19,26 +19,15 @@ WIDE = "a wide interval is written [low, high]."
 WITHIN = "within one process, without the variation between processes"
 MARK = f"{units.UNBOUNDED} marks too few samples for a confidence interval."
 
-ENDINGS: Mapping[str, str] = MappingProxyType(
-    {
-        Outcome.OK: "not measured",  # only its memory was not
-        Outcome.OOM: "out of memory",
-        Outcome.TIMEOUT: "timed out",
-        Outcome.CRASHED: "crashed",
-        Outcome.FAILED: "failed",
-        Outcome.UNSUPPORTED: "cannot run",
-        Outcome.SKIPPED: "skipped",
-    }
-)
-CAUSES: Mapping[str, str] = MappingProxyType(
-    {
-        Cause.BUDGET: "over budget",
-        Cause.CASE_TIMEOUT: "over time limit",
-        Cause.MEMORY_LIMIT: "exceeds memory",
-        Cause.OOM: "out of memory",
-        Cause.TIMEOUT: "timed out",
-    }
-)
+ENDINGS: Mapping[str, str] = MappingProxyType({
+    Outcome.OK: "not measured",  # only the memory is missing
+    Outcome.OOM: "out of memory", Outcome.TIMEOUT: "timed out", Outcome.CRASHED: "crashed",
+    Outcome.FAILED: "failed", Outcome.UNSUPPORTED: "cannot run", Outcome.SKIPPED: "skipped",
+})  # fmt: skip
+CAUSES: Mapping[str, str] = MappingProxyType({
+    Cause.BUDGET: "over budget", Cause.CASE_TIMEOUT: "over time limit",
+    Cause.MEMORY_LIMIT: "exceeds memory", Cause.OOM: "out of memory", Cause.TIMEOUT: "timed out",
+})  # fmt: skip
 
 
 def latency(summary: Frame, mode: str, tokens: int) -> Table:

@@ -63,14 +63,8 @@ def bounded(point: float, low: float, high: float, mark: str = "") -> Cell:
 
 def quantity(value: float, unit: Unit) -> str:
     """A number with its unit."""
-    texts = {
-        Unit.SECONDS: units.seconds,
-        Unit.BYTES: units.size,
-        Unit.FLOPS: units.flops,
-        Unit.COUNT: units.count,
-        Unit.RATIO: units.ratio,
-        Unit.EXPONENT: units.exponent,
-    }
+    texts = {Unit.SECONDS: units.seconds, Unit.BYTES: units.size, Unit.FLOPS: units.flops}
+    texts |= {Unit.COUNT: units.count, Unit.RATIO: units.ratio, Unit.EXPONENT: units.exponent}
     return texts[unit](value) if unit in texts else f"{units.plain(value)} {unit}"
 
 

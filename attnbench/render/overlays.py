@@ -33,7 +33,7 @@ DASHED = (0, (3, 1.5))  # published
 
 def overlays(bench: Bench, formats: Sequence[str] = ("png",)) -> dict[str, bytes]:
     """File name to figure, one for each paper that shares a mechanism with the sweep."""
-    styles = series_styles(bench.series)
+    styles = series_styles(curve.series for curve in bench.curves)
     files = {}
     for figure, quantities in groupby(sources(), key=lambda source: (source.figure, source.title)):
         parts = [part for source in quantities if (part := overlay(bench, source)) is not None]

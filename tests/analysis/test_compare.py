@@ -47,7 +47,7 @@ def test_a_quiet_sweep_is_the_same_as_itself():
     assert (gone["reason"] != "").all()
 
 
-def test_what_became_slower_is_called_so_and_nothing_else_is():
+def test_only_what_became_slower_is_called_slower():
     first = sweep(restart=0.01, seed=1)
     second = slowed(sweep(restart=0.01, seed=2), "fastformer", 1.2)
     assert verdicts(first, second, "fastformer") == {"slower"}
@@ -55,7 +55,7 @@ def test_what_became_slower_is_called_so_and_nothing_else_is():
     assert not verdicts(first, second, "linformer") & {"slower", "faster"}
 
 
-def test_noise_alone_raises_hardly_any_alarm():
+def test_noise_alone_raises_few_false_alarms():
     few = {"series": ("linformer",), "lengths": (128, 512, 2048, 8192), "samples": 2}
     alarms = [
         bool(verdicts(sweep(**few, seed=s), sweep(**few, seed=s + 100)) & {"slower", "faster"})
@@ -64,7 +64,7 @@ def test_noise_alone_raises_hardly_any_alarm():
     assert np.mean(alarms) < 0.15
 
 
-def test_times_of_other_machines_are_refused_with_the_reason_and_counts_are_not():
+def test_times_of_other_machines_are_refused_with_a_reason_but_counts_compared():
     first, second = sweep(), sweep(machine=environment(torch="2.12.0", threads=1))
     found = compare(first, second)
     assert found.refusals == ("threads: 2 and 1", "torch: 2.13.0 and 2.12.0")
@@ -80,7 +80,7 @@ def test_a_sweep_of_two_machines_is_refused_even_against_itself():
     assert refusals(mixed, mixed) == ("cores: 2 or 4 and 2 or 4",)
 
 
-def test_cases_of_one_side_are_missing_with_the_side_named():
+def test_a_case_of_one_sweep_is_missing_and_its_reason_names_the_sweep():
     rows = compare(sweep(("fastformer", "linformer")), sweep(("fastformer",))).rows
     gone = rows[rows["series"] == "linformer:eager"]
     assert set(gone["verdict"]) == {"missing"}
@@ -89,7 +89,7 @@ def test_cases_of_one_side_are_missing_with_the_side_named():
 
 @pytest.mark.parametrize("key", COUNTED)
 @pytest.mark.parametrize("head", [900, 991, 1000, 1009, 1100])
-def test_a_check_and_a_comparison_say_the_same_of_a_count(key: str, head: int):
+def test_a_check_and_a_comparison_agree_on_counts(key: str, head: int):
     whole = sweep(("fastformer",), lengths=(128,), modes=(Mode.INFERENCE,))
     planned = {"parameters": 0, "projection_flops": 0, "core_flops": 0, "shell_flops": 0}
 
@@ -119,7 +119,7 @@ def test_flops_are_exact(change: float, verdict: str):
     assert set(rows.loc[rows["metric"] == "flops", "verdict"]) == {verdict}
 
 
-def test_one_round_on_either_side_calls_nothing():
+def test_one_round_in_either_sweep_gives_no_verdict_of_change():
     once = slowed(sweep(rounds=1, restart=0.01), "fastformer", 6.0)
     often = sweep(restart=0.01, seed=1)
     for pair in ((once, often), (often, once), (once, sweep(rounds=1, seed=2))):
@@ -139,7 +139,7 @@ def test_a_verdict_needs_size_and_certainty():
     assert judge(0.2, np.nan, np.nan, False) is Verdict.UNSURE
 
 
-def test_false_discoveries_are_bounded_as_the_rule_says():
+def test_discoveries_follow_the_rule():
     # the example of Benjamini and Hochberg (1995), section 3.2: the four smallest of fifteen
     p = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344]
     p += [0.0459, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.000]
@@ -147,7 +147,7 @@ def test_false_discoveries_are_bounded_as_the_rule_says():
 
 
 @given(st.lists(st.floats(0, 1) | st.just(float("nan")), max_size=30))
-def test_what_is_called_is_the_smallest(p_values: list[float]):
+def test_discoveries_are_the_smallest_p_values(p_values: list[float]):
     called = discoveries(p_values)
     p = np.array(p_values, float)
     if called.any():
@@ -155,7 +155,7 @@ def test_what_is_called_is_the_smallest(p_values: list[float]):
 
 
 def with_dtype(whole: Sweep, dtype: str) -> Sweep:
-    """The sweep as it would be with other numbers."""
+    """The sweep in another dtype."""
     keys = {}
     plan = []
     for line in whole.plan:
@@ -167,7 +167,7 @@ def with_dtype(whole: Sweep, dtype: str) -> Sweep:
     return replace(whole, request=request, plan=tuple(plan), runs=runs)
 
 
-def test_other_numbers_are_refused_but_flops_are_still_compared():
+def test_times_in_another_dtype_are_refused_but_flops_are_compared():
     first, second = sweep(), with_dtype(sweep(), "bfloat16")
     found = compare(first, second)
     assert found.refusals == ("dtype: float32 and bfloat16",)
@@ -178,7 +178,7 @@ def test_other_numbers_are_refused_but_flops_are_still_compared():
     assert set(anyway["verdict"]) <= {"same", "unsure", "missing"}
 
 
-def test_a_change_that_all_lengths_share_is_called_where_no_single_one_can_be():
+def test_a_change_that_all_lengths_share_is_called_where_no_single_length_can_be():
     first = sweep(rounds=2, restart=0.15, seed=1)
     second = slowed(sweep(rounds=2, restart=0.15, seed=2), "fastformer", 1.5)
     curves = compare(first, second).curves.set_index(["series", "mode"])
@@ -187,7 +187,7 @@ def test_a_change_that_all_lengths_share_is_called_where_no_single_one_can_be():
     assert curves.loc[("fastformer:eager", "training"), "lengths"] == 10
 
 
-def test_whole_curves_raise_hardly_any_false_alarm():
+def test_whole_curves_raise_few_false_alarms():
     called = 0
     small = {"lengths": (128, 256, 512, 1024), "modes": (Mode.INFERENCE,), "restart": 0.1}
     for seed in range(20):
@@ -199,7 +199,7 @@ def test_whole_curves_raise_hardly_any_false_alarm():
 
 @pytest.mark.parametrize(("change", "verdict"), [(0.005, "same"), (0.02, "slower")])
 def test_peaks_are_judged_to_one_percent(change: float, verdict: str):
-    """The same tolerance as a check's: kernels' workspaces depend on the processor."""
+    """The tolerance of a check: workspaces of kernels depend on the processor."""
     first = sweep(("fastformer",), lengths=(128,), modes=(Mode.INFERENCE,))
     grown = (
         replace(run, values={name: value * (1 + change) for name, value in run.values.items()})

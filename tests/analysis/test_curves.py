@@ -1,4 +1,4 @@
-"""The algebra of log curves against what it stands for."""
+"""The algebra of log curves compared with its definition."""
 
 import math
 
@@ -20,7 +20,7 @@ def curve(points: dict[int, tuple[float, float]], df: float = 7.0) -> LogCurve:
     return LogCurve.of(list(points), costs, errors, df)
 
 
-def test_half_widths_are_students_and_unknown_errors_stay_unknown():
+def test_half_widths_follow_students_t_and_unknown_errors_stay_unknown():
     found = half_widths([0.0, 0.1, 0.1, math.nan, 0.1], [math.nan, 2, math.inf, 5, math.nan])
     assert found[0] == 0
     assert found[1] == pytest.approx(0.1 * 4.30265, rel=1e-4)
@@ -29,7 +29,7 @@ def test_half_widths_are_students_and_unknown_errors_stay_unknown():
 
 
 @given(POINTS)
-def test_a_curve_is_ordered_by_length_and_holds_its_costs(points):
+def test_a_curve_is_ordered_by_length_and_keeps_its_costs(points):
     found = curve(points)
     assert list(found.lengths) == sorted(points)
     assert np.exp(found.logs) == pytest.approx([points[int(n)][0] for n in found.lengths])
@@ -54,7 +54,7 @@ def test_a_difference_is_taken_at_common_lengths_and_errors_add_in_squares(one, 
 
 
 @given(POINTS)
-def test_a_difference_the_other_way_round_has_the_other_sign_and_the_same_interval(points):
+def test_a_reversed_difference_has_the_opposite_sign_and_the_same_interval(points):
     one = curve(points)
     other = curve({n: (2 * cost, error) for n, (cost, error) in points.items()}, 2)
     there, back = one.minus(other), other.minus(one)
@@ -87,7 +87,7 @@ def test_a_mean_has_the_error_of_independent_values_and_the_fewest_degrees_of_fr
     assert found.mean() == pytest.approx((2, 0.25, 4))
 
 
-def test_slopes_hold_the_truth_as_often_as_they_say():
+def test_intervals_of_slopes_cover_the_truth_as_often_as_claimed():
     rng = np.random.default_rng(0)
     lengths = 2.0 ** np.arange(7, 17)
     errors = rng.uniform(0.01, 0.1, 10)

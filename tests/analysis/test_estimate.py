@@ -14,14 +14,14 @@ Draw = Callable[[np.random.Generator], np.ndarray]
 
 
 def covered(draw: Draw, sweeps: int = 300) -> np.ndarray:
-    """How often the interval of each case holds 0, the true log time; draws are [cases, rounds]."""
+    """How often the interval of each case contains 0, the true log; draws are [cases, rounds]."""
     rng = np.random.default_rng(0)
     hits = np.zeros(CASES)
     for _ in range(sweeps):
         logs = draw(rng)
         found = spreads(logs.tolist())
         errors = np.sqrt([spread.variance / ROUNDS for spread in found])
-        # all cases have as many rounds, so their degrees of freedom are one number
+        # all cases have the same number of rounds, so their degrees of freedom are equal
         hits += np.abs(logs.mean(1)) <= student_quantile(estimate.LEVEL, found[0].df) * errors
     return hits / sweeps
 
@@ -51,7 +51,7 @@ def drifting(rng: np.random.Generator) -> np.ndarray:
     return logs
 
 
-# the coverage found stands in the docstring of the module
+# the docstring of the module has the coverage found
 @pytest.mark.parametrize(
     ("draw", "least", "most"),
     [
@@ -62,20 +62,20 @@ def drifting(rng: np.random.Generator) -> np.ndarray:
         (drifting, 0.98, 1.0),
     ],
 )
-def test_intervals_over_rounds_hold_the_truth_as_often_as_they_say(
+def test_intervals_over_rounds_cover_the_truth_as_often_as_claimed(
     draw: Draw, least: float, most: float
 ):
     assert least < covered(draw).mean() <= most
 
 
-def test_the_noisiest_of_unlike_cases_is_not_given_the_interval_of_the_quiet_ones():
+def test_the_noisiest_of_unlike_cases_keeps_a_wide_interval():
     noisiest = covered(unequal)[-3:].mean()
     assert noisiest > 0.84
 
 
 @pytest.mark.parametrize("count", [6, 9, 25, 200])
 @pytest.mark.parametrize("name", ["exponential", "standard_cauchy"])
-def test_intervals_of_the_median_cover_whatever_the_distribution(name: str, count: int):
+def test_intervals_of_the_median_cover_it_for_any_distribution(name: str, count: int):
     rng = np.random.default_rng(1)
     median = math.log(2) if name == "exponential" else 0.0
     samples = np.exp(getattr(rng, name)(size=(600, count)).clip(-300, 300))
@@ -91,7 +91,7 @@ def test_too_few_samples_have_a_point_and_no_interval():
     assert found.kind is Kind.NONE
 
 
-def test_equal_samples_give_an_interval_of_no_width():
+def test_equal_samples_give_an_interval_of_zero_width():
     found = of_median([2.0] * 9)
     assert (found.low, found.point, found.high, found.log_se) == (2.0, 2.0, 2.0, 0.0)
 
@@ -100,7 +100,7 @@ def test_without_repetition_there_is_no_spread():
     assert spreads([[0.1], [0.2], []]) is None
 
 
-def test_a_single_round_borrows_the_spread_of_the_others():
+def test_a_single_round_takes_the_spread_of_the_others():
     rng = np.random.default_rng(2)
     groups = [list(0.05 * rng.standard_normal(3)) for _ in range(30)] + [[0.4]]
     found = spreads(groups)
@@ -109,14 +109,14 @@ def test_a_single_round_borrows_the_spread_of_the_others():
     assert alone.log_se == pytest.approx(0.05, rel=0.3)
 
 
-def test_rounds_that_agree_exactly_give_no_width_and_no_error():
+def test_equal_rounds_give_zero_width_and_zero_error():
     groups = [[0.3, 0.3, 0.3], [0.1, 0.1, 0.1], [0.2, 0.2, 0.2], [0.0, 0.0]]
     found = over_rounds(groups[0], spreads(groups)[0])
     assert found.low == found.point == found.high
 
 
 @given(st.lists(st.floats(1e-9, 1e6), min_size=1, max_size=40))
-def test_the_interval_of_a_median_holds_it_and_lies_among_the_samples(samples: list[float]):
+def test_the_interval_of_a_median_contains_it_and_lies_within_the_samples(samples: list[float]):
     found = of_median(samples)
     if found.kind is Kind.WITHIN:
         assert min(samples) <= found.low <= found.point <= found.high <= max(samples)

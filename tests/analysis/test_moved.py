@@ -20,7 +20,7 @@ def moved(first: Sweep, second: Sweep):
 
 
 def test_a_crossover_that_moved_is_found_once_with_both_lengths():
-    # 4 µs a token against 1.6 µs + 1.5 ns · N: at N = 1600, and at 4267 once 2 times as dear
+    # 4 µs a token against 1.6 µs + 1.5 ns · N: at N = 1600, and at 4267 with twice the slope
     found = moved(whole(1), changed(whole(2), "longformer", 2.0))
     (row,) = [found.loc[i] for i in found.index]
     assert (row["series"], row["other"]) == ("longformer:eager", "transformer:eager")
@@ -48,7 +48,7 @@ def test_a_longer_sweep_moves_nothing():
     assert moved(whole(1, lengths=LENGTHS[:2]), whole(2, lengths=LENGTHS[4:])).empty
 
 
-def test_series_are_named_by_themselves_or_by_their_mechanism():
+def test_a_series_is_selected_by_its_name_or_its_mechanism():
     for name in ("transformer", "transformer:eager"):
         assert analyse(whole(), name).against == "transformer:eager"
     with pytest.raises(UnknownMechanism, match=r"no mechanism 'x' .* longformer, transformer"):

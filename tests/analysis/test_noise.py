@@ -11,7 +11,7 @@ from attnbench.records import Part, Sweep
 from attnbench.render.conditions import warnings
 from tests.sweeps import environment, sweep
 
-# no case comes near its peaks
+# no case reaches its peaks
 FAST = environment(matmul_flops=9.5e12, copy_bytes=1.1e13)
 
 
@@ -28,7 +28,7 @@ def drifting(change: float, seed: int = 0) -> Sweep:
     return replace(whole, runs=tuple(slowed))
 
 
-def test_drift_is_found_and_warned_of():
+def test_drift_is_found_with_a_warning():
     whole = drifting(0.2)
     found = drift(whole).change
     assert found.low < 1.2 < found.high
@@ -36,7 +36,7 @@ def test_drift_is_found_and_warned_of():
     assert any("drifted" in line for line in warnings(analyse(whole)))
 
 
-def test_a_steady_machine_is_not_accused():
+def test_a_steady_machine_gives_no_warning():
     held = [(e := drift(drifting(0.0, seed)).change).low <= 1 <= e.high for seed in range(20)]
     assert np.mean(held) > 0.8
     whole = drifting(0.0)
@@ -44,12 +44,12 @@ def test_a_steady_machine_is_not_accused():
 
 
 @pytest.mark.parametrize("whole", [sweep(rounds=1), replace(sweep(), runs=())])
-def test_without_repetition_nothing_is_known(whole: Sweep):
+def test_without_repetition_drift_is_unknown(whole: Sweep):
     assert drift(whole) is None
 
 
-def test_intervals_are_wider_by_what_restarts_add():
-    # eight samples of 4 % each: their median varies by 1.9 %, a restart by 6 % more
+def test_variation_between_processes_widens_intervals():
+    # eight samples of 4 % each: their median varies by 1.9 %, processes by 6 % more
     expected = math.hypot(0.06, 0.04 * math.sqrt(median_share(8))) / (
         0.04 * math.sqrt(median_share(8))
     )
@@ -57,24 +57,24 @@ def test_intervals_are_wider_by_what_restarts_add():
     assert np.mean(found) == pytest.approx(expected, rel=0.1)
 
 
-def test_where_a_fresh_process_changes_nothing_intervals_are_as_wide_as_samples_make_them():
+def test_without_variation_between_processes_intervals_are_not_widened():
     found = [widening(sweep(restart=0.0, noise=0.04, seed=seed)) for seed in range(5)]
     assert np.mean(found) == pytest.approx(1.0, abs=0.1)
 
 
 @pytest.mark.parametrize("samples", [1, 2, 3, 5, 8, 20])
-def test_the_share_of_a_median_is_that_of_simulated_ones(samples: int):
+def test_the_variance_of_a_median_agrees_with_simulation(samples: int):
     drawn = np.random.default_rng(0).standard_normal((20_000, samples))
     assert median_share(samples) == pytest.approx(np.var(np.median(drawn, axis=1)), rel=0.05)
 
 
-def test_without_rounds_or_samples_no_widening_is_known():
+def test_without_rounds_or_samples_the_widening_is_unknown():
     assert widening(sweep(rounds=1)) is None
     assert widening(sweep(samples=1)) is None
     assert widening(replace(sweep(), runs=())) is None
 
 
-def test_drift_widens_intervals_by_what_it_adds_to_the_spread():
+def test_drift_widens_intervals_by_its_share_of_the_spread():
     # an even drift over the sweep varies by the width of its range over √12
     shares = [drift(drifting(0.2, seed)).widening for seed in range(5)]
     expected = math.hypot(0.03, math.log(1.2) / math.sqrt(12)) / 0.03
@@ -103,6 +103,6 @@ def test_warnings_name_load_and_throttling_of_single_runs_and_the_widening():
     assert "times wider than variation within one process" in lines[-1]
 
 
-def test_a_load_of_the_sweeps_own_threads_is_no_disturbance():
+def test_the_load_of_the_sweeps_threads_is_not_a_disturbance():
     whole = disturbed(sweep(("fastformer",), machine=FAST), 2.4, "", 2)
     assert not list(warnings(analyse(whole)))

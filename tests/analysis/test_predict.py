@@ -11,16 +11,16 @@ from tests.sweeps import seconds as seconds_of
 from tests.sweeps import sweep
 
 
-def test_a_sweep_foresaw_what_its_session_went_by():
-    """A session runs the plan for real but for the workers; each case's prediction is noted."""
+def test_replayed_predictions_are_those_that_the_session_used():
+    """A real session with fake workers; the prediction of each case is recorded."""
     whole = sweep(("transformer", "fastformer"), lengths=(128, 512, 2048, 8192))
     machine = Machine(lambda case: seconds_of(case.mechanism, case.workload))
-    said = {}
+    used = {}
 
     class Noting(Session):
-        def admitted(self, lines):
-            said.update({line.case.key: self.predicted(line) for line in lines})
-            return super().admitted(lines)
+        def admitted(self, planned):
+            used.update({p.case.key: self.history.iteration_s(p) for p in planned})
+            return super().admitted(planned)
 
     Noting(
         request=replace(whole.request, budget_s=None, case_timeout_s=None),
@@ -31,10 +31,10 @@ def test_a_sweep_foresaw_what_its_session_went_by():
         clock=machine.clock,
     ).run()
     found = replayed(whole.plan, machine.stored)
-    assert {key: pair[0] for key, pair in found.items()} == pytest.approx(said)
+    assert {key: pair[0] for key, pair in found.items()} == pytest.approx(used)
 
 
-def test_a_case_that_never_ran_is_foreseen_from_all_that_did():
+def test_a_case_that_never_ran_is_predicted_from_all_runs():
     whole = sweep(("transformer",), modes=(Mode.INFERENCE,))
     found = summary(whole).set_index("seq_len")
     known = [
@@ -49,7 +49,7 @@ def test_a_case_that_never_ran_is_foreseen_from_all_that_did():
     assert found.loc[65_536, "refined_s"] != last.predicted_s
 
 
-def test_nothing_known_leaves_the_first_guess():
+def test_without_measurements_the_first_guess_remains():
     whole = replace(sweep(lengths=(128, 512)), runs=())
     found = replayed(whole.plan, whole.runs)
     assert [found[line.case.key] for line in whole.plan] == [
@@ -57,7 +57,7 @@ def test_nothing_known_leaves_the_first_guess():
     ]
 
 
-def test_scores_are_factors_whichever_way_a_prediction_was_off():
+def test_prediction_errors_are_factors_in_either_direction():
     cases = summary(sweep(("fastformer",), lengths=(128, 512, 2048), modes=(Mode.INFERENCE,)))
     cases = cases.assign(
         time_s=1.0, predicted_s=[2.0, 0.5, 4.0], refined_s=1.0, allocated_peak_bytes=float("nan")
@@ -70,7 +70,7 @@ def test_scores_are_factors_whichever_way_a_prediction_was_off():
     assert (row["refined_median"], row["refined_worst"]) == pytest.approx((1.0, 1.0))
 
 
-def test_what_was_measured_keeps_its_prediction_when_a_later_round_is_skipped():
+def test_a_measured_case_keeps_its_prediction_when_a_later_round_is_skipped():
     whole = sweep(("fastformer",), lengths=(128, 512), modes=(Mode.INFERENCE,), rounds=1)
     first = replayed(whole.plan, whole.runs)
     skipped = replace(whole.runs[0], round=1, outcome=Outcome.SKIPPED, samples=(), elapsed_s=0.0)

@@ -1,4 +1,4 @@
-"""Ratios from laps that were run in turns: what they are made of, and who uses them."""
+"""Ratios from laps run in turns: how they are computed, and what uses them."""
 
 import math
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ def sweep(laps=None, *, rounds: int = 3) -> Sweep:
 
 
 def steady(case: Case, round: int) -> Mapping[int, float]:
-    """Every lap takes as long as the mechanism's factor says."""
+    """The time of every lap is the factor of the mechanism."""
     return dict.fromkeys(LAPS, FACTORS[case.mechanism])
 
 
@@ -40,7 +40,7 @@ def drifting(case: Case, round: int) -> Mapping[int, float]:
 
 
 def uneven(case: Case, round: int) -> Mapping[int, float]:
-    """The machine drifts as above, and each process of a round lies somewhat off."""
+    """The machine drifts as above, and each process of a round deviates a little."""
     off = {"fastformer": (0.01, -0.01, 0.0), "linformer": (0.0, 0.02, -0.01)}
     by = math.exp(off.get(case.mechanism, (0.01, 0.0, -0.02))[round % 3])
     return {lap: by * seconds for lap, seconds in drifting(case, round).items()}
@@ -71,7 +71,7 @@ def test_a_ratio_is_positive_where_the_first_series_takes_longer():
     assert log(found, A, C) == pytest.approx(-math.log(4))
 
 
-def test_a_ratio_the_other_way_round_has_the_other_sign_and_the_same_error():
+def test_a_reversed_ratio_has_the_opposite_sign_and_the_same_error():
     found = Ratios(sweep(uneven))
     one, other = (found.ratio(*pair, "inference", 512) for pair in ((A, C), (C, A)))
     assert one.log == -other.log
@@ -79,13 +79,13 @@ def test_a_ratio_the_other_way_round_has_the_other_sign_and_the_same_error():
     assert one.se > 0
 
 
-def test_a_drift_that_all_series_share_is_in_no_ratio():
+def test_drift_that_all_series_share_affects_no_ratio():
     found = Ratios(sweep(drifting)).ratio(B, A, Mode.INFERENCE, 512)
     assert found.log == pytest.approx(math.log(1.5))
     assert found.se == pytest.approx(0, abs=1e-12)
 
 
-def test_only_pairs_of_laps_that_both_ran_whole_are_compared():
+def test_only_complete_pairs_of_laps_of_both_series_are_compared():
     def laps(case: Case, round: int) -> Mapping[int, float]:
         # the machine is ten times slower in the laps that linformer lacks
         found = {lap: FACTORS[case.mechanism] * (10 if lap > 1 else 1) for lap in LAPS}
@@ -128,7 +128,7 @@ def test_a_case_that_failed_has_no_ratio_and_its_block_keeps_the_others():
     assert found.ratio(B, A, Mode.INFERENCE, 1024) is not None
 
 
-def test_a_series_has_no_ratio_to_itself_nor_to_one_that_is_not_there():
+def test_a_series_has_no_ratio_to_itself_or_to_a_missing_series():
     found = Ratios(sweep(steady))
     assert found.ratio(A, A, Mode.INFERENCE, 512) is None
     assert found.ratio(A, "reformer:eager", Mode.INFERENCE, 512) is None
@@ -147,7 +147,7 @@ def test_series_under_other_names_have_the_same_ratios():
     assert log(found, B, "new") == pytest.approx(math.log(1.5))
 
 
-def test_samples_without_laps_give_no_ratio_and_speedups_fall_back():
+def test_samples_without_laps_give_no_ratio_and_unpaired_speedups():
     plain = sweep()
     cases, ratios = summary(plain), Ratios(plain)
     assert log(ratios, A, B) is None
@@ -168,7 +168,7 @@ def test_speedups_use_the_paired_ratios():
     assert (apart["high"] / apart["low"] > 1.5).all()
 
 
-def test_a_speedup_falls_back_at_the_one_length_without_a_paired_ratio():
+def test_a_speedup_is_unpaired_at_the_length_without_a_paired_ratio():
     whole = sweep(steady)
     single = tuple(Sample(1, 2.0, 2.0, None, 2.0, 0.0, 0.0) for _ in LAPS)
     whole = without(whole, "linformer", 512, samples=single)
@@ -193,7 +193,7 @@ def test_a_crossover_that_drift_hides_is_found_by_paired_ratios():
     assert answer(None) == Answer.UNCLEAR
 
 
-def test_claims_use_the_paired_ratios_of_times_and_fall_back():
+def test_claims_use_paired_ratios_of_times_where_there_are_any():
     for whole, most in ((sweep(uneven), 0.05), (sweep(), math.inf)):
         ratios = Ratios(whole)
         bench = Bench(sweep=whole, cases=summary(whole), ratios=ratios)

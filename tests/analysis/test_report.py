@@ -18,7 +18,7 @@ from tests.cli.commands import here
 from tests.sweeps import environment, sweep
 
 SCHEMA1 = Path(__file__).parents[1] / "data" / "schema1"
-# what `summary` calls once, whoever calls it by whatever name
+# functions that `summary` calls exactly once
 ONCE = (summary, "replayed")
 PARTS = (
     *((scaling, "scaling"), (scaling, "judged"), (scaling, "local_slopes")),
@@ -29,7 +29,7 @@ PARTS = (
 
 
 class Calls:
-    """Counts the calls of functions while it is entered."""
+    """Counts calls of functions within a context."""
 
     def __init__(self, *functions) -> None:
         self.functions, self.counts, self.stack = functions, Counter(), ExitStack()
@@ -52,7 +52,7 @@ class Calls:
         return counted
 
 
-def test_a_report_works_out_each_part_once():
+def test_a_report_computes_each_part_once():
     with Calls(ONCE, *PARTS, (Ratios, "__init__")) as counts:
         found = analyse(sweep(lengths=(128, 512, 2048, 8192)), "linformer")
         report_files(found, ("png", "svg"), slopes=True, everything=True)
@@ -71,7 +71,7 @@ def test_a_verb_summarises_each_sweep_once(verb: str, sweeps: int, tmp_path: Pat
     assert counts == {"replayed": sweeps, "__init__": sweeps}
 
 
-def test_a_comparison_summarises_nothing_again():
+def test_a_comparison_does_not_summarise_again():
     first, second = analyse(sweep()), analyse(sweep(seed=1))
     _ = first.ratios, second.ratios
     with Calls(ONCE, (Ratios, "__init__"), (crossover, "crossovers")) as counts:
@@ -88,7 +88,7 @@ def test_a_quiet_sweep_has_no_warning():
     assert analyse(sweep(("fastformer",), machine=fast)).warnings == ()
 
 
-def test_warnings_are_data_with_the_gravest_first():
+def test_warnings_are_data_with_the_most_serious_first():
     whole = sweep(("fastformer",), rounds=1, lengths=(128,), modes=(Mode.INFERENCE,))
     fast = environment(matmul_flops=9.5e12, copy_bytes=1.1e13, load=3.5)
     sessions = (fast, environment(torch="2.12.0", load=None))
@@ -131,7 +131,7 @@ def test_load_during_runs_is_counted_above_the_threads_of_the_sweep():
 
 
 @pytest.mark.parametrize(("change", "drifts"), [(0.02, False), (0.05, True)])
-def test_a_drift_is_warned_of_where_it_is_surely_larger_than_three_percent(change, drifts):
+def test_a_drift_gives_a_warning_if_its_interval_exceeds_three_percent(change, drifts):
     whole = sweep(("fastformer", "linformer"), restart=1e-4, noise=1e-4)
     timed = [run for run in whole.runs if run.part is Part.TIME]
     order = np.random.default_rng(0).permutation(len(timed))
@@ -157,7 +157,7 @@ def test_the_baseline_is_softmax_attention_unless_another_series_is_chosen():
         ).all()
 
 
-def test_one_series_has_nothing_to_be_compared_with():
+def test_one_series_has_no_speedups():
     assert analyse(sweep(("fastformer",))).speedups is None
 
 

@@ -13,7 +13,7 @@ ROOF = Roof(flops_per_s=1e11, bytes_per_s=1e10)
 
 
 def case(**changes: object) -> pd.DataFrame:
-    """One timed case whose numbers are easy to follow."""
+    """One timed case with round numbers."""
     row = {
         "series": "a:eager",
         "form": "eager",
@@ -42,7 +42,7 @@ def test_the_floor_is_the_time_of_the_products_at_the_peak():
 
 
 @pytest.mark.parametrize(("level", "tensors"), [("model", 1), ("attention", 1), ("core", 3)])
-def test_reading_the_input_takes_longer_than_a_cheat(level, tensors):
+def test_a_time_below_that_of_reading_the_input_is_too_fast(level, tensors):
     whole = sweep(("fastformer",))
     bytes_per_s = roof(whole).bytes_per_s
     read_s = tensors * 1000 * 10 * 4 / bytes_per_s
@@ -58,7 +58,7 @@ def test_training_counts_each_product_three_times():
     assert row["floor_s"] == pytest.approx(0.12)
 
 
-def test_bytes_are_the_floor_where_there_is_little_to_multiply():
+def test_bytes_set_the_bound_where_products_are_few():
     row = roofline(case(flops=1e4, core_flops=0), ROOF).iloc[0]
     # 400 parameters, 10,000 numbers in and 10,000 out, of four bytes
     assert row["floor_s"] == pytest.approx(4 * 20_400 / 1e10)
@@ -74,7 +74,7 @@ def test_bytes_are_the_floor_where_there_is_little_to_multiply():
         (Level.CORE, Mode.TRAINING, 40_000),
     ],
 )
-def test_the_least_is_what_must_be_read_and_written(level: str, mode: str, numbers: int):
+def test_least_numbers_are_those_that_must_be_read_and_written(level: str, mode: str, numbers: int):
     assert least_numbers(case(level=level, mode=mode)).tolist() == [numbers]
 
 
@@ -91,7 +91,7 @@ def test_of_several_sessions_the_fastest_peak_counts():
     assert roof(whole) == Roof(flops_per_s=9.5e10, bytes_per_s=2e10)
 
 
-def test_smaller_numbers_have_a_lower_floor_of_bytes():
+def test_a_smaller_dtype_has_a_lower_bound_of_bytes():
     whole = sweep(lengths=(128,))
     halved = replace(whole, request=replace(whole.request, dtype="bfloat16"))
     assert (roof(whole).item_bytes, roof(halved).item_bytes) == (4, 2)
@@ -124,7 +124,7 @@ def lengths(core_rate: float, rest_rate: float, noise: float = 0.0) -> pd.DataFr
     return pd.concat(rows)
 
 
-def test_core_and_rest_get_back_their_rates():
+def test_the_rates_of_core_and_rest_are_recovered():
     row = rates(lengths(2e10, 8e10)).iloc[0]
     assert (row["core"], row["rest"]) == pytest.approx((2e10, 8e10))
     row = rates(lengths(2e10, 8e10, noise=0.05)).iloc[0]
@@ -132,7 +132,7 @@ def test_core_and_rest_get_back_their_rates():
     assert row["rest_low"] < 8e10 < row["rest_high"]
 
 
-def test_parts_that_grow_alike_are_not_told_apart():
+def test_parts_that_grow_alike_are_not_separated():
     flat = lengths(2e10, 8e10).assign(flops=4e9, core_flops=1e9)
     assert rates(flat).empty
     assert rates(lengths(2e10, 8e10)[:3]).empty

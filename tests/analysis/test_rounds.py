@@ -36,7 +36,7 @@ def freedom(logs: np.ndarray, pairs=((0, 1),)) -> float:
 
 
 @given(measured())
-def test_what_was_measured_has_a_mean_and_what_was_repeated_an_error(given_):
+def test_measured_ratios_have_a_mean_and_repeated_ones_an_error(given_):
     logs, pairs = given_
     found = means(logs, pairs)
     known = np.isfinite(logs)
@@ -90,13 +90,13 @@ def test_one_pair_in_one_block_has_the_textbook_error_of_a_mean():
     assert found.df.item() == len(row) - 1
 
 
-def test_blocks_that_share_their_restarts_count_as_one_and_others_add():
+def test_blocks_that_share_process_effects_count_as_one_and_others_add():
     alike, apart = correlated(8, 4, rho=1.0), correlated(8, 4, rho=0.0)
     assert freedom(alike) == pytest.approx(3)
     assert 12 < freedom(apart) <= 24
 
 
-def test_a_series_more_gives_its_own_freedom_and_not_that_of_its_pairs():
+def test_a_further_series_adds_one_contrast_and_not_one_per_pair():
     rng = np.random.default_rng(1)
     series = rng.standard_normal((1, 4, 5))
     pairs = list(combinations(range(4), 2))
@@ -104,16 +104,16 @@ def test_a_series_more_gives_its_own_freedom_and_not_that_of_its_pairs():
     assert freedom(logs, pairs) <= (4 - 1) * (5 - 1)
 
 
-def test_rounds_that_some_blocks_lack_do_not_hide_what_the_others_share():
+def test_missing_rounds_do_not_hide_what_the_other_blocks_share():
     logs = correlated(4, 6, rho=1.0)
     for block in range(3):
         logs[block, 0, block] = np.nan
-    # shifting rounds against one another would make blocks that share all their restarts look
+    # shifting rounds against one another would make blocks that share all process effects look
     # independent, with up to 17 degrees of freedom
     assert freedom(logs) < 6
 
 
-def test_a_series_that_few_blocks_have_adds_freedom_in_those_alone():
+def test_a_series_in_few_blocks_adds_degrees_of_freedom_only_there():
     rng = np.random.default_rng(2)
     pairs = [(0, 1), (0, 2), (1, 2)]
     series = rng.standard_normal((8, 3, 3))
@@ -127,7 +127,7 @@ def test_a_series_that_few_blocks_have_adds_freedom_in_those_alone():
 # reports/coverage.md has what 10,000 sweeps give: 94 to 96 %
 @pytest.mark.parametrize("name", list(SITUATIONS)[:-1])
 @pytest.mark.parametrize(("series", "rounds", "sweeps"), [(2, 3, 1500), (2, 8, 500), (4, 3, 500)])
-def test_intervals_hold_the_truth_as_often_as_they_say(
+def test_intervals_cover_the_truth_as_often_as_claimed(
     name: str, series: int, rounds: int, sweeps: int
 ):
     held, _ = simulated(SITUATIONS[name], series, rounds, sweeps)

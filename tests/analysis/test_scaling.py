@@ -32,21 +32,21 @@ def curve(exponent: float, error: float = 0.0, seed: int = 0, bend: float = 0.0)
 
 
 @pytest.mark.parametrize("exponent", [0.0, 1.0, 1.5, 2.0])
-def test_a_power_law_gives_back_its_exponent(exponent: float):
+def test_the_exponent_of_a_power_law_is_recovered(exponent: float):
     fit = scaling(curve(exponent), ("time_s",)).iloc[0]
     assert fit["exponent"] == pytest.approx(exponent, abs=1e-9)
     assert (fit["from_len"], fit["to_len"], fit["lengths"]) == (128, 65_536, 10)
     assert fit["tail"] == Tail.STRAIGHT
 
 
-def test_intervals_of_exponents_hold_the_truth():
+def test_intervals_of_exponents_cover_the_truth():
     fits = [scaling(curve(1.3, 0.02, seed), ("time_s",)).iloc[0] for seed in range(60)]
     held = [fit["low"] <= 1.3 <= fit["high"] for fit in fits]
     # the choice of the tail costs a little
     assert 0.88 < np.mean(held) <= 1.0
 
 
-def test_a_curve_that_bends_to_its_end_says_so():
+def test_a_curve_that_bends_to_its_end_is_marked():
     fit = scaling(curve(1.0, 1e-4, bend=0.1), ("time_s",)).iloc[0]
     assert fit["tail"] == Tail.BENDING
     assert fit["lengths"] == 4

@@ -16,7 +16,7 @@ def test_there_is_one_row_per_case_of_the_plan_in_its_order():
     assert list(found["case"]) == [str(line.case) for line in whole.plan]
 
 
-def test_times_are_those_that_were_put_in():
+def test_times_are_those_of_the_samples():
     whole = sweep(restart=0.0, noise=0.0)
     found = summary(whole)
     measured = found[found["outcome"] == "ok"]
@@ -31,7 +31,7 @@ def test_times_are_those_that_were_put_in():
     assert (measured.loc[measured["mode"] == "inference", "backward_s"] == 0).all()
 
 
-def test_intervals_over_rounds_hold_most_true_times():
+def test_intervals_over_rounds_cover_most_true_times():
     whole = sweep(seed=5)
     found = summary(whole)
     truth = np.array([seconds(line.case.mechanism, line.case.workload) for line in whole.plan])
@@ -41,7 +41,7 @@ def test_intervals_over_rounds_hold_most_true_times():
     assert set(found.loc[ok, "interval_kind"]) == {"rounds"}
 
 
-def test_one_round_says_that_restarts_are_not_in_the_interval():
+def test_one_round_has_an_interval_within_one_process():
     found = summary(sweep(rounds=1))
     assert set(found.loc[found["time_s"].notna(), "interval_kind"]) == {"within one process"}
     few = summary(sweep(rounds=1, samples=1))
@@ -50,12 +50,12 @@ def test_one_round_says_that_restarts_are_not_in_the_interval():
     assert few["time_s"].notna().any()
 
 
-def test_how_a_case_ended_and_why_is_told():
+def test_a_row_says_how_a_case_ended_and_why():
     found = summary(sweep()).set_index(["mechanism", "mode", "seq_len"])
     assert found.loc[("transformer", "training", 32_768), "outcome"] == "oom"
     end = found.loc[("transformer", "inference", 65_536)]
     assert end["outcome"] == "skipped"
-    assert end["reason"] == "over the budget of 300 s: predicted 370 s"
+    assert end["reason"] == "over the budget: predicted 370 s"
     assert math.isnan(end["time_s"])
     assert end["predicted_s"] > 0
 
@@ -68,7 +68,7 @@ def test_a_case_without_runs_is_missing_or_refused():
     assert list(found["reason"]) == ["not run", "it has no causal form"]
 
 
-def test_a_failed_memory_pass_is_told_and_leaves_the_time():
+def test_a_failed_memory_pass_is_reported_and_leaves_the_time():
     whole = sweep(("fastformer",), lengths=(128,), modes=(Mode.INFERENCE,))
     broken = [
         replace(run, outcome=Outcome.CRASHED, reason="signal 9", values={})
@@ -126,7 +126,7 @@ def test_a_default_form_that_changes_with_length_is_one_curve():
     assert set(found.loc[found["series"] == "fastformer", "form"]) == {"eager", "folded"}
 
 
-def test_rival_forms_are_curves_of_their_own():
+def test_several_forms_of_one_workload_are_separate_curves():
     found = summary(sweep(("fastformer:eager", "fastformer:folded"), lengths=LENGTHS[:2]))
     assert list(dict.fromkeys(found["series"])) == ["fastformer:eager", "fastformer:folded"]
 
@@ -148,7 +148,7 @@ def test_nothing_but_failures_is_still_a_table():
     assert (found["outcome"] != "ok").all()
 
 
-def test_what_a_run_counted_stands_in_place_of_a_guess():
+def test_counts_of_a_run_replace_guesses():
     whole = sweep(("fastformer",), rounds=1)
     own = {"parameters": 7, "flops": 11}
     runs = [

@@ -28,7 +28,7 @@ from attnbench.records import Level, Mode, Part, Request, Sweep
 from attnbench.run.session import Session
 from attnbench.workloads.reading import plan
 from tests.benchmarks.gate import Neighbour
-from tests.benchmarks.telling import begin
+from tests.benchmarks.header import begin
 
 FILE = Path(__file__).with_name("twice.py").relative_to(Path.cwd())
 NAMES = ("FASTFORMER", "LINFORMER")

@@ -28,7 +28,7 @@ import numpy as np
 
 from attnbench.analysis.estimate import LEVEL, student_quantile
 from attnbench.analysis.ratios import means
-from tests.benchmarks.telling import begin
+from tests.benchmarks.header import begin
 
 BLOCKS, LAP_PAIRS = 8, 6
 UNSTEADY = "one unsteady"
@@ -42,7 +42,7 @@ class Situation:
     drift: float = 0.0
     steps: float = 0.0
     neighbour: float = 0.0
-    restart: float = 0.008
+    between: float = 0.008  # processes
     in_block: float = 0.004
     heavy: bool = False
     unsteady: float = 1.0  # process variation of the first series relative to the others
@@ -52,9 +52,9 @@ SITUATIONS = {
     "drift": Situation(drift=0.2),
     "steps": Situation(steps=0.1),
     "neighbour": Situation(neighbour=0.3),
-    "processes": Situation(restart=0.03, in_block=0.01),
+    "processes": Situation(between=0.03, in_block=0.01),
     "heavy tails": Situation(heavy=True),
-    "all": Situation(drift=0.2, steps=0.1, neighbour=0.3, restart=0.03, in_block=0.01, heavy=True),
+    "all": Situation(drift=0.2, steps=0.1, neighbour=0.3, between=0.03, in_block=0.01, heavy=True),
     UNSTEADY: Situation(unsteady=4.0),
 }
 
@@ -91,12 +91,12 @@ def simulated(situation, series, rounds, sweeps, seed=0):
     held, halves = [], []
     for first in range(0, sweeps, AT_ONCE):
         logs, pairs = ratios(situation, series, rounds, min(AT_ONCE, sweeps - first), rng)
-        for each in logs:
-            found = means(each, pairs)
-            different, place = np.unique(found.df, return_inverse=True)
-            t = np.array([student_quantile(LEVEL, df) for df in different])[place]
-            half = found.se * t.reshape(found.se.shape)
-            held.append(np.abs(found.log) <= half)
+        for sweep in logs:
+            estimated = means(sweep, pairs)
+            different, position = np.unique(estimated.df, return_inverse=True)
+            t = np.array([student_quantile(LEVEL, df) for df in different])[position]
+            half = estimated.se * t.reshape(estimated.se.shape)
+            held.append(np.abs(estimated.log) <= half)
             halves.append(half)
     return np.array(held), np.array(halves)
 
@@ -105,9 +105,9 @@ def ratios(situation, series, rounds, sweeps, rng):
     """Log ratios [sweeps, blocks, pairs, rounds] of simulated laps, and the pairs of series."""
     seconds = np.exp(laps(situation, series, rounds, sweeps, rng)).mean(-1)
     pairs = list(combinations(range(series), 2))
-    one, other = (seconds[:, :, :, list(each)] for each in zip(*pairs, strict=True))
+    a, b = (seconds[:, :, :, list(series_)] for series_ in zip(*pairs, strict=True))
     # [sweeps, rounds, blocks, pairs, pairs of laps]: the ratio of a round is their median
-    return np.median(np.log(one / other), axis=-1).transpose(0, 2, 3, 1), pairs
+    return np.median(np.log(a / b), axis=-1).transpose(0, 2, 3, 1), pairs
 
 
 def laps(situation, series, rounds, sweeps, rng):
@@ -118,14 +118,14 @@ def laps(situation, series, rounds, sweeps, rng):
         else (lambda *shape: rng.standard_normal(shape))
     )
     visits = (sweeps, rounds, BLOCKS)
-    found = 0.02 * draw(*visits, series, LAP_PAIRS, 2)
-    restart = np.full((series, 1, 1), situation.restart)
-    restart[0] *= situation.unsteady
-    found += restart * draw(sweeps, rounds, 1, series, 1, 1)
-    found += situation.in_block * draw(*visits, series, 1, 1)
+    logs = 0.02 * draw(*visits, series, LAP_PAIRS, 2)
+    between = np.full((series, 1, 1), situation.between)
+    between[0] *= situation.unsteady
+    logs += between * draw(sweeps, rounds, 1, series, 1, 1)
+    logs += situation.in_block * draw(*visits, series, 1, 1)
     turns = rounds * BLOCKS * LAP_PAIRS * 2 * series
     speed = slowness(situation, sweeps, turns, series, rng)
-    return found + np.take_along_axis(speed, when(series, *visits, rng), 1).reshape(found.shape)
+    return logs + np.take_along_axis(speed, when(series, *visits, rng), 1).reshape(logs.shape)
 
 
 def when(series, sweeps, rounds, blocks, rng):
@@ -142,17 +142,17 @@ def when(series, sweeps, rounds, blocks, rng):
 
 def slowness(situation, sweeps, turns, series, rng):
     """Log slowdown of the machine in each turn, [sweeps, turns]."""
-    found = situation.drift * np.linspace(0, 1, turns) + np.zeros((sweeps, 1))
+    logs = situation.drift * np.linspace(0, 1, turns) + np.zeros((sweeps, 1))
     if situation.steps:
-        steps = (rng.random(found.shape) < 12 / turns) * rng.standard_normal(found.shape)
-        found += situation.steps * steps.cumsum(1)
+        steps = (rng.random(logs.shape) < 12 / turns) * rng.standard_normal(logs.shape)
+        logs += situation.steps * steps.cumsum(1)
     if situation.neighbour:
         spell = LAP_PAIRS * series  # turns: half a visit to a block
         busy = rng.random(sweeps) < 1 / 3
         for turn, chance in enumerate(rng.random((turns, sweeps))):
             busy ^= chance < np.where(busy, 1 / spell, 1 / (2 * spell))
-            found[:, turn] += situation.neighbour * busy
-    return found
+            logs[:, turn] += situation.neighbour * busy
+    return logs
 
 
 if __name__ == "__main__":

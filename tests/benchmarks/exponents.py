@@ -14,7 +14,7 @@ from pathlib import Path
 from attnbench.analysis.scaling import judged, scaling
 from attnbench.analysis.summary import summary
 from attnbench.store.journal import load
-from tests.benchmarks.telling import begin
+from tests.benchmarks.header import begin
 
 BANDS = {1.0: 0.1, 1.5: 0.15, 2.0: 0.15}
 
@@ -23,18 +23,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sweeps", type=Path, nargs="+")
     asked = parser.parse_args()
-    found = {}
+    latest = {}
     for folder in asked.sweeps:
         sweep = load(folder)
         rows = judged(scaling(summary(sweep), ("time_s",)), sweep.cards, sweep.request.level)
         for _, row in rows[rows["exponent"].notna()].iterrows():
-            found[row["mechanism"]] = (folder.name, row)
+            latest[row["mechanism"]] = (folder.name, row)
     folders = " ".join(map(str, asked.sweeps))
     command = f"python -m tests.benchmarks.exponents {folders}"
     begin("How each mechanism grows", __doc__, command, "torch")
     print("| series | expected | measured | 95 % CI | N | tail | agrees | sweep |")
     print("|---|---:|---:|---|---|---|---|---|")
-    for _, (folder, row) in sorted(found.items()):
+    for _, (folder, row) in sorted(latest.items()):
         print(line(folder, row))
 
 

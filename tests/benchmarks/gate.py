@@ -71,7 +71,7 @@ def main():
         (compared, *_) = on_both_sides(options.selections(asked.models), root)
         workload = plan.workload(Mode.INFERENCE, asked.length)
         case = CheckedCase(compared=compared, workload=workload)
-        race = burdened(prepare(server, root, case, (0.05, 0.10, 0.50), plan))
+        race = with_extra_work(prepare(server, root, case, (0.05, 0.10, 0.50), plan))
         about = {
             "case": f"{case.name}, N = {asked.length}, inference, one thread",
             "iteration_ms": round(1000 * race.iteration_s, 2),
@@ -82,14 +82,14 @@ def main():
         }
         trials = []
         for count, kinds in enumerate(rows, 1):
-            found = one(server, root, race, kinds, plan, draw)
-            trials += found
+            records = verdicts(server, root, race, kinds, plan, draw)
+            trials += records
             write(asked.out, about, trials)
-            said = ", ".join(f"{each['kind']}: {each['verdict']}" for each in found)
-            print(f"{count}/{len(rows)} {said}", flush=True)
+            texts = ", ".join(f"{record['kind']}: {record['verdict']}" for record in records)
+            print(f"{count}/{len(rows)} {texts}", flush=True)
 
 
-def burdened(injected):
+def with_extra_work(injected):
     """The race with one entrant for each kind of extra work."""
     named = {share: name for name, share in injected.shares.items()}
     builds = {key: injected.race.builds[key] for key in (BASE, AGAIN)}
@@ -112,7 +112,7 @@ class Neighbour:
         self.process.wait()
 
 
-def one(server, root, race, kinds, plan, draw):
+def verdicts(server, root, race, kinds, plan, draw):
     """A verdict for each kind, as `check` would give it, with the samples it needed.
 
     Undecided kinds share the visits and the base; the samples of a verdict are those of its three
@@ -129,17 +129,17 @@ def one(server, root, race, kinds, plan, draw):
             break
         entrants = (BASE, AGAIN, *opened)
         visited = replace(race, builds={key: race.builds[key] for key in entrants})
-        found = {kind: {"head": [], "again": []} for kind in opened}
+        visits = {kind: {"head": [], "again": []} for kind in opened}
         for _ in range(pairs):
             with of_trees(server, dict.fromkeys(entrants, root), draw) as processes:
                 laps = visited.run(processes)
             for kind in opened:
-                found[kind]["head"].append(Pair.of(laps[BASE], laps[kind]))
-                found[kind]["again"].append(Pair.of(laps[BASE], laps[AGAIN]))
+                visits[kind]["head"].append(Pair.of(laps[BASE], laps[kind]))
+                visits[kind]["again"].append(Pair.of(laps[BASE], laps[AGAIN]))
                 spent = sum(map(sum, (laps[BASE], laps[AGAIN], laps[kind])))
                 samples_s[kind] += race.iterations * spent
         for kind in opened:
-            stages[kind].append(Stage(**{key: tuple(of) for key, of in found[kind].items()}))
+            stages[kind].append(Stage(**{key: tuple(of) for key, of in visits[kind].items()}))
             first, second = (*stages[kind], Stage())[:2]
             trials[kind] = Trial(name="", first=first, second=second)
     return [record(kind, trials[kind], samples_s[kind]) for kind in kinds]
@@ -180,8 +180,8 @@ def write(out, about, trials):
         of = [trial for trial in trials if trial["kind"] == kind]
         if not of:
             continue
-        verdicts = [trial["verdict"] for trial in of]
-        counts = (str(verdicts.count(v)) for v in ("slower", "faster", "unsure", "same"))
+        given = [trial["verdict"] for trial in of]
+        counts = (str(given.count(v)) for v in ("slower", "faster", "unsure", "same"))
         took = [trial["samples_s"] for trial in of]
         spent = f"{statistics.median(took):.1f} s, at most {max(took):.1f} s"
         lines.append(f"| {kind} | {len(of)} | {' | '.join(counts)} | {spent} |")

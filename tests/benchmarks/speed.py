@@ -16,9 +16,9 @@ import torch
 from attnbench.records import Causality, Level, Mode, Workload
 from attnbench.registry import card
 from attnbench.workloads.presets import preset
+from tests.benchmarks.header import begin
 from tests.benchmarks.peers import HEADS, WIDTH, pairs
 from tests.benchmarks.survey_peers import survey_pairs
-from tests.benchmarks.telling import begin
 
 PACKAGES = (
     *("axial_attention", "compressive-transformer-pytorch", "entmax", "fast-transformer-pytorch"),
@@ -83,13 +83,13 @@ def ours(name, batch, seq_len, mode):
 def compare(module, peer, x, mode, seconds):
     """Ratios of process time, theirs over ours, of alternating iterations."""
     turn = forward if mode is Mode.INFERENCE else forward_backward
-    for one in (module, peer):
-        one.train(mode is Mode.TRAINING)
-        turn(one, x)
+    for attention in (module, peer):
+        attention.train(mode is Mode.TRAINING)
+        turn(attention, x)
     ratios, end = [], time.monotonic() + seconds
     while len(ratios) < FEWEST or time.monotonic() < end:
         order = (module, peer) if len(ratios) % 2 else (peer, module)
-        took = {one: turn(one, x) for one in order}
+        took = {attention: turn(attention, x) for attention in order}
         ratios.append(took[peer] / took[module])
     return ratios
 

@@ -24,7 +24,7 @@ from attnbench.measure.timing import sample, warm_up
 from attnbench.records import Case, Level, Mode, Settings, Workload
 from attnbench.registry import card
 from attnbench.run.schedule import turns
-from tests.benchmarks.telling import begin
+from tests.benchmarks.header import begin
 
 MECHANISMS = (
     *("transformer", "fastformer", "longformer", "bigbird", "linformer", "linear_transformer"),
@@ -51,10 +51,10 @@ def main():
     worst = 0.0
     for name in asked.models.split(","):
         for seq_len in map(int, asked.lengths.split(",")):
-            found = ratios(case(name, seq_len, asked.device), asked.rounds)
-            worst = max([worst, *(abs(ratio - 1) for ratio in found[1:])])
-            cells = " | ".join(f"{ratio:.3f}" for ratio in found[1:])
-            print(f"| {found[0]} | {cells} |", flush=True)
+            label, *values = ratios(case(name, seq_len, asked.device), asked.rounds)
+            worst = max([worst, *(abs(ratio - 1) for ratio in values)])
+            cells = " | ".join(f"{ratio:.3f}" for ratio in values)
+            print(f"| {label} | {cells} |", flush=True)
     print(f"\nFarthest from 1: {worst:.1%}\n\n| core of eager softmax | measured | theory |")
     print("|---|---:|---:|")
     for batch, heads, seq_len in ((1, 4, 256), (2, 2, 300), (1, 1, 2048), (3, 8, 65), (1, 16, 777)):
@@ -77,18 +77,18 @@ def case(name, seq_len, device):
     )
 
 
-def ratios(one, rounds):
+def ratios(case, rounds):
     """The case, and the ratio of the tool's time to that of each other timer."""
-    subject = Subject(card(one.mechanism), one, seed=0)
+    subject = Subject(card(case.mechanism), case, seed=0)
     run = iteration(subject)
-    device = find(one.workload.device)
+    device = find(case.workload.device)
     watches = [tool, by_hand, by_timer] + [by_triton] * device.flushes_cache
     times = {watch: [] for watch in watches}
     for number in range(rounds):
         for watch in watches if number % 2 else watches[::-1]:
             times[watch].append(watch(subject, run, device))
     pairs = (zip(times[tool], times[other], strict=True) for other in watches[1:])
-    return str(one), *(statistics.median(a / b for a, b in each) for each in pairs)
+    return str(case), *(statistics.median(a / b for a, b in each) for each in pairs)
 
 
 def tool(subject, run, device):
@@ -139,10 +139,10 @@ def peak(batch, heads, seq_len):
         level=Level.CORE,
         mode=Mode.INFERENCE,
     )
-    one = Case(mechanism="transformer", form="eager", options=(), workload=w)
-    found, _ = memory.on_cpu(lambda: Subject(card("transformer"), one, seed=0))
+    case = Case(mechanism="transformer", form="eager", options=(), workload=w)
+    values, _ = memory.on_cpu(lambda: Subject(card("transformer"), case, seed=0))
     theory = 4 * (4 * batch * seq_len * w.width + 2 * batch * heads * seq_len**2)
-    return f"| {one} | {found['allocated_peak_bytes']:,.0f} | {theory:,} |"
+    return f"| {case} | {values['allocated_peak_bytes']:,.0f} | {theory:,} |"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A sweep whose truth is written down, for the claims to be judged by."""
+"""A sweep with known true costs, for judging claims."""
 
 import math
 import re
@@ -30,7 +30,7 @@ TOKENS = 8192
 
 @dataclass(frozen=True, kw_only=True)
 class Truth:
-    """What one sequence of N tokens costs; `ends` says how a case ended that was not measured."""
+    """The cost of one sequence of N tokens; `ends` says how cases ended that were not measured."""
 
     seconds: Callable[[int], float] = lambda n: 1e-6 * n
     bytes: Callable[[int], float] = lambda n: 1e3 * n
@@ -76,7 +76,7 @@ def measured(
     spread: float = 0.01,
     never: tuple[str, ...] = ("linformer", "bigbird"),
 ) -> Sweep:
-    """The sweep of these series; its rounds lie by `spread` (a logarithm) around the truth."""
+    """The sweep of these series; rounds vary by `spread` (of the logarithm) around the truth."""
     plan, runs = [], []
     for series, truth in truths.items():
         for mode in modes:
@@ -105,7 +105,7 @@ def measured(
 
 
 def bench(sweep: Sweep) -> Bench:
-    """The sweep as claims are judged by it."""
+    """The sweep in the form that judges claims."""
     return Bench(sweep=sweep, cases=summary(sweep), ratios=Ratios(sweep))
 
 

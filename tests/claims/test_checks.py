@@ -67,7 +67,7 @@ def test_a_quantity_is_compared_with_a_number():
         ("b**2 + log(b)", ((0, 0), (0, 0))),
     ],
 )
-def test_of_a_formula_the_powers_of_the_length_are_kept(text, terms):
+def test_a_formula_is_reduced_to_powers_of_the_length(text, terms):
     formula = one(f"order(a, core_flops) == {text}").arguments["formula"]
     assert formula == Formula(text=ast.unparse(ast.parse(text)), terms=terms)
 
@@ -83,7 +83,7 @@ def test_options_may_be_spelled_as_on_the_command_line():
     assert options == (("x", (True, None, "dense", 3)),)
 
 
-def test_a_claim_may_be_bound_to_a_level_and_a_device():
+def test_a_claim_may_be_restricted_to_a_level_and_a_device():
     call = one('fits(a, training, 512, level=core, on="GTX 1080 Ti")')
     assert (call.level, call.device) == (Level.CORE, "GTX 1080 Ti")
 
@@ -168,7 +168,7 @@ def test_a_call_names_its_subjects():
         ("(" * 900 + "a" + ")" * 900, "expected a Python expression"),
     ],
 )
-def test_a_refusal_says_where_and_what_was_expected(text, words):
+def test_an_error_says_where_and_what_was_expected(text, words):
     with pytest.raises(BadCheck) as error:
         read_check(text)
     assert words in str(error.value)
@@ -260,6 +260,6 @@ def test_a_changed_check_is_read_or_refused(text, data):
 
 @given(st.sampled_from(SHIPPED))
 @settings(max_examples=20)
-def test_space_between_words_says_nothing(text):
+def test_space_between_words_has_no_meaning(text):
     wide = text.replace(", ", " ,  ").replace("(", "( ")
     assert read_check(f"  {wide}\n") == read_check(text) or "N" in text

@@ -36,7 +36,7 @@ from tests.claims.claimed import LAB, LENGTHS, Truth, bench, measured
 
 REPRODUCED, NOT, CANNOT_TELL, OUT = Answer
 
-# the lab's truth: how much slower eager is than fastformer
+# true ratio in the lab: how much slower eager is than fastformer
 SLOWER = {n: 1 + n / 700 for n in (1024, 4096, 8192)}
 
 CASES = [
@@ -181,7 +181,7 @@ FEW = {
     )
 }
 
-# exact, so that nothing is left open by an interval
+# exact, so that no interval leaves an answer open
 DECIDED = {("projections_over_core", CANNOT_TELL), ("no_causal_form", CANNOT_TELL)}
 
 
@@ -254,7 +254,7 @@ def test_numbers_come_with_their_intervals_and_lengths(lab):
     assert crossing.numbers[0].value == pytest.approx(1400, rel=0.03)
 
 
-def test_a_crossing_that_may_lie_before_the_shortest_length_is_open():
+def test_a_crossing_that_may_lie_before_the_shortest_length_cannot_be_judged():
     near = Truth(seconds=lambda n: 2.6e-6 * n)  # eager costs as much at 1,120 tokens
     truths = FEW | {"longformer:eager[window=256]": near}
     sweep = measured(truths, lengths=(1024, 2048, 4096), spread=0.05)
@@ -267,7 +267,7 @@ def test_a_crossing_that_may_lie_before_the_shortest_length_is_open():
     assert judged(wider, crossing.format(512)).answer is REPRODUCED
 
 
-def test_what_contradicts_is_told_first(lab):
+def test_the_number_that_contradicts_comes_first(lab):
     found = judged(lab, "faster(transformer.eager, longformer, inference, N >= 128)")
     assert found.numbers[0].length == 8192
     assert found.why == "not true at 2,048, 4,096, 8,192"
@@ -293,13 +293,13 @@ def test_one_round_without_an_interval_reproduces_nothing_timed(found_in_one_rou
     assert found.answer is (REPRODUCED if any(word in check for word in counted) else CANNOT_TELL)
 
 
-def test_a_sweep_without_a_plan_speaks_of_nothing(lab):
+def test_every_claim_is_out_of_scope_for_a_sweep_without_a_plan(lab):
     empty = replace(lab, plan=(), runs=(), cards=())
     found = together(empty, [check for check, _ in CASES])
     assert {judgement.answer for judgement in found.values()} == {OUT}
 
 
-def test_too_few_lengths_leave_an_order_open():
+def test_too_few_lengths_cannot_decide_an_order():
     few = measured(FEW, lengths=(1024, 2048, 4096))
     assert judged(few, "order(transformer, core_flops) == N**2").answer is CANNOT_TELL
 
@@ -332,7 +332,7 @@ def test_the_shortest_length_that_ran_out_is_the_limit():
     assert judged(lost, "max_length(fastformer, training) == 2048").answer is REPRODUCED
 
 
-def test_a_mode_that_was_not_measured_leaves_the_other_to_speak():
+def test_a_mode_that_was_not_measured_leaves_the_answer_to_the_other():
     check = "ratio(fastformer, transformer.eager, time, unprinted, N <= 512) < 1"
     assert judged(measured(FEW), check).answer is REPRODUCED
     ends = {(Mode.TRAINING, n): Outcome.OOM for n in LENGTHS}
@@ -360,7 +360,7 @@ def test_all_parts_of_a_claim_must_hold(answers, whole):
     parts = [part(answer, str(answer)) for answer in answers]
     assert joined(parts).answer is whole
     assert joined(parts[::-1]).answer is whole
-    # what decides is told first
+    # what decides comes first
     assert joined(parts).why.startswith(str(whole)) or whole is CANNOT_TELL
 
 
@@ -479,7 +479,7 @@ ENDINGS = ("", " == 1", " <= 1e-9", " >= 1e15", " == N**9*log(N)", " == N + K/N"
 
 @settings(max_examples=100, deadline=None)
 @given(st.sampled_from(sorted(FUNCTIONS)).flatmap(calls))
-def test_whatever_can_be_read_can_be_judged(lab, call):
+def test_every_readable_check_can_be_judged(lab, call):
     found = bench(lab)
     for ending in ENDINGS:
         try:

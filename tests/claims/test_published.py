@@ -1,4 +1,4 @@
-"""The tables that papers print, as they are shipped."""
+"""The shipped tables of published numbers."""
 
 from importlib.resources import files
 
@@ -7,7 +7,7 @@ import pytest
 from attnbench.claims.published import printed_costs, sources, table
 from attnbench.registry import names
 
-# what is no table of measurements
+# files that are not tables of measurements
 OTHERS = {"claims.csv", "complexity.csv", "overlays.csv"}
 TABLES = sorted(
     path.name.removesuffix(".csv")

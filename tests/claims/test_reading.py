@@ -29,7 +29,7 @@ GOOD = '"order(a, memory) == N"'
 
 
 def read(text):
-    """The claims of a text, or what is wrong with it."""
+    """The claims of a text, or the problems in it."""
     try:
         return read_claims(text, "mine.csv"), ()
     except BadClaims as error:
@@ -46,7 +46,7 @@ def test_all_eighty_claims_are_shipped_as_they_are_printed():
         assert all(row.values())
 
 
-def test_every_name_of_a_check_stands_for_something():
+def test_every_name_in_a_check_is_known():
     known = ABSENT | set(names())
     assert {subject.mechanism for subject in SUBJECTS} <= known
     assert {subject.form for subject in SUBJECTS} <= {None, "eager", *FORMS}
@@ -77,7 +77,7 @@ def test_every_claim_can_be_judged():
         assert one.judgement.why or one.judgement.numbers, one.claim.id
 
 
-def test_what_a_sweep_must_measure():
+def test_wanted_names_what_a_sweep_must_measure():
     def of(*ids):
         return wanted([claim for claim in SHIPPED if claim.id in ids])
 
@@ -99,7 +99,7 @@ def test_claims_are_found_by_id_mechanism_and_pattern():
     assert found("performer?") == set()
 
 
-def test_columns_may_stand_in_any_order():
+def test_columns_may_be_in_any_order():
     text = "check,id,scope,claim,source\n" + f"{GOOD},one,stated,Something.,A paper\n"
     (claim,) = read_claims(text, "mine.csv")
     assert (claim.id, claim.source, claim.scope) == ("one", "A paper", "stated")
@@ -110,7 +110,7 @@ def test_columns_may_stand_in_any_order():
     [
         ("", "mine.csv, line 1: expected the columns id, source, claim, check, scope"),
         ("id,check\none,two\n", "mine.csv, line 1: expected the columns id, source, claim, che"),
-        (HEAD, "mine.csv holds no claims; expected a row for each below the column names"),
+        (HEAD, "mine.csv has no claims; expected one per row below the column names"),
         (HEAD + "one,two\n", "mine.csv, line 2, columns: expected 5; quote a cell that has comma"),
         (HEAD + "one,A,B,faster(a, b),C\n", "mine.csv, line 2, columns: expected 5; quote a cell"),
         (HEAD + ROW.format(check=""), "mine.csv, line 2, column check: empty; expected text"),
@@ -120,12 +120,12 @@ def test_columns_may_stand_in_any_order():
         ),
         (
             HEAD + ROW.format(check=GOOD) * 2,
-            "mine.csv, line 3, column id: 'one' is the id of line 2 too; give each claim its own",
+            "mine.csv, line 3, column id: 'one' is also the id in line 2; give each",
         ),
         (HEAD + '"' + "x" * 200_000, "mine.csv, line 2: field larger than field limit (131072);"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_named(text, problem):
+def test_an_error_names_what_is_wrong_with_a_file(text, problem):
     _, (found,) = read(text)
     assert found.startswith(problem)
 

@@ -46,7 +46,7 @@ def test_growth_is_reported_and_written_where_asked(tmp_path):
     done = here("compare", DATA, grown, *files)
     assert done.returncode == 0, done.stderr
     assert "larger" in done.stdout
-    assert (tmp_path / "c.md").read_text().startswith("## What changed")
+    assert (tmp_path / "c.md").read_text().startswith("## Changes from")
     assert (tmp_path / "c.csv").read_text().startswith("case,series,mode,seq_len,metric,first")
 
 

@@ -1,4 +1,4 @@
-"""Which mechanisms a change touches, read from files that are never run."""
+"""The mechanisms that a change touches, from files that are parsed and never run."""
 
 import pytest
 
@@ -45,7 +45,7 @@ def test_cards_are_found_by_their_text(trees):
     assert found == (both("a.py:CARD"), compared(None, "d.py:MINE"))
 
 
-def test_the_packages_own_go_by_their_file(trees):
+def test_mechanisms_of_the_package_are_named_by_their_file(trees):
     path = "attnbench/mechanisms/transformer.py"
     base, head = trees("base", {path: CARD}), trees("head", {path: CARD + "#"})
     assert changed(base, head, [same(path)]) == (both("transformer"),)
@@ -57,7 +57,7 @@ def test_a_card_that_can_no_longer_be_read_is_not_removed(broken, trees):
     assert changed(base, head, [same("a.py")]) == (both("a.py:CARD"),)
 
 
-def test_a_card_that_went_is_removed(trees):
+def test_a_card_that_is_gone_is_removed(trees):
     base, head = trees("base", {"a.py": CARD, "b.py": CARD}), trees("head", {"a.py": "x = 1\n"})
     found = changed(base, head, [same("a.py"), Change(base="b.py", head=None)])
     assert found == (compared("a.py:CARD", None), compared("b.py:CARD", None))
@@ -98,13 +98,13 @@ def test_relative_imports_count(trees):
     assert found == (both("pack/a.py:CARD"), both("pack/sub/c.py:CARD"))
 
 
-def test_a_neighbour_counts(trees):
+def test_an_import_from_the_same_folder_counts(trees):
     files = {"deep/a.py": "import b\n" + CARD, "deep/b.py": "x = 1\n"}
     base, head = trees("base", files), trees("head", files)
     assert changed(base, head, [same("deep/b.py")]) == (both("deep/a.py:CARD"),)
 
 
-def test_the_contract_is_said_and_chooses_nothing(trees):
+def test_shared_files_are_reported_and_select_no_mechanism(trees):
     files = {"a.py": "from attnbench.contract import Card\n" + CARD, "attnbench/contract.py": ""}
     base, head = trees("base", files), trees("head", files)
     change = same("attnbench/contract.py")

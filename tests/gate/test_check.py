@@ -1,4 +1,4 @@
-"""A check of throw-away repositories: what is planted is found, and nothing is left behind."""
+"""A check of throw-away repositories: planted changes are found, and nothing is left behind."""
 
 from dataclasses import replace
 from functools import partial
@@ -36,7 +36,7 @@ def repository(tmp_path):
 
 
 def check(repository, server, plan=COUNTING, base="HEAD", models=None, only_changed=False):
-    """A report, after seeing that the repository is as it was."""
+    """A report, after verifying that the repository is unchanged."""
     before = repository.state
     chosen = models and options.selections(models)
     bench = Bench(server=server, machine=partial(fingerprint, server, "cpu"))
@@ -61,14 +61,14 @@ def test_a_slowdown_is_slower_and_fails(repository, server):
     assert report.exit_code(strict=False) == 1
 
 
-def test_a_pure_refactor_is_fine(repository, server):
+def test_a_pure_refactoring_passes(repository, server):
     repository.write("small.py", planted("weights = weights.view_as(weights)"))
     report = check(repository, server, replace(TIMING, threshold=0.9))
     assert {found.verdict for found in report.findings} == {"same"}
     assert report.exit_code(strict=False) == 0
 
 
-def test_what_the_budget_has_no_time_for_is_not_green(repository, server):
+def test_a_case_that_the_budget_leaves_out_does_not_pass(repository, server):
     repository.write("small.py", planted("weights = weights.view_as(weights)"))
     report = check(repository, server, replace(TIMING, confirm=1, pairs=10**6))
     (time,) = (found for found in report.findings if found.metric == "time")
@@ -113,7 +113,7 @@ def test_a_case_has_one_name_in_counts_and_times(repository, server):
     assert time.batch >= 1
 
 
-def test_faster_code_with_one_operator_more_is_fine(repository, server):
+def test_faster_code_with_one_operator_more_passes(repository, server):
     repository.write("small.py", planted(WORK))
     repository.commit("slow")
     more = "weights = weights.exp().log().exp().log()"
@@ -126,7 +126,7 @@ def test_faster_code_with_one_operator_more_is_fine(repository, server):
     assert traded(report).exit_code(strict=False) == 0
 
 
-def test_more_bytes_moved_are_noted_beside_a_time(repository, server):
+def test_a_note_says_that_head_moves_more_bytes(repository, server):
     repository.write("small.py", planted("weights = weights.clone()"))
     report = check(repository, server, replace(TIMING, threshold=0.9))
     assert "head moves more bytes than base" in " ".join(report.notes)
@@ -155,7 +155,7 @@ def test_growth_is_found_by_counting(line, mode, metrics, repository, server):
     assert report.exit_code(strict=False) == 1
 
 
-def test_what_shrinks_is_fine(repository, server):
+def test_smaller_counts_pass(repository, server):
     repository.write("small.py", planted("weights.exp()"))
     repository.commit("two")
     repository.write("small.py", MECHANISM)
@@ -191,7 +191,7 @@ def test_what_fails_on_one_side_only(text, words, repository, server):
     assert "on base only" in on_base.findings[0].reason
 
 
-def test_what_fails_on_both_server_is_not_green(repository, server):
+def test_a_case_that_fails_on_both_sides_does_not_pass(repository, server):
     repository.write("small.py", planted("raise RuntimeError('one')"))
     repository.commit("broken")
     repository.write("small.py", planted("raise RuntimeError('two')"))
@@ -236,7 +236,7 @@ def test_a_change_of_an_imported_file_counts_as_one_of_the_mechanism(repository,
     assert failing(check(repository, server)) == {"operators"}
 
 
-def test_nothing_changed_is_nothing_to_check(repository, server):
+def test_without_changes_there_is_nothing_to_check(repository, server):
     report = check(repository, server)
     assert not report.findings
     assert report.exit_code(strict=True) == 0
@@ -281,7 +281,7 @@ def test_dirty_detached_and_shallow_repositories(repository, server, tmp_path):
         check(copy, server, base="HEAD~1")
 
 
-def test_a_base_that_is_not_there_or_cannot_be_checked_out(repository, server):
+def test_a_base_that_is_missing_or_cannot_be_checked_out(repository, server):
     with pytest.raises(
         UsageError, match=r"'nowhere' is not a commit of this repository; give a branch"
     ):

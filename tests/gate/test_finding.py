@@ -1,4 +1,4 @@
-"""What follows from counts and outcomes, and the exit code of it all."""
+"""Findings from counts and outcomes, and the exit code of a report."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ def test_counts_gate_exactly_and_bytes_within_a_hundredth():
 
 
 @pytest.mark.parametrize("name", COUNTED)
-def test_what_a_check_counts_may_not_grow(name):
+def test_growth_of_a_count_fails(name):
     (grew,) = counts("m", "c", {name: 1000.0}, {name: 1100.0})
     (shrank,) = counts("m", "c", {name: 1000.0}, {name: 900.0})
     assert (grew.verdict, grew.fails) == ("slower", True)
@@ -49,13 +49,13 @@ def test_what_a_check_counts_may_not_grow(name):
         (UNSUPPORTED, UNSUPPORTED, "missing", False, "unsupported on both"),
     ],
 )
-def test_what_did_not_run(base, head, verdict, fails, words):
+def test_cases_that_did_not_run_on_both_sides(base, head, verdict, fails, words):
     found = runs("m", "c", base, head)
     assert (found.verdict, found.fails) == (verdict, fails)
     assert words in found.reason
 
 
-def test_what_ran_on_both_sides_needs_no_word():
+def test_a_case_that_ran_on_both_sides_has_no_finding_of_runs():
     assert runs("m", "c", OK, OK) is None
 
 
@@ -111,6 +111,6 @@ def test_a_mechanism_that_fails_is_not_traded_for_time():
     assert traded(report) == report
 
 
-def test_a_mean_over_lengths_is_no_case():
+def test_a_mean_over_lengths_is_not_a_case():
     mean = one(case="m, training, mean of 2 lengths", cases=2)
     assert Report(base="a", head="b", findings=(one(), LARGER, mean)).cases == ("c",)

@@ -17,7 +17,7 @@ times = st.lists(st.floats(1e-4, 1.0), min_size=8, max_size=8)
 
 
 def process(draw):
-    """Samples of one process: where its pages lie, noise, and now and then a disturbance."""
+    """Samples of one process: placement of pages, noise, and occasional disturbances."""
     placed = draw.normal(0, 0.008)
     noise = 0.04 * draw.standard_t(3, SAMPLES)
     stalls = (draw.random(SAMPLES) < 0.02) * draw.exponential(0.5, SAMPLES)
@@ -25,13 +25,13 @@ def process(draw):
 
 
 def slowed(draw, every, share):
-    """Samples of a process of which each `every`-th call takes `share` longer."""
+    """Samples of a process in which each `every`-th call takes `share` longer."""
     calls = np.arange(SAMPLES) + draw.integers(every)
     return process(draw) * (1 + share * (calls % every == 0))
 
 
 def verdict(seed, head):
-    """What a check says of `head`, with a second stage where the first is not enough."""
+    """The verdict of a check on `head`, with a second stage where the first is not enough."""
     draw = np.random.default_rng(seed)
 
     def stage(count):
@@ -57,7 +57,7 @@ def test_a_change_of_some_calls_is_found(every, share):
     assert np.median(points) == pytest.approx(share / every, abs=0.02)
 
 
-def test_calls_that_differ_more_than_before_are_said():
+def test_a_reason_says_that_calls_vary_more_than_before():
     judged = verdict(0, partial(slowed, every=5, share=0.5))
     assert judged.reason.startswith("on average over all calls")
     assert "calls vary more than on base" in judged.reason
@@ -66,7 +66,7 @@ def test_calls_that_differ_more_than_before_are_said():
     assert (even.verdict, even.reason, even.statistic) == ("slower", "", "typical")
 
 
-def test_nothing_raises_no_alarm_whatever_the_tails():
+def test_heavy_tails_alone_raise_no_alarm():
     calls = [verdict(seed, process).verdict for seed in range(300)]
     assert sum(call in ("slower", "faster") for call in calls) <= 3
     assert calls.count("same") > 240
@@ -77,13 +77,13 @@ def test_the_typical_call_does_not_see_a_burst():
     assert Pair.of([1.0] * 40, burst).typical == pytest.approx(math.log(1.05))
 
 
-def test_one_stall_counts_for_no_more_than_its_bound():
+def test_one_stall_counts_for_at_most_its_bound():
     assert mean([1.0] * 39 + [1000.0]) == pytest.approx((39 + BOUND) / 40)
     assert mean([1.0] * 32 + [1.5] * 8) == pytest.approx(1.1)
 
 
 @given(times, times, st.floats(0.1, 10.0))
-def test_a_pair_turned_about_has_the_opposite_sign_and_no_unit(base, head, unit):
+def test_a_reversed_pair_has_the_opposite_sign_and_no_unit(base, head, unit):
     pair = Pair.of(base, head)
     assert Pair.of(head, base) == pytest.approx([-x for x in pair], abs=1e-9)
     scaled = Pair.of([unit * t for t in base], [unit * t for t in head])
@@ -92,7 +92,7 @@ def test_a_pair_turned_about_has_the_opposite_sign_and_no_unit(base, head, unit)
 
 
 @given(st.lists(st.floats(-1, 1), min_size=3, max_size=20))
-def test_an_interval_holds_its_point(logs):
+def test_an_interval_contains_its_point(logs):
     found = effect(logs)
     assert found.low <= found.point <= found.high
     assert 0 <= found.p <= 1

@@ -1,4 +1,4 @@
-"""The decision rule: its rates on simulated pairs, and each of its guards by itself."""
+"""The decision rule: its rates on simulated pairs, and each of its guards."""
 
 import math
 
@@ -45,14 +45,14 @@ def test_rates_of_the_rule_on_simulated_pairs():
     assert called(-0.10)["faster"] >= 0.99
 
 
-def test_a_noisy_machine_is_unsure_and_not_wrong():
+def test_on_a_noisy_machine_the_verdict_is_unsure_and_not_wrong():
     noisy = called(0.0, noise=0.05)
     assert noisy["slower"] + noisy["faster"] <= 0.01
     assert noisy["unsure"] > 0.3
     assert called(0.05, noise=0.05)["same"] < 0.3
 
 
-def test_a_long_list_raises_no_alarms_by_its_length():
+def test_a_long_list_raises_no_more_false_alarms():
     alarms = 0
     for run in range(10):
         trials = [trial(seed=1000 * run + i, noise=0.03) for i in range(50)]
@@ -60,7 +60,7 @@ def test_a_long_list_raises_no_alarms_by_its_length():
     assert alarms <= 3  # of 500
 
 
-def test_the_interval_holds_the_truth():
+def test_the_interval_covers_the_truth():
     draw = np.random.default_rng(3)
     holds = 0
     for _ in range(1000):
@@ -69,13 +69,13 @@ def test_the_interval_holds_the_truth():
     assert 980 <= holds <= 998  # of 99 %
 
 
-def test_a_change_below_the_threshold_is_none():
+def test_a_change_below_the_threshold_is_ignored():
     certain = trial(0.015, noise=0.0005)
     assert effect(certain.view(Statistic.TYPICAL).first).excludes_zero
     assert judge([certain], THRESHOLD)[0].verdict == "same"
 
 
-def test_a_change_within_twice_the_floor_is_none():
+def test_a_change_within_twice_the_noise_floor_is_ignored():
     doubtful = trial(0.03, noise=0.001, again=0.02)
     assert doubtful.view(Statistic.TYPICAL).floor == pytest.approx(0.02, rel=0.05)
     assert judge([doubtful], THRESHOLD)[0].verdict == "same"
@@ -102,7 +102,7 @@ def test_the_reported_effect_is_that_of_the_second_stage():
     assert math.exp(judged.effect.point) == pytest.approx(1.10, abs=0.02)
 
 
-def test_too_few_pairs_are_never_green():
+def test_too_few_pairs_never_pass():
     few = Trial(name="", first=Stage(head=pairs((0.0, 0.0)), again=pairs((0.0, 0.0))))
     assert judge([few], THRESHOLD)[0].verdict == "unsure"
     assert not settled(few, THRESHOLD)
@@ -134,7 +134,7 @@ def test_the_geometric_mean_goes_pair_by_pair():
     assert mean.second == ()
 
 
-def test_detection_counts_what_a_check_would_have_said():
+def test_detection_counts_the_verdicts_of_checks():
     draw = np.random.default_rng(1)
     logs = {
         share: pairs(draw.normal(math.log1p(share), NOISE, 40)) for share in (0.0, 0.02, 0.1, 0.2)

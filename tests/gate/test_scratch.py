@@ -1,4 +1,4 @@
-"""What a killed check leaves is removed by the next one; what a living one uses is not."""
+"""The next check removes what a killed one left, but not what a living one uses."""
 
 import os
 import signal
@@ -43,7 +43,7 @@ def listed(repository):
     return repository.git("worktree", "list").count("\n")
 
 
-def test_a_killed_owners_worktree_goes_and_a_living_ones_stays(repository):
+def test_the_worktree_of_a_killed_process_is_removed_and_that_of_a_living_one_stays(repository):
     with holder(repository) as dead, holder(repository) as alive:
         gone, kept = (each.stdout.readline().strip() for each in (dead, alive))
         assert listed(repository) == 3
@@ -71,7 +71,7 @@ def test_a_worktree_whose_folder_is_gone_is_forgotten(repository):
     assert listed(repository) == 1
 
 
-def test_what_is_not_ours_stays(repository, tmp_path, monkeypatch):
+def test_files_of_others_stay(repository, tmp_path, monkeypatch):
     own = Scratch()
     linked = tmp_path / f"{scratch.PREFIX}link"
     linked.symlink_to(own.folder)
@@ -87,7 +87,7 @@ def test_what_is_not_ours_stays(repository, tmp_path, monkeypatch):
     assert not own.folder.exists()
 
 
-def test_a_new_folder_takes_the_place_of_those_abandoned(tmp_path, monkeypatch):
+def test_a_new_folder_replaces_abandoned_ones(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     used = Scratch()
     (tmp_path / f"{scratch.PREFIX}left").mkdir()

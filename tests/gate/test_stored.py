@@ -1,4 +1,4 @@
-"""What a baseline stores is asked for again; stored times are a hint, and nothing fails."""
+"""A check requests what a baseline stores; stored times are a hint and never fail."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +37,7 @@ def test_a_stored_time_never_fails(before, now, verdict):
 
 
 @given(CASES)
-def test_a_stored_case_is_asked_for_as_it_was_saved(case):
+def test_a_stored_case_is_requested_as_it_was_saved(case):
     if ".py:" in case.mechanism:  # a file must be there
         case = replace(case, mechanism="small.py:CARD")
     machine = environment().fingerprint
@@ -48,7 +48,7 @@ def test_a_stored_case_is_asked_for_as_it_was_saved(case):
     assert Case(**asked | {"workload": convert(asked["workload"], Workload)}) == case
 
 
-def test_only_what_is_selected_is_taken_from_a_file():
+def test_only_selected_cases_are_taken_from_a_file():
     cases = [Case(mechanism=name, form="eager", workload=WORKLOAD) for name in ("local", "etc")]
     machine = environment().fingerprint
     kept = Baseline(attnbench="0.1", machine=machine, cases={str(c): Entry() for c in cases})

@@ -69,7 +69,7 @@ def test_extra_work_of_every_other_call_is_in_every_other_sample(server, tmp_pat
     assert sorted(slow)[1] > 2 * sorted(fast)[2]
 
 
-def test_a_process_that_dies_or_hangs_is_told_and_replaced(server, tmp_path):
+def test_a_process_that_dies_or_hangs_is_reported_and_replaced(server, tmp_path):
     made = Repository(tmp_path / "repo")
     made.write("dies.py", planted("import os; os._exit(3)"))
     made.write("hangs.py", planted("import time; time.sleep(600)"))
@@ -91,7 +91,7 @@ class Quick(TreeRace):
     timeout_s = 3.0
 
 
-def test_no_wait_is_longer_than_what_is_left(server, tmp_path):
+def test_no_wait_is_longer_than_the_remaining_budget(server, tmp_path):
     made = Repository(tmp_path / "repo")
     made.write("hangs.py", "import time; time.sleep(600)\n" + planted(""))
     over = pytest.raises(OverBudget, match=r"waiting for hangs\.py:CARD")
@@ -101,7 +101,7 @@ def test_no_wait_is_longer_than_what_is_left(server, tmp_path):
     assert server.left_s == float("inf")
 
 
-def test_an_older_version_is_asked_in_words_it_knows():
+def test_a_request_to_an_older_version_has_only_known_fields():
     asked = as_asked(PLAN.workload(Mode.TRAINING, 64))
     assert set(asked) == {
         *("batch", "seq_len", "width", "heads", "level", "mode", "dtype", "device")
@@ -111,6 +111,6 @@ def test_an_older_version_is_asked_in_words_it_knows():
 
 
 @given(CASES)
-def test_what_is_asked_is_the_whole_workload(case):
-    """A shell's default is that of its version, so what differs from it must be said."""
+def test_a_request_holds_the_whole_workload(case):
+    """Defaults of the shell may differ between versions, so other values must be given."""
     assert convert(as_asked(case.workload), Workload) == case.workload

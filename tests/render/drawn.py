@@ -1,4 +1,4 @@
-"""What really stands in a figure's file: each line of text and its place on the page."""
+"""The contents of a figure file: each line of text and its position on the page."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ class Page(NamedTuple):
 
 
 def figure(module: object, draw: Callable[[], object]) -> Figure:
-    """The figure that `draw` hands to `saved` of `module`."""
+    """The figure that `draw` passes to `saved` of `module`."""
     taken = []
     with mock.patch.object(module, "saved", lambda made, suffix: taken.append(made) or b""):
         draw()
@@ -42,7 +42,7 @@ def figure(module: object, draw: Callable[[], object]) -> Figure:
 
 
 def pages(made: Figure) -> Iterator[tuple[str, Page]]:
-    """The figure as each format has it."""
+    """The page of the figure in each format."""
     real = {"svg.fonttype": "none", "pdf.compression": 0}
     with panels.styled(), matplotlib.rc_context(real):
         yield "png", _png(made)

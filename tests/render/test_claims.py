@@ -23,13 +23,13 @@ def judged(lab):
     return judge(lab, shipped())
 
 
-def number(value, length=None, unit=Unit.RATIO, what="time of a over b", half=0.0):
+def number(value, length=None, unit=Unit.RATIO, label="time of a over b", half=0.0):
     return Number(
-        what=what, unit=unit, value=value, low=value - half, high=value + half, length=length
+        what=label, unit=unit, value=value, low=value - half, high=value + half, length=length
     )
 
 
-def test_numbers_are_told_with_interval_and_length():
+def test_numbers_are_shown_with_interval_and_length():
     shown = Judgement(
         answer=Answer.CANNOT_TELL,
         why="the interval reaches both sides at 512",
@@ -42,14 +42,14 @@ def test_numbers_are_told_with_interval_and_length():
     assert SHOWN == 3
 
 
-def test_lengths_and_exponents_have_their_own_digits():
-    crossing = number(1399.6, unit=Unit.COUNT, what="length", half=100)
-    slope = number(1.0, unit=Unit.EXPONENT, what="exponent", half=0.013)
+def test_lengths_and_exponents_have_fixed_digits():
+    crossing = number(1399.6, unit=Unit.COUNT, label="length", half=100)
+    slope = number(1.0, unit=Unit.EXPONENT, label="exponent", half=0.013)
     found = Judgement(answer=Answer.REPRODUCED, numbers=(crossing, slope))
     assert reasons(found) == "length: 1,400 [1,300, 1,500]; exponent: 1.00 [0.99, 1.01]"
 
 
-def test_no_interval_is_no_bracket():
+def test_a_number_without_an_interval_has_no_brackets():
     bare = Number(what="time", unit=Unit.RATIO, value=2.0, length=512)
     assert reasons(Judgement(answer=Answer.CANNOT_TELL, numbers=(bare,))) == "time: 2.00× at 512"
 
@@ -103,7 +103,7 @@ def ratio(curve, length, base):
     return np.exp(above - below)
 
 
-def test_shapes_are_one_where_both_reach(lab):
+def test_curves_are_one_at_a_common_length(lab):
     found = overlay(lab, LRA_TIME)
     assert {panel.series for panel in found.panels} == {
         "transformer:eager",
@@ -130,7 +130,7 @@ def test_values_that_may_be_slips_are_not_drawn():
     assert list(panel.published.lengths) == [1000, 2000, 4000]
 
 
-def test_a_gain_is_that_over_softmax_attention(lab):
+def test_a_gain_is_relative_to_softmax_attention(lab):
     found = overlay(lab, LINFORMER_TIME)
     one = next(panel for panel in found.panels if "256" in panel.series)
     assert one.printed == "rank=256"

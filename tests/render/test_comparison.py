@@ -33,7 +33,7 @@ def test_equal_sweeps_give_an_empty_table_with_a_tally():
     assert len(comparison.all_cases(compared(QUIET, QUIET)).rows) > 200
 
 
-def test_what_became_slower_stands_first_as_a_curve_then_case_by_case():
+def test_what_became_slower_comes_first_as_a_curve_then_case_by_case():
     table = comparison.changes(compared(QUIET, changed(QUIET, "linformer", 1.5)))
     first = table.rows[0]
     assert first[0].text == "linformer:eager, training, mean of 10 lengths"

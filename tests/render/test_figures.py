@@ -155,7 +155,7 @@ def test_labels_of_stored_sweeps_are_next_to_their_curves(folder):
 
 
 def with_ends(count, lengths, share, seed):
-    """A sweep of which a share of the cases, drawn at random, did not end well."""
+    """A sweep of which a share of the cases, drawn at random, was not measured."""
     rng = np.random.default_rng(seed)
 
     def end(case):

@@ -41,7 +41,7 @@ NASTY = (
 
 
 class Seen(HTMLParser):
-    """What a browser would find: elements, their attributes and all text."""
+    """What a browser reads: elements, their attributes and all text."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ def one(name: str) -> Table:
 
 
 @pytest.mark.parametrize("name", NASTY)
-def test_a_name_is_shown_and_never_obeyed(name: str):
+def test_a_name_is_shown_literally(name: str):
     seen = Seen(html.page(name, [name], [name], {"fig2.png": b"x"}, [one(name)]).decode())
     assert seen.open == []
     assert set(seen.tags) <= KNOWN
@@ -108,7 +108,7 @@ def test_a_report_is_one_page_with_everything_in_it():
     assert len(set(ids)) == len(ids)
 
 
-def test_warnings_stand_apart_at_the_top():
+def test_warnings_are_separate_at_the_top():
     text = html.page("s", ["it was busy"], ["Asked: all"], {}, []).decode()
     assert '<ul class="warnings"><li>it was busy</li></ul>' in text
     assert "<ul><li>Asked: all</li></ul>" in text
@@ -118,7 +118,7 @@ def test_warnings_stand_apart_at_the_top():
 @pytest.mark.parametrize(
     ("formats", "kind"), [(("png",), "png"), (("png", "svg"), "svg+xml"), (("pdf",), "png")]
 )
-def test_figures_are_inside_whatever_formats_were_asked(formats: tuple[str, ...], kind: str):
+def test_figures_are_embedded_for_any_requested_formats(formats: tuple[str, ...], kind: str):
     made = page.report_files(analyse(sweep(("transformer",), lengths=(128, 512))), formats)
     assert made["report.html"].decode().count(f"data:image/{kind};base64,") == 3
     assert not [name for name in made if name.endswith(".png") and "png" not in formats]

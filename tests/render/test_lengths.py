@@ -1,4 +1,4 @@
-"""Series of different lengths in one sweep: every number stands under its own length."""
+"""Series of different lengths in one sweep: every number is in the column of its length."""
 
 import math
 from dataclasses import replace
@@ -21,7 +21,7 @@ CASES = range(len(WHOLE.plan))
 
 
 def without(gone: set[int], unmeasured: set[int] = frozenset()) -> Sweep:
-    """The sweep less some of its cases, and less the runs of others."""
+    """The sweep without some of its cases, and without the runs of others."""
     plan = tuple(line for index, line in enumerate(WHOLE.plan) if index not in gone)
     silent = {WHOLE.plan[index].case.key for index in {*gone, *unmeasured}}
     runs = tuple(run for run in WHOLE.runs if run.case not in silent)
@@ -62,7 +62,7 @@ def shown(table) -> dict[tuple[str, str], float]:
     st.sets(st.sampled_from(CASES), max_size=len(CASES) - 1),
     st.sets(st.sampled_from(CASES)),
 )
-def test_every_number_stands_under_its_own_length(gone, unmeasured):
+def test_every_number_is_in_the_column_of_its_length(gone, unmeasured):
     made = analyse(without(gone, unmeasured))
     for table in report_tables(made, everything=True):
         assert {len(row) for row in table.rows} <= {len(table.columns)}
@@ -84,5 +84,5 @@ def test_every_number_stands_under_its_own_length(gone, unmeasured):
         set(CASES) - {1},
     ],
 )
-def test_figures_are_drawn_of_what_there_is(gone):
+def test_figures_are_drawn_of_the_cases_that_exist(gone):
     assert {"fig2.png", "report.html"} <= report_files(analyse(without(gone))).keys()

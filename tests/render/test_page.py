@@ -44,13 +44,13 @@ def test_a_report_has_all_its_files(files: dict[str, bytes]):
     }  # fmt: skip
 
 
-def test_what_few_need_is_made_on_demand(files: dict[str, bytes]):
+def test_tables_that_few_need_are_made_on_demand(files: dict[str, bytes]):
     found = analyse(sweep(("fastformer", "transformer", "longformer")))
     every = page.report_files(found, everything=True)
     assert set(every) - set(files) == {"rates.csv", "predictions.csv"}
 
 
-def test_the_page_says_first_what_was_asked_and_on_what(files: dict[str, bytes]):
+def test_the_page_starts_with_request_and_machine(files: dict[str, bytes]):
     text = files["tables.md"].decode()
     top = text[: text.index("## ")]
     for fact in ("fastformer, transformer", "8,192 tokens", "Imaginary CPU", "torch 2.13.0"):
@@ -58,13 +58,13 @@ def test_the_page_says_first_what_was_asked_and_on_what(files: dict[str, bytes])
     assert "![fig2](fig2.png)" in top
 
 
-def test_no_text_shows_a_number_that_is_none(files: dict[str, bytes]):
+def test_no_text_shows_a_missing_number(files: dict[str, bytes]):
     for name in ("tables.md", "tables.tex"):
         words = files[name].decode().replace("|", " ").split()
         assert not {"nan", "NaN", "inf", "None"} & set(words)
 
 
-def test_tables_hold_the_numbers_of_the_summary(files: dict[str, bytes]):
+def test_tables_show_the_numbers_of_the_summary(files: dict[str, bytes]):
     rows = list(csv.DictReader(io.StringIO(files["latency_inference.csv"].decode())))
     cases = summary(sweep(("fastformer", "transformer", "longformer")))
     long = cases[(cases["seq_len"] == 65_536) & (cases["mode"] == "inference")].iloc[0]
@@ -82,7 +82,7 @@ def test_all_cases_are_in_full_precision(files: dict[str, bytes]):
     assert float(rows[0]["time_s"]) == cases["time_s"][0]
 
 
-def test_crossings_are_told_with_their_interval(files: dict[str, bytes]):
+def test_crossovers_are_shown_with_their_interval(files: dict[str, bytes]):
     rows = list(csv.DictReader(io.StringIO(files["crossovers.csv"].decode())))
     row = next(row for row in rows if row["faster"] == "longformer:eager")
     assert row["than"] == "transformer:eager"
@@ -169,7 +169,7 @@ TIME = Quantity(
 )  # fmt: skip
 
 
-def test_curves_are_scaled_to_the_tokens_and_go_on_where_they_end():
+def test_curves_are_scaled_to_the_tokens_and_continue_with_predictions():
     found = {c.series: c for c in curves(summary(sweep()), "inference", TIME, 8192)}
     fast, slow = found["fastformer:eager"], found["transformer:eager"]
     # the cost of a token is constant, so the curve is flat beyond the batch too
@@ -181,7 +181,7 @@ def test_curves_are_scaled_to_the_tokens_and_go_on_where_they_end():
     assert np.isnan(slow.guesses[:-1]).all()
 
 
-def test_a_hole_in_a_curve_is_named_as_one():
+def test_a_gap_in_a_curve_is_named():
     def end(case):
         return nothing_ran(case) if case.workload.seq_len == 512 else None
 
@@ -202,16 +202,16 @@ def test_a_hole_in_a_curve_is_named_as_one():
         ("missing", "", "not run"),
     ],
 )
-def test_the_end_of_a_curve_has_its_reason_in_short(outcome: str, cause: str, text: str):
+def test_the_end_of_a_curve_has_a_short_reason(outcome: str, cause: str, text: str):
     assert why(outcome, cause) == text
 
 
-def test_every_outcome_and_cause_has_words_of_its_own():
+def test_every_outcome_and_cause_has_its_own_words():
     assert {*ENDINGS} == {*Outcome}
     assert {*CAUSES} == {*Cause}
 
 
-def test_bad_conditions_stand_at_the_top():
+def test_bad_conditions_are_at_the_top():
     whole = sweep(("fastformer",), rounds=1, lengths=(128,))
     whole = replace(
         whole,
@@ -226,12 +226,12 @@ def test_bad_conditions_stand_at_the_top():
     assert [line for line in text.splitlines() if line][1].startswith("- Warning: ")
 
 
-def test_quiet_conditions_warn_of_nothing():
+def test_quiet_conditions_give_no_warning():
     whole = sweep(("fastformer",), machine=FAST)
     assert not warnings(analyse(whole))
 
 
-def test_predictions_are_scored():
+def test_prediction_errors_are_shown():
     whole = sweep(("fastformer",), restart=0.0, noise=0.0)
     found = analyse(whole)
     text = "\n".join(conditions(found))
@@ -243,7 +243,7 @@ def test_predictions_are_scored():
     assert [cell.text for cell in table.rows[0]][1:4] == ["20", "1.11×", "1.11×"]
 
 
-def test_speed_ups_name_their_baseline_and_leave_it_out():
+def test_speed_ups_name_the_baseline_and_leave_it_out():
     found = analyse(sweep())
     table = cost_tables.speedup(found.cases, "inference", found.baseline, found.speedups)
     assert "transformer:eager" in table.title
@@ -260,7 +260,7 @@ def test_a_form_that_changes_along_a_curve_is_named():
     assert "Forms of fastformer: eager from 128, folded from 512." in table.note
 
 
-def test_labels_leave_out_what_tells_no_series_apart():
+def test_labels_leave_out_options_that_are_not_needed():
     names = ["linformer[rank=16]", "linformer[rank=64]", "local:eager[window=256]", "x" * 40]
     assert styles.labels(names) == {
         "linformer[rank=16]": "linformer[rank=16]",
@@ -274,7 +274,7 @@ FAST = environment(matmul_flops=9.5e12, copy_bytes=1.1e13)
 ROOF = Roof(flops_per_s=9.5e10, bytes_per_s=1.1e10)
 
 
-def test_the_roofline_is_drawn_and_tabled_where_peaks_are_known():
+def test_the_roofline_has_a_figure_and_a_table_where_peaks_are_known():
     made = page.report_files(analyse(sweep(("transformer",), lengths=(128, 512), machine=FAST)))
     assert made["roofline.png"].startswith(HEADS["png"])
     assert "9.50 TFLOP/s" in made["tables.md"].decode()
@@ -326,7 +326,7 @@ def test_a_missing_roofline_says_why():
     assert not any("roofline" in line for line in conditions(analyse(whole)))
 
 
-def test_the_digits_of_each_form_are_told():
+def test_the_digits_of_each_form_are_shown():
     whole = sweep(("transformer:eager", "transformer:sdpa"), rounds=1)
     errors = {"eager": 1e-6, "sdpa": 4e-7}
     forms = {planned.case.key: planned.case.form for planned in whole.plan}

@@ -23,7 +23,7 @@ def test_labels_keep_their_order_and_their_distance_within_the_bounds(wishes):
         assert height * squeeze / 2 - 1e-6 <= centre <= 100 - height * squeeze / 2 + 1e-6
 
 
-def test_labels_with_room_stay_where_they_want_to_be():
+def test_labels_with_room_stay_at_their_wanted_positions():
     assert spread([10, 50, 90], [8, 8, 8], 0, 100) == pytest.approx([10, 50, 90])
 
 
@@ -32,5 +32,5 @@ def test_labels_that_touch_move_apart_evenly():
     assert spread([0, 0], [10, 10], 0, 100) == pytest.approx([5, 15])
 
 
-def test_no_labels_need_no_place():
+def test_no_labels_give_no_positions():
     assert spread([], [], 0, 100) == []

@@ -13,7 +13,7 @@ def tables(whole: Sweep, level: Level = Level.MODEL) -> dict[str, Table]:
     return {table.name: table for table in paper_tables(fits, whole.cards, level)}
 
 
-def test_the_survey_is_shown_in_its_layout_with_what_was_measured():
+def test_the_survey_is_shown_in_its_layout_with_measured_exponents():
     table = tables(sweep(("performer", "sinkhorn", "transformer_xl")))["survey_table1"]
     assert table.columns[:5] == ("Model / Paper", "Complexity", "Decode", "Class", "Measured")
     # in the survey's order, whatever the sweep's
@@ -28,13 +28,13 @@ def test_the_survey_is_shown_in_its_layout_with_what_was_measured():
     assert time.low < 1 < time.high
 
 
-def test_an_exponent_off_the_print_is_marked_and_a_slip_has_its_footnote():
+def test_an_exponent_that_differs_from_the_print_is_marked_and_a_slip_has_a_footnote():
     # the synthetic ones are linear: as Performer's print says, and not as Transformer-XL's
     table = tables(sweep(("performer", "sinkhorn", "transformer_xl")))["survey_table1"]
     xl, sinkhorn, performer = table.rows
     assert [xl[1].text, sinkhorn[1].text, performer[1].text] == ["O(n²) (1)", "O(b²) (2)", "O(n)"]
     assert xl[5].text.endswith(" ↓")
-    # a constant print still stands in a model whose maps are linear
+    # a constant print is compared as linear in a model, whose projections are linear
     assert not {performer[5].text[-1], sinkhorn[5].text[-1]} & {"↑", "↓"}
     assert re.match(r"\(1\) n² holds within one segment.*\(2\) b² is the cost of one", table.note)
 
@@ -48,14 +48,14 @@ def test_a_logarithm_is_a_little_more_than_its_power():
         assert table.rows[0][5].text.endswith("↑") == marked
 
 
-def test_the_core_alone_may_grow_more_slowly_than_its_maps():
+def test_the_core_alone_may_grow_more_slowly_than_its_projections():
     fits = scaling(summary(sweep(("sinkhorn",))))
     cards = sweep(("sinkhorn",)).cards
     (table,) = paper_tables(fits, cards, Level.CORE)
     assert table.rows[0][5].text.endswith("↑")
 
 
-def test_each_table_needs_a_mechanism_of_its_own():
+def test_each_table_needs_a_mechanism_that_it_lists():
     assert set(tables(sweep(("transformer",)))) == set()
     assert set(tables(sweep(("transformer", "fastformer")))) == {"fastformer_table7"}
     assert set(tables(sweep(("transformer", "longformer")))) == {"survey_table1"}
@@ -67,6 +67,6 @@ def test_each_table_needs_a_mechanism_of_its_own():
     assert "Decode" not in both["smart_bird_table5"].columns
 
 
-def test_each_form_of_a_mechanism_has_its_line():
+def test_each_form_of_a_mechanism_has_a_row():
     table = tables(sweep(("linformer:eager", "linformer:absorbed")))["survey_table1"]
     assert [row[4].text for row in table.rows] == ["linformer:eager", "linformer:absorbed"]

@@ -112,7 +112,7 @@ def test_larger_numbers_never_read_smaller(a: float, b: float):
 
 
 @given(st.floats(1e-6, 1e9), st.floats(2e-3, 0.199))
-def test_the_shown_interval_is_that_of_the_estimate(point: float, share: float):
+def test_the_interval_shown_is_that_of_the_estimate(point: float, share: float):
     text = units.estimate(point, point * (1 - share / 2), point * (1 + share))
     shown, half = (float(part.replace(",", "")) for part in text.split(" ±"))
     assert half == pytest.approx(point * share, rel=0.051)

@@ -1,4 +1,4 @@
-"""Markdown, CSV, LaTeX and terminal of one table, with names that mean harm."""
+"""Markdown, CSV, LaTeX and terminal output of one table, with hostile names."""
 
 import csv
 import io
@@ -39,7 +39,7 @@ def table(*names: str) -> Table:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_markdown_keeps_its_grid_and_obeys_no_name(name: str):
+def test_markdown_keeps_its_grid_for_any_name(name: str):
     lines = markdown.table(table(name)).splitlines()
     grid = [line for line in lines if line.startswith("|")]
     assert len(grid) == 3
@@ -83,7 +83,7 @@ def braces_balance(text: str) -> bool:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_latex_escapes_all_that_tex_obeys(name: str):
+def test_latex_escapes_everything_special_to_tex(name: str):
     text = latex.table(table(name))
     body = text[text.index("\\midrule") : text.index("\\bottomrule")]
     assert braces_balance(text)
@@ -117,7 +117,7 @@ def printed(one: Table, width: int, **options: object) -> str:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_terminal_gets_no_command_from_a_name(name: str):
+def test_no_name_can_control_a_terminal(name: str):
     text = printed(table(name), 120)
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u2028\u202e]", text)
     if "[red]" in name:
@@ -151,7 +151,7 @@ def test_tables_of_words_fold_and_lose_nothing(width: int):
     assert "budget" in text
 
 
-def test_no_colour_is_written_where_none_is_wanted():
+def test_no_colour_is_written_where_it_is_switched_off():
     assert "\x1b" not in printed(table("a"), 80)
     assert "\x1b[3" not in printed(table("a"), 80, force_terminal=True, no_color=True)
 

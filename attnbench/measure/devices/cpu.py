@@ -50,9 +50,3 @@ class Cpu(Device):
         # a small batch loads code and library workspaces, so that they do not count
         iteration(build(small(case)))(lambda phase: None)
         return on_cpu(lambda: build(case))
-
-    def release(self, keep_bytes: float = 0.0) -> None:
-        from attnbench.measure import allocator
-
-        if allocator.private_bytes() > keep_bytes:
-            allocator.trim()

@@ -59,7 +59,7 @@ class Cuda(Device):
 
         return weigh(build(case), self.uuid())
 
-    def release(self, keep_bytes: float = 0.0) -> None:
+    def release(self) -> None:
         import torch
 
         torch.cuda.empty_cache()
