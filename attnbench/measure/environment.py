@@ -34,17 +34,15 @@ def cores() -> int:
 
 def memory_bytes() -> int:
     """Memory that this process may still use, within a container's limit."""
-    available = _meminfo("MemAvailable") or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    kib = int(_proc("meminfo", "MemAvailable").removesuffix("kB") or 0)
+    available = 1024 * kib or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     left = free_bytes()
     return available if left is None else min(available, left)
 
 
 def processor() -> str:
     """The processor's name."""
-    for line in _read(Path("/proc/cpuinfo")).splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+    return _proc("cpuinfo", "model name") or platform.processor() or platform.machine()
 
 
 def load() -> float | None:
@@ -169,8 +167,10 @@ def _read(path: Path) -> str:
         return ""
 
 
-def _meminfo(field: str) -> int:
-    for line in _read(Path("/proc/meminfo")).splitlines():
-        if line.startswith(field + ":"):
-            return int(line.split()[1]) * 1024
-    return 0
+def _proc(file: str, field: str) -> str:
+    """The value of the first line `field: value` of a file in /proc; empty if there is none."""
+    for line in _read(Path("/proc", file)).splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == field:
+            return value.strip()
+    return ""

@@ -22,6 +22,13 @@ class Group(NamedTuple):
         except OSError:
             return ""
 
+    def entry(self, unified: str, separate: str, name: str) -> int | None:
+        """The number of the line `name number` in such a file, or None."""
+        for line in self.read(unified, separate).splitlines():
+            if line.startswith(f"{name} "):
+                return int(line.split()[1])
+        return None
+
 
 def groups(controller: str) -> Iterator[Group]:
     """This process's group of a controller, then those above it, whose limits also apply.
@@ -51,19 +58,12 @@ def free_bytes() -> int | None:
         limit = group.read("memory.max", "memory.limit_in_bytes")
         used = group.read("memory.current", "memory.usage_in_bytes")
         if limit.isdigit():
-            in_use = int(used) - cache_bytes(group) if used.isdigit() else 0
-            free = max(0, int(limit) - in_use)
+            # file pages that the kernel drops before it runs out of memory
+            cached = "inactive_file" if group.unified else "total_inactive_file"
+            droppable = group.entry("memory.stat", "memory.stat", cached) or 0
+            free = max(0, int(limit) - (int(used) - droppable if used.isdigit() else 0))
             left = free if left is None else min(left, free)
     return left
-
-
-def cache_bytes(group: Group) -> int:
-    """File pages that the kernel drops before it runs out of memory."""
-    name = "inactive_file " if group.unified else "total_inactive_file "
-    for line in group.read("memory.stat", "memory.stat").splitlines():
-        if line.startswith(name):
-            return int(line.split()[1])
-    return 0
 
 
 def whole_cores() -> int | None:
@@ -80,8 +80,5 @@ def whole_cores() -> int | None:
 
 def oom_kills() -> int:
     """How many processes of this process's group the kernel has killed for memory."""
-    for group in groups("memory"):
-        for line in group.read("memory.events", "memory.oom_control").splitlines():
-            if line.startswith("oom_kill "):
-                return int(line.split()[1])
-    return 0
+    kills = (g.entry("memory.events", "memory.oom_control", "oom_kill") for g in groups("memory"))
+    return next((count for count in kills if count is not None), 0)

@@ -73,6 +73,6 @@ def test_a_sweep_killed_anywhere_is_completed(tmp_path, line, later_s):
 def test_a_sweep_stopped_before_its_first_line_begins_again(tmp_path):
     (tmp_path / "sweep.jsonl").touch()
     done = attnbench("sweep", *SMALL, "--out", tmp_path, "--resume")
-    said(done, 2, "is empty: its sweep never began; sweep again")
+    said(done, 2, "is empty: its sweep never began; repeat it")
     said(attnbench("sweep", *SMALL, "--out", tmp_path), 0)
     complete(tmp_path)

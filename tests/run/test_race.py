@@ -118,7 +118,7 @@ def test_where_all_die_at_once_the_one_at_work_is_blamed_and_the_others_race_aga
         elif case.mechanism not in asleep:
             return None
         asleep.discard(case.mechanism)
-        return {"outcome": "crashed", "reason": "with what had started it", "lost": True}
+        return {"outcome": "crashed", "reason": "together with its server", "lost": True}
 
     machine = Machine(fate=fate)
     entries = ran(machine, race())
