@@ -32,7 +32,7 @@ def compare(
     from attnbench.analysis.compare import compare
     from attnbench.analysis.report import analyse
     from attnbench.render import delimited
-    from attnbench.render.comparison import crossovers, every, news
+    from attnbench.render.comparison import all_cases, changes, moved_crossovers
     from attnbench.render.conditions import warnings
     from attnbench.store import output
     from attnbench.store.journal import load_results
@@ -46,9 +46,9 @@ def compare(
     comparison = compare(*analyses, anyway=anyway)
     if comparison.refusals and not anyway:
         console.err().print("times were not compared; --anyway compares them nevertheless")
-    shown = [news(comparison)]
-    shown += [crossovers(comparison)] * (len(comparison.moved) > 0)
-    shown += [every(comparison)] * everything
+    shown = [changes(comparison)]
+    shown += [moved_crossovers(comparison)] * (len(comparison.moved) > 0)
+    shown += [all_cases(comparison)] * everything
     if markdown:
         output.write(markdown, as_markdown(shown, warned), stream=True)
     if csv:
