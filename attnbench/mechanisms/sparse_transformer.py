@@ -98,6 +98,7 @@ class SparseTransformer(QKVAttention):
         groups = (x.unflatten(1, (-1, L)).transpose(*axis).flatten(0, 1) for x in rows)
         q, k, v = (x.transpose(1, 2) for x in groups)
         o = self.dense(q, k, v, keys, self.causal)
+        del q, k, v  # before the output is copied
         o = o.transpose(1, 2).unflatten(0, (B, -1)).transpose(*axis)  # [B, N / L, L, h, d]
         return o.flatten(1, 2)[:, :N]
 
