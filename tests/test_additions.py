@@ -75,7 +75,7 @@ def test_a_further_mechanism_is_one_file(copy):
     source = (copy.package / "mechanisms" / "local.py").read_text()
     new = source.replace('"local"', '"nearby"').replace("Local", "Nearby")
     (copy.package / "mechanisms" / "nearby.py").write_text(new)
-    assert "nearby" in copy.run("models", "near*")
+    assert '"name": "nearby"' in copy.run("models", "--json")
     assert {row["mechanism"] for row in copy.sweep("nearby")} == {"nearby"}
 
 
@@ -90,12 +90,12 @@ def test_a_further_figure_is_one_function_and_the_line_that_yields_it(copy):
     (copy.package / "render" / "parameters.py").write_text(FIGURE)
     copy.insert(
         "render/page.py",
-        "cases, tokens = analysis.cases, analysis.sweep.request.tokens\n    yield",
-        ' "parameters", parameters_figure(cases, suffix)\n    yield',
+        "    local_slopes = analysis.local_slopes if slopes else None\n",
+        '    yield "parameters", parameters_figure(cases, suffix)\n',
     )
     copy.insert(
         "render/page.py",
-        "from attnbench.render.papers import paper_tables\n",
+        "from attnbench.render.grid import Table\n",
         "from attnbench.render.parameters import parameters_figure\n",
     )
     copy.sweep("local")

@@ -90,7 +90,7 @@ def test_a_sweep_without_a_run_is_refused_with_its_reasons(folder):
     with pytest.raises(CannotRun, match=r"0 of \d cases ran; nothing was planned"):
         refuse_empty(path)
     journal.append(refused(made.plan[0], "no causal form"))
-    with pytest.raises(CannotRun, match=r"0 of \d cases ran; no causal form; '.*' keeps"):
+    with pytest.raises(CannotRun, match=r"0 of \d cases ran; no causal form; '.*' lists"):
         refuse_empty(path)
     journal.append(refused(made.plan[-1], "another"))
     with pytest.raises(CannotRun, match=r"no causal form \(and 1 other reason\)"):

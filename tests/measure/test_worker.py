@@ -45,7 +45,7 @@ def test_another_error_is_not(error):
 def test_a_sample_without_time_is_a_failure_and_no_number():
     worker = Worker(None, seed=0)
     stopped = SimpleNamespace(
-        reset=lambda: None,
+        reset=lambda iterations: None,
         start=lambda: None,
         lap=lambda phase: None,
         sample=lambda iterations: Sample(iterations, 0.1, 0.1, 0.0, 0.0, 0.0, 0.0),
