@@ -9,6 +9,7 @@ within the methods that a measuring process calls.
 import importlib
 import pkgutil
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -32,7 +33,7 @@ class Stopwatch(Protocol):
     def sample(self, iterations: int) -> Sample: ...
 
 
-class Device:
+class Device(ABC):
     """One device; the defaults are those of an accelerator with a clock.
 
     `name` is what users and workloads call it, `index` its number among those of the same kind.
@@ -57,9 +58,9 @@ class Device:
         """What torch calls the device."""
         return self.name
 
+    @abstractmethod
     def missing(self) -> str:
         """Why this machine cannot use the device; empty if it can. Does not load torch."""
-        raise NotImplementedError
 
     def title(self) -> str:
         """The name of the product, on which times depend. Does not load torch."""
@@ -79,9 +80,9 @@ class Device:
     def select(self) -> None:
         """Make this the process's current device."""
 
+    @abstractmethod
     def stopwatch(self, cold: bool = False) -> Stopwatch:
         """A stopwatch; with `cold`, one that flushes the device's cache before each iteration."""
-        raise NotImplementedError
 
     def synchronise(self) -> None:
         """Wait until the device has finished all enqueued work."""
@@ -98,9 +99,9 @@ class Device:
         """Notes on the stopwatch's samples, for `Run.notes`."""
         return {"allocator": "caching"}
 
+    @abstractmethod
     def weigh(self, build: Build, case: Case) -> Weighed:
         """Measure peak memory in bytes, operators and bytes moved of one iteration."""
-        raise NotImplementedError
 
     def release(self) -> None:
         """Return unused memory of the device that torch caches, which other processes may need."""

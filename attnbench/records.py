@@ -308,6 +308,11 @@ class Planned:
     refusal: str = ""
 
     @property
+    def block(self) -> tuple[Mode, int]:
+        """Mode and length: what the cases that are raced with one another share."""
+        return self.case.workload.mode, self.case.workload.seq_len
+
+    @property
     def flops(self) -> int:
         """Forward FLOPs of one iteration."""
         return self.projection_flops + self.core_flops + self.shell_flops

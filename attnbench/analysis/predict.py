@@ -9,11 +9,12 @@ has no prediction.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from operator import attrgetter
 from statistics import median
 
+from attnbench.analysis.curves import series_names
 from attnbench.records import Case, Mode, Outcome, Part, Planned, Run, Workload
 
 Known = list[tuple[Planned, float]]
@@ -29,13 +30,12 @@ ANY_MODE = attrgetter(*(name for name in NAMES if name != "mode"))
 def seconds(
     planned: Planned,
     measured: Sequence[tuple[Planned, float]],
-    guess_factor: float | None = None,
+    guess_factor: float = 1.0,
 ) -> float:
     """Predicted seconds of one iteration, from the longest measured lengths of the same series.
 
     Two lengths give a rate for the core and one for the rest; one length gives a single rate.
-    Without any, the other mode is used, and without that the first guess times `guess_factor`, by
-    default the median ratio of measured times to their first guesses.
+    Without any, the other mode is used, and without that the first guess times `guess_factor`.
     """
     nearest = sorted(
         (pair for pair in measured if alike(pair[0].case, planned.case)),
@@ -51,9 +51,6 @@ def seconds(
         known, took_s = max(other, key=lambda pair: pair[0].case.workload.seq_len)
         factor = TRAINING if planned.case.workload.mode is Mode.TRAINING else 1 / TRAINING
         return factor * took_s * planned.flops / known.flops
-    if guess_factor is None:
-        factors = [took_s / known.predicted_s for known, took_s in measured]
-        guess_factor = median(factors) if factors else 1.0
     return guess_factor * planned.predicted_s
 
 
@@ -103,11 +100,15 @@ def replayed(plan: Sequence[Planned], runs: Sequence[Run]) -> dict[str, tuple[fl
 
     NaN for a case that cannot run.
     """
-    times, peaks = _History(seconds), _History(scaled_bytes)
+    names = series_names(plan)
+    times, peaks = (
+        _Replay(names, seconds),
+        _Replay(names, lambda p, known, _: scaled_bytes(p, known)),
+    )
     cases = {planned.case.key: planned for planned in plan}
-    blocks: dict[tuple[str, int], list[Planned]] = {}
+    blocks: dict[tuple[Mode, int], list[Planned]] = {}
     for planned in plan:
-        blocks.setdefault(_block(planned), []).append(planned)
+        blocks.setdefault(planned.block, []).append(planned)
     cannot = {key for key, planned in cases.items() if planned.refusal}
     for run in runs:
         case = cases.get(run.case)
@@ -117,58 +118,55 @@ def replayed(plan: Sequence[Planned], runs: Sequence[Run]) -> dict[str, tuple[fl
             cannot.add(run.case)
         # it was decided not to start the case
         if run.outcome is not Outcome.OK and not run.elapsed_s:
-            times.decide(run.case, case)
-            peaks.decide(run.case, case)
+            times.decide(case)
+            peaks.decide(case)
         if run.samples and run.samples[0].lap is not None:
             # a whole block was decided on before its first run
-            for other in blocks.pop(_block(case), ()):
-                times.of(other.case.key, other)
-                peaks.of(other.case.key, other)
+            for other in blocks.pop(case.block, ()):
+                times.of(other)
+                peaks.of(other)
         if run.part is Part.TIME and run.samples:
-            times.learn(run.case, case, median(s.seconds for s in run.samples))
+            times.learn(case, median(s.seconds for s in run.samples))
         if peak := run.values.get("allocated_peak_bytes"):
-            peaks.learn(run.case, case, peak)
+            peaks.learn(case, peak)
     nothing = (math.nan, math.nan)
     return {
-        key: nothing if key in cannot else (times.of(key, case), peaks.of(key, case))
+        key: nothing if key in cannot else (times.of(case), peaks.of(case))
         for key, case in cases.items()
     }
 
 
-class _History:
-    """Predictions of one quantity, from cases of the same options as soon as there are any."""
+class _Replay:
+    """Predictions of one quantity, each from what was known of the case's series by then."""
 
-    def __init__(self, rule: Callable[[Planned, Known], float]) -> None:
-        self.rule = rule
-        self.known: Known = []
-        self.near: dict[tuple[object, ...], Known] = {}
+    def __init__(
+        self, names: Mapping[str, str], rule: Callable[[Planned, Known, float], float]
+    ) -> None:
+        self.names, self.rule = names, rule
+        self.known: dict[str, Known] = {}  # by series
+        self.factors: list[float] = []  # times over their first guesses
         self.predicted: dict[str, float] = {}
         self.measured: set[str] = set()
 
-    def of(self, key: str, case: Planned) -> float:
+    def of(self, planned: Planned) -> float:
         """The prediction for the case, made now if there is none yet."""
+        key = planned.case.key
         if key not in self.predicted:
-            near = self.near.get(_group(case), self.known)
-            self.predicted[key] = self.rule(case, near) or math.nan
+            factor = median(self.factors) if self.factors else 1.0
+            known = self.known.get(self.names[key], [])
+            self.predicted[key] = self.rule(planned, known, factor) or math.nan
         return self.predicted[key]
 
-    def decide(self, key: str, case: Planned) -> None:
+    def decide(self, planned: Planned) -> None:
         """Predict a case again, unless it was measured before."""
-        if key not in self.measured:
-            self.predicted.pop(key, None)
-            self.of(key, case)
+        if planned.case.key not in self.measured:
+            self.predicted.pop(planned.case.key, None)
+            self.of(planned)
 
-    def learn(self, key: str, case: Planned, value: float) -> None:
-        self.of(key, case)
-        self.measured.add(key)
-        self.known.append((case, value))
-        self.near.setdefault(_group(case), []).append((case, value))
-
-
-def _block(planned: Planned) -> tuple[str, int]:
-    """Mode and length, which cases that are raced together share."""
-    return str(planned.case.workload.mode), planned.case.workload.seq_len
-
-
-def _group(planned: Planned) -> tuple[object, ...]:
-    return planned.case.mechanism, planned.case.options
+    def learn(self, planned: Planned, value: float) -> None:
+        """Take a measured value into account."""
+        self.of(planned)
+        self.measured.add(planned.case.key)
+        self.known.setdefault(self.names[planned.case.key], []).append((planned, value))
+        if planned.predicted_s:
+            self.factors.append(value / planned.predicted_s)

@@ -78,9 +78,7 @@ class Ratios:
 
     def __init__(self, sweep: Sweep) -> None:
         names = series_names(sweep.plan)
-        blocks = {
-            p.case.key: (str(p.case.workload.mode), p.case.workload.seq_len) for p in sweep.plan
-        }
+        blocks: dict[str, Block] = {p.case.key: p.block for p in sweep.plan}
         laps: dict[tuple[str, Block], dict[int, Laps]] = {}
         for run in sweep.runs:
             timed = run.part is Part.TIME and run.outcome is Outcome.OK and run.case in blocks

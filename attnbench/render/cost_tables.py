@@ -155,7 +155,7 @@ def precision(errors: Frame, dtype: str) -> Table:
 def outcomes(summary: Frame) -> Table:
     """Every case that was not measured in full, with the reason and its predicted cost."""
     lost = summary[summary["outcome"] != Outcome.OK]
-    shared = ", ".join(dict.fromkeys(map(_shared, lost["case"])))
+    shared = ", ".join(dict.fromkeys((_shared(row) for _, row in lost.iterrows())))
     return Table(
         name="outcomes",
         title="Cases not measured" + (f" ({shared})" if shared else ""),
@@ -191,11 +191,12 @@ def why(outcome: str, cause: str) -> str:
     return CAUSES.get(cause) or ENDINGS.get(outcome, "not run")
 
 
-def _shared(case: str) -> str:
+def _shared(row: Row) -> str:
     """`D256-H16/model/float32/cpu`: the part of a case's label that its whole sweep shares."""
-    parts = case.rpartition("/B")[2].split("/")
-    sizes = [size for size in parts[0].split("-") if size[:1] in "DH"]
-    return "/".join(["-".join(sizes), *(part for part in parts[1:] if part not in set(Mode))])
+    sizes = f"D{row['width']}-H{row['heads']}"
+    parts = [sizes, *(str(row[name]) for name in ("level", "dtype", "device"))]
+    parts += ["causal"] * bool(row["causal"])
+    return "/".join(parts + [f"padding={row['padding']}"] * (row["padding"] > 0))
 
 
 def _cell(row: Row | None, metric: str, cell: Callable[[Row], Cell]) -> Cell:

@@ -89,7 +89,7 @@ class History:
 
     def widest_error(self, block: Block) -> float:
         """The largest standard error of a log ratio in a block; infinite after one round."""
-        cases = [planned for planned in self.repeatable() if block_of(planned) == block]
+        cases = [planned for planned in self.repeatable() if planned.block == block]
         return max((self.ratio_error(cases[0], other) for other in cases[1:]), default=0.0)
 
     def ratio_error(self, first: Planned, second: Planned) -> float:
@@ -104,19 +104,14 @@ class History:
 
     def next_lap(self, block: Block, round_: int) -> int:
         """The next lap of a block in this round; an even number."""
-        runs = [self.timed.get((p.case.key, round_)) for p in self.plan if block_of(p) == block]
+        runs = [self.timed.get((p.case.key, round_)) for p in self.plan if p.block == block]
         laps = [s.lap for run in runs if run for s in run.samples if s.lap is not None]
         return 2 * ((max(laps, default=-1) + 1) // 2)
-
-
-def block_of(planned: Planned) -> Block:
-    """The block of a case: mode and length."""
-    return planned.case.workload.mode, planned.case.workload.seq_len
 
 
 def blocks(plan: Sequence[Planned]) -> dict[Block, list[Planned]]:
     """The cases of each mode and length."""
     blocks: dict[Block, list[Planned]] = {}
     for planned in plan:
-        blocks.setdefault(block_of(planned), []).append(planned)
+        blocks.setdefault(planned.block, []).append(planned)
     return blocks

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 from attnbench.records import Cause, Outcome, Part, Planned, Request, Run
 from attnbench.run import schedule
-from attnbench.run.history import Block, History, block_of, blocks
+from attnbench.run.history import Block, History, blocks
 from attnbench.run.race import CUT_OFF, LEAST_S, Entry, Race, Round
 from attnbench.run.schedule import Refusal
 from attnbench.run.workers import Worker
@@ -143,7 +143,7 @@ class Session:
         limit_s = self.request.case_timeout_s
         if limit_s and visit_s > limit_s:
             return schedule.too_long(iteration_s, visit_s, limit_s)
-        anchor = self.anchor(block_of(planned))
+        anchor = self.anchor(planned.block)
         reserved_s = self.cost_s(others) + self.visits_s([anchor] if anchor else [])
         cost_s = self.cost_s([planned])
         if reserved_s + cost_s > self.left_s():
@@ -204,8 +204,8 @@ class Session:
 
     def gain(self, planned: Planned) -> tuple[float, float]:
         """The sort key of repeats: the block with the least certain ratio first."""
-        block = block_of(planned)
-        cases = [other for other in self.history.repeatable() if block_of(other) == block]
+        block = planned.block
+        cases = [other for other in self.history.repeatable() if other.block == block]
         return -self.history.widest_error(block), self.visits_s(cases)
 
     def visit(self, processes: Round, cases: Sequence[Planned]) -> None:
@@ -213,7 +213,7 @@ class Session:
         missing = [planned for planned in cases if not self.is_done(planned)]
         if not missing:
             return
-        anchor = self.anchor(block_of(missing[0]))
+        anchor = self.anchor(missing[0].block)
         room = schedule.SHARED * self.memory_bytes
         racing = [*([anchor] if anchor else []), *missing]
         for group in schedule.groups(racing, self.history.needed_bytes, room, anchor):
@@ -221,7 +221,7 @@ class Session:
 
     def anchor(self, block: Block) -> Planned | None:
         """What races again with cases that this round has still to time; None before the first."""
-        timed = [p for p in self.plan if block_of(p) == block and self.was_timed(p)]
+        timed = [p for p in self.plan if p.block == block and self.was_timed(p)]
         return min(timed, key=self.history.needed_bytes, default=None)
 
     def race(self, processes: Round, cases: Sequence[Planned]) -> None:
@@ -243,7 +243,7 @@ class Session:
             limit_s=lambda name, iteration_s: self.timeout_s(names[name], iteration_s),
             left_s=self.left_s,
             rehearse=True,
-            first_lap=history.next_lap(block_of(cases[0]), self.round),
+            first_lap=history.next_lap(cases[0].block, self.round),
         )
         entries = processes.race(race, lambda name: self.show(names[name], name))
         runs: dict[str, Run] = {}
@@ -375,7 +375,7 @@ class Session:
 
     def show(self, planned: Planned, running: str) -> None:
         """Report what runs now; the time left is predicted once per block."""
-        mode, seq_len = block = block_of(planned)
+        mode, seq_len = block = planned.block
         if block != self.shown:
             self.shown = block
             rounds = max(0, min(WANTED_ROUNDS, self.request.rounds) - 1 - self.round)

@@ -386,13 +386,12 @@ def test_without_a_budget_the_seconds_left_are_about_what_passes():
 
 @pytest.mark.parametrize("limits", [{"budget_s": 20.0}, {"case_timeout_s": 4.0}])
 def test_the_reason_and_the_report_name_one_prediction(limits):
-    costs = {"slow": 0.008, "fast": 0.0008}
+    # two forms of one mechanism do the same work, at their own speeds
+    costs = {("slow", "eager"): 0.008, ("fast", "eager"): 0.0008, ("slow", "sdpa"): 0.004}
     plan = tuple(
-        planned(name, n, round(1e9 * cost * n))
-        for name, cost in costs.items()
-        for n in (128, 256, 512)
+        planned(name, n, round(8e6 * n), form=form) for name, form in costs for n in (128, 256, 512)
     )
-    machine = Machine(lambda case: costs[case.mechanism] * case.workload.seq_len)
+    machine = Machine(lambda case: costs[case.mechanism, case.form] * case.workload.seq_len)
     sweep(machine, plan, replace(REQUEST, **limits))
     foreseen = replayed(plan, machine.stored)
     skipped = [run for run in machine.stored if run.outcome is Outcome.SKIPPED]
