@@ -2,27 +2,41 @@
 
 import ctypes
 import resource
+import sys
 from contextlib import suppress
 
 from attnbench.measure.memory import status_bytes
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -3, -4, -8
 RESIDENT_MMAP_BYTES = 65_536  # with larger thresholds, VmHWM is wrong by −25 to +100 %
+LARGE_BYTES, MOST_MMAPS = 32 << 20, 65_536
+PR_SET_THP_DISABLE = 41
 
 
-def keep_pages() -> None:
+def keep_pages(large: bool = True) -> None:
     """Make the allocator keep freed pages, so that no iteration pays for page faults again.
 
-    One arena, since those of autograd's threads are unmapped whenever they are empty.
+    One arena, since those of autograd's threads are unmapped whenever they are empty. A heap that
+    keeps everything grows to a multiple of what is allocated; if `large` is false, tensors of 32
+    MiB and more are given back, and huge pages keep their page faults few.
     """
+    huge_pages(allowed=not large)
     mallopt(M_ARENA_MAX, 1)
-    mallopt(M_MMAP_MAX, 0)
+    mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)
+    mallopt(M_MMAP_MAX, 0 if large else MOST_MMAPS)
     mallopt(M_TRIM_THRESHOLD, -1)
 
 
 def return_pages() -> None:
     """Make it return freed pages, so that the resident peak counts only live memory."""
+    huge_pages(allowed=False)
     mallopt(M_MMAP_THRESHOLD, RESIDENT_MMAP_BYTES)
+
+
+def huge_pages(*, allowed: bool) -> None:
+    """Allow or forbid this process huge pages, for which glibc asks with `hugetlb=1` (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_THP_DISABLE, int(not allowed), 0, 0, 0)
 
 
 def private_bytes() -> int:

@@ -116,13 +116,16 @@ class Worker:
         extra: int = 0,
         every: int = 1,
         suspicious: bool = False,
+        sparing: bool = False,
         **asked: Any,
     ) -> Answer:
         """Build a case, check one iteration, and warm up.
 
         If `suspicious`, `finish` looks for odd behaviour of the mechanism. Every `every`-th
-        iteration computes `extra` products more. The answer has `iteration_s`.
+        iteration computes `extra` products more. If `sparing`, large freed tensors go back to the
+        system. The answer has `iteration_s`.
         """
+        allocator.keep_pages(large=not sparing)
         begun, load_before, state = time.perf_counter(), load(), torch_state()
         card, _, case = self.resolve(**asked)
         subject = Subject(card, case, self.seed)
@@ -153,6 +156,7 @@ class Worker:
             values=values,
             iteration_s=iteration_s,
             passed=passed,
+            sparing=sparing,
         )
         # a collection would fall into the samples of a single process
         gc.collect()
@@ -185,6 +189,8 @@ class Worker:
         odd = oddities.odd(built.subject, built.passed, self.seed) if built.passed else ""
         notes = {"changed": changed, "odd": odd, "processes": left_running()}
         notes |= built.device.notes(built.watch)
+        if built.sparing:
+            notes["allocator"] = "pages kept, but those of large tensors"
         device = built.device
         del built
         gc.enable()

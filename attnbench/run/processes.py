@@ -242,8 +242,13 @@ def reason_of(number: int | None) -> str:
 
 
 def environment(threads: int) -> dict[str, str]:
-    """Environment variables of the processes: number of threads, fixed hashes, not git's."""
+    """Environment variables of the processes: number of threads, fixed hashes, not git's.
+
+    glibc asks for huge pages, which `measure.allocator` allows where it wants them.
+    """
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     dropped = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
     kept = {name: value for name, value in os.environ.items() if name not in dropped}
-    return {**kept, **dict.fromkeys(names, str(threads)), "PYTHONHASHSEED": "0"}
+    tunables = ":".join(filter(None, (kept.get("GLIBC_TUNABLES"), "glibc.malloc.hugetlb=1")))
+    fixed = {"PYTHONHASHSEED": "0", "GLIBC_TUNABLES": tunables}
+    return {**kept, **dict.fromkeys(names, str(threads)), **fixed}

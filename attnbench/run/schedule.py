@@ -14,6 +14,7 @@ MEMORY_S = 0.5  # a process that measures memory, without its iterations
 MEMORY_ITERATIONS = 1.3  # cost of an iteration under the profiler and of the small ones
 MARGIN = 1.1  # memory kept free, relative to the prediction
 SHARED = 0.6  # share of memory that the processes of one race may use together
+FRAGMENTED = 2.5  # a heap that keeps freed pages, relative to the largest allocation
 KEPT = 0.3  # share of memory that all processes of a round may keep for their next cases
 MOST_PAIRS = 6  # pairs of laps; more would only make samples shorter
 # a measured outcome excludes longer lengths; a predicted one does not

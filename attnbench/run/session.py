@@ -227,6 +227,7 @@ class Session:
     def race(self, processes: Round, cases: Sequence[Planned]) -> None:
         """Race cases that fit into memory together, and store their runs."""
         settings, history = self.request.settings, self.history
+        room = schedule.SHARED * self.memory_bytes
         names = {history.name(planned): planned for planned in cases}
         builds = {
             name: {
@@ -234,6 +235,7 @@ class Session:
                 "warmup_s": settings.warmup_s,
                 "cold": settings.cold,
                 "suspicious": schedule.family(planned.case) not in history.examined,
+                "sparing": schedule.FRAGMENTED * history.needed_bytes(planned) > room,
             }
             for name, planned in names.items()
         }

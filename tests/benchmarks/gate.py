@@ -6,8 +6,8 @@ Every trial repeats what `check` does for one case: six pairs of fresh processes
 result is unclear, one verdict. Trials without extra work count false alarms; those with 5 or 10 %
 more work, or 50 % more in every fifth call, count detections. Required: at most 2 false alarms in
 200, detection of at least 80 % at +5 %, 95 % at +10 % and 90 % at every fifth call, and at most
-15 s of samples per verdict. Results are written after each trial, so the script may be stopped;
-`--neighbours 0` leaves the other core idle.
+15 s of samples per verdict. Results are written after each trial, and the same command continues
+where it was stopped; `--neighbours 0` leaves the other core idle.
 """
 
 import argparse
@@ -74,16 +74,19 @@ def main():
         race = with_extra_work(prepare(server, root, case, (0.05, 0.10, 0.50), plan))
         about = {
             "case": f"{case.name}, N = {asked.length}, inference, one thread",
-            "iteration_ms": round(1000 * race.iteration_s, 2),
-            "rounds": race.rounds,
-            "processor": processor(),
             "neighbours": asked.neighbours,
             "seed": asked.seed,
         }
-        trials = []
-        for count, kinds in enumerate(rows, 1):
+        here = {
+            "processor": processor(),
+            "iteration_ms": round(1000 * race.iteration_s, 2),
+            "rounds": race.rounds,
+        }
+        trials = stored(asked.out, about)
+        done = sum(trial["kind"] == NOTHING for trial in trials)  # every row has one
+        for count, kinds in enumerate(rows[done:], done + 1):
             records = verdicts(server, root, race, kinds, plan, draw)
-            trials += records
+            trials += [{**here, **record} for record in records]
             write(asked.out, about, trials)
             texts = ", ".join(f"{record['kind']}: {record['verdict']}" for record in records)
             print(f"{count}/{len(rows)} {texts}", flush=True)
@@ -162,6 +165,17 @@ def record(kind, trial, samples_s):
     }
 
 
+def stored(out, about):
+    """The trials of an earlier start of the same command."""
+    file = out / "gate.json"
+    if not file.exists():
+        return []
+    before = json.loads(file.read_text())
+    if {key: before.get(key) for key in about} != about:
+        raise SystemExit(f"{file} holds trials of another command; give another --out")
+    return before["trials"]
+
+
 def write(out, about, trials):
     """All trials as JSON, and the rates as a table in Markdown."""
     out.mkdir(parents=True, exist_ok=True)
@@ -171,7 +185,7 @@ def write(out, about, trials):
         "",
         "Made by `python -m tests.benchmarks.gate`; every trial is in `gate.json`.",
         "",
-        "; ".join(f"{name} {value}" for name, value in about.items()) + ".",
+        "; ".join(f"{name} {value}" for name, value in {**about, **measured(trials)}.items()) + ".",
         "",
         "| extra work | trials | slower | faster | unsure | same | samples per verdict |",
         "|---:|---:|---:|---:|---:|---:|---|",
@@ -186,6 +200,16 @@ def write(out, about, trials):
         spent = f"{statistics.median(took):.1f} s, at most {max(took):.1f} s"
         lines.append(f"| {kind} | {len(of)} | {' | '.join(counts)} | {spent} |")
     (out / "README.md").write_text("\n".join(lines) + "\n")
+
+
+def measured(trials):
+    """On which processors, and how long an iteration took."""
+    took = [trial["iteration_ms"] for trial in trials]
+    return {
+        "processor": ", ".join(dict.fromkeys(trial["processor"] for trial in trials)),
+        "iteration": f"{min(took)} to {max(took)} ms",
+        "rounds": f"{min(t['rounds'] for t in trials)} to {max(t['rounds'] for t in trials)}",
+    }
 
 
 if __name__ == "__main__":
