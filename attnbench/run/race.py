@@ -40,7 +40,8 @@ class Race:
     `turns` is called once all are warm, with the seconds of one iteration of each. `limit_s` gives
     the seconds that an entrant may take in total, from the seconds of its iteration (0: unknown).
     `left_s` gives the seconds left of the budget; once none are left, no case is built, no pair of
-    laps begins, and questions are limited to `LEAST_S`.
+    laps begins, and questions are limited to `LEAST_S`. With `end_others`, processes that do not
+    take part end first, since the race may need the memory that they keep.
     """
 
     builds: Mapping[str, Mapping[str, Any]]
@@ -49,6 +50,7 @@ class Race:
     left_s: Callable[[], float] = lambda: math.inf
     rehearse: bool = False  # run a short iteration once untimed before each sample
     first_lap: int = 0  # the number of the first lap
+    end_others: bool = False
 
 
 @dataclass
@@ -88,6 +90,9 @@ class Round:
     ) -> dict[str, Entry]:
         """What each entrant gave; `observe` is called with the entrant whose turn it is."""
         entries = {name: Entry() for name in race.builds}
+        if race.end_others:
+            for name in self.running.keys() - race.builds.keys():
+                self.running[name].end()
         for name in self.draw.sample(list(entries), len(entries)):
             observe(name)
             entry = entries[name]

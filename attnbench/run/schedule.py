@@ -91,6 +91,11 @@ def extras(plan: Sequence[Planned], tokens: int) -> frozenset[str]:
     return frozenset(found)
 
 
+def heap_bytes(allocated_bytes: float) -> float:
+    """What a heap that keeps freed pages may grow to."""
+    return FRAGMENTED * allocated_bytes
+
+
 def kept_bytes(plan: Sequence[Planned], memory_bytes: float) -> float:
     """Bytes of freed pages that the process of each series may keep between its cases."""
     return KEPT * memory_bytes / len(set(series_names(plan).values()))

@@ -227,7 +227,7 @@ class Session:
     def race(self, processes: Round, cases: Sequence[Planned]) -> None:
         """Race cases that fit into memory together, and store their runs."""
         settings, history = self.request.settings, self.history
-        room = schedule.SHARED * self.memory_bytes
+        together_bytes = schedule.heap_bytes(sum(map(history.needed_bytes, cases)))
         names = {history.name(planned): planned for planned in cases}
         builds = {
             name: {
@@ -235,7 +235,7 @@ class Session:
                 "warmup_s": settings.warmup_s,
                 "cold": settings.cold,
                 "suspicious": schedule.family(planned.case) not in history.examined,
-                "sparing": schedule.FRAGMENTED * history.needed_bytes(planned) > room,
+                "sparing": schedule.heap_bytes(history.needed_bytes(planned)) > self.memory_bytes,
             }
             for name, planned in names.items()
         }
@@ -246,6 +246,7 @@ class Session:
             left_s=self.left_s,
             rehearse=True,
             first_lap=history.next_lap(cases[0].block, self.round),
+            end_others=together_bytes > schedule.SHARED * self.memory_bytes,
         )
         entries = processes.race(race, lambda name: self.show(names[name], name))
         runs: dict[str, Run] = {}

@@ -16,7 +16,7 @@ class Machine:
 
     def __init__(self, seconds=lambda case: 0.1, fate=lambda case, do: None, hold_s=None):
         self.now, self.stored = 50.0, []
-        self.started, self.asked = [], []
+        self.started, self.asked, self.builds = [], [], []
         self.seconds, self.fate, self.hold_s = seconds, fate, hold_s
         self.pids = itertools.count(1)
 
@@ -48,6 +48,8 @@ class Worker:
             fields = ("mechanism", "form", "options", "workload")
             self.case = msgspec.convert({name: asked[name] for name in fields}, Case)
         machine.asked.append((do, self.case, self.pid))
+        if do == "build":
+            machine.builds.append(asked)
         if fate := machine.fate(self.case, do):
             machine.now += fate.get("after_s", 0.1)
             self.alive = fate["outcome"] not in ("crashed", "timeout")

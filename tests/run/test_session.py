@@ -468,3 +468,29 @@ def test_predictions_learn_from_the_device_clock_where_there_is_one():
     )
     predicted, _ = replayed(PLAN, machine.stored)[PLAN[-1].case.key]
     assert predicted == pytest.approx(0.1)
+
+
+def test_large_tensors_go_back_only_where_a_heap_that_keeps_them_would_not_fit():
+    sizes = {"slow": GIB // 2, "fast": GIB // 4}
+    plan = tuple(planned(name, 128, 10**8, size=size) for name, size in sizes.items())
+    machine = Machine(
+        fate=lambda case, do: {"outcome": "failed", "reason": ""} if do == "weigh" else None
+    )
+    sweep(machine, plan)
+    sparing = {(build["mechanism"], build["sparing"]) for build in machine.builds}
+    assert sparing == {("slow", True), ("fast", False)}
+
+
+def test_processes_that_do_not_race_end_where_their_memory_is_needed():
+    plan = (
+        *(planned(name, 128, 10**8, size=1000) for name in ("slow", "fast")),
+        planned("slow", 256, 10**8, size=GIB // 3),
+        planned("slow", 512, 10**8, size=1000),
+        planned("fast", 512, 10**8, size=1000),
+    )
+    machine = Machine(
+        fate=lambda case, do: {"outcome": "failed", "reason": ""} if do == "weigh" else None
+    )
+    sweep(machine, plan, replace(REQUEST, rounds=1))
+    timing = Counter(series for series, weighs in machine.started if not weighs)
+    assert timing == {"slow:eager": 1, "fast:eager": 2}
