@@ -1,7 +1,8 @@
 """Ratios of times from laps run in turns.
 
 Within a block and a round the processes take turns, so drift of the machine affects all alike. The
-ratio of one round is the median, over its pairs of laps, of the differences of log times.
+ratio of one round is the median, over its pairs of laps, of the differences of log times. The time
+of a pair of laps is the faster of the two: what disturbs a single lap only ever makes it slower.
 
 The ratio of a pair in a block is the mean over its rounds, with a 95 % confidence interval by
 Student's t. Rounds are few, so the variance between them is shrunk towards that of all pairs in
@@ -128,10 +129,10 @@ class Ratios:
 
 
 def by_pair(samples: Iterable[Sample]) -> Laps:
-    """Seconds of one iteration in each complete pair of laps: the mean of the two."""
+    """Seconds of one iteration in each complete pair of laps: the faster of the two."""
     seconds: dict[int, float] = {s.lap: s.seconds for s in samples if s.lap is not None}
     return {
-        lap // 2: (seconds[lap] + seconds[lap + 1]) / 2
+        lap // 2: min(seconds[lap], seconds[lap + 1])
         for lap in seconds
         if lap % 2 == 0 and lap + 1 in seconds
     }

@@ -148,17 +148,20 @@ class Round:
 def in_turns(turns: Mapping[str, Turns], draw: random.Random) -> Sequence[tuple[int, str]]:
     """Lap and entrant of every turn: pairs of laps in a random order and its mirror image.
 
-    An entrant with fewer pairs than the race has runs in some of them, evenly spread.
+    An entrant with fewer pairs than the race has runs in some of them, spread over the race, and
+    all that run more often run in these too, since only pairs that two entrants share compare them.
     """
     pairs = max((own.pairs for own in turns.values()), default=0)
     schedule: list[tuple[int, str]] = []
+    rank = {pair: rank for rank, pair in enumerate(sorted(range(pairs), key=reversed_bits))}
     for pair in range(pairs):
-        running = [
-            name
-            for name, own in turns.items()
-            if (pair + 1) * own.pairs // pairs > pair * own.pairs // pairs
-        ]
+        running = [name for name, own in turns.items() if rank[pair] < own.pairs]
         order = draw.sample(running, len(running))
         schedule += [(2 * pair, name) for name in order]
         schedule += [(2 * pair + 1, name) for name in reversed(order)]
     return schedule
+
+
+def reversed_bits(number: int) -> float:
+    """The binary fraction with the bits of a number in reverse: 0, 1/2, 1/4, 3/4, 1/8, …"""
+    return int(f"{number:b}"[::-1], 2) / (1 << number.bit_length())

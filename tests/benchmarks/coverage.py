@@ -11,6 +11,7 @@ process. The situations add
 - drift: the machine slows by 20 % from the first lap to the last;
 - steps: 12 times per sweep on average, the speed changes permanently (standard deviation 10 %);
 - neighbour: a third of the time it is 30 % slower, in periods of half a visit to a block;
+- bursts: each lap is, with a probability of 15 %, slower by 10 to 80 %;
 - processes: processes vary by 3 %, and by a further 1 % in each block;
 - heavy tails: laps and processes follow Student's t with 3 degrees of freedom;
 - all: all of these at once;
@@ -42,6 +43,7 @@ class Situation:
     drift: float = 0.0
     steps: float = 0.0
     neighbour: float = 0.0
+    bursts: float = 0.0  # probability in each lap
     between: float = 0.008  # processes
     in_block: float = 0.004
     heavy: bool = False
@@ -52,9 +54,12 @@ SITUATIONS = {
     "drift": Situation(drift=0.2),
     "steps": Situation(steps=0.1),
     "neighbour": Situation(neighbour=0.3),
+    "bursts": Situation(bursts=0.15),
     "processes": Situation(between=0.03, in_block=0.01),
     "heavy tails": Situation(heavy=True),
-    "all": Situation(drift=0.2, steps=0.1, neighbour=0.3, between=0.03, in_block=0.01, heavy=True),
+    "all": Situation(
+        drift=0.2, steps=0.1, neighbour=0.3, bursts=0.15, between=0.03, in_block=0.01, heavy=True
+    ),
     UNSTEADY: Situation(unsteady=4.0),
 }
 
@@ -103,7 +108,7 @@ def simulated(situation, series, rounds, sweeps, seed=0):
 
 def ratios(situation, series, rounds, sweeps, rng):
     """Log ratios [sweeps, blocks, pairs, rounds] of simulated laps, and the pairs of series."""
-    seconds = np.exp(laps(situation, series, rounds, sweeps, rng)).mean(-1)
+    seconds = np.exp(laps(situation, series, rounds, sweeps, rng)).min(-1)
     pairs = list(combinations(range(series), 2))
     a, b = (seconds[:, :, :, list(series_)] for series_ in zip(*pairs, strict=True))
     # [sweeps, rounds, blocks, pairs, pairs of laps]: the ratio of a round is their median
@@ -124,6 +129,9 @@ def laps(situation, series, rounds, sweeps, rng):
     logs += between * draw(sweeps, rounds, 1, series, 1, 1)
     logs += situation.in_block * draw(*visits, series, 1, 1)
     turns = rounds * BLOCKS * LAP_PAIRS * 2 * series
+    if situation.bursts:
+        hit = rng.random(logs.shape) < situation.bursts
+        logs += hit * rng.uniform(np.log(1.1), np.log(1.8), logs.shape)
     speed = slowness(situation, sweeps, turns, series, rng)
     return logs + np.take_along_axis(speed, when(series, *visits, rng), 1).reshape(logs.shape)
 

@@ -4,6 +4,7 @@ import math
 import random
 from collections import Counter
 from dataclasses import asdict
+from itertools import combinations
 
 import pytest
 from hypothesis import given
@@ -50,12 +51,12 @@ def test_laps_come_in_pairs_that_mirror_each_other(pairs, seed):
 
 
 @given(pairs, st.integers())
-def test_every_entrant_shares_its_pairs_with_the_one_that_has_most(pairs, seed):
+def test_two_entrants_share_all_pairs_of_the_one_that_has_fewer(pairs, seed):
     turns = {name: Turns(pairs=count, iterations=1) for name, count in pairs.items()}
     found = list(in_turns(turns, random.Random(seed)))
-    most = max(pairs, key=pairs.__getitem__)
-    of_most = {lap for lap, name in found if name == most}
-    assert all(lap in of_most for lap, _ in found)
+    laps = {name: {lap for lap, of in found if of == name} for name in pairs}
+    for a, b in combinations(pairs, 2):
+        assert len(laps[a] & laps[b]) == 2 * min(pairs[a], pairs[b])
 
 
 def test_both_orders_occur():
