@@ -1,5 +1,7 @@
 """Checks of the project, such as `nox -s tests`; versions are in pyproject.toml."""
 
+from pathlib import Path
+
 import nox
 
 PROJECT = nox.project.load_toml("pyproject.toml")
@@ -40,6 +42,15 @@ def types(session: nox.Session) -> None:
     """Strict types; pyproject.toml lists exceptions where torch lacks types."""
     session.install("-e", ".", *groups("types"))
     session.run("mypy")
+
+
+@nox.session
+def package(session: nox.Session) -> None:
+    """Build wheel and sdist into the given folder, or dist/, and check them."""
+    session.install(*groups("package"))
+    folder = session.posargs[0] if session.posargs else "dist"
+    session.run("python", "-m", "build", "--outdir", folder)
+    session.run("twine", "check", "--strict", *map(str, Path(folder).glob("attnbench-*")))
 
 
 @nox.session
