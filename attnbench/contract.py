@@ -90,6 +90,7 @@ class Tolerance:
 
     float64: float = 1e-10
     float32: float = 3e-6
+    float16: float = 4e-3
     bfloat16: float = 3e-2
     reason: str = ""
 

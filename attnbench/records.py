@@ -34,6 +34,10 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 ITEM_BYTES: Mapping[str, int] = MappingProxyType(
     {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
 )
+# what a user may write for them; records hold the full names
+SHORT_DTYPES: Mapping[str, str] = MappingProxyType(
+    {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp64": "float64"}
+)
 
 
 class Level(StrEnum):

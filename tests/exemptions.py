@@ -79,8 +79,10 @@ EXEMPT = {
 REFUSED = {"sinkhorn": {(2, True): "SortCut has no causal form"}}
 
 ACROSS_0 = "values that round across the 0 of ReLU gain or lose their whole gradient"
+LARGEST = "rounding may change which token is the largest"
 
 WIDER = {
-    "set_transformer": Tolerance(bfloat16=0.3, reason=ACROSS_0),
-    "star_transformer": Tolerance(bfloat16=0.3, reason=ACROSS_0),
+    "poolingformer": Tolerance(float16=0.1, reason=LARGEST),
+    "set_transformer": Tolerance(float16=0.3, bfloat16=0.3, reason=ACROSS_0),
+    "star_transformer": Tolerance(float16=0.3, bfloat16=0.3, reason=ACROSS_0),
 }

@@ -14,7 +14,15 @@ from attnbench.analysis import noise, roofline, scaling
 from attnbench.analysis.crossover import crossovers, speedups
 from attnbench.analysis.estimate import Kind
 from attnbench.analysis.ratios import Ratios
-from attnbench.analysis.summary import Frame, precision, prediction_errors, summary, timed_runs
+from attnbench.analysis.summary import (
+    Frame,
+    kernels,
+    other_types,
+    precision,
+    prediction_errors,
+    summary,
+    timed_runs,
+)
 from attnbench.errors import UnknownMechanism
 from attnbench.records import Sweep
 
@@ -33,6 +41,7 @@ class WarningKind(StrEnum):
     UNFINISHED = "the sweep did not finish"
     MIXED = "sessions ran on different machines or versions"
     MEDDLED = "a mechanism changed the state of its process"  # mechanism, change
+    OTHER_TYPE = "a mechanism computed in another number type"  # mechanism, types, dtype
     LEAKS = "a mechanism keeps memory with each iteration"  # mechanism, bytes
     TOO_FAST = "a time is shorter than reading the input takes"  # series
     ROOF_RAISED = "a case did more than the measured peaks"
@@ -135,6 +144,11 @@ class Analysis:
         return precision(self.cases)
 
     @cached_property
+    def kernels(self) -> Frame:
+        """`summary.kernels` of fused attention."""
+        return kernels(self.cases)
+
+    @cached_property
     def prediction_errors(self) -> Frame:
         """`summary.prediction_errors` of each mechanism."""
         return prediction_errors(self.cases)
@@ -194,6 +208,9 @@ def _warnings(analysis: Analysis) -> Warnings:
     if len({session.fingerprint for session in sweep.sessions}) > 1:
         yield WarningKind.MIXED, {}
     yield from _meddled(sweep)
+    for mechanism, types in other_types(cases, sweep.request.dtype).items():
+        details = {"mechanism": mechanism, "types": types, "dtype": sweep.request.dtype}
+        yield WarningKind.OTHER_TYPE, details
     for series in roofline.too_fast(sweep, cases):
         yield WarningKind.TOO_FAST, {"series": series}
     if analysis.roof is not None and analysis.roof.raised:
@@ -216,6 +233,8 @@ def _meddled(sweep: Sweep) -> Warnings:
         name = names.get(run.case, run.case)
         if state := run.notes.get("changed"):
             changes[name, f"changed {state}"] = None
+        if state := run.notes.get("autocast"):
+            changes[name, f"ran under autocast ({state})"] = None
         for note in ("odd", "processes", "later"):
             if change := run.notes.get(note):
                 changes[name, change] = None

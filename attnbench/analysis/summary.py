@@ -15,6 +15,7 @@ from attnbench.analysis.estimate import Estimate, of_median, over_rounds, spread
 from attnbench.analysis.predict import replayed
 from attnbench.metrics import TABLE, Join
 from attnbench.records import (
+    ITEM_BYTES,
     Case,
     Outcome,
     Part,
@@ -33,6 +34,9 @@ Row = pd.Series
 MISSING = "missing"  # in place of an `Outcome`, for a case of the plan without a run
 
 ALL = "all"  # mechanisms together
+
+# notes that become columns: lists of names, joined by ", "
+NOTED = ("attention_kernel", "attention_device_kernels", "number_types")
 
 # quantity, and the columns of measured values, first guesses and refined predictions
 PREDICTED = (
@@ -60,7 +64,8 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     Identity: case, key, match (equal for the same case on another device or in another dtype),
     series, mechanism, form, options, batch, seq_len, width, heads, level, mode, dtype, device,
     causal, padding, tokens, layers. Ending: outcome, cause (a `Cause` if the case was not started),
-    reason, rounds.
+    reason, rounds. Recorded, or empty: attention_kernel and attention_device_kernels (see
+    `measure.kernels`), number_types in which operators gave results.
 
     Times of one iteration in seconds: time_s is device time on a GPU, else wall time; time_lo_s and
     time_hi_s are its 95 % confidence interval, time_log_se and time_df the standard error of its
@@ -78,6 +83,7 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     rows = [
         _identity(planned.case, names[planned.case.key])
         | _ending(planned, own)
+        | {note: _noted(own, note) for note in NOTED}
         | _times(own, estimate, planned.case.workload.tokens)
         | _planned(planned, *predictions[planned.case.key])
         | _values(own)
@@ -111,6 +117,32 @@ def precision(summary: pd.DataFrame) -> pd.DataFrame:
     known = summary[summary["error"].notna()]
     worst = known.groupby(["mechanism", "form", "options"], sort=False)["error"].max()
     return worst.reset_index().sort_values("error", ascending=False, kind="stable")
+
+
+def kernels(summary: pd.DataFrame) -> pd.DataFrame:
+    """The kernels of fused attention, one row for each that a series used in a mode.
+
+    Columns: series, form, mode, attention_kernel, attention_device_kernels; lengths, their number;
+    shortest and longest.
+    """
+    groups = ["series", "form", "mode", "attention_kernel", "attention_device_kernels"]
+    used = (summary["attention_kernel"] != "") | (summary["attention_device_kernels"] != "")
+    found = summary[used].groupby(groups, sort=False)["seq_len"]
+    return found.agg(lengths="count", shortest="min", longest="max").reset_index()
+
+
+def other_types(summary: pd.DataFrame, dtype: str) -> dict[str, list[str]]:
+    """The number types in which each mechanism computed, if they are not those of a `dtype` case.
+
+    Types wider than `dtype` are meant: sums and softmax often use them.
+    """
+    found: dict[str, list[str]] = {}
+    for mechanism, recorded in summary.groupby("mechanism", sort=False)["number_types"]:
+        names = {name for text in recorded for name in text.split(", ") if name}
+        wider = {name for name in names if ITEM_BYTES.get(name, 0) > ITEM_BYTES.get(dtype, 0)}
+        if others := sorted(names - wider - {dtype}):
+            found[str(mechanism)] = others
+    return found
 
 
 def timed_medians(runs: Sequence[Run]) -> list[tuple[str, float]]:
@@ -177,6 +209,11 @@ def _ending(planned: Planned, runs: Sequence[Run]) -> dict[str, Any]:
         outcome, reason = str(Outcome.OK), ""
     cause = str(bad.cause) if bad is not None and bad.cause else ""
     return {"outcome": outcome, "cause": cause, "reason": reason, "rounds": rounds}
+
+
+def _noted(runs: Sequence[Run], note: str) -> str:
+    """The note of the first run that has it, or nothing."""
+    return next((run.notes[note] for run in runs if note in run.notes), "")
 
 
 def _times(runs: Sequence[Run], estimate: Estimate, tokens: int) -> dict[str, Any]:

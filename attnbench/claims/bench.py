@@ -22,8 +22,7 @@ from attnbench.records import CardFacts, Level, Mode, Option, Outcome, Sweep
 # recorded that it ran the plain kernel
 FORMS: Mapping[str, tuple[str, ...]] = MappingProxyType({"flash": ("sdpa", "xformers", "flex")})
 
-# the note of a run that names the kernel of attention, and the kernel that stores the weights
-KERNEL, PLAIN = "attention_kernel", "math"
+PLAIN = "math"  # the kernel that stores the weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,17 +146,13 @@ class Bench:
                     mechanism=case.mechanism,
                     mode=Mode(str(mode)),
                     options={**(card.options if card else {}), **dict(case.options)},
-                    kernels=self._kernels(set(rows["key"])),
+                    kernels=frozenset(rows["attention_kernel"]) - {""},
                     rows=rows[["form", "outcome", "reason"]],
                     costs=_costs(rows),
                     ratios=self.ratios,
                 )
             )
         return tuple(curves)
-
-    def _kernels(self, cases: set[str]) -> frozenset[str]:
-        notes = [run.notes for run in self.sweep.runs if run.case in cases]
-        return frozenset(note[KERNEL] for note in notes if KERNEL in note)
 
 
 def forms(subject: Subject) -> tuple[str, ...] | None:

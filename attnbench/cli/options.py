@@ -6,9 +6,9 @@ import typer
 
 from attnbench.device import Device
 from attnbench.errors import UsageError
-from attnbench.records import ITEM_BYTES, Level, Mode, Selection, Settings
+from attnbench.records import SHORT_DTYPES, Level, Mode, Selection, Settings
 
-DTYPES = tuple(ITEM_BYTES)
+DTYPES = ", ".join(f"{full} or {short}" for short, full in SHORT_DTYPES.items())
 FORMATS = ("png", "svg", "pdf")
 
 # larger numbers are typing errors, and no prediction could hold them
@@ -49,10 +49,11 @@ def modes(text: str) -> tuple[Mode, ...]:
 
 
 def dtype(text: str) -> str:
-    """The name of a floating-point type. Raises `UsageError`."""
-    if text not in DTYPES:
-        raise UsageError(f"--dtype {text!r} is not one of {', '.join(DTYPES)}")
-    return text
+    """The full name of a floating-point type: `bfloat16` of `bf16`. Raises `UsageError`."""
+    full = SHORT_DTYPES.get(text, text)
+    if full not in SHORT_DTYPES.values():
+        raise UsageError(f"--dtype {text!r} is not one of {DTYPES}")
+    return full
 
 
 def formats(text: str) -> tuple[str, ...]:

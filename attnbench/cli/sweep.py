@@ -72,7 +72,7 @@ def sweep(
     causal: Annotated[
         bool, typer.Option("--causal", help="Causal attention: no token sees later ones.")
     ] = False,
-    dtype: Annotated[str, typer.Option(help=", ".join(options.DTYPES) + ".")] = "float32",
+    dtype: Annotated[str, typer.Option(help=f"{options.DTYPES}.")] = "float32",
     device: options.DeviceOption = "auto",
     threads: options.ThreadsOption = None,
     rounds: Annotated[

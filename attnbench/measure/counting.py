@@ -11,20 +11,25 @@ from torch.utils._pytree import tree_leaves
 class Counter(TorchDispatchMode):
     """Counts every operator that is not a view, and the bytes of its operands and results.
 
-    A tensor expanded over a dimension counts once along it. `notes` names the fused attention
-    operator, if one was dispatched.
+    A tensor expanded over a dimension counts once along it.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.operators = 0
         self.moved_bytes = 0
-        self.notes: dict[str, str] = {}
+        self.types: set[torch.dtype] = set()  # floating-point types of results
 
     @property
     def values(self) -> dict[str, float]:
         """The counts, under keys of `metrics.TABLE`."""
         return {"operators": self.operators, "moved_bytes": self.moved_bytes}
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """`number_types`: those in which operators gave their results, for `Run.notes`."""
+        names = sorted(str(dtype).removeprefix("torch.") for dtype in self.types)
+        return {"number_types": ", ".join(names)} if names else {}
 
     def __torch_dispatch__(
         self,
@@ -34,13 +39,12 @@ class Counter(TorchDispatchMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         out = func(*args, **(kwargs or {}))
-        name = func.overloadpacket.__name__
-        if "scaled_dot_product" in name and "backward" not in name:
-            self.notes["attention_kernel"] = name.removeprefix("_")
         if not is_view(func, args, out):
             self.operators += 1
-            tensors = tree_leaves((args, kwargs, out))
-            self.moved_bytes += sum(touched_bytes(t) for t in tensors if isinstance(t, Tensor))
+            results = [t for t in tree_leaves(out) if isinstance(t, Tensor)]
+            operands = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
+            self.moved_bytes += sum(map(touched_bytes, operands + results))
+            self.types |= {t.dtype for t in results if t.is_floating_point()}
         return out
 
 

@@ -5,9 +5,10 @@ import threading
 import time
 
 import torch
+from torch.autograd.profiler import profile
 
 from attnbench.device import Weighed
-from attnbench.measure import nvml
+from attnbench.measure import kernels, nvml
 from attnbench.measure.counting import Counter
 from attnbench.measure.subject import Subject, iteration
 from attnbench.records import Sample
@@ -87,8 +88,8 @@ class CudaStopwatch:
 def weigh(subject: Subject, uuid: str) -> Weighed:
     """Allocated and reserved peak, saved bytes, counts, and the process's peak from NVML.
 
-    The first iteration warms up (autotuning allocates), the second is measured, and operators are
-    counted in the third.
+    The first iteration warms up (autotuning allocates), the second is measured, operators are
+    counted in the third, and the kernels of attention recorded in a fourth, if there are any.
     """
     iterate = iteration(subject)
     iterate(lambda phase: None)
@@ -98,7 +99,7 @@ def weigh(subject: Subject, uuid: str) -> Weighed:
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     saved: dict[str, int] = {}
-    with ProcessPeak(uuid) as process:
+    with profile() as trace, ProcessPeak(uuid) as process:
         iterate(lambda phase: saved.update({phase: torch.cuda.memory_allocated() - before}))
         torch.cuda.synchronize()
     peak = torch.cuda.max_memory_allocated()
@@ -118,7 +119,8 @@ def weigh(subject: Subject, uuid: str) -> Weighed:
     counter = Counter()
     with counter:
         iterate(lambda phase: None)
-    return values | counter.values, notes | counter.notes
+    subject.clear()
+    return values | counter.values, notes | counter.notes | kernels.of_attention(trace, iterate)
 
 
 class ProcessPeak:

@@ -11,6 +11,7 @@ from typing import Any
 from torch.autograd.profiler import profile, record_function
 
 from attnbench.device import Weighed
+from attnbench.measure import kernels
 from attnbench.measure.counting import Counter
 from attnbench.measure.subject import Subject, iteration
 
@@ -33,6 +34,7 @@ def on_cpu(build: Callable[[], Subject]) -> Weighed:
         values = resident.values()
         subject.clear()
     values |= peaks(events.kineto_results.events())
+    notes = counter.notes | kernels.operators(kernels.names_in(events))
     if values["kept_bytes"]:
         # what a forward pass drew may be kept until the next one replaces it
         with profile(profile_memory=True) as events:
@@ -40,7 +42,6 @@ def on_cpu(build: Callable[[], Subject]) -> Weighed:
             subject.clear()
         values["kept_bytes"] = peaks(events.kineto_results.events())["kept_bytes"]
     values |= counter.values
-    notes = counter.notes
     if not resident.available:
         notes["resident"] = "this system does not let a process reset its resident peak"
     return values, notes

@@ -59,6 +59,8 @@ def recorded(call: Callable[..., Any], passed: Passed, thoroughly: bool) -> Call
             if output.requires_grad and not grad:
                 passed.odd["recorded gradients in inference"] = None
             passed.outputs.append(some_numbers(output))
+            if inputs and output.dtype != inputs[0].dtype:
+                passed.odd[f"returned {output.dtype} for {inputs[0].dtype}"] = None
             if thoroughly and any(torch.equal(output, tensor) for tensor in before):
                 passed.odd["returned its input"] = None
         if not all(torch.equal(was, now) for was, now in zip(before, inputs, strict=False)):

@@ -39,6 +39,7 @@ OUT_OF_MEMORY = (
     *("can't allocate memory", "out of memory", "not enough memory"),
     *("cublas_status_alloc_failed", "cublas_status_not_initialized", "cudnn_status_alloc_failed"),
 )
+OFF = "off"  # autocast, as usual
 SHORT_S = 0.01  # shorter iterations first run untimed: other processes have used the caches
 EXTRA_SIZE = 64  # rows of the square matrices whose products are the extra work
 CALIBRATION_S, PRODUCTS = 0.3, 100
@@ -139,7 +140,8 @@ class Worker:
         with oddities.watched(subject) if suspicious else nullcontext() as passed:
             first = sample(lambda lap: kept.append(iterate(lap)), subject.clear, watch, 1)
         if wrong := subject.check(kept.pop()):
-            return {"outcome": "failed", "reason": wrong}
+            on = autocast()
+            return {"outcome": "failed", "reason": wrong + f"; autocast is on: {on}" * (on != OFF)}
         warm = warm_up(iterate, subject.clear, watch, first.seconds, warmup_s)
         iteration_s = median(warm[len(warm) // 2 :])
         values = {"setup_s": setup_s, "warmup_s": sum(warm), "warmup_iterations": len(warm)}
@@ -191,6 +193,8 @@ class Worker:
         notes |= built.device.notes(built.watch)
         if built.sparing:
             notes["allocator"] = "pages kept, but those of large tensors"
+        if built.state["autocast"] != OFF:
+            notes["autocast"] = built.state["autocast"]
         device = built.device
         del built
         gc.enable()
@@ -312,7 +316,15 @@ def torch_state() -> dict[str, Any]:
         "gradients": torch.is_grad_enabled(),
         "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
         "matmul precision": torch.get_float32_matmul_precision(),
+        "autocast": autocast(),
     }
+
+
+def autocast() -> str:
+    """The kinds of device with autocast on, each with its type (`cpu bfloat16`), or `OFF`."""
+    on = (kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind))
+    types = (f"{kind} {torch.get_autocast_dtype(kind)}".replace("torch.", "") for kind in on)
+    return ", ".join(types) or OFF
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:

@@ -34,6 +34,7 @@ from attnbench.contract import (
     Flops,
     Paper,
     QKVAttention,
+    Tolerance,
     merge,
     projection_flops,
     projection_parameters,
@@ -245,4 +246,5 @@ CARD = Card(
         Config(kernel=48),
     ),
     default=default,
+    tolerance=Tolerance(float16=0.1, reason="rounding may change which token is the largest"),
 )

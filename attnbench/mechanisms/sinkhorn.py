@@ -179,7 +179,9 @@ class Sinkhorn(Attention):
             sorted_half[:1] = lowest
             block_half = torch.full((M, M), lowest, dtype=q.dtype, device=q.device).triu(1)
             return torch.cat([sorted_half.expand(C, M, M), block_half.expand(C, M, M)], -1), None
+        P = widen(P)  # in float16 a row without blocks would be divided by 0
         real = P @ mask[:, None].to(P.dtype) / P.sum(-1, keepdim=True).clamp(min=1e-30)
+        real = real.to(q.dtype)
         sorted_half = real.where(real > 0, 1).log().masked_fill(real <= 0, lowest)[:, :, :, None]
         if self.config.sort_cut:
             bias = sorted_half.flatten(2)[:, :, None, None]  # [B, H, 1, 1, n M]

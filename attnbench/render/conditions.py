@@ -40,6 +40,12 @@ def _sentence(warning: SweepWarning) -> str:
         case WarningKind.MEDDLED:
             change = f"{details['mechanism']} {details['change']}"
             return f"{change}; times and results may depend on it"
+        case WarningKind.OTHER_TYPE:
+            return (
+                f"{details['mechanism']} computed in {', '.join(details['types'])}, by autocast or"
+                f" casts of its own; compare its costs with those of that type, not"
+                f" {details['dtype']}"
+            )
         case WarningKind.LEAKS:
             leaked = units.size(details["bytes"])
             return f"{details['mechanism']} leaks memory: {leaked} per iteration"

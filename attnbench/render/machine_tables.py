@@ -1,4 +1,4 @@
-"""Tables of the machine: roofline bounds, throughput, and prediction errors."""
+"""Tables of the machine: roofline bounds, throughput, kernels, and prediction errors."""
 
 from typing import Any
 
@@ -9,6 +9,7 @@ from attnbench.records import Mode
 from attnbench.render.cost_tables import by_length
 from attnbench.render.grid import Cell, Table, bare, bounded, words
 
+SDPA = "scaled_dot_product_"  # begins the names of the operators of attention in torch
 # the predictions of a quantity, and the heading of their columns
 PREDICTIONS = (("first", "first guess"), ("refined", "refined"))
 
@@ -60,6 +61,36 @@ def rates(rates: Frame) -> Table:
         " only where the core's share of the FLOPs varies enough along the lengths. Training counts"
         " three times the FLOPs of the forward pass.",
     )
+
+
+def kernels(used: Frame) -> Table:
+    """The kernels of fused attention that ran, a row for each that a series used in a mode."""
+    return Table(
+        name="kernels",
+        title="Kernels of fused attention",
+        columns=("Mechanism", "Form", "Mode", "N", "Operator", "On the GPU"),
+        keys=("series", "form", "mode", "lengths", "operator", "gpu_kernels"),
+        rows=tuple(
+            (
+                *(words(row[name]) for name in ("series", "form", "mode")),
+                words(_span(row)),
+                words(row["attention_kernel"].replace(SDPA, "") or units.NOTHING),
+                words(row["attention_device_kernels"] or units.NOTHING),
+            )
+            for _, row in used.iterrows()
+        ),
+        note="As torch's profiler recorded them: flash, efficient and cudnn never store the"
+        " weights, math does. Forms that are not listed call no fused attention, or run it in"
+        " code that torch compiled for a CPU.",
+    )
+
+
+def _span(row: Row) -> str:
+    """`128 to 8,192`, or how many lengths in between if not all are meant."""
+    first, last = units.length(row["shortest"]), units.length(row["longest"])
+    if row["lengths"] == 1:
+        return first
+    return f"{first} to {last} ({units.many(row['lengths'], 'length')})"
 
 
 def predictions(errors: Frame) -> Table:

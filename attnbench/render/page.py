@@ -74,6 +74,8 @@ def report_tables(analysis: Analysis, everything: bool = False) -> list[Table]:
         tables.append(machine_tables.rates(analysis.rates))
     if len(analysis.precision):
         tables.append(cost_tables.precision(analysis.precision, request.dtype))
+    if len(analysis.kernels):
+        tables.append(machine_tables.kernels(analysis.kernels))
     if everything:
         tables.append(machine_tables.predictions(analysis.prediction_errors))
     tables.append(cost_tables.outcomes(cases))

@@ -1,13 +1,14 @@
 """One example of a mechanism on small sizes, for the checks of the contract."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from attnbench.contract import Attention, Card
+from attnbench.device import find
 from attnbench.records import Causality, Level, Workload
 
 
@@ -17,15 +18,17 @@ class NotApplicable(Exception):
 
 @dataclass(frozen=True)
 class Trial:
-    """One example of a mechanism in one form, full or causal."""
+    """One example of a mechanism in one form, full or causal, on a device."""
 
     card: Card
     config: Any
     form: str
     causal: bool
+    device: str = "cpu"
+    width: int = 16
 
     def workload(self, seq_len: int, batch: int = 2) -> Workload:
-        return workload(seq_len, batch, self.causal)
+        return replace(workload(seq_len, batch, self.causal), device=self.device, width=self.width)
 
     def refusal(self, w: Workload) -> str | None:
         """Why the form cannot run the workload here, or None."""
@@ -50,7 +53,7 @@ class Trial:
         for parameter in module.parameters():
             if parameter.dim() == 1:
                 nn.init.normal_(parameter, std=0.1)
-        return module.bfloat16().to(dtype).eval()
+        return module.bfloat16().to(find(w.device).torch_name, dtype).eval()
 
 
 def workload(seq_len: int, batch: int, causal: bool) -> Workload:
@@ -63,6 +66,11 @@ def workload(seq_len: int, batch: int, causal: bool) -> Workload:
         dtype="float64",
         causal=causal,
     )
+
+
+def in_type(w: Workload, dtype: torch.dtype) -> Workload:
+    """The workload in a number type."""
+    return replace(w, dtype=str(dtype).removeprefix("torch."))
 
 
 def ways(causality: Causality) -> tuple[bool, ...]:
@@ -90,7 +98,7 @@ def tokens(w: Workload, seed: int = 1, dtype: torch.dtype = torch.float64) -> Te
     """Normal values [B, N, D], the same in every type, since bfloat16 represents all of them."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(w.batch, w.seq_len, w.width, generator=generator, dtype=torch.float64)
-    return x.bfloat16().to(dtype)
+    return x.bfloat16().to(find(w.device).torch_name, dtype)
 
 
 def core_inputs(w: Workload) -> Tensor:
@@ -103,7 +111,7 @@ def some_padding(w: Workload) -> Tensor:
     """A mask [B, N]: sequence 0 is all real; of the others, the last third is padding."""
     mask = torch.ones(w.batch, w.seq_len, dtype=torch.bool)
     mask[1:, w.seq_len - w.seq_len // 3 :] = False
-    return mask
+    return mask.to(find(w.device).torch_name)
 
 
 def same_draws(call: Any, *inputs: Tensor | None) -> Tensor:

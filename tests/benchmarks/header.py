@@ -2,14 +2,18 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
+from attnbench.device import find
 from attnbench.measure.environment import processor
 
+CPU = find("cpu")
 
-def begin(title, doc, command, *packages):
+
+def begin(title, doc, command, *packages, device=CPU):
     """Prints the title, the command, the machine, the benchmark's docstring and versions."""
     _, _, rest = doc.partition("\n\n")
     described = [part for part in rest.strip("\n").split("\n\n") if not part.startswith("    ")]
-    print(f"# {title}\n\nMade by `{command}` on one thread of {processor()}.\n")
+    machine = f"one thread of {processor()}" if device.name == CPU.name else device.title()
+    print(f"# {title}\n\nMade by `{command}` on {machine}.\n")
     print("\n\n".join(described), "\n", sep="")
     print("Versions:", ", ".join(f"{name} {installed(name)}" for name in packages), end=".\n\n")
 

@@ -50,7 +50,11 @@ def fast_transformer_pytorch(n):
     from fast_transformer_pytorch.fast_transformer_pytorch import FastAttention
 
     inner = FastAttention(WIDTH, heads=HEADS, dim_head=WIDTH // HEADS)
-    return Wrapped(inner, lambda m, x: m(x, mask=torch.ones(x.shape[:2], dtype=torch.bool)), False)
+
+    def call(m, x):
+        return m(x, mask=torch.ones(x.shape[:2], dtype=torch.bool, device=x.device))
+
+    return Wrapped(inner, call, output=False)
 
 
 def linformer(n):
@@ -80,7 +84,7 @@ def transformers_longformer(n):
     inner = LongformerSelfAttention(config, 0)
 
     def call(m, x):
-        mask = torch.zeros(x.shape[:2])
+        mask = x.new_zeros(x.shape[:2])
         mask[:, :16] = 10_000.0
         return m(
             x,
@@ -112,7 +116,7 @@ def transformers_bigbird(n):
 
     def call(m, x):
         block, band, rows, columns = BigBirdModel.create_masks_for_block_sparse_attn(
-            torch.ones(x.shape[:2]), 8
+            x.new_ones(x.shape[:2]), 8
         )
         return m(
             x,

@@ -2,17 +2,22 @@
 
     python -W ignore -m tests.benchmarks.speed [--models NAME,…] [--seconds 4] > reports/speed.md
 
-Level `attention`, D = 256, 16 heads, float32, one thread, process time. Ours and theirs alternate
-iteration by iteration; the ratio (theirs over ours; above 1 ours is faster) is the median over
-pairs, with a 95 % confidence interval from order statistics.
+Level `attention`, D = 256, 16 heads, float32; on a CPU one thread and process time, on a GPU the
+time between device events. Ours and theirs alternate iteration by iteration; the ratio (theirs over
+ours; above 1 ours is faster) is the median over pairs, with a 95 % confidence interval from order
+statistics.
 """
 
 import argparse
+import gc
 import statistics
 import time
 
 import torch
 
+from attnbench.device import choose
+from attnbench.measure.server import described
+from attnbench.measure.timing import sample
 from attnbench.records import Causality, Level, Mode, Workload
 from attnbench.registry import card
 from attnbench.workloads.presets import preset
@@ -27,18 +32,23 @@ PACKAGES = (
     *("routing_transformer", "sinkhorn_transformer", "transformers"),
 )
 FEWEST = 7
+REHEARSED = 3  # pairs before those that count: a GPU's stopwatch learns from them
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", default="")
     parser.add_argument("--lengths", default="512,2048,8192")
-    parser.add_argument("--tokens", type=int, default=8192)
+    parser.add_argument("--tokens", type=int, help="Default: those of a sweep on the device.")
     parser.add_argument("--seconds", type=float, default=4.0, help="Time per comparison.")
+    parser.add_argument("--device", default="cpu")
     asked = parser.parse_args()
+    device = choose(asked.device)
+    device.select()
     torch.set_num_threads(1)
     command = "python -W ignore -m tests.benchmarks.speed"
-    begin("Speed against public implementations", __doc__, command, "torch", *PACKAGES)
+    title = "Speed against public implementations"
+    begin(title, __doc__, command, "torch", *PACKAGES, device=device)
     print("| mechanism:form | against | B × N | mode | theirs / ours | 95 % CI | pairs |")
     print("|---|---|---:|---|---:|---|---:|")
     for name, label, build in (*pairs(), *survey_pairs()):
@@ -46,24 +56,30 @@ def main():
             continue
         for seq_len in map(int, asked.lengths.split(",")):
             for mode in Mode:
-                print(row(name, label, build, seq_len, mode, asked), flush=True)
+                print(row(name, label, build, seq_len, mode, device, asked), flush=True)
+                gc.collect()
+                device.release()
 
 
-def row(name, label, build, seq_len, mode, asked):
-    batch = max(1, asked.tokens // seq_len)
-    form, module = ours(name, batch, seq_len, mode)
+def row(name, label, build, seq_len, mode, device, asked):
+    """A row of the table; where a public implementation does not run here, with the reason."""
+    batch = max(1, (asked.tokens or device.tokens) // seq_len)
+    form, module = ours(name, batch, seq_len, mode, device)
     head = f"| {name}:{form} | {label} | {batch} × {seq_len:,} | {mode} |"
+    x = torch.randn(batch, seq_len, WIDTH, device=device.torch_name)
+    training = mode is Mode.TRAINING
     try:
-        peer = build(seq_len)
+        pair = [m.to(device.torch_name).train(training) for m in (module, build(seq_len))]
+        ratios = compare(*pair, x, training, device, asked.seconds)
     except ImportError as error:
         return f"{head} not installed: {error.name} | | |"
-    x = torch.randn(batch, seq_len, WIDTH)
-    ratios = compare(module, peer, x, mode, asked.seconds)
+    except Exception as error:  # another version, no kernel for the device, or out of memory
+        return f"{head} does not run: {described(error).replace('|', '/')} | | |"
     low, high = interval(ratios)
     return f"{head} {statistics.median(ratios):.2f} | {low:.2f} to {high:.2f} | {len(ratios)} |"
 
 
-def ours(name, batch, seq_len, mode):
+def ours(name, batch, seq_len, mode, device):
     """The default form of our mechanism, in the sizes of the default preset."""
     mechanism = card(name)
     workload = Workload(
@@ -73,6 +89,7 @@ def ours(name, batch, seq_len, mode):
         heads=HEADS,
         level=Level.ATTENTION,
         mode=mode,
+        device=device.name,
         causal=mechanism.causality is Causality.ALWAYS,
     )
     config = mechanism.configure(preset("mind-classification").options(name))
@@ -80,35 +97,45 @@ def ours(name, batch, seq_len, mode):
     return form, mechanism.forms[form](config, workload)
 
 
-def compare(module, peer, x, mode, seconds):
-    """Ratios of process time, theirs over ours, of alternating iterations."""
-    turn = forward if mode is Mode.INFERENCE else forward_backward
-    for attention in (module, peer):
-        attention.train(mode is Mode.TRAINING)
-        turn(attention, x)
+def compare(module, peer, x, training, device, seconds):
+    """Ratios of time, theirs over ours, of alternating iterations."""
+    turns = {a: (iteration(a, x, training), device.stopwatch()) for a in (module, peer)}
     ratios, end = [], time.monotonic() + seconds
-    while len(ratios) < FEWEST or time.monotonic() < end:
+    while len(ratios) < REHEARSED + FEWEST or time.monotonic() < end:
         order = (module, peer) if len(ratios) % 2 else (peer, module)
-        took = {attention: turn(attention, x) for attention in order}
+        took = {attention: turn(attention, x, *turns[attention]) for attention in order}
         ratios.append(took[peer] / took[module])
-    return ratios
+    return ratios[REHEARSED:]
 
 
-def forward(module, x):
-    begun = time.process_time()
-    with torch.no_grad():
-        module(x)
-    return time.process_time() - begun
+def turn(attention, x, iterate, watch):
+    """Seconds of one iteration: device time, or process time where the device has no clock."""
+
+    def clear():
+        for tensor in (x, *attention.parameters()):
+            tensor.grad = None
+
+    taken = sample(iterate, clear, watch, 1)
+    return taken.cpu_s if taken.device_s is None else taken.device_s
 
 
-def forward_backward(module, x):
-    x = x.clone().requires_grad_()
-    for parameter in module.parameters():
-        parameter.grad = None
-    begun = time.process_time()
-    y = module(x)
-    y.backward(x.detach())
-    return time.process_time() - begun
+def iteration(attention, x, training):
+    """A forward pass, or in training one with the backward pass, as stopwatches time it."""
+    x.requires_grad_(training)
+    gradient = x.detach()
+
+    def infer(lap):
+        with torch.no_grad():
+            attention(x)
+        lap("forward")
+
+    def train(lap):
+        y = attention(x)
+        lap("forward")
+        y.backward(gradient)
+        lap("backward")
+
+    return train if training else infer
 
 
 def interval(ratios):

@@ -2,22 +2,25 @@
 
     python -W ignore -m tests.benchmarks.stopwatch [--device cpu] > reports/stopwatch.md
 
-Ten mechanisms × three lengths, inference at level `attention`, 2,048 tokens, one thread. These
-alternate in one process: a run of the tool (with its warm-up, samples and stopping rule), a
-hand-written loop, `torch.utils.benchmark.Timer` and, on CUDA, Triton's `do_bench`. Each ratio is
-the median over rounds of the ratio of medians; it should be within 2 % of 1. Then the allocated
-peak of five cases is compared with the exact number of bytes that their equations need.
+Ten mechanisms × three lengths, inference at level `attention`, on one thread of a CPU with 2,048
+tokens, on a GPU with those of a sweep, since a smaller batch would be bound by launches, which only
+the wall clock sees. These alternate in one process: a run of the tool (with its warm-up, samples
+and stopping rule), a hand-written loop, `torch.utils.benchmark.Timer` and, on a GPU, Triton's
+`do_bench`, which flushes the second-level cache before each call and is compared with a run of the
+tool that does so too. Each ratio is the median over rounds of the ratio of medians; it should be
+within 2 % of 1. Then what five cases allocate is compared with the exact number of bytes that their
+equations need.
 """
 
 import argparse
 import statistics
 import time
+from functools import partial
 
 import torch
 from torch.utils.benchmark import Timer
 
-from attnbench.device import find
-from attnbench.measure import memory
+from attnbench.device import choose
 from attnbench.measure.allocator import keep_pages
 from attnbench.measure.subject import Subject, iteration
 from attnbench.measure.timing import sample, warm_up
@@ -30,7 +33,7 @@ MECHANISMS = (
     *("transformer", "fastformer", "longformer", "bigbird", "linformer", "linear_transformer"),
     *("performer", "reformer", "nystromformer", "sparse_transformer"),
 )
-TOKENS = 2048
+TOKENS = 2048  # on a CPU
 BLOCK_S = 0.3  # per timer and round
 
 
@@ -38,62 +41,75 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", default=",".join(MECHANISMS))
     parser.add_argument("--lengths", default="128,512,2048")
+    parser.add_argument("--tokens", type=int, help=f"Default: {TOKENS}, on a GPU those of a sweep.")
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--device", default="cpu")
     asked = parser.parse_args()
+    device = choose(asked.device)
+    device.select()
     torch.set_num_threads(1)
     keep_pages()
-    others = ("hand", "Timer") + ("do_bench",) * find(asked.device).flushes_cache
+    tokens = asked.tokens or (device.tokens if device.flushes_cache else TOKENS)
     command = "python -W ignore -m tests.benchmarks.stopwatch"
-    begin("Agreement with independent timers", __doc__, command, "torch")
-    print(f"| case | {' | '.join(f'tool / {name}' for name in others)} |")
-    print(f"|---|{'---:|' * len(others)}")
+    begin("Agreement with independent timers", __doc__, command, "torch", device=device)
+    print(f"| case | {' | '.join(f'tool / {name}' for name in others(device))} |")
+    print(f"|---|{'---:|' * len(others(device))}")
     worst = 0.0
     for name in asked.models.split(","):
         for seq_len in map(int, asked.lengths.split(",")):
-            label, *values = ratios(case(name, seq_len, asked.device), asked.rounds)
-            worst = max([worst, *(abs(ratio - 1) for ratio in values)])
-            cells = " | ".join(f"{ratio:.3f}" for ratio in values)
+            label, found = ratios(case(name, seq_len, device, tokens), device, asked.rounds)
+            worst = max([worst, *(abs(ratio - 1) for ratio in found.values())])
+            cells = " | ".join(f"{ratio:.3f}" for ratio in found.values())
             print(f"| {label} | {cells} |", flush=True)
     print(f"\nFarthest from 1: {worst:.1%}\n\n| core of eager softmax | measured | theory |")
     print("|---|---:|---:|")
     for batch, heads, seq_len in ((1, 4, 256), (2, 2, 300), (1, 1, 2048), (3, 8, 65), (1, 16, 777)):
-        print(peak(batch, heads, seq_len))
+        print(peak(batch, heads, seq_len, device))
 
 
-def case(name, seq_len, device):
+def others(device):
+    """The timers that the tool is compared with."""
+    return ("hand", "Timer") + ("do_bench",) * device.flushes_cache
+
+
+def case(name, seq_len, device, tokens):
+    """The default form of a mechanism at one length."""
     mechanism = card(name)
     w = Workload(
-        batch=TOKENS // seq_len,
+        batch=max(1, tokens // seq_len),
         seq_len=seq_len,
         width=256,
         heads=16,
         level=Level.ATTENTION,
         mode=Mode.INFERENCE,
-        device=device,
+        device=device.name,
     )
     return Case(
         mechanism=name, form=mechanism.default(mechanism.configure({}), w), options=(), workload=w
     )
 
 
-def ratios(case, rounds):
+def ratios(case, device, rounds):
     """The case, and the ratio of the tool's time to that of each other timer."""
     subject = Subject(card(case.mechanism), case, seed=0)
     run = iteration(subject)
-    device = find(case.workload.device)
-    watches = [tool, by_hand, by_timer] + [by_triton] * device.flushes_cache
-    times = {watch: [] for watch in watches}
+    timers = {"tool": tool, "hand": by_hand, "Timer": by_timer}
+    if device.flushes_cache:
+        timers |= {"cold tool": partial(tool, cold=True), "do_bench": by_triton}
+    times = {name: [] for name in timers}
     for number in range(rounds):
-        for watch in watches if number % 2 else watches[::-1]:
-            times[watch].append(watch(subject, run, device))
-    pairs = (zip(times[tool], times[other], strict=True) for other in watches[1:])
-    return str(case), *(statistics.median(a / b for a, b in each) for each in pairs)
+        for name in timers if number % 2 else reversed(timers):
+            times[name].append(timers[name](subject, run, device))
+    found = {}
+    for name in others(device):
+        ours = times["cold tool" if name == "do_bench" else "tool"]
+        found[name] = statistics.median(a / b for a, b in zip(ours, times[name], strict=True))
+    return str(case), found
 
 
-def tool(subject, run, device):
+def tool(subject, run, device, cold=False):
     """The laps of a race, as a worker runs them."""
-    watch = device.stopwatch()
+    watch = device.stopwatch(cold)
     first = sample(run, subject.clear, watch, 1)
     each_s = warm_up(run, subject.clear, watch, first.seconds, BLOCK_S / 10)[-1]
     planned = turns(each_s, Settings(sample_s=BLOCK_S))
@@ -122,15 +138,15 @@ def by_timer(subject, run, device):
 
 
 def by_triton(subject, run, device):
-    """Triton's timer, which flushes the second-level cache before each call."""
+    """Triton's timer."""
     from triton.testing import do_bench
 
     with torch.no_grad():
         return do_bench(lambda: subject.module(*subject.inputs), return_mode="median") / 1000
 
 
-def peak(batch, heads, seq_len):
-    """The peak at which q, k, v, logits, weights and the output are alive."""
+def peak(batch, heads, seq_len, device):
+    """What is allocated while logits, weights and the output are alive, above q, k and v."""
     w = Workload(
         batch=batch,
         seq_len=seq_len,
@@ -138,11 +154,12 @@ def peak(batch, heads, seq_len):
         heads=heads,
         level=Level.CORE,
         mode=Mode.INFERENCE,
+        device=device.name,
     )
-    case = Case(mechanism="transformer", form="eager", options=(), workload=w)
-    values, _ = memory.on_cpu(lambda: Subject(card("transformer"), case, seed=0))
-    theory = 4 * (4 * batch * seq_len * w.width + 2 * batch * heads * seq_len**2)
-    return f"| {case} | {values['allocated_peak_bytes']:,.0f} | {theory:,} |"
+    tested = Case(mechanism="transformer", form="eager", options=(), workload=w)
+    values, _ = device.weigh(lambda one: Subject(card(one.mechanism), one, seed=0), tested)
+    theory = 4 * (batch * seq_len * w.width + 2 * batch * heads * seq_len**2)
+    return f"| {tested} | {values['allocated_delta_bytes']:,.0f} | {theory:,} |"
 
 
 if __name__ == "__main__":

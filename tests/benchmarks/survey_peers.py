@@ -87,8 +87,9 @@ def transfo_xl(n):
         for start in range(0, len(x), segment):
             now, old = x[start : start + segment], x[max(0, start - memory) : start].detach()
             keys = len(old) + len(now)
-            r = positions(torch.arange(keys - 1, -1, -1.0))
-            future = torch.ones(len(now), keys).triu(1 + len(old)).bool()[..., None]
+            r = positions(torch.arange(keys - 1, -1, -1.0, device=x.device))
+            future = torch.ones(len(now), keys, device=x.device).triu(1 + len(old))
+            future = future.bool()[..., None]
             outputs.append(m(now, r, attn_mask=future, mems=old)[0])
         return torch.cat(outputs).transpose(0, 1)
 

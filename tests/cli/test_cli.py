@@ -83,6 +83,16 @@ def test_a_dry_run_writes_nothing(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("short", "full"),
+    [("fp32", "float32"), ("bf16", "bfloat16"), ("fp16", "float16"), ("fp64", "float64")],
+)
+def test_a_number_type_has_a_short_name_and_records_have_the_full_one(short, full, tmp_path):
+    done = here("sweep", *QUICK, "--dtype", short, "--dry-run", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert {row["case"]["workload"]["dtype"] for row in json.loads(done.stdout)} == {full}
+
+
+@pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["--models", "linfromer"], r"unknown mechanism 'linfromer'; did you mean linformer"),

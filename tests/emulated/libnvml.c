@@ -1,0 +1,170 @@
+/* A stand-in for NVIDIA's management library (NVML), for the GPUs of libcuda.c.
+
+   Words in EMULATED_NVML: "hidden" lists no process, "mig" splits the GPUs, "capped" limits the
+   power all the time, "slow" lowers the clock. */
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { OK = 0, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7 };
+enum { CARDS = 8, MHZ = 1980, SLOW_MHZ = 345, WATTS = 300 };
+
+static const unsigned long long CONTEXT = 500ULL << 20, TOTAL = 8ULL << 30;
+
+typedef struct { int number, is_part; } gpu;
+typedef struct { unsigned pid; unsigned long long used; unsigned instance, compute; } process;
+typedef struct { unsigned long long total, free, used; } memory;
+typedef struct {
+    uint32_t field, scope;
+    int64_t timestamp, latency;
+    int type, outcome;
+    union { double real; unsigned long long whole; } value;
+} field_value;
+
+static gpu cards[CARDS], parts[CARDS];
+static volatile unsigned long long reserved;
+
+static int said(const char *word)
+{
+    const char *words = getenv("EMULATED_NVML");
+    return words && strstr(words, word);
+}
+
+static unsigned long long nanoseconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000ULL + now.tv_nsec;
+}
+
+/* Not of NVML: the emulated torch tells how much it has reserved. */
+void emulated_reserve(unsigned long long bytes)
+{
+    reserved = bytes;
+}
+
+int nvmlInitWithFlags(unsigned flags)
+{
+    return flags ? NOT_SUPPORTED : OK;
+}
+
+int nvmlShutdown(void)
+{
+    return OK;
+}
+
+const char *nvmlErrorString(int code)
+{
+    return code == NOT_SUPPORTED ? "Not Supported" : code == NOT_FOUND ? "Not Found" : "Emulated";
+}
+
+int nvmlSystemGetDriverVersion(char *version, unsigned size)
+{
+    snprintf(version, size, "999.0");
+    return OK;
+}
+
+int nvmlDeviceGetCount_v2(unsigned *answer)
+{
+    const char *number = getenv("EMULATED_CUDA_DEVICES");
+    *answer = number ? atoi(number) : 1;
+    return OK;
+}
+
+int nvmlDeviceGetHandleByUUID(const char *uuid, gpu **handle)
+{
+    unsigned number = strtoul(uuid + strlen(uuid) - 2, NULL, 16);
+    int is_part = number >= 128;
+    if (strncmp(uuid, is_part ? "MIG-" : "GPU-", 4) || number % 128 >= CARDS)
+        return NOT_FOUND;
+    *handle = (is_part ? parts : cards) + number % 128;
+    (*handle)->number = number % 128;
+    (*handle)->is_part = is_part;
+    return OK;
+}
+
+int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(gpu *part, gpu **handle)
+{
+    if (!part->is_part)
+        return NOT_FOUND;
+    *handle = cards + part->number;
+    return OK;
+}
+
+int nvmlDeviceGetMemoryInfo(gpu *handle, memory *answer)
+{
+    (void)handle;
+    *answer = (memory){TOTAL, TOTAL - CONTEXT - reserved, CONTEXT + reserved};
+    return OK;
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3(gpu *handle, unsigned *count, process *list)
+{
+    unsigned room = *count;
+    (void)handle;
+    *count = said("hidden") ? 0 : 1;
+    if (room < *count)
+        return INSUFFICIENT_SIZE;
+    if (*count)
+        list[0] = (process){getpid(), CONTEXT + reserved, 0, 0};
+    return OK;
+}
+
+int nvmlDeviceGetTemperature(gpu *handle, int sensor, unsigned *celsius)
+{
+    *celsius = 40 + sensor;
+    return handle->is_part ? NOT_SUPPORTED : OK;
+}
+
+int nvmlDeviceGetPowerUsage(gpu *handle, unsigned *milliwatts)
+{
+    *milliwatts = 1000 * WATTS;
+    return handle->is_part ? NOT_SUPPORTED : OK;
+}
+
+int nvmlDeviceGetTotalEnergyConsumption(gpu *handle, unsigned long long *millijoules)
+{
+    *millijoules = nanoseconds() / 1000000 * WATTS;
+    return handle->is_part ? NOT_SUPPORTED : OK;
+}
+
+int nvmlDeviceGetClockInfo(gpu *handle, int kind, unsigned *mhz)
+{
+    *mhz = said("slow") ? SLOW_MHZ : MHZ;
+    return handle->is_part || kind != 1 ? NOT_SUPPORTED : OK;
+}
+
+int nvmlDeviceGetMaxClockInfo(gpu *handle, int kind, unsigned *mhz)
+{
+    *mhz = MHZ;
+    return handle->is_part || kind != 1 ? NOT_SUPPORTED : OK;
+}
+
+int nvmlDeviceGetDefaultApplicationsClock(gpu *handle, int kind, unsigned *mhz)
+{
+    (void)handle, (void)kind, (void)mhz;
+    return NOT_SUPPORTED; /* as recent drivers answer */
+}
+
+int nvmlDeviceGetCurrentClocksEventReasons(gpu *handle, unsigned long long *reasons)
+{
+    *reasons = said("capped") ? 4 : 0;
+    return handle->is_part ? NOT_SUPPORTED : OK;
+}
+
+int nvmlDeviceGetFieldValues(gpu *handle, int count, field_value *values)
+{
+    if (handle->is_part)
+        return NOT_SUPPORTED;
+    for (int i = 0; i < count; i++) {
+        int known = values[i].field >= 74 && values[i].field <= 79;
+        values[i].outcome = known ? OK : NOT_SUPPORTED;
+        values[i].type = 3; /* unsigned long long */
+        values[i].value.whole = values[i].field == 74 && said("capped") ? nanoseconds() : 0;
+    }
+    return OK;
+}

@@ -1,0 +1,314 @@
+"""`torch.cuda` for a torch without CUDA: tensors stay on the CPU, time and memory are imitated.
+
+Time: the GPU has a queue. What the host computes between two calls is enqueued work; it takes
+EMULATED_CUDA_RATE times as long on the GPU, and never ends before it was enqueued. Memory: bytes of
+living tensors, counted from the first question about them. A captured graph is the list of its
+operators; each replay runs them again, into the same memory.
+
+With EMULATED_CUDA_TENSORS, "cuda" as a device of tensors means the CPU. A sweep does not need that,
+and compiled forms do not like it.
+"""
+
+import ctypes
+import gc
+import os
+import time
+import types
+import weakref
+from contextlib import contextmanager, nullcontext, suppress
+
+RATE = float(os.environ.get("EMULATED_CUDA_RATE", "1.5"))
+DEVICES = int(os.environ.get("EMULATED_CUDA_DEVICES", "1"))
+TOTAL, CONTEXT, BLOCK = 8 << 30, 500 << 20, 2 << 20
+CYCLES_PER_MS = 1_980_000
+# operators that wait for the device, which a capture forbids
+WAITING = ("_local_scalar_dense", "nonzero", "equal", "masked_select", "unique_consecutive")
+
+
+def adapt(module, put=setattr):
+    """The package's device: present, with tensors on the CPU, and peaks measured in no time."""
+    put(module, "built_with_cuda", lambda: True)
+    put(module.Cuda, "torch_name", "cpu")
+    put(module.Cuda, "matmul_size", 256)
+    put(module.Cuda, "copy_elements", 1 << 16)
+
+
+class Queue:
+    """When the GPU will have done what was enqueued, in seconds of `time.perf_counter`."""
+
+    def __init__(self):
+        self.free, self.seen = 0.0, time.thread_time()
+
+    def advance(self):
+        now = time.thread_time()
+        work = max(0.0, now - self.seen) * RATE  # negative in a new process
+        self.free, self.seen = max(self.free + work, time.perf_counter()), now
+        return self.free
+
+    def hold(self, cycles):
+        self.free = self.advance() + cycles / CYCLES_PER_MS / 1000
+
+    def wait(self, *_):
+        time.sleep(max(0.0, self.advance() - time.perf_counter()))
+        self.seen = time.thread_time()
+
+
+class Memory:
+    """Bytes of living tensors, and of the blocks that hold them."""
+
+    def __init__(self, torch):
+        self.torch, self.library = torch, None
+        with suppress(OSError):
+            self.library = ctypes.CDLL("libnvidia-ml.so.1")
+        self.counted = weakref.WeakSet()
+        self.live = self.peak = self.reserved = self.reserved_peak = 0
+        self.mode = None
+
+    def begin(self):
+        """Count what lives already, and everything from now on."""
+        if self.mode is None:
+            self.mode = counting(self.torch, self.count)
+            for thing in gc.get_objects():
+                if issubclass(type(thing), self.torch.Tensor):
+                    self.count(thing)
+            self.mode.__enter__()
+
+    def end(self):
+        """Count no more."""
+        if self.mode is not None:
+            self.mode.__exit__(None, None, None)
+            self.mode = None
+
+    def count(self, tensor):
+        if tensor.device.type != "cpu" or tensor.layout is not self.torch.strided:
+            return
+        storage = tensor.untyped_storage()
+        if storage in self.counted:
+            return
+        size = storage.nbytes()
+        if self.live + size > TOTAL - CONTEXT:
+            text = f"CUDA out of memory. Tried to allocate {size} bytes"
+            raise self.torch.OutOfMemoryError(text)
+        self.counted.add(storage)
+        weakref.finalize(storage, self.change, -size).atexit = False
+        self.change(size)
+
+    def change(self, size):
+        self.live += size
+        self.peak = max(self.peak, self.live)
+        self.reserve(max(self.reserved, blocks(self.live)))
+
+    def reserve(self, size):
+        self.reserved = size
+        self.reserved_peak = max(self.reserved_peak, size)
+        if self.library is not None:
+            self.library.emulated_reserve(ctypes.c_ulonglong(size))
+
+    def reset(self, *_):
+        self.begin()
+        self.peak, self.reserved_peak = self.live, self.reserved
+
+    def shrink(self):
+        self.reserve(blocks(self.live))
+
+    def asked(self, name):
+        def answer(*_):
+            self.begin()
+            return getattr(self, name)
+
+        return answer
+
+    def info(self, *_):
+        return TOTAL - CONTEXT - self.reserved, TOTAL
+
+
+def blocks(size):
+    return -(-size // BLOCK) * BLOCK
+
+
+def counting(torch, count):
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_leaves
+
+    class Counting(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            out = func(*args, **(kwargs or {}))
+            for leaf in tree_leaves(out):
+                if isinstance(leaf, torch.Tensor):
+                    count(leaf)
+            return out
+
+    return Counting()
+
+
+class Graphs:
+    """Captures and replays: the classes and functions of `torch.cuda` for graphs."""
+
+    def __init__(self, torch, queue):
+        self.torch, self.queue = torch, queue
+        self.capturing = False
+
+    def new(self, keep_graph=False):
+        return Graph(self)
+
+    @contextmanager
+    def capture(self, graph, pool=None, stream=None, capture_error_mode="global"):
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        class Recording(TorchDispatchMode):
+            def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+                if func.overloadpacket.__name__ in WAITING:
+                    text = "CUDA error: operation not permitted when stream is capturing"
+                    raise RuntimeError(text)
+                out = func(*args, **(kwargs or {}))
+                graph.calls.append((func, args, kwargs or {}, out))
+                return out
+
+        self.queue.wait()
+        self.capturing = True
+        try:
+            with Recording():
+                yield
+        finally:
+            self.capturing = False
+
+
+class Graph:
+    def __init__(self, graphs):
+        self.graphs, self.calls = graphs, []
+
+    def replay(self):
+        from torch.utils._pytree import tree_leaves
+
+        torch = self.graphs.torch
+        with torch.no_grad():
+            for func, args, kwargs, out in self.calls:
+                again = func(*args, **kwargs)
+                for old, new in zip(tree_leaves(out), tree_leaves(again), strict=True):
+                    if isinstance(old, torch.Tensor) and old.data_ptr() != new.data_ptr():
+                        old.copy_(new)
+
+    def pool(self):
+        return (0, 1)
+
+    def reset(self):
+        self.calls.clear()
+
+
+def on_cpu(torch):
+    """A mode in which "cuda" as a device means the CPU."""
+    from torch.overrides import TorchFunctionMode
+
+    def host(value):
+        kind = value.type if isinstance(value, torch.device) else value
+        is_cuda = isinstance(kind, str) and (kind == "cuda" or kind.startswith("cuda:"))
+        return torch.device("cpu") if is_cuda else value
+
+    class OnCpu(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            if func is torch.Tensor.cuda:
+                return args[0]
+            kwargs = {name: host(value) for name, value in (kwargs or {}).items()}
+            return func(*map(host, args), **kwargs)
+
+    class Generator(torch.Generator):
+        def __new__(cls, device="cpu"):
+            return super().__new__(cls, host(device))
+
+    torch.Generator = Generator
+    return OnCpu()
+
+
+def emulate(torch, put=setattr):
+    """Put the emulation in the place of `torch.cuda`'s functions; returns its memory."""
+    queue, memory = Queue(), Memory(torch)
+    graphs = Graphs(torch, queue)
+    current = [0]
+
+    class Event:
+        def __init__(self, enable_timing=False, **_):
+            self.at = None
+
+        def record(self, stream=None):
+            self.at = queue.advance()
+
+        def elapsed_time(self, later):
+            return 1000 * (later.at - self.at)
+
+        def query(self):
+            return self.at <= time.perf_counter()
+
+        synchronize = queue.wait
+
+    class Stream:
+        def __init__(self, device=None, priority=0):
+            pass
+
+        def wait_stream(self, stream):
+            pass
+
+        synchronize = queue.wait
+
+    def properties(device=None):
+        number = current[0] if device is None else int(str(device).rpartition(":")[2] or 0)
+        return types.SimpleNamespace(
+            name="Emulated GPU",
+            uuid=f"00000000-0000-0000-0000-{number:012x}",
+            major=9,
+            minor=0,
+            total_memory=TOTAL,
+            multi_processor_count=132,
+            clock_rate=CYCLES_PER_MS,
+            L2_cache_size=1 << 16,
+        )
+
+    def set_device(device):
+        current[0] = device if isinstance(device, int) else torch.device(device).index or 0
+
+    def nothing():  # a function for each name: torch.compile tells them apart by identity
+        return lambda *_, **__: None
+
+    replaced = {
+        "is_available": lambda: True,
+        "is_initialized": lambda: True,
+        "init": nothing(),
+        "_lazy_init": nothing(),
+        "device_count": lambda: DEVICES,
+        "current_device": lambda: current[0],
+        "set_device": set_device,
+        "device": lambda device: nullcontext(),
+        "get_device_properties": properties,
+        "get_device_name": lambda device=None: properties(device).name,
+        "get_device_capability": lambda device=None: (9, 0),
+        "is_bf16_supported": lambda including_emulation=True: True,
+        "manual_seed": nothing(),
+        "manual_seed_all": nothing(),
+        "get_rng_state": lambda device="cuda": torch.get_rng_state(),
+        "set_rng_state": lambda state, device="cuda": torch.set_rng_state(state),
+        "Event": Event,
+        "Stream": Stream,
+        "stream": lambda stream: nullcontext(),
+        "current_stream": lambda device=None: Stream(),
+        "default_stream": lambda device=None: Stream(),
+        "synchronize": queue.wait,
+        "_sleep": queue.hold,
+        "set_sync_debug_mode": nothing(),
+        "empty_cache": memory.shrink,
+        "ipc_collect": nothing(),
+        "mem_get_info": memory.info,
+        "memory_allocated": memory.asked("live"),
+        "max_memory_allocated": memory.asked("peak"),
+        "memory_reserved": memory.asked("reserved"),
+        "max_memory_reserved": memory.asked("reserved_peak"),
+        "reset_peak_memory_stats": memory.reset,
+        "CUDAGraph": graphs.new,
+        "graph": graphs.capture,
+        "graph_pool_handle": lambda: (0, 1),
+        "is_current_stream_capturing": lambda: graphs.capturing,
+    }
+    for name, value in replaced.items():
+        put(torch.cuda, name, value)
+    put(torch.version, "cuda", "13.0")
+    if os.environ.get("EMULATED_CUDA_TENSORS"):
+        on_cpu(torch).__enter__()
+    return memory

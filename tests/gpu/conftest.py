@@ -1,0 +1,48 @@
+"""Tests marked `gpu` need a CUDA device of their own: `pytest -m gpu tests/gpu`.
+
+Without a device each is skipped, with the reason. What a test finds out is among the properties of
+its case in a report in JUnit's format (`--junitxml`).
+"""
+
+import os
+
+import pytest
+import torch
+
+from attnbench.device import find
+from attnbench.measure import allocator
+
+
+@pytest.fixture(autouse=True)
+def on_a_gpu(request, monkeypatch):
+    """Skips without a device; within a test, torch is as a measuring process has it."""
+    if request.node.get_closest_marker("gpu") is None:
+        yield
+        return
+    device = find("cuda")
+    if reason := device.missing():
+        pytest.skip(reason)
+    monkeypatch.setattr(allocator, "mallopt", lambda parameter, value: None)
+    torch.use_deterministic_algorithms(False)  # which not every operator has on a GPU
+    device.select()
+    yield
+    torch.use_deterministic_algorithms(True)
+    device.release()
+
+
+@pytest.fixture
+def answer(record_property):
+    """Records what was found: `answer(question, value)`."""
+
+    def record(question, found):
+        record_property(question, str(found))
+        print(f"{question}: {found}")
+
+    return record
+
+
+@pytest.fixture
+def alone():
+    """For tests of time: they need the device to themselves."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        pytest.skip("times need the device alone; run without -n")

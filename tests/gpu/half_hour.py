@@ -1,0 +1,271 @@
+"""Half an hour on a machine with a GPU: all that is worth measuring there, the best first.
+
+    python -m tests.gpu.half_hour STEP --out DIR [--device cuda]
+    python -m tests.gpu.half_hour --needs [FILE]
+
+A step takes at most nine minutes:
+
+    tests        what the machine is, a small sweep, and the tests marked `gpu`
+    figure       Fig. 2 at 131,072 tokens, 128 to 65,536 in both modes, and the claims judged by it
+    mechanisms   all mechanisms at two lengths
+    forms        the forms of softmax attention, d = 64, in float32 and in bfloat16
+    speed        the stopwatch against other timers, and speed against public implementations
+
+It leaves one archive, DIR/STEP.tar.gz, with journals, reports, logs and versions, packed again
+after every command. Where DIR has that of an earlier call, sweeps in it are resumed.
+Nothing is fetched from a network. `--needs` lists the packages that the machine must have, without
+those that FILE (the output of `pip list --format freeze` there) names already.
+"""
+
+import argparse
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import distributions
+from pathlib import Path
+from platform import platform, python_version
+
+from tests.gpu.needs import needed
+
+ROOT = Path(__file__).parents[2]
+STEP_S = 540.0
+PACKING_S = 15.0
+GRACE_S = 20.0  # from TERM to KILL: a sweep closes its journal
+AROUND_S = 30.0  # for the start of a sweep, and its report
+TAIL = 12  # lines of each command's output that are shown
+CACHES = Path(tempfile.gettempdir(), "attnbench-caches")  # of compiled kernels, for all steps
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """A program; its output goes to `NAME.log`, and it is ended after `limit_s`."""
+
+    name: str
+    words: tuple[str, ...]
+    limit_s: float
+    code: int | None = None  # with which it ended; None if there was no time to start it
+    took_s: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """How much is measured: on the day, or when the script itself is tried."""
+
+    models: str  # of the figure
+    everything: str  # of the step for all mechanisms
+    forms: str  # of softmax attention
+    lengths: str  # of the figure
+    few: str  # of other sweeps
+    tokens: str
+    swept: tuple[str, ...] = ()  # options of every sweep
+    timed: tuple[str, ...] = ()  # options of both benchmarks
+    tested: tuple[str, ...] = ()  # options of pytest
+
+
+FULL = Size(
+    models="@fig2",
+    everything="@all",
+    forms="transformer:*",
+    lengths="128..65536:x2",
+    few="512,4096,32768",
+    tokens="128k",
+    timed=("--lengths", "512,4096"),
+)
+TINY = Size(
+    models="fastformer,transformer",
+    everything="fastformer,linformer",
+    forms="transformer:eager,transformer:sdpa",
+    lengths="16,32",
+    few="16",
+    tokens="32",
+    swept=("--width", "16", "--rounds", "1", "--quick"),
+    timed=("--lengths", "16", "--tokens", "32", "--models", "fastformer"),
+    tested=("--collect-only",),
+)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("step", nargs="?", choices=STEPS)
+    parser.add_argument("--out", type=Path, default=Path.cwd())
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--tiny", action="store_true", help="Try the script, at tiny sizes.")
+    parser.add_argument("--needs", nargs="?", const="", metavar="FILE")
+    asked = parser.parse_args()
+    if asked.needs is not None:
+        there = Path(asked.needs).read_text() if asked.needs else ""
+        print("\n".join(needed(ROOT / "pyproject.toml", there)))
+    elif asked.step is None:
+        parser.error("name a step, or --needs")
+    else:
+        # so that what there is so far is packed
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        size = TINY if asked.tiny else FULL
+        sys.exit(run(asked.step, asked.out.absolute(), asked.device, size))
+
+
+def run(step, out, device, size):
+    """Run a step; returns 0 if all its commands went well."""
+    end = time.monotonic() + STEP_S - PACKING_S
+    out.mkdir(parents=True, exist_ok=True)
+    archive = out / f"{step}.tar.gz"
+    with tempfile.TemporaryDirectory() as temporary:
+        work = Path(temporary, step)
+        work.mkdir()
+        if archive.exists():
+            with tarfile.open(archive) as packed:
+                packed.extractall(temporary, filter="data")
+        (work / "versions.json").write_text(json.dumps(versions(), indent=1))
+        done = []
+        for command in STEPS[step](work, device, size):
+            try:
+                done.append(carried_out(command, work, end))
+            finally:
+                (work / "commands.json").write_text(json.dumps([*map(asdict, done)], indent=1))
+                pack(work, archive)
+    print(f"{archive}: {archive.stat().st_size:,} bytes")
+    return int(any(command.code != 0 for command in done))
+
+
+def carried_out(command, work, end):
+    """The command with how it ended; it is given no more time than the step has left."""
+    limit_s = min(command.limit_s, end - time.monotonic())
+    print(f"\n{command.name}, at most {limit_s:.0f} s: {shlex.join(command.words)}", flush=True)
+    if limit_s <= GRACE_S:
+        print("no time left")
+        return command
+    begun, log = time.monotonic(), work / f"{command.name}.log"
+    with open(log, "ab") as output:
+        process = subprocess.Popen(
+            command.words,
+            cwd=ROOT,
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            process.wait(limit_s - GRACE_S)
+        except subprocess.TimeoutExpired:
+            print(f"no end after {limit_s - GRACE_S:.0f} s")
+        finally:
+            code = ended(process)
+    took_s = time.monotonic() - begun
+    print("\n".join(log.read_text(errors="replace").splitlines()[-TAIL:]))
+    print(f"{command.name}: exit code {code} after {took_s:.0f} s", flush=True)
+    return replace(command, code=code, took_s=took_s)
+
+
+def ended(process):
+    """The exit code of a process; one that still runs is ended, with all that it started."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+    return process.wait()
+
+
+def environment():
+    """Variables of every command: this repository, and caches that outlive a command."""
+    caches = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
+    paths = filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))
+    return {
+        **os.environ,
+        **{name: str(CACHES / folder) for name, folder in caches.items()},
+        "PYTHONPATH": os.pathsep.join(paths),
+        "PYTHONUNBUFFERED": "1",
+        "MPLBACKEND": "agg",
+        "NO_COLOR": "1",
+    }
+
+
+def pack(work, archive):
+    """Replace the archive by one of the folder."""
+    fresh = archive.with_suffix(".new")
+    with tarfile.open(fresh, "w:gz") as packed:
+        packed.add(work, arcname=work.name)
+    fresh.replace(archive)
+
+
+def versions():
+    """The system, Python, and every installed package."""
+    packages = {found.name: found.version for found in distributions()}
+    return {"system": platform(), "python": python_version(), "packages": packages}
+
+
+def python(name, limit_s, *words):
+    return Command(name=name, words=(sys.executable, *words), limit_s=limit_s)
+
+
+def swept(work, name, limit_s, device, size, models, *options):
+    """A sweep into a folder of its own, or the rest of one that is there."""
+    journal = work / name / "sweep.jsonl"
+    resumed = ("--resume",) if journal.exists() and journal.stat().st_size else ()
+    budget = f"{limit_s - GRACE_S - AROUND_S:.0f}s"
+    words = ("-m", "attnbench", "sweep", "--models", models, "--device", device, *size.swept)
+    out = ("--tokens", size.tokens, "--budget", budget, "--out", str(work / name))
+    return python(name, limit_s, *words, *options, *out, *resumed)
+
+
+def tests(work, device, size):
+    """What the machine is, a small sweep, and the tests: first those of time, alone."""
+    usual = ("-m", "pytest", "-m", "gpu", "-v", "-p", "no:cacheprovider", *size.tested)
+    usual += ("-o", "filterwarnings=default")  # of other versions than those of this project
+    timing, parity = "tests/gpu/test_timing.py", "tests/gpu/test_parity.py"
+    several = (*usual, "-n", "4")
+    if shutil.which("nvidia-smi"):
+        yield Command(name="machine", words=("nvidia-smi", "-q"), limit_s=40.0)
+    yield python("doctor", 80.0, "-m", "attnbench", "doctor", "--device", device)
+    few = ("--lengths", size.few, "--quick")
+    yield swept(work, "smoke", 110.0, device, size, size.models, *few)
+    yield python("timing", 90.0, *usual, timing, f"--junitxml={work}/timing.xml")
+    rest = ("tests/gpu", f"--ignore={timing}", f"--ignore={parity}")
+    yield python("others", 130.0, *several, *rest, f"--junitxml={work}/others.xml")
+    yield python("parity", 250.0, *several, parity, f"--junitxml={work}/parity.xml")
+
+
+def figure(work, device, size):
+    """Fig. 2, and what papers claim."""
+    yield swept(work, "fig2", 480.0, device, size, size.models, "--lengths", size.lengths)
+    yield python("claims", 40.0, "-m", "attnbench", "claims", str(work / "fig2"))
+
+
+def mechanisms(work, device, size):
+    """All mechanisms."""
+    few = ("--lengths", size.few)
+    yield swept(work, "all", 520.0, device, size, size.everything, *few)
+
+
+def forms(work, device, size):
+    """The forms of softmax attention, where they differ: in the core."""
+    core = ("--level", "core", "--heads", "4", "--lengths", size.few)
+    for dtype in ("fp32", "bf16"):
+        name, options = f"forms-{dtype}", (*core, "--dtype", dtype)
+        yield swept(work, name, 260.0, device, size, size.forms, *options)
+
+
+def speed(work, device, size):
+    """The stopwatch against other timers, and our forms against public implementations."""
+    for name, limit_s, option in (
+        ("stopwatch", 160.0, ("--rounds", "5")),
+        ("speed", 360.0, ("--seconds", "1")),
+    ):
+        module = ("-W", "ignore", "-m", f"tests.benchmarks.{name}", "--device", device)
+        yield python(name, limit_s, *module, *option, *size.timed)
+
+
+STEPS = {step.__name__: step for step in (tests, figure, mechanisms, forms, speed)}
+
+if __name__ == "__main__":
+    main()

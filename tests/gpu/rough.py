@@ -1,0 +1,51 @@
+"""Mechanisms that end badly on a GPU, from a length on."""
+
+import os
+import signal
+
+import torch
+from torch import nn
+
+LENGTH = 512  # tokens at which it begins
+SPIN_S = 60.0  # bounded, should nobody end the process
+
+
+class Usual(nn.Module):
+    """Adds the mean of all tokens."""
+
+    def __init__(self, width, heads):
+        super().__init__()
+        self.value = nn.Linear(width, width)
+
+    def forward(self, x):
+        if x.shape[1] >= LENGTH:
+            self.end(x)
+        return x + self.value(x).mean(1, keepdim=True)
+
+    def end(self, x):
+        """What happens to long sequences: nothing."""
+
+
+class Hungry(Usual):
+    """Asks for more memory than the device has."""
+
+    def end(self, x):
+        _, total = torch.cuda.mem_get_info(x.device)
+        torch.empty(2 * total, dtype=torch.int8, device=x.device)
+
+
+class Dies(Usual):
+    """Is killed while the device computes."""
+
+    def end(self, x):
+        torch.cuda._sleep(10_000_000)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Spins(Usual):
+    """Waits for a kernel that takes longer than anyone waits."""
+
+    def end(self, x):
+        rate = getattr(torch.cuda.get_device_properties(x.device), "clock_rate", 1_500_000)
+        torch.cuda._sleep(int(SPIN_S * rate * 1000))
+        torch.cuda.synchronize()

@@ -1,0 +1,83 @@
+"""Cases that end badly on a GPU cost themselves, and no other case."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import attnbench as package
+from attnbench.device import find
+from attnbench.records import Cause, Outcome
+from tests.cli.commands import attnbench
+from tests.gpu.rough import LENGTH
+
+pytestmark = pytest.mark.gpu
+
+FILE = Path(__file__).with_name("rough.py")
+LENGTHS = (LENGTH // 4, LENGTH // 2, LENGTH, 2 * LENGTH)
+FREED = 1 << 30  # bytes that may be missing after a process has ended: others use the device too
+
+
+def swept(folder, models, *more, device="cuda"):
+    """The cases of a small sweep on the device, by series and length."""
+    done = attnbench(
+        *("sweep", "--models", models, "--lengths", ",".join(map(str, LENGTHS))),
+        *("--tokens", "4096", "--level", "attention", "--mode", "inference", "--quick"),
+        *("--device", device, "--out", folder, *more),
+    )
+    assert done.returncode == 0, done.stderr
+    return package.load(folder).set_index(["mechanism", "seq_len"])
+
+
+def of(cases, mechanism, column="outcome"):
+    return [cases.loc[(mechanism, seq_len), column] for seq_len in LENGTHS]
+
+
+def test_running_out_of_memory_is_an_outcome_and_ends_a_curve(tmp_path):
+    cases = swept(tmp_path / "s", f"{FILE}:Hungry,fastformer,{FILE}:Usual")
+    ok, skipped = Outcome.OK, Outcome.SKIPPED
+    assert of(cases, f"{FILE}:Hungry") == [ok, ok, Outcome.OOM, skipped]
+    assert of(cases, f"{FILE}:Hungry", "cause")[-1] == Cause.OOM
+    for mechanism in ("fastformer", f"{FILE}:Usual"):
+        assert of(cases, mechanism) == [ok] * len(LENGTHS)
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome", "more"),
+    [
+        ("Dies", Outcome.CRASHED, ()),
+        ("Spins", Outcome.TIMEOUT, ("--case-timeout", "20s")),
+    ],
+)
+def test_a_worker_that_is_killed_gives_the_device_back(tmp_path, name, outcome, more):
+    free_before, _ = torch.cuda.mem_get_info()
+    cases = swept(tmp_path / "s", f"{FILE}:{name},fastformer", *more)
+    free_after, _ = torch.cuda.mem_get_info()
+    assert of(cases, f"{FILE}:{name}")[:3] == [Outcome.OK, Outcome.OK, outcome]
+    assert of(cases, "fastformer") == [Outcome.OK] * len(LENGTHS)
+    assert free_after > free_before - FREED
+
+
+def test_a_case_that_is_predicted_not_to_fit_is_not_started(tmp_path):
+    """Full attention of one sequence whose weights alone exceed the memory of any device."""
+    done = attnbench(
+        *("sweep", "--models", "transformer:eager,fastformer", "--lengths", "128,4m", "--quick"),
+        *("--tokens", "128", "--width", "16", "--heads", "2", "--level", "attention"),
+        *("--mode", "inference", "--device", "cuda", "--out", tmp_path / "s"),
+    )
+    assert done.returncode == 0, done.stderr
+    cases = package.load(tmp_path / "s").set_index(["mechanism", "seq_len"])
+    assert cases.loc[("transformer", 4 << 20), "cause"] == Cause.MEMORY_LIMIT
+    assert cases.loc[("fastformer", 4 << 20), "outcome"] == Outcome.OK
+
+
+def test_a_numbered_device_is_the_one_that_is_used(tmp_path):
+    if reason := find("cuda:1").missing():
+        pytest.skip(reason)
+    cases = swept(tmp_path / "s", "fastformer,transformer", device="cuda:1")
+    assert set(cases["outcome"]) == {Outcome.OK}
+    assert set(cases["device"]) == {"cuda:1"}
+    first = torch.cuda.memory_allocated(0)
+    find("cuda:1").select()
+    assert torch.empty(1 << 20, device="cuda").device.index == 1
+    assert torch.cuda.memory_allocated(0) == first

@@ -1,0 +1,125 @@
+"""The half hour, at tiny sizes and without a GPU: each step runs to its end and can be resumed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from tests.gpu import half_hour
+from tests.gpu.half_hour import FULL, STEP_S, STEPS, TINY, Command, carried_out, ended
+from tests.gpu.needs import canonical, needed
+
+ROOT = Path(__file__).parents[2]
+HELD = {
+    "tests": {"doctor.log", "smoke/sweep.jsonl", "smoke/report.html", "timing.log", "parity.log"},
+    "figure": {"fig2/sweep.jsonl", "fig2/fig2.png", "fig2/report.html", "claims.log"},
+    "mechanisms": {"all/sweep.jsonl", "all/report.html"},
+    "forms": {"forms-fp32/kernels.csv", "forms-bf16/report.html"},
+    "speed": {"stopwatch.log", "speed.log"},
+}
+
+
+def half_an_hour(step, out):
+    """The completed step on a CPU."""
+    command = [sys.executable, "-m", "tests.gpu.half_hour", step, "--out", str(out)]
+    return subprocess.run(
+        [*command, "--device", "cpu", "--tiny"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def contents(archive):
+    """Files of the archive by name, without the folder of the step."""
+    with tarfile.open(archive) as packed:
+        files = [member for member in packed if member.isfile()]
+        return {f.name.partition("/")[2]: packed.extractfile(f).read() for f in files}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_step_leaves_one_archive(step, tmp_path):
+    done = half_an_hour(step, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == [f"{step}.tar.gz"]
+    found = contents(tmp_path / f"{step}.tar.gz")
+    assert HELD[step] | {"commands.json", "versions.json"} <= found.keys()
+    commands = json.loads(found["commands.json"])
+    assert {command["code"] for command in commands} == {0}
+    assert {f"{command['name']}.log" for command in commands} <= found.keys()
+    assert "torch" in json.loads(found["versions.json"])["packages"]
+
+
+def test_a_second_call_goes_on_with_the_sweep_of_the_first(tmp_path):
+    journals = []
+    for _ in range(2):
+        done = half_an_hour("mechanisms", tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        found = contents(tmp_path / "mechanisms.tar.gz")
+        journals.append(found["all/sweep.jsonl"])
+    first, second = journals
+    assert second.startswith(first)
+    assert first.count(b'"kind":"run"') == second.count(b'"kind":"run"') > 0
+    assert second.count(b'"kind":"session"') == 2
+
+
+@pytest.mark.parametrize("size", [FULL, TINY], ids=["full", "tiny"])
+@pytest.mark.parametrize("step", STEPS)
+def test_a_step_fits_into_its_time_with_the_budgets_of_its_sweeps(step, size, tmp_path):
+    planned = list(STEPS[step](tmp_path, "cuda", size))
+    assert len({command.name for command in planned}) == len(planned)
+    spent = 0.0
+    for command in planned:
+        if "--budget" in command.words:
+            budget_s = float(command.words[command.words.index("--budget") + 1].rstrip("s"))
+            assert 0 < budget_s < command.limit_s
+            spent += budget_s
+    assert spent < STEP_S - half_hour.PACKING_S
+
+
+def command(code, limit_s=half_hour.GRACE_S + 60.0):
+    return Command(name="one", words=(sys.executable, "-c", code), limit_s=limit_s)
+
+
+def test_output_and_exit_code_of_a_command_are_kept(tmp_path, capsys):
+    done = carried_out(command("print('found'); raise SystemExit(3)"), tmp_path, float("inf"))
+    assert done.code == 3
+    assert (tmp_path / "one.log").read_text() == "found\n"
+    assert "found" in capsys.readouterr().out
+
+
+def test_a_command_that_does_not_end_is_ended(tmp_path):
+    waiting = [sys.executable, "-c", "input()"]
+    process = subprocess.Popen(waiting, stdin=subprocess.PIPE, start_new_session=True)
+    with process:
+        assert ended(process) == -signal.SIGTERM
+        assert ended(process) == -signal.SIGTERM, "it is over"
+
+
+def test_no_command_begins_when_the_time_is_over(tmp_path):
+    done = carried_out(command("print('begun')"), tmp_path, 0.0)
+    assert done.code is None
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_must_be_carried_is_listed_unless_it_is_there():
+    project = ROOT / "pyproject.toml"
+    everything = [*needed(project, "")]
+    carried = {line.partition("==")[0] for line in everything if not line.startswith("#")}
+    assert {"msgspec", "pandas", "pytest", "entmax", "pluggy"} <= carried
+    assert "torch" not in carried
+    less = [*needed(project, "msgspec==0.21.1\nPlugGy @ file:///x\n")]
+    assert {line for line in everything if line not in less} == {
+        line for line in everything if line.partition("==")[0] in ("msgspec", "pluggy")
+    }
+
+
+def test_a_package_has_one_name():
+    assert canonical(" Typing_Extensions ") == canonical("typing.extensions") == "typing-extensions"

@@ -1,0 +1,75 @@
+"""Peaks of device memory against what the equations say must be alive."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from attnbench.device import find
+from attnbench.measure.subject import Subject
+from attnbench.records import Level, Mode
+from attnbench.registry import card
+from tests.measure.cases import case
+
+pytestmark = pytest.mark.gpu
+
+BLOCK = 1 << 20  # bytes that torch's allocator may add to each large tensor
+LARGE = {"level": Level.CORE, "batch": 2, "heads": 8, "seq_len": 2048, "width": 128}
+
+
+def weighed(tested, device="cuda"):
+    tested = replace(tested, workload=replace(tested.workload, device=device))
+    return find(device).weigh(lambda one: Subject(card(one.mechanism), one, seed=0), tested)
+
+
+def test_eager_softmax_holds_logits_weights_and_output(answer):
+    values, _ = weighed(case(**LARGE))
+    tokens, scores = 2 * 2048 * 128 * 4, 2 * 8 * 2048**2 * 4
+    theory = 2 * scores + tokens
+    answer("allocated above inputs, bytes over theory", values["allocated_delta_bytes"] - theory)
+    assert theory <= values["allocated_delta_bytes"] <= theory + 4 * BLOCK
+    # what is there before: q, k, v, and workspaces of libraries
+    rest = values["allocated_peak_bytes"] - values["allocated_delta_bytes"] - 3 * tokens
+    answer("workspaces, bytes", rest)
+    assert rest >= 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_training_keeps_the_weights_in_the_type_of_the_case(dtype, answer):
+    values, _ = weighed(case(**LARGE, mode=Mode.TRAINING, dtype=dtype))
+    scores = 2 * 8 * 2048**2 * torch.finfo(getattr(torch, dtype)).bits // 8
+    answer(f"saved for backward in {dtype}, bytes over the weights", values["saved_bytes"] - scores)
+    assert scores <= values["saved_bytes"] <= 1.1 * scores + 4 * BLOCK
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_fused_attention_stores_no_scores(dtype, answer):
+    values, notes = weighed(case(form="sdpa", **LARGE, dtype=dtype))
+    answer(f"kernel in {dtype}", notes)
+    assert values["allocated_delta_bytes"] < 2 * 8 * 2048**2 * 2
+    assert "math" not in notes["attention_kernel"]
+
+
+def test_the_peaks_contain_one_another(answer):
+    values, notes = weighed(case(**LARGE, mode=Mode.TRAINING))
+    assert values["allocated_delta_bytes"] <= values["allocated_peak_bytes"]
+    assert values["allocated_peak_bytes"] <= values["reserved_peak_bytes"]
+    process = values.get("device_process_bytes", notes.get("nvml"))
+    answer("process peak, bytes, or why there is none", process)
+    answer("reserved peak, bytes", values["reserved_peak_bytes"])
+    if "device_process_bytes" in values:
+        assert values["device_process_bytes"] >= values["reserved_peak_bytes"]
+
+
+def test_what_is_counted_is_the_same_as_on_a_cpu(answer):
+    """Operators and bytes moved depend on the kernels of fused attention, and on nothing else."""
+    small = case(mode=Mode.TRAINING, seq_len=64)
+    here, there = (weighed(small, device)[0] for device in ("cuda", "cpu"))
+    for count in ("operators", "moved_bytes"):
+        answer(f"{count} on a GPU and on a CPU", (here[count], there[count]))
+    assert here["operators"] == pytest.approx(there["operators"], rel=0.2)
+
+
+def test_a_peak_is_the_same_each_time():
+    first, second = (weighed(case(**LARGE))[0]["allocated_delta_bytes"] for _ in range(2))
+    assert first == second

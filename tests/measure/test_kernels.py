@@ -1,0 +1,112 @@
+"""Which kernels of fused attention ran, as the profiler names them."""
+
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.profiler import ProfilerActivity
+
+from attnbench.measure import kernels, memory
+from attnbench.measure.subject import Subject
+from attnbench.records import Mode
+from attnbench.registry import card
+from tests.measure.cases import case
+
+SDPA = "aten::scaled_dot_product_attention"
+FLASH = (SDPA, "aten::_scaled_dot_product_flash_attention", "aten::_flash_attention_forward")
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        (("aten::mm", "aten::softmax"), None),
+        (FLASH, "scaled_dot_product_flash_attention"),
+        ((*FLASH, f"{FLASH[1]}_backward"), "scaled_dot_product_flash_attention"),
+        ((f"{FLASH[1]}_for_cpu_backward", "ScaledDotProductFlashAttentionBackward0"), None),
+        (
+            (
+                "aten::_scaled_dot_product_attention_math",
+                "aten::_scaled_dot_product_cudnn_attention",
+            ),
+            "scaled_dot_product_attention_math, scaled_dot_product_cudnn_attention",
+        ),
+        (("aten::_efficient_attention_forward",), "aten::_efficient_attention_forward"),
+        (("xformers_flash::flash_fwd", "xformers_flash::flash_bwd"), "xformers_flash::flash_fwd"),
+        (
+            ("flash_attn::_flash_attn_forward", "flash_attn::_flash_attn_backward"),
+            "flash_attn::_flash_attn_forward",
+        ),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_operators_of_the_forward_pass_are_named(names, found):
+    assert kernels.operators(names) == ({"attention_kernel": found} if found else {})
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize(
+    ("backend", "kernel"),
+    [
+        (SDPBackend.FLASH_ATTENTION, "scaled_dot_product_flash_attention_for_cpu"),
+        (SDPBackend.MATH, "scaled_dot_product_attention_math"),
+    ],
+)
+def test_the_kernel_that_ran_is_recorded(backend, kernel, mode):
+    tested = case(form="sdpa", mode=mode)
+    with sdpa_kernel(backend):
+        _, notes = memory.on_cpu(lambda: Subject(card("transformer"), tested, seed=0))
+    assert notes["attention_kernel"] == kernel
+
+
+def test_a_form_without_fused_attention_has_none():
+    _, notes = memory.on_cpu(lambda: Subject(card("transformer"), case(), seed=0))
+    assert "attention_kernel" not in notes
+
+
+def event(name, *started, inside=()):
+    launched = [SimpleNamespace(name=kernel) for kernel in started]
+    return SimpleNamespace(name=name, kernels=launched, cpu_children=list(inside))
+
+
+def recorded(monkeypatch, *events, activities=(ProfilerActivity.CPU, ProfilerActivity.CUDA)):
+    """The note on kernels, if the profiler of a GPU had these events."""
+
+    @contextmanager
+    def profile(**_):
+        yield SimpleNamespace(function_events=list(events))
+
+    monkeypatch.setattr(kernels, "profile", profile)
+    monkeypatch.setattr(kernels, "supported_activities", lambda: set(activities))
+    return kernels.started_on_gpu(lambda lap: lap("forward")).get("attention_device_kernels")
+
+
+def test_what_an_operator_and_those_inside_it_start_is_named(monkeypatch):
+    inner = event(FLASH[2], "void pytorch_flash::flash_fwd_kernel<Traits<32, 128>>(Params)")
+    outer = event(FLASH[1], "Memset (Device)", inside=[event("aten::empty"), inner])
+    other = event("aten::mm", "sm90_xmma_gemm_f32f32")
+    assert recorded(monkeypatch, other, outer, inner) == "pytorch_flash::flash_fwd_kernel"
+
+
+def test_of_compiled_code_only_attention_is_named(monkeypatch):
+    inside = event("triton", "triton_tem_fused_flex_attention_0", "triton_poi_fused_add_1")
+    region = event("Torch-Compiled Region: 0/0", inside=[inside])
+    assert recorded(monkeypatch, region) == "triton_tem_fused_flex_attention_0"
+
+
+def test_a_torch_that_cannot_profile_a_gpu_names_nothing(monkeypatch):
+    flash = event(FLASH[1], "flash_fwd_kernel")
+    assert recorded(monkeypatch, flash, activities=[ProfilerActivity.CPU]) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("fmha_cutlassF_f32_aligned_64x64_rf_sm80(Attention<float>::Params)", "fmha_cutlassF_f32_"),
+        ("void (anonymous namespace)::softmax_warp_forward<float>(float*)", "softmax_warp_forward"),
+        ("triton_tem_fused_flex_attention_0", "triton_tem_fused_flex_attention_0"),
+    ],
+)
+def test_a_kernel_is_named_without_its_types(name, found):
+    assert kernels.short(name).startswith(found)
+    assert not set(kernels.short(name)) & set("<>( )")

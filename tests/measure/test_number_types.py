@@ -1,0 +1,101 @@
+"""Autocast, and types other than the case's, are recorded and never silent."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+
+from attnbench.measure import oddities
+from attnbench.measure.counting import Counter
+from attnbench.measure.subject import Subject, iteration
+from attnbench.measure.worker import Worker
+from attnbench.records import Level, Mode
+from attnbench.registry import card, names
+from tests.measure.cases import case
+
+CHEATS = Path(__file__).with_name("cheats.py")
+ALLOWED = {
+    "float32": {"float32", "float64"},
+    "bfloat16": {"bfloat16", "float32", "float64"},
+    "float16": {"float16", "float32", "float64"},
+}
+
+
+@pytest.fixture(autouse=True)
+def autocast_as_it_was():
+    yield
+    torch.set_autocast_enabled("cpu", False)
+
+
+def asked(one):
+    return json.loads(json.dumps(asdict(one)))
+
+
+def notes_of_a_run(one):
+    worker = Worker(None, seed=0)
+    assert worker.answer("build", **asked(one))["outcome"] == "ok"
+    return worker.answer("finish")["notes"]
+
+
+def types(one):
+    answer = Worker(None, seed=0, weighs=True).answer("weigh", **asked(one))
+    return set(answer["notes"]["number_types"].split(", "))
+
+
+def test_autocast_within_a_mechanism_is_seen_by_the_types_of_its_results():
+    assert types(case(f"{CHEATS}:Honest")) == {"float32"}
+    assert types(case(f"{CHEATS}:Autocasts")) == {"bfloat16", "float32"}
+
+
+def test_autocast_that_a_mechanism_leaves_on_is_a_change():
+    notes = notes_of_a_run(case(f"{CHEATS}:LeavesAutocastOn"))
+    assert notes["changed"] == "autocast off to cpu bfloat16"
+    assert "autocast" not in notes
+
+
+def test_autocast_that_was_on_before_is_noted():
+    honest = case(f"{CHEATS}:Honest")
+    assert "autocast" not in notes_of_a_run(honest)
+    torch.set_autocast_enabled("cpu", True)
+    assert notes_of_a_run(honest)["autocast"] == "cpu bfloat16"
+
+
+def test_a_failure_under_autocast_says_so():
+    torch.set_autocast_enabled("cpu", True)
+    reason = Worker(None, seed=0).answer("build", **asked(case("fastformer")))["reason"]
+    assert reason == "output is torch.bfloat16, not torch.float32; autocast is on: cpu bfloat16"
+
+
+def test_an_output_of_another_type_is_a_failure_and_of_a_layer_odd():
+    tested = card("transformer")
+    level = {"level": Level.MODEL}
+    subject = Subject(tested, case(**level), seed=0)
+    inner = subject.module.layers[0].attention
+    forward = inner.forward
+    inner.forward = lambda x, mask: forward(x, mask).bfloat16()
+    with oddities.watched(subject) as passed:
+        output = iteration(subject)(lambda phase: None)
+    assert set(passed.odd) == {"returned torch.bfloat16 for torch.float32"}
+    assert subject.check(output) == ""
+    assert "not torch.float32" in subject.check(output.bfloat16())
+
+
+@pytest.mark.parametrize("dtype", ALLOWED)
+@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("name", names())
+def test_no_mechanism_of_the_package_computes_in_a_type_not_asked_for(name, mode, dtype):
+    tested = card(name)
+    for form in tested.forms:
+        causal = tested.causality == "always"
+        one = case(name, form, mode=mode, dtype=dtype, causal=causal, seq_len=33)
+        # compiling takes minutes
+        if form in ("flex", "compiled") or tested.refusal(form, tested.config(), one.workload):
+            continue
+        subject = Subject(tested, one, seed=0)
+        with Counter() as counter:
+            iteration(subject)(lambda phase: None)
+        found = set(counter.notes["number_types"].split(", "))
+        assert dtype in found
+        assert found <= ALLOWED[dtype], form

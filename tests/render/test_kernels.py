@@ -1,0 +1,90 @@
+"""The table of kernels of fused attention, and the warning about number types."""
+
+import csv
+import io
+from dataclasses import replace
+
+import pytest
+
+from attnbench.analysis.report import analyse
+from attnbench.records import Part
+from attnbench.render.conditions import warnings
+from attnbench.render.page import report_files
+from tests.sweeps import sweep
+
+LENGTHS = (128, 512, 2048)
+
+
+def noted(whole, notes):
+    """The sweep with these notes on each case's measurement of memory."""
+    cases = {line.case.key: line.case for line in whole.plan}
+    runs = (
+        replace(run, notes=notes(cases[run.case])) if run.part is Part.MEMORY else run
+        for run in whole.runs
+    )
+    return replace(whole, runs=tuple(runs))
+
+
+def by_length(case):
+    if case.form == "eager":
+        return {}
+    kernel = "flash_attention" if case.workload.seq_len < 1000 else "attention_math"
+    notes = {"attention_kernel": f"scaled_dot_product_{kernel}"}
+    return notes | ({"attention_device_kernels": "flash_fwd_kernel"} if "flash" in kernel else {})
+
+
+@pytest.fixture(scope="module")
+def files():
+    whole = sweep(("transformer:eager", "transformer:sdpa"), lengths=LENGTHS)
+    return report_files(analyse(noted(whole, by_length)))
+
+
+def test_each_kernel_of_a_form_is_shown_with_its_lengths(files):
+    rows = list(csv.DictReader(io.StringIO(files["kernels.csv"].decode())))
+    found = [
+        (row["form"], row["mode"], row["lengths"], row["operator"], row["gpu_kernels"])
+        for row in rows
+    ]
+    flash = ("128 to 512 (2 lengths)", "flash_attention", "flash_fwd_kernel")
+    plain = ("2,048", "attention_math", "")
+    modes = ("training", "inference")
+    assert found == [("sdpa", mode, *kernel) for mode in modes for kernel in (flash, plain)]
+    assert "## Kernels of fused attention" in files["tables.md"].decode()
+
+
+def test_each_case_has_its_kernel(files):
+    rows = list(csv.DictReader(io.StringIO(files["cases.csv"].decode())))
+    assert {row["attention_kernel"] for row in rows if row["form"] == "eager"} == {""}
+    sdpa = {row["seq_len"]: row["attention_kernel"] for row in rows if row["form"] == "sdpa"}
+    assert sdpa["128"] == "scaled_dot_product_flash_attention"
+    assert sdpa["2048"] == "scaled_dot_product_attention_math"
+
+
+def test_without_fused_attention_there_is_no_table():
+    assert "kernels.csv" not in report_files(analyse(sweep(("fastformer",), lengths=LENGTHS)))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "types", "others"),
+    [
+        ("float32", "float32", ""),
+        ("float32", "bfloat16, float32", "bfloat16"),
+        ("float32", "float16, float32, float8_e4m3fn", "float16, float8_e4m3fn"),
+        ("float32", "float32, float64", ""),
+        ("bfloat16", "bfloat16, float32", ""),
+        ("bfloat16", "bfloat16, float16", "float16"),
+    ],
+)
+def test_another_number_type_is_a_warning_unless_it_is_wider(dtype, types, others):
+    whole = noted(sweep(("fastformer",), lengths=LENGTHS), lambda case: {"number_types": types})
+    whole = replace(whole, request=replace(whole.request, dtype=dtype))
+    said = [line for line in warnings(analyse(whole)) if "autocast" in line]
+    assert len(said) == bool(others)
+    assert not said or said[0].startswith(f"fastformer computed in {others}, by autocast")
+
+
+def test_autocast_that_was_on_is_a_warning():
+    whole = sweep(("fastformer",), lengths=LENGTHS)
+    runs = tuple(replace(run, notes={"autocast": "cuda bfloat16"}) for run in whole.runs)
+    said = "fastformer ran under autocast (cuda bfloat16)"
+    assert sum(said in line for line in warnings(analyse(replace(whole, runs=runs)))) == 1
