@@ -233,6 +233,7 @@ class Session:
                 **asdict(planned.case),
                 "warmup_s": settings.warmup_s,
                 "cold": settings.cold,
+                "cuda_graphs": settings.cuda_graphs,
                 "suspicious": schedule.family(planned.case) not in history.examined,
             }
             for name, planned in names.items()
