@@ -95,6 +95,13 @@ class Tolerance:
     reason: str = ""
 
 
+class Unsupported(Exception):
+    """Raised by a form whose library turns out not to run the workload here, with the reason.
+
+    What is known beforehand is said by `Attention.needs`.
+    """
+
+
 class Attention(nn.Module):
     """One form of a mechanism: [B, N, D] and an optional mask [B, N] to [B, N, D]."""
 

@@ -12,7 +12,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from attnbench.errors import CannotRun, UsageError
 from attnbench.records import Case, Sample
@@ -25,12 +25,45 @@ Weighed = tuple[dict[str, float], dict[str, str]]  # `Run.values` and `Run.notes
 
 class Stopwatch(Protocol):
     """Times a sample of iterations: `reset`, for each one `start` and a `lap` at the end of each
-    phase (forward, backward, step), then `sample`."""
+    phase (forward, backward, step), then `sample`.
 
-    def reset(self, iterations: int) -> None: ...
+    A device with a queue may need samples first to learn how to hide launches (`learning`). While
+    it is `hiding` them, a sample that is not to `hide` shows the wall time.
+    """
+
+    @property
+    def learning(self) -> bool: ...
+    @property
+    def hiding(self) -> bool: ...
+
+    def reset(self, iterations: int, hide: bool = True) -> None: ...
     def start(self) -> None: ...
     def lap(self, phase: str) -> None: ...
     def sample(self, iterations: int) -> Sample: ...
+
+
+class Meter:
+    """What a device reports of the samples of one case, added up over `with` blocks around them.
+
+    This one is of a device that reports nothing. `is_slow`: whether its clock was too low in the
+    last block for the sample to count.
+    """
+
+    is_slow = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def values(self) -> Mapping[str, float]:
+        """Clock, temperature, power, energy and so on, under keys of `metrics.TABLE`."""
+        return {}
+
+    def notes(self) -> Mapping[str, str]:
+        """Why the clock was low, if it was, for `Run.notes`."""
+        return {}
 
 
 class Device(ABC):
@@ -46,6 +79,7 @@ class Device(ABC):
     clock = "device time"  # what the gate compares
     hides_page_faults = False  # whether copies into fresh memory cost more than is measured
     flushes_cache = False  # whether `cold` samples can be taken
+    captures = False  # whether iterations can be captured in graphs
     matmul_size = 8192  # rows of the square product that measures peak arithmetic
     copy_elements = 1 << 28  # float32 numbers of the copy that measures peak bandwidth
 
@@ -87,13 +121,13 @@ class Device(ABC):
     def synchronise(self) -> None:
         """Wait until the device has finished all enqueued work."""
 
-    def settled(self) -> bool:
-        """Whether the last sample counts: False if the device was throttled."""
-        return True
+    def meter(self) -> Meter:
+        """What adds up the device's reports of the samples of a case."""
+        return Meter()
 
-    def readings(self) -> Mapping[str, float]:
-        """Temperature, power and energy, if available, under keys of `metrics.TABLE`."""
-        return {}
+    def captured(self, subject: Any) -> Callable[..., Any]:
+        """An iteration of a `measure.subject.Subject` as graphs; only where `captures`."""
+        raise NotImplementedError
 
     def notes(self, watch: Stopwatch) -> Mapping[str, str]:
         """Notes on the stopwatch's samples, for `Run.notes`."""

@@ -18,6 +18,7 @@ class Unit(StrEnum):
     JOULES = "J"
     WATTS = "W"
     CELSIUS = "°C"
+    HERTZ = "Hz"
     COUNT = "count"
     RATIO = "ratio"
     EXPONENT = "exponent"
@@ -81,9 +82,10 @@ def _recorded(key: str, label: str, unit: Unit, description: str) -> Metric:
 
 ROWS = (
     _time("time_s", "time", "one iteration: device time on a GPU, otherwise wall time"),
-    _time("wall_s", "wall time", "one iteration"),
+    _time("wall_s", "wall time", "one iteration; on a GPU without holding its queue"),
     _time("cpu_s", "CPU time", "one iteration, process time of all threads"),
     _time("device_s", "device time", "one iteration, between two events of the GPU"),
+    _time("enqueue_s", "enqueue time", "one iteration, until the host has enqueued all of it"),
     _time("forward_s", "forward", "forward pass and loss"),
     _time("backward_s", "backward", "backward pass"),
     _time("step_s", "step", "optimiser step"),
@@ -102,12 +104,18 @@ ROWS = (
     _count("parameters", "parameters", Unit.COUNT, "trainable parameters", Join.EXACT),
     _count("flops", "FLOPs", Unit.FLOPS, "matrix products of the forward pass", Join.EXACT),
     Metric("error", "error", Unit.RATIO, "relative, against the float64 reference", Join.LARGEST),
-    Metric("energy_j", "energy", Unit.JOULES, "of the GPU while timed", Join.MEDIAN),
+    Metric("energy_j", "energy", Unit.JOULES, "of the GPU during the samples", Join.MEDIAN),
     _recorded("setup_s", "set-up", Unit.SECONDS, "building the module and its inputs"),
     _recorded("warmup_s", "warm-up", Unit.SECONDS, "iterations before the samples"),
     _recorded("warmup_iterations", "warm-up iterations", Unit.COUNT, "before the samples"),
     _recorded("temperature_c", "temperature", Unit.CELSIUS, "of the GPU"),
     _recorded("power_w", "power", Unit.WATTS, "of the GPU"),
+    _recorded("sm_clock_hz", "clock", Unit.HERTZ, "of the multiprocessors of the GPU"),
+    _recorded("throttled_s", "throttled", Unit.SECONDS, "time at a lowered clock"),
+    _recorded("context_bytes", "context", Unit.BYTES, "of a process, beyond what torch reserved"),
+    _recorded("workspace_bytes", "workspace", Unit.BYTES, "of cuBLAS, within the allocated peak"),
+    _recorded("device_before_bytes", "GPU before", Unit.BYTES, "of all processes, before a case"),
+    _recorded("device_used_bytes", "GPU peak", Unit.BYTES, "of all processes, while it ran"),
     _recorded("load_before", "load before", Unit.COUNT, "one-minute load average"),
     _recorded("load_after", "load after", Unit.COUNT, "one-minute load average"),
 )

@@ -222,6 +222,9 @@ class Sample(NamedTuple):
 
     Runs of one round with the same mode and length took turns: their samples with the same `lap`
     were taken one after the other. Without a lap (schema 1) a run was measured by itself.
+
+    A GPU may be held until work is enqueued, so that `device_s` shows no launches. Then `wall_s`
+    includes the holds, and `unheld_s` is the wall time of one iteration without, measured apart.
     """
 
     iterations: Many
@@ -232,11 +235,18 @@ class Sample(NamedTuple):
     backward_s: Amount
     step_s: Amount
     lap: Count | None = None
+    enqueue_s: Amount | None = None  # until the host had enqueued everything; None on a CPU
+    unheld_s: Duration | None = None  # None where nothing was held
 
     @property
     def seconds(self) -> float:
         """Seconds of one iteration: device time where the device has a clock, else wall time."""
         return (self.wall_s if self.device_s is None else self.device_s) / self.iterations
+
+    @property
+    def unheld_wall_s(self) -> float:
+        """Wall time of one iteration, without holds."""
+        return self.wall_s / self.iterations if self.unheld_s is None else self.unheld_s
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,6 +259,7 @@ class Settings:
     interval_s: Amount = 0.01  # a shorter iteration is repeated within one sample
     warmup_s: Amount = 0.25  # most seconds of the warm-up; one full iteration always runs
     cold: bool = False  # on CUDA: flush the second-level cache before each iteration
+    cuda_graphs: bool = False  # on CUDA: capture each iteration, and replay it
     memory_limit_bytes: Count | None = None  # of one worker's address space
 
 

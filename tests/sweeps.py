@@ -242,3 +242,13 @@ def raced(whole: Sweep, laps: Callable[[Case, int], Mapping[int, float]]) -> Swe
             run = replace(run, samples=tuple(samples))
         runs.append(run)
     return replace(whole, runs=tuple(runs))
+
+
+def on_gpu(sample: Sample, **notes: str) -> Sweep:
+    """One case whose runs consist of this sample, with these notes, as a GPU gives them."""
+    whole = sweep(("fastformer",), lengths=(128,), modes=(Mode.INFERENCE,), rounds=2)
+    runs = (
+        replace(run, samples=(sample,) * 8, notes=notes) if run.part is Part.TIME else run
+        for run in whole.runs
+    )
+    return replace(whole, runs=tuple(runs))

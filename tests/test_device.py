@@ -95,7 +95,7 @@ def test_a_cpu_has_no_number():
 )
 def test_auto_takes_a_gpu_that_torch_can_use(monkeypatch, count, built, chosen):
     monkeypatch.setattr(cuda, "device_count", lambda: count)
-    monkeypatch.setattr(cuda, "built_with_cuda", lambda: built)
+    monkeypatch.setattr(cuda, "built_for", lambda platform: built and platform == "cuda")
     assert device.choose("auto").name == chosen
     if not count:
         with pytest.raises(CannotRun, match="this machine has 0 CUDA devices"):
@@ -126,6 +126,10 @@ class Driver:
         name.value = f"NVIDIA H200 {number}".encode()
         return 0
 
+    def cuDeviceGetUuid_v2(self, uuid, number):  # noqa: N802
+        uuid.raw = bytes([*range(15), number])
+        return 0
+
 
 def test_the_driver_says_how_many_gpus_there_are_and_their_names(monkeypatch):
     monkeypatch.setattr(cuda.ctypes, "CDLL", lambda name: Driver())
@@ -139,26 +143,51 @@ def test_the_driver_says_how_many_gpus_there_are_and_their_names(monkeypatch):
 def test_what_torch_was_built_for_is_read_without_loading_it():
     code = """
 import sys
-from attnbench.measure.devices.cuda import built_with_cuda, device_count
+from attnbench.measure.devices.cuda import built_for, device_count
 device_count()
-built = built_with_cuda()
+built = built_for("cuda"), built_for("hip")
 assert "torch" not in sys.modules
 import torch
-assert built == (torch.version.cuda is not None)
+assert built == (torch.version.cuda is not None, torch.version.hip is not None)
 """
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
 @pytest.mark.parametrize(
-    ("line", "built"),
-    [("cuda: Optional[str] = '13.0'", True), ('cuda = "12.4"', True), ("cuda = None", False)],
+    ("lines", "platforms"),
+    [
+        ("cuda: Optional[str] = '13.0'\nhip: Optional[str] = None", {"cuda"}),
+        ('cuda = "12.4"', {"cuda"}),
+        ("cuda = None\nhip = '6.4.43482'", {"hip"}),
+        ("cuda = None\nhip = None", set()),
+    ],
 )
-def test_a_build_names_its_cuda(tmp_path, monkeypatch, line, built):
-    text = f"hip: Optional[str] = '6'\n{line}\ngit_version = 'cuda = '\n"
-    (tmp_path / "version.py").write_text(text)
+def test_a_build_names_its_platform(tmp_path, monkeypatch, lines, platforms):
+    (tmp_path / "version.py").write_text(f"{lines}\ngit_version = 'cuda = hip = '\n")
     spec = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
     monkeypatch.setattr(cuda, "find_spec", lambda name: spec)
-    assert cuda.built_with_cuda() == built
+    assert {name for name in ("cuda", "hip") if cuda.built_for(name)} == platforms
+
+
+def test_a_torch_for_amd_says_that_it_cannot_be_measured(monkeypatch):
+    monkeypatch.setattr(cuda, "built_for", lambda platform: platform == "hip")
+    monkeypatch.setattr(cuda, "device_count", lambda: 0)
+    with pytest.raises(CannotRun, match=r"is for AMD GPUs \(ROCm\), which attnbench cannot meas"):
+        device.choose("cuda")
+
+
+def uuid_of(monkeypatch, known):
+    """The UUID of the second device, where NVML knows some names."""
+    monkeypatch.setattr(cuda.ctypes, "CDLL", lambda name: Driver())
+    monkeypatch.setattr(cuda.nvml, "knows", lambda uuid: uuid in known)
+    return device.find("cuda:1").uuid()
+
+
+def test_a_card_and_a_part_of_one_have_names_of_their_own(monkeypatch):
+    number = "00010203-0405-0607-0809-0a0b0c0d0e01"
+    assert uuid_of(monkeypatch, {f"GPU-{number}"}) == f"GPU-{number}"
+    assert uuid_of(monkeypatch, {f"MIG-{number}"}) == f"MIG-{number}"
+    assert uuid_of(monkeypatch, set()) == f"GPU-{number}"
 
 
 def test_the_gate_ignores_as_much_on_a_cpu_as_its_rule_was_tried_with():

@@ -73,10 +73,13 @@ def test_a_time_is_slower_and_not_larger():
     assert in_words(Verdict.FASTER, TABLE["forward_s"]) == "faster"
 
 
-TIMES = ("time", "wall", "cpu", "device", "forward", "backward", "step", "forward_backward")
+TIMES = ("time", "wall", "cpu", "device", "enqueue", "forward", "backward", "step")
+TIMES = (*TIMES, "forward_backward")
 TIMES = (*(f"{name}_s" for name in TIMES), "token_s")
 RECORDED = ("setup_s", "warmup_s", "warmup_iterations", "temperature_c", "power_w")
-RECORDED = (*RECORDED, "load_before", "load_after", "energy_j", "of a later version")
+RECORDED = (*RECORDED, "load_before", "load_after", "energy_j", "sm_clock_hz", "throttled_s")
+RECORDED = (*RECORDED, "context_bytes", "workspace_bytes", "device_before_bytes")
+RECORDED = (*RECORDED, "device_used_bytes", "of a later version")
 
 
 @pytest.mark.parametrize("key", [*TABLE, "of a later version"])

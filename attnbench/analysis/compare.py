@@ -108,6 +108,9 @@ def refusals(first: Sweep, second: Sweep) -> tuple[str, ...]:
     tf32 = [{session.tf32 for session in sweep.sessions} for sweep in (first, second)]
     if tf32[0] != tf32[1]:
         reasons.append("TF32: on in one and off in the other")
+    for name in ("cold", "cuda_graphs"):
+        if getattr(first.request.settings, name) != getattr(second.request.settings, name):
+            reasons.append(f"--{name.replace('_', '-')}: in one of them only")
     if first.request.dtype != second.request.dtype:
         reasons.append(f"dtype: {first.request.dtype} and {second.request.dtype}")
     return tuple(reasons)

@@ -20,6 +20,7 @@ from attnbench.analysis.summary import (
     other_types,
     precision,
     prediction_errors,
+    shows_launches,
     summary,
     timed_runs,
 )
@@ -48,6 +49,9 @@ class WarningKind(StrEnum):
     BUSY = "the machine was busy at the start"  # load, cores
     LOADED = "runs began under the load of other programs"  # runs, of, limit, load, threads
     THROTTLED = "the GPU was slowed down"  # reasons: the number of runs of each
+    LOW_CLOCK = "the clock of the GPU was low"  # runs, of
+    LAUNCH_BOUND = "the host was slower than the GPU"  # cases, of, visible
+    HIDDEN = "NVML did not show the memory of processes"  # reason
     DRIFTED = "times drifted over the sweep"  # drift
     WIDENED = "what happened between rounds widened the intervals"  # factor
     ONE_ROUND = "there was one round only"
@@ -215,6 +219,7 @@ def _warnings(analysis: Analysis) -> Warnings:
         yield WarningKind.TOO_FAST, {"series": series}
     if analysis.roof is not None and analysis.roof.raised:
         yield WarningKind.ROOF_RAISED, {}
+    yield from _of_a_gpu(analysis)
     disturbed = [*_disturbed(analysis)]
     yield from disturbed
     if disturbed and analysis.widening is not None:
@@ -246,6 +251,17 @@ def _meddled(sweep: Sweep) -> Warnings:
             yield WarningKind.LEAKS, {"mechanism": name, "bytes": kept_bytes}
 
 
+def _of_a_gpu(analysis: Analysis) -> Warnings:
+    """What times and memory of a GPU do not include."""
+    runs, cases = analysis.sweep.runs, analysis.cases
+    if len(bound := cases.loc[cases["launch_bound"], "key"]):
+        visible = len({run.case for run in runs if shows_launches(run)})
+        measured = int(cases["time_s"].notna().sum())
+        yield WarningKind.LAUNCH_BOUND, {"cases": len(bound), "of": measured, "visible": visible}
+    for reason in dict.fromkeys(run.notes["nvml"] for run in runs if "nvml" in run.notes):
+        yield WarningKind.HIDDEN, {"reason": reason}
+
+
 def _disturbed(analysis: Analysis) -> Warnings:
     """Disturbances of the machine: before the first run, during runs, and over the sweep."""
     sweep = analysis.sweep
@@ -263,6 +279,8 @@ def _disturbed(analysis: Analysis) -> Warnings:
         yield WarningKind.LOADED, {**details, "limit": limit, "threads": threads}
     if reasons := Counter(filter(None, (run.notes.get("throttle") for run in timed))):
         yield WarningKind.THROTTLED, {"reasons": dict(reasons)}
+    if low := sum("clock" in run.notes for run in timed):
+        yield WarningKind.LOW_CLOCK, {"runs": low, "of": len(timed)}
     drift = analysis.drift
     if drift and (drift.change.low >= 1 + DRIFT or drift.change.high <= 1 - DRIFT):
         yield WarningKind.DRIFTED, {"drift": drift}

@@ -47,9 +47,10 @@ PREDICTED = (
 # times in addition to `time_s`, as seconds of a whole sample
 TIMES: Mapping[str, Callable[[Sample], float]] = MappingProxyType(
     {
-        "wall_s": lambda s: s.wall_s,
+        "wall_s": lambda s: s.unheld_wall_s * s.iterations,
         "cpu_s": lambda s: s.cpu_s,
         "device_s": lambda s: s.device_s or math.nan,
+        "enqueue_s": lambda s: math.nan if s.enqueue_s is None else s.enqueue_s,
         "forward_s": lambda s: s.forward_s,
         "backward_s": lambda s: s.backward_s,
         "step_s": lambda s: s.step_s,
@@ -70,7 +71,9 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     Times of one iteration in seconds: time_s is device time on a GPU, else wall time; time_lo_s and
     time_hi_s are its 95 % confidence interval, time_log_se and time_df the standard error of its
     logarithm and the degrees of freedom, interval_kind a `Kind`, samples their number; wall_s,
-    cpu_s, device_s, forward_s, backward_s, step_s, forward_backward_s; token_s is time_s / tokens.
+    cpu_s, device_s, enqueue_s, forward_s, backward_s, step_s, forward_backward_s; token_s is
+    time_s / tokens. launch_bound: the host enqueues an iteration more slowly than the GPU runs it,
+    or waits for the GPU in between.
 
     Work: parameters, flops, projection_flops, core_flops, shell_flops. Predictions: predicted_s and
     predicted_bytes from FLOPs alone; refined_s and refined_bytes as of when the case first ran.
@@ -233,7 +236,21 @@ def _times(runs: Sequence[Run], estimate: Estimate, tokens: int) -> dict[str, An
         "samples": sum(map(len, rounds)),
         **{key: joined(key, values) for key, values in medians.items()},
         "token_s": estimate.point / tokens,
+        "launch_bound": launch_bound(runs),
     }
+
+
+def launch_bound(runs: Sequence[Run]) -> bool:
+    """Whether enqueuing takes longer than the device's work, or could not be hidden."""
+    timed = timed_runs(runs)
+    samples = [sample for run in timed for sample in run.samples]
+    shares = [s.enqueue_s / s.device_s for s in samples if s.device_s and s.enqueue_s is not None]
+    return any(map(shows_launches, timed)) or (bool(shares) and median(shares) > 1)
+
+
+def shows_launches(run: Run) -> bool:
+    """Whether the device time of a run includes launches that could not be hidden."""
+    return "launches" in run.notes
 
 
 def _values(runs: Sequence[Run]) -> dict[str, float]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnbench.cli import console, options
 from attnbench.cli.stopping import stoppable
-from attnbench.device import choose
+from attnbench.device import Device, choose
 from attnbench.errors import AttnbenchError
 from attnbench.records import Environment
 from attnbench.units import many, rate, size
@@ -36,10 +36,10 @@ def doctor(
     if json_:
         console.data({**facts, "forms_that_do_not_run": refused})
     else:
-        show(here, facts, refused)
+        show(chosen, here, facts, refused)
 
 
-def show(here: Environment, facts: dict[str, Any], refused: dict[str, str]) -> None:
+def show(device: Device, here: Environment, facts: dict[str, Any], refused: dict[str, str]) -> None:
     """Print a few lines; last what will not work, with the reasons."""
     from attnbench.cli.measuring import doubts
 
@@ -50,15 +50,19 @@ def show(here: Environment, facts: dict[str, Any], refused: dict[str, str]) -> N
         "memory": f"{size(here.memory_bytes)} available",
         "versions": f"attnbench {here.attnbench}, torch {here.torch}, Python {here.python}",
         "system": here.system,
-        "arithmetic": f"{rate(here.matmul_flops or 0)}, measured on a large float32 product",
+        "arithmetic": f"{rate(here.matmul_flops or 0)}, a float32 product"
+        f" of {device.matmul_size:,} rows",
         "bandwidth": f"{size(here.copy_bytes or 0)}/s, reads and writes of a large copy",
         "load": load(here),
         "NVML": facts["nvml"],
         "peak memory": facts["resident_peak"],
     }
     if here.device_memory_bytes:
+        from attnbench.render.conditions import gpu_settings
+
         free = size(here.device_memory_bytes)
         rows["GPU memory"] = f"{free} free, driver {here.driver}"
+        rows["GPU"] = gpu_settings(here)
     shown = console.out().print
     for name, text in rows.items():
         shown(f"{name:12}{text}")

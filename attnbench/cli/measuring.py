@@ -115,7 +115,9 @@ def show_choices(request: Request, here: Environment, journal: Journal, folder: 
         f" {budget}; into {folder}"
     )
     if here.cuda:
-        show(f"TF32 is {'on' if here.tf32 else 'off'}; driver {here.driver}, CUDA {here.cuda}")
+        from attnbench.render.conditions import gpu_settings
+
+        show(f"driver {here.driver}, CUDA {here.cuda}; {gpu_settings(here)}")
     for doubt in doubts(here):
         show(f"warning: {doubt}")
 

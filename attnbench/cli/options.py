@@ -82,16 +82,25 @@ def rounds(quick: bool, budget_s: float | None) -> int:
 
 
 def settings(
-    device: Device, threads: int | None, seed: int, quick: bool, cold: bool, budget_s: float | None
+    device: Device,
+    threads: int | None,
+    seed: int,
+    quick: bool,
+    cold: bool,
+    budget_s: float | None,
+    cuda_graphs: bool = False,
 ) -> Settings:
     """How to measure: short runs under a budget, long ones without."""
     from attnbench.measure.environment import cores
 
     if cold and not device.flushes_cache:
         raise UsageError(f"--cold flushes a GPU's cache; it has no effect on {device.title()}")
+    if cuda_graphs and not device.captures:
+        raise UsageError(f"--cuda-graphs needs a GPU; it has no effect on {device.title()}")
     return Settings(
         seed=seed,
         cold=cold,
+        cuda_graphs=cuda_graphs,
         threads=threads or cores(),
         **device.sampling(quick, bounded=quick or budget_s is not None),
     )

@@ -94,6 +94,10 @@ def sweep(
     cold: Annotated[
         bool, typer.Option("--cold", help="On CUDA: flush the L2 cache before each iteration.")
     ] = False,
+    cuda_graphs: Annotated[
+        bool,
+        typer.Option("--cuda-graphs", help="On CUDA: time replays of captured iterations."),
+    ] = False,
     seed: options.SeedOption = 0,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the sweep; default: reports/<date>.")
@@ -141,7 +145,7 @@ def sweep(
         rounds=rounds or options.rounds(quick, budget_s),
         budget_s=budget_s,
         case_timeout_s=axes.seconds(case_timeout, "--case-timeout"),
-        settings=options.settings(measured, threads, seed, quick, cold, budget_s),
+        settings=options.settings(measured, threads, seed, quick, cold, budget_s, cuda_graphs),
         dropout=0.2 if dropout is None else dropout,
         share_layers=share_layers,
         reversible=reversible,

@@ -1,55 +1,69 @@
-"""The current CUDA device: times from events, and peaks of device memory."""
+"""Time on the current CUDA device, between events."""
 
 import math
-import threading
 import time
 
 import torch
-from torch.autograd.profiler import profile
 
-from attnbench.device import Weighed
-from attnbench.measure import kernels, nvml
-from attnbench.measure.counting import Counter
-from attnbench.measure.subject import Subject, iteration
 from attnbench.records import Sample
 
 LONGEST_HOLD_S = 0.1
-HOLD = 1.5  # times the time of enqueuing, which varies
+HOLD = 1.5  # times the time of enqueuing, which varies; twice as much after each that was too short
+# enqueued during one hold, if one iteration does not take longer: about as many kernels as the
+# driver's queue takes (1,024) before it makes the host wait
+BURST_S = 0.005
+NEGLIGIBLE = 0.01  # launches that take less of the device time are not worth a hold
 LEARNING = 3  # samples without a hold; the first of them loads kernels
 PATIENCE = 3  # consecutive holds that ended before everything was enqueued
 L2_FACTOR = 2  # a buffer this many times the second-level cache flushes it
 
 
 class CudaStopwatch:
-    """Device events around each phase; the queue is held until a sample is enqueued.
+    """Device events around each phase; the queue is held until a burst of work is enqueued.
 
-    The hold, a kernel that spins, hides launch latency. It lasts as long as enqueuing took in the
-    first samples, which run without one. Where the host waits for the device within an iteration,
-    or enqueuing takes longer than a hold may last, holds are abandoned, and `visible_launches` says
-    so. With `cold`, each iteration starts with a flushed cache.
+    The hold, a kernel that spins, hides launch latency. It lasts as long as enqueuing took in
+    samples without one. A burst is as many iterations as can be enqueued during one hold. Where the
+    host waits for the device within an iteration, or enqueuing takes longer than a hold may last,
+    holds are abandoned, and `visible_launches` says so. With `cold`, each iteration starts with a
+    flushed cache.
     """
 
-    def __init__(self, cold: bool = False) -> None:
+    def __init__(self, cold: bool = False, device: str = "cuda") -> None:
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
         self.cycles_per_s = getattr(properties, "clock_rate", 1_500_000) * 1000
         flush_bytes = L2_FACTOR * getattr(properties, "L2_cache_size", 1 << 26)
-        self.flush = torch.empty(flush_bytes, dtype=torch.int8, device="cuda") if cold else None
-        self.enqueue_s = math.inf  # the shortest time to enqueue one iteration without a hold
+        self.flush = torch.empty(flush_bytes, dtype=torch.int8, device=device) if cold else None
+        # the shortest times of one iteration in samples without a hold
+        self.enqueue_s = self.device_s = math.inf
         self.learnt = self.late = 0  # samples without a hold; consecutive holds that were too short
+        self.hold = HOLD
         self.visible_launches = ""
 
-    def reset(self, iterations: int) -> None:
+    @property
+    def learning(self) -> bool:
+        """Whether it is still unknown how long a hold must last."""
+        return self.learnt < LEARNING and not self._negligible
+
+    @property
+    def hiding(self) -> bool:
+        """Whether the next sample hides launches."""
+        return not (self.learning or self._negligible or self.visible_launches)
+
+    def reset(self, iterations: int, hide: bool = True) -> None:
         torch.cuda.synchronize()
         self.phases: list[tuple[str, torch.cuda.Event, torch.cuda.Event]] = []
-        holds = self.learnt >= LEARNING and not self.visible_launches
-        hold_s = HOLD * iterations * self.enqueue_s if holds else 0.0
-        self.hold_s = min(hold_s, LONGEST_HOLD_S)
+        self.holds = hide and self.hiding
+        self.burst = max(1, int(BURST_S / self.enqueue_s)) if self.holds else iterations
+        self.to_come, self.in_burst, self.enqueued_s = iterations, 0, 0.0
         self.begun, self.cpu_begun = time.perf_counter(), time.process_time()
-        if self.hold_s:
-            torch.cuda._sleep(int(self.hold_s * self.cycles_per_s))
-        self.held = time.perf_counter()
 
     def start(self) -> None:
+        if self.in_burst == self.burst:
+            self._finish_burst()
+        if not self.in_burst:
+            self._begin_burst()
+        self.in_burst += 1
+        self.to_come -= 1
         if self.flush is not None:
             self.flush.zero_()
         self.mark = self._event()
@@ -60,22 +74,46 @@ class CudaStopwatch:
         self.mark = now
 
     def sample(self, iterations: int) -> Sample:
-        self._learn(time.perf_counter() - self.held, iterations)
-        torch.cuda.synchronize()
+        self._finish_burst()
         wall, cpu = time.perf_counter() - self.begun, time.process_time() - self.cpu_begun
         laps = {"forward": 0.0, "backward": 0.0, "step": 0.0}
         for phase, a, b in self.phases:
             laps[phase] += a.elapsed_time(b) / 1000
         forward, backward, step = laps.values()
-        return Sample(iterations, wall, cpu, forward + backward + step, forward, backward, step)
-
-    def _learn(self, enqueued_s: float, iterations: int) -> None:
-        """Set the length of later holds by the time that enqueuing a sample took."""
-        if not self.hold_s:
+        device = forward + backward + step
+        if not self.holds:
             self.learnt += 1
-            self.enqueue_s = min(self.enqueue_s, enqueued_s / iterations)
+            self.enqueue_s = min(self.enqueue_s, self.enqueued_s / iterations)
+            self.device_s = min(self.device_s, device / iterations)
+        return Sample(
+            *(iterations, wall, cpu, device, forward, backward, step), enqueue_s=self.enqueued_s
+        )
+
+    @property
+    def _negligible(self) -> bool:
+        return self.enqueue_s <= NEGLIGIBLE * self.device_s < math.inf
+
+    def _begin_burst(self) -> None:
+        self.hold_s = 0.0
+        if self.holds:
+            iterations = min(self.burst, self.to_come)
+            self.hold_s = min(self.hold * iterations * self.enqueue_s, LONGEST_HOLD_S)
+            torch.cuda._sleep(int(self.hold_s * self.cycles_per_s))
+        self.held = time.perf_counter()
+
+    def _finish_burst(self) -> None:
+        """Wait for the device, and note whether the hold was long enough."""
+        enqueued_s = time.perf_counter() - self.held
+        torch.cuda.synchronize()
+        self.enqueued_s += enqueued_s
+        self.in_burst = 0
+        if not self.holds:
             return
-        self.late = self.late + 1 if enqueued_s >= self.hold_s else 0
+        if enqueued_s < self.hold_s:
+            self.late = 0
+            return
+        self.late += 1
+        self.hold *= 2
         if self.late == PATIENCE:
             self.visible_launches = "not hidden: the host waits for the device, or enqueues slowly"
 
@@ -83,75 +121,3 @@ class CudaStopwatch:
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event
-
-
-def weigh(subject: Subject, uuid: str) -> Weighed:
-    """Allocated and reserved peak, saved bytes, counts, and the process's peak from NVML.
-
-    The first iteration warms up (autotuning allocates), the second is measured, operators are
-    counted in the third, and the kernels of attention recorded in a fourth, if there are any.
-    """
-    iterate = iteration(subject)
-    iterate(lambda phase: None)
-    subject.clear()
-    torch.cuda.synchronize()
-    torch.cuda.empty_cache()  # otherwise what the warm-up reserved would count
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    saved: dict[str, int] = {}
-    with profile() as trace, ProcessPeak(uuid) as process:
-        iterate(lambda phase: saved.update({phase: torch.cuda.memory_allocated() - before}))
-        torch.cuda.synchronize()
-    peak = torch.cuda.max_memory_allocated()
-    values: dict[str, float] = {
-        "allocated_peak_bytes": peak,
-        "allocated_delta_bytes": peak - before,
-        "reserved_peak_bytes": torch.cuda.max_memory_reserved(),
-        "saved_bytes": saved["forward"],
-    }
-    notes = {}
-    if process.peak_bytes:
-        values["device_process_bytes"] = process.peak_bytes
-    else:
-        notes["nvml"] = process.reason
-    subject.clear()
-    values["kept_bytes"] = torch.cuda.memory_allocated() - before
-    counter = Counter()
-    with counter:
-        iterate(lambda phase: None)
-    subject.clear()
-    return values | counter.values, notes | counter.notes | kernels.of_attention(trace, iterate)
-
-
-class ProcessPeak:
-    """Polls NVML for this process's device memory while the `with` block runs.
-
-    `peak_bytes` stays 0 where NVML hides the process, as in many containers; `reason` says why.
-    """
-
-    PERIOD_S = 0.002
-
-    def __init__(self, uuid: str) -> None:
-        self.uuid = uuid
-        self.peak_bytes, self.reason = 0, ""
-
-    def __enter__(self) -> "ProcessPeak":
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._poll, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        self._thread.join()
-
-    def _poll(self) -> None:
-        """Poll until the end and once after it: a short iteration may lie between two polls."""
-        over = False
-        while not over:
-            over = self._done.wait(self.PERIOD_S)
-            try:
-                self.peak_bytes = max(self.peak_bytes, nvml.process_bytes(self.uuid))
-            except nvml.Unavailable as error:
-                self.reason = str(error)
-                return

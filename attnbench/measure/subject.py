@@ -14,9 +14,12 @@ from attnbench.records import Case, Level, Mode
 
 
 class Subject:
-    """A case built on its device, ready to iterate; the same seed gives the same one."""
+    """A case built on its device, ready to iterate; the same seed gives the same one.
 
-    def __init__(self, card: Card, case: Case, seed: int) -> None:
+    `capturable`: whether CUDA graphs may capture the step of the optimiser.
+    """
+
+    def __init__(self, card: Card, case: Case, seed: int, capturable: bool = False) -> None:
         self.case = case
         w = case.workload
         torch.manual_seed(seed)
@@ -32,7 +35,9 @@ class Subject:
         self.parameters = [p for p in self.module.parameters() if p.requires_grad]
         self.optimiser: torch.optim.Adam | None = None
         if self.training and self.parameters:
-            self.optimiser = torch.optim.Adam(self.parameters, lr=1e-4, fused=True)
+            self.optimiser = torch.optim.Adam(
+                self.parameters, lr=1e-4, fused=True, capturable=capturable
+            )
             # Adam keeps two copies of the parameters; they exist before the first iteration
             for parameter in self.parameters:
                 parameter.grad = torch.zeros_like(parameter)

@@ -18,6 +18,8 @@ SLOPE = 0.02  # times drift by less than 2 %
 class HostStopwatch:
     """Wall time and the process's CPU time; `clock` and `cpu_clock` give seconds."""
 
+    learning = hiding = False  # the host has no queue that could hide anything
+
     def __init__(
         self,
         clock: Callable[[], float] = time.perf_counter,
@@ -25,7 +27,7 @@ class HostStopwatch:
     ) -> None:
         self.clock, self.cpu_clock = clock, cpu_clock
 
-    def reset(self, iterations: int) -> None:
+    def reset(self, iterations: int, hide: bool = True) -> None:
         self.laps = {"forward": 0.0, "backward": 0.0, "step": 0.0}
         self.cpu_s = 0.0
 
@@ -50,10 +52,11 @@ def warm_up(
 ) -> list[float]:
     """Seconds of each iteration until times are steady or `limit_s` is spent.
 
-    One iteration has run before and took `first_s`. `clear` runs before each, untimed.
+    One iteration has run before and took `first_s`. `clear` runs before each, untimed. A stopwatch
+    that learns goes on until it has learnt.
     """
     warm = [first_s]
-    while still_warming(warm, limit_s):
+    while watch.learning or still_warming(warm, limit_s):
         warm.append(sample(iterate, clear, watch, 1).seconds)
     return warm
 
@@ -70,10 +73,14 @@ def still_warming(times: Sequence[float], limit_s: float) -> bool:
 
 
 def sample(
-    iterate: Iterate, clear: Callable[[], None], watch: Stopwatch, iterations: int
+    iterate: Iterate,
+    clear: Callable[[], None],
+    watch: Stopwatch,
+    iterations: int,
+    hide: bool = True,
 ) -> Sample:
-    """One sample of that many iterations."""
-    watch.reset(iterations)
+    """One sample of that many iterations; `hide` launches if the stopwatch can."""
+    watch.reset(iterations, hide)
     for _ in range(iterations):
         clear()
         watch.start()

@@ -22,15 +22,16 @@ from typing import Any
 import msgspec
 import torch
 
+from attnbench import contract
 from attnbench.contract import Card
-from attnbench.device import find
+from attnbench.device import Device, find
 from attnbench.measure import allocator, oddities
 from attnbench.measure.digits import relative_error
 from attnbench.measure.environment import environment, load
 from attnbench.measure.server import described, end_children
 from attnbench.measure.subject import Subject, iteration
-from attnbench.measure.timing import sample, warm_up
-from attnbench.records import Case, Causality, Level, Option, Workload
+from attnbench.measure.timing import Iterate, sample, warm_up
+from attnbench.records import Case, Causality, Level, Option, Sample, Workload
 from attnbench.registry import GROUP, card, names
 from attnbench.verify.flops import counted_flops
 
@@ -41,10 +42,13 @@ OUT_OF_MEMORY = (
 )
 OFF = "off"  # autocast, as usual
 SHORT_S = 0.01  # shorter iterations first run untimed: other processes have used the caches
+UNHELD_S = 0.002  # of samples that show launches: long against one wait for the device
 EXTRA_SIZE = 64  # rows of the square matrices whose products are the extra work
 CALIBRATION_S, PRODUCTS = 0.3, 100
 
 Answer = Mapping[str, Any]
+# of the measured tree, whose contract may be older
+UNSUPPORTED = tuple(filter(None, (getattr(contract, "Unsupported", None),)))
 
 
 class Missing(Exception):
@@ -94,7 +98,7 @@ class Worker:
             return questions[do](**asked)
         except Missing as error:
             return {"outcome": "missing", "reason": str(error)}
-        except Refused as error:
+        except (Refused, *UNSUPPORTED) as error:
             return {"outcome": "unsupported", "reason": str(error)}
         except (Exception, SystemExit) as error:
             return {
@@ -114,6 +118,7 @@ class Worker:
         self,
         warmup_s: float = 0.0,
         cold: bool = False,
+        cuda_graphs: bool = False,
         extra: int = 0,
         every: int = 1,
         suspicious: bool = False,
@@ -124,25 +129,31 @@ class Worker:
 
         If `suspicious`, `finish` looks for odd behaviour of the mechanism. Every `every`-th
         iteration computes `extra` products more. If `sparing`, large freed tensors go back to the
-        system. The answer has `iteration_s`.
+        system. With `cuda_graphs`, the iteration is captured once it is checked. The answer has
+        `iteration_s`.
         """
         allocator.keep_pages(large=not sparing)
         begun, load_before, state = time.perf_counter(), load(), torch_state()
         card, _, case = self.resolve(**asked)
-        subject = Subject(card, case, self.seed)
+        subject = Subject(card, case, self.seed, capturable=cuda_graphs)
         device = find(case.workload.device)
         if extra:
             work = slowed(subject.forward, extra, every, device.torch_name)
             subject.forward = work  # type: ignore[method-assign]  # for this subject alone
         watch = device.stopwatch(cold)
-        iterate, setup_s = iteration(subject), time.perf_counter() - begun
+        iterate, clear = iteration(subject), subject.clear
+        setup_s = time.perf_counter() - begun
         kept: list[torch.Tensor] = []
         with oddities.watched(subject) if suspicious else nullcontext() as passed:
-            first = sample(lambda lap: kept.append(iterate(lap)), subject.clear, watch, 1)
+            first = sample(lambda lap: kept.append(iterate(lap)), clear, watch, 1)
         if wrong := subject.check(kept.pop()):
             on = autocast()
             return {"outcome": "failed", "reason": wrong + f"; autocast is on: {on}" * (on != OFF)}
-        warm = warm_up(iterate, subject.clear, watch, first.seconds, warmup_s)
+        if cuda_graphs:
+            iterate, clear = captured(device, subject), lambda: None
+            watch = device.stopwatch(cold)
+            first = sample(iterate, clear, watch, 1)
+        warm = warm_up(iterate, clear, watch, first.seconds, warmup_s)
         iteration_s = median(warm[len(warm) // 2 :])
         values = {"setup_s": setup_s, "warmup_s": sum(warm), "warmup_iterations": len(warm)}
         if load_before is not None:
@@ -151,10 +162,11 @@ class Worker:
             case=case,
             subject=subject,
             iterate=iterate,
+            clear=clear,
             watch=watch,
             device=device,
+            meter=device.meter(),
             state=state,
-            readings=device.readings(),
             values=values,
             iteration_s=iteration_s,
             passed=passed,
@@ -166,16 +178,29 @@ class Worker:
         return {"outcome": "ok", "form": case.form, "iteration_s": iteration_s}
 
     def lap(self, iterations: int, rehearse: bool = False) -> Answer:
-        """One sample of the case that was built; with `rehearse`, first a short one untimed."""
+        """One sample of the case that was built; with `rehearse`, first a short one untimed.
+
+        A sample that hides launches follows a short one that shows them, for its wall time.
+        """
         built = self.built
+
+        def timed(count: int, hide: bool = True) -> Sample:
+            return sample(built.iterate, built.clear, built.watch, count, hide)
+
         if rehearse and built.iteration_s < SHORT_S:
-            sample(built.iterate, built.subject.clear, built.watch, 1)
-        taken = sample(built.iterate, built.subject.clear, built.watch, iterations)
-        if not built.device.settled():  # the device was throttled: repeat after its pause
-            taken = sample(built.iterate, built.subject.clear, built.watch, iterations)
+            timed(1)
+        unheld_s = None
+        if built.watch.hiding:
+            count = min(iterations, math.ceil(UNHELD_S / built.iteration_s))
+            unheld_s = timed(count, hide=False).wall_s / count
+        for _ in range(2):  # a sample at a low clock is taken again, and kept if it stays low
+            with built.meter:
+                taken = timed(iterations)
+            if not built.meter.is_slow:
+                break
         if taken.seconds <= 0:
             return {"outcome": "failed", "reason": "by the device's clock a sample took no time"}
-        return {"outcome": "ok", "sample": taken}
+        return {"outcome": "ok", "sample": taken._replace(unheld_s=unheld_s)}
 
     def finish(self) -> Answer:
         """Drop the case; return values and notes since its build began.
@@ -184,13 +209,13 @@ class Worker:
         or it keeps more freed memory than it may, in pieces that hold no large tensor.
         """
         built, self.built = self.built, None
-        values = built.values | since(built.readings, built.device.readings())
+        values = built.values | built.meter.values()
         if (load_after := load()) is not None:
             values["load_after"] = load_after
         changed = changes(built.state, torch_state())
         odd = oddities.odd(built.subject, built.passed, self.seed) if built.passed else ""
         notes = {"changed": changed, "odd": odd, "processes": left_running()}
-        notes |= built.device.notes(built.watch)
+        notes |= {**built.device.notes(built.watch), **built.meter.notes()}
         if built.sparing:
             notes["allocator"] = "pages kept, but those of large tensors"
         if built.state["autocast"] != OFF:
@@ -283,6 +308,19 @@ def files_of(mechanism: str) -> tuple[Path, ...]:
     return tuple(Path(file).resolve() for file in files if file)
 
 
+def captured(device: Device, subject: Subject) -> Iterate:
+    """The iteration as CUDA graphs. Raises `Refused` if it cannot be captured."""
+    try:
+        return device.captured(subject)
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise
+        first: BaseException = error  # the end of a capture that failed is an error by itself
+        while first.__context__ is not None:
+            first = first.__context__
+        raise Refused(f"a CUDA graph cannot capture it: {described(first)}") from error
+
+
 def check(subject: Subject) -> str:
     """What is wrong with the output or a gradient of one iteration; empty if nothing is."""
     wrong = subject.check(iteration(subject)(lambda phase: None))
@@ -331,14 +369,6 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     """`number of threads 2 to 7; …`, or nothing."""
     pairs = ((name, before[name], after[name]) for name in before)
     return "; ".join(f"{name} {old} to {new}" for name, old, new in pairs if old != new)
-
-
-def since(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    """The readings after the samples, with the energy used between the two readings."""
-    readings = dict(after)
-    if "energy_j" in before and "energy_j" in after:
-        readings["energy_j"] = after["energy_j"] - before["energy_j"]
-    return readings
 
 
 def slowed(

@@ -28,6 +28,7 @@ from attnbench.contract import (
     Flops,
     Paper,
     QKVAttention,
+    Unsupported,
     projection_flops,
     projection_parameters,
 )
@@ -73,11 +74,15 @@ class Sdpa(Transformer):
 
 class Xformers(Transformer):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        from xformers.ops import LowerTriangularMask, memory_efficient_attention
-
         q, k, v = (t.transpose(1, 2) for t in (q, k, v))  # [B, N, H, d]
-        bias = LowerTriangularMask() if self.causal else None
-        return memory_efficient_attention(q, k, v, attn_bias=bias).transpose(1, 2)
+        try:
+            from xformers.ops import LowerTriangularMask, memory_efficient_attention
+
+            bias = LowerTriangularMask() if self.causal else None
+            return memory_efficient_attention(q, k, v, attn_bias=bias).transpose(1, 2)
+        except (ImportError, NotImplementedError) as error:
+            # built for another torch or GPU, or without a kernel for these sizes
+            raise Unsupported("xformers: " + str(error).partition("\n")[0]) from error
 
     @staticmethod
     def needs(config: Config, w: Workload) -> str | None:

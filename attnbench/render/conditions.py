@@ -1,5 +1,7 @@
 """The lines above every report: the request, the machine, how it measured, and warnings."""
 
+from collections.abc import Iterator
+
 from attnbench import units
 from attnbench.analysis.report import Analysis, SweepWarning, WarningKind
 from attnbench.analysis.summary import ALL, Row
@@ -26,6 +28,12 @@ def conditions(analysis: Analysis) -> list[str]:
 def warnings(analysis: Analysis) -> list[str]:
     """One line of plain text for each warning, the most serious first."""
     return [clean(_sentence(warning)) for warning in analysis.warnings]
+
+
+def gpu_settings(session: Environment) -> str:
+    """What of a GPU's settings changes times or memory: `TF32 off; …`."""
+    notes = (f"{name} {text}" for name, text in sorted(session.notes.items()))
+    return "; ".join(("TF32 on" if session.tf32 else "TF32 off", *notes))
 
 
 def _sentence(warning: SweepWarning) -> str:
@@ -68,6 +76,22 @@ def _sentence(warning: SweepWarning) -> str:
         case WarningKind.THROTTLED:
             parts = [f"{reason} in {count} runs" for reason, count in details["reasons"].items()]
             return f"the GPU was throttled: {'; '.join(parts)}"
+        case WarningKind.LOW_CLOCK:
+            runs = f"{details['runs']} of {details['of']} timed runs"
+            return f"the GPU's clock was far below its maximum in samples of {runs}"
+        case WarningKind.LAUNCH_BOUND:
+            text = (
+                f"{details['cases']} of {details['of']} cases are launch-bound: the host enqueues"
+                " an iteration more slowly than the GPU runs it; cases.csv has their wall times,"
+                " and --cuda-graphs avoids most of it"
+            )
+            shown = details["visible"]
+            return text + (f"; the GPU's times of {shown} of them include it" if shown else "")
+        case WarningKind.HIDDEN:
+            return (
+                f"no memory of processes from NVML ({details['reason']}); cases.csv has that of"
+                " the whole GPU, before each case and at its peak"
+            )
         case WarningKind.DRIFTED:
             change, wider = details["drift"].change, details["drift"].widening
             ends = (units.percent(end - 1) for end in (change.low, change.high))
@@ -113,24 +137,29 @@ def _asked(sweep: Sweep) -> str:
     )
 
 
-def _machine(session: Environment) -> tuple[str, ...]:
+def _machine(session: Environment) -> Iterator[str]:
     device = "" if session.device_memory_bytes is None else f"; {session.device}"
     graphics = f", CUDA {session.cuda}, driver {session.driver}" if session.cuda else ""
-    tf32 = f"; TF32 {'on' if session.tf32 else 'off'}" if session.cuda else ""
-    return (
+    yield (
         f"Machine: {session.processor}, {units.many(session.cores, 'core')}, "
         f"{units.many(session.threads, 'thread')}, "
-        f"{units.size(session.memory_bytes)}{device}; {session.system}.",
-        f"Versions: attnbench {session.attnbench}, torch {session.torch}, "
-        f"Python {session.python}{graphics}{tf32}.",
+        f"{units.size(session.memory_bytes)}{device}; {session.system}."
     )
+    yield (
+        f"Versions: attnbench {session.attnbench}, torch {session.torch}, "
+        f"Python {session.python}{graphics}."
+    )
+    if session.cuda:
+        yield f"GPU settings: {gpu_settings(session)}."
 
 
 def _how(analysis: Analysis) -> str:
     request, cases = analysis.sweep.request, analysis.cases
     budget = "no budget" if request.budget_s is None else f"budget {request.budget_s:g} s"
     rounds = int(cases["rounds"].max()) if len(cases) else 0
-    text = f"Measured: {units.many(rounds, 'round')}, {budget}, seed {request.settings.seed}"
+    settings = request.settings
+    text = f"Measured: {units.many(rounds, 'round')}, {budget}, seed {settings.seed}"
+    text += ", cold cache" * settings.cold + ", CUDA graphs" * settings.cuda_graphs
     if (spread := analysis.process_spread) is not None:
         text += f"; times vary by {units.percent(spread)} between processes (1 σ)"
         if (wider := analysis.widening) is not None:

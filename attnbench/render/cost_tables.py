@@ -18,6 +18,7 @@ BOUNDS = "± is the larger half-width of the 95 % confidence interval"
 WIDE = "a wide interval is written [low, high]."
 WITHIN = "within one process, without the variation between processes"
 MARK = f"{units.UNBOUNDED} marks too few samples for a confidence interval."
+LAUNCHES = " l"  # marks a launch-bound case
 
 ENDINGS: Mapping[str, str] = MappingProxyType({
     Outcome.OK: "not measured",  # only the memory is missing
@@ -35,9 +36,10 @@ def latency(summary: Frame, mode: str, tokens: int) -> Table:
 
     def cell(row: Row) -> Cell:
         scale = 1e3 * tokens / row["tokens"]
-        return bounded(*(scale * row[key] for key in ("time_s", "time_lo_s", "time_hi_s")))
+        point, low, high = (scale * row[key] for key in ("time_s", "time_lo_s", "time_hi_s"))
+        return bounded(point, low, high, LAUNCHES if row["launch_bound"] else "")
 
-    notes = [_intervals(summary), *_forms(summary, mode)]
+    notes = [_intervals(summary), *_launches(summary, mode), *_forms(summary, mode)]
     if summary["tokens"].max() > tokens:
         limit = units.count(tokens)
         scaled = f"For N > {limit} the batch is one sequence; the time is scaled to {limit} tokens."
@@ -216,6 +218,15 @@ def _forms(summary: Frame, mode: str) -> Iterator[str]:
             pairs = zip(starts["form"], starts["seq_len"], strict=True)
             parts = (f"{form} from {units.length(length)}" for form, length in pairs)
             yield f"Forms of {series}: {', '.join(parts)}."
+
+
+def _launches(summary: Frame, mode: str) -> Iterator[str]:
+    """What the mark of launch-bound cases means, where there are any."""
+    if summary.loc[summary["mode"] == mode, "launch_bound"].any():
+        yield (
+            f"“{LAUNCHES.strip()}” marks launch-bound cases: the host enqueues an iteration more"
+            " slowly than the GPU runs it."
+        )
 
 
 def _intervals(summary: Frame) -> str:

@@ -234,6 +234,7 @@ class Session:
                 **asdict(planned.case),
                 "warmup_s": settings.warmup_s,
                 "cold": settings.cold,
+                "cuda_graphs": settings.cuda_graphs,
                 "suspicious": schedule.family(planned.case) not in history.examined,
                 "sparing": schedule.heap_bytes(history.needed_bytes(planned)) > self.memory_bytes,
             }

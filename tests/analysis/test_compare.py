@@ -167,6 +167,15 @@ def with_dtype(whole: Sweep, dtype: str) -> Sweep:
     return replace(whole, request=request, plan=tuple(plan), runs=runs)
 
 
+@pytest.mark.parametrize("name", ["cold", "cuda_graphs"])
+def test_times_that_were_measured_in_another_way_are_refused(name):
+    first = sweep()
+    settings = replace(first.request.settings, **{name: True})
+    second = replace(first, request=replace(first.request, settings=settings))
+    option = "--" + name.replace("_", "-")
+    assert compare(first, second).refusals == (f"{option}: in one of them only",)
+
+
 def test_times_in_another_dtype_are_refused_but_flops_are_compared():
     first, second = sweep(), with_dtype(sweep(), "bfloat16")
     found = compare(first, second)

@@ -12,10 +12,10 @@ import pytest
 from attnbench.analysis import compare, crossover, noise, report, roofline, scaling, summary
 from attnbench.analysis.ratios import Ratios
 from attnbench.analysis.report import Analysis, WarningKind, analyse
-from attnbench.records import Mode, Part
+from attnbench.records import Mode, Part, Sample
 from attnbench.render.page import headlines, report_files
 from tests.cli.commands import here
-from tests.sweeps import environment, sweep
+from tests.sweeps import environment, on_gpu, sweep
 
 SCHEMA1 = Path(__file__).parents[1] / "data" / "schema1"
 # functions that `summary` calls exactly once
@@ -128,6 +128,20 @@ def test_load_during_runs_is_counted_above_the_threads_of_the_sweep():
         "runs": 40, "of": 60, "load": 5.5, "limit": 3.0, "threads": 2
     }  # fmt: skip
     assert found[WarningKind.WIDENED]["factor"] > 1
+
+
+def test_launches_clocks_and_hidden_memory_of_a_gpu_are_warned_of():
+    sample = Sample(4, 1.0, 1.0, 0.2, 0.2, 0.0, 0.0, enqueue_s=0.4)
+    notes = {"throttle": "power cap", "clock": "below 75 %", "nvml": "it is hidden"}
+    found = warned(analyse(on_gpu(sample, **notes)))
+    assert found[WarningKind.LAUNCH_BOUND] == {"cases": 1, "of": 1, "visible": 0}
+    assert found[WarningKind.THROTTLED] == {"reasons": {"power cap": 2}}
+    assert found[WarningKind.LOW_CLOCK] == {"runs": 2, "of": 2}
+    assert found[WarningKind.HIDDEN] == {"reason": "it is hidden"}
+    found = warned(analyse(on_gpu(sample, launches="not hidden")))
+    assert found[WarningKind.LAUNCH_BOUND]["visible"] == 1
+    fast = warned(analyse(on_gpu(sample._replace(enqueue_s=0.1))))
+    assert not {WarningKind.LAUNCH_BOUND, WarningKind.LOW_CLOCK, WarningKind.HIDDEN} & {*fast}
 
 
 @pytest.mark.parametrize(("change", "drifts"), [(0.02, False), (0.05, True)])

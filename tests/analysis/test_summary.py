@@ -6,7 +6,7 @@ import pytest
 
 from attnbench.analysis.summary import MISSING, summary
 from attnbench.records import Mode, Outcome, Part, Run, Sample, Workload
-from tests.sweeps import LENGTHS, censored, seconds, sweep
+from tests.sweeps import LENGTHS, censored, on_gpu, seconds, sweep
 
 
 def test_there_is_one_row_per_case_of_the_plan_in_its_order():
@@ -91,14 +91,32 @@ def test_a_repeated_run_replaces_the_earlier_one():
 
 
 def test_the_device_clock_is_the_time_where_there_is_one():
-    whole = sweep(("fastformer",), lengths=(128,), modes=(Mode.INFERENCE,), rounds=1)
-    samples = tuple(Sample(4, 1.0, 1.0, 0.2, 1.0, 0.0, 0.0) for _ in range(8))
-    runs = tuple(
-        replace(run, samples=samples) if run.part is Part.TIME else run for run in whole.runs
-    )
-    row = summary(replace(whole, runs=runs)).iloc[0]
+    row = summary(on_gpu(Sample(4, 1.0, 1.0, 0.2, 1.0, 0.0, 0.0))).iloc[0]
     assert row["time_s"] == pytest.approx(0.05)
     assert row["wall_s"] == pytest.approx(0.25)
+
+
+def test_the_wall_time_of_a_gpu_is_without_holds():
+    held = Sample(4, 1.0, 1.0, 0.2, 0.2, 0.0, 0.0, enqueue_s=0.4, unheld_s=0.11)
+    row = summary(on_gpu(held)).iloc[0]
+    assert row["time_s"] == pytest.approx(0.05)
+    assert row["wall_s"] == pytest.approx(0.11)
+    assert row["enqueue_s"] == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("enqueue_s", "notes", "bound"),
+    [
+        (0.4, {}, True),
+        (0.1, {}, False),
+        (0.1, {"launches": "not hidden: the host waits"}, True),
+        (None, {}, False),
+    ],
+)
+def test_a_case_is_launch_bound_if_the_host_is_slower_or_waits(enqueue_s, notes, bound):
+    sample = Sample(4, 1.0, 1.0, 0.2, 0.2, 0.0, 0.0, enqueue_s=enqueue_s)
+    (row,) = summary(on_gpu(sample, **notes)).to_dict("records")
+    assert row["launch_bound"] is bound
 
 
 def test_memory_is_the_largest_of_the_passes():

@@ -1,4 +1,4 @@
-"""The allocator of the process that runs the tests stays as it is."""
+"""The allocator stays as it is in the process that runs the tests; a GPU that does not exist."""
 
 import pytest
 
@@ -10,3 +10,20 @@ def usual_allocator(monkeypatch):
     """A worker in this process would keep freed pages, which a test of resident memory sees."""
     monkeypatch.setattr(allocator, "mallopt", lambda parameter, value: None)
     monkeypatch.setattr(allocator, "huge_pages", lambda *, allowed: None)
+
+
+@pytest.fixture
+def emulated_gpu(monkeypatch):
+    """`torch.cuda` emulated in this process, without NVML and its driver."""
+    import torch
+
+    from attnbench.measure import cuda as stopwatch
+    from attnbench.measure.devices import cuda
+    from tests.emulated.startup.emulated_cuda import adapt, emulate, time_by
+
+    memory = emulate(torch, monkeypatch.setattr)
+    adapt(cuda, monkeypatch.setattr)
+    time_by(stopwatch, monkeypatch.setattr)
+    monkeypatch.setattr(cuda.Cuda, "uuid", lambda self: "GPU-0")
+    yield memory
+    memory.end()

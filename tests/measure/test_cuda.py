@@ -5,9 +5,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from attnbench.device import Meter
 from attnbench.measure import cuda
-from attnbench.measure.cuda import LEARNING, LONGEST_HOLD_S, PATIENCE, CudaStopwatch
-from attnbench.measure.timing import sample
+from attnbench.measure.cuda import BURST_S, LEARNING, LONGEST_HOLD_S, PATIENCE, CudaStopwatch
+from attnbench.measure.timing import sample, warm_up
+from attnbench.measure.worker import Worker
 
 CYCLES_PER_S = 1_000_000
 
@@ -60,7 +62,7 @@ def gpu(monkeypatch):
     return Gpu(monkeypatch)
 
 
-def samples(gpu, kernels, iterations, count, synchronises=False):
+def samples(gpu, kernels, iterations, count, synchronises=False, **options):
     """Samples of iterations that enqueue these kernels: seconds on the device, and to enqueue."""
 
     def iterate(lap):
@@ -71,10 +73,11 @@ def samples(gpu, kernels, iterations, count, synchronises=False):
         lap("forward")
 
     watch = CudaStopwatch()
-    return watch, [sample(iterate, lambda: None, watch, iterations) for _ in range(count)]
+    taken = [sample(iterate, lambda: None, watch, iterations, **options) for _ in range(count)]
+    return watch, taken
 
 
-LAUNCH_BOUND = [(0.000_01, 0.000_03)] * 20
+LAUNCH_BOUND = [(0.000_01, 0.000_03)] * 20  # 0.2 ms on the device, 0.6 ms to enqueue
 
 
 def test_a_hold_hides_launches_once_it_is_known_how_long_they_take(gpu):
@@ -82,28 +85,160 @@ def test_a_hold_hides_launches_once_it_is_known_how_long_they_take(gpu):
     assert taken[0].seconds > 0.0005, "launches are seen without a hold"
     for held in taken[LEARNING:]:
         assert held.seconds == pytest.approx(0.0002)
+        assert held.enqueue_s == pytest.approx(4 * 0.0006)
     assert len(gpu.holds) == 10 - LEARNING
     assert watch.visible_launches == ""
+    assert watch.hiding
+    assert not watch.learning
 
 
 def test_a_hold_follows_the_number_of_iterations(gpu):
     watch, _ = samples(gpu, LAUNCH_BOUND, 1, LEARNING)
     for iterations in (1, 8):
         watch.reset(iterations)
+        watch.start()
     assert gpu.holds[1] == pytest.approx(8 * gpu.holds[0], rel=0.01)
+
+
+def test_a_long_sample_is_enqueued_in_bursts_that_a_hold_can_hide(gpu):
+    """As one it would take 0.6 s to enqueue, and a hold may last 0.1 s."""
+    watch, taken = samples(gpu, LAUNCH_BOUND, 1000, LEARNING + 2)
+    for held in taken[LEARNING:]:
+        assert held.iterations == 1000
+        assert held.seconds == pytest.approx(0.0002)
+        assert held.enqueue_s == pytest.approx(0.6)
+    burst = int(BURST_S / 0.0006)
+    assert len(gpu.holds) == 2 * -(-1000 // burst)
+    assert max(gpu.holds) <= 1.5 * BURST_S
+    assert watch.visible_launches == ""
+
+
+def test_launches_show_in_a_sample_that_is_not_to_hide_them(gpu):
+    watch, _ = samples(gpu, LAUNCH_BOUND, 4, LEARNING)
+
+    def iterate(lap):
+        for kernel in LAUNCH_BOUND:
+            gpu.run(*kernel)
+        lap("forward")
+
+    shown = sample(iterate, lambda: None, watch, 4, hide=False)
+    hidden = sample(iterate, lambda: None, watch, 4)
+    assert shown.wall_s == pytest.approx(4 * 0.0006, rel=0.02)
+    assert hidden.wall_s > shown.wall_s + gpu.holds[-1] / 2
+    assert hidden.seconds < shown.seconds / 2
+
+
+def test_launches_that_take_no_time_to_speak_of_are_not_hidden(gpu):
+    watch, taken = samples(gpu, [(0.1, 0.000_1)], 1, 10)
+    assert not gpu.holds
+    assert not watch.hiding
+    assert not watch.learning, "one sample is enough"
+    assert taken[0].wall_s == pytest.approx(0.1, rel=0.01)
 
 
 def test_where_the_host_waits_for_the_device_holds_end_and_never_grow(gpu):
     """Each wait would include the hold, and the next hold the wait."""
     watch, taken = samples(gpu, [(0.0005, 0.0001)], 1, 50, synchronises=True)
     assert len(gpu.holds) == PATIENCE
-    assert max(gpu.holds) < 0.002
+    assert max(gpu.holds) < 0.004
     assert watch.visible_launches
+    assert not watch.hiding
     assert taken[-1].seconds == pytest.approx(0.0006, rel=0.2)
+    assert taken[-1].wall_s == pytest.approx(0.0006, rel=0.2)
     assert gpu.now < 0.05
+
+
+def test_holds_end_in_laps_too_where_the_host_waits(gpu):
+    """Each lap has a sample without a hold, which says nothing about holds."""
+    watch, _ = samples(gpu, [(0.0005, 0.0001)], 1, LEARNING, synchronises=True)
+
+    def iterate(lap):
+        gpu.run(0.0005, 0.0001)
+        gpu.wait()
+        lap("forward")
+
+    for _ in range(10):
+        for hide in (False, True):
+            sample(iterate, lambda: None, watch, 1, hide)
+    assert len(gpu.holds) == PATIENCE
+
+
+def test_a_hold_that_was_too_short_is_followed_by_longer_ones(gpu):
+    """The shortest time to enqueue, which holds follow, may be much below the usual one."""
+    watch, _ = samples(gpu, LAUNCH_BOUND, 1, LEARNING)
+    taken = []
+
+    def iterate(lap):
+        for device_s, enqueue_s in LAUNCH_BOUND:
+            gpu.run(device_s, 3 * enqueue_s)
+        lap("forward")
+
+    for _ in range(10):
+        taken.append(sample(iterate, lambda: None, watch, 1))
+    assert watch.hiding
+    assert taken[-1].seconds == pytest.approx(0.0002)
 
 
 def test_enqueuing_longer_than_a_hold_may_last_is_reported(gpu):
     watch, _ = samples(gpu, [(0.001, 0.002)] * 100, 1, 10)
     assert max(gpu.holds) == pytest.approx(LONGEST_HOLD_S)
     assert watch.visible_launches
+
+
+def test_a_lap_has_the_wall_time_of_iterations_that_nothing_holds(gpu):
+    """Including the holds, it would be nearly twice as long."""
+    watch, _ = samples(gpu, LAUNCH_BOUND, 1, LEARNING)
+
+    def iterate(lap):
+        for kernel in LAUNCH_BOUND:
+            gpu.run(*kernel)
+        lap("forward")
+
+    worker = Worker(None, seed=0)
+    worker.built = SimpleNamespace(
+        iteration_s=0.0002, iterate=iterate, clear=lambda: None, watch=watch, meter=Meter()
+    )
+    taken = worker.answer("lap", iterations=20, rehearse=True)["sample"]
+    assert taken.seconds == pytest.approx(0.0002)
+    assert taken.unheld_s == taken.unheld_wall_s == pytest.approx(0.0006, rel=0.03)
+    assert taken.wall_s / 20 > 1.5 * taken.unheld_s
+    assert taken.enqueue_s / 20 == pytest.approx(0.0006)
+
+
+def test_a_warm_up_does_not_end_before_holds_are_known(gpu):
+    """The first iteration loads kernels, and may spend all of the time for warming up."""
+    watch = CudaStopwatch()
+
+    def iterate(lap):
+        gpu.run(0.0002, 0.0006)
+        lap("forward")
+
+    first = sample(iterate, lambda: None, watch, 1)
+    assert len(warm_up(iterate, lambda: None, watch, first.seconds, 0.0)) == LEARNING
+    assert watch.hiding
+
+
+class SlowMeter(Meter):
+    """A clock that is low after the first samples."""
+
+    def __init__(self, slow):
+        self.slow, self.blocks = slow, 0
+
+    def __exit__(self, *error):
+        self.blocks += 1
+        self.is_slow = self.blocks <= self.slow
+
+
+@pytest.mark.parametrize(("slow", "blocks"), [(0, 1), (1, 2), (9, 2)])
+def test_a_sample_at_a_low_clock_is_taken_again_once(gpu, slow, blocks):
+    watch, _ = samples(gpu, LAUNCH_BOUND, 1, LEARNING)
+    worker = Worker(None, seed=0)
+    worker.built = SimpleNamespace(
+        iteration_s=0.0002,
+        iterate=lambda lap: (gpu.run(0.0002, 0.0006), lap("forward")),
+        clear=lambda: None,
+        watch=watch,
+        meter=SlowMeter(slow),
+    )
+    assert worker.answer("lap", iterations=2)["outcome"] == "ok"
+    assert worker.built.meter.blocks == blocks

@@ -41,19 +41,110 @@ def test_an_older_library_is_a_reason_and_no_error(library):
     library.nvmlDeviceGetComputeRunningProcesses = missing
     with pytest.raises(nvml.Unavailable, match="NVML library mismatch"):
         nvml.process_bytes("GPU-1")
+    assert nvml.hides_process("GPU-1") == "NVML library mismatch"
     assert nvml.throttle("GPU-1") == ""
-    assert nvml.readings("GPU-1") == {}
-    assert nvml.near_usual_clock("GPU-1")
+    with nvml.GpuMeter("GPU-1") as meter:
+        pass
+    assert not meter.is_slow
+    assert meter.values() == {}
+    assert not any(meter.notes().values())
     assert nvml.driver() == ""
     assert "does not answer" in nvml.state()
 
 
-def test_readings_leave_out_what_the_device_does_not_give(library):
+def test_values_leave_out_what_the_device_does_not_give(library):
     library.NVML_TEMPERATURE_GPU = 0
     library.nvmlDeviceGetTemperature = lambda gpu, sensor: 55
     library.nvmlDeviceGetPowerUsage = missing
-    library.nvmlDeviceGetTotalEnergyConsumption = lambda gpu: 2500
-    assert nvml.readings("GPU-1") == {"temperature_c": 55, "energy_j": 2.5}
+    assert nvml.GpuMeter("GPU-1").values() == {"temperature_c": 55}
+
+
+class Card:
+    """Counters, a clock and reasons, which a test changes."""
+
+    def __init__(self, library):
+        self.millijoules, self.nanoseconds, self.mhz, self.reasons = 0, {}, 1980, 0
+        names = ("POWER", "THERMAL", "SYNC_BOOST", "BOARD_LIMIT", "RELIABILITY")
+        self.names = dict(zip((74, 75, 76, 77, 79), names, strict=True))
+        for number, name in self.names.items():
+            setattr(library, f"NVML_FI_DEV_PERF_POLICY_{name}", number)
+        library.NVML_SUCCESS, library.NVML_CLOCK_SM = 0, 1
+        library.nvmlClocksEventReasonSwPowerCap = 0x4
+        library.nvmlDeviceGetTotalEnergyConsumption = lambda gpu: self.millijoules
+        library.nvmlDeviceGetFieldValues = self.fields
+        library.nvmlDeviceGetClockInfo = lambda gpu, kind: self.mhz
+        library.nvmlDeviceGetMaxClockInfo = lambda gpu, kind: 1980
+        library.nvmlDeviceGetCurrentClocksEventReasons = lambda gpu: self.reasons
+
+    def fields(self, gpu, numbers):
+        values = [self.nanoseconds.get(self.names[number]) for number in numbers]
+        return [
+            SimpleNamespace(
+                fieldId=number, nvmlReturn=3 * (ns is None), value=SimpleNamespace(ullVal=ns or 0)
+            )
+            for number, ns in zip(numbers, values, strict=True)
+        ]
+
+
+@pytest.fixture
+def card(library, monkeypatch):
+    now = iter(range(1000))  # a second for each block
+    monkeypatch.setattr(nvml, "time", SimpleNamespace(perf_counter=lambda: next(now)))
+    return Card(library)
+
+
+def test_a_meter_adds_up_what_counters_grow_by_during_samples(card):
+    card.nanoseconds = {"POWER": 0, "THERMAL": 7 * 10**9}
+    meter = nvml.GpuMeter("GPU-1")
+    for _ in range(3):
+        card.millijoules += 100_000  # of other processes, between the samples
+        card.nanoseconds["POWER"] += 10**9
+        with meter:
+            card.millijoules += 2000
+            card.nanoseconds["POWER"] += 10**8
+    found = meter.values()
+    assert found["energy_j"] == pytest.approx(6)
+    assert found["throttled_s"] == pytest.approx(0.3)
+    assert meter.notes() == {"throttle": "power cap", "clock": ""}
+
+
+def test_a_moment_at_a_lowered_clock_is_no_throttling(card):
+    card.nanoseconds = {"POWER": 0}
+    with nvml.GpuMeter("GPU-1") as meter:
+        card.nanoseconds["POWER"] += 10**6
+    assert meter.values()["throttled_s"] == pytest.approx(0.001)
+    assert meter.notes()["throttle"] == ""
+
+
+def test_without_counters_the_reasons_after_each_sample_are_noted(card):
+    meter = nvml.GpuMeter("GPU-1")
+    for reasons in (0, 0x4, 0x4):
+        with meter:
+            card.reasons = reasons
+    assert meter.notes()["throttle"] == "SwPowerCap"
+    assert "throttled_s" not in meter.values()
+
+
+def test_the_clock_is_judged_by_its_maximum(card):
+    meter = nvml.GpuMeter("GPU-1")
+    slow = []
+    for card.mhz in (1980, 1500, 345):
+        with meter:
+            pass
+        slow.append(meter.is_slow)
+    assert slow == [False, False, True]
+    assert meter.values()["sm_clock_hz"] == 1.5e9
+    assert meter.notes()["clock"] == "below 75 % of its maximum after 1 of 3 samples"
+
+
+def test_a_part_of_a_card_has_the_clock_and_energy_of_the_card(card, library):
+    library.nvmlDeviceGetDeviceHandleFromMigDeviceHandle = lambda part: f"the card of {part}"
+    seen = []
+    library.nvmlDeviceGetClockInfo = lambda gpu, kind: seen.append(gpu) or 1980
+    for uuid in ("MIG-1", "GPU-2"):
+        with nvml.GpuMeter(uuid):
+            pass
+    assert seen == ["the card of MIG-1", "GPU-2"]
 
 
 def test_only_this_process_counts_and_it_may_be_hidden(library):
@@ -66,14 +157,3 @@ def test_only_this_process_counts_and_it_may_be_hidden(library):
     running[1] = process(os.getpid(), None)
     with pytest.raises(nvml.Unavailable, match="does not show this process"):
         nvml.process_bytes("GPU-1")
-
-
-@pytest.mark.parametrize(("now", "near"), [(1980, True), (1500, True), (345, False)])
-def test_a_clock_far_below_the_default_is_not_near(library, monkeypatch, now, near):
-    pauses = []
-    monkeypatch.setattr(nvml.time, "sleep", pauses.append)
-    library.NVML_CLOCK_SM = 1
-    library.nvmlDeviceGetClockInfo = lambda gpu, kind: now
-    library.nvmlDeviceGetDefaultApplicationsClock = lambda gpu, kind: 1980
-    assert nvml.near_usual_clock("GPU-1") == near
-    assert bool(pauses) != near

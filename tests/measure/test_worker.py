@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from attnbench.device import Meter
 from attnbench.measure.worker import Worker, calibrate, is_out_of_memory
 from attnbench.records import Sample
 
@@ -45,7 +46,9 @@ def test_another_error_is_not(error):
 def test_a_sample_without_time_is_a_failure_and_no_number():
     worker = Worker(None, seed=0)
     stopped = SimpleNamespace(
-        reset=lambda iterations: None,
+        learning=False,
+        hiding=False,
+        reset=lambda iterations, hide: None,
         start=lambda: None,
         lap=lambda phase: None,
         sample=lambda iterations: Sample(iterations, 0.1, 0.1, 0.0, 0.0, 0.0, 0.0),
@@ -53,9 +56,9 @@ def test_a_sample_without_time_is_a_failure_and_no_number():
     worker.built = SimpleNamespace(
         iteration_s=1.0,
         iterate=lambda lap: None,
-        subject=SimpleNamespace(clear=lambda: None),
+        clear=lambda: None,
         watch=stopped,
-        device=SimpleNamespace(settled=lambda: True),
+        meter=Meter(),
     )
     answer = worker.answer("lap", iterations=1)
     assert answer["outcome"] == "failed"

@@ -17,13 +17,13 @@ from attnbench.analysis.roofline import Roof, roofline
 from attnbench.analysis.scaling import local_slopes
 from attnbench.analysis.summary import summary
 from attnbench.errors import UnknownMechanism
-from attnbench.records import Cause, Mode, Outcome, Part, Run
+from attnbench.records import Cause, Mode, Outcome, Part, Run, Sample, Settings
 from attnbench.render import cost_tables, figures, machine_tables, page, styles
 from attnbench.render.conditions import conditions, warnings
-from attnbench.render.cost_tables import CAUSES, ENDINGS, why
+from attnbench.render.cost_tables import CAUSES, ENDINGS, latency, why
 from attnbench.render.curves import Quantity, curves
 from attnbench.render.roofline import roofline_figure
-from tests.sweeps import environment, sweep
+from tests.sweeps import environment, on_gpu, sweep
 
 HEADS = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
 
@@ -224,6 +224,32 @@ def test_bad_conditions_are_at_the_top():
         assert any(word in line for line in warnings(found)), word
     text = page.report_files(found)["tables.md"].decode()
     assert [line for line in text.splitlines() if line][1].startswith("- Warning: ")
+
+
+def test_what_is_special_about_a_gpu_is_said_and_marked():
+    sample = Sample(4, 1.0, 1.0, 0.2, 0.2, 0.0, 0.0, enqueue_s=0.4)
+    whole = on_gpu(sample, clock="low", nvml="no such process", launches="not hidden")
+    settings = Settings(cold=True, cuda_graphs=True)
+    notes = {"NVIDIA_TF32_OVERRIDE": "1", "cuDNN TF32": "off"}
+    whole = replace(
+        whole,
+        request=replace(whole.request, settings=settings),
+        sessions=(environment(cuda="13.0", driver="580", notes=notes),),
+    )
+    found = analyse(whole)
+    for text in (
+        "1 of 1 cases are launch-bound",
+        "the GPU's times of 1 of them include it",
+        "far below its maximum in samples of 2 of 2 timed runs",
+        "no memory of processes from NVML (no such process)",
+    ):
+        assert any(text in line for line in warnings(found)), text
+    lines = conditions(found)
+    assert "GPU settings: TF32 off; NVIDIA_TF32_OVERRIDE 1; cuDNN TF32 off." in lines
+    assert any("cold cache, CUDA graphs" in line for line in lines)
+    table = latency(found.cases, "inference", 8192)
+    assert table.rows[0][1].text.endswith(" l")
+    assert "“l” marks launch-bound cases" in table.note
 
 
 def test_quiet_conditions_give_no_warning():

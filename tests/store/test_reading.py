@@ -10,7 +10,7 @@ from attnbench.errors import DamagedJournal, NewerSchema
 from attnbench.records import Outcome, Part, Sample
 from attnbench.store import reading, schema
 from attnbench.store.journal import FILE, load
-from tests.store.recorded import DATA, LINES, NUMBERED, RECORDED, SMALL, SWEEP, rows
+from tests.store.recorded import DATA, GPU, LINES, NUMBERED, RECORDED, SMALL, SWEEP, rows
 
 
 def damaged(data: bytes) -> str:
@@ -33,6 +33,19 @@ def test_the_recorded_sweep_of_schema_1_keeps_loading():
     assert {run.round for run in timed} == {0, 1, 2}
     others = sorted(run.outcome for run in SWEEP.runs if run.outcome is not Outcome.OK)
     assert others == [Outcome.OOM, Outcome.SKIPPED]
+
+
+def test_the_recorded_sweep_of_schema_3_has_the_times_of_a_gpu():
+    """It was made on the emulated GPU of `tests.emulated`, too slow to enqueue for."""
+    sweep = load(GPU)
+    assert sweep.warnings == ()
+    assert sweep.finished
+    samples = [sample for run in sweep.runs for sample in run.samples]
+    assert samples
+    assert all(s.device_s and s.enqueue_s and s.unheld_s for s in samples)
+    for older in (SWEEP, load(NUMBERED)):
+        times = [(s.enqueue_s, s.unheld_s) for run in older.runs for s in run.samples]
+        assert set(times) == {(None, None)}
 
 
 def test_the_recorded_sweep_of_schema_2_was_raced_and_has_numbered_lines():
@@ -67,7 +80,7 @@ def test_an_older_schema_loads_through_its_upgrades(monkeypatch):
             entry, data={**entry.data, "name": "upgraded"} if entry.kind == "sweep" else entry.data
         )
 
-    monkeypatch.setattr(schema, "UPGRADES", {1: rename})
+    monkeypatch.setattr(schema, "UPGRADES", {**schema.UPGRADES, 1: rename})
     assert load(RECORDED) == replace(SWEEP, name="upgraded")
 
 
@@ -136,8 +149,8 @@ def test_a_case_with_an_impossible_size_is_set_aside(name, value):
 
 
 def test_a_journal_with_later_lines_is_refused_whole():
-    later = schema.seal(schema.Entry("run", "", {}), version=3)
-    with pytest.raises(NewerSchema, match="reads up to 2; upgrade attnbench"):
+    later = schema.seal(schema.Entry("run", "", {}), version=schema.SCHEMA + 1)
+    with pytest.raises(NewerSchema, match=f"reads up to {schema.SCHEMA}; upgrade attnbench"):
         reading.parse(SMALL + later, "it")
 
 

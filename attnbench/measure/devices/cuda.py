@@ -1,27 +1,38 @@
 """NVIDIA GPUs: device events for time, torch's allocator and NVML for memory and clocks."""
 
 import ctypes
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
-from attnbench.device import Build, Device, Stopwatch, Weighed
+from attnbench.device import Build, Device, Meter, Stopwatch, Weighed
 from attnbench.measure import nvml
 from attnbench.records import Case
 
+# variables that change what is computed or how memory is managed, recorded where they are set
+VARIABLES = (
+    *("NVIDIA_TF32_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG", "CUDA_LAUNCH_BLOCKING"),
+    *("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "CUDA_VISIBLE_DEVICES"),
+)
+
 
 class Cuda(Device):
-    """One GPU; `cuda` is the first of CUDA_VISIBLE_DEVICES."""
+    """One GPU, or a part of one (MIG); `cuda` is the first of CUDA_VISIBLE_DEVICES."""
 
     preference = 1
     flushes_cache = True
+    captures = True
 
     def missing(self) -> str:
+        if built_for("hip"):
+            return "the installed torch is for AMD GPUs (ROCm), which attnbench cannot measure"
         if (count := device_count()) <= self.index:
             return f"this machine has {count} CUDA devices"
-        return "" if built_with_cuda() else "the installed torch was built without CUDA"
+        return "" if built_for("cuda") else "the installed torch was built without CUDA"
 
     def title(self) -> str:
         name = ctypes.create_string_buffer(256)
@@ -32,32 +43,34 @@ class Cuda(Device):
         import torch
 
         torch.cuda.set_device(self.index)
+        # float32 shall mean float32 in convolutions too, for which torch allows TF32 by default
+        torch.backends.cudnn.allow_tf32 = False
 
     def stopwatch(self, cold: bool = False) -> Stopwatch:
         from attnbench.measure.cuda import CudaStopwatch
 
-        return CudaStopwatch(cold)
+        return CudaStopwatch(cold, self.torch_name)
 
     def synchronise(self) -> None:
         import torch
 
         torch.cuda.synchronize(self.index)
 
-    def settled(self) -> bool:
-        return nvml.near_usual_clock(self.uuid())
+    def meter(self) -> Meter:
+        return nvml.GpuMeter(self.uuid())
 
-    def readings(self) -> Mapping[str, float]:
-        return nvml.readings(self.uuid())
+    def captured(self, subject: Any) -> Callable[..., Any]:
+        from attnbench.measure.cuda_graphs import captured
+
+        return captured(subject)
 
     def notes(self, watch: Stopwatch) -> Mapping[str, str]:
-        launches = getattr(watch, "visible_launches", "")
-        throttle = nvml.throttle(self.uuid())
-        return {"allocator": "caching", "throttle": throttle, "launches": launches}
+        return {"allocator": "caching", "launches": getattr(watch, "visible_launches", "")}
 
     def weigh(self, build: Build, case: Case) -> Weighed:
-        from attnbench.measure.cuda import weigh
+        from attnbench.measure.cuda_memory import weigh
 
-        return weigh(build(case), self.uuid())
+        return weigh(lambda: build(case), self.uuid())
 
     def release(self) -> None:
         import torch
@@ -67,20 +80,27 @@ class Cuda(Device):
     def facts(self) -> Mapping[str, Any]:
         import torch
 
+        notes = {name: os.environ[name] for name in VARIABLES if name in os.environ}
+        notes["cuDNN TF32"] = "on" if torch.backends.cudnn.allow_tf32 else "off"
+        notes["float32 matmul precision"] = torch.get_float32_matmul_precision()
+        if self.uuid().startswith(nvml.PART):
+            notes["MIG"] = "a part of a card; clock, temperature, power and energy are the card's"
         return {
             "device": self.title(),
             "device_memory_bytes": torch.cuda.mem_get_info(self.index)[0],
             "cuda": torch.version.cuda or "",
             "driver": nvml.driver(),
             "tf32": torch.backends.cuda.matmul.allow_tf32,
+            "notes": notes,
         }
 
     def uuid(self) -> str:
         """NVML's name of the device; NVML's numbers ignore CUDA_VISIBLE_DEVICES."""
-        import torch
-
-        uuid = str(torch.cuda.get_device_properties(self.index).uuid)
-        return uuid if "-" in uuid[:4] else f"GPU-{uuid}"
+        number = ctypes.create_string_buffer(16)
+        # the second version gives the UUID of a part of a card
+        driver().cuDeviceGetUuid_v2(number, self.index)
+        text = str(UUID(bytes=number.raw))
+        return nvml.PART + text if nvml.knows(nvml.PART + text) else f"GPU-{text}"
 
 
 def device_count() -> int:
@@ -101,10 +121,14 @@ def driver() -> Any:
     return library
 
 
-def built_with_cuda() -> bool:
-    """Whether the installed torch can use CUDA, as its `version.py` says; does not import torch."""
+def built_for(platform: str) -> bool:
+    """Whether the installed torch is for `cuda` or `hip`, as its `version.py` says.
+
+    Does not import torch.
+    """
     spec = find_spec("torch")
     if spec is None or spec.origin is None:
         return False
     version = Path(spec.origin).with_name("version.py").read_text()
-    return re.search(r"^cuda\b.*= *['\"]", version, re.MULTILINE) is not None  # else `= None`
+    # else `= None`
+    return re.search(rf"^{platform}\b.*= *['\"]", version, re.MULTILINE) is not None

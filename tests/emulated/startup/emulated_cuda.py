@@ -1,9 +1,10 @@
 """`torch.cuda` for a torch without CUDA: tensors stay on the CPU, time and memory are imitated.
 
-Time: the GPU has a queue. What the host computes between two calls is enqueued work; it takes
-EMULATED_CUDA_RATE times as long on the GPU, and never ends before it was enqueued. Memory: bytes of
-living tensors, counted from the first question about them. A captured graph is the list of its
-operators; each replay runs them again, into the same memory.
+Time: the GPU has a queue, and clocks count what the host computes, so that other load changes
+nothing. What the host computes between two calls is enqueued work; it takes EMULATED_CUDA_RATE
+times as long on the GPU, and never ends before it was enqueued. Memory: bytes of living tensors,
+counted from the first question about them. A captured graph is the list of its operators; each
+replay runs them again, into the same memory.
 
 With EMULATED_CUDA_TENSORS, "cuda" as a device of tensors means the CPU. A sweep does not need that,
 and compiled forms do not like it.
@@ -27,30 +28,46 @@ WAITING = ("_local_scalar_dense", "nonzero", "equal", "masked_select", "unique_c
 
 def adapt(module, put=setattr):
     """The package's device: present, with tensors on the CPU, and peaks measured in no time."""
-    put(module, "built_with_cuda", lambda: True)
+    put(module, "built_for", lambda platform: platform == "cuda")
     put(module.Cuda, "torch_name", "cpu")
     put(module.Cuda, "matmul_size", 256)
     put(module.Cuda, "copy_elements", 1 << 16)
 
 
+def time_by(module, put=setattr):
+    """The stopwatch's clock: that of the emulated host."""
+    clock = types.SimpleNamespace(perf_counter=QUEUE.now, process_time=time.process_time)
+    put(module, "time", clock)
+
+
 class Queue:
-    """When the GPU will have done what was enqueued, in seconds of `time.perf_counter`."""
+    """The clock of the host, and when the GPU will have done what was enqueued, in seconds.
+
+    The host's time is what it computed and waited, so that a busy machine changes nothing.
+    """
 
     def __init__(self):
-        self.free, self.seen = 0.0, time.thread_time()
+        self.waited = self.free = 0.0
+        self.seen = self.now()
+
+    def now(self):
+        return time.thread_time() + self.waited
 
     def advance(self):
-        now = time.thread_time()
+        now = self.now()
         work = max(0.0, now - self.seen) * RATE  # negative in a new process
-        self.free, self.seen = max(self.free + work, time.perf_counter()), now
+        self.free, self.seen = max(self.free + work, now), now
         return self.free
 
     def hold(self, cycles):
         self.free = self.advance() + cycles / CYCLES_PER_MS / 1000
 
     def wait(self, *_):
-        time.sleep(max(0.0, self.advance() - time.perf_counter()))
-        self.seen = time.thread_time()
+        self.waited += max(0.0, self.advance() - self.seen)
+        self.seen = self.now()
+
+
+QUEUE = Queue()
 
 
 class Memory:
@@ -221,7 +238,7 @@ def on_cpu(torch):
 
 def emulate(torch, put=setattr):
     """Put the emulation in the place of `torch.cuda`'s functions; returns its memory."""
-    queue, memory = Queue(), Memory(torch)
+    queue, memory = QUEUE, Memory(torch)
     graphs = Graphs(torch, queue)
     current = [0]
 
@@ -236,7 +253,7 @@ def emulate(torch, put=setattr):
             return 1000 * (later.at - self.at)
 
         def query(self):
-            return self.at <= time.perf_counter()
+            return self.at <= queue.now()
 
         synchronize = queue.wait
 

@@ -8,6 +8,7 @@ import emulated_cuda
 AFTER = {
     "torch": emulated_cuda.emulate,
     "attnbench.measure.devices.cuda": emulated_cuda.adapt,
+    "attnbench.measure.cuda": emulated_cuda.time_by,
 }
 
 

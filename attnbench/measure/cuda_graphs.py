@@ -1,0 +1,56 @@
+"""An iteration as CUDA graphs: captured once, then replayed without the host's work.
+
+Follows the section on CUDA graphs in torch's notes on CUDA semantics.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from attnbench.measure.subject import Subject, iteration
+from attnbench.measure.timing import Iterate, Lap
+
+WARM_UP = 3  # iterations on the side stream before a capture, as torch advises
+
+Result = TypeVar("Result")
+
+
+def captured(subject: Subject) -> Iterate:
+    """An iteration that replays CUDA graphs, one for each phase, with the subject's inputs.
+
+    The graphs share their memory, as they are replayed in the order in which they were captured.
+    Raises what the capture raises, for instance where an iteration waits for the device.
+    """
+    side, iterate = torch.cuda.Stream(), iteration(subject)
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(WARM_UP):
+            subject.clear()
+            iterate(lambda phase: None)
+    torch.cuda.current_stream().wait_stream(side)
+    subject.clear()  # the captured backward pass shall make gradients in the memory of its graph
+    pool = torch.cuda.graph_pool_handle()
+
+    def capture(work: Callable[[], Result]) -> tuple[torch.cuda.CUDAGraph, Result]:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=pool):
+            result = work()
+        return graph, result
+
+    graphs = {}
+    with torch.set_grad_enabled(subject.training):
+        graphs["forward"], output = capture(subject.forward)
+    if subject.training:
+        graphs["backward"], _ = capture(lambda: subject.backward(output))
+    if subject.optimiser:
+        graphs["step"], _ = capture(subject.step)
+
+    def replay(lap: Lap) -> Tensor:
+        for phase, graph in graphs.items():
+            graph.replay()
+            lap(phase)
+        return output.detach()
+
+    return replay

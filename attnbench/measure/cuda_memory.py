@@ -1,0 +1,106 @@
+"""Memory of the current CUDA device: torch's exact peaks, and what the driver sees of a process."""
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Self
+
+import torch
+from torch.autograd.profiler import profile
+
+from attnbench.device import Weighed
+from attnbench.measure import kernels, nvml
+from attnbench.measure.counting import Counter
+from attnbench.measure.subject import Subject, iteration
+
+
+def weigh(build: Callable[[], Subject], uuid: str) -> Weighed:
+    """Allocated and reserved peak, saved bytes, counts, and the process's peak from NVML.
+
+    The first iteration warms up (autotuning allocates), the second is measured, operators are
+    counted in the third, and the kernels of attention recorded in a fourth, if there are any. Where
+    NVML does not show the process, the memory in use on the whole device stands for it: before the
+    case was built, and at its peak.
+    """
+    device = torch.cuda.current_device()
+    used_before = used_bytes(device)
+    subject = build()
+    iterate = iteration(subject)
+    iterate(lambda phase: None)
+    subject.clear()
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()  # otherwise what the warm-up reserved would count
+    torch.cuda.reset_peak_memory_stats()
+    before, reserved = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
+    saved: dict[str, int] = {}
+    hidden = nvml.hides_process(uuid)
+    driver = partial(used_bytes, device) if hidden else partial(nvml.process_bytes, uuid)
+    with profile() as trace, Peak(driver) as seen:
+        iterate(lambda phase: saved.update({phase: torch.cuda.memory_allocated() - before}))
+        torch.cuda.synchronize()
+    peak = torch.cuda.max_memory_allocated()
+    values: dict[str, float] = {
+        "allocated_peak_bytes": peak,
+        "allocated_delta_bytes": peak - before,
+        "reserved_peak_bytes": torch.cuda.max_memory_reserved(),
+        "saved_bytes": saved["forward"],
+    }
+    if hidden:
+        values |= {"device_before_bytes": used_before, "device_used_bytes": seen.peak}
+    else:
+        values |= {"device_process_bytes": seen.peak, "context_bytes": seen.first - reserved}
+    subject.clear()
+    values["kept_bytes"] = torch.cuda.memory_allocated() - before
+    counter = Counter()
+    with counter:
+        iterate(lambda phase: None)
+    subject.clear()
+    notes = counter.notes | kernels.of_attention(trace, iterate)
+    values["workspace_bytes"] = free_workspaces()
+    return values | counter.values, notes | ({"nvml": hidden} if hidden else {})
+
+
+def used_bytes(device: int) -> int:
+    """Memory of a device that is in use, by all processes."""
+    free, total = torch.cuda.mem_get_info(device)
+    return int(total - free)
+
+
+def free_workspaces() -> int:
+    """Free what cuBLAS keeps allocated between calls; returns its bytes."""
+    before = torch.cuda.memory_allocated()
+    if clear := getattr(torch._C, "_cuda_clearCublasWorkspaces", None):
+        clear()
+    return int(before - torch.cuda.memory_allocated())
+
+
+class Peak:
+    """The first and the largest answer of `ask`, in bytes, while the `with` block runs.
+
+    It is asked from a thread every `PERIOD_S` and once at the end, since a short iteration may lie
+    between two questions.
+    """
+
+    PERIOD_S = 0.002
+
+    def __init__(self, ask: Callable[[], int]) -> None:
+        self.ask = ask
+
+    def __enter__(self) -> Self:
+        self.first = self.peak = self.ask()
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._poll, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _poll(self) -> None:
+        over = False
+        while not over:
+            over = self._done.wait(self.PERIOD_S)
+            with suppress(nvml.Unavailable):
+                self.peak = max(self.peak, self.ask())

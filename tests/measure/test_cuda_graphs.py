@@ -1,0 +1,95 @@
+"""Iterations captured and replayed on an emulated GPU, which repeats the captured operators."""
+
+import pytest
+import torch
+
+from attnbench.measure.cuda_graphs import captured
+from attnbench.measure.subject import Subject, iteration
+from attnbench.measure.worker import Worker
+from attnbench.records import Level, Mode
+from attnbench.registry import card
+from tests.measure.cases import case
+
+pytestmark = pytest.mark.usefixtures("emulated_gpu")
+ASKED = ("mechanism", "form", "options")
+
+
+def subject(tested, capturable=True):
+    return Subject(card(tested.mechanism), tested, seed=0, capturable=capturable)
+
+
+def build(worker, tested, **asked):
+    about = {name: getattr(tested, name) for name in ASKED}
+    return worker.answer("build", **about, workload=vars(tested.workload), **asked)
+
+
+@pytest.mark.parametrize("level", [Level.ATTENTION, Level.CORE])
+def test_a_replay_computes_what_the_iteration_computes(level):
+    tested = case("fastformer" if level is Level.ATTENTION else "transformer", level=level)
+    replayed, eager = subject(tested), subject(tested)
+    output = captured(replayed)(lambda phase: None)
+    assert torch.equal(output, iteration(eager)(lambda phase: None))
+
+
+def test_a_replay_reads_its_inputs_again():
+    one = subject(case())
+    replay = captured(one)
+    before = replay(lambda phase: None).clone()
+    one.inputs[0].mul_(2)
+    assert not torch.equal(replay(lambda phase: None), before)
+
+
+def test_replays_train_like_iterations():
+    tested = case("linformer", mode=Mode.TRAINING, seq_len=16)
+    replayed, eager = subject(tested), subject(tested, capturable=False)
+    phases = []
+    replay = captured(replayed)
+    for _ in range(3):
+        replay(phases.append)
+    assert phases == ["forward", "backward", "step"] * 3
+    iterate = iteration(eager)
+    for _ in range(3 + 1 + 3):  # the warm-up, the capture (here it computes), and the replays
+        eager.clear()
+        iterate(lambda phase: None)
+    for a, b in zip(replayed.parameters, eager.parameters, strict=True):
+        assert torch.allclose(a, b, atol=1e-6)
+
+
+def test_only_a_capturable_optimiser_is_captured():
+    assert subject(case(mode=Mode.TRAINING)).optimiser.param_groups[0]["capturable"]
+    assert not subject(case(mode=Mode.TRAINING), False).optimiser.param_groups[0]["capturable"]
+
+
+def test_an_iteration_that_waits_for_the_device_is_unsupported_with_the_reason():
+    worker = Worker(None, seed=0)
+    tested = case("adaptively_sparse", seq_len=16, device="cuda")
+    assert build(worker, tested)["outcome"] == "ok"
+    answer = build(worker, tested, cuda_graphs=True)
+    assert answer["outcome"] == "unsupported"
+    assert answer["reason"] == (
+        "a CUDA graph cannot capture it: RuntimeError: CUDA error:"
+        " operation not permitted when stream is capturing"
+    )
+
+
+def test_memory_that_runs_out_in_a_capture_is_out_of_memory(monkeypatch):
+    def full(subject):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr("attnbench.measure.cuda_graphs.captured", full)
+    answer = build(Worker(None, seed=0), case(device="cuda"), cuda_graphs=True)
+    assert answer["outcome"] == "oom"
+
+
+def test_a_worker_times_replays():
+    worker = Worker(None, seed=0)
+    tested = case("fastformer", mode=Mode.TRAINING, device="cuda")
+    assert build(worker, tested, cuda_graphs=True, suspicious=True)["outcome"] == "ok"
+    taken = worker.answer("lap", iterations=3, rehearse=True)["sample"]
+    assert taken.iterations == 3
+    assert taken.device_s > 0
+    assert min(taken.forward_s, taken.backward_s, taken.step_s) > 0
+    assert taken.enqueue_s > 0
+    finished = worker.answer("finish")
+    assert finished["outcome"] == "ok"
+    assert "odd" not in finished["notes"]

@@ -1,0 +1,115 @@
+"""Memory of an emulated GPU: exact peaks, and what stands for a process that NVML hides."""
+
+import itertools
+
+import pytest
+import torch
+
+from attnbench.measure import cuda_memory, nvml
+from attnbench.measure.cuda_memory import Peak, weigh
+from attnbench.measure.subject import Subject
+from attnbench.records import Level, Mode
+from attnbench.registry import card
+from tests.measure.cases import case
+
+MIB = 1 << 20
+
+
+def weighed(tested):
+    return weigh(lambda: Subject(card(tested.mechanism), tested, seed=0), "GPU-0")
+
+
+@pytest.fixture
+def shown(monkeypatch, emulated_gpu):
+    """NVML that shows the process: its context and what torch reserved."""
+    context = 500 * MIB
+
+    def process_bytes(uuid):
+        return context + emulated_gpu.reserved
+
+    monkeypatch.setattr(nvml, "process_bytes", process_bytes)
+    return context
+
+
+def test_eager_softmax_core_holds_logits_weights_and_output(shown):
+    tested = case(level=Level.CORE, batch=1, heads=4, seq_len=512, width=64, device="cuda")
+    values, notes = weighed(tested)
+    tokens, scores = 512 * 64 * 4, 4 * 512**2 * 4
+    assert values["allocated_delta_bytes"] == 2 * scores + tokens
+    assert values["kept_bytes"] == 0
+    assert values["workspace_bytes"] == 0
+    assert "nvml" not in notes
+
+
+def test_training_keeps_what_backward_needs(shown):
+    sizes = {"batch": 1, "heads": 4, "seq_len": 256, "width": 64, "mode": Mode.TRAINING}
+    values, _ = weighed(case(level=Level.CORE, device="cuda", **sizes))
+    assert values["saved_bytes"] >= 4 * 256**2 * 4
+    assert values["allocated_delta_bytes"] > values["saved_bytes"]
+
+
+def test_the_context_is_stored_apart_from_the_peak_of_the_process(shown):
+    values, _ = weighed(case(seq_len=512, device="cuda"))
+    assert values["context_bytes"] == shown
+    assert values["device_process_bytes"] == shown + values["reserved_peak_bytes"]
+    assert "device_used_bytes" not in values
+
+
+def test_where_nvml_hides_the_process_the_whole_device_stands_for_it(monkeypatch, emulated_gpu):
+    def hidden(uuid):
+        raise nvml.Unavailable("NVML does not show this process")
+
+    monkeypatch.setattr(nvml, "process_bytes", hidden)
+    values, notes = weighed(case(seq_len=2048, device="cuda"))
+    assert notes["nvml"] == "NVML does not show this process"
+    assert "device_process_bytes" not in values
+    assert "context_bytes" not in values
+    used = values["device_used_bytes"] - values["device_before_bytes"]
+    assert used >= values["allocated_delta_bytes"] > 16 * MIB
+
+
+def test_what_the_warm_up_reserved_is_not_counted(shown, monkeypatch):
+    """The first iteration of this case reserves 64 MiB more, as autotuning does."""
+    tested = case(seq_len=64, device="cuda")
+
+    class Tunes(Subject):
+        tuned = False
+
+        def forward(self):
+            if not self.tuned:
+                self.tuned = True
+                torch.ones(64 * MIB // 4)
+            return super().forward()
+
+    values, _ = weigh(lambda: Tunes(card(tested.mechanism), tested, seed=0), "GPU-0")
+    assert values["reserved_peak_bytes"] < 16 * MIB
+
+
+def test_workspaces_of_cublas_are_counted_and_freed(shown, monkeypatch):
+    kept = [torch.zeros(32 * MIB // 4)]
+    monkeypatch.setattr(torch._C, "_cuda_clearCublasWorkspaces", kept.clear, raising=False)
+    torch.cuda.memory_allocated()
+    assert cuda_memory.free_workspaces() == 32 * MIB
+    assert cuda_memory.free_workspaces() == 0
+
+
+def test_a_short_peak_is_seen_by_the_last_question(monkeypatch):
+    answers = itertools.chain([5], itertools.repeat(9))
+    monkeypatch.setattr(Peak, "PERIOD_S", 3600.0)
+    with Peak(lambda: next(answers)) as seen:
+        pass
+    assert (seen.first, seen.peak) == (5, 9)
+
+
+def test_a_question_that_fails_later_keeps_the_peak():
+    asked = []
+
+    def ask():
+        asked.append(None)
+        if len(asked) > 1:
+            raise nvml.Unavailable("gone")
+        return 7
+
+    with Peak(ask) as seen:
+        pass
+    assert seen.peak == 7
