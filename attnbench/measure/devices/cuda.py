@@ -69,6 +69,7 @@ class Cuda(Device):
 
         return {
             "device": self.title(),
+            "device_uuid": self.uuid(),
             "device_memory_bytes": torch.cuda.mem_get_info(self.index)[0],
             "cuda": torch.version.cuda or "",
             "driver": nvml.driver(),
