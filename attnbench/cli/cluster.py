@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 GRACE_S = 5.0  # for a second Ctrl-C
 # options that shards do not get; they get the device as it was chosen
 OWN = frozenset(
-    {"on", "shards", "shard", "slurm", "address", "out", "resume", "device", "json_", "formats"}
+    {"on", "shards", "shard", "slurm", "address", "device", "out", "resume"}
+    | {"formats", "json_", "dry_run"}
 )
 
 
@@ -162,11 +163,12 @@ def interruptible(drive: Drive) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        console.err().print(
-            f"the shards go on without this process; Ctrl-C within {GRACE_S:.0f} s cancels them"
-        )
         with stoppable(lambda: f"the shards were cancelled; {resuming(drive.folder)}"):
             try:
+                console.err().print(
+                    "the shards go on without this process;"
+                    f" Ctrl-C within {GRACE_S:.0f} s cancels them"
+                )
                 time.sleep(GRACE_S)
             except KeyboardInterrupt:
                 drive.cancel()

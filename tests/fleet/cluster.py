@@ -161,6 +161,16 @@ def processes(**environment):
     return found
 
 
+def processes_with(argument):
+    """The processes that were started with this argument."""
+    found = []
+    for cmdline in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if argument.encode() in cmdline.read_bytes().split(b"\0"):
+                found.append(int(cmdline.parent.name))
+    return found
+
+
 def kill(pids):
     """Kill at once, without a warning."""
     for pid in pids:

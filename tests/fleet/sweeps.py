@@ -9,6 +9,7 @@ from attnbench.fleet import folder as fleets
 from attnbench.records import Shard
 from attnbench.store import schema
 from attnbench.store.journal import FILE, load
+from tests.cli.commands import listening
 
 ROOT = Path(__file__).parents[2]
 SMALL = (
@@ -31,6 +32,7 @@ def start(out, *arguments, device="cpu", cwd=ROOT, env=os.environ):
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=listening,
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 from attnbench.errors import CannotRun
 from attnbench.fleet import folder as fleets
 from attnbench.fleet.ray import Ray
-from tests.fleet.cluster import free_ports, kill, until
+from tests.fleet.cluster import free_ports, kill, processes_with, until
 from tests.fleet.sweeps import LONG, ended, start, stored, whole
 
 REQUIRED = "ATTNBENCH_TEST_RAY"  # set where Ray must be there
@@ -44,10 +44,11 @@ def test_a_node_lost_in_the_middle_costs_only_what_it_had_not_stored(ray, tmp_pa
     driver = start(tmp_path, *on_ray, "--shards", "2", *LONG)
     until(lambda: stored(tmp_path, 1) and stored(tmp_path, 2) > 1, "runs of both shards")
     first = fleets.read(tmp_path).jobs[2]
-    kept = {(run.case, run.part, run.round) for run in fleets.stored(tmp_path, 2).runs}
     holder.stdin.write(f"lose {first.id}\n")
     holder.stdin.flush()
     lost = holder.stdout.readline().strip()
+    kill(processes_with(str(tmp_path / "shard-2")))  # as the end of a real host does
+    kept = {(run.case, run.part, run.round) for run in fleets.stored(tmp_path, 2).runs}
     printed, _ = ended(driver)
     assert "Inference time" in printed
     origins = {
