@@ -23,6 +23,13 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session
+def fleet(session: nox.Session) -> None:
+    """Sweeps on a real Ray, and on a real Slurm if it is installed (about six minutes)."""
+    session.install("-e", ".[ray]", *groups("test"))
+    session.run("pytest", "tests/fleet", *session.posargs, env={"ATTNBENCH_TEST_RAY": "required"})
+
+
+@nox.session
 def faults(session: nox.Session) -> None:
     """Long tests of kills, damage, unusual systems and thousands of inputs (about an hour)."""
     session.install("-e", ".", *groups("test"))

@@ -18,6 +18,7 @@ from attnbench.errors import CannotRun, UsageError
 from attnbench.records import Case, Sample
 
 ROOM = "measure.devices"
+AUTO = "auto"  # the present device of the highest preference
 
 Build = Callable[[Case], Any]  # a case to its `measure.subject.Subject`
 Weighed = tuple[dict[str, float], dict[str, str]]  # `Run.values` and `Run.notes`
@@ -80,6 +81,7 @@ class Device(ABC):
     hides_page_faults = False  # whether copies into fresh memory cost more than is measured
     flushes_cache = False  # whether `cold` samples can be taken
     captures = False  # whether iterations can be captured in graphs
+    gpus = 1  # that a scheduler has to give to a process
     matmul_size = 8192  # rows of the square product that measures peak arithmetic
     copy_elements = 1 << 28  # float32 numbers of the copy that measures peak bandwidth
 
@@ -164,7 +166,7 @@ def find(name: str) -> Device:
 
 def choose(name: str) -> Device:
     """A present device, by name or `auto`. Raises `UsageError` or `CannotRun`."""
-    if name == "auto":
+    if name == AUTO:
         present = [device for device in map(find, kinds()) if not device.missing()]
         return max(present, key=lambda device: device.preference)
     device = find(name)

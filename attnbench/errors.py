@@ -10,7 +10,7 @@
     ├── StoreError                      2   the folder or journal cannot be read or written
     │   ├── SweepExists                 2   the folder already holds a sweep
     │   ├── SweepBusy                   2   another process is writing the sweep
-    │   ├── DifferentSweep              2   `--resume` with another request or machine
+    │   ├── DifferentSweep              2   `--resume` or `merge` with another request or machine
     │   ├── DamagedJournal              2   the journal has no readable first line
     │   ├── ForeignJournal              2   another program replaced or changed an open journal
     │   └── NewerSchema                 2   written by a later version of attnbench
@@ -69,7 +69,7 @@ class SweepBusy(StoreError):
 
 
 class DifferentSweep(StoreError):
-    """`--resume` was given another request or another machine than the sweep's."""
+    """`--resume` or `merge` was given another request, machine or run than the sweep's."""
 
 
 class DamagedJournal(StoreError):

@@ -107,6 +107,32 @@ class Part(StrEnum):
     MEMORY = "memory"  # peaks and counts of one iteration
 
 
+@dataclass(frozen=True, order=True)
+class Shard:
+    """Part `number`, from 1, of a sweep that is divided among `of` processes."""
+
+    number: Many
+    of: Many
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Where a run was measured; older journals do not say, and only GPUs have a UUID."""
+
+    host: str = ""
+    device_uuid: str = ""
+    shard: Shard | None = None  # None: the sweep was not divided
+    attempt: Many = 1  # sessions of this journal so far
+
+    @property
+    def node(self) -> str:
+        """The host, and its device if that has a UUID."""
+        return " ".join(filter(None, (self.host, self.device_uuid)))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Shell:
     """The classifier around a mechanism at level `model` (Fastformer paper, section 4.1)."""
@@ -281,6 +307,7 @@ class Run:
     values: Mapping[str, Number] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
     elapsed_s: Amount = 0.0
+    origin: Origin = Origin()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -362,6 +389,8 @@ class Environment:
     threads: Size
     memory_bytes: Count  # available to the process
     device: str  # "cpu" or the name of the GPU
+    host: str = ""
+    device_uuid: str = ""  # of a GPU
     device_memory_bytes: Count | None = None
     cuda: str = ""
     driver: str = ""
@@ -416,6 +445,7 @@ class Sweep:
     runs: tuple[Run, ...]
     finished: bool
     warnings: tuple[str, ...] = ()  # lines set aside while reading
+    shards: tuple[Shard, ...] = ()  # that the journal holds, in order
 
 
 def canonical(data: Any) -> str:

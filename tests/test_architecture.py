@@ -16,7 +16,7 @@ FLOORS = (
     ("errors", "records", "metrics", "units"),
     ("contract", "primitives", "device", "store", "analysis"),
     ("mechanisms", "adopted", "run"),
-    ("registry", "model", "verify", "claims"),
+    ("registry", "model", "verify", "claims", "fleet"),
     ("gate",),
     ("measure", "workloads", "render"),
     ("cli",),
@@ -39,6 +39,7 @@ DOORS = {
     "rich": {"render/terminal.py", "cli/console.py"},
     "typer": {"cli"},
     "pynvml": {"measure/nvml.py"},
+    "ray": {"fleet/ray.py"},
 }
 
 # what only `analysis` may do

@@ -9,8 +9,9 @@ means that processes do not differ; dependent samples within a process make it t
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -67,6 +68,33 @@ def widening(sweep: Sweep) -> float | None:
     return math.sqrt(between / (squares / dfs * float(np.mean(shares))))
 
 
+def node_share(sweep: Sweep) -> float | None:
+    """The share of the variance between processes that lies between nodes; None if unknown.
+
+    A node is a host with its device. The model of a run's log median is case + node + process, and
+    the variance of the nodes is estimated from the squares that they explain beyond the cases
+    (Henderson 1953, "Estimation of variance and covariance components", method 3).
+    """
+    runs = timed_runs(sweep.runs)
+    nodes = dict.fromkeys(run.origin.node for run in runs)
+    if len(nodes) < 2:
+        return None
+    logs: dict[str, list[float]] = {}
+    members: dict[str, list[list[float]]] = {}
+    for run, (case, seconds) in zip(runs, timed_medians(sweep.runs), strict=True):
+        logs.setdefault(case, []).append(math.log(seconds))
+        members.setdefault(case, []).append([float(run.origin.node == node) for node in nodes])
+    y, z = _centred(logs), _centred(members)
+    effects, _, rank, _ = np.linalg.lstsq(z, y, rcond=None)
+    explained = float(y @ (z @ effects))
+    df = len(y) - len(logs) - int(rank)
+    if df < 1 or not rank:
+        return None
+    rest = (float(y @ y) - explained) / df
+    between = max(0.0, (explained - rank * rest) / float(np.sum(z**2)))
+    return between / (between + rest) if between + rest > 0 else None
+
+
 def median_share(samples: int) -> float:
     """The variance of the median of normal samples, as a share of the variance of one.
 
@@ -76,6 +104,6 @@ def median_share(samples: int) -> float:
     return math.pi / (2 * samples + (2.4 if samples % 2 == 0 else math.pi - 2))
 
 
-def _centred(groups: Mapping[str, list[float]]) -> np.ndarray:
+def _centred(groups: Mapping[str, Sequence[Any]]) -> np.ndarray:
     """All values, each less the mean of its group."""
-    return np.concatenate([np.array(group) - np.mean(group) for group in groups.values()])
+    return np.concatenate([np.array(group) - np.mean(group, 0) for group in groups.values()])

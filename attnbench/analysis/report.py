@@ -167,6 +167,17 @@ class Analysis:
         """The factor by which variation between processes widens the intervals."""
         return noise.widening(self.sweep)
 
+    @cached_property
+    def nodes(self) -> list[str]:
+        """Where a divided sweep ran, in the order of its runs; none if it was not divided."""
+        origins = (run.origin for run in self.sweep.runs)
+        return list(dict.fromkeys(origin.node for origin in origins if origin.shard))
+
+    @cached_property
+    def node_share(self) -> float | None:
+        """The share of the variance between processes that lies between nodes."""
+        return noise.node_share(self.sweep)
+
     @property
     def process_spread(self) -> float | None:
         """The standard deviation of a log time between processes; None after one round."""

@@ -6,8 +6,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from attnbench.cli import console
-from attnbench.errors import CannotRun, SweepExists
-from attnbench.records import CardFacts, Environment, Planned, Request, Sweep
+from attnbench.errors import CannotRun, SweepBusy, SweepExists
+from attnbench.fleet import folder as fleets
+from attnbench.fleet import split
+from attnbench.records import CardFacts, Environment, Planned, Request, Shard, Sweep
 from attnbench.run import schedule
 from attnbench.run.processes import Server
 from attnbench.run.session import Progress, Session
@@ -19,20 +21,30 @@ from attnbench.units import many
 from attnbench.workloads.reading import Plan
 
 PEAKS_TIMEOUT_S = 300.0
+BUSY_S, BUSY_PAUSE_S = 120.0, 1.0  # a lost try of a shard may take this long to end
 TAKEN = 0.1  # others may take this share of the needed cores without a warning
 CROWDED = 0.5  # and the load average may be this share of all cores
 
 
 def measure(
-    request: Request, plan: Plan, server: Server, folder: Path, resume: bool, anyway: bool
+    request: Request,
+    plan: Plan,
+    server: Server,
+    folder: Path,
+    resume: bool,
+    anyway: bool,
+    shard: Shard | None = None,
 ) -> None:
-    """Measure the plan into the folder's journal, a new or a resumed one.
+    """Measure the plan, or a shard of it, into the folder's journal, a new or a resumed one.
 
     Raises `StoreError`, and `CannotRun` if no worker starts.
     """
+    share = split.share(plan.cases, request, shard) if shard else None
     refuse_unwritable(folder)
     begun = time.monotonic()
     here = environment(server, request.device, request.settings.threads, request.dtype)
+    if shard:
+        fleets.claim(folder.parent, here.fingerprint)
     keep_bytes = schedule.kept_bytes(plan.cases, here.memory_bytes)
     limit_bytes = request.settings.memory_limit_bytes
 
@@ -40,9 +52,9 @@ def measure(
         return server.worker(weighs=weighs, keep_bytes=keep_bytes, limit_bytes=limit_bytes)
 
     if resume:
-        journal = Journal.resume(folder, request, here, anyway=anyway)
+        journal = resumed(folder, request, here, shard, anyway)
     else:
-        journal = Journal.create(folder, folder.name, request, here)
+        journal = Journal.create(folder, folder.name, request, here, shard)
     with journal:
         stored = described(journal, plan)
         show_choices(request, here, journal, folder)
@@ -55,6 +67,8 @@ def measure(
             earlier=stored.runs,
             finished=done(stored),
             begun=begun,
+            share=share,
+            name=f"-{shard}" if shard else "",
         )
         try:
             with watched(session):
@@ -64,8 +78,22 @@ def measure(
             raise
         journal.end(Ending.BUDGET if session.over_budget else Ending.FINISHED)
         took = time.monotonic() - begun
-        share = session.useful_s / took
-        console.err().print(f"{took:.0f} s, {100 * share:.0f} % of it in warm-up and samples")
+        useful = session.useful_s / took
+        console.err().print(f"{took:.0f} s, {100 * useful:.0f} % of it in warm-up and samples")
+
+
+def resumed(
+    folder: Path, request: Request, here: Environment, shard: Shard | None, anyway: bool
+) -> Journal:
+    """The folder's journal, to go on with; waits for an earlier try of the shard to end."""
+    end_s = time.monotonic() + (BUSY_S if shard else 0.0)
+    while True:
+        try:
+            return Journal.resume(folder, request, here, shard, anyway=anyway)
+        except SweepBusy:
+            if time.monotonic() >= end_s:
+                raise
+            time.sleep(BUSY_PAUSE_S)
 
 
 def environment(server: Server, device: str, threads: int, dtype: str = "float32") -> Environment:
@@ -108,7 +136,10 @@ def show_choices(request: Request, here: Environment, journal: Journal, folder: 
     show = console.err().print
     for warning in journal.sweep.warnings:
         show(f"warning: {warning}")
+    shard = journal.origin.shard
     budget = "no budget" if request.budget_s is None else f"budget {request.budget_s:g} s"
+    if shard is not None:
+        show(f"shard {shard}, try {journal.origin.attempt}; a budget is that of each shard")
     show(
         f"{here.device} ({here.processor}), {many(here.threads, 'thread')}, torch {here.torch};"
         f" c = {request.tokens:,} tokens, {request.dtype}, at most {many(request.rounds, 'round')},"

@@ -1,15 +1,19 @@
 """`attnbench report`: figures, tables and pages from a stored sweep; loads no torch."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from attnbench.cli import console, options
+from attnbench.errors import UsageError
 
 
 def report(
-    sweep: Annotated[Path, typer.Argument(help="Folder of a sweep.")],
+    sweeps: Annotated[
+        list[Path], typer.Argument(help="Folder of a sweep, or those of several devices.")
+    ],
     formats: options.FormatsOption = "png",
     json_: options.JsonOption = False,
     against: Annotated[
@@ -22,9 +26,49 @@ def report(
         bool,
         typer.Option("--all", help="Add how well costs were predicted, and the rates of work."),
     ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the report on several devices.")
+    ] = None,
 ) -> None:
-    """Make the figures and tables of a stored sweep again."""
-    publish(sweep, options.formats(formats), json_, against, slopes, everything)
+    """Make the figures and tables of a stored sweep again, or of several devices side by side."""
+    figures = options.formats(formats)
+    if len(sweeps) == 1:
+        if out is not None:
+            raise UsageError("--out is for several sweeps; the report of one goes into its folder")
+        publish(sweeps[0], figures, json_, against, slopes, everything)
+        return
+    if against or slopes or everything:
+        raise UsageError("--against, --slopes and --all are for one sweep; report each by itself")
+    if out is None:
+        raise UsageError("several sweeps need --out, the folder for their report")
+    publish_devices(sweeps, out, figures, json_)
+
+
+def publish_devices(
+    folders: Sequence[Path], out: Path, formats: tuple[str, ...], as_json: bool
+) -> None:
+    """Write the report of several devices into `out`, and print its tables."""
+    from attnbench.analysis.devices import device_names, side_by_side
+    from attnbench.analysis.report import analyse
+    from attnbench.render.page import devices_files, devices_tables
+    from attnbench.store import output
+    from attnbench.store.journal import load_results
+
+    loaded = [load_results(folder) for folder in folders]
+    cases = side_by_side(loaded)
+    analyses = dict(zip(device_names(loaded), map(analyse, loaded), strict=True))
+    files = devices_files(analyses, cases, formats)
+    with output.explained(f"cannot write '{out}'", "choose another folder with --out"):
+        out.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        output.write(out / name, content, way_out="the journals are unharmed")
+    if as_json:
+        console.data(cases)
+        return
+    for table in devices_tables(analyses, cases):
+        console.show(table)
+        console.out().print()
+    console.err().print(f"figures and tables are in {out}; report.html has them all")
 
 
 def publish(

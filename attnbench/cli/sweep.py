@@ -1,5 +1,6 @@
 """`attnbench sweep`: the main job."""
 
+import sys
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -9,13 +10,15 @@ import typer
 
 from attnbench.cli import console, options
 from attnbench.cli.stopping import stoppable
-from attnbench.device import choose
+from attnbench.device import AUTO, choose, find
 from attnbench.errors import UsageError
+from attnbench.fleet.engine import Kind
 from attnbench.records import Level, Planned, Request
 from attnbench.units import many, seconds, size
 
 
 def sweep(
+    context: typer.Context,
     models: Annotated[
         str,
         typer.Option(
@@ -108,6 +111,20 @@ def sweep(
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Resume even if request or machine differ.")
     ] = False,
+    shard: Annotated[
+        str | None,
+        typer.Option(help="Measure only shard I of N, as 2/6; attnbench merge joins them."),
+    ] = None,
+    on: Annotated[
+        Kind | None, typer.Option(help="Measure all shards on a cluster, merge and report them.")
+    ] = None,
+    shards: Annotated[
+        int | None, typer.Option(min=1, max=options.LARGEST, help="Number of shards, for --on.")
+    ] = None,
+    slurm: Annotated[
+        str, typer.Option(help='Options for sbatch: "--gres=gpu:h100:1 --exclusive -t 60".')
+    ] = "",
+    address: Annotated[str | None, typer.Option(help="Address of the Ray cluster.")] = None,
     formats: options.FormatsOption = "png",
     json_: options.JsonOption = False,
     dry_run: Annotated[
@@ -115,6 +132,7 @@ def sweep(
     ] = False,
 ) -> None:
     """Measure time and memory of mechanisms over sequence lengths, and draw the figure."""
+    from attnbench.cli import cluster
     from attnbench.cli.report import publish
     from attnbench.workloads import axes
     from attnbench.workloads.presets import preset as column
@@ -123,11 +141,17 @@ def sweep(
         raise UsageError("--resume needs --out, the folder of the sweep to go on with")
     if anyway and not resume:
         raise UsageError("--anyway goes with --resume")
+    cluster.refuse_useless(context.params)
+    part = axes.shard(shard) if shard is not None else None
+    divided = part is not None or on is not None
     chosen, asked, sizes = column(preset), axes.parts(models, "--models"), axes.lengths(lengths)
     options.selections(models)
     console.begin("reading mechanisms")
-    measured = choose(device)
-    budget_s = axes.seconds(budget, "--budget") if budget else measured.budget_s
+    measured = find(device) if on and device != AUTO else choose(device)
+    if divided and ":" in device:
+        raise UsageError(f"--device {device}: a scheduler chooses the device of each shard")
+    usual_s = None if divided else measured.budget_s
+    budget_s = axes.seconds(budget, "--budget") if budget else usual_s
     request = Request(
         models=tuple(asked),
         lengths=sizes,
@@ -167,23 +191,52 @@ def sweep(
     folder = out or Path("reports") / f"{datetime.now():%Y%m%d-%H%M%S}"
     if not resume and not dry_run:
         refuse_begun(folder)
+    command = [sys.executable, "-m", "attnbench", *cluster.given(context, measured.name)]
+    fleet = engine = None
+    if on and not dry_run:
+        fleet = cluster.started(folder, on, shards, resume)
+        engine = cluster.engine(on, slurm, address, measured.gpus, request.settings.threads)
     with stoppable(lambda: kept(folder)):
         with own_server(request.settings.threads, seed) as server:
             planned = plan(request, server)
             if dry_run:
-                show_plan(planned.cases, request, json_)
+                of = part.of if part else shards
+                show_plan(planned.cases, request, json_, of)
+                if on and of and not json_:
+                    print(cluster.script(folder, on, of, command))
                 return
-            measure(request, planned, server, folder, resume, anyway)
-        refuse_empty(folder)
-        publish(folder, figure_formats, json_)
+            if not on:
+                measure(request, planned, server, folder, resume, anyway, part)
+        if fleet and engine:
+            cluster.conduct(folder, fleet, engine, request, planned.cases, command)
+        if part is None:
+            refuse_empty(folder)
+            publish(folder, figure_formats, json_)
 
 
-def show_plan(plan: tuple[Planned, ...], request: Request, as_json: bool) -> None:
-    """Print every case with its predictions."""
+def show_plan(
+    plan: tuple[Planned, ...], request: Request, as_json: bool, shards: int | None
+) -> None:
+    """Print every case with its predictions, and how they are divided among shards."""
+    from attnbench.cli.cluster import shards_table
+    from attnbench.fleet import split
     from attnbench.render.grid import Cell, Table, words
 
+    units = split.units(plan, request)
+    parts = split.split(units, shards) if shards else ()
     if as_json:
-        console.data([{**asdict(planned), "label": str(planned.case)} for planned in plan])
+        shard_of = {(u.block, u.round): i for i, part in enumerate(parts, 1) for u in part}
+        rounds = range(request.rounds if parts else 0)
+        console.data(
+            [
+                {
+                    **asdict(planned),
+                    "label": str(planned.case),
+                    "shards": [shard_of[planned.block, round_] for round_ in rounds],
+                }
+                for planned in plan
+            ]
+        )
         return
     rows = tuple(
         (
@@ -200,3 +253,6 @@ def show_plan(plan: tuple[Planned, ...], request: Request, as_json: bool) -> Non
     )
     columns = ("case", "time", "memory", "runs here")
     console.show(Table(name="plan", title="Plan", columns=columns, rows=rows, note=note))
+    if parts:
+        console.out().print()
+        console.show(shards_table(units, parts))

@@ -5,7 +5,7 @@ import os
 import typer
 
 from attnbench import __version__
-from attnbench.cli import check, claims, compare, doctor, models, report, selftest, sweep
+from attnbench.cli import check, claims, compare, doctor, merge, models, report, selftest, sweep
 from attnbench.cli.main import DEBUG
 
 HELP = """What does each attention mechanism cost, on this machine, at this length?
@@ -26,6 +26,7 @@ def application() -> typer.Typer:
     for verb in (
         sweep.sweep,
         models.models,
+        merge.merge,
         report.report,
         compare.compare,
         claims.claims,

@@ -45,6 +45,11 @@ def processor() -> str:
     return _proc("cpuinfo", "model name") or platform.processor() or platform.machine()
 
 
+def host() -> str:
+    """The name of this node: the scheduler's, else the system's."""
+    return os.environ.get("SLURMD_NODENAME") or platform.node()
+
+
 def load() -> float | None:
     """Load average over the last minute, or None."""
     try:
@@ -96,6 +101,7 @@ def environment(device: str, threads: int, dtype: str) -> Environment:
         python=platform.python_version(),
         torch=torch.__version__,
         system=f"{platform.system()} {platform.release()} {platform.machine()}",
+        host=host(),
         processor=processor(),
         cores=cores(),
         threads=threads,

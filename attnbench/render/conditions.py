@@ -8,6 +8,8 @@ from attnbench.analysis.summary import ALL, Row
 from attnbench.records import Environment, Sweep
 from attnbench.render.grid import clean
 
+MOST_NODES = 8  # that are named
+
 
 def conditions(analysis: Analysis) -> list[str]:
     """Request, machine and method, each a line of plain text; warnings are separate."""
@@ -16,6 +18,7 @@ def conditions(analysis: Analysis) -> list[str]:
     # sessions of one machine differ in free memory: the first of each machine is shown
     machines = {session.fingerprint: session for session in reversed(sweep.sessions)}
     lines += [line for session in reversed(machines.values()) for line in _machine(session)]
+    lines += _nodes(analysis)
     lines.append(_how(analysis))
     if reason := analysis.no_roof:
         lines.append(f"There is no roofline: {reason}.")
@@ -153,6 +156,18 @@ def _machine(session: Environment) -> Iterator[str]:
         yield f"GPU settings: {gpu_settings(session)}."
 
 
+def _nodes(analysis: Analysis) -> list[str]:
+    """Where the shards of a divided sweep ran."""
+    if not analysis.nodes:
+        return []
+    shards = analysis.sweep.shards
+    of = f" of {shards[0].of}" if shards and len(shards) < shards[0].of else ""
+    more = [f"{len(analysis.nodes) - MOST_NODES} more"] * (len(analysis.nodes) > MOST_NODES)
+    where = ", ".join([*analysis.nodes[:MOST_NODES], *more])
+    nodes = units.many(len(analysis.nodes), "node")
+    return [f"Divided into {units.many(len(shards), 'shard')}{of}, on {nodes}: {where}."]
+
+
 def _how(analysis: Analysis) -> str:
     request, cases = analysis.sweep.request, analysis.cases
     budget = "no budget" if request.budget_s is None else f"budget {request.budget_s:g} s"
@@ -164,4 +179,6 @@ def _how(analysis: Analysis) -> str:
         text += f"; times vary by {units.percent(spread)} between processes (1 σ)"
         if (wider := analysis.widening) is not None:
             text += f", {units.plain(wider, 2)} times what one process alone suggests"
+        if (share := analysis.node_share) is not None:
+            text += f"; {units.percent(share)} of this variance lies between nodes"
     return text + "."

@@ -1,8 +1,9 @@
 """Everything that `attnbench report` writes, from the analysis of a sweep."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from attnbench.analysis.report import Analysis
+from attnbench.analysis.summary import Frame
 from attnbench.render import cost_tables, delimited, html, latex, machine_tables, markdown
 from attnbench.render.conditions import conditions, warnings
 from attnbench.render.figures import MEMORY, TIME, cost_figure
@@ -24,22 +25,56 @@ def report_files(
 
     `slopes` adds local exponents below Fig. 2, `everything` the tables that few need.
     """
-    tables = report_tables(analysis, everything)
-    files = {
-        f"{name}.{suffix}": picture
-        for suffix in formats
-        for name, picture in _pictures(analysis, suffix, slopes)
-    }
-    embedded = _embeddable(files) or {
-        f"{name}.png": picture for name, picture in _pictures(analysis, "png", slopes)
-    }
-    name, above = analysis.sweep.name, (warnings(analysis), conditions(analysis))
-    pictures = [file for file in files if file.endswith(".png")]
+    return _files(
+        analysis.sweep.name,
+        (warnings(analysis), conditions(analysis)),
+        lambda suffix: _pictures(analysis, suffix, slopes),
+        report_tables(analysis, everything),
+        analysis.cases,
+        formats,
+    )
+
+
+def devices_files(
+    analyses: Mapping[str, Analysis], cases: Frame, formats: Sequence[str] = ("png",)
+) -> dict[str, bytes]:
+    """The costs on several devices side by side, from the analysis of each by its name.
+
+    `cases` are those of `devices.side_by_side`; times are per batch of the first device.
+    """
+    first, *_ = analyses.values()
+    lines = [
+        [f"{device}: {line}" for device, each in analyses.items() for line in said(each)]
+        for said in (warnings, conditions)
+    ]
+    tokens = first.sweep.request.tokens
+    return _files(
+        " and ".join(analyses),
+        (lines[0], lines[1]),
+        lambda suffix: _costs(cases, tokens, suffix),
+        devices_tables(analyses, cases),
+        cases,
+        formats,
+    )
+
+
+def _files(
+    name: str,
+    above: tuple[Sequence[str], Sequence[str]],
+    pictures: Callable[[str], Iterable[tuple[str, bytes]]],
+    tables: Sequence[Table],
+    cases: Frame,
+    formats: Sequence[str],
+) -> dict[str, bytes]:
+    """The files of a report, below its warnings and conditions; `pictures` draws in a format."""
+    files = {f"{stem}.{suffix}": pic for suffix in formats for stem, pic in pictures(suffix)}
+    embedded = _embeddable(files) or {f"{stem}.png": pic for stem, pic in pictures("png")}
+    shown = [file for file in files if file.endswith(".png")]
     files["report.html"] = html.page(name, *above, embedded, tables)
-    files["tables.md"] = markdown.page(name, *above, pictures, map(markdown.table, tables))
+    files["tables.md"] = markdown.page(name, *above, shown, map(markdown.table, tables))
     files["tables.tex"] = latex.page(tables).encode()
     files |= {f"{table.name}.csv": delimited.table(table) for table in tables}
-    files["cases.csv"] = delimited.frame(analysis.cases.drop(columns=list(INTERNAL)))
+    files["cases.csv"] = delimited.frame(cases.drop(columns=list(INTERNAL)))
     return files
 
 
@@ -47,13 +82,19 @@ def _pictures(analysis: Analysis, suffix: str, slopes: bool) -> Iterator[tuple[s
     """The figures for which the sweep has numbers."""
     cases, tokens = analysis.cases, analysis.sweep.request.tokens
     local_slopes = analysis.local_slopes if slopes else None
-    yield "fig2", cost_figure(cases, TIME, tokens, suffix, local_slopes)
-    if cases["allocated_peak_bytes"].notna().any():
-        yield "memory", cost_figure(cases, MEMORY, tokens, suffix)
+    yield from _costs(cases, tokens, suffix, local_slopes)
     if analysis.roof is not None and analysis.roofline is not None:
         picture = roofline_figure(analysis.roofline, analysis.roof, suffix, cases["series"])
         if picture is not None:
             yield "roofline", picture
+
+
+def _costs(
+    cases: Frame, tokens: int, suffix: str, slopes: Frame | None = None
+) -> Iterator[tuple[str, bytes]]:
+    yield "fig2", cost_figure(cases, TIME, tokens, suffix, slopes)
+    if cases["allocated_peak_bytes"].notna().any():
+        yield "memory", cost_figure(cases, MEMORY, tokens, suffix)
 
 
 def report_tables(analysis: Analysis, everything: bool = False) -> list[Table]:
@@ -80,6 +121,16 @@ def report_tables(analysis: Analysis, everything: bool = False) -> list[Table]:
         tables.append(machine_tables.predictions(analysis.prediction_errors))
     tables.append(cost_tables.outcomes(cases))
     return tables
+
+
+def devices_tables(analyses: Mapping[str, Analysis], cases: Frame) -> list[Table]:
+    """Times and peaks of every series on every device, and the cases that were not measured."""
+    first, *_ = analyses.values()
+    modes = dict.fromkeys(mode for each in analyses.values() for mode in each.modes)
+    tokens = first.sweep.request.tokens
+    tables = [cost_tables.latency(cases, mode, tokens) for mode in modes]
+    tables += [cost_tables.memory(cases, mode) for mode in modes]
+    return [*tables, cost_tables.outcomes(cases)]
 
 
 def headlines(analysis: Analysis) -> list[Table]:

@@ -16,6 +16,7 @@ from matplotlib.textpath import TextToPath
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from attnbench import units
+from attnbench.analysis.devices import AT
 from attnbench.render.styles import labels, readable
 
 PANEL = (4.0, 2.8)  # inches; scaled to a column of a two-column page the text is 6 points
@@ -46,7 +47,7 @@ class Ending(NamedTuple):
     @property
     def lines(self) -> int:
         """Lines of text that the label takes."""
-        return 1 + bool(self.why)
+        return 1 + (AT in self.name) + bool(self.why)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from zlib import crc32
 
 import numpy as np
 
+from attnbench.analysis.devices import AT
 from attnbench.render.grid import clean
 
 # Okabe and Ito (2008), "Color Universal Design", without yellow, which is faint on white
@@ -37,13 +38,13 @@ LONGEST = 24  # characters of a label
 def series_styles(series: Iterable[str]) -> dict[str, dict[str, Any]]:
     """The matplotlib style of each series, by name.
 
-    Colour and marker are those of the mechanism; its forms and options differ in line style, in the
-    order given.
+    Colour and marker are those of the mechanism; its forms, options and devices differ in line
+    style, in the order given.
     """
     styles: dict[str, dict[str, Any]] = {}
     seen: Counter[str] = Counter()
     for name in dict.fromkeys(series):
-        mechanism = re.split(r"[:\[]", name, maxsplit=1)[0]
+        mechanism = re.split(rf"[:\[]|{AT}", name, maxsplit=1)[0]
         stroke = STROKES[seen[mechanism] % len(STROKES)]
         styles[name] = mechanism_style(mechanism) | {"linestyle": stroke}
         seen[mechanism] += 1
@@ -73,10 +74,19 @@ def readable(colour: str) -> str:
 
 
 def labels(names: Iterable[str]) -> dict[str, str]:
-    """The label of each series: without options where it is unique without them."""
-    bare = {name: name.partition("[")[0] for name in names}
+    """The label of each series: without options where it is unique without them.
+
+    The device, if it is part of the name, stands on a second line.
+    """
+    parts = {name: name.partition(AT)[::2] for name in names}
+    bare = {name: (series.partition("[")[0], device) for name, (series, device) in parts.items()}
     uses = Counter(bare.values())
-    return {name: shortened(b if uses[b] == 1 else name) for name, b in bare.items()}
+    return {
+        name: "\n".join(
+            map(shortened, filter(None, bare[name] if uses[bare[name]] == 1 else whole))
+        )
+        for name, whole in parts.items()
+    }
 
 
 def shortened(name: str) -> str:

@@ -83,9 +83,9 @@ class History:
         return (planned.case.key, round_) in self.timed
 
     def repeatable(self) -> list[Planned]:
-        """Cases that the first round timed and no round failed to time."""
-        first = [planned for planned in self.plan if self.was_timed(planned, 0)]
-        return [planned for planned in first if planned.case.key not in self.failed]
+        """Cases that were timed and that no round failed to time."""
+        good = {key for key, _ in self.timed} - self.failed
+        return [planned for planned in self.plan if planned.case.key in good]
 
     def widest_error(self, block: Block) -> float:
         """The largest standard error of a log ratio in a block; infinite after one round."""

@@ -6,6 +6,9 @@ all of them while the budget lasts, otherwise those with the least certain ratio
 lengths beyond the tokens of a batch and further forms of a mechanism, waits for the repeats of the
 rest if the budget is not enough for both. `start` and the clock are callables, so that tests can
 replace them.
+
+A session may have only some rounds of some blocks, those of a shard. Its own first round then
+visits each of its blocks once, whatever number that round of the block has in the whole sweep.
 """
 
 import math
@@ -46,8 +49,8 @@ class Session:
 
     `start` starts a process for a series, to measure memory if it `weighs`, otherwise time.
     `earlier` are the runs in the journal, `finished` those of them that count, as (case key, part,
-    round). `memory_bytes` is what a case may use. `run` ends early, without an error, when the
-    budget is spent.
+    round). `memory_bytes` is what a case may use. `share` has the rounds of each block that are to
+    be measured, by default all. `run` ends early, without an error, when the budget is spent.
     """
 
     request: Request
@@ -60,9 +63,11 @@ class Session:
     observe: Callable[[Progress], None] = lambda progress: None
     clock: Callable[[], float] = time.monotonic
     begun: float = math.nan  # when the budget began to run; not a number: when `run` is called
+    share: Mapping[Block, tuple[int, ...]] | None = None
+    name: str = ""  # of the shard: no two take turns in the same orders
     over_budget: bool = False
     useful_s: float = 0.0  # seconds in warm-up and samples
-    round: int = 0
+    round: int = 0  # of this session: an index of the rounds in its share
     visits: int = 0
     later_s: float = 0.0  # predicted seconds of this round's later blocks
     shown: Block | None = None  # the block in which `end_s` was predicted
@@ -71,8 +76,14 @@ class Session:
     history: History = field(init=False)
 
     def __post_init__(self) -> None:
+        rounds = tuple(range(self.request.rounds))
+        every = dict.fromkeys(blocks(self.plan), rounds)
+        self.rounds = every if self.share is None else self.share
+        self.plan = tuple(planned for planned in self.plan if planned.block in self.rounds)
         self.history = History(plan=self.plan, finished=self.finished)
         self.extras = schedule.extras(self.plan, self.request.tokens)
+        early = (sum(r < WANTED_ROUNDS for r in own) for own in self.rounds.values())
+        self.wanted = max((1, *early))  # of this session's rounds
 
     def run(self) -> None:
         """Run round 0 with memory, then repeats."""
@@ -80,12 +91,11 @@ class Session:
             self.begun = self.clock()
         self.recall()
         self.first_round([planned for planned in self.plan if not planned.refusal])
-        wanted = min(WANTED_ROUNDS, self.request.rounds)
-        self.repeat(range(1, wanted))
+        self.repeat(range(1, self.wanted))
         waiting, self.postponed, self.round = self.postponed, None, 0
         if waiting:
             self.first_round(waiting)
-        self.repeat(range(wanted, self.request.rounds))
+        self.repeat(range(self.wanted, max(map(len, self.rounds.values()), default=0)))
 
     def recall(self) -> None:
         """Learn from the runs of earlier sessions, and store what the plan refuses."""
@@ -109,7 +119,7 @@ class Session:
                 for planned in admitted:
                     if self.was_timed(planned) and self.is_light(planned):
                         self.measure_memory(planned)
-        waiting = [p for p in self.plan if self.was_timed(p) and not self.history.has_memory(p)]
+        waiting = [p for p in self.plan if self.was_timed(p) and self.lacks_memory(p)]
         for planned in sorted(waiting, key=self.history.iteration_s):
             if self.left_s() >= self.memory_s(planned):
                 self.measure_memory(planned)
@@ -161,13 +171,13 @@ class Session:
         rest = [p for p in self.plan if p.case.key not in self.extras and not p.refusal]
         coming = [*(p for p in rest if not self.was_timed(p)), *extras]
         repeated_s = self.visits_s([*self.history.repeatable(), *coming])
-        rounds = min(WANTED_ROUNDS, self.request.rounds) - 1
-        return self.cost_s(coming) + rounds * repeated_s > self.left_s()
+        return self.cost_s(coming) + (self.wanted - 1) * repeated_s > self.left_s()
 
     def repeat(self, rounds: Iterable[int]) -> None:
         """Further rounds of what went well, as far as the budget goes."""
         for self.round in rounds:
-            missing = [p for p in self.history.repeatable() if not self.is_done(p)]
+            due = [p for p in self.history.repeatable() if self.round < len(self.rounds[p.block])]
+            missing = [planned for planned in due if not self.is_done(planned)]
             of_block = blocks(self.affordable(missing))
             if missing and not of_block:
                 break
@@ -191,7 +201,7 @@ class Session:
         The cheapest cases come first until they have the wanted rounds, then the blocks with the
         least certain ratios.
         """
-        wanted = self.round < WANTED_ROUNDS
+        wanted = self.round < self.wanted
         affordable, reserved_s = [], 0.0
         for planned in sorted(missing, key=self.history.iteration_s if wanted else self.gain):
             cost_s = self.visits_s([planned])
@@ -246,7 +256,7 @@ class Session:
             limit_s=lambda name, iteration_s: self.timeout_s(names[name], iteration_s),
             left_s=self.left_s,
             rehearse=True,
-            first_lap=history.next_lap(cases[0].block, self.round),
+            first_lap=history.next_lap(cases[0].block, self.number(cases[0])),
             end_others=together_bytes > schedule.SHARED * self.memory_bytes,
         )
         entries = processes.race(race, lambda name: self.show(names[name], name))
@@ -272,7 +282,7 @@ class Session:
         run = Run(
             case=planned.case.key,
             part=Part.TIME,
-            round=self.round,
+            round=self.number(planned),
             outcome=Outcome(failed.get("outcome", Outcome.OK)),
             reason=failed.get("reason", ""),
             samples=tuple(sample._replace(lap=lap) for lap, sample in entry.laps.items()),
@@ -290,7 +300,7 @@ class Session:
 
     def measure_memory(self, planned: Planned) -> None:
         """Measure peaks and counts of a case in a separate process."""
-        if self.history.has_memory(planned):
+        if not self.lacks_memory(planned):
             return
         name = self.history.name(planned)
         self.show(planned, f"{name}, memory")
@@ -319,8 +329,8 @@ class Session:
     def leave_out(
         self, planned: Planned, outcome: Outcome, reason: str, cause: Cause | None = None
     ) -> None:
-        """Store why a case does not run."""
-        if not self.is_done(planned):
+        """Store why a case does not run; what has its first round does so."""
+        if self.has_first(planned) and not self.is_done(planned):
             key = planned.case.key
             run = Run(
                 case=key, part=Part.TIME, round=0, outcome=outcome, cause=cause, reason=reason
@@ -345,7 +355,7 @@ class Session:
     def cost_s(self, cases: Sequence[Planned]) -> float:
         """Predicted seconds of what remains of round 0 for these cases."""
         untimed = [planned for planned in cases if not self.is_done(planned)]
-        light = [p for p in cases if self.is_light(p) and not self.history.has_memory(p)]
+        light = [p for p in cases if self.is_light(p) and self.lacks_memory(p)]
         return self.visits_s(untimed) + sum(map(self.memory_s, light))
 
     def left_s(self) -> float:
@@ -361,13 +371,25 @@ class Session:
         limit_s = self.request.case_timeout_s
         return min(max(AT_LEAST_S, OVERTIME * usual_s), math.inf if limit_s is None else limit_s)
 
+    def number(self, planned: Planned) -> int:
+        """The number that this round has in the whole sweep."""
+        return self.rounds[planned.block][self.round]
+
+    def has_first(self, planned: Planned) -> bool:
+        """Whether the first round of the case in the whole sweep is in this session's share."""
+        return self.rounds[planned.block][0] == 0
+
+    def lacks_memory(self, planned: Planned) -> bool:
+        """Whether this session has to measure the memory of the case."""
+        return self.has_first(planned) and not self.history.has_memory(planned)
+
     def was_timed(self, planned: Planned) -> bool:
         """Whether this round timed the case."""
-        return self.history.was_timed(planned, self.round)
+        return self.history.was_timed(planned, self.number(planned))
 
     def is_done(self, planned: Planned) -> bool:
         """Whether an earlier session timed this round of the case."""
-        return self.history.is_done(planned, Part.TIME, self.round)
+        return self.history.is_done(planned, Part.TIME, self.number(planned))
 
     def processes(self) -> Round:
         """The processes of this round, not started yet."""
@@ -375,15 +397,16 @@ class Session:
 
     def draw(self) -> random.Random:
         """The random generator of this round's order."""
-        return random.Random(f"{self.request.settings.seed}-{self.round}")
+        return random.Random(f"{self.request.settings.seed}-{self.round}{self.name}")
 
     def show(self, planned: Planned, running: str) -> None:
         """Report what runs now; the time left is predicted once per block."""
         mode, seq_len = block = planned.block
         if block != self.shown:
             self.shown = block
-            rounds = max(0, min(WANTED_ROUNDS, self.request.rounds) - 1 - self.round)
+            rounds = max(0, self.wanted - 1 - self.round)
             repeats_s = rounds * self.visits_s(self.history.repeatable())
             self.end_s = self.clock() + self.later_s + repeats_s + self.cost_s([planned])
         left_s = min(self.end_s - self.clock(), self.left_s())
-        self.observe(Progress(self.visits, mode, seq_len, running, self.round, left_s))
+        number = self.number(planned)
+        self.observe(Progress(self.visits, mode, seq_len, running, number, left_s))

@@ -17,7 +17,7 @@ from typing import Self
 
 from attnbench import __version__
 from attnbench.errors import ForeignJournal, NewerSchema, StoreError, SweepBusy, SweepExists
-from attnbench.records import CardFacts, Environment, Planned, Request, Run, Sweep
+from attnbench.records import CardFacts, Environment, Origin, Planned, Request, Run, Shard, Sweep
 from attnbench.store import reading, schema
 from attnbench.store.locked import LockedFile, sync_folder
 from attnbench.store.output import explained
@@ -28,6 +28,7 @@ FILE = "sweep.jsonl"
 TORN = "sweep.jsonl.torn"
 FIRST_BYTES = 16_384  # room for the first lines of a sweep
 UNLOCKED = "this system cannot lock the folder: make sure that no other sweep writes there"
+NO_LOCK = "two tries of a shard might write it at once; choose a file system that has locks"
 
 
 def load(path: str | os.PathLike[str]) -> Sweep:
@@ -98,12 +99,15 @@ class Journal:
     or has left no trace. If another program replaced, deleted or changed the journal, nothing more
     is written to it: it may belong to another sweep. What it held and what was about to be appended
     then goes to a new folder next to it, which can be resumed.
+
+    Runs are stored with their `origin`.
     """
 
-    def __init__(self, file: LockedFile, folder: Path) -> None:
+    def __init__(self, file: LockedFile, folder: Path, origin: Origin) -> None:
         """Reads an open journal; call `create` or `resume` instead."""
         self._file = file
         self.folder = folder
+        self.origin = origin
         sweep = reading.parse(file.content, repr(str(folder / FILE)))
         unlocked = () if file.locked else (UNLOCKED,)
         self.sweep: Sweep = replace(sweep, warnings=sweep.warnings + unlocked)
@@ -111,25 +115,30 @@ class Journal:
 
     @classmethod
     def create(
-        cls, folder: str | os.PathLike[str], name: str, request: Request, environment: Environment
+        cls,
+        folder: str | os.PathLike[str],
+        name: str,
+        request: Request,
+        environment: Environment,
+        shard: Shard | None = None,
     ) -> Self:
-        """A new sweep in `folder`, which is created if necessary.
+        """A new sweep in `folder`, which is created if necessary, or one shard of a sweep.
 
         Raises `SweepExists`, `SweepBusy`, or `StoreError` if it cannot be written.
         """
         folder = Path(folder)
         with explained(f"cannot write {str(folder)!r}", "choose another folder with --out"):
             folder.mkdir(parents=True, exist_ok=True)
-            with _opened(folder, create=True) as file:
+            with _opened(folder, create=True, lock=shard is not None) as file:
                 if file.content:
                     raise SweepExists(
                         f"{str(folder)!r} already holds a sweep; "
                         "--resume to go on, --out for another folder"
                     )
                 head = Head(name=name, attnbench=__version__, request=request)
-                file.append(_sealed(1, head, _session(request, environment)))
+                file.append(_sealed(1, head, _session(request, environment, shard)))
                 sync_folder(folder)
-                return cls(file, folder)
+                return cls(file, folder, _origin(environment, shard))
 
     @classmethod
     def resume(
@@ -137,27 +146,29 @@ class Journal:
         folder: str | os.PathLike[str],
         request: Request,
         environment: Environment,
+        shard: Shard | None = None,
         *,
         anyway: bool = False,
     ) -> Self:
         """The sweep in `folder`, to go on; a torn last line is moved to `sweep.jsonl.torn`.
 
-        Raises `DifferentSweep` unless request and machine are those of the sweep or `anyway`,
-        `SweepBusy`, `StoreError` if it cannot be written, and what `load` raises.
+        Raises `DifferentSweep` unless request, machine and shard are those of the sweep or
+        `anyway`, `SweepBusy`, `StoreError` if it cannot be written, and what `load` raises.
         """
         folder = Path(folder)
         if not os.path.isfile(folder / FILE):
             raise StoreError(_missing(folder))
         with (
             explained(f"cannot resume {str(folder)!r}", "correct that and --resume"),
-            _opened(folder) as file,
+            _opened(folder, lock=shard is not None) as file,
         ):
-            journal = cls(file, folder)
+            journal = cls(file, folder, _origin(environment, shard))
+            journal.origin = replace(journal.origin, attempt=len(journal.sweep.sessions) + 1)
             if not anyway:
-                refuse_other(journal.sweep, request, environment)
+                refuse_other(journal.sweep, request, environment, shard)
             _repair(file, folder)
             journal._next_line = reading.next_line(file.content)
-            journal._write(_session(request, environment))
+            journal._write(_session(request, environment, shard))
             return journal
 
     def append(self, *records: CardFacts | Planned | Run) -> None:
@@ -166,11 +177,11 @@ class Journal:
         Raises `StoreError` with the system's reason, `ForeignJournal` if another program replaced,
         deleted or changed the journal.
         """
-        self._write(*records)
+        self._write(*(replace(r, origin=self.origin) if isinstance(r, Run) else r for r in records))
 
     def end(self, ending: Ending) -> None:
         """Writes how the session ended. Raises what `append` raises."""
-        self._write(End(outcome=ending))
+        self._write(End(outcome=ending, shard=self.origin.shard))
 
     def close(self) -> None:
         """Releases the folder; closing twice is harmless."""
@@ -202,8 +213,11 @@ class Journal:
 
 
 @contextmanager
-def _opened(folder: Path, *, create: bool = False) -> Iterator[LockedFile]:
-    """The journal's file, closed again if an error occurs. Raises `SweepBusy`."""
+def _opened(folder: Path, *, create: bool = False, lock: bool = False) -> Iterator[LockedFile]:
+    """The journal's file, closed again if an error occurs.
+
+    Raises `SweepBusy`, and `StoreError` without the necessary `lock`.
+    """
     try:
         file = LockedFile(folder / FILE, create=create)
     except BlockingIOError:
@@ -212,6 +226,8 @@ def _opened(folder: Path, *, create: bool = False) -> Iterator[LockedFile]:
             "wait for it to end, or choose another folder with --out"
         ) from None
     try:
+        if lock and not file.locked:
+            raise StoreError(f"{str(folder)!r} cannot be locked: {NO_LOCK}")
         yield file
     except BaseException:
         file.close()
@@ -224,8 +240,12 @@ def _sealed(line: int, *records: Record) -> bytes:
     return b"".join(map(schema.seal, entries))
 
 
-def _session(request: Request, environment: Environment) -> Session:
-    return Session(environment=environment, request=request, pid=os.getpid())
+def _session(request: Request, environment: Environment, shard: Shard | None) -> Session:
+    return Session(environment=environment, request=request, pid=os.getpid(), shard=shard)
+
+
+def _origin(environment: Environment, shard: Shard | None) -> Origin:
+    return Origin(host=environment.host, device_uuid=environment.device_uuid, shard=shard)
 
 
 def _repair(file: LockedFile, folder: Path) -> None:

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from attnbench.errors import DamagedJournal
-from attnbench.records import CardFacts, Planned, Run, Sweep
+from attnbench.records import CardFacts, Planned, Run, Shard, Sweep
 from attnbench.store import schema
 from attnbench.store.schema import End, Ending, Entry, Head, Session
 
@@ -132,7 +132,7 @@ class _Contents:
     cards: dict[str, CardFacts] = field(default_factory=dict)
     cases: dict[str, Planned] = field(default_factory=dict)
     runs: list[tuple[int, Run]] = field(default_factory=list)
-    finished: bool = False
+    ended: dict[Shard | None, bool] = field(default_factory=dict)  # whether its last session did
     warnings: list[str] = field(default_factory=list)
 
     def take(self, number: int, entry: Entry) -> None:
@@ -142,7 +142,7 @@ class _Contents:
                 raise ValueError("a second beginning")
             case Session() as session:
                 self.sessions.append(session)
-                self.finished = False
+                self.ended[session.shard] = False
             case CardFacts() as card:
                 self.cards[card.mechanism] = card
             case Planned() as planned:
@@ -151,8 +151,8 @@ class _Contents:
                 self.cases[entry.data["id"]] = planned
             case Run() as run:
                 self.runs.append((number, run))
-            case End(outcome=outcome):
-                self.finished = outcome is not Ending.INTERRUPTED
+            case End(outcome=outcome, shard=shard):
+                self.ended[shard] = outcome is not Ending.INTERRUPTED
 
     def sweep(self, order: tuple[str, ...]) -> Sweep:
         runs = {(run.case, run.part, run.round): run for run in self._known_runs()}
@@ -165,9 +165,21 @@ class _Contents:
             cards=tuple(self.cards.values()),
             plan=tuple(plan.values()),
             runs=tuple(runs.values()),
-            finished=self.finished,
+            finished=self._finished(),
             warnings=(*self.warnings, *order),
+            shards=self._shards(),
         )
+
+    def _shards(self) -> tuple[Shard, ...]:
+        return tuple(sorted(shard for shard in self.ended if shard is not None))
+
+    def _finished(self) -> bool:
+        """Whether the last session ended well; of shards all, or the only one in its journal."""
+        if None in self.ended:
+            return self.ended[None]
+        shards = self._shards()
+        whole = len(shards) == 1 or (bool(shards) and len(shards) == shards[0].of)
+        return whole and all(self.ended.values())
 
     def _known_runs(self) -> Iterator[Run]:
         """The runs, with the keys of their cases in place of ids."""

@@ -1,13 +1,14 @@
-"""What a resumed sweep still has to do, and whether it is the same sweep."""
+"""What a resumed sweep still has to do, and whether two journals are of the same sweep."""
 
 from dataclasses import asdict
 from typing import Any
 
 from attnbench.errors import DifferentSweep
-from attnbench.records import Environment, Part, Request, Sweep
+from attnbench.records import Environment, Fingerprint, Part, Request, Shard, Sweep
 
 # limits define no case: raising them is what resuming is for
 FREE = ("rounds", "budget_s", "case_timeout_s", "memory_limit_bytes")
+FREE_OF_SHARDS = FREE[1:]  # the rounds decide which shard measures what
 
 
 def done(sweep: Sweep) -> frozenset[tuple[str, Part, int]]:
@@ -18,12 +19,19 @@ def done(sweep: Sweep) -> frozenset[tuple[str, Part, int]]:
     return frozenset((run.case, run.part, run.round) for run in sweep.runs if run.elapsed_s)
 
 
-def refuse_other(sweep: Sweep, request: Request, environment: Environment) -> None:
-    """Raises `DifferentSweep` unless request and machine are those of the sweep."""
-    differences = _differences(_asked(sweep.request), _asked(request))
+def refuse_other(
+    sweep: Sweep, request: Request, environment: Environment, shard: Shard | None = None
+) -> None:
+    """Raises `DifferentSweep` unless request, machine and shard are those of the sweep.
+
+    A journal of several shards is one of a whole sweep.
+    """
+    stored = sweep.shards[0] if len(sweep.shards) == 1 else None
+    differences = request_differences(sweep.request, request, divided=shard is not None)
+    if stored != shard:
+        differences.append(f"shard: {stored or 'all'} there, {shard or 'all'} here")
     if sweep.sessions:
-        stored = asdict(sweep.sessions[0].fingerprint)
-        differences += _differences(stored, asdict(environment.fingerprint))
+        differences += machine_differences(sweep.sessions[0].fingerprint, environment.fingerprint)
     if differences:
         raise DifferentSweep(
             f"cannot resume {sweep.name!r} as another sweep ({'; '.join(differences)}); "
@@ -31,9 +39,20 @@ def refuse_other(sweep: Sweep, request: Request, environment: Environment) -> No
         )
 
 
-def _asked(request: Request) -> dict[str, Any]:
+def request_differences(stored: Request, new: Request, divided: bool = False) -> list[str]:
+    """What differs of what defines the cases, in a `divided` sweep also the shards."""
+    free = FREE_OF_SHARDS if divided else FREE
+    return _differences(_asked(stored, free), _asked(new, free))
+
+
+def machine_differences(stored: Fingerprint, new: Fingerprint) -> list[str]:
+    """What differs between machines: `device: NVIDIA A100 there, NVIDIA H100 here`."""
+    return _differences(asdict(stored), asdict(new))
+
+
+def _asked(request: Request, free: tuple[str, ...]) -> dict[str, Any]:
     values = {**asdict(request), **asdict(request.settings)}
-    return {name: values[name] for name in values if name not in ("settings", *FREE)}
+    return {name: values[name] for name in values if name not in ("settings", *free)}
 
 
 def _differences(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:

@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 
 from attnbench.errors import NewerSchema
-from attnbench.records import CardFacts, Cause, Environment, Outcome, Planned, Request, Run
+from attnbench.records import CardFacts, Cause, Environment, Outcome, Planned, Request, Run, Shard
 
 SCHEMA = 3
 LONGEST_NUMBER = 100  # digits of an integer that still becomes a float
@@ -75,6 +75,7 @@ class Session:
     environment: Environment
     request: Request
     pid: int
+    shard: Shard | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +83,7 @@ class End:
     """The last line of a session."""
 
     outcome: Ending
+    shard: Shard | None = None
 
 
 Record = Head | Session | CardFacts | Planned | Run | End

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from attnbench.errors import BadAxis, UsageError
-from attnbench.records import Option, Selection, option_value
+from attnbench.records import Option, Selection, Shard, option_value
 
 MULTIPLES = ("", "k", "m", "g")
 SECONDS = (("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0))
@@ -63,6 +63,14 @@ def seconds(text: str, option: str = "time") -> float | None:
     if match is None or float(match[1]) <= 0:
         raise BadAxis(f"{option} {text!r} is not a time; write 90s, 10m or none")
     return float(match[1]) * dict(SECONDS)[match[2] or "s"]
+
+
+def shard(text: str) -> Shard:
+    """`2/6`. Raises `BadAxis`."""
+    match = re.fullmatch(r"(\d{1,7})/(\d{1,7})", text.strip())
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise BadAxis(f"--shard {text!r} is not I/N with I from 1 to N; write 2/6")
+    return Shard(int(match[1]), int(match[2]))
 
 
 def parts(text: str, option: str) -> list[str]:

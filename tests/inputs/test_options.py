@@ -78,10 +78,14 @@ def drive(verb, folder, count, accepted):
 
 def alone(verb, param, text):
     """The verb with one option and its value, and with what it cannot do without."""
-    needed = {each.name: texts.GOOD[each.name][0] for each in VERBS[verb] if each.required}
-    if values.is_argument(param):
-        return [verb, *{**needed, param.name: text}.values()]
-    return [verb, *needed.values(), param.opts[0], *([] if values.is_flag(param) else [text])]
+    given = {each.name: texts.GOOD[each.name][0] for each in VERBS[verb] if each.required}
+    given[param.name] = text
+    words = [verb]
+    for each in VERBS[verb]:
+        if each.name in given:
+            words += [] if values.is_argument(each) else [each.opts[0]]
+            words += [] if values.is_flag(each) else [given[each.name]]
+    return words
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -1,9 +1,9 @@
 """The recorded sweep, its lines, and how the tests of this room open a journal."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
-from attnbench.records import Request, canonical
+from attnbench.records import Origin, Request, canonical
 from attnbench.store.journal import FILE, Journal, load
 
 RECORDED = Path(__file__).parents[1] / "data" / "schema1"
@@ -26,4 +26,5 @@ def resume(folder, request: Request = SWEEP.request, **options) -> Journal:
 
 
 def rows(runs) -> list[str]:
-    return [canonical(asdict(run)) for run in runs]
+    """What runs hold, but for the session that stored them."""
+    return [canonical(asdict(replace(run, origin=Origin()))) for run in runs]

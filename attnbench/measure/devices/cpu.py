@@ -17,6 +17,7 @@ class Cpu(Device):
     threshold = 0.02
     clock = "process CPU time"
     hides_page_faults = True
+    gpus = 0
     matmul_size = 1024
     copy_elements = 1 << 24
 

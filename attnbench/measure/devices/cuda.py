@@ -87,6 +87,7 @@ class Cuda(Device):
             notes["MIG"] = "a part of a card; clock, temperature, power and energy are the card's"
         return {
             "device": self.title(),
+            "device_uuid": self.uuid(),
             "device_memory_bytes": torch.cuda.mem_get_info(self.index)[0],
             "cuda": torch.version.cuda or "",
             "driver": nvml.driver(),

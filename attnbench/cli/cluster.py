@@ -1,0 +1,238 @@
+"""What `sweep` does on a cluster: start the shards, show how far they are, merge, and report."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from attnbench.cli import console
+from attnbench.cli.measuring import begun_in
+from attnbench.cli.stopping import stoppable
+from attnbench.errors import CannotRun, DifferentSweep, SweepExists, UsageError
+from attnbench.fleet import folder as fleets
+from attnbench.fleet import split
+from attnbench.fleet.drive import Drive, Progress
+from attnbench.fleet.engine import Engine, Kind
+from attnbench.fleet.folder import Fleet
+from attnbench.records import Planned, Request
+from attnbench.units import many, seconds
+
+if TYPE_CHECKING:
+    from attnbench.render.grid import Table
+
+GRACE_S = 5.0  # for a second Ctrl-C
+# options that shards do not get; they get the device as it was chosen
+OWN = frozenset(
+    {"on", "shards", "shard", "slurm", "address", "device", "out", "resume"}
+    | {"formats", "json_", "dry_run"}
+)
+
+
+def refuse_useless(given: Mapping[str, Any]) -> None:
+    """Raises `UsageError` if an option of shards has no effect together with the others."""
+    on, shard, shards, dry_run = (given[name] for name in ("on", "shard", "shards", "dry_run"))
+    rules = (
+        (on and shard, "--shard measures one shard here and --on all on a cluster; give one"),
+        (shard and shards, "--shard I/N already has the number of shards; leave out --shards"),
+        (shards and not (on or dry_run), "--shards goes with --on or --dry-run; see also --shard"),
+        (given["slurm"] and on is not Kind.SLURM, "--slurm goes with --on slurm"),
+        (given["address"] and on is not Kind.RAY, "--address goes with --on ray"),
+        (given["anyway"] and on, "--anyway has no effect with --on"),
+        (given["json_"] and shard and not dry_run, "--json has no effect with --shard"),
+    )
+    for useless, reason in rules:
+        if useless:
+            raise UsageError(reason)
+
+
+def engine(kind: Kind, options: str, address: str | None, gpus: int, cpus: int) -> Engine:
+    """The cluster to use. Raises `CannotRun` if it does not answer, `UsageError`."""
+    match kind:
+        case Kind.SLURM:
+            from attnbench.fleet.slurm import Slurm
+
+            return Slurm(options)
+        case Kind.RAY:
+            from attnbench.fleet.ray import Ray
+
+            return Ray(address, gpus, cpus=cpus)
+
+
+def given(context: typer.Context, device: str) -> list[str]:
+    """The verb and the options of this command line that every shard gets too."""
+    words = ["sweep", "--device", device]
+    for option in context.command.params:
+        source = context.get_parameter_source(option.name or "")
+        if source is None or source.name != "COMMANDLINE" or option.name in OWN:
+            continue
+        value = context.params[option.name or ""]
+        if getattr(option, "is_flag", False):
+            words.append(option.opts[0] if value else option.secondary_opts[0])
+        else:
+            words += [option.opts[0], str(value)]
+    return words
+
+
+def started(folder: Path, kind: Kind, shards: int | None, resume: bool) -> Fleet:
+    """The stored state of a fleet to go on with, or a new one.
+
+    Raises `SweepExists`, `StoreError`, `DifferentSweep` with another engine or number of shards.
+    """
+    if not resume:
+        if shards is None:
+            raise UsageError(
+                f"--on {kind} needs --shards, the number of parts; --dry-run shows them"
+            )
+        if fleets.begun(folder) or begun_in(folder):
+            raise SweepExists(
+                f"'{folder}' already holds a sweep; --resume to go on, --out for another folder"
+            )
+        return Fleet(engine=kind, shards=shards)
+    fleet = fleets.read(folder)
+    asked = {"engine": (fleet.engine, kind), "shards": (fleet.shards, shards or fleet.shards)}
+    differences = [f"{name}: {a} there, {b} here" for name, (a, b) in asked.items() if a != b]
+    if differences:
+        raise DifferentSweep(
+            f"cannot resume the fleet in '{folder}' as another one ({'; '.join(differences)});"
+            " repeat its options, or sweep into another folder with --out"
+        )
+    return fleet
+
+
+def script(folder: Path, kind: Kind, shards: int, command: Sequence[str]) -> str:
+    """What a node would run."""
+    return fleets.script(folder, Fleet(engine=kind, shards=shards), command)
+
+
+def conduct(
+    folder: Path,
+    fleet: Fleet,
+    engine: Engine,
+    request: Request,
+    plan: Sequence[Planned],
+    command: Sequence[str],
+) -> None:
+    """Run every shard to its end and merge them in the folder.
+
+    Raises `CannotRun` if a shard was given up, after the others were merged.
+    """
+    from attnbench.store.merging import merge
+
+    drive = Drive(
+        folder=folder,
+        fleet=fleet,
+        engine=engine,
+        request=request,
+        plan=plan,
+        parts=split.split(split.units(plan, request), fleet.shards),
+    )
+    with fleets.driven(folder):
+        fleets.prepare(folder, fleet, command)
+        with stoppable(lambda: left(drive)), watched(drive), interruptible(drive):
+            try:
+                drive.run()
+            except CannotRun:
+                if not drive.fleet.jobs:
+                    fleets.abandon(folder)
+                raise
+    numbers = range(1, fleet.shards + 1)
+    parts = [fleets.shard_folder(folder, number) for number in numbers if drive.sweeps[number]]
+    if parts:
+        merged = merge(parts, folder)
+        runs, hosts = len(merged.runs), {run.origin.host for run in merged.runs}
+        console.err().print(
+            f"{many(len(parts), 'shard')} merged in {folder}: {many(runs, 'run')} of"
+            f" {many(len(merged.plan), 'case')} from {many(len(hosts), 'node')}"
+        )
+    if drive.failed:
+        number, why = min(drive.failed.items())
+        more = f" (and {many(len(drive.failed) - 1, 'other')})" if len(drive.failed) > 1 else ""
+        kept = f"what was measured is merged in '{folder}'" if parts else "nothing was measured"
+        raise CannotRun(
+            f"shard {number}/{fleet.shards}{more} was given up: {why}; {kept};"
+            " repeat with --resume to try again"
+        )
+
+
+@contextmanager
+def interruptible(drive: Drive) -> Iterator[None]:
+    """After Ctrl-C the shards go on; a second one cancels them."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        with stoppable(lambda: f"the shards were cancelled; {resuming(drive.folder)}"):
+            try:
+                console.err().print(
+                    "the shards go on without this process;"
+                    f" Ctrl-C within {GRACE_S:.0f} s cancels them"
+                )
+                time.sleep(GRACE_S)
+            except KeyboardInterrupt:
+                drive.cancel()
+                raise
+        raise
+
+
+def left(drive: Drive) -> str:
+    """What an interrupted drive leaves."""
+    if not drive.fleet.jobs:
+        return "no shard was submitted"
+    ids = ", ".join(job.id for number, job in drive.fleet.jobs.items() if number in drive.open)
+    going = f"jobs {ids} go on; " if ids else ""
+    return going + resuming(drive.folder)
+
+
+def resuming(folder: Path) -> str:
+    """How to come back."""
+    return f"repeat with --out '{folder}' --resume to go on"
+
+
+@contextmanager
+def watched(drive: Drive) -> Iterator[None]:
+    """Show progress while the shards run."""
+    from attnbench.render.terminal import ProgressLine
+
+    with ProgressLine(console.err()) as line:
+
+        def observe(p: Progress) -> None:
+            running = f"{p.done} of {many(p.shards, 'shard')} done, {p.running} running"
+            line.show(running, f"{many(p.runs, 'run')} stored", p.runs, p.left_s)
+
+        drive.observe = observe
+        yield
+
+
+def shards_table(units: Sequence[split.Unit], parts: Sequence[split.Units]) -> "Table":
+    """What each shard would measure, and how long it is predicted to take."""
+    from attnbench.render.grid import Cell, Table, words
+
+    rows = tuple(
+        (
+            Cell(str(number), number),
+            Cell(str(len(part)), len(part)),
+            Cell(seconds(split.total_s(part)), split.total_s(part)),
+            words(held(part)),
+        )
+        for number, part in enumerate(parts, 1)
+    )
+    note = (
+        f"The slowest shard is predicted to take {seconds(split.makespan_s(parts))}, everything in"
+        f" one place {seconds(split.total_s(units))}. More than"
+        f" {many(split.most_useful(units), 'shard')} would not be faster: the longest unit takes"
+        f" {seconds(split.longest_s(units))}."
+    )
+    columns = ("shard", "units", "time", "rounds of mode and length")
+    return Table(name="shards", title="Shards", columns=columns, rows=rows, note=note)
+
+
+def held(part: split.Units) -> str:
+    """`training 128: 1, 3; inference 128: 2`."""
+    rounds = split.rounds(part)
+    parts = (
+        f"{mode} {n:,}: {', '.join(str(r + 1) for r in rounds[mode, n])}"
+        for mode, n in sorted(rounds)
+    )
+    return "; ".join(parts)

@@ -1,0 +1,27 @@
+"""`attnbench merge`: the journals of a sweep's shards as one; loads no torch."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attnbench.cli import console
+
+
+def merge(
+    folders: Annotated[list[Path], typer.Argument(help="Folders of the shards.")],
+    out: Annotated[Path, typer.Option(help="Folder of the whole sweep.")],
+) -> None:
+    """Join the shards of one sweep; each keeps its own journal."""
+    from attnbench.store.merging import merge
+    from attnbench.units import many
+
+    sweep = merge(folders, out)
+    for warning in sweep.warnings:
+        console.err().print(f"warning: {warning}")
+    of = f" of {sweep.shards[0].of}" if sweep.shards else ""
+    state = "complete" if sweep.finished else "not finished"
+    console.err().print(
+        f"{many(len(sweep.shards), 'shard')}{of}, {many(len(sweep.runs), 'run')}, {state};"
+        f" attnbench report '{out}' shows the sweep"
+    )

@@ -1,0 +1,169 @@
+"""Brings every shard to its end: submits jobs, watches them, and submits lost ones again."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from attnbench.errors import CannotRun
+from attnbench.fleet import folder as fleets
+from attnbench.fleet.engine import Engine, Seen, State
+from attnbench.fleet.folder import Fleet, Job
+from attnbench.fleet.split import Units, visits_s
+from attnbench.records import Part, Planned, Request, Sweep
+from attnbench.run.history import blocks
+from attnbench.run.workers import last_line
+
+MOST_TRIES = 3
+PAUSE_S, LONGEST_PAUSE_S, GROWTH = 1.0, 30.0, 1.2  # between looks; short while something happens
+OUTAGE_S = 900.0  # an engine that does not answer may be restarting
+ACTIVE = (State.WAITING, State.RUNNING)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far the shards are; `left_s` is predicted for the slowest one."""
+
+    shards: int
+    done: int
+    running: int
+    runs: int  # stored by all shards
+    left_s: float
+
+
+@dataclass
+class Drive:
+    """A fleet's shards and the engine that runs them; `parts` are the units of each shard.
+
+    `run` may be interrupted, and another drive of the same folder goes on: jobs that still run are
+    found by the stored state, and what was measured by the journals.
+    """
+
+    folder: Path
+    fleet: Fleet
+    engine: Engine
+    request: Request
+    plan: Sequence[Planned]
+    parts: Sequence[Units]
+    observe: Callable[[Progress], None] = lambda progress: None
+    pause: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+    open: set[int] = field(default_factory=set)
+    failed: dict[int, str] = field(default_factory=dict)  # shards that are given up, and why
+    sweeps: dict[int, Sweep | None] = field(default_factory=dict)  # as stored when last looked
+
+    def run(self) -> None:
+        """Wait until every shard is measured or given up. Raises `CannotRun`."""
+        self.begin()
+        pause_s, answered_s = PAUSE_S, self.clock()
+        while self.open:
+            self.pause(pause_s)
+            before = len(self.open), self.fleet
+            try:
+                self.look()
+                answered_s = self.clock()
+            except CannotRun:
+                if self.clock() - answered_s > OUTAGE_S:
+                    raise
+            same = before == (len(self.open), self.fleet)
+            pause_s = min(LONGEST_PAUSE_S, GROWTH * pause_s) if same else PAUSE_S
+
+    def begin(self) -> None:
+        """Submit every shard that is neither measured nor running."""
+        self.open = {n for n in range(1, self.fleet.shards + 1) if not self.is_measured(n)}
+        seen = self.seen()
+        lost = [n for n in self.open if n not in seen or seen[n].state not in ACTIVE]
+        if len(lost) == self.fleet.shards and not any(self.sweeps.values()):
+            fleets.disclaim(self.folder)
+        self.submit({n: Job(id="") for n in lost})
+
+    def look(self) -> None:
+        """Look once at jobs and journals, and submit again what was lost."""
+        seen = self.seen()  # first: a job that ends in between has written its journal
+        again: dict[int, Job] = {}
+        for number in sorted(self.open):
+            job, now = self.fleet.jobs[number], seen[number]
+            if self.is_measured(number):
+                self.open.remove(number)
+            elif now.state is State.CANCELLED:
+                self.give_up(number, "its job was cancelled")
+            elif now.state is State.ENDED and job.tries >= MOST_TRIES:
+                self.give_up(number, f"it was lost {MOST_TRIES} times; {self.last_words(number)}")
+            elif now.state is State.ENDED:
+                avoid = dict.fromkeys((*job.avoid, *filter(None, [now.node])))
+                again[number] = replace(job, tries=job.tries + 1, avoid=tuple(avoid))
+        self.submit(again)
+        running = sum(now.state is State.RUNNING for n, now in seen.items() if n in self.open)
+        self.observe(self.progress(running))
+
+    def seen(self) -> Mapping[int, Seen]:
+        """What the engine says of the open shards that have a job."""
+        ids = {n: self.fleet.jobs[n].id for n in self.open if n in self.fleet.jobs}
+        states = self.engine.states(ids.values()) if ids else {}
+        return {number: states[id_] for number, id_ in ids.items()}
+
+    def submit(self, jobs: Mapping[int, Job]) -> None:
+        """Submit shards, those with the same nodes to avoid together, and store their ids."""
+        for avoid in dict.fromkeys(job.avoid for job in jobs.values()):
+            together = sorted(n for n, job in jobs.items() if job.avoid == avoid)
+            ids = self.engine.submit(self.folder, together, avoid)
+            new = {number: replace(jobs[number], id=ids[number]) for number in together}
+            self.fleet = replace(self.fleet, jobs={**self.fleet.jobs, **new})
+            fleets.write(self.folder, self.fleet)
+
+    def give_up(self, number: int, why: str) -> None:
+        """Leave a shard as it is."""
+        self.open.remove(number)
+        self.failed[number] = why
+
+    def last_words(self, number: int) -> str:
+        """The last line that a shard printed."""
+        line = last_line(fleets.log(self.folder, number))
+        return (
+            f"its last line: {line}" if line else "it printed nothing; do all nodes see the folder?"
+        )
+
+    def cancel(self) -> None:
+        """End the jobs of the open shards. Raises `CannotRun`."""
+        if ids := [self.fleet.jobs[number].id for number in self.open]:
+            self.engine.cancel(ids)
+
+    def is_measured(self, number: int) -> bool:
+        """Whether the shard's journal says that it is done."""
+        sweep = self.sweeps[number] = fleets.stored(self.folder, number)
+        return sweep is not None and sweep.finished
+
+    def progress(self, running: int) -> Progress:
+        """How far the shards are."""
+        sweeps = [self.sweeps.get(number) for number in range(1, self.fleet.shards + 1)]
+        return Progress(
+            shards=self.fleet.shards,
+            done=self.fleet.shards - len(self.open) - len(self.failed),
+            running=running,
+            runs=sum(len(sweep.runs) for sweep in sweeps if sweep),
+            left_s=left_s(self.plan, self.request, self.parts, sweeps),
+        )
+
+
+def left_s(
+    plan: Sequence[Planned],
+    request: Request,
+    parts: Iterable[Units],
+    sweeps: Iterable[Sweep | None],
+) -> float:
+    """Predicted seconds of what the slowest shard lacks, by how long the stored runs took."""
+    of_block, visits = blocks(plan), visits_s(plan, request)
+    took = expected = most = 0.0
+    for part, sweep in zip(parts, sweeps, strict=True):
+        runs = sweep.runs if sweep else ()
+        stored = {(run.case, run.round): run for run in runs if run.part is Part.TIME}
+        lacking = 0.0
+        for unit in part:
+            for key in (planned.case.key for planned in of_block[unit.block]):
+                visit_s = visits.get(key, 0.0)
+                if (run := stored.get((key, unit.round))) is None:
+                    lacking += visit_s
+                elif run.elapsed_s:
+                    took, expected = took + run.elapsed_s, expected + visit_s
+        most = max(most, 0.0 if sweep and sweep.finished else lacking)
+    return most * (took / expected if expected else 1.0)

@@ -1,0 +1,49 @@
+"""What a sweep over several machines asks of the program that runs jobs on them."""
+
+from collections.abc import Collection, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+
+class Kind(StrEnum):
+    """The engines that there are."""
+
+    SLURM = "slurm"
+    RAY = "ray"
+
+
+class State(StrEnum):
+    """What a job is doing; whether it was successful, only its journal says."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    ENDED = "ended"  # also of a job that the engine no longer knows
+    CANCELLED = "cancelled"  # by a person
+
+
+class Seen(NamedTuple):
+    """A job as the engine sees it; `node` is empty before it ran."""
+
+    state: State
+    node: str = ""
+
+
+class Engine(Protocol):
+    """Runs `job.sh NUMBER` of a fleet's folder once for each shard, on a device of its own.
+
+    It never repeats a job by itself. Every method raises `CannotRun` if the engine does not answer.
+    """
+
+    name: Kind
+
+    def submit(
+        self, folder: Path, shards: Collection[int], avoid: Collection[str] = ()
+    ) -> Mapping[int, str]:
+        """Starts a job for each shard, on no node to avoid if there are others; returns ids."""
+
+    def states(self, ids: Collection[str]) -> Mapping[str, Seen]:
+        """What each of these jobs is doing."""
+
+    def cancel(self, ids: Collection[str]) -> None:
+        """Ends these jobs."""

@@ -1,0 +1,169 @@
+"""The folder of a sweep that a cluster measures.
+
+    fleet.json     how the sweep is divided, and the last job of each shard
+    job.sh         what a node runs for a shard
+    machine.json   the kind of machine, which the first shard decides
+    logs/          the output of each shard
+    shard-1/ …     the journals
+    sweep.jsonl    all of them merged
+
+What was measured stands in the journals alone: a shard is done when its journal says so, and a
+later try goes on in the same journal.
+"""
+
+import os
+import secrets
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from attnbench.errors import DifferentSweep, StoreError, SweepBusy
+from attnbench.fleet.engine import Kind
+from attnbench.records import Fingerprint, Many, Sweep
+from attnbench.store import journal, output
+from attnbench.store.locked import LockedFile
+from attnbench.store.resuming import machine_differences
+
+FILE, MACHINE, SCRIPT, LOGS = "fleet.json", "machine.json", "job.sh", "logs"
+LOCK = "fleet.lock"
+
+JOB = """\
+#!/bin/sh
+# One shard of a sweep: sh job.sh NUMBER, or a task of a Slurm array.
+number=${{SLURM_ARRAY_TASK_ID:-$1}}
+out={out}
+cd {cwd} || exit 2
+if ! grep -qs {token} "$out/fleet.json"; then
+    echo "attnbench: $out on $(hostname) is another folder: choose one that all nodes share" >&2
+    exit 2
+fi
+set -- {command} --shard "$number/{shards}" --out "$out/shard-$number"
+if [ -s "$out/shard-$number/sweep.jsonl" ]; then set -- "$@" --resume; fi
+exec "$@"
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """The last try of a shard: its name in the engine, and the nodes that lost earlier ones."""
+
+    id: str
+    tries: Many = 1
+    avoid: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fleet:
+    """A sweep divided into `shards`, and the job of each by its number."""
+
+    engine: Kind
+    shards: Many
+    token: str = field(default_factory=lambda: secrets.token_hex(8))
+    jobs: Mapping[int, Job] = field(default_factory=dict)
+
+
+def write(folder: Path, fleet: Fleet) -> None:
+    """Store the state of the fleet. Raises `StoreError`."""
+    output.write(folder / FILE, msgspec.json.encode(fleet), way_out="correct that and --resume")
+
+
+def read(folder: Path) -> Fleet:
+    """The stored state. Raises `StoreError` if there is none that can be read."""
+    what = f"cannot read the fleet of {str(folder)!r}"
+    with output.explained(what, "start it without --resume in another folder"):
+        return msgspec.json.decode((folder / FILE).read_bytes(), type=Fleet)
+
+
+def begun(folder: Path) -> bool:
+    """Whether a fleet was started in the folder."""
+    return (folder / FILE).exists()
+
+
+@contextmanager
+def driven(folder: Path) -> Iterator[None]:
+    """Only one process at a time drives a fleet. Raises `SweepBusy`, `StoreError`."""
+    with output.explained(f"cannot write {str(folder)!r}", "choose another folder with --out"):
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            file = LockedFile(folder / LOCK, create=True)
+        except BlockingIOError:
+            raise SweepBusy(
+                f"another process drives the shards in {str(folder)!r}; wait for it, or end it"
+            ) from None
+    with closing(file):
+        yield
+
+
+def prepare(folder: Path, fleet: Fleet, command: Sequence[str]) -> None:
+    """Write what the jobs need: folders, state and script. Raises `StoreError`."""
+    with output.explained(f"cannot write {str(folder)!r}"):
+        (folder / LOGS).mkdir(exist_ok=True)
+    write(folder, fleet)
+    output.write(folder / SCRIPT, script(folder, fleet, command).encode())
+
+
+def abandon(folder: Path) -> None:
+    """Remove what `prepare` wrote, where no job was submitted."""
+    with suppress(OSError):
+        (folder / FILE).unlink()
+        (folder / SCRIPT).unlink()
+        (folder / LOCK).unlink()
+        (folder / LOGS).rmdir()
+        folder.rmdir()
+
+
+def script(folder: Path, fleet: Fleet, command: Sequence[str]) -> str:
+    """What a node runs: the command on one shard, in this process's working directory."""
+    out, cwd = (shlex.quote(os.path.abspath(path)) for path in (folder, "."))
+    command_line = shlex.join(command)
+    return JOB.format(
+        out=out, cwd=cwd, token=fleet.token, command=command_line, shards=fleet.shards
+    )
+
+
+def shard_folder(folder: Path, number: int) -> Path:
+    """Where a shard is measured."""
+    return folder / f"shard-{number}"
+
+
+def log(folder: Path, number: int) -> Path:
+    """What a shard printed."""
+    return folder / LOGS / f"shard-{number}.log"
+
+
+def stored(folder: Path, number: int) -> Sweep | None:
+    """What a shard has measured so far; None before its journal can be read."""
+    with suppress(StoreError):
+        return journal.load(shard_folder(folder, number))
+    return None
+
+
+def claim(folder: Path, machine: Fingerprint) -> None:
+    """Let the first shard decide the kind of machine. Raises `DifferentSweep` on another kind.
+
+    Shards without a common folder are compared when they are merged.
+    """
+    if not begun(folder):
+        return
+    with output.explained(f"cannot write {str(folder)!r}"):
+        mine = folder / f".machine-{secrets.token_hex(6)}"
+        mine.write_bytes(msgspec.json.encode(machine))
+        with suppress(FileExistsError):
+            os.link(mine, folder / MACHINE)  # whole or not at all, and for one shard only
+        mine.unlink()
+        first = msgspec.json.decode((folder / MACHINE).read_bytes(), type=Fingerprint)
+    if differences := machine_differences(first, machine):
+        raise DifferentSweep(
+            f"the first shard ran on another kind of machine ({'; '.join(differences)}):"
+            " allocate nodes of one kind, and sweep each kind into its own folder"
+        )
+
+
+def disclaim(folder: Path) -> None:
+    """Forget the kind of machine; only before anything was measured."""
+    with suppress(OSError):
+        (folder / MACHINE).unlink()

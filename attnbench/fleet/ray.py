@@ -1,0 +1,79 @@
+"""Ray through its job submission interface: a job is a command that Ray gives a device."""
+
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from attnbench.errors import CannotRun
+from attnbench.fleet import folder as fleets
+from attnbench.fleet.engine import Kind, Seen, State
+
+NODE = "ray.io/node-id"  # the label that Ray gives every node
+UNKNOWN = "does not exist"
+
+
+class Ray:
+    """The cluster at an address, by default that of RAY_ADDRESS or of this machine.
+
+    A shard gets `gpus` GPUs and `cpus` cores. Raises `CannotRun` where Ray is not installed or
+    does not answer.
+    """
+
+    name = Kind.RAY
+
+    def __init__(self, address: str | None = None, gpus: int = 0, cpus: int = 1) -> None:
+        try:
+            from ray.job_submission import JobSubmissionClient
+        except ImportError as error:
+            raise CannotRun("--on ray needs Ray: pip install 'attnbench[ray]'") from error
+        self.address, self.gpus, self.cpus = address, gpus, cpus
+        self.client = self.asked(JobSubmissionClient, address)
+
+    def submit(
+        self, folder: Path, shards: Collection[int], avoid: Collection[str] = ()
+    ) -> Mapping[int, str]:
+        """One job for each shard. Raises `CannotRun`."""
+        folder = folder.absolute()
+        script = quote(str(folder / fleets.SCRIPT))
+        how: dict[str, Any] = {
+            "entrypoint_num_cpus": self.cpus,
+            "entrypoint_num_gpus": self.gpus,
+        }
+        if avoid:
+            how["entrypoint_label_selector"] = {NODE: f"!in({','.join(avoid)})"}
+        ids = {}
+        for number in shards:
+            log = quote(str(fleets.log(folder, number)))
+            command = f"sh {script} {number} >> {log} 2>&1"
+            ids[number] = self.asked(self.client.submit_job, entrypoint=command, **how)
+        return ids
+
+    def states(self, ids: Collection[str]) -> Mapping[str, Seen]:
+        """What the cluster says of each job. Raises `CannotRun`."""
+        return {id_: self.seen(id_) for id_ in ids}
+
+    def seen(self, id_: str) -> Seen:
+        """What the cluster says of one job; a new cluster knows none of the old one's."""
+        try:
+            job = self.asked(self.client.get_job_info, id_)
+        except CannotRun as error:
+            if UNKNOWN not in str(error):
+                raise
+            return Seen(State.ENDED)
+        states = {"PENDING": State.WAITING, "RUNNING": State.RUNNING, "STOPPED": State.CANCELLED}
+        return Seen(states.get(job.status.name, State.ENDED), job.driver_node_id or "")
+
+    def cancel(self, ids: Collection[str]) -> None:
+        """Ends the jobs. Raises `CannotRun`."""
+        for id_ in ids:
+            self.asked(self.client.stop_job, id_)
+
+    def asked(self, question: Callable[..., Any], *about: Any, **how: Any) -> Any:
+        """The client's answer. Raises `CannotRun` with Ray's reason."""
+        try:
+            return question(*about, **how)
+        except (OSError, RuntimeError, ValueError) as error:
+            *_, reason = str(error).strip().splitlines() or [type(error).__name__]
+            where = self.address or "its usual address"
+            raise CannotRun(f"Ray at {where}: {reason}") from error

@@ -1,0 +1,107 @@
+"""Slurm through its own commands: one array of jobs, which the cluster never repeats by itself.
+
+Slurm would hold a lost job for two minutes and may return it to the node that lost it, so lost
+shards are submitted anew. The batch step of a job has all of its cores and devices; `srun` would
+have to be told of them, and is not needed for one process.
+"""
+
+import shlex
+import shutil
+import subprocess
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from attnbench.errors import CannotRun, UsageError
+from attnbench.fleet import folder as fleets
+from attnbench.fleet.engine import Kind, Seen, State
+
+TIMEOUT_S = 120.0  # of one command, on a busy controller
+WAITING = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SUSPENDED"})
+RUNNING = frozenset({"RUNNING", "COMPLETING", "STAGE_OUT", "SIGNALING", "RESIZING", "STOPPED"})
+FORGOTTEN = "Invalid job id"  # Slurm forgets jobs some minutes after their end
+REFUSED = "node configuration is not available"  # as when no node is left
+
+
+class Slurm:
+    """The cluster of `sbatch`; `options` are further ones for it, as on its command line.
+
+    Raises `CannotRun` where there is no cluster, and `UsageError` at options that do not parse.
+    """
+
+    name = Kind.SLURM
+
+    def __init__(self, options: str = "") -> None:
+        if shutil.which("sbatch") is None:
+            raise CannotRun(
+                "--on slurm: there is no sbatch on the PATH; run this where Slurm's commands are,"
+                " or start each shard yourself with --shard I/N"
+            )
+        try:
+            self.options = shlex.split(options)
+        except ValueError as error:
+            raise UsageError(f"--slurm {options!r} does not parse: {error}") from error
+        asked("sinfo", "--noheader", "--summarize")
+
+    def submit(
+        self, folder: Path, shards: Collection[int], avoid: Collection[str] = ()
+    ) -> Mapping[int, str]:
+        """One array, a task for each shard. Raises `CannotRun`."""
+        script = str((folder / fleets.SCRIPT).absolute())
+        log = str(fleets.log(folder.absolute(), 0)).replace("%", "%%").replace("-0.", "-%a.")
+        command = [
+            *("sbatch", "--parsable", "--no-requeue", "--open-mode=append"),
+            f"--array={','.join(map(str, shards))}",
+            f"--job-name=attnbench-{folder.name}",
+            f"--output={log}",
+        ]
+        others = [f"--exclude={','.join(avoid)}"] * bool(avoid)
+        try:
+            answer = asked(*command, *others, *self.options, script)
+        except CannotRun as error:
+            if not others or REFUSED not in str(error):
+                raise
+            answer = asked(*command, *self.options, script)
+        array = answer.strip().partition(";")[0]
+        return {number: f"{array}_{number}" for number in shards}
+
+    def states(self, ids: Collection[str]) -> Mapping[str, Seen]:
+        """What the queue shows of each job. Raises `CannotRun`."""
+        arrays = ",".join(sorted({id_.partition("_")[0] for id_ in ids}))
+        known: dict[str, Seen] = {}
+        try:
+            queue = asked("squeue", "-h", "-r", "-t", "all", "-j", arrays, "-o", "%i|%T|%N")
+        except CannotRun as error:
+            if FORGOTTEN not in str(error):
+                raise
+            queue = ""
+        for line in queue.splitlines():
+            id_, state, node = line.split("|")
+            known[id_] = Seen(read(state), node)
+        return {id_: known.get(id_, Seen(State.ENDED)) for id_ in ids}
+
+    def cancel(self, ids: Collection[str]) -> None:
+        """Ends the jobs. Raises `CannotRun`."""
+        asked("scancel", *ids)
+
+
+def read(state: str) -> State:
+    """A state of Slurm."""
+    if state in WAITING:
+        return State.WAITING
+    if state in RUNNING:
+        return State.RUNNING
+    return State.CANCELLED if state == "CANCELLED" else State.ENDED
+
+
+def asked(*command: str) -> str:
+    """What a command of Slurm prints. Raises `CannotRun` with the line that says why it failed."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CannotRun(f"{command[0]} does not answer: {error}") from error
+    if done.returncode:
+        lines = done.stderr.strip().splitlines()
+        raise CannotRun(f"{command[0]}: {lines[-1] if lines else f'exit {done.returncode}'}")
+    return done.stdout

@@ -1,0 +1,119 @@
+"""One plan for several machines: which shard measures which rounds of which blocks.
+
+A unit is one round of one block, so that whatever is compared runs in one place. Units are dealt
+out longest first, each to the shard with the least work so far, which takes at most 4/3 of the
+shortest possible time (Graham 1969, "Bounds on multiprocessing timing anomalies"). The rounds of a
+block go to different shards as long as the slowest shard stays within 4/3 of an even division, or
+of the longest unit: what differs between machines then shows in the confidence intervals.
+
+The same plan is divided alike in every process.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from attnbench.errors import UsageError
+from attnbench.records import Planned, Request, Shard
+from attnbench.run import schedule
+from attnbench.run.history import Block, blocks
+
+SLACK = 4 / 3
+
+Units: TypeAlias = tuple["Unit", ...]
+
+
+class Unit(NamedTuple):
+    """One round of a block, with its predicted seconds; the first one includes the memory."""
+
+    block: Block
+    round: int
+    cost_s: float
+
+
+def units(plan: Sequence[Planned], request: Request) -> list[Unit]:
+    """Every round of every block; cases that cannot run, or would take too long, cost nothing."""
+    found = []
+    for block, cases in blocks(plan).items():
+        visits = visits_s(cases, request)
+        memory_s = sum(schedule.memory_s(p.predicted_s) for p in cases if p.case.key in visits)
+        cost_s = sum(visits.values())
+        found += [Unit(block, r, cost_s + memory_s * (r == 0)) for r in range(request.rounds)]
+    return found
+
+
+def visits_s(plan: Iterable[Planned], request: Request) -> dict[str, float]:
+    """Predicted seconds of a visit to each case that can run within the time limit, by its key."""
+    limit_s = math.inf if request.case_timeout_s is None else request.case_timeout_s
+    times = {p.case.key: p.predicted_s for p in plan if not p.refusal}
+    visits = {key: schedule.visit_s(s, request.settings) for key, s in times.items()}
+    return {key: visit_s for key, visit_s in visits.items() if visit_s <= limit_s}
+
+
+def split(units: Sequence[Unit], shards: int) -> tuple[Units, ...]:
+    """The units of each shard. Raises `UsageError` if there are fewer units than shards."""
+    if shards > len(units):
+        raise UsageError(
+            f"{shards} shards: the plan has only {len(units)} units (rounds × lengths × modes);"
+            " ask for fewer shards or more rounds"
+        )
+    apart = dealt(units, shards, lambda held, load_s: (held, load_s))
+    if makespan_s(apart) <= max(SLACK * total_s(units) / shards, longest_s(units)):
+        return apart
+    return dealt(units, shards, lambda held, load_s: (load_s, held))
+
+
+def dealt(
+    units: Sequence[Unit], shards: int, rank: Callable[[int, float], tuple[float, float]]
+) -> tuple[Units, ...]:
+    """Each unit, longest first, to the shard of the lowest rank.
+
+    `rank` is given how many rounds of the unit's block a shard has, and its seconds so far.
+    """
+    parts: list[list[Unit]] = [[] for _ in range(shards)]
+    loads_s = [0.0] * shards
+    held: Counter[tuple[int, Block]] = Counter()
+    for unit in sorted(units, key=lambda unit: (-unit.cost_s, unit.block, unit.round)):
+        ranks = [(*rank(held[i, unit.block], loads_s[i]), len(parts[i])) for i in range(shards)]
+        chosen = ranks.index(min(ranks))
+        parts[chosen].append(unit)
+        loads_s[chosen] += unit.cost_s
+        held[chosen, unit.block] += 1
+    return tuple(map(tuple, parts))
+
+
+def rounds(units: Iterable[Unit]) -> Mapping[Block, tuple[int, ...]]:
+    """The rounds of each block, in order."""
+    found: dict[Block, tuple[int, ...]] = {}
+    for unit in sorted(units, key=lambda unit: unit.round):
+        found[unit.block] = (*found.get(unit.block, ()), unit.round)
+    return found
+
+
+def total_s(units: Iterable[Unit]) -> float:
+    """Predicted seconds of the units, one after another."""
+    return math.fsum(unit.cost_s for unit in units)
+
+
+def longest_s(units: Iterable[Unit]) -> float:
+    """Predicted seconds of the longest unit, which no division can beat."""
+    return max(unit.cost_s for unit in units)
+
+
+def makespan_s(parts: Iterable[Units]) -> float:
+    """Predicted seconds of the slowest shard."""
+    return max(map(total_s, parts))
+
+
+def most_useful(units: Sequence[Unit]) -> int:
+    """The number of shards above which the longest unit alone decides."""
+    longest = longest_s(units)
+    return max(1, math.ceil(total_s(units) / longest)) if longest else 1
+
+
+def share(
+    plan: Sequence[Planned], request: Request, shard: Shard
+) -> Mapping[Block, tuple[int, ...]]:
+    """The rounds of each block that a shard measures. Raises `UsageError`."""
+    return rounds(split(units(plan, request), shard.of)[shard.number - 1])

@@ -1,0 +1,43 @@
+"""Sweeps of several devices side by side."""
+
+from dataclasses import replace
+
+import pytest
+
+from attnbench.analysis.devices import device_names, side_by_side
+from attnbench.errors import DifferentSweep
+from tests import sweeps
+
+GPUS = ("NVIDIA A100", "NVIDIA H100")
+FEW = {"lengths": (128, 512), "rounds": 2, "samples": 3}
+
+
+def on(device, **changes):
+    made = sweeps.sweep(
+        ("fastformer", "transformer"), machine=sweeps.environment(device=device), **FEW
+    )
+    return replace(made, request=replace(made.request, **changes))
+
+
+def test_series_are_named_after_their_devices():
+    found = side_by_side([on(gpu) for gpu in GPUS])
+    assert set(found["series"]) == {
+        f"{name}:eager @ {gpu}" for name in ("fastformer", "transformer") for gpu in GPUS
+    }
+    assert len(found) == 2 * len(on(GPUS[0]).plan)
+
+
+def test_equal_devices_are_numbered():
+    assert device_names([on("cpu"), on(GPUS[0]), on("cpu")]) == ["cpu (1)", GPUS[0], "cpu (2)"]
+    assert device_names([replace(on("cpu"), sessions=()), on("cpu")]) == ["unknown device", "cpu"]
+
+
+@pytest.mark.parametrize("changes", [{"width": 512}, {"dtype": "bfloat16"}, {"causal": True}])
+def test_other_models_do_not_belong_into_one_figure(changes):
+    (name,) = changes
+    with pytest.raises(DifferentSweep, match=rf"\({name}: .* and {changes[name]}\); report each"):
+        side_by_side([on(GPUS[0]), on(GPUS[1], **changes)])
+
+
+def test_tokens_lengths_and_seeds_may_differ():
+    assert len(side_by_side([on(GPUS[0]), on(GPUS[1], tokens=131072, lengths=(128,))]))

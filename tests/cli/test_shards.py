@@ -1,0 +1,150 @@
+"""A sweep in shards, as a scheduler or a person measures them, their merge, and their report."""
+
+import json
+import shutil
+
+import pytest
+
+from attnbench.store import schema
+from attnbench.store.journal import FILE, load
+from tests.cli.commands import here
+
+SMALL = (
+    *("sweep", "--models", "fastformer,linformer", "--lengths", "16,32", "--tokens", "64"),
+    *("--width", "16", "--heads", "2", "--level", "attention", "--threads", "1", "--quick"),
+    *("--rounds", "2", "--device", "cpu"),
+)
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    """Two shards as two commands measured them, and what was printed."""
+    top = tmp_path_factory.mktemp("shards")
+    printed = []
+    for i in (1, 2):
+        done = here(*SMALL, "--shard", f"{i}/2", "--out", top / f"shard-{i}")
+        assert done.returncode == 0, done.stderr
+        printed.append(done)
+    return [top / "shard-1", top / "shard-2"], printed
+
+
+@pytest.fixture
+def copies(shards, tmp_path):
+    return [shutil.copytree(folder, tmp_path / folder.name) for folder in shards[0]]
+
+
+def test_a_shard_writes_its_journal_alone_and_no_budget_is_chosen(shards):
+    folders, printed = shards
+    for i, (folder, done) in enumerate(zip(folders, printed, strict=True), 1):
+        assert [path.name for path in folder.iterdir()] == [FILE]
+        assert done.stdout == ""
+        assert f"shard {i}/2, try 1; a budget is that of each shard" in done.stderr
+        assert "no budget" in done.stderr
+        assert load(folder).request.budget_s is None
+
+
+def test_runs_say_on_which_host_they_were_measured(shards):
+    for folder in shards[0]:
+        sweep = load(folder)
+        assert {run.origin.host for run in sweep.runs} == {sweep.sessions[0].host} != {""}
+
+
+def test_merged_shards_make_one_report(shards, tmp_path):
+    out = tmp_path / "merged"
+    done = here("merge", *shards[0], "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert "2 shards of 2, 24 runs, complete; attnbench report" in done.stderr
+    assert here("report", out).returncode == 0
+    assert "Divided into 2 shards, on 1 node: " in (out / "tables.md").read_text()
+    assert load(out).finished
+
+
+def test_a_part_of_the_shards_is_said_to_be_one(shards, tmp_path):
+    done = here("merge", shards[0][1], "--out", tmp_path)
+    assert "1 shard of 2, " in done.stderr
+    assert here("merge", shards[0][0], "--out", tmp_path).returncode == 0
+    assert load(tmp_path).finished
+
+
+def test_another_machine_is_refused_in_one_line(copies, tmp_path):
+    file = copies[1] / FILE
+    entries = [schema.unseal(line) for line in file.read_bytes().splitlines()]
+    for entry in entries:
+        if entry.kind == "session":
+            entry.data["environment"]["device"] = "NVIDIA H100"
+    file.write_bytes(b"".join(map(schema.seal, entries)))
+    done = here("merge", *copies, "--out", tmp_path / "merged")
+    assert done.returncode == 2
+    assert "(device: cpu there, NVIDIA H100 here)" in done.stderr
+    assert not (tmp_path / "merged").exists()
+    both = here("report", *copies, "--out", tmp_path / "both")
+    assert both.returncode == 0, both.stderr
+    assert {"fig2.png", "memory.png", "report.html", "tables.md", "cases.csv"} <= {
+        path.name for path in (tmp_path / "both").iterdir()
+    }
+    assert " @ NVIDIA H100 " in both.stdout
+    assert "NVIDIA H100: Machine: " in (tmp_path / "both" / "tables.md").read_text()
+
+
+def test_the_report_on_one_device_needs_no_folder_and_that_on_several_does(copies, tmp_path):
+    for arguments, words in (
+        (copies, "several sweeps need --out"),
+        ([copies[0], "--out", tmp_path], "--out is for several sweeps"),
+        ([*copies, "--out", tmp_path, "--slopes"], "are for one sweep"),
+    ):
+        done = here("report", *arguments)
+        assert done.returncode == 2
+        assert words in done.stderr
+
+
+def test_a_shard_goes_on_in_its_own_folder_alone(copies):
+    file = copies[0] / FILE
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join(lines[:-3]))
+    wrong = here(*SMALL, "--shard", "2/2", "--out", copies[0], "--resume")
+    assert wrong.returncode == 2
+    assert "shard: 1/2 there, 2/2 here" in wrong.stderr
+    done = here(*SMALL, "--shard", "1/2", "--out", copies[0], "--resume")
+    assert done.returncode == 0, done.stderr
+    assert "shard 1/2, try 2" in done.stderr
+    sweep = load(copies[0])
+    assert sweep.finished
+    assert {run.origin.attempt for run in sweep.runs} == {1, 2}
+
+
+def test_a_dry_run_shows_the_shards():
+    done = here(*SMALL, "--dry-run", "--shards", "3")
+    assert done.returncode == 0, done.stderr
+    assert "The slowest shard is predicted to take " in done.stdout
+    assert "would not be faster: the longest unit takes " in done.stdout
+    assert "#!/bin/sh" not in done.stdout
+    rows = json.loads(here(*SMALL, "--dry-run", "--shards", "3", "--json").stdout)
+    assert {number for row in rows for number in row["shards"]} == {1, 2, 3}
+    assert {len(row["shards"]) for row in rows} == {2}
+    of_block = {}
+    for row in rows:
+        workload = row["case"]["workload"]
+        block = of_block.setdefault((workload["mode"], workload["seq_len"]), row["shards"])
+        assert row["shards"] == block
+
+
+def test_a_dry_run_on_a_cluster_shows_the_script_with_the_options_given():
+    more = ("--budget", "90s", "--no-share-layers")
+    level = ("--level", "model")
+    done = here(*SMALL, *level, *more, "--dry-run", "--on", "slurm", "--shards", "2", "--out", "x")
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("set -- ")]
+    words = line.split()
+    assert words[words.index("sweep") :] == [
+        *("sweep", "--device", "cpu", "--models", "fastformer,linformer", "--lengths", "16,32"),
+        *("--tokens", "64", "--level", "model", "--width", "16", "--heads", "2"),
+        *("--no-share-layers", "--threads", "1", "--rounds", "2", "--quick", "--budget", "90s"),
+        *("--shard", '"$number/2"', "--out", '"$out/shard-$number"'),
+    ]
+
+
+def test_too_many_shards_are_refused_before_anything_is_written(tmp_path):
+    done = here(*SMALL, "--shard", "9/9", "--out", tmp_path / "out")
+    assert done.returncode == 2
+    assert "9 shards: the plan has only 8 units" in done.stderr
+    assert not (tmp_path / "out").exists()

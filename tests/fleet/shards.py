@@ -1,0 +1,66 @@
+"""Shards of a small plan, measured by a machine that runs nothing, in real journals."""
+
+from dataclasses import replace
+
+from attnbench.fleet import split
+from attnbench.records import Shard
+from attnbench.run.session import Session
+from attnbench.store.journal import Journal
+from attnbench.store.resuming import done
+from attnbench.store.schema import Ending
+from tests import sweeps
+from tests.run.machine import Machine
+from tests.run.test_session import PLAN, REQUEST
+
+FACTS = (sweeps.facts("slow"), sweeps.facts("fast"))
+SLOW = {"slow": 0.4, "fast": 0.1}
+
+
+def of(number, shards):
+    """Shard `number` of so many."""
+    return Shard(number, shards)
+
+
+def measured(folder, shard=None, request=REQUEST, plan=PLAN, resume=False, seconds=None, **machine):
+    """The folder, after a session on one machine has ended in it."""
+    here = sweeps.environment(**{"host": f"node-{shard}", **machine})
+    if resume:
+        journal = Journal.resume(folder, request, here, shard)
+    else:
+        journal = Journal.create(folder, folder.name, request, here, shard)
+    fake = Machine(seconds or (lambda case: SLOW[case.mechanism]))
+    with journal:
+        if not journal.sweep.plan:
+            journal.append(*FACTS, *plan)
+        Session(
+            request=request,
+            plan=plan,
+            store=journal,
+            start=fake.start,
+            memory_bytes=1 << 30,
+            clock=fake.clock,
+            earlier=journal.sweep.runs,
+            finished=done(journal.sweep),
+            share=split.share(plan, request, shard) if shard else None,
+            name=str(shard or ""),
+        ).run()
+        journal.end(Ending.FINISHED)
+    return folder
+
+
+def divided(tmp_path, shards=3, **how):
+    """The folders of all shards."""
+    return [
+        measured(tmp_path / f"shard-{number}", of(number, shards), **how)
+        for number in range(1, shards + 1)
+    ]
+
+
+def contents(sweep):
+    """What a sweep holds, but for its order, its times, and where it was measured."""
+    runs = {
+        (run.case, run.part, run.round): (run.outcome, run.cause, len(run.samples), run.values)
+        for run in sweep.runs
+    }
+    assert len(runs) == len(sweep.runs)
+    return sweep.cards, sweep.plan, replace(sweep.request, rounds=0), runs

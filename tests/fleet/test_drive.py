@@ -1,0 +1,205 @@
+"""The driver of a fleet against an engine that runs nothing, and real journals."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from attnbench.errors import CannotRun
+from attnbench.fleet import drive, split
+from attnbench.fleet import folder as fleets
+from attnbench.fleet.drive import MOST_TRIES, Drive, left_s
+from attnbench.fleet.engine import Kind, Seen, State
+from attnbench.fleet.folder import Fleet, Job
+from attnbench.records import Shard
+from tests.fleet.shards import measured
+from tests.run.test_session import PLAN, REQUEST
+
+ENDED, RUNNING, WAITING = (Seen(s, "n1") for s in (State.ENDED, State.RUNNING, State.WAITING))
+LOST = Seen(State.ENDED, "n1")
+DONE = "done"
+CANCELLED = Seen(State.CANCELLED)
+
+
+@dataclass
+class Fake:
+    """An engine with a story for each shard: what is seen of its jobs, one look after another.
+
+    Where it is `DONE`, the shard is measured and its job has ended.
+    """
+
+    folder: object
+    stories: dict
+    name = Kind.SLURM
+    submitted: list = field(default_factory=list)
+    cancelled: list = field(default_factory=list)
+    outage: int = 0
+
+    def submit(self, folder, shards, avoid=()):
+        assert folder == self.folder
+        self.submitted.append((tuple(shards), tuple(avoid)))
+        return {number: f"{len(self.submitted)}_{number}" for number in shards}
+
+    def states(self, ids):
+        if self.outage:
+            self.outage -= 1
+            raise CannotRun("squeue: the controller does not answer")
+        return {id_: self.seen(int(id_.partition("_")[2])) for id_ in ids}
+
+    def seen(self, number):
+        story = self.stories[number]
+        now = story.pop(0) if len(story) > 1 else story[0]
+        if now is DONE:
+            shard = fleets.shard_folder(self.folder, number)
+            if not shard.exists():
+                measured(shard, Shard(number, len(self.stories)))
+            return ENDED
+        return now
+
+    def cancel(self, ids):
+        self.cancelled += ids
+
+
+@pytest.fixture
+def driven(tmp_path):
+    """Runs a fleet of stories; gives the drive, the engine, and the pauses."""
+
+    def run(*stories, jobs=None, outage=0):
+        engine = Fake(tmp_path, {i: list(story) for i, story in enumerate(stories, 1)})
+        fleet = Fleet(engine=Kind.SLURM, shards=len(stories), jobs=jobs or {})
+        fleets.prepare(tmp_path, fleet, ("true",))
+        units = split.units(PLAN, REQUEST)
+        pauses, seen = [], []
+        driving = Drive(
+            folder=tmp_path,
+            fleet=fleet,
+            engine=engine,
+            request=REQUEST,
+            plan=PLAN,
+            parts=split.split(units, len(stories)),
+            observe=seen.append,
+            pause=pauses.append,
+            clock=lambda: sum(pauses),
+        )
+        engine.outage = outage
+        try:
+            driving.run()
+        finally:
+            assert fleets.read(tmp_path) == driving.fleet
+        return driving, engine, pauses, seen
+
+    return run
+
+
+def test_all_shards_are_submitted_once_as_one_array(driven):
+    driving, engine, _, seen = driven([WAITING, RUNNING, DONE], [RUNNING, DONE], [RUNNING, DONE])
+    assert engine.submitted == [((1, 2, 3), ())]
+    assert not driving.failed
+    assert not driving.open
+    assert [(p.done, p.running) for p in seen] == [(0, 2), (2, 1), (3, 0)]
+
+
+def test_a_lost_shard_is_submitted_again_at_once_and_not_to_the_node_that_lost_it(driven):
+    driving, engine, _, _ = driven([RUNNING, LOST, RUNNING, DONE], [RUNNING, DONE])
+    assert engine.submitted == [((1, 2), ()), ((1,), ("n1",))]
+    assert driving.fleet.jobs[1] == Job(id="2_1", tries=2, avoid=("n1",))
+    assert not driving.failed
+
+
+def test_every_node_that_lost_a_shard_is_avoided(driven):
+    other = Seen(State.ENDED, "n2")
+    driving, engine, _, _ = driven([LOST, other, DONE], [DONE])
+    assert engine.submitted[1:] == [((1,), ("n1",)), ((1,), ("n1", "n2"))]
+    assert not driving.failed
+
+
+def test_shards_that_were_lost_together_are_submitted_together(driven):
+    _, engine, _, _ = driven([LOST, DONE], [LOST, DONE], [Seen(State.ENDED, "n3"), DONE])
+    assert engine.submitted[1:] == [((1, 2), ("n1",)), ((3,), ("n3",))]
+
+
+def test_a_shard_is_given_up_after_three_tries_with_its_last_line(driven, tmp_path):
+    (tmp_path / "logs").mkdir()
+    fleets.log(tmp_path, 1).write_text("some\nattnbench: no such device\n")
+    driving, engine, _, _ = driven([LOST], [DONE])
+    assert driving.failed == {1: "it was lost 3 times; its last line: attnbench: no such device"}
+    assert sum(1 in shards for shards, _ in engine.submitted) == MOST_TRIES
+
+
+def test_a_shard_that_printed_nothing_may_not_see_the_folder(driven):
+    driving, *_ = driven([LOST])
+    assert driving.failed[1].endswith("it printed nothing; do all nodes see the folder?")
+
+
+def test_a_cancelled_shard_is_not_submitted_again(driven):
+    driving, engine, _, _ = driven([RUNNING, CANCELLED], [RUNNING, DONE])
+    assert driving.failed == {1: "its job was cancelled"}
+    assert len(engine.submitted) == 1
+
+
+def test_a_shard_that_was_measured_counts_whatever_became_of_its_job(driven, tmp_path):
+    measured(tmp_path / "shard-2", Shard(2, 2))
+    driving, engine, _, _ = driven([RUNNING, DONE], [LOST])
+    assert engine.submitted == [((1,), ())]
+    assert not driving.failed
+
+
+def test_jobs_that_still_run_are_found_again(driven):
+    jobs = {1: Job(id="5_1"), 2: Job(id="5_2", tries=3), 3: Job(id="5_3")}
+    driving, engine, _, _ = driven(
+        [RUNNING, RUNNING, DONE], [LOST, DONE], [WAITING, RUNNING, DONE], jobs=jobs
+    )
+    assert engine.submitted == [((2,), ())]
+    assert {n: job.id for n, job in driving.fleet.jobs.items()} == {1: "5_1", 2: "1_2", 3: "5_3"}
+
+
+def test_an_engine_may_be_silent_for_a_while(driven):
+    driving, _, pauses, _ = driven([RUNNING, RUNNING, DONE], outage=5)
+    assert not driving.failed
+    assert len(pauses) > 5
+
+
+def test_an_engine_that_stays_silent_is_given_up(driven):
+    with pytest.raises(CannotRun, match="controller does not answer"):
+        driven([RUNNING], outage=10_000)
+
+
+def test_the_pauses_grow_while_nothing_happens(driven):
+    _, _, pauses, _ = driven([RUNNING] * 40 + [DONE])
+    assert pauses[0] == drive.PAUSE_S
+    assert sorted(pauses) == pauses
+    assert max(pauses) == drive.LONGEST_PAUSE_S
+
+
+def test_the_kind_of_machine_may_change_only_before_anything_was_measured(driven, tmp_path):
+    (tmp_path / fleets.MACHINE).touch()
+    driven([DONE], [DONE])
+    assert not (tmp_path / fleets.MACHINE).exists()
+    (tmp_path / fleets.MACHINE).touch()
+    driven([DONE], [DONE])
+    assert (tmp_path / fleets.MACHINE).exists()
+
+
+def test_only_open_shards_are_cancelled(driven, tmp_path):
+    driving, engine, _, _ = driven([DONE], [CANCELLED])
+    driving.open = {2}
+    driving.cancel()
+    assert engine.cancelled == ["1_2"]
+
+
+def test_the_time_left_is_that_of_the_slowest_shard_at_the_speed_so_far(tmp_path):
+    parts = split.split(split.units(PLAN, REQUEST), 3)
+    nothing = left_s(PLAN, REQUEST, parts, [None] * 3)
+    visits = split.visits_s(PLAN, REQUEST)
+    assert nothing <= split.makespan_s(parts)
+    whole = fleets.stored(tmp_path, 1)
+    assert whole is None
+    measured(tmp_path / "shard-1", Shard(1, 3))
+    one = fleets.stored(tmp_path, 1)
+    assert one.finished
+    took = sum(run.elapsed_s for run in one.runs if run.samples)
+    slower = took / sum(visits[run.case] for run in one.runs if run.samples)
+    lacking = max(
+        sum(visits[p.case.key] for u in part for p in PLAN if p.block == u.block)
+        for part in parts[1:]
+    )
+    assert left_s(PLAN, REQUEST, parts, [one, None, None]) == pytest.approx(lacking * slower)

@@ -1,0 +1,133 @@
+"""The folder of a fleet: its state, the script of a job, and the kind of machine."""
+
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnbench.errors import DifferentSweep, StoreError, SweepBusy
+from attnbench.fleet import folder as fleets
+from attnbench.fleet.engine import Kind
+from attnbench.fleet.folder import Fleet, Job
+from tests.sweeps import environment
+
+MACHINE = environment().fingerprint
+ECHO = ("printf", "%s\\n")
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    """A prepared folder whose jobs print their arguments."""
+    made = Fleet(engine=Kind.SLURM, shards=3)
+    fleets.prepare(tmp_path, made, ECHO)
+    return tmp_path
+
+
+def run(folder, *arguments, **env):
+    command = ["sh", str(folder / fleets.SCRIPT), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False, cwd="/")
+    return done.returncode, done.stdout.splitlines(), done.stderr
+
+
+def test_the_state_is_read_as_it_was_written(tmp_path):
+    jobs = {1: Job(id="7_1"), 3: Job(id="8_3", tries=2, avoid=("n1", "n2"))}
+    made = Fleet(engine=Kind.RAY, shards=3, jobs=jobs)
+    assert not fleets.begun(tmp_path)
+    fleets.write(tmp_path, made)
+    assert fleets.begun(tmp_path)
+    assert fleets.read(tmp_path) == made
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{}", b'{"engine":"pbs","shards":1,"token":""}'])
+def test_a_state_that_cannot_be_read_is_refused(tmp_path, content):
+    if content is not None:
+        (tmp_path / fleets.FILE).write_bytes(content)
+    with pytest.raises(StoreError, match="cannot read the fleet of"):
+        fleets.read(tmp_path)
+
+
+def test_a_job_measures_one_shard_and_a_later_try_resumes_it(fleet):
+    own = ["--shard", "2/3", "--out", f"{fleet}/shard-2"]
+    assert run(fleet, "2") == (0, own, "")
+    assert run(fleet, SLURM_ARRAY_TASK_ID="2") == (0, own, "")
+    (fleet / "shard-2").mkdir()
+    (fleet / "shard-2" / "sweep.jsonl").touch()
+    assert run(fleet, "2") == (0, own, "")
+    (fleet / "shard-2" / "sweep.jsonl").write_text("begun")
+    assert run(fleet, "2") == (0, [*own, "--resume"], "")
+
+
+@given(st.text(st.characters(exclude_characters="\0/", codec="utf-8"), min_size=1, max_size=20))
+def test_names_and_options_reach_the_shard_as_they_are(tmp_path_factory, text):
+    folder = tmp_path_factory.mktemp("odd") / f"x{text}"
+    try:
+        folder.mkdir()
+    except OSError:
+        return
+    made = Fleet(engine=Kind.RAY, shards=2)
+    fleets.prepare(folder, made, ("printf", "%s\\0", "--models", text))
+    done = subprocess.run(["sh", folder / fleets.SCRIPT, "1"], capture_output=True, check=True)
+    own = ["--shard", "1/2", "--out", f"{folder}/shard-1"]
+    assert done.stdout.decode().split("\0")[:-1] == ["--models", text, *own]
+
+
+def test_a_node_that_sees_another_folder_measures_nothing(fleet):
+    fleets.write(fleet, Fleet(engine=Kind.SLURM, shards=3))
+    code, out, err = run(fleet, "1")
+    assert (code, out) == (2, [])
+    assert f"attnbench: {fleet} on " in err
+    assert err.endswith("is another folder: choose one that all nodes share\n")
+    (fleet / fleets.FILE).unlink()
+    assert run(fleet, "1")[0] == 2
+
+
+def test_the_first_shard_decides_the_kind_of_machine(fleet):
+    fleets.claim(fleet, MACHINE)
+    fleets.claim(fleet, MACHINE)
+    with pytest.raises(DifferentSweep, match=r"\(device: cpu there, NVIDIA H100 here\): allocate"):
+        fleets.claim(fleet, replace(MACHINE, device="NVIDIA H100"))
+    fleets.disclaim(fleet)
+    fleets.claim(fleet, replace(MACHINE, device="NVIDIA H100"))
+    assert {path.name for path in fleet.iterdir()} == {
+        *(fleets.FILE, fleets.MACHINE, fleets.SCRIPT, fleets.LOGS)
+    }
+
+
+def test_of_many_shards_at_once_one_decides(fleet):
+    def claimed(number):
+        try:
+            fleets.claim(fleet, replace(MACHINE, device=f"GPU {number % 2}"))
+        except DifferentSweep:
+            return None
+        return number % 2
+
+    with ThreadPoolExecutor(8) as pool:
+        accepted = set(pool.map(claimed, range(32))) - {None}
+    assert len(accepted) == 1
+
+
+def test_without_a_fleet_nothing_is_decided(tmp_path):
+    fleets.claim(tmp_path, MACHINE)
+    assert not list(tmp_path.iterdir())
+
+
+def test_one_process_at_a_time_drives_a_fleet(tmp_path):
+    with (
+        fleets.driven(tmp_path),
+        pytest.raises(SweepBusy, match="another process drives"),
+        fleets.driven(tmp_path),
+    ):
+        pass
+    with fleets.driven(tmp_path):
+        pass
+
+
+def test_what_was_prepared_in_vain_is_removed(tmp_path):
+    folder = tmp_path / "fleet"
+    with fleets.driven(folder):
+        fleets.prepare(folder, Fleet(engine=Kind.RAY, shards=1), ECHO)
+        fleets.abandon(folder)
+    assert not folder.exists()

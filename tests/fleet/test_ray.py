@@ -1,0 +1,92 @@
+"""Sweeps on a real Ray of two nodes, and what is said without one."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from attnbench.errors import CannotRun
+from attnbench.fleet import folder as fleets
+from attnbench.fleet.ray import Ray
+from tests.fleet.cluster import free_ports, kill, processes_with, until
+from tests.fleet.sweeps import LONG, ended, start, stored, whole
+
+REQUIRED = "ATTNBENCH_TEST_RAY"  # set where Ray must be there
+HELPER = Path(__file__).with_name("raylets.py")
+
+
+@pytest.fixture(scope="module")
+def ray():
+    """The process that holds the nodes, and its address."""
+    if find_spec("ray") is None:
+        assert not os.environ.get(REQUIRED), "Ray is not installed"
+        pytest.skip("Ray is not installed; nox -s fleet installs it")
+    (port,) = free_ports(1)
+    holder = subprocess.Popen(
+        [sys.executable, str(HELPER), str(port)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    address = next((line for line in holder.stdout if line.startswith("http://")), "").strip()
+    assert address, "Ray did not start"
+    yield holder, address
+    holder.communicate()
+
+
+def test_a_node_lost_in_the_middle_costs_only_what_it_had_not_stored(ray, tmp_path):
+    holder, address = ray
+    on_ray = ("--on", "ray", "--address", address)
+    driver = start(tmp_path, *on_ray, "--shards", "2", *LONG)
+    until(lambda: stored(tmp_path, 1) and stored(tmp_path, 2) > 1, "runs of both shards")
+    first = fleets.read(tmp_path).jobs[2]
+    holder.stdin.write(f"lose {first.id}\n")
+    holder.stdin.flush()
+    lost = holder.stdout.readline().strip()
+    kill(processes_with(str(tmp_path / "shard-2")))  # as the end of a real host does
+    kept = {(run.case, run.part, run.round) for run in fleets.stored(tmp_path, 2).runs}
+    printed, _ = ended(driver)
+    assert "Inference time" in printed
+    origins = {
+        (run.case, run.part, run.round): run.origin
+        for run in whole(tmp_path, 2).runs
+        if run.origin.shard.number == 2
+    }
+    assert {origins[key].attempt for key in kept} == {1}
+    assert {origin.attempt for origin in origins.values()} == {1, 2}
+    second = fleets.read(tmp_path).jobs[2]
+    assert (second.tries, second.avoid) == (2, (lost,))
+
+
+def test_a_killed_driver_is_taken_up_where_it_was(ray, tmp_path):
+    """The one node that is left measures one shard after the other."""
+    _, address = ray
+    on_ray = ("--on", "ray", "--address", address)
+    driver = start(tmp_path, *on_ray, "--shards", "2")
+    until(lambda: fleets.begun(tmp_path) and len(fleets.read(tmp_path).jobs) == 2, "two jobs")
+    kill([driver.pid])
+    driver.communicate()
+    jobs = fleets.read(tmp_path).jobs
+    ended(start(tmp_path, *on_ray, "--resume"))
+    assert fleets.read(tmp_path).jobs == jobs
+    assert {run.origin.attempt for run in whole(tmp_path, 2).runs} == {1}
+
+
+def test_an_address_without_a_cluster_is_named(ray, tmp_path):
+    done = start(
+        tmp_path / "out", "--on", "ray", "--address", "http://127.0.0.1:1", "--shards", "2"
+    )
+    _, err = ended(done, 2)
+    assert "attnbench: Ray at http://127.0.0.1:1: Failed to connect" in err.splitlines()[-1]
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_ray_the_way_out_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.setitem(sys.modules, "ray.job_submission", None)
+    with pytest.raises(CannotRun, match=r"pip install 'attnbench\[ray\]'"):
+        Ray()

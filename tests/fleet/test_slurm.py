@@ -1,0 +1,261 @@
+"""Sweeps on a real Slurm of three nodes: one report, whatever is killed on the way."""
+
+import itertools
+import os
+import shutil
+import signal
+import tempfile
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from attnbench.errors import CannotRun, UsageError
+from attnbench.fleet import folder as fleets
+from attnbench.fleet.engine import State
+from attnbench.fleet.slurm import Slurm, read
+from attnbench.store import schema
+from attnbench.store.journal import FILE, load
+from tests.cli.commands import here
+from tests.fleet import cluster as clusters
+from tests.fleet.cluster import Cluster, kill, processes, until
+from tests.fleet.sweeps import LONG, ROOT, SMALL, ended, start, stored, whole
+
+WHOLE_NODES = ("--slurm", "--exclusive")
+CARD = '''"""A device that a scheduler hands out, for a test."""
+
+import os
+
+from attnbench.measure.devices.cpu import Cpu
+
+TYPES = {"n1": "A100", "n2": "A100", "n3": "H100"}
+
+
+class Card(Cpu):
+    """The CPU under the name and number of the GPU that Slurm gave."""
+
+    gpus = 1
+
+    def title(self):
+        return f"NVIDIA {TYPES.get(os.environ.get('SLURMD_NODENAME'), 'none')}"
+
+    def facts(self):
+        uuid = f"GPU-{os.environ['SLURMD_NODENAME']}-{os.environ['CUDA_VISIBLE_DEVICES']}"
+        return {"device": self.title(), "device_uuid": uuid}
+'''
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Three nodes; their socket needs a short path."""
+    if reason := clusters.missing():
+        assert not os.environ.get(clusters.REQUIRED), reason
+        pytest.skip(reason)
+    folder = Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))
+    try:
+        with Cluster(folder) as running:
+            yield running
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+def idle(cluster):
+    """The cluster without jobs of another test."""
+    yield cluster
+    cluster.asked("scancel", "--user=root")
+    until(lambda: not cluster.asked("squeue", "-h", "-o", "%i"), "the end of all jobs")
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    """A folder with a copy of the package that knows one more device."""
+    folder = tmp_path_factory.mktemp("package")
+    copy = Path(shutil.copytree(ROOT / "attnbench", folder / "attnbench"))
+    (copy / "measure" / "devices" / "card.py").write_text(CARD)
+    return folder
+
+
+def begun(cluster, out, *arguments, **how):
+    """A driver on Slurm that has not ended yet."""
+    return start(out, "--on", "slurm", *arguments, env=cluster.environment, **how)
+
+
+def of_shard(out, number):
+    """The processes of a shard's job."""
+    job = fleets.read(out).jobs[number].id
+    array, _, task = job.partition("_")
+    return processes(SLURM_ARRAY_JOB_ID=array, SLURM_ARRAY_TASK_ID=task)
+
+
+def test_three_shards_on_three_nodes_give_one_report(idle, tmp_path):
+    out = tmp_path / "a sweep"
+    printed, err = ended(begun(idle, out, "--shards", "3", *WHOLE_NODES))
+    sweep = whole(out, 3)
+    assert {run.origin.host for run in sweep.runs} == set(clusters.NODES)
+    assert {run.origin.attempt for run in sweep.runs} == {1}
+    assert "Inference time" in printed
+    assert "3 shards merged in" in err
+    assert (out / "fig2.png").read_bytes().startswith(b"\x89PNG")
+    assert "Divided into 3 shards, on 3 nodes: " in (out / "tables.md").read_text()
+    assert "lies between nodes" in (out / "tables.md").read_text()
+    assert set(idle.jobs().values()) == {"COMPLETED"}
+
+
+def test_no_device_is_used_twice_at_once(idle, tmp_path, package):
+    gpus = ("--shards", "3", "--slurm", "--gres=gpu:h100:1 --cpus-per-task=1")
+    ended(begun(idle, tmp_path, *gpus, device="card", cwd=package))
+    sweep = whole(tmp_path, 3)
+    assert {session.device for session in sweep.sessions} == {"NVIDIA H100"}
+    assert {run.origin.device_uuid for run in sweep.runs} == {"GPU-n3-0", "GPU-n3-1"}
+    spans = {}
+    for number in (1, 2, 3):
+        lines = (fleets.shard_folder(tmp_path, number) / FILE).read_bytes().splitlines()
+        entries = [schema.unseal(line) for line in lines]
+        (uuid,) = {e.data["origin"]["device_uuid"] for e in entries if e.kind == "run"}
+        times = [datetime.fromisoformat(entry.at) for entry in entries]
+        spans.setdefault(uuid, []).append((times[0], times[-1]))
+    for own in spans.values():
+        for (_, end), (begin, _) in itertools.pairwise(sorted(own)):
+            assert end < begin
+
+
+def test_what_a_killed_job_measured_is_kept_and_the_rest_measured_elsewhere(idle, tmp_path):
+    driver = begun(idle, tmp_path, "--shards", "2", *WHOLE_NODES, *LONG)
+    until(lambda: stored(tmp_path, 2) > 1, "runs of shard 2")
+    first = fleets.read(tmp_path).jobs[2]
+    kill(of_shard(tmp_path, 2))
+    kept = {(r.case, r.part, r.round) for r in fleets.stored(tmp_path, 2).runs}
+    ended(driver)
+    sweep = whole(tmp_path, 2)
+    second = fleets.read(tmp_path).jobs[2]
+    assert (first.tries, second.tries) == (1, 2)
+    origins = {
+        (r.case, r.part, r.round): r.origin for r in sweep.runs if r.origin.shard.number == 2
+    }
+    assert {origin.attempt for origin in origins.values()} == {1, 2}
+    assert {origins[key].attempt for key in kept} == {1}
+    (lost,) = {origin.host for origin in origins.values() if origin.attempt == 1}
+    assert second.avoid == (lost,)
+    assert lost not in {origin.host for origin in origins.values() if origin.attempt == 2}
+
+
+def test_a_killed_driver_is_taken_up_where_it_was(idle, tmp_path):
+    driver = begun(idle, tmp_path, "--shards", "2", *WHOLE_NODES, *LONG)
+    until(lambda: stored(tmp_path, 1) and stored(tmp_path, 2), "runs of both shards")
+    kill([driver.pid])
+    driver.communicate()
+    jobs = fleets.read(tmp_path).jobs
+    # the default number of shards is the stored one
+    ended(begun(idle, tmp_path, *WHOLE_NODES, *LONG, "--resume"))
+    assert fleets.read(tmp_path).jobs == jobs
+    assert {run.origin.attempt for run in whole(tmp_path, 2).runs} == {1}
+
+
+def test_cancelled_jobs_end_the_sweep_and_resume_goes_on(idle, tmp_path):
+    driver = begun(idle, tmp_path, "--shards", "2", *WHOLE_NODES, *LONG)
+    until(lambda: stored(tmp_path, 1) and stored(tmp_path, 2), "runs of both shards")
+    idle.asked("scancel", *(job.id for job in fleets.read(tmp_path).jobs.values()))
+    _, err = ended(driver, 2)
+    last = err.strip().splitlines()[-1]
+    assert last.startswith("attnbench: shard 1/2 (and 1 other) was given up: ")
+    assert f"what was measured is merged in '{tmp_path}'; repeat with --resume" in last
+    assert load(tmp_path).runs
+    assert not load(tmp_path).finished
+    ended(begun(idle, tmp_path, *WHOLE_NODES, *LONG, "--resume"))
+    assert {run.origin.attempt for run in whole(tmp_path, 2).runs} == {1, 2}
+
+
+def test_one_interrupt_leaves_the_jobs_and_two_cancel_them(idle, tmp_path):
+    driver = begun(idle, tmp_path, "--shards", "2", *WHOLE_NODES, *LONG)
+    until(lambda: stored(tmp_path, 1) and stored(tmp_path, 2), "runs of both shards")
+    ids = [job.id for job in fleets.read(tmp_path).jobs.values()]
+    os.kill(driver.pid, signal.SIGINT)
+    _, err = ended(driver, 130)
+    assert "the shards go on without this process; Ctrl-C within 5 s cancels them" in err
+    assert f"interrupted; jobs {', '.join(ids)} go on; repeat with --out '{tmp_path}'" in err
+    again = begun(idle, tmp_path, *WHOLE_NODES, *LONG, "--resume")
+    for line in again.stderr:
+        if " shards done" in line:
+            os.kill(again.pid, signal.SIGINT)
+        if "Ctrl-C within" in line:
+            os.kill(again.pid, signal.SIGINT)
+            break
+    _, err = ended(again, 130)
+    assert "interrupted; the shards were cancelled; repeat with --out" in err
+    until(lambda: not idle.asked("squeue", "-h", "-o", "%i"), "the end of the jobs")
+
+
+def test_another_kind_of_gpu_is_refused_before_it_measures(idle, tmp_path, package):
+    """Three nodes at once are two kinds: those of the second kind are lost, and tried elsewhere."""
+    gpus = ("--shards", "3", "--slurm", "--exclusive --gres=gpu:1")
+    ended(begun(idle, tmp_path, *gpus, device="card", cwd=package))
+    sweep = whole(tmp_path, 3)
+    assert len({session.device for session in sweep.sessions}) == 1
+    assert {run.origin.attempt for run in sweep.runs} == {1}, "something was measured and lost"
+    refused = [fleets.log(tmp_path, i).read_text() for i in (1, 2, 3)]
+    assert any("ran on another kind of machine (device: NVIDIA " in text for text in refused)
+    assert max(job.tries for job in fleets.read(tmp_path).jobs.values()) > 1
+
+
+def test_what_sbatch_refuses_is_said_and_leaves_nothing(idle, tmp_path):
+    out = tmp_path / "out"
+    _, err = ended(begun(idle, out, "--shards", "2", "--slurm", "--partition=none"), 2)
+    assert "sbatch: error: " in err.splitlines()[-1]
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("state", "means"),
+    [
+        ("PENDING", State.WAITING),
+        ("RUNNING", State.RUNNING),
+        ("COMPLETING", State.RUNNING),
+        ("CANCELLED", State.CANCELLED),
+        ("PREEMPTED", State.ENDED),
+        ("COMPLETED", State.ENDED),
+        ("FAILED", State.ENDED),
+        ("TIMEOUT", State.ENDED),
+        ("NODE_FAIL", State.ENDED),
+        ("OUT_OF_MEMORY", State.ENDED),
+    ],
+)
+def test_states(state, means):
+    assert read(state) is means
+
+
+def test_without_slurm_the_way_out_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(CannotRun, match=r"no sbatch on the PATH; .* --shard I/N"):
+        Slurm()
+
+
+def test_options_that_do_not_parse_are_refused(tmp_path, monkeypatch):
+    (tmp_path / "sbatch").write_text("#!/bin/sh\n")
+    (tmp_path / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError, match="--slurm '\"' does not parse"):
+        Slurm('"')
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--on", "slurm"), "--on slurm needs --shards"),
+        (("--shards", "3"), "--shards goes with --on or --dry-run"),
+        (("--shard", "1/2", "--on", "slurm"), "give one"),
+        (("--shard", "1/2", "--shards", "2"), "leave out --shards"),
+        (("--shard", "1/2", "--slurm", "-t 1"), "--slurm goes with --on slurm"),
+        (("--on", "slurm", "--address", "x"), "--address goes with --on ray"),
+        (("--shard", "1/2", "--json"), "--json has no effect with --shard"),
+        (("--shard", "1/2", "--device", "cuda:1"), "this machine has"),
+        (("--shard", "0/2"), "--shard '0/2' is not I/N with I from 1 to N; write 2/6"),
+        (("--shard", "3/2"), "--shard '3/2' is not I/N"),
+        (("--shard", ""), "--shard '' is not I/N"),
+    ],
+)
+def test_options_without_effect_are_refused(arguments, said, tmp_path):
+    done = here("sweep", *SMALL, "--out", tmp_path / "out", *arguments)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,139 @@
+"""How a plan is divided: exactly, alike everywhere, in little more than the shortest time."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnbench.errors import UsageError
+from attnbench.fleet import split
+from attnbench.fleet.split import Unit
+from attnbench.records import Mode, Shard
+from tests import sweeps
+
+SWEEP = sweeps.sweep(("fastformer", "transformer", "linformer"))
+
+
+@st.composite
+def divisions(draw, most_blocks=12, most_rounds=4, most_shards=8):
+    """Units as plans have them, the first round a little longer, and a number of shards."""
+    costs = draw(st.lists(st.floats(0, 1e4), min_size=1, max_size=most_blocks))
+    rounds = draw(st.integers(1, most_rounds))
+    extra = draw(st.floats(0, 10))
+    units = [
+        Unit((draw(st.sampled_from(Mode)), n), r, cost + extra * (r == 0))
+        for n, cost in enumerate(costs, 1)
+        for r in range(rounds)
+    ]
+    return units, draw(st.integers(1, min(most_shards, len(units))))
+
+
+@given(divisions())
+def test_every_unit_is_in_one_shard(division):
+    units, shards = division
+    parts = split.split(units, shards)
+    assert len(parts) == shards
+    assert Counter(unit for part in parts for unit in part) == Counter(units)
+
+
+@given(divisions())
+def test_the_order_of_the_plan_does_not_matter(division):
+    units, shards = division
+    assert split.split(units, shards) == split.split(units[::-1], shards)
+
+
+@given(divisions(most_blocks=3, most_rounds=2, most_shards=3))
+def test_it_takes_at_most_four_thirds_of_the_shortest_time(division):
+    units, shards = division
+    costs = [unit.cost_s for unit in units]
+    best = min(
+        max(sum(c for c, i in zip(costs, chosen, strict=True) if i == s) for s in range(shards))
+        for chosen in product(range(shards), repeat=len(units))
+    )
+    assert split.makespan_s(split.split(units, shards)) <= 4 / 3 * best * (1 + 1e-9)
+
+
+@given(divisions(), st.integers(0, 3))
+def test_rounds_of_a_block_are_apart_where_that_costs_little(division, more):
+    units, _ = division
+    rounds = 1 + max(unit.round for unit in units)
+    shards = min(len(units), rounds + more)
+    parts = split.split(units, shards)
+    held = [Counter(unit.block for unit in part) for part in parts]
+    if any(count > 1 for blocks in held for count in blocks.values()) and shards >= rounds:
+        apart = split.dealt(units, shards, lambda held, load_s: (held, load_s))
+        even_s = split.total_s(units) / shards
+        assert split.makespan_s(apart) > max(4 / 3 * even_s, split.longest_s(units))
+
+
+@pytest.mark.parametrize("shards", [2, 3, 4, 6])
+def test_a_real_plan_is_divided_evenly_with_its_rounds_apart(shards):
+    units = split.units(SWEEP.plan, SWEEP.request)
+    parts = split.split(units, shards)
+    even_s = split.total_s(units) / shards
+    assert split.makespan_s(parts) <= max(4 / 3 * even_s, split.longest_s(units))
+    if shards >= SWEEP.request.rounds:
+        assert all(len(own) == 1 for part in parts for own in split.rounds(part).values())
+
+
+def test_shards_hold_whole_blocks_and_memory_goes_with_the_first_round():
+    units = split.units(SWEEP.plan, SWEEP.request)
+    blocks = {planned.block for planned in SWEEP.plan}
+    assert {(unit.block, unit.round) for unit in units} == set(product(blocks, range(3)))
+    cost_s = {(unit.block, unit.round): unit.cost_s for unit in units}
+    for block in blocks:
+        assert cost_s[block, 0] > cost_s[block, 1] == cost_s[block, 2]
+
+
+def test_what_cannot_run_or_would_take_too_long_costs_nothing():
+    refused = [replace(planned, refusal="no") for planned in SWEEP.plan]
+    assert split.total_s(split.units(refused, SWEEP.request)) == 0
+    hasty = replace(SWEEP.request, case_timeout_s=1e-6)
+    assert split.total_s(split.units(SWEEP.plan, hasty)) == 0
+
+
+def test_shares_of_all_shards_are_the_plan():
+    shares = [split.share(SWEEP.plan, SWEEP.request, Shard(i, 4)) for i in range(1, 5)]
+    held = Counter((block, r) for share in shares for block, own in share.items() for r in own)
+    blocks = {planned.block for planned in SWEEP.plan}
+    assert held == Counter(product(blocks, range(3)))
+
+
+def test_more_shards_than_units_are_refused():
+    units = split.units(SWEEP.plan, SWEEP.request)
+    with pytest.raises(UsageError, match=r"61 shards: the plan has only 60 units .*fewer shards"):
+        split.split(units, 61)
+    assert all(split.split(units, 60))
+
+
+def test_the_largest_useful_number_is_where_the_longest_unit_decides():
+    units = [Unit((Mode.TRAINING, n), 0, cost) for n, cost in enumerate((6.0, 3.0, 2.0, 2.0), 1)]
+    assert split.most_useful(units) == 3
+    assert split.makespan_s(split.split(units, 3)) == split.makespan_s(split.split(units, 4)) == 6
+    assert split.most_useful([Unit((Mode.TRAINING, 1), 0, 0.0)]) == 1
+
+
+@pytest.mark.parametrize("seed", ["1", "2"])
+def test_another_process_divides_alike(seed):
+    code = (
+        "from tests import sweeps; from attnbench.fleet import split;"
+        " s = sweeps.sweep(('fastformer', 'transformer', 'linformer'));"
+        " print(split.split(split.units(s.plan, s.request), 5))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "PYTHONHASHSEED": seed},
+    )
+    here = split.split(split.units(SWEEP.plan, SWEEP.request), 5)
+    assert done.stdout.strip() == str(here)

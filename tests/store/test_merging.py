@@ -1,0 +1,265 @@
+"""Shards merged are the sweep that one machine would have measured; what does not belong is not."""
+
+import itertools
+import shutil
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attnbench.errors import DifferentSweep, StoreError
+from attnbench.records import Outcome, Part, Run, Shard
+from attnbench.store import schema
+from attnbench.store.journal import FILE, Journal, load
+from attnbench.store.merging import Piece, joined, merge
+from attnbench.store.schema import Ending
+from tests.fleet.shards import contents, divided, measured
+from tests.run.test_session import PLAN, REQUEST
+from tests.store.recorded import RECORDED
+from tests.sweeps import environment
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Three shards, and the sweep undivided; tests must not change them."""
+    top = tmp_path_factory.mktemp("shards")
+    return divided(top), measured(top / "whole")
+
+
+def test_merged_shards_are_the_undivided_sweep_but_for_order_and_times(folders, tmp_path):
+    shards, whole = folders
+    merged = merge(shards, tmp_path / "merged")
+    assert contents(merged) == contents(load(whole))
+    assert (merged.name, merged.finished, merged.warnings) == ("merged", True, ())
+    assert merged.shards == tuple(Shard(i, 3) for i in (1, 2, 3))
+    assert len(merged.sessions) == 3
+
+
+def test_every_run_says_where_it_was_measured(folders, tmp_path):
+    shards, _ = folders
+    merged = merge(shards, tmp_path)
+    for folder in shards:
+        for run in load(folder).runs:
+            assert run in merged.runs
+            assert run.origin.host == f"node-{run.origin.shard}"
+            assert run.origin.attempt == 1
+    assert {run.origin.shard for run in merged.runs} == {Shard(i, 3) for i in (1, 2, 3)}
+    assert all(run.origin.shard is None for run in load(folders[1]).runs)
+
+
+def test_order_and_repetition_of_the_folders_do_not_matter(folders, tmp_path):
+    shards, _ = folders
+    results = set()
+    for number, order in enumerate(itertools.permutations([*shards, shards[0]], 4)):
+        merge(order, tmp_path / str(number) / "m")
+        results.add((tmp_path / str(number) / "m" / FILE).read_bytes())
+    assert len(results) == 1
+
+
+def test_merging_again_changes_nothing(folders, tmp_path):
+    shards, _ = folders
+    merge(shards, tmp_path)
+    once = (tmp_path / FILE).read_bytes()
+    merge(shards, tmp_path)
+    assert (tmp_path / FILE).read_bytes() == once
+    merge([tmp_path], tmp_path)
+    assert (tmp_path / FILE).read_bytes() == once
+    assert [path.name for path in tmp_path.iterdir()] == [FILE]
+
+
+def test_lines_are_numbered_anew_and_keep_their_times(folders, tmp_path):
+    shards, _ = folders
+    merge(shards, tmp_path)
+    entries = [schema.unseal(line) for line in (tmp_path / FILE).read_bytes().splitlines()]
+    assert [entry.line for entry in entries] == list(range(1, len(entries) + 1))
+    times = [entry.at for entry in entries if entry.kind == "run"]
+    assert times == sorted(times)
+    known = {
+        schema.unseal(line).at for f in shards for line in (f / FILE).read_bytes().splitlines()
+    }
+    assert set(times) <= known
+
+
+def test_shards_may_be_merged_as_they_end(folders, tmp_path):
+    shards, whole = folders
+    first = merge(shards[:2], tmp_path)
+    assert not first.finished
+    assert first.shards == (Shard(1, 3), Shard(2, 3))
+    last = merge(shards[2:], tmp_path)
+    assert last.finished
+    assert contents(last) == contents(load(whole))
+
+
+def test_a_shard_that_was_stopped_leaves_the_sweep_unfinished(folders, tmp_path):
+    shards, _ = folders
+    copy = shutil.copytree(shards[0], tmp_path / "shard-1")
+    lines = (copy / FILE).read_bytes().splitlines(keepends=True)
+    (copy / FILE).write_bytes(b"".join(lines[:-2]))
+    merged = merge([copy, *shards[1:]], tmp_path / "merged")
+    assert not merged.finished
+    measured(copy, Shard(1, 3), resume=True)
+    again = merge([copy, *shards[1:]], tmp_path / "merged")
+    assert again.finished
+    attempts = {run.origin.attempt for run in again.runs if run.origin.shard == Shard(1, 3)}
+    assert attempts == {1, 2}
+
+
+def test_what_a_shard_has_replaced_since_does_not_come_back(folders, tmp_path):
+    shards, _ = folders
+    copy = shutil.copytree(shards[0], tmp_path / "shard-1")
+    merge([copy, *shards[1:]], tmp_path / "merged")
+    run = next(run for run in load(copy).runs if run.part is Part.TIME)
+    with Journal.resume(copy, REQUEST, environment(host="later"), Shard(1, 3)) as journal:
+        journal.append(replace(run, elapsed_s=run.elapsed_s + 1))
+        journal.end(Ending.FINISHED)
+    for order in ([copy, *shards[1:]], [*shards[1:], copy]):
+        merged = merge(order, tmp_path / "merged")
+        (found,) = [r for r in merged.runs if (r.case, r.part, r.round) == key(run)]
+        assert (found.elapsed_s, found.origin.host) == (run.elapsed_s + 1, "later")
+
+
+def test_a_torn_last_line_costs_its_run_alone(folders, tmp_path):
+    shards, _ = folders
+    copy = shutil.copytree(shards[1], tmp_path / "shard-2")
+    lines = (copy / FILE).read_bytes().splitlines(keepends=True)
+    runs = [i for i, line in enumerate(lines) if b'"kind":"run"' in line]
+    (copy / FILE).write_bytes(b"".join(lines[: runs[-1]]) + lines[runs[-1]][:-20])
+    torn = {key(run) for run in merge([shards[0], copy, shards[2]], tmp_path / "m").runs}
+    whole = {key(run) for run in merge(shards, tmp_path / "whole").runs}
+    assert len(whole - torn) == 1
+    assert torn < whole
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"device": "NVIDIA H100"}, "device: cpu there, NVIDIA H100 here"),
+        ({"torch": "2.14"}, "torch: 2.13.0 there, 2.14 here"),
+        ({"threads": 4}, "threads: 2 there, 4 here"),
+    ],
+)
+def test_another_kind_of_machine_is_refused(folders, tmp_path, changes, words):
+    shards, _ = folders
+    other = measured(tmp_path / "other", Shard(3, 3), **changes)
+    with pytest.raises(DifferentSweep) as refused:
+        merge([*shards[:2], other], tmp_path / "merged")
+    assert words in str(refused.value)
+    assert str(other) in str(refused.value)
+    assert not (tmp_path / "merged").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"tokens": 256}, "tokens: 512 there, 256 here"),
+        ({"rounds": 4}, "rounds: 3 there, 4 here"),
+        ({"lengths": (128,)}, "lengths: 128,256,512 there, 128 here"),
+    ],
+)
+def test_another_request_is_refused(folders, tmp_path, changes, words):
+    shards, _ = folders
+    other = measured(tmp_path / "other", Shard(3, 3), request=replace(REQUEST, **changes))
+    with pytest.raises(DifferentSweep, match=words):
+        merge([*shards[:2], other], tmp_path / "merged")
+
+
+def test_limits_may_differ(folders, tmp_path):
+    shards, _ = folders
+    longer = replace(REQUEST, budget_s=1e6, case_timeout_s=1e6)
+    other = measured(tmp_path / "other", Shard(3, 3), request=longer)
+    assert merge([*shards[:2], other], tmp_path / "merged").finished
+
+
+def test_another_division_is_refused(folders, tmp_path):
+    shards, whole = folders
+    other = measured(tmp_path / "other", Shard(3, 4))
+    with pytest.raises(DifferentSweep, match="shards: 3 there, 4 here"):
+        merge([*shards[:2], other], tmp_path / "merged")
+    with pytest.raises(DifferentSweep, match="each has another run"):
+        merge([*shards, whole], tmp_path / "merged")
+
+
+def test_a_shard_measured_twice_is_refused(folders, tmp_path):
+    shards, _ = folders
+    again = measured(tmp_path / "again", Shard(2, 3), seconds=lambda case: 0.2)
+    with pytest.raises(DifferentSweep, match=r"each has another run of .*(time|memory), round \d"):
+        merge([*shards, again], tmp_path / "merged")
+    assert not (tmp_path / "merged").exists()
+
+
+def test_a_case_that_one_shard_left_out_and_another_measured_was_measured(folders, tmp_path):
+    shards, _ = folders
+    copies = [shutil.copytree(folder, tmp_path / folder.name) for folder in shards]
+    runs = {key(run): run for folder in shards for run in load(folder).runs}
+    case = PLAN[0].case.key
+    first = runs[case, Part.TIME, 0]
+    with Journal.resume(
+        copies[first.origin.shard.number - 1], REQUEST, environment(), first.origin.shard
+    ) as journal:
+        left = Run(
+            case=case, part=Part.TIME, round=0, outcome=Outcome.SKIPPED, reason="over budget"
+        )
+        journal.append(left)
+        journal.end(Ending.FINISHED)
+    merged = merge(copies, tmp_path / "merged")
+    rounds = {run.round: run for run in merged.runs if (run.case, run.part) == (case, Part.TIME)}
+    assert set(rounds) == {1, 2}
+    assert {run.outcome for run in rounds.values()} == {Outcome.OK}
+
+
+def test_a_folder_without_a_sweep_is_refused_by_name(folders, tmp_path):
+    shards, _ = folders
+    with pytest.raises(StoreError, match=r"no sweep in .*nothing"):
+        merge([*shards, tmp_path / "nothing"], tmp_path / "merged")
+    assert not (tmp_path / "merged").exists()
+
+
+def test_journals_of_older_versions_merge_with_themselves(tmp_path):
+    merged = merge([RECORDED], tmp_path)
+    assert merged.runs == load(RECORDED).runs
+    assert merged.plan == load(RECORDED).plan
+    assert merged.warnings == ()
+
+
+def test_a_plain_resume_of_merged_shards_measures_what_they_lack(folders, tmp_path):
+    shards, whole = folders
+    merge(shards[:2], tmp_path)
+    missing = contents(load(whole))[-1].keys() - contents(load(tmp_path))[-1].keys()
+    assert missing
+    measured(tmp_path, resume=True)
+    sweep = load(tmp_path)
+    assert sweep.finished
+    assert contents(sweep)[-1].keys() == contents(load(whole))[-1].keys()
+    assert {key(run) for run in sweep.runs if run.origin.shard is None} == missing
+
+
+@pytest.mark.parametrize(("shard", "said"), [(Shard(2, 3), "1/3 there, 2/3"), (None, "there, all")])
+def test_a_shard_is_resumed_as_itself_alone(folders, tmp_path, shard, said):
+    copy = shutil.copytree(folders[0][0], tmp_path / "shard-1")
+    with pytest.raises(DifferentSweep, match=f"shard: .*{said} here"):
+        Journal.resume(copy, REQUEST, environment(), shard)
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_whatever_is_lost_of_the_journals_what_is_left_is_merged(folders, data):
+    shards, _ = folders
+    pieces = []
+    for folder in shards:
+        head, *lines = (folder / FILE).read_bytes().splitlines(keepends=True)
+        gone = data.draw(st.sets(st.integers(0, len(lines) - 1), max_size=6))
+        left = [line for i, line in enumerate(lines) if i not in gone]
+        pieces.append(Piece(folder, b"".join([head, *left])))
+    content = joined(data.draw(st.permutations(pieces)), "merged")
+    merged = Piece(shards[0], content).sweep
+    cases = {planned.case.key for piece in pieces for planned in piece.sweep.plan}
+    runs = {key(run) for piece in pieces for run in piece.sweep.runs}
+    assert {planned.case.key for planned in merged.plan} == cases
+    assert runs <= {key(run) for run in merged.runs}
+    assert all("a run of an unknown case" in said for said in merged.warnings)
+    assert joined([*pieces, Piece(folder, content)], "merged") == content
+
+
+def key(run):
+    return run.case, run.part, run.round
