@@ -216,7 +216,7 @@ def _meddled(sweep: Sweep) -> Warnings:
         name = names.get(run.case, run.case)
         if state := run.notes.get("changed"):
             changes[name, f"changed {state}"] = None
-        for note in ("odd", "processes", "later"):
+        for note in ("odd", "recompiled", "processes", "later"):
             if change := run.notes.get(note):
                 changes[name, change] = None
         kept[name] = max(kept.get(name, 0.0), run.values.get("kept_bytes", 0.0))

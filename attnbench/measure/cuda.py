@@ -8,7 +8,7 @@ import torch
 
 from attnbench.device import Weighed
 from attnbench.measure import nvml
-from attnbench.measure.counting import Counter
+from attnbench.measure.counting import FUSED, Counter
 from attnbench.measure.subject import Subject, iteration
 from attnbench.records import Sample
 
@@ -115,6 +115,8 @@ def weigh(subject: Subject, uuid: str) -> Weighed:
         notes["nvml"] = process.reason
     subject.clear()
     values["kept_bytes"] = torch.cuda.memory_allocated() - before
+    if subject.compiles:
+        return values, notes | {"operators": FUSED}
     counter = Counter()
     with counter:
         iterate(lambda phase: None)

@@ -5,13 +5,14 @@ on a GPU. Resident: VmHWM after a reset, never `ru_maxrss`, which a child inheri
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from torch.autograd.profiler import profile, record_function
 
 from attnbench.device import Weighed
-from attnbench.measure.counting import Counter
+from attnbench.measure.counting import FUSED, Counter
 from attnbench.measure.subject import Subject, iteration
 
 MARK = "attnbench:"
@@ -28,7 +29,7 @@ def on_cpu(build: Callable[[], Subject]) -> Weighed:
         subject = build()
         resident = ResidentPeak()
         mark("start")
-        with counter:
+        with nullcontext() if subject.compiles else counter:
             iteration(subject)(mark)
         values = resident.values()
         subject.clear()
@@ -39,8 +40,8 @@ def on_cpu(build: Callable[[], Subject]) -> Weighed:
             iteration(subject)(mark)
             subject.clear()
         values["kept_bytes"] = peaks(events.kineto_results.events())["kept_bytes"]
-    values |= counter.values
-    notes = counter.notes
+    values |= {} if subject.compiles else counter.values
+    notes = {"operators": FUSED} if subject.compiles else counter.notes
     if not resident.available:
         notes["resident"] = "this system does not let a process reset its resident peak"
     return values, notes

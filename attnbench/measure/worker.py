@@ -24,7 +24,7 @@ import torch
 
 from attnbench.contract import Card
 from attnbench.device import find
-from attnbench.measure import allocator, oddities
+from attnbench.measure import allocator, compiling, oddities
 from attnbench.measure.digits import relative_error
 from attnbench.measure.environment import environment, load
 from attnbench.measure.server import described, end_children
@@ -106,8 +106,10 @@ class Worker:
         return {"outcome": "ok", "environment": asdict(environment(device, threads, dtype))}
 
     def forms(self, mechanism: str) -> Answer:
-        """Names of the forms of a mechanism."""
-        return {"outcome": "ok", "forms": tuple(self.find_card(mechanism).forms)}
+        """Names of the forms of a mechanism, and of those that torch compiles."""
+        forms = self.find_card(mechanism).forms
+        compiled = [name for name, form in forms.items() if getattr(form, "compiles", False)]
+        return {"outcome": "ok", "forms": tuple(forms), "compiled": compiled}
 
     def build(
         self,
@@ -125,13 +127,17 @@ class Worker:
         """
         begun, load_before, state = time.perf_counter(), load(), torch_state()
         card, _, case = self.resolve(**asked)
-        subject = Subject(card, case, self.seed)
-        device = find(case.workload.device)
+        subject, device = Subject(card, case, self.seed), find(case.workload.device)
+        if subject.compiles:
+            compiling.load(device)
         if extra:
             work = slowed(subject.forward, extra, every, device.torch_name)
             subject.forward = work  # type: ignore[method-assign]  # for this subject alone
         watch = device.stopwatch(cold)
         iterate, setup_s = iteration(subject), time.perf_counter() - begun
+        compiling_s = (
+            compiling.first_s(iterate, subject.clear, device) if subject.compiles else None
+        )
         kept: list[torch.Tensor] = []
         with oddities.watched(subject) if suspicious else nullcontext() as passed:
             first = sample(lambda lap: kept.append(iterate(lap)), subject.clear, watch, 1)
@@ -140,6 +146,8 @@ class Worker:
         warm = warm_up(iterate, subject.clear, watch, first.seconds, warmup_s)
         iteration_s = median(warm[len(warm) // 2 :])
         values = {"setup_s": setup_s, "warmup_s": sum(warm), "warmup_iterations": len(warm)}
+        if compiling_s is not None:
+            values["compile_s"] = max(0.0, compiling_s - first.wall_s)
         if load_before is not None:
             values["load_before"] = load_before
         self.built = SimpleNamespace(
@@ -153,6 +161,7 @@ class Worker:
             values=values,
             iteration_s=iteration_s,
             passed=passed,
+            graphs=compiling.graphs(),
         )
         # a collection would fall into the samples of a single process
         gc.collect()
@@ -181,9 +190,14 @@ class Worker:
         values = built.values | since(built.readings, built.device.readings())
         if (load_after := load()) is not None:
             values["load_after"] = load_after
+        recompiles = compiling.graphs() - built.graphs
+        if built.subject.compiles or recompiles:
+            values["recompiles"] = recompiles
         changed = changes(built.state, torch_state())
         odd = oddities.odd(built.subject, built.passed, self.seed) if built.passed else ""
         notes = {"changed": changed, "odd": odd, "processes": left_running()}
+        if recompiles:
+            notes["recompiled"] = f"was compiled again while it was timed ({recompiles} graphs)"
         notes |= built.device.notes(built.watch)
         device = built.device
         del built
@@ -201,7 +215,9 @@ class Worker:
         and forward FLOPs of one layer.
         """
         card, config, case = self.resolve(**asked)
-        values: dict[str, float] = {}
+        device, values = find(case.workload.device), dict[str, float]()
+        if getattr(card.forms[case.form], "compiles", False):
+            compiling.load(device)
         if checked:
             subject = Subject(card, case, self.seed)
             if wrong := check(subject):
@@ -211,7 +227,6 @@ class Worker:
             values["flops"] = flops.core
             values["flops"] += 0 if case.workload.level is Level.CORE else flops.projections
             del subject
-        device = find(case.workload.device)
         peaks, notes = device.weigh(lambda case: Subject(card, case, self.seed), case)
         values |= peaks
         # cards of older trees lack the field: they declare everything

@@ -37,7 +37,7 @@ def latency(summary: Frame, mode: str, tokens: int) -> Table:
         scale = 1e3 * tokens / row["tokens"]
         return bounded(*(scale * row[key] for key in ("time_s", "time_lo_s", "time_hi_s")))
 
-    notes = [_intervals(summary), *_forms(summary, mode)]
+    notes = [_intervals(summary), *_forms(summary, mode), *_compiled(summary, mode)]
     if summary["tokens"].max() > tokens:
         limit = units.count(tokens)
         scaled = f"For N > {limit} the batch is one sequence; the time is scaled to {limit} tokens."
@@ -216,6 +216,18 @@ def _forms(summary: Frame, mode: str) -> Iterator[str]:
             pairs = zip(starts["form"], starts["seq_len"], strict=True)
             parts = (f"{form} from {units.length(length)}" for form, length in pairs)
             yield f"Forms of {series}: {', '.join(parts)}."
+
+
+def _compiled(summary: Frame, mode: str) -> Iterator[str]:
+    """What torch.compile took for each series that it compiles, beside the times."""
+    cases = summary[(summary["mode"] == mode) & summary["compile_s"].notna()]
+    spans = cases.groupby("series", sort=False)["compile_s"].agg(["min", "max"])
+    parts = [
+        f"{series} {' to '.join(dict.fromkeys(map(units.seconds, ends)))}"
+        for series, *ends in spans.itertuples()
+    ]
+    if parts:
+        yield f"Times do not include compiling, which took, per length: {', '.join(parts)}."
 
 
 def _intervals(summary: Frame) -> str:

@@ -1,10 +1,12 @@
 """NVIDIA GPUs: device events for time, torch's allocator and NVML for memory and clocks."""
 
 import ctypes
+import os
 import re
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 from attnbench.device import Build, Device, Stopwatch, Weighed
@@ -27,6 +29,13 @@ class Cuda(Device):
         name = ctypes.create_string_buffer(256)
         driver().cuDeviceGetName(name, len(name), self.index)
         return name.value.decode()
+
+    def cannot_compile(self) -> str:
+        if find_spec("triton") is None:
+            return "torch.compile needs triton, which is not installed"
+        if not any(map(which, filter(None, (os.environ.get("CC"), "gcc", "clang")))):
+            return "torch.compile needs a C compiler: install gcc, or name another one in CC"
+        return ""
 
     def select(self) -> None:
         import torch
