@@ -28,7 +28,8 @@ def with_compiled(card: Card) -> Card:
     """The card with a form `compiled`; a card that has one already stays as it is."""
     if FORM in card.forms:
         return card
-    return replace(card, forms={**card.forms, FORM: compiled(card.forms["eager"], card.uncompiled)})
+    eager: Any = card.forms["eager"]
+    return replace(card, forms={**card.forms, FORM: compiled(eager, card.uncompiled)})
 
 
 @cache
@@ -56,5 +57,5 @@ def compiled(eager: Any, reason: str) -> type[Attention]:
 @cache
 def kernel(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """The function, compiled anew for each shape."""
-    options = {"fallback_random": True}
+    options: dict[str, Any] = {"fallback_random": True}
     return torch.compile(function, dynamic=False, fullgraph=True, options=options)

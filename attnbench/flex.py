@@ -112,17 +112,23 @@ def block_mask(window: Window, part: Tensor, full: Tensor | None = None) -> Any:
     """A `BlockMask` from blocks that are used in part and in full."""
     from torch.nn.attention.flex_attention import BlockMask
 
-    lists = [t for blocks in (part, full) if blocks is not None for t in listed(blocks)]
-    lengths = (window.N, window.N)
+    count, order = listed(part)
+    full_count, full_order = (None, None) if full is None else listed(full)
     return BlockMask.from_kv_blocks(
-        *lists, BLOCK_SIZE=BLOCK, mask_mod=window.allowed, seq_lengths=lengths
+        count,
+        order,
+        full_count,
+        full_order,
+        BLOCK,
+        window.allowed,
+        (window.N, window.N),
     )
 
 
 def listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
     """For each row, how many blocks it uses, and the numbers of all blocks with those first."""
     blocks = blocks.int().reshape(1, -1, *blocks.shape[-2:])
-    order = blocks.argsort(-1, descending=True, stable=True)
+    order = blocks.argsort(dim=-1, descending=True, stable=True)
     return blocks.sum(-1, dtype=torch.int32), order.int()
 
 

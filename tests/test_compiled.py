@@ -1,17 +1,16 @@
 """The form `compiled` computes what `eager` computes, as one graph, and says where it cannot.
 
-All mechanisms are captured and differentiated with torch's operators in place of generated code,
-which takes a second each. A few are compiled in full; marked `faults`, all are.
+Every mechanism is captured as a graph that runs as torch's operators, which takes a second. A few
+are compiled in full; marked `faults`, all are, and every example is captured.
 """
 
-from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache, partial
 
 import pytest
 import torch
-from torch._dynamo.utils import counters
 
-from attnbench import registry
+from attnbench import compiled, registry
 from attnbench.compiled import with_compiled
 from attnbench.contract import QKVAttention
 from attnbench.device import find
@@ -31,21 +30,22 @@ from attnbench.verify.trial import (
 
 NO_COMPILER = find("cpu").cannot_compile()
 CODE = pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)
-IN_FULL = {"fastformer", "linformer", "longformer"}
+IN_FULL = {"fastformer", "linformer"}
 
 
-def examples(first=False):
-    """Each example of each mechanism, or the first, full and causal."""
+def examples(usual, others=True):
+    """Each example of each mechanism, full and causal; those that are not usual are `faults`."""
     for name in registry.names():
-        for label, trial in trials(registry.card(name), compiled=True):
-            if trial.form == "compiled" and (not first or label.startswith("0-")):
-                yield name, label, trial
+        for label, trial in trials(registry.card(name), compiles=True):
+            first = label.startswith("0-")
+            if trial.form == "compiled" and (first or others):
+                marks = () if usual(name, first) else pytest.mark.faults
+                yield pytest.param(trial, id=f"{name}-{label}", marks=marks)
 
 
-def parameters(chosen, full=frozenset()):
-    for name, label, trial in chosen:
-        marks = () if name in full or not full else pytest.mark.faults
-        yield pytest.param(trial, id=f"{name}-{label}", marks=marks)
+ALL = [*examples(lambda name, first: first)]
+FIRST = [*examples(lambda name, first: True, others=False)]
+FULL = [*examples(lambda name, first: name in IN_FULL, others=False)]
 
 
 @pytest.fixture(autouse=True)
@@ -56,11 +56,11 @@ def afresh():
     torch.compiler.reset()
 
 
-@contextmanager
-def captured():
-    """What is compiled is captured and differentiated, and runs as torch's operators."""
-    with torch.compiler.set_stance("default", force_backend="aot_eager"):
-        yield
+@pytest.fixture
+def captured(monkeypatch):
+    """Graphs are captured as a whole, and run as torch's operators."""
+    capture = partial(torch.compile, backend="eager", dynamic=False, fullgraph=True)
+    monkeypatch.setattr(compiled, "kernel", cache(capture))
 
 
 def both(trial, w, dtype=torch.float64):
@@ -83,35 +83,34 @@ def gradients(module, x, mask):
     return {"y": y.detach(), **dict(zip(named, found, strict=True))}
 
 
-@pytest.mark.parametrize("trial", parameters(examples()))
+@pytest.mark.usefixtures("captured")
+@pytest.mark.parametrize("trial", ALL)
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("padded", [False, True])
 def test_one_graph_gives_the_outputs_and_gradients_of_eager(trial, training, padded):
     w = trial.workload(23)
     module, plain = both(trial, w)
     mask = some_padding(w) if padded else None
-    with captured():
-        found = gradients(module.train(training), tokens(w), mask)
+    found = gradients(module.train(training), tokens(w), mask)
     expected = gradients(plain.train(training), tokens(w), mask)
     for name, value in expected.items():
         torch.testing.assert_close(found[name], value, rtol=1e-9, atol=1e-11, msg=name.__add__)
-    assert not counters["graph_break"]
 
 
-@pytest.mark.parametrize("trial", parameters(examples(first=True)))
+@pytest.mark.usefixtures("captured")
+@pytest.mark.parametrize("trial", FIRST)
 @pytest.mark.parametrize("training", [False, True])
 def test_neither_a_second_call_nor_a_second_layer_is_compiled_again(trial, training):
     w = trial.workload(23)
     layers = [trial.build(w).train(training) for _ in range(2)]
     before = graphs()
-    with captured():
-        for _ in range(2):
-            for layer in layers:
-                gradients(layer, tokens(w), None)
+    for layer in 2 * layers:
+        gradients(layer, tokens(w), None)
     assert graphs() == before + 1
 
 
-@pytest.mark.parametrize("trial", parameters(examples(first=True)))
+@pytest.mark.usefixtures("captured")
+@pytest.mark.parametrize("trial", FIRST)
 def test_a_core_is_compiled_too(trial):
     w = replace(trial.workload(23), level=Level.CORE)
     if reason := trial.refusal(w):
@@ -119,13 +118,13 @@ def test_a_core_is_compiled_too(trial):
         pytest.skip(reason)
     module, plain = both(trial, w)
     before = graphs()
-    with captured():
-        o = same_draws(module.attend, *core_inputs(w), some_padding(w))
+    o = same_draws(module.attend, *core_inputs(w), some_padding(w))
     assert graphs() == before + 1
     torch.testing.assert_close(o, same_draws(plain.attend, *core_inputs(w), some_padding(w)))
 
 
-@pytest.mark.parametrize("trial", parameters(examples(first=True)))
+@pytest.mark.usefixtures("captured")
+@pytest.mark.parametrize("trial", FIRST)
 def test_flops_and_parameters_are_those_of_eager(trial):
     w = trial.workload(37, batch=3)
     module = trial.build(w, torch.float32)
@@ -136,11 +135,12 @@ def test_flops_and_parameters_are_those_of_eager(trial):
 
 
 @CODE
-@pytest.mark.parametrize("trial", parameters(examples(first=True), IN_FULL))
+@pytest.mark.parametrize("trial", FULL)
 def test_generated_code_computes_the_equations_in_every_type(trial):
     against_its_reference(trial, 23, masked=True)
 
 
+@pytest.mark.usefixtures("captured")
 def test_a_graph_with_a_break_is_refused_and_does_not_run_as_written():
     class Broken(registry.card("local").forms["eager"]):
         def attend(self, q, k, v, mask):
@@ -149,7 +149,7 @@ def test_a_graph_with_a_break_is_refused_and_does_not_run_as_written():
     card = registry.card("local")
     broken = with_compiled(replace(card, forms={"eager": Broken}))
     module = Trial(broken, card.config(), "compiled", False).build(workload(8, 1, False))
-    with captured(), pytest.raises(Exception, match="data-dependent"):
+    with pytest.raises(Exception, match="Data-dependent"):
         module(tokens(workload(8, 1, False)))
 
 
