@@ -105,6 +105,8 @@ class Unsupported(Exception):
 class Attention(nn.Module):
     """One form of a mechanism: [B, N, D] and an optional mask [B, N] to [B, N, D]."""
 
+    compiles = False  # whether torch.compile makes code for each shape
+
     def __init__(self, config: Any, workload: Workload) -> None:
         super().__init__()
         self.config = config
@@ -230,6 +232,7 @@ class Card:
     share_layers: bool = False  # level `model`: all layers share one set of attention parameters
     reversible: bool = False  # level `model`: reversible residual layers
     declared: bool = True  # False: FLOPs and parameters are guesses, counted when it runs
+    uncompiled: str = ""  # why torch.compile cannot take the form `eager`, if it cannot
 
     def configure(self, options: Mapping[str, Option]) -> BaseConfig:
         """The config with these options. Raises `UnknownOption`, which lists the known ones."""

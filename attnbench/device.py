@@ -111,6 +111,10 @@ class Device(ABC):
         """Sustained FLOP/s, guessed for a machine that has not been measured."""
         return 15e12
 
+    def cannot_compile(self) -> str:
+        """Why torch cannot compile for the device; empty if it can. Does not load torch."""
+        return ""
+
     # the rest is for measuring processes
 
     def select(self) -> None:

@@ -76,8 +76,10 @@ def _count(key: str, label: str, unit: Unit, description: str, join: Join) -> Me
     return Metric(key, label, unit, description, join, tolerance=EXACT)
 
 
-def _recorded(key: str, label: str, unit: Unit, description: str) -> Metric:
-    return Metric(key, label, unit, description, Join.MEDIAN, Better.NEITHER)
+def _recorded(
+    key: str, label: str, unit: Unit, description: str, join: Join = Join.MEDIAN
+) -> Metric:
+    return Metric(key, label, unit, description, join, Better.NEITHER)
 
 
 ROWS = (
@@ -106,6 +108,8 @@ ROWS = (
     Metric("error", "error", Unit.RATIO, "relative, against the float64 reference", Join.LARGEST),
     Metric("energy_j", "energy", Unit.JOULES, "of the GPU during the samples", Join.MEDIAN),
     _recorded("setup_s", "set-up", Unit.SECONDS, "building the module and its inputs"),
+    _recorded("compile_s", "compile time", Unit.SECONDS, "before any iteration", Join.LARGEST),
+    _recorded("recompiles", "recompiled", Unit.COUNT, "graphs, after the warm-up", Join.LARGEST),
     _recorded("warmup_s", "warm-up", Unit.SECONDS, "iterations before the samples"),
     _recorded("warmup_iterations", "warm-up iterations", Unit.COUNT, "before the samples"),
     _recorded("temperature_c", "temperature", Unit.CELSIUS, "of the GPU"),

@@ -337,7 +337,8 @@ class Planned:
     """A case with what is known before it runs.
 
     FLOPs are those of the forward pass on the whole workload, exact; seconds (of one iteration) and
-    bytes are predictions. `refusal` says why it cannot run at all, or is empty.
+    bytes are predictions. `refusal` says why it cannot run at all, or is empty. What `compiles` is
+    compiled by torch in every process.
     """
 
     case: Case
@@ -348,6 +349,7 @@ class Planned:
     predicted_bytes: Count
     predicted_s: Amount
     refusal: str = ""
+    compiles: bool = False
 
     @property
     def block(self) -> tuple[Mode, int]:

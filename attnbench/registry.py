@@ -32,10 +32,17 @@ def built_in() -> set[str]:
 
 
 def card(name: str) -> "Card":
-    """The card of `name`, a mechanism or `path/to/file.py:NAME`.
+    """The card of `name`, a mechanism or `path/to/file.py:NAME`, with a form `compiled`.
 
     Raises `UnknownMechanism`, which suggests the nearest names.
     """
+    found = _card(name)
+    from attnbench.compiled import with_compiled
+
+    return with_compiled(found)
+
+
+def _card(name: str) -> "Card":
     if ".py:" in name:
         return _from_path(name)
     if name in built_in():

@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[1] / "attnbench"
 
 FLOORS = (
     ("errors", "records", "metrics", "units"),
-    ("contract", "primitives", "device", "store", "analysis"),
-    ("mechanisms", "adopted", "run"),
+    ("contract", "primitives", "flex", "device", "store", "analysis"),
+    ("mechanisms", "adopted", "compiled", "run"),
     ("registry", "model", "verify", "claims", "fleet"),
     ("gate",),
     ("measure", "workloads", "render"),
@@ -27,8 +27,10 @@ DOORS = {
     "torch": {
         "contract",
         "primitives",
+        "flex",
         "mechanisms",
         "adopted",
+        "compiled",
         "model",
         "verify",
         "measure",
@@ -142,7 +144,7 @@ def names_a_device(node):
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_what_depends_on_the_device_is_asked_of_it(path):
     """Mechanisms alone, with what they share, may say what runs where."""
-    if room(path) in ("mechanisms", "primitives") or path.parent.name == "devices":
+    if room(path) in ("mechanisms", "primitives", "flex") or path.parent.name == "devices":
         return
     for node in ast.walk(ast.parse(path.read_text())):
         called = isinstance(node, ast.Call) and getattr(node.func, "attr", "")

@@ -32,11 +32,17 @@ def doctor(
         here = environment(server, chosen.name, settings.threads)
         refused = refusals(chosen.name, server)
     resident = "can be measured" if resident_available() else "cannot be measured here"
-    facts = {**asdict(here), "nvml": nvml.state(), "resident_peak": f"peaks {resident}"}
+    cannot = chosen.cannot_compile()
+    facts = {
+        **asdict(here),
+        "nvml": nvml.state(),
+        "resident_peak": f"peaks {resident}",
+        "torch_compile": f"{cannot}; forms that use it do not run" if cannot else "runs",
+    }
     if json_:
         console.data({**facts, "forms_that_do_not_run": refused})
     else:
-        show(chosen, here, facts, refused)
+        show(chosen, here, facts, {form: why for form, why in refused.items() if why != cannot})
 
 
 def show(device: Device, here: Environment, facts: dict[str, Any], refused: dict[str, str]) -> None:
@@ -56,6 +62,7 @@ def show(device: Device, here: Environment, facts: dict[str, Any], refused: dict
         "load": load(here),
         "NVML": facts["nvml"],
         "peak memory": facts["resident_peak"],
+        "compiling": facts["torch_compile"],
     }
     if here.device_memory_bytes:
         from attnbench.render.conditions import gpu_settings

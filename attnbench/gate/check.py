@@ -107,7 +107,10 @@ def from_top(name: str, folder: Path, root: Path) -> str:
 def in_forms(
     compared: Sequence[Compared], bench: Bench, root: Path, *, every: bool = False
 ) -> Iterator[Compared]:
-    """Patterns of forms expanded to those of the working tree; with `every`, all forms as well."""
+    """Patterns of forms expanded to those of the working tree.
+
+    With `every`, all forms as well, except those that torch would have to compile.
+    """
     for mechanism in compared:
         form = mechanism.selection.form
         pattern = form or ("*" if every else "")
@@ -118,8 +121,9 @@ def in_forms(
         with bench.server.worker(root) as worker:
             name = mechanism.head.name if mechanism.head else ""
             answer = worker.ask(FORMS_TIMEOUT_S, do="forms", mechanism=name)
+        unasked = () if form else answer.get("compiled", ())
         for known in answer.get("forms", ()):
-            if fnmatchcase(known, pattern):
+            if fnmatchcase(known, pattern) and known not in unasked:
                 yield mechanism.in_form(known, timed=form is not None)
 
 

@@ -7,6 +7,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+# torch runs compiled code as written while a dispatch mode is active
+FUSED = "not counted, nor bytes moved: torch.compile fuses operators"
+
 
 class Counter(TorchDispatchMode):
     """Counts every operator that is not a view, and the bytes of its operands and results.

@@ -11,7 +11,7 @@ from torch.autograd.profiler import profile
 
 from attnbench.device import Weighed
 from attnbench.measure import kernels, nvml
-from attnbench.measure.counting import Counter
+from attnbench.measure.counting import FUSED, Counter
 from attnbench.measure.subject import Subject, iteration
 
 
@@ -52,13 +52,18 @@ def weigh(build: Callable[[], Subject], uuid: str) -> Weighed:
         values |= {"device_process_bytes": seen.peak, "context_bytes": seen.first - reserved}
     subject.clear()
     values["kept_bytes"] = torch.cuda.memory_allocated() - before
-    counter = Counter()
-    with counter:
-        iterate(lambda phase: None)
+    notes = {"nvml": hidden} if hidden else {}
+    if subject.compiles:
+        notes["operators"] = FUSED
+    else:
+        with Counter() as counter:
+            iterate(lambda phase: None)
+        values |= counter.values
+        notes |= counter.notes
     subject.clear()
-    notes = counter.notes | kernels.of_attention(trace, iterate)
+    notes |= kernels.of_attention(trace, iterate)
     values["workspace_bytes"] = free_workspaces()
-    return values | counter.values, notes | ({"nvml": hidden} if hidden else {})
+    return values, notes
 
 
 def used_bytes(device: int) -> int:

@@ -5,6 +5,7 @@ on a GPU. Resident: VmHWM after a reset, never `ru_maxrss`, which a child inheri
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch.autograd.profiler import profile, record_function
 
 from attnbench.device import Weighed
 from attnbench.measure import kernels
-from attnbench.measure.counting import Counter
+from attnbench.measure.counting import FUSED, Counter
 from attnbench.measure.subject import Subject, iteration
 
 MARK = "attnbench:"
@@ -29,7 +30,7 @@ def on_cpu(build: Callable[[], Subject]) -> Weighed:
         subject = build()
         resident = ResidentPeak()
         mark("start")
-        with counter:
+        with nullcontext() if subject.compiles else counter:
             iteration(subject)(mark)
         values = resident.values()
         subject.clear()
@@ -41,7 +42,10 @@ def on_cpu(build: Callable[[], Subject]) -> Weighed:
             iteration(subject)(mark)
             subject.clear()
         values["kept_bytes"] = peaks(events.kineto_results.events())["kept_bytes"]
-    values |= counter.values
+    if subject.compiles:
+        notes["operators"] = FUSED
+    else:
+        values |= counter.values
     if not resident.available:
         notes["resident"] = "this system does not let a process reset its resident peak"
     return values, notes

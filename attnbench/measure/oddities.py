@@ -92,10 +92,12 @@ def odd(subject: Subject, first: Passed, seed: int) -> str:
         return tensor
 
     subject.draw(seed + 1)
+    # without gradients, training would be compiled again
+    grad = subject.compiles and subject.training
     try:
         with (
             watched(subject, thoroughly=True) as fresh,
-            torch.no_grad(),
+            torch.set_grad_enabled(grad),
             saved_tensors_hooks(record, lambda tensor: tensor),
         ):
             subject.forward()

@@ -26,8 +26,6 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch loads libgomp
-# compiler processes would be left behind when a case is killed
-os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 import torch
 import torch._dynamo  # optimisers import it at first use, which costs seconds in every process

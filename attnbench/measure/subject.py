@@ -27,6 +27,9 @@ class Subject:
         self.training = w.mode is Mode.TRAINING
         # a `Classifier`, or at other levels one form of the mechanism
         self.module: Any = self._module(card)
+        # older trees have no form that compiles
+        forms = self.module.modules()
+        self.compiles = any(getattr(form, "compiles", False) for form in forms)
         self.module.to(self.device, self.dtype).train(self.training)
         self.generator = torch.Generator(self.device).manual_seed(seed)
         self.mask = self._mask()
@@ -137,7 +140,7 @@ class Subject:
         """Width of a core's output, seen on one token: d, unless it concatenates vectors."""
         case = self.case
         w = replace(case.workload, batch=1, seq_len=1)
-        core: Any = card.forms[case.form](card.configure(dict(case.options)), w)
+        core: Any = card.forms["eager"](card.configure(dict(case.options)), w)
         core.to(self.device, self.dtype)
         x = torch.zeros(1, w.heads, 1, w.head_width, device=self.device, dtype=self.dtype)
         with torch.no_grad():

@@ -25,7 +25,7 @@ import torch
 from attnbench import contract
 from attnbench.contract import Card
 from attnbench.device import Device, find
-from attnbench.measure import allocator, oddities
+from attnbench.measure import allocator, compiling, oddities
 from attnbench.measure.digits import relative_error
 from attnbench.measure.environment import environment, load
 from attnbench.measure.server import described, end_children
@@ -111,8 +111,10 @@ class Worker:
         return {"outcome": "ok", "environment": asdict(environment(device, threads, dtype))}
 
     def forms(self, mechanism: str) -> Answer:
-        """Names of the forms of a mechanism."""
-        return {"outcome": "ok", "forms": tuple(self.find_card(mechanism).forms)}
+        """Names of the forms of a mechanism, and of those that torch compiles."""
+        forms = self.find_card(mechanism).forms
+        compiled = [name for name, form in forms.items() if getattr(form, "compiles", False)]
+        return {"outcome": "ok", "forms": tuple(forms), "compiled": compiled}
 
     def build(
         self,
@@ -137,12 +139,15 @@ class Worker:
         card, _, case = self.resolve(**asked)
         subject = Subject(card, case, self.seed, capturable=cuda_graphs)
         device = find(case.workload.device)
+        if subject.compiles:
+            compiling.load(device)
         if extra:
             work = slowed(subject.forward, extra, every, device.torch_name)
             subject.forward = work  # type: ignore[method-assign]  # for this subject alone
         watch = device.stopwatch(cold)
         iterate, clear = iteration(subject), subject.clear
         setup_s = time.perf_counter() - begun
+        compiling_s = compiling.first_s(iterate, clear, device) if subject.compiles else None
         kept: list[torch.Tensor] = []
         with oddities.watched(subject) if suspicious else nullcontext() as passed:
             first = sample(lambda lap: kept.append(iterate(lap)), clear, watch, 1)
@@ -156,6 +161,8 @@ class Worker:
         warm = warm_up(iterate, clear, watch, first.seconds, warmup_s)
         iteration_s = median(warm[len(warm) // 2 :])
         values = {"setup_s": setup_s, "warmup_s": sum(warm), "warmup_iterations": len(warm)}
+        if compiling_s is not None:
+            values["compile_s"] = max(0.0, compiling_s - first.wall_s)
         if load_before is not None:
             values["load_before"] = load_before
         self.built = SimpleNamespace(
@@ -171,6 +178,7 @@ class Worker:
             iteration_s=iteration_s,
             passed=passed,
             sparing=sparing,
+            graphs=compiling.graphs(),
         )
         # a collection would fall into the samples of a single process
         gc.collect()
@@ -212,10 +220,15 @@ class Worker:
         values = built.values | built.meter.values()
         if (load_after := load()) is not None:
             values["load_after"] = load_after
+        recompiles = compiling.graphs() - built.graphs
+        if built.subject.compiles or recompiles:
+            values["recompiles"] = recompiles
         changed = changes(built.state, torch_state())
         odd = oddities.odd(built.subject, built.passed, self.seed) if built.passed else ""
         notes = {"changed": changed, "odd": odd, "processes": left_running()}
         notes |= {**built.device.notes(built.watch), **built.meter.notes()}
+        if recompiles:
+            notes["recompiled"] = f"was compiled again while it was timed ({recompiles} graphs)"
         if built.sparing:
             notes["allocator"] = "pages kept, but those of large tensors"
         if built.state["autocast"] != OFF:
@@ -236,7 +249,9 @@ class Worker:
         and forward FLOPs of one layer.
         """
         card, config, case = self.resolve(**asked)
-        values: dict[str, float] = {}
+        device, values = find(case.workload.device), dict[str, float]()
+        if getattr(card.forms[case.form], "compiles", False):
+            compiling.load(device)
         if checked:
             subject = Subject(card, case, self.seed)
             if wrong := check(subject):
@@ -246,7 +261,6 @@ class Worker:
             values["flops"] = flops.core
             values["flops"] += 0 if case.workload.level is Level.CORE else flops.projections
             del subject
-        device = find(case.workload.device)
         peaks, notes = device.weigh(lambda case: Subject(card, case, self.seed), case)
         values |= peaks
         # cards of older trees lack the field: they declare everything

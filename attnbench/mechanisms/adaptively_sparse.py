@@ -251,6 +251,7 @@ def default(config: Config, w: Workload) -> str:
 
 CARD = Card(
     forms={"eager": AdaptivelySparse, "chunked": Chunked},
+    uncompiled="torch.compile cannot trace Newton's method, which stops as the data allows",
     config=Config,
     reference=reference,
     parameters=parameters,

@@ -14,8 +14,9 @@ random blocks cover it. A sequence whose length is not a multiple of b is padded
 padding is never a key.
 
 Each block of queries reads three blocks of keys as overlapping views; random blocks of keys and
-values are copied, [B, H, N r/b, d]. No causal form: global and random tokens look ahead. Left out:
-the variant ETC, whose global tokens are added to the sequence.
+values are copied, [B, H, N r/b, d]. `flex` copies nothing and stores no scores, by
+torch's flex_attention. No causal form: global and random tokens look ahead. Left out: the variant
+ETC, whose global tokens are added to the sequence.
 
 Notation: the paper's w is our 3 b.
 Source: arXiv:2007.14062, section 2 and appendix D.
@@ -29,6 +30,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from attnbench import flex
 from attnbench.contract import (
     BaseConfig,
     Card,
@@ -41,6 +43,7 @@ from attnbench.contract import (
     projection_flops,
     projection_parameters,
 )
+from attnbench.device import find
 from attnbench.mechanisms.longformer import joined, lowered, padded, windows
 from attnbench.primitives import key_mask, softmax_attention
 from attnbench.records import Causality, Family, Workload
@@ -147,6 +150,55 @@ class BigBird(QKVAttention):
         return 3 * w.heads * w.tokens * keys + copies
 
 
+class Flex(BigBird):
+    compiles = True
+
+    def __init__(self, config: Config, workload: Workload) -> None:
+        super().__init__(config, workload)
+        self.fused = flex.Fused(
+            visible(config, workload, self.random), find(workload.device).torch_name
+        )
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        rows = softmax_attention(q[:, :, : self.config.global_tokens], k, v, key_mask(mask))
+        return joined(rows, self.fused(q, k, v, mask), mask).transpose(1, 2)
+
+    @staticmethod
+    def needs(config: Config, w: Workload) -> str | None:
+        return flex.needs(w) or find(w.device).cannot_compile() or None
+
+    @staticmethod
+    def flops(config: Config, w: Workload) -> Flops:
+        """All pairs of flex_attention's blocks that it visits; g full rows."""
+        rows = 4 * w.batch * w.width * w.seq_len * min(config.global_tokens, w.seq_len)
+        visited = visible(config, w, draw(config, w)).flops(w)
+        return Flops(projection_flops(w), visited + rows)
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        return w.heads * w.tokens
+
+
+def visible(config: Config, w: Workload, random: Tensor) -> flex.Window:
+    """Global, neighbouring and random keys of every query."""
+    b, g, R = config.block, config.global_tokens, config.random_tokens // config.block
+    table = random.to(find(w.device).torch_name)
+
+    def allowed(_: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        keys = (j < g) | ((i // b - j // b).abs() <= 1)
+        for t in range(R):
+            keys = keys | (table[h, i // b, t] == j // b)
+        return keys
+
+    first, last = (i // b for i in flex.queries(w.seq_len))
+    zero, end = 0 * first, torch.full_like(first, random.shape[1] - 1)
+    part = [(zero, zero + g), ((first - 1) * b, (last + 2) * b)]
+    for step in range(-(-flex.BLOCK // b) + 1):
+        own = torch.minimum(torch.minimum(first + step, last), end)
+        part += [(drawn * b, (drawn + 1) * b) for drawn in random[:, own].unbind(-1)]
+    return flex.Window(w.seq_len, allowed, part)
+
+
 def draw(config: Config, w: Workload) -> Tensor:
     """[H, n, r / b]: for each head and block of queries, distinct blocks of keys, or −1."""
     generator = torch.Generator().manual_seed(config.seed)
@@ -197,7 +249,7 @@ def exempt(config: Config) -> Mapping[Exemption, str]:
 
 
 CARD = Card(
-    forms={"eager": BigBird},
+    forms={"eager": BigBird, "flex": Flex},
     config=Config,
     reference=reference,
     parameters=projection_parameters,

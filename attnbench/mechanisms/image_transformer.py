@@ -12,6 +12,7 @@ is the block, h_m rows above and w_m columns to the left and right: (h_q + h_m)(
 Causal queries see only earlier tokens of the sequence. Full attention uses the same memory without
 that restriction. `sdpa` uses a fused kernel for each block. In 1d, keys are concatenated from
 slices of blocks, so that nothing is masked unless something is padded.
+`flex` reads keys where they are, by torch's flex_attention.
 
 Notation: `block` is l_q, `memory` l_m, `rows` h_q, `columns` w_q, `above` h_m, `beside` w_m, as
 in the paper; `across` is the number of blocks side by side; None: about a square image.
@@ -26,6 +27,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from attnbench import flex
 from attnbench.contract import (
     BaseConfig,
     Card,
@@ -38,6 +40,7 @@ from attnbench.contract import (
     projection_flops,
     projection_parameters,
 )
+from attnbench.device import find
 from attnbench.primitives import additive, causal_mask, fused_attention, softmax_attention
 from attnbench.records import Causality, Family, Workload
 
@@ -172,6 +175,66 @@ class Sdpa(ImageTransformer):
         return w.batch * (2 * keys * w.width + 2 * mask) + w.tokens * w.width
 
 
+class Flex(ImageTransformer):
+    compiles = True
+
+    def __init__(self, config: Config, workload: Workload) -> None:
+        super().__init__(config, workload)
+        self.fused = flex.Fused(visible(config, workload), find(workload.device).torch_name)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        return self.fused(q, k, v, mask)
+
+    @staticmethod
+    def needs(config: Config, w: Workload) -> str | None:
+        return flex.needs(w) or find(w.device).cannot_compile() or None
+
+    @staticmethod
+    def flops(config: Config, w: Workload) -> Flops:
+        """q kᵀ and A v of all pairs of flex_attention's blocks that it visits."""
+        return Flops(projection_flops(w), visible(config, w).flops(w))
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        return w.heads * w.tokens
+
+
+def visible(config: Config, w: Workload) -> flex.Window:
+    """The memory of each query, up to the query if causal."""
+    return (seen_lines if config.layout == "1d" else seen_pixels)(config, w)
+
+
+def seen_lines(config: Config, w: Workload) -> flex.Window:
+    lq, memory, causal = config.block, config.memory, w.causal
+
+    def bounds(i: Tensor) -> flex.Range:
+        start = i // lq * lq
+        return start - memory, i + 1 if causal else start + lq
+
+    return flex.within(w.seq_len, bounds)
+
+
+def seen_pixels(config: Config, w: Workload) -> flex.Window:
+    c, lq, causal = config, config.span(w.seq_len), w.causal
+    across = c.grid(w.seq_len)[1]
+
+    def allowed(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        block, other, inside = i // lq, j // lq, j % lq
+        # row and column of key j, from the first pixel of the block of query i
+        y = (other // across - block // across) * c.rows + inside // c.columns
+        x = (other % across - block % across) * c.columns + inside % c.columns
+        near = (y >= -c.above) & (y < c.rows) & (x >= -c.beside) & (x < c.columns + c.beside)
+        return near & (j <= i) if causal else near
+
+    first, last = (i // lq for i in flex.queries(w.seq_len))
+    side = -(-c.beside // c.columns)  # blocks to the left and right, in each row of blocks
+    part = [
+        ((first - up * across - side) * lq, (last - up * across + side + 1) * lq)
+        for up in range(-(-c.above // c.rows) + 1)
+    ]
+    return flex.Window(w.seq_len, allowed, part)
+
+
 def window(x: Tensor, first: int, last: int, memory: int) -> Tensor:
     """Blocks `first` to `last` of [B, n, l_q, ...], each preceded by `memory` earlier tokens."""
     lq = x.shape[2]
@@ -240,7 +303,7 @@ def exempt(config: Config) -> Mapping[Exemption, str]:
 
 
 CARD = Card(
-    forms={"eager": ImageTransformer, "sdpa": Sdpa},
+    forms={"eager": ImageTransformer, "sdpa": Sdpa, "flex": Flex},
     config=Config,
     reference=reference,
     parameters=projection_parameters,

@@ -5,6 +5,7 @@
 Blocks of b consecutive tokens do not overlap or interact. The released code strides its blocks
 through the sequence instead; the paper's are contiguous, and so are these. A sequence whose length
 is not a multiple of b is padded internally; padding is never a key. Causal: j ≤ i in the block.
+`flex` computes the same by torch's flex_attention, which visits no pairs of distant blocks.
 Source: arXiv:2011.04006, section 3.2.
 """
 
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from attnbench import flex
 from attnbench.contract import (
     BaseConfig,
     Card,
@@ -25,6 +27,7 @@ from attnbench.contract import (
     projection_flops,
     projection_parameters,
 )
+from attnbench.device import find
 from attnbench.primitives import causal_mask, masked_softmax, padded_mask
 from attnbench.records import Causality, Family, Workload
 
@@ -74,6 +77,41 @@ class Local(QKVAttention):
         return 2 * w.heads * w.tokens * config.block
 
 
+class Flex(Local):
+    compiles = True
+
+    def __init__(self, config: Config, workload: Workload) -> None:
+        super().__init__(config, workload)
+        self.fused = flex.Fused(visible(config, workload), find(workload.device).torch_name)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        return self.fused(q, k, v, mask)
+
+    @staticmethod
+    def needs(config: Config, w: Workload) -> str | None:
+        return flex.needs(w) or find(w.device).cannot_compile() or None
+
+    @staticmethod
+    def flops(config: Config, w: Workload) -> Flops:
+        """q kᵀ and A v of all pairs of flex_attention's blocks that it visits."""
+        return Flops(projection_flops(w), visible(config, w).flops(w))
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        return w.heads * w.tokens
+
+
+def visible(config: Config, w: Workload) -> flex.Window:
+    """The block of each query, up to the query if causal."""
+    b, causal = config.block, w.causal
+
+    def bounds(i: Tensor) -> flex.Range:
+        first = i // b * b
+        return first, i + 1 if causal else first + b
+
+    return flex.within(w.seq_len, bounds)
+
+
 def reference(module: Local, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
     N, d, b = len(x), module.width // module.heads, module.config.block
     rows = []
@@ -88,7 +126,7 @@ def reference(module: Local, x: Tensor, mask: Tensor | None, draws: Draws) -> Te
 
 
 CARD = Card(
-    forms={"eager": Local},
+    forms={"eager": Local, "flex": Flex},
     config=Config,
     reference=reference,
     parameters=projection_parameters,

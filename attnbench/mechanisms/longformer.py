@@ -14,6 +14,8 @@ are overlapping views and never copied; keys beyond the window are masked. `bloc
 blocks to the machine (C queries against C + w keys). `folded` is `blocked` with the projections of
 k′ and v′ folded into the few global rows, so that k′ and v′ are never stored:
     q′_i k′_jᵀ = (q′_i W_K′) x_jᵀ        Σ_j A_ij v′_j = W_V′ Σ_j A_ij x_j
+`flex` computes window and global keys of all rows by torch's flex_attention, which stores no
+scores; the rows of global queries are those of `eager`.
 
 The causal form is ours: the window ends at i, and all later i see the keys j < g; there are no
 global rows and no separate projections.
@@ -27,6 +29,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from attnbench import flex
 from attnbench.contract import (
     NO_SEPARATE_CORE,
     BaseConfig,
@@ -39,6 +42,7 @@ from attnbench.contract import (
     projection_flops,
     projection_parameters,
 )
+from attnbench.device import find
 from attnbench.primitives import key_mask, masked_softmax, softmax_attention
 from attnbench.records import Causality, Family, Level, Workload
 
@@ -208,6 +212,47 @@ class Folded(Blocked):
         return Flops(projections, blocked.core - rows + thin)
 
 
+class Flex(Longformer):
+    compiles = True
+
+    def __init__(self, config: Config, workload: Workload) -> None:
+        super().__init__(config, workload)
+        self.fused = flex.Fused(visible(config, workload), find(workload.device).torch_name)
+
+    def local(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        return self.fused(q, k, v, mask)
+
+    @staticmethod
+    def needs(config: Config, w: Workload) -> str | None:
+        return flex.needs(w) or find(w.device).cannot_compile() or None
+
+    @classmethod
+    def flops(cls, config: Config, w: Workload) -> Flops:
+        """As eager, but all pairs of flex_attention's blocks that it visits; g full rows."""
+        g = 0 if w.causal else min(config.global_tokens, w.seq_len)
+        rows = 4 * w.batch * w.width * w.seq_len * g
+        return Flops(super().flops(config, w).projections, visible(config, w).flops(w) + rows)
+
+    @classmethod
+    def elements(cls, config: Config, w: Workload) -> int:
+        return w.heads * w.tokens
+
+
+def visible(config: Config, w: Workload) -> flex.Window:
+    """Window and global keys of every row."""
+    g, δ, causal = config.global_tokens, config.dilation, w.causal
+    side = δ * config.window // 2
+
+    def allowed(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        near = ((i - j).abs() <= side) & ((i - j) % δ == 0) | (j < g)
+        return near & (j <= i) if causal else near
+
+    first, last = flex.queries(w.seq_len)
+    stop, inner_stop = (last + 1, first + 1) if causal else (last + side + 1, first + side + 1)
+    part = [(first - side, stop), (0 * first, 0 * first + g)]
+    return flex.Window(w.seq_len, allowed, part, [(last - side, inner_stop)] if δ == 1 else [])
+
+
 class Windows(torch.autograd.Function):
     """Overlapping blocks of keys as views of one copy; the gradient sums the overlaps."""
 
@@ -304,7 +349,7 @@ def default(config: Config, w: Workload) -> str:
 
 
 CARD = Card(
-    forms={"eager": Longformer, "blocked": Blocked, "folded": Folded},
+    forms={"eager": Longformer, "blocked": Blocked, "folded": Folded, "flex": Flex},
     config=Config,
     reference=reference,
     parameters=parameters,

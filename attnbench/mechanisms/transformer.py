@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from attnbench import flex
 from attnbench.contract import (
     BaseConfig,
     Card,
@@ -32,10 +33,9 @@ from attnbench.contract import (
     projection_flops,
     projection_parameters,
 )
+from attnbench.device import find
 from attnbench.primitives import allowed_keys, key_mask, masked_softmax
-from attnbench.records import Causality, Family, Mode, Workload
-
-BLOCK = 128  # tokens of a block in flex_attention's masks, torch's default
+from attnbench.records import Causality, Family, Workload
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,26 +102,17 @@ class Xformers(Transformer):
 
 
 class Flex(Transformer):
-    def __init__(self, config: Config, workload: Workload) -> None:
-        super().__init__(config, workload)
-        from torch.nn.attention.flex_attention import flex_attention
-
-        self.compiled = torch.compile(flex_attention, dynamic=False)
+    compiles = True
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        q, k, v = (t.contiguous() for t in (q, k, v))
         blocks = triangle(q.shape[-2], q.device) if self.causal else None
-        return self.compiled(q, k, v, block_mask=blocks)
+        return flex.kernel()(q, k, v, block_mask=blocks)
 
     @staticmethod
     def needs(config: Config, w: Workload) -> str | None:
-        if w.device == "cpu" and w.mode is Mode.TRAINING:
-            return "torch's flex_attention has no backward on a CPU"
         if w.padding:
             return "this form takes no padding mask; use transformer:sdpa"
-        if w.dtype == "float64":
-            return "torch's flex_attention has no float64 kernel"
-        return None
+        return flex.needs(w) or find(w.device).cannot_compile() or None
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
@@ -141,10 +132,10 @@ def triangle(N: int, device: torch.device) -> Any:
     """
     from torch.nn.attention.flex_attention import BlockMask
 
-    n = -(-N // BLOCK)
+    n = -(-N // flex.BLOCK)
     row = torch.arange(n, device=device, dtype=torch.int32)
     partly, whole = torch.ones_like(row), row.clone()
-    if N % BLOCK:
+    if N % flex.BLOCK:
         partly[-1], whole[-1] = n, 0
     order = row.repeat(n, 1)  # [n, n]: the blocks of each row by number
     return BlockMask.from_kv_blocks(
@@ -152,7 +143,7 @@ def triangle(N: int, device: torch.device) -> Any:
         ((order + row[:, None]) % n)[None, None],
         whole[None, None],
         order[None, None],
-        BLOCK_SIZE=BLOCK,
+        BLOCK_SIZE=flex.BLOCK,
         mask_mod=past,
         seq_lengths=(N, N),
     )

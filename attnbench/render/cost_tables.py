@@ -39,7 +39,10 @@ def latency(summary: Frame, mode: str, tokens: int) -> Table:
         point, low, high = (scale * row[key] for key in ("time_s", "time_lo_s", "time_hi_s"))
         return bounded(point, low, high, LAUNCHES if row["launch_bound"] else "")
 
-    notes = [_intervals(summary), *_launches(summary, mode), *_forms(summary, mode)]
+    notes = [
+        *(_intervals(summary), *_launches(summary, mode)),
+        *(*_forms(summary, mode), *_compiled(summary, mode)),
+    ]
     if summary["tokens"].max() > tokens:
         limit = units.count(tokens)
         scaled = f"For N > {limit} the batch is one sequence; the time is scaled to {limit} tokens."
@@ -227,6 +230,18 @@ def _launches(summary: Frame, mode: str) -> Iterator[str]:
             f"“{LAUNCHES.strip()}” marks launch-bound cases: the host enqueues an iteration more"
             " slowly than the GPU runs it."
         )
+
+
+def _compiled(summary: Frame, mode: str) -> Iterator[str]:
+    """What torch.compile took for each series that it compiles, beside the times."""
+    cases = summary[(summary["mode"] == mode) & summary["compile_s"].notna()]
+    spans = cases.groupby("series", sort=False)["compile_s"].agg(["min", "max"])
+    parts = [
+        f"{series} {' to '.join(dict.fromkeys(map(units.seconds, ends)))}"
+        for series, *ends in spans.itertuples()
+    ]
+    if parts:
+        yield f"Times do not include compiling, which took, per length: {', '.join(parts)}."
 
 
 def _intervals(summary: Frame) -> str:

@@ -31,6 +31,7 @@ class History:
     ended: list[tuple[Case, Run]] = field(default_factory=list)  # out of memory or time
     timed: dict[tuple[str, int], Run] = field(default_factory=dict)  # by case and round
     memory: set[str] = field(default_factory=set)  # cases whose memory was measured
+    compiled: dict[str, Known] = field(default_factory=dict)  # seconds before it runs, by series
     failed: set[str] = field(default_factory=set)  # cases with a timed run that failed
     examined: set[Case] = field(default_factory=set)  # families checked for odd behaviour
 
@@ -54,6 +55,9 @@ class History:
             self.examined.add(schedule.family(planned.case))
             seconds = median(sample.seconds for sample in run.samples)
             self.times.setdefault(self.name(planned), []).append((planned, seconds))
+            if planned.compiles:
+                took_s = sum(run.values.get(key, 0.0) for key in ("setup_s", "compile_s"))
+                self.compiled.setdefault(self.name(planned), []).append((planned, took_s))
             self.ratios.append(seconds / planned.predicted_s)
         if peak := run.values.get("allocated_peak_bytes"):
             self.peaks.setdefault(self.name(planned), []).append((planned, peak))
@@ -64,6 +68,15 @@ class History:
         own = [seconds for other, seconds in known if other is planned]
         factor = median(self.ratios) if self.ratios else 1.0
         return own[-1] if own else predict.seconds(planned, known, factor)
+
+    def compile_s(self, planned: Planned) -> float:
+        """Seconds of compiling a case in a process, with the iteration that makes torch do so."""
+        if not planned.compiles:
+            return 0.0
+        known = self.compiled.get(self.name(planned), [])
+        own = [seconds for other, seconds in known if other is planned]
+        longest_s = max((seconds for _, seconds in known), default=schedule.COMPILE_S)
+        return (own[-1] if own else longest_s) + self.iteration_s(planned)
 
     def needed_bytes(self, planned: Planned) -> float:
         """Bytes to keep free for a case."""

@@ -79,7 +79,7 @@ class Server:
                 stdin=theirs.fileno(),
                 stdout=log,
                 stderr=log,
-                env=environment(self.threads),
+                env=environment(self.threads, self.folder),
                 start_new_session=True,  # the terminal's signals are for the parent
             )
         self.control.sendall(json.dumps(self.preload).encode())
@@ -241,14 +241,22 @@ def reason_of(number: int | None) -> str:
     return os.strerror(number or 0).lower()
 
 
-def environment(threads: int) -> dict[str, str]:
+def environment(threads: int, folder: Path) -> dict[str, str]:
     """Environment variables of the processes: number of threads, fixed hashes, not git's.
 
-    glibc asks for huge pages, which `measure.allocator` allows where it wants them.
+    glibc asks for huge pages, which `measure.allocator` allows where it wants them. torch.compile
+    keeps its files in the folder, so that nothing has been compiled before, and starts no
+    processes, which would be left running when a case is killed.
     """
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     dropped = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
     kept = {name: value for name, value in os.environ.items() if name not in dropped}
     tunables = ":".join(filter(None, (kept.get("GLIBC_TUNABLES"), "glibc.malloc.hugetlb=1")))
-    fixed = {"PYTHONHASHSEED": "0", "GLIBC_TUNABLES": tunables}
+    fixed = {
+        "PYTHONHASHSEED": "0",
+        "GLIBC_TUNABLES": tunables,
+        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+        "TRITON_CACHE_DIR": str(folder / "triton"),
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    }
     return {**kept, **dict.fromkeys(names, str(threads)), **fixed}

@@ -10,6 +10,7 @@ from attnbench.records import Case, Cause, Mode, Outcome, Planned, Run, Settings
 from attnbench.run.race import Turns
 
 START_S = 0.15  # a visit without its iterations: building the module, a share of the process
+COMPILE_S = 20.0  # loading and running torch.compile, before a series has been compiled
 MEMORY_S = 0.5  # a process that measures memory, without its iterations
 MEMORY_ITERATIONS = 1.3  # cost of an iteration under the profiler and of the small ones
 MARGIN = 1.1  # memory kept free, relative to the prediction

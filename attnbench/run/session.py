@@ -340,7 +340,8 @@ class Session:
 
     def memory_s(self, planned: Planned) -> float:
         """Predicted seconds of measuring the memory of a case."""
-        return schedule.memory_s(self.history.iteration_s(planned))
+        iteration_s = self.history.iteration_s(planned)
+        return self.history.compile_s(planned) + schedule.memory_s(iteration_s)
 
     def is_light(self, planned: Planned) -> bool:
         """Whether measuring the memory of a case is cheap compared to the budget."""
@@ -349,8 +350,12 @@ class Session:
 
     def visits_s(self, cases: Iterable[Planned]) -> float:
         """Predicted seconds of one visit to each case."""
-        times = map(self.history.iteration_s, cases)
-        return sum(schedule.visit_s(iteration_s, self.request.settings) for iteration_s in times)
+        return sum(map(self.visit_s, cases))
+
+    def visit_s(self, planned: Planned, iteration_s: float = 0.0) -> float:
+        """Predicted seconds of one visit to a case; `iteration_s` if measured."""
+        seconds = iteration_s or self.history.iteration_s(planned)
+        return self.history.compile_s(planned) + schedule.visit_s(seconds, self.request.settings)
 
     def cost_s(self, cases: Sequence[Planned]) -> float:
         """Predicted seconds of what remains of round 0 for these cases."""
@@ -366,9 +371,7 @@ class Session:
 
     def timeout_s(self, planned: Planned, iteration_s: float = 0.0) -> float:
         """Seconds after which the process of a case is killed; `iteration_s` if measured."""
-        seconds = iteration_s or self.history.iteration_s(planned)
-        usual_s = schedule.visit_s(seconds, self.request.settings)
-        limit_s = self.request.case_timeout_s
+        usual_s, limit_s = self.visit_s(planned, iteration_s), self.request.case_timeout_s
         return min(max(AT_LEAST_S, OVERTIME * usual_s), math.inf if limit_s is None else limit_s)
 
     def number(self, planned: Planned) -> int:

@@ -84,10 +84,13 @@ def ways(causality: Causality) -> tuple[bool, ...]:
             return (False, True)
 
 
-def trials(card: Card) -> Iterator[tuple[str, Trial]]:
-    """Every example, form and causality that runs here, with a label."""
+def trials(card: Card, compiles: bool = False) -> Iterator[tuple[str, Trial]]:
+    """Every example, form and causality that runs here, with a label.
+
+    Forms that torch compiles are separate: each check of one takes minutes.
+    """
     for index, config in enumerate(card.examples):
-        for form in card.forms:
+        for form in (name for name in card.forms if card.forms[name].compiles == compiles):
             for causal in ways(card.causality):
                 trial = Trial(card, config, form, causal)
                 if card.refusal(form, config, trial.workload(17)) is None:

@@ -155,6 +155,7 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
         predicted_bytes=predicted_bytes(elements, parameters, w, kept),
         predicted_s=predict.first_guess(total, training, rate),
         refusal=refusal,
+        compiles=form.compiles,
     )
 
 

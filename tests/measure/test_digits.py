@@ -29,7 +29,7 @@ def test_every_form_loses_the_digits_of_its_type_and_no_more(mechanism):
     for form in card(mechanism).forms:
         tested, one = case(mechanism, form)
         refused = tested.refusal(form, tested.configure({}), at(one.workload.causal, "float32"))
-        if form == "flex" or (refused and "core" not in refused):
+        if tested.forms[form].compiles or (refused and "core" not in refused):
             continue
         found = relative_error(tested, one, seed=1)
         assert found is not None

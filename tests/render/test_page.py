@@ -387,11 +387,31 @@ def test_a_warning_says_what_a_mechanism_did_to_its_process():
 
 def test_a_warning_says_what_is_odd_about_a_mechanism():
     whole = sweep(("fastformer",), rounds=2)
-    notes = {"odd": "returned its input", "processes": "started 40 processes"}
+    notes = {
+        "odd": "returned its input",
+        "recompiled": "was compiled again",
+        "processes": "started 40 processes",
+    }
     runs = tuple(replace(run, notes=notes) for run in whole.runs)
     lines = list(warnings(analyse(replace(whole, runs=runs))))
     for note in notes.values():
         assert sum(line.startswith(f"fastformer {note};") for line in lines) == 1
+
+
+def test_the_time_to_compile_stands_below_the_times_that_leave_it_out():
+    whole = sweep(("transformer:compiled", "fastformer"), lengths=(128, 256), rounds=2)
+    seconds = {128: 31.0, 256: 74.0}
+    taken = {
+        planned.case.key: {"compile_s": seconds[planned.case.workload.seq_len]}
+        for planned in whole.plan
+        if planned.case.form == "compiled"
+    }
+    runs = tuple(
+        replace(run, values={**run.values, **taken.get(run.case, {})}) for run in whole.runs
+    )
+    table = page.report_tables(analyse(replace(whole, runs=runs)))[0]
+    assert "compiling, which took, per length: transformer:compiled 31.0 s to 74.0 s." in table.note
+    assert "compiling" not in page.report_tables(analyse(whole))[0].note
 
 
 def test_a_warning_names_a_time_below_that_of_reading_the_input():

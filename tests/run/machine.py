@@ -11,13 +11,20 @@ class Machine:
     """An iteration takes `seconds(case)`; `fate(case, do)` may give another answer, or end it.
 
     A fate is an answer that is not `ok`, with the seconds that it takes as `after_s`. With
-    `hold_s` there is a device clock, and the wall time of each sample is longer by that.
+    `hold_s` there is a device clock, and the wall time of each sample is longer by that. A case is
+    compiled in `compile_s(case)` when it is built or weighed.
     """
 
-    def __init__(self, seconds=lambda case: 0.1, fate=lambda case, do: None, hold_s=None):
+    def __init__(
+        self,
+        seconds=lambda case: 0.1,
+        fate=lambda case, do: None,
+        hold_s=None,
+        compile_s=lambda case: 0.0,
+    ):
         self.now, self.stored = 50.0, []
         self.started, self.asked, self.builds = [], [], []
-        self.seconds, self.fate, self.hold_s = seconds, fate, hold_s
+        self.seconds, self.fate, self.hold_s, self.compile_s = seconds, fate, hold_s, compile_s
         self.pids = itertools.count(1)
 
     def clock(self):
@@ -55,7 +62,9 @@ class Worker:
             self.alive = fate["outcome"] not in ("crashed", "timeout")
             return fate
         each, iterations = machine.seconds(self.case), asked.get("iterations", 1)
+        compile_s = machine.compile_s(self.case)
         took = {"build": 0.1 + each, "lap": each * iterations, "weigh": 0.2 + each}
+        took |= {do: took[do] + compile_s for do in ("build", "weigh")}
         elapsed = took.get(do, 0.0)
         if timeout_s is not None and elapsed > timeout_s:
             machine.now += timeout_s
@@ -66,7 +75,11 @@ class Worker:
         answers = {
             "build": {"form": self.case.form, "iteration_s": each},
             "lap": {"sample": [iterations, wall_s, elapsed, device_s, elapsed, 0, 0]},
-            "finish": {"values": {"warmup_s": each}, "notes": {}, "spoiled": False},
+            "finish": {
+                "values": {"warmup_s": each, "compile_s": compile_s},
+                "notes": {},
+                "spoiled": False,
+            },
             "weigh": {"values": {"allocated_peak_bytes": 4000}, "notes": {}},
         }
         return {"outcome": "ok", **answers[do]}

@@ -308,3 +308,13 @@ def test_server_and_workers_end_with_their_parent(tmp_path):
     for file in files:
         assert select.select([file], [], [], 60)[0], "it outlived its parent"
         os.close(file)
+
+
+def test_what_torch_compiles_is_kept_in_the_folder_of_the_server_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/elsewhere")
+    monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "32")
+    own = processes.environment(2, tmp_path)
+    assert own["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "inductor")
+    assert own["TRITON_CACHE_DIR"] == str(tmp_path / "triton")
+    assert own["TORCHINDUCTOR_COMPILE_THREADS"] == "1"
+    assert own["OMP_NUM_THREADS"] == "2"

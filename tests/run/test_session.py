@@ -494,3 +494,38 @@ def test_processes_that_do_not_race_end_where_their_memory_is_needed():
     sweep(machine, plan, replace(REQUEST, rounds=1))
     timing = Counter(series for series, weighs in machine.started if not weighs)
     assert timing == {"slow:eager": 1, "fast:eager": 2}
+
+
+def compiled(seq_len, flops=10**8):
+    return replace(planned("fast", seq_len, flops, form="compiled"), compiles=True)
+
+
+def test_compiling_counts_against_the_time_limit_of_a_case_and_is_expected():
+    """Far longer than its iterations, and than the guess before anything was compiled."""
+    plan = (PLAN[3], *(compiled(n) for n in (128, 256, 512)))
+    slow = {128: 60.0, 256: 130.0, 512: 130.0}
+    machine = Machine(
+        lambda case: 0.1,
+        compile_s=lambda case: slow[case.workload.seq_len] if case.form == "compiled" else 0.0,
+    )
+    sweep(machine, plan, replace(REQUEST, rounds=1))
+    found = outcomes(machine)
+    assert {run.outcome for run in found.values()} == {Outcome.OK}
+    slow[128] = 1000.0
+    machine = Machine(lambda case: 0.1, compile_s=machine.compile_s)
+    sweep(machine, plan, replace(REQUEST, rounds=1, case_timeout_s=300.0))
+    ends = [outcomes(machine)[p.case.key, Part.TIME, 0].outcome for p in plan]
+    assert ends == [Outcome.OK, Outcome.TIMEOUT, Outcome.SKIPPED, Outcome.SKIPPED]
+
+
+def test_the_budget_reserves_what_compiling_took_before():
+    """Iterations alone would fit many times; after the first, two more compilations do not."""
+    plan = (PLAN[3], *(compiled(n) for n in (128, 256, 512)))
+    machine = Machine(
+        lambda case: 0.01, compile_s=lambda case: 30.0 if case.form == "compiled" else 0.0
+    )
+    sweep(machine, plan, replace(REQUEST, rounds=1, budget_s=80.0))
+    assert machine.now - 50.0 <= 80.0
+    runs = [outcomes(machine)[p.case.key, Part.TIME, 0] for p in plan]
+    assert [run.outcome for run in runs] == [Outcome.OK, Outcome.OK, Outcome.OK, Outcome.SKIPPED]
+    assert "would exceed --budget" in runs[-1].reason

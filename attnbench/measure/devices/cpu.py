@@ -1,6 +1,9 @@
 """The CPU: wall and CPU time of the process, and memory from the operating system."""
 
+import os
+import sys
 from collections.abc import Mapping
+from shutil import which
 from typing import Any
 
 from attnbench.device import Build, Device, Stopwatch, Weighed
@@ -38,6 +41,12 @@ class Cpu(Device):
     def flops_per_s(self, threads: int) -> float:
         return 12e9 * threads
 
+    def cannot_compile(self) -> str:
+        compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
+        if which(compiler):
+            return ""
+        return f"torch.compile needs a C++ compiler: install {compiler}, or name another one in CXX"
+
     def stopwatch(self, cold: bool = False) -> Stopwatch:
         return HostStopwatch()
 
@@ -49,5 +58,9 @@ class Cpu(Device):
         from attnbench.measure.subject import iteration, small
 
         # a small batch loads code and library workspaces, so that they do not count
-        iteration(build(small(case)))(lambda phase: None)
+        first = build(small(case))
+        if first.compiles:  # for this shape only
+            first = build(case)
+        iteration(first)(lambda phase: None)
+        del first
         return on_cpu(lambda: build(case))

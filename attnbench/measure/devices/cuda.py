@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import which
 from typing import Any
 from uuid import UUID
 
@@ -38,6 +39,13 @@ class Cuda(Device):
         name = ctypes.create_string_buffer(256)
         driver().cuDeviceGetName(name, len(name), self.index)
         return name.value.decode()
+
+    def cannot_compile(self) -> str:
+        if find_spec("triton") is None:
+            return "torch.compile needs triton, which is not installed"
+        if not any(map(which, filter(None, (os.environ.get("CC"), "gcc", "clang")))):
+            return "torch.compile needs a C compiler: install gcc, or name another one in CC"
+        return ""
 
     def select(self) -> None:
         import torch

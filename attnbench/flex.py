@@ -1,0 +1,143 @@
+"""Attention within windows by torch's flex_attention, which several mechanisms share.
+
+flex_attention fuses scores, mask and softmax, and visits only the blocks of `BLOCK` queries and
+`BLOCK` keys that a block mask lists. The list is made from ranges of tokens when a module is built,
+without an N × N mask.
+
+Source: Dong et al., "Flex Attention", 2024, arXiv:2412.05496.
+"""
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnbench.records import Mode, Workload
+
+BLOCK = 128  # tokens of a block, torch's default
+LEAST_WIDTH = 16  # of a head: the products of Triton take no fewer columns
+
+Range = tuple[Tensor, Tensor]  # first token and stop, for each block of queries: [n] or [H, n]
+Allowed = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # by sequence, head, query and key
+
+
+class Window:
+    """The keys that each query may use: those that `allowed` names, by blocks.
+
+    The queries of a block use no key outside of its ranges in `part`; in those of `whole`, each of
+    them uses every key.
+    """
+
+    def __init__(
+        self, N: int, allowed: Allowed, part: Sequence[Range], whole: Sequence[Range] = ()
+    ) -> None:
+        self.N, self.allowed = N, allowed
+        start = torch.arange(0, N, BLOCK)
+        overlaps = [(a[..., None] < start + BLOCK) & (b[..., None] > start) for a, b in part]
+        contains = [(a[..., None] <= start) & (b[..., None] >= start + BLOCK) for a, b in whole]
+        self.used = union(overlaps)  # [n, n] or [H, n, n]
+        self.full = union(contains) if whole else torch.zeros_like(self.used)
+        if N % BLOCK:  # the last block of queries or keys is not complete
+            self.full[..., -1, :] = self.full[..., :, -1] = False
+
+    def flops(self, w: Workload) -> int:
+        """q kᵀ and A v of all blocks that are visited."""
+        size = (self.N - torch.arange(0, self.N, BLOCK)).clamp(max=BLOCK)
+        pairs = int((self.used * size[:, None] * size).sum())
+        heads = 1 if self.used.dim() == 3 else w.heads
+        return 4 * w.batch * heads * w.head_width * pairs
+
+
+class Fused:
+    """Softmax attention within a window by one kernel, compiled anew for each shape.
+
+    Takes q, k, v [B, H, N, d] and a mask [B, N] or None; a query without a key gets 0.
+    """
+
+    def __init__(self, window: Window, device: str) -> None:
+        used, full, self.allowed = window.used, window.full, window.allowed
+        self.blocks = block_mask(window, used & ~full, full).to(device)
+        self.padded = block_mask(window, used).to(device)  # padding may hide any key
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        if mask is None:
+            return kernel()(q, k, v, block_mask=self.blocks)
+        allowed = self.allowed
+
+        def real(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            return allowed(b, h, i, j) & mask[b, j]
+
+        blocks = copy(self.padded)
+        blocks.mask_mod = real
+        return kernel()(q, k, v, block_mask=blocks)
+
+
+@cache
+def kernel() -> Callable[..., Tensor]:
+    """flex_attention, compiled anew for each shape."""
+    from torch.nn.attention.flex_attention import flex_attention
+
+    return torch.compile(flex_attention, dynamic=False, fullgraph=True)
+
+
+def within(N: int, bounds: Callable[[Tensor], Range]) -> Window:
+    """The window of consecutive keys from the first one to a stop, which never decrease with i."""
+
+    def allowed(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        first, stop = bounds(i)
+        return (first <= j) & (j < stop)
+
+    (first, inner_stop), (inner_first, stop) = map(bounds, queries(N))
+    return Window(N, allowed, [(first, stop)], [(inner_first, inner_stop)])
+
+
+def queries(N: int) -> Range:
+    """The first and the last query of each block, [n]; the very last may lie beyond N."""
+    first = torch.arange(0, N, BLOCK)
+    return first, first + BLOCK - 1
+
+
+def union(blocks: Sequence[Tensor]) -> Tensor:
+    """Blocks that are in any of these, [n, n] or [H, n, n]."""
+    found = torch.zeros_like(blocks[-1])
+    for some in blocks:
+        found = found | some
+    return found
+
+
+def block_mask(window: Window, part: Tensor, full: Tensor | None = None) -> Any:
+    """A `BlockMask` from blocks that are used in part and in full."""
+    from torch.nn.attention.flex_attention import BlockMask
+
+    count, order = listed(part)
+    full_count, full_order = (None, None) if full is None else listed(full)
+    return BlockMask.from_kv_blocks(
+        count,
+        order,
+        full_count,
+        full_order,
+        BLOCK,
+        window.allowed,
+        (window.N, window.N),
+    )
+
+
+def listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
+    """For each row, how many blocks it uses, and the numbers of all blocks with those first."""
+    blocks = blocks.int().reshape(1, -1, *blocks.shape[-2:])
+    order = blocks.argsort(dim=-1, descending=True, stable=True)
+    return blocks.sum(-1, dtype=torch.int32), order.int()
+
+
+def needs(w: Workload) -> str | None:
+    """Why flex_attention cannot run the workload, or None."""
+    if w.device == "cpu" and w.mode is Mode.TRAINING:
+        return "torch's flex_attention has no backward on a CPU"
+    if w.device != "cpu" and w.head_width < LEAST_WIDTH:
+        return f"torch's flex_attention needs heads of at least {LEAST_WIDTH} here"
+    if w.dtype == "float64":
+        return "torch's flex_attention has no float64 kernel"
+    return None

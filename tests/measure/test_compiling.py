@@ -1,0 +1,125 @@
+"""What a worker says of compiled code: the time to compile it, what it compiled again, its memory.
+
+Torch's operators stand in for generated code where a test needs none.
+"""
+
+import json
+from dataclasses import asdict
+from functools import cache, partial
+
+import pytest
+import torch
+
+from attnbench import compiled
+from attnbench.device import find
+from attnbench.measure import compiling
+from attnbench.measure.compiling import graphs
+from attnbench.measure.worker import Worker
+from attnbench.records import Level, Mode
+from tests.measure.cases import case
+
+NO_COMPILER = find("cpu").cannot_compile()
+CODE = pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)
+
+
+@pytest.fixture(autouse=True)
+def afresh():
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+@pytest.fixture
+def captured(monkeypatch):
+    capture = partial(torch.compile, backend="aot_eager", dynamic=False, fullgraph=True)
+    monkeypatch.setattr(compiled, "kernel", cache(capture))
+    monkeypatch.setattr(compiling, "load", lambda device: torch.compiler.reset())
+
+
+def asked(form, **sizes):
+    return json.loads(json.dumps(asdict(case(form=form, **sizes))))
+
+
+def values(worker, do, **question):
+    answer = worker.answer(do, **question)
+    assert answer["outcome"] == "ok", answer
+    return answer
+
+
+@pytest.mark.usefixtures("captured")
+@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("level", list(Level))
+def test_compiling_comes_before_the_warm_up_and_never_again(level, mode):
+    worker = Worker(None, seed=0)
+    values(worker, "build", suspicious=True, **asked("compiled", level=level, mode=mode))
+    before = graphs()
+    values(worker, "lap", iterations=2)
+    found = values(worker, "finish")
+    assert graphs() == before, "neither laps nor the search for odd behaviour compile"
+    assert found["values"]["compile_s"] > found["values"]["warmup_s"] > 0
+    assert found["values"]["recompiles"] == 0
+    assert not {"odd", "recompiled"} & found["notes"].keys()
+
+
+@pytest.mark.usefixtures("captured")
+def test_what_is_compiled_again_while_it_is_timed_is_counted_and_noted():
+    worker = Worker(None, seed=0)
+    values(worker, "build", **asked("compiled"))
+    worker.built.subject.inputs = (torch.randn(2, 33, 16),)
+    values(worker, "lap", iterations=1)
+    found = values(worker, "finish")
+    assert found["values"]["recompiles"] == 1
+    assert found["notes"]["recompiled"] == "was compiled again while it was timed (1 graphs)"
+
+
+def test_a_form_that_does_not_compile_has_no_time_to_compile():
+    worker = Worker(None, seed=0)
+    values(worker, "build", **asked("eager"))
+    found = values(worker, "finish")["values"]
+    assert not {"compile_s", "recompiles"} & found.keys()
+
+
+@pytest.mark.usefixtures("captured")
+def test_more_shapes_than_torch_keeps_are_compiled_in_one_process():
+    worker = Worker(None, seed=0)
+    for seq_len in range(8, 20):
+        values(worker, "build", **asked("compiled", seq_len=seq_len))
+        assert values(worker, "finish")["values"]["recompiles"] == 0
+
+
+@pytest.mark.usefixtures("captured")
+@pytest.mark.parametrize("mode", list(Mode))
+def test_memory_is_that_of_compiled_code_and_operators_are_not_counted(mode):
+    sizes = {"level": Level.CORE, "batch": 1, "seq_len": 256, "width": 64, "mode": mode}
+    answers = {
+        form: values(Worker(None, seed=0), "weigh", **asked(form, **sizes))
+        for form in ("eager", "compiled")
+    }
+    eager, fused = (answers[form]["values"] for form in ("eager", "compiled"))
+    assert eager["operators"] > 0
+    assert not {"operators", "moved_bytes"} & fused.keys()
+    assert "fuses operators" in answers["compiled"]["notes"]["operators"]
+    scores = 4 * 256**2 * 4
+    assert scores <= fused["allocated_delta_bytes"] <= 2 * eager["allocated_delta_bytes"]
+    assert fused["kept_bytes"] == 0
+    assert fused["error"] < 1e-5
+
+
+@CODE
+def test_generated_code_is_timed_and_its_fused_memory_measured():
+    one = asked("compiled", mechanism="fastformer", batch=1, seq_len=256, width=64)
+    worker = Worker(None, seed=0)
+    values(worker, "build", **one)
+    values(worker, "lap", iterations=2)
+    timed = values(worker, "finish")["values"]
+    assert timed["compile_s"] > 0
+    fused = values(worker, "weigh", **one)["values"]
+    eager = values(worker, "weigh", **{**one, "form": "eager"})["values"]
+    assert 0 < fused["allocated_delta_bytes"] < eager["allocated_delta_bytes"]
+    assert fused["kept_bytes"] == 0
+
+
+def test_forms_that_compile_are_named():
+    answer = values(Worker(None, seed=0), "forms", mechanism="local")
+    assert answer["forms"] == ("eager", "flex", "compiled")
+    assert answer["compiled"] == ["flex", "compiled"]

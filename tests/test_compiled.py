@@ -1,0 +1,179 @@
+"""The form `compiled` computes what `eager` computes, as one graph, and says where it cannot.
+
+Every mechanism is captured as a graph that runs as torch's operators, which takes a second. A few
+are compiled in full; marked `faults`, all are, and every example is captured.
+"""
+
+from dataclasses import replace
+from functools import cache, partial
+
+import pytest
+import torch
+
+from attnbench import compiled, registry
+from attnbench.compiled import with_compiled
+from attnbench.contract import QKVAttention
+from attnbench.device import find
+from attnbench.measure.compiling import graphs
+from attnbench.records import Level
+from attnbench.verify.equations import against_its_reference
+from attnbench.verify.flops import counted_flops
+from attnbench.verify.trial import (
+    Trial,
+    core_inputs,
+    same_draws,
+    some_padding,
+    tokens,
+    trials,
+    workload,
+)
+
+NO_COMPILER = find("cpu").cannot_compile()
+CODE = pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)
+IN_FULL = {"fastformer", "linformer"}
+
+
+def examples(usual, others=True):
+    """Each example of each mechanism, full and causal; those that are not usual are `faults`."""
+    for name in registry.names():
+        for label, trial in trials(registry.card(name), compiles=True):
+            first = label.startswith("0-")
+            if trial.form == "compiled" and (first or others):
+                marks = () if usual(name, first) else pytest.mark.faults
+                yield pytest.param(trial, id=f"{name}-{label}", marks=marks)
+
+
+ALL = [*examples(lambda name, first: first)]
+FIRST = [*examples(lambda name, first: True, others=False)]
+FULL = [*examples(lambda name, first: name in IN_FULL, others=False)]
+
+
+@pytest.fixture(autouse=True)
+def afresh():
+    """Nothing was compiled before, nor is kept."""
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+@pytest.fixture
+def captured(monkeypatch):
+    """Graphs are captured as a whole, and run as torch's operators."""
+    capture = partial(torch.compile, backend="eager", dynamic=False, fullgraph=True)
+    monkeypatch.setattr(compiled, "kernel", cache(capture))
+
+
+def both(trial, w, dtype=torch.float64):
+    """The compiled module, and the eager one with the same parameters."""
+    module, plain = trial.build(w, dtype), trial.build(w, dtype, form="eager")
+    plain.load_state_dict(module.state_dict())
+    return module, plain
+
+
+def gradients(module, x, mask):
+    """The output of real tokens and all gradients of a training step."""
+    x = x.clone().requires_grad_()
+    y = same_draws(module, x, mask)
+    y = y if mask is None else y[mask]
+    loss = (y * torch.linspace(-1, 1, y.numel(), dtype=y.dtype).view_as(y)).sum()
+    if (extra := module.auxiliary_loss()) is not None:
+        loss = loss + extra
+    named = {"x": x, **dict(module.named_parameters())}
+    found = torch.autograd.grad(loss, [*named.values()], allow_unused=True)
+    return {"y": y.detach(), **dict(zip(named, found, strict=True))}
+
+
+@pytest.mark.usefixtures("captured")
+@pytest.mark.parametrize("trial", ALL)
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("padded", [False, True])
+def test_one_graph_gives_the_outputs_and_gradients_of_eager(trial, training, padded):
+    w = trial.workload(23)
+    module, plain = both(trial, w)
+    mask = some_padding(w) if padded else None
+    found = gradients(module.train(training), tokens(w), mask)
+    expected = gradients(plain.train(training), tokens(w), mask)
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=1e-9, atol=1e-11, msg=name.__add__)
+
+
+@pytest.mark.usefixtures("captured")
+@pytest.mark.parametrize("trial", FIRST)
+@pytest.mark.parametrize("training", [False, True])
+def test_neither_a_second_call_nor_a_second_layer_is_compiled_again(trial, training):
+    w = trial.workload(23)
+    layers = [trial.build(w).train(training) for _ in range(2)]
+    before = graphs()
+    for layer in 2 * layers:
+        gradients(layer, tokens(w), None)
+    assert graphs() == before + 1
+
+
+@pytest.mark.usefixtures("captured")
+@pytest.mark.parametrize("trial", FIRST)
+def test_a_core_is_compiled_too(trial):
+    w = replace(trial.workload(23), level=Level.CORE)
+    if reason := trial.refusal(w):
+        assert not issubclass(trial.card.forms["eager"], QKVAttention) or "core" in reason
+        pytest.skip(reason)
+    module, plain = both(trial, w)
+    before = graphs()
+    o = same_draws(module.attend, *core_inputs(w), some_padding(w))
+    assert graphs() == before + 1
+    torch.testing.assert_close(o, same_draws(plain.attend, *core_inputs(w), some_padding(w)))
+
+
+@pytest.mark.usefixtures("captured")
+@pytest.mark.parametrize("trial", FIRST)
+def test_flops_and_parameters_are_those_of_eager(trial):
+    w = trial.workload(37, batch=3)
+    module = trial.build(w, torch.float32)
+    flops = module.flops(module.config, w)
+    assert counted_flops(module, tokens(w, dtype=torch.float32)) == sum(vars(flops).values())
+    eager = trial.build(w, torch.float32, form="eager")
+    assert module.state_dict().keys() == eager.state_dict().keys()
+
+
+@CODE
+@pytest.mark.parametrize("trial", FULL)
+def test_generated_code_computes_the_equations_in_every_type(trial):
+    against_its_reference(trial, 23, masked=True)
+
+
+@pytest.mark.usefixtures("captured")
+def test_a_graph_with_a_break_is_refused_and_does_not_run_as_written():
+    class Broken(registry.card("local").forms["eager"]):
+        def attend(self, q, k, v, mask):
+            return q * (2 if q.sum() > 0 else 1)
+
+    card = registry.card("local")
+    broken = with_compiled(replace(card, forms={"eager": Broken}))
+    module = Trial(broken, card.config(), "compiled", False).build(workload(8, 1, False))
+    with pytest.raises(Exception, match="Data-dependent"):
+        module(tokens(workload(8, 1, False)))
+
+
+def test_a_card_says_why_it_has_no_compiled_form():
+    card = replace(registry.card("local"), uncompiled="it reads a clock")
+    card = with_compiled(replace(card, forms={"eager": card.forms["eager"]}))
+    w = workload(8, 1, False)
+    assert card.refusal("compiled", card.config(), w) == "it reads a clock"
+    assert card.refusal("eager", card.config(), w) is None
+
+
+def test_without_a_compiler_the_reason_names_it(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    card = registry.card("local")
+    for form in ("compiled", "flex"):
+        reason = card.refusal(form, card.config(), replace(workload(8, 1, False), dtype="float32"))
+        assert reason == (
+            "torch.compile needs a C++ compiler: install no-such-compiler, or name another one in"
+            " CXX"
+        )
+    assert card.refusal("eager", card.config(), workload(8, 1, False)) is None
+
+
+def test_a_card_keeps_a_compiled_form_of_its_own():
+    card = registry.card("local")
+    assert with_compiled(card) is card
+    assert registry.card("local").forms["compiled"] is card.forms["compiled"]

@@ -1,0 +1,170 @@
+"""Windows by flex_attention: their blocks against torch's, and their sums against `eager`.
+
+Torch's operators stand in for generated code, except in the last test, which is marked `faults` for
+all but two mechanisms.
+"""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+from attnbench import flex, registry
+from attnbench.device import find
+from attnbench.flex import BLOCK
+from attnbench.mechanisms import bigbird, image_transformer, local, longformer
+from attnbench.records import Mode
+from attnbench.verify.trial import same_draws, some_padding, tokens, workload
+from tests.exemptions import WIDER
+
+NO_COMPILER = find("cpu").cannot_compile()
+LENGTHS = (1, 23, 128, 300, 515)
+CONFIGS = {
+    "local": (
+        local.Config(block=5),
+        local.Config(block=20),
+        local.Config(block=128),
+        local.Config(block=200),
+    ),
+    "longformer": (
+        longformer.Config(window=6, global_tokens=2),
+        longformer.Config(window=512, global_tokens=0, bias=True),
+        longformer.Config(window=260, global_tokens=130, share_global=True),
+        longformer.Config(window=70, dilation=3),
+    ),
+    "bigbird": (
+        bigbird.Config(block=8, global_tokens=16, random_tokens=16),
+        bigbird.Config(block=7, global_tokens=0, random_tokens=21),
+        bigbird.Config(block=64, global_tokens=128, random_tokens=0),
+        bigbird.Config(block=150, global_tokens=3, random_tokens=150),
+    ),
+    "image_transformer": (
+        image_transformer.Config(block=8, memory=8),
+        image_transformer.Config(block=128, memory=256),
+        image_transformer.Config(block=100, memory=30),
+        image_transformer.Config(layout="2d", rows=2, columns=3, above=3, beside=2),
+        image_transformer.Config(layout="2d"),
+        image_transformer.Config(layout="2d", across=3, above=0),
+    ),
+}
+
+
+def every():
+    for name, configs in CONFIGS.items():
+        for index, config in enumerate(configs):
+            for causal in (False, True) if name != "bigbird" else (False,):
+                yield pytest.param(name, config, causal, id=f"{name}-{index}" + "-causal" * causal)
+
+
+CASES = [*every()]
+
+
+@pytest.fixture(autouse=True)
+def afresh():
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+@pytest.fixture
+def captured(monkeypatch):
+    """The kernel is torch's operators, which take any type."""
+    written = torch.compile(flex_attention, backend="eager", dynamic=False, fullgraph=True)
+    monkeypatch.setattr(flex, "kernel", lambda: written)
+
+
+def visible(name, config, w):
+    module = {"local": local, "longformer": longformer, "image_transformer": image_transformer}
+    if name == "bigbird":
+        return bigbird.visible(config, w, bigbird.draw(config, w))
+    return module[name].visible(config, w)
+
+
+def pair(name, config, w, dtype):
+    """The form `flex`, and `eager` with the same parameters."""
+    card = registry.card(name)
+    torch.manual_seed(0)
+    module = card.forms["flex"](config, w).to(dtype).eval()
+    plain = card.forms["eager"](config, w).to(dtype).eval()
+    plain.load_state_dict(module.state_dict())
+    return module, plain
+
+
+@pytest.mark.parametrize(("name", "config", "causal"), CASES)
+@pytest.mark.parametrize("N", LENGTHS)
+def test_no_block_is_forgotten_and_a_full_one_has_every_pair(name, config, causal, N):
+    w = workload(N, 1, causal)
+    ours = visible(name, config, w)
+    theirs = create_block_mask(ours.allowed, None, w.heads, N, N, device="cpu").to_dense()[0].bool()
+    i = torch.arange(N)
+    n = len(theirs[0])
+    pad = n * BLOCK - N
+    pairs = torch.stack(
+        [
+            ours.allowed(torch.tensor(0), torch.tensor(h), i[:, None], i).expand(N, N)
+            for h in range(w.heads)
+        ]
+    )
+    whole = torch.nn.functional.pad(pairs, (0, pad, 0, pad)).unflatten(1, (n, BLOCK))
+    whole = whole.unflatten(3, (n, BLOCK)).transpose(2, 3).flatten(3).all(-1)  # [H, n, n]
+    assert (ours.used >= theirs).all()
+    assert (ours.full <= whole).all()
+    interval = name == "local" or (name == "image_transformer" and config.layout == "1d")
+    if interval:
+        assert (ours.used == theirs).all()
+        assert (ours.full == whole).all()
+    work = ours.flops(w) // (4 * w.width)
+    assert work >= pairs.sum() / w.heads
+
+
+@pytest.mark.usefixtures("captured")
+@pytest.mark.parametrize(("name", "config", "causal"), CASES)
+@pytest.mark.parametrize("padded", [False, True])
+def test_its_output_is_that_of_eager(name, config, causal, padded):
+    for N in (1, 23, 300):
+        w = workload(N, 2, causal)
+        module, plain = pair(name, config, w, torch.float64)
+        mask = some_padding(w) if padded else None
+        with torch.no_grad():
+            y = same_draws(module, tokens(w), mask)
+        expected = same_draws(plain, tokens(w), mask)
+        real = torch.ones(2, N, dtype=torch.bool) if mask is None else mask
+        torch.testing.assert_close(y[real], expected[real], rtol=1e-9, atol=1e-11)
+        assert y.isfinite().all()
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_where_it_cannot_run_it_says_why(name):
+    card, w = registry.card(name), replace(workload(64, 1, False), dtype="float32")
+    refusals = {
+        "torch's flex_attention has no backward on a CPU": replace(w, mode=Mode.TRAINING),
+        "torch's flex_attention has no float64 kernel": replace(w, dtype="float64"),
+    }
+    for reason, refused in refusals.items():
+        assert card.refusal("flex", card.config(), refused) == reason
+    assert card.refusal("flex", card.config(), w) == (NO_COMPILER or None)
+
+
+@pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)
+@pytest.mark.parametrize(
+    ("name", "config", "causal"),
+    [
+        pytest.param(*case.values, id=case.id, marks=() if quick else pytest.mark.faults)
+        for case in CASES
+        for quick in [case.id in ("bigbird-0", "longformer-0-causal")]
+    ],
+)
+def test_the_generated_kernel_computes_the_same(name, config, causal):
+    assert name not in WIDER
+    w = replace(workload(300, 2, causal), dtype="float32")
+    module, plain = pair(name, config, w, torch.float32)
+    x = tokens(w, dtype=torch.float32)
+    for mask in (None, some_padding(w)):
+        with torch.no_grad():
+            y = module(x, mask)
+        expected = plain.double()(x.double(), mask)
+        real = torch.ones(2, 300, dtype=torch.bool) if mask is None else mask
+        error = (y[real] - expected[real]).abs().max() / expected.abs().max()
+        assert error < registry.card(name).tolerance.float32
+        assert y.isfinite().all()
