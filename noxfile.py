@@ -16,7 +16,7 @@ def groups(*names: str) -> list[str]:
 @nox.session
 def tests(session: nox.Session) -> None:
     """All tests, with the public implementations for tests of parity."""
-    session.install("-e", ".", *groups("test", "parity"))
+    session.install("-e", ".[peers]", *groups("test"))
     session.run("pytest", "-n", "logical", *session.posargs, env={"OMP_NUM_THREADS": "1"})
 
 
@@ -45,5 +45,5 @@ def types(session: nox.Session) -> None:
 @nox.session
 def speed(session: nox.Session) -> None:
     """Speed against public implementations, on an idle machine (about 15 minutes)."""
-    session.install("-e", ".", *groups("parity"))
+    session.install("-e", ".[peers]")
     session.run("python", "-W", "ignore", "-m", "tests.benchmarks.speed", *session.posargs)

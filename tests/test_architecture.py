@@ -14,8 +14,9 @@ ROOT = Path(__file__).parents[1] / "attnbench"
 
 FLOORS = (
     ("errors", "records", "metrics", "units"),
-    ("contract", "primitives", "device", "store", "analysis"),
+    ("contract", "primitives", "kernels", "device", "store", "analysis"),
     ("mechanisms", "adopted", "run"),
+    ("peers",),
     ("registry", "model", "verify", "claims"),
     ("gate",),
     ("measure", "workloads", "render"),
@@ -27,7 +28,9 @@ DOORS = {
     "torch": {
         "contract",
         "primitives",
+        "kernels",
         "mechanisms",
+        "peers",
         "adopted",
         "model",
         "verify",
@@ -39,6 +42,7 @@ DOORS = {
     "rich": {"render/terminal.py", "cli/console.py"},
     "typer": {"cli"},
     "pynvml": {"measure/nvml.py"},
+    "triton": {"kernels"},
 }
 
 # what only `analysis` may do
@@ -140,8 +144,8 @@ def names_a_device(node):
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_what_depends_on_the_device_is_asked_of_it(path):
-    """Mechanisms alone, with what they share, may say what runs where."""
-    if room(path) in ("mechanisms", "primitives") or path.parent.name == "devices":
+    """Mechanisms and peers alone, with what they share, may say what runs where."""
+    if room(path) in ("mechanisms", "primitives", "peers") or path.parent.name == "devices":
         return
     for node in ast.walk(ast.parse(path.read_text())):
         called = isinstance(node, ast.Call) and getattr(node.func, "attr", "")

@@ -14,6 +14,8 @@ def conditions(analysis: Analysis) -> list[str]:
     # sessions of one machine differ in free memory: the first of each machine is shown
     machines = {session.fingerprint: session for session in reversed(sweep.sessions)}
     lines += [line for session in reversed(machines.values()) for line in _machine(session)]
+    if packages := sorted({run.notes["package"] for run in sweep.runs if "package" in run.notes}):
+        lines.append(f"Packages: {', '.join(packages)}.")
     lines.append(_how(analysis))
     if reason := analysis.no_roof:
         lines.append(f"There is no roofline: {reason}.")
@@ -40,6 +42,9 @@ def _sentence(warning: SweepWarning) -> str:
         case WarningKind.MEDDLED:
             change = f"{details['mechanism']} {details['change']}"
             return f"{change}; times and results may depend on it"
+        case WarningKind.DEPARTS:
+            what = f"{details['series']} ({details['package']})"
+            return f"{what} departs from the equations: {details['departs']}"
         case WarningKind.LEAKS:
             leaked = units.size(details["bytes"])
             return f"{details['mechanism']} leaks memory: {leaked} per iteration"

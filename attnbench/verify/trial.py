@@ -79,7 +79,7 @@ def ways(causality: Causality) -> tuple[bool, ...]:
 def trials(card: Card) -> Iterator[tuple[str, Trial]]:
     """Every example, form and causality that runs here, with a label."""
     for index, config in enumerate(card.examples):
-        for form in card.forms:
+        for form in card.own_forms:
             for causal in ways(card.causality):
                 trial = Trial(card, config, form, causal)
                 if card.refusal(form, config, trial.workload(17)) is None:

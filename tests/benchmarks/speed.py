@@ -12,20 +12,17 @@ import statistics
 import time
 
 import torch
+import torch.nn.functional as F
+from torch import nn
 
+from attnbench.contract import merge
 from attnbench.records import Causality, Level, Mode, Workload
-from attnbench.registry import card
+from attnbench.registry import card, names
 from attnbench.workloads.presets import preset
 from tests.benchmarks.header import begin
-from tests.benchmarks.peers import HEADS, WIDTH, pairs
-from tests.benchmarks.survey_peers import survey_pairs
 
-PACKAGES = (
-    *("axial_attention", "compressive-transformer-pytorch", "entmax", "fast-transformer-pytorch"),
-    *("isab-pytorch", "linear-attention-transformer", "linformer", "local-attention"),
-    *("memory_compressed_attention", "nystrom-attention", "performer-pytorch", "reformer-pytorch"),
-    *("routing_transformer", "sinkhorn_transformer", "transformers"),
-)
+WIDTH, HEADS = 256, 16
+BARE = "bare kernel"  # of torch, between the same projections
 FEWEST = 7
 
 
@@ -38,34 +35,40 @@ def main():
     asked = parser.parse_args()
     torch.set_num_threads(1)
     command = "python -W ignore -m tests.benchmarks.speed"
-    begin("Speed against public implementations", __doc__, command, "torch", *PACKAGES)
+    versions = dict.fromkeys(module.package for *_, module in pairs() if module)
+    begin("Speed against public implementations", __doc__, command, *versions)
     print("| mechanism:form | against | B × N | mode | theirs / ours | 95 % CI | pairs |")
     print("|---|---|---:|---|---:|---|---:|")
-    for name, label, build in (*pairs(), *survey_pairs()):
+    for name, peer, _ in pairs():
         if asked.models and name not in asked.models.split(","):
             continue
         for seq_len in map(int, asked.lengths.split(",")):
             for mode in Mode:
-                print(row(name, label, build, seq_len, mode, asked), flush=True)
+                print(row(name, peer, seq_len, mode, asked), flush=True)
 
 
-def row(name, label, build, seq_len, mode, asked):
-    batch = max(1, asked.tokens // seq_len)
-    form, module = ours(name, batch, seq_len, mode)
-    head = f"| {name}:{form} | {label} | {batch} × {seq_len:,} | {mode} |"
-    try:
-        peer = build(seq_len)
-    except ImportError as error:
-        return f"{head} not installed: {error.name} | | |"
-    x = torch.randn(batch, seq_len, WIDTH)
-    ratios = compare(module, peer, x, mode, asked.seconds)
-    low, high = interval(ratios)
-    return f"{head} {statistics.median(ratios):.2f} | {low:.2f} to {high:.2f} | {len(ratios)} |"
+class Bare(nn.Module):
+    """Four projections around torch's fused attention, and nothing else."""
+
+    def __init__(self):
+        super().__init__()
+        self.maps = nn.ModuleList(nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(4))
+
+    def forward(self, x):
+        q, k, v = (m(x).unflatten(-1, (HEADS, -1)).transpose(1, 2) for m in self.maps[:3])
+        return self.maps[3](merge(F.scaled_dot_product_attention(q, k, v)))
 
 
-def ours(name, batch, seq_len, mode):
-    """The default form of our mechanism, in the sizes of the default preset."""
-    mechanism = card(name)
+def pairs():
+    """Each mechanism with each package that computes it: names and the package's form."""
+    yield "transformer", BARE, None
+    for name in names():
+        forms = card(name).forms.items()
+        yield from ((name, form, module) for form, module in forms if module.package)
+
+
+def row(name, peer, seq_len, mode, asked):
+    mechanism, batch = card(name), max(1, asked.tokens // seq_len)
     workload = Workload(
         batch=batch,
         seq_len=seq_len,
@@ -77,7 +80,15 @@ def ours(name, batch, seq_len, mode):
     )
     config = mechanism.configure(preset("mind-classification").options(name))
     form = mechanism.default(config, workload)
-    return form, mechanism.forms[form](config, workload)
+    head = f"| {name}:{form} | {peer} | {batch} × {seq_len:,} | {mode} |"
+    if peer != BARE and (reason := mechanism.refusal(peer, config, workload)):
+        return f"{head} {reason} | | |"
+    module = mechanism.forms[form](config, workload)
+    peer = Bare() if peer == BARE else mechanism.forms[peer](config, workload)
+    x = torch.randn(batch, seq_len, WIDTH)
+    ratios = compare(module, peer, x, mode, asked.seconds)
+    low, high = interval(ratios)
+    return f"{head} {statistics.median(ratios):.2f} | {low:.2f} to {high:.2f} | {len(ratios)} |"
 
 
 def compare(module, peer, x, mode, seconds):

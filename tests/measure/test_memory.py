@@ -88,7 +88,7 @@ def lean():
         tested: Card = card(name)
         if tested.cost.memory < 2:
             causal = tested.causality is Causality.ALWAYS
-            for form in tested.forms:
+            for form in tested.own_forms:
                 yield pytest.param(name, form, causal, id=f"{name}-{form}")
                 if tested.causality is Causality.OPTIONAL:
                     yield pytest.param(name, form, True, id=f"{name}-{form}-causal")
