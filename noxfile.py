@@ -28,6 +28,13 @@ def faults(session: nox.Session) -> None:
 
 
 @nox.session
+def triton(session: nox.Session) -> None:
+    """Triton kernels by its interpreter, which needs no GPU, and their compilation for one."""
+    session.install("-e", ".", *groups("test", "triton"))
+    session.run("pytest", "tests/kernels", *session.posargs, env={"TRITON_INTERPRET": "1"})
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """Lint and format, with ruff."""
     session.install(*groups("lint"))
