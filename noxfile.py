@@ -18,7 +18,7 @@ def groups(*names: str) -> list[str]:
 @nox.session
 def tests(session: nox.Session) -> None:
     """All tests, with the public implementations for tests of parity."""
-    session.install("-e", ".", *groups("test", "parity"))
+    session.install("-e", ".[peers]", *groups("test"))
     session.run("pytest", "-n", "logical", *session.posargs, env={"OMP_NUM_THREADS": "1"})
 
 
@@ -34,6 +34,13 @@ def faults(session: nox.Session) -> None:
     """Long tests of kills, damage, unusual systems and thousands of inputs (about an hour)."""
     session.install("-e", ".", *groups("test"))
     session.run("pytest", "-m", "faults", *session.posargs)
+
+
+@nox.session
+def triton(session: nox.Session) -> None:
+    """Triton kernels by its interpreter, which needs no GPU, and their compilation for one."""
+    session.install("-e", ".", *groups("test", "triton"))
+    session.run("pytest", "tests/kernels", *session.posargs, env={"TRITON_INTERPRET": "1"})
 
 
 @nox.session
@@ -63,5 +70,5 @@ def package(session: nox.Session) -> None:
 @nox.session
 def speed(session: nox.Session) -> None:
     """Speed against public implementations, on an idle machine (about 15 minutes)."""
-    session.install("-e", ".", *groups("parity"))
+    session.install("-e", ".[peers]")
     session.run("python", "-W", "ignore", "-m", "tests.benchmarks.speed", *session.posargs)

@@ -13,10 +13,11 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, get_args
 
+import torch
 from torch import Tensor, nn
 
 from attnbench.errors import UnknownOption
-from attnbench.records import Causality, Family, Level, Option, Workload
+from attnbench.records import Causality, Family, Level, Mode, Option, Workload
 
 LARGEST = 1 << 31  # no option may exceed what a tensor dimension can hold
 
@@ -95,15 +96,21 @@ class Tolerance:
     reason: str = ""
 
 
-class Unsupported(Exception):
-    """Raised by a form whose library turns out not to run the workload here, with the reason.
-
-    What is known beforehand is said by `Attention.needs`.
-    """
+class Unusable(Exception):
+    """What a form needs is installed but does not work on this machine."""
 
 
 class Attention(nn.Module):
-    """One form of a mechanism: [B, N, D] and an optional mask [B, N] to [B, N, D]."""
+    """One form of a mechanism: [B, N, D] and an optional mask [B, N] to [B, N, D].
+
+    `package` names the package that computes the form, for pip; empty: this one. `departs` says how
+    the form's function differs from the equations, or nothing. `counted`: FLOPs and parameters are
+    guesses, counted when it runs.
+    """
+
+    package = ""
+    departs = ""
+    counted = False
 
     compiles = False  # whether torch.compile makes code for each shape
 
@@ -186,6 +193,29 @@ def merge(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(2)
 
 
+def try_out(what: str, attend: Callable[..., Tensor], w: Workload) -> None:
+    """Run a core on some zeros of the workload's type, with its gradient in training.
+
+    Raises `Unusable`, which names `what`, where it does not run: whether a compiled kernel and its
+    compiler work on this machine is not known before.
+    """
+    shape = (3, 1, w.heads, max(16, w.heads), w.head_width)
+    training = w.mode is Mode.TRAINING
+    try:
+        qkv = torch.zeros(shape, dtype=getattr(torch, w.dtype), device=w.device)
+        qkv.requires_grad_(training)
+        with torch.set_grad_enabled(training):
+            o = attend(*qkv, None)
+            if training:
+                o.sum().backward()
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # drivers, compilers and packages raise anything
+        first = (str(error).strip().splitlines() or [""])[0]
+        reason = f"{what} does not work here: {type(error).__name__}: {first}"
+        raise Unusable(reason) from error
+
+
 def projection_parameters(config: Any, workload: Workload) -> int:
     """Parameters of the four D × D projections: 4 D² (+ 4 D with biases)."""
     return 4 * workload.width * (workload.width + config.bias)
@@ -233,6 +263,11 @@ class Card:
     reversible: bool = False  # level `model`: reversible residual layers
     declared: bool = True  # False: FLOPs and parameters are guesses, counted when it runs
     uncompiled: str = ""  # why torch.compile cannot take the form `eager`, if it cannot
+
+    @property
+    def own_forms(self) -> tuple[str, ...]:
+        """The forms that no other package computes."""
+        return tuple(name for name, form in self.forms.items() if not form.package)
 
     def configure(self, options: Mapping[str, Option]) -> BaseConfig:
         """The config with these options. Raises `UnknownOption`, which lists the known ones."""

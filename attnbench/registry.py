@@ -6,6 +6,7 @@ import pkgutil
 import sys
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from difflib import get_close_matches
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -34,7 +35,8 @@ def built_in() -> set[str]:
 def card(name: str) -> "Card":
     """The card of `name`, a mechanism or `path/to/file.py:NAME`, with a form `compiled`.
 
-    Raises `UnknownMechanism`, which suggests the nearest names.
+    A mechanism of this package has the forms that other packages compute too. Raises
+    `UnknownMechanism`, which suggests the nearest names.
     """
     found = _card(name)
     from attnbench.compiled import with_compiled
@@ -46,8 +48,10 @@ def _card(name: str) -> "Card":
     if ".py:" in name:
         return _from_path(name)
     if name in built_in():
-        registered: Card = importlib.import_module(f"attnbench.mechanisms.{name}").CARD
-        return registered
+        from attnbench.peers import forms
+
+        own: Card = importlib.import_module(f"attnbench.mechanisms.{name}").CARD
+        return replace(own, forms={**own.forms, **forms(name)})
     for point in entry_points(group=GROUP, name=name):
         return _adopted(point.load, name)
     raise UnknownMechanism(unknown(name, names()))

@@ -33,6 +33,22 @@ def hello() -> None:
     print("hello")
 '''
 
+PACKAGE = '''"""numpy: nothing of its own."""
+
+from types import MappingProxyType
+
+from attnbench.mechanisms import local
+from attnbench.peers import Peer
+
+
+class Local(Peer, local.Local):
+    package = "numpy"
+    module = "numpy"
+
+
+FORMS = MappingProxyType({"local": Local})
+'''
+
 
 class Copy:
     """The package in a folder, and its command line there."""
@@ -109,3 +125,9 @@ def test_a_further_verb_is_one_file_and_its_name_among_the_verbs(copy):
     copy.insert("cli/verbs.py", "        doctor.doctor,\n", "        hello.hello,\n")
     assert copy.run("hello") == "hello\n"
     assert "hello" in copy.run("--help")
+
+
+def test_a_further_package_is_one_file(copy):
+    (copy.package / "peers" / "numpy.py").write_text(PACKAGE)
+    assert {row["form"] for row in copy.sweep("local:*")} == {"eager", "numpy"}
+    assert "numpy" in copy.run("models", "local")

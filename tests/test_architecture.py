@@ -14,8 +14,9 @@ ROOT = Path(__file__).parents[1] / "attnbench"
 
 FLOORS = (
     ("errors", "records", "metrics", "units"),
-    ("contract", "primitives", "flex", "device", "store", "analysis"),
+    ("contract", "primitives", "flex", "kernels", "device", "store", "analysis"),
     ("mechanisms", "adopted", "compiled", "run"),
+    ("peers",),
     ("registry", "model", "verify", "claims", "fleet"),
     ("gate",),
     ("measure", "workloads", "render"),
@@ -28,7 +29,9 @@ DOORS = {
         "contract",
         "primitives",
         "flex",
+        "kernels",
         "mechanisms",
+        "peers",
         "adopted",
         "compiled",
         "model",
@@ -42,6 +45,7 @@ DOORS = {
     "typer": {"cli"},
     "pynvml": {"measure/nvml.py"},
     "ray": {"fleet/ray.py"},
+    "triton": {"kernels"},
 }
 
 # what only `analysis` may do
@@ -143,8 +147,8 @@ def names_a_device(node):
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_what_depends_on_the_device_is_asked_of_it(path):
-    """Mechanisms alone, with what they share, may say what runs where."""
-    if room(path) in ("mechanisms", "primitives", "flex") or path.parent.name == "devices":
+    """Mechanisms and peers alone, with what they share, may say what runs where."""
+    if room(path) in ("mechanisms", "primitives", "flex", "peers") or path.parent.name == "devices":
         return
     for node in ast.walk(ast.parse(path.read_text())):
         called = isinstance(node, ast.Call) and getattr(node.func, "attr", "")

@@ -43,6 +43,7 @@ class WarningKind(StrEnum):
     MIXED = "sessions ran on different machines or versions"
     MEDDLED = "a mechanism changed the state of its process"  # mechanism, change
     OTHER_TYPE = "a mechanism computed in another number type"  # mechanism, types, dtype
+    DEPARTS = "a form of another package is another function"  # series, package, departs
     LEAKS = "a mechanism keeps memory with each iteration"  # mechanism, bytes
     TOO_FAST = "a time is shorter than reading the input takes"  # series
     ROOF_RAISED = "a case did more than the measured peaks"
@@ -226,6 +227,7 @@ def _warnings(analysis: Analysis) -> Warnings:
     for mechanism, types in other_types(cases, sweep.request.dtype).items():
         details = {"mechanism": mechanism, "types": types, "dtype": sweep.request.dtype}
         yield WarningKind.OTHER_TYPE, details
+    yield from _departing(sweep)
     for series in roofline.too_fast(sweep, cases):
         yield WarningKind.TOO_FAST, {"series": series}
     if analysis.roof is not None and analysis.roof.raised:
@@ -260,6 +262,18 @@ def _meddled(sweep: Sweep) -> Warnings:
     for name, kept_bytes in kept.items():
         if kept_bytes > LEAK:
             yield WarningKind.LEAKS, {"mechanism": name, "bytes": kept_bytes}
+
+
+def _departing(sweep: Sweep) -> Warnings:
+    """Each form of another package that does not compute the mechanism's equations, once."""
+    series = {planned.case.key: planned.case.series for planned in sweep.plan}
+    departing = {
+        (series.get(run.case, run.case), run.notes.get("package", ""), run.notes["departs"]): None
+        for run in sweep.runs
+        if "departs" in run.notes
+    }
+    for name, package, departs in departing:
+        yield WarningKind.DEPARTS, {"series": name, "package": package, "departs": departs}
 
 
 def _of_a_gpu(analysis: Analysis) -> Warnings:

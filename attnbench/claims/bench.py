@@ -20,7 +20,9 @@ from attnbench.records import CardFacts, Level, Mode, Option, Outcome, Sweep
 # the form that a claim names, and the forms here that may stand for it, best first: `flash` is a
 # fused kernel that never stores the weights; torch's sdpa dispatches to one unless the sweep has
 # recorded that it ran the plain kernel
-FORMS: Mapping[str, tuple[str, ...]] = MappingProxyType({"flash": ("sdpa", "xformers", "flex")})
+FORMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"flash": ("sdpa", "flash_attn", "xformers", "flex")}
+)
 
 PLAIN = "math"  # the kernel that stores the weights
 

@@ -1,5 +1,6 @@
 """`attnbench doctor`: what this machine is, and what will and will not work."""
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,9 @@ from attnbench.units import many, rate, size
 
 if TYPE_CHECKING:
     from attnbench.run.processes import Server
+
+# of each package that computes forms: `package`, `version` or nothing, `install`, `departs`
+Packages = dict[str, dict[str, str]]
 
 
 def doctor(
@@ -30,7 +34,7 @@ def doctor(
     settings = options.settings(chosen, threads, 0, True, False, None)
     with stoppable(lambda: "nothing was kept"), own_server(settings.threads) as server:
         here = environment(server, chosen.name, settings.threads)
-        refused = refusals(chosen.name, server)
+        refused, packages = examine(chosen.name, server)
     resident = "can be measured" if resident_available() else "cannot be measured here"
     cannot = chosen.cannot_compile()
     facts = {
@@ -40,12 +44,19 @@ def doctor(
         "torch_compile": f"{cannot}; forms that use it do not run" if cannot else "runs",
     }
     if json_:
-        console.data({**facts, "forms_that_do_not_run": refused})
+        console.data({**facts, "packages": packages, "forms_that_do_not_run": refused})
     else:
-        show(chosen, here, facts, {form: why for form, why in refused.items() if why != cannot})
+        others = {form: why for form, why in refused.items() if why != cannot}
+        show(chosen, here, facts, others, packages)
 
 
-def show(device: Device, here: Environment, facts: dict[str, Any], refused: dict[str, str]) -> None:
+def show(
+    device: Device,
+    here: Environment,
+    facts: dict[str, Any],
+    refused: dict[str, str],
+    packages: Packages,
+) -> None:
     """Print a few lines; last what will not work, with the reasons."""
     from attnbench.cli.measuring import doubts
 
@@ -75,9 +86,24 @@ def show(device: Device, here: Environment, facts: dict[str, Any], refused: dict
         shown(f"{name:12}{text}")
     for doubt in doubts(here):
         shown(f"warning     {doubt}")
-    shown("forms       all run here" if not refused else "forms that do not run here")
-    for form, reason in refused.items():
+    missing = [name for name, known in packages.items() if not known["version"]]
+    for line in package_lines(packages, missing):
+        shown(line)
+    # a missing package is said once
+    absent = tuple(f"{name} is not installed" for name in missing)
+    others = {form: why for form, why in refused.items() if not why.startswith(absent)}
+    shown("forms that do not run here" if others else "forms       all installed ones run here")
+    for form, reason in others.items():
         shown(f"  {form}: {reason}")
+
+
+def package_lines(packages: Packages, missing: list[str]) -> Iterator[str]:
+    """The packages that compute forms, and how to install those that are missing."""
+    present = (f"{name} {packages[name]['version']}" for name in packages if name not in missing)
+    yield f"packages    {', '.join(present)}"
+    for command in dict.fromkeys(packages[name]["install"] for name in missing):
+        names = (name for name in missing if packages[name]["install"] == command)
+        yield f"            not installed: {', '.join(names)}; {command}"
 
 
 def load(here: Environment) -> str:
@@ -88,12 +114,16 @@ def load(here: Environment) -> str:
     return "; ".join(filter(None, (now, minute))) + on if now or minute else "not known"
 
 
-def refusals(device: str, server: "Server") -> dict[str, str]:
-    """Forms that do not run on the device in either mode, and packages that cannot be read."""
+def examine(device: str, server: "Server") -> tuple[dict[str, str], Packages]:
+    """Why what does not run on the device does not, and all packages that compute forms.
+
+    What does not run is forms in either mode, and installed mechanisms that cannot be read.
+    """
     from attnbench.registry import names
     from attnbench.workloads.reading import describe, process_groups
 
-    refused = {}
+    refused: dict[str, str] = {}
+    packages: Packages = {}
     for group in process_groups(names()):
         try:
             rows = describe(group, device, server)
@@ -102,4 +132,5 @@ def refusals(device: str, server: "Server") -> dict[str, str]:
             continue
         for row in rows:
             refused |= {f"{row['name']}:{form}": why for form, why in row["refused"].items()}
-    return refused
+            packages |= {known["package"]: known for known in row["packages"].values()}
+    return refused, packages

@@ -104,13 +104,24 @@ def show_one(row: Mapping[str, Any]) -> None:
     if row["declared"]:
         shown(f"Parameters {row['parameters']:,} at D = 256, H = 16, N = 1,024")
     shown("Forms")
+    width = max(map(len, row["forms"]))
     for form, says in row["forms"].items():
-        flops = row["flops"][form]
-        work = f"{count(flops['projections'])} + {count(flops['core'])} FLOPs (projections + core)"
-        work = f"; {work}, one sequence of 1,024" if row["declared"] else ""
-        default = ", the default here" if form == row["default"] else ""
-        shown(f"  {form:10} {says}{default}{work}")
+        parts = [says]
+        parts += ["the default here"] * (form == row["default"])
+        parts += by_package(row["packages"].get(form))
+        if row["declared"] and (flops := row["flops"].get(form)):
+            work = f"{count(flops['projections'])} + {count(flops['core'])} FLOPs"
+            parts.append(f"{work} (projections + core), one sequence of 1,024")
+        shown(f"  {form:{width}}  {'; '.join(parts)}")
     shown("Options")
     for option, default in row["options"].items():
         shown(f"  {option} = {default}")
     shown(f"  {row['options_mean']}")
+
+
+def by_package(known: Mapping[str, str] | None) -> list[str]:
+    """What to say of the package that computes a form, if one does and it is installed."""
+    if known is None or not known["version"]:
+        return []
+    departs = [f"departs from the equations: {known['departs']}"] if known["departs"] else []
+    return [f"{known['package']} {known['version']}", *departs]

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
-from importlib.metadata import entry_points
+from importlib.metadata import PackageNotFoundError, entry_points, version
 from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
@@ -23,7 +23,7 @@ import msgspec
 import torch
 
 from attnbench import contract
-from attnbench.contract import Card
+from attnbench.contract import Attention, Card
 from attnbench.device import Device, find
 from attnbench.measure import allocator, compiling, oddities
 from attnbench.measure.digits import relative_error
@@ -57,6 +57,10 @@ class Missing(Exception):
 
 class Refused(Exception):
     """The mechanism's card says that it cannot run the workload here."""
+
+
+# an older tree has no forms of other packages
+Unusable = getattr(contract, "Unusable", Refused)
 
 
 class Worker:
@@ -98,7 +102,7 @@ class Worker:
             return questions[do](**asked)
         except Missing as error:
             return {"outcome": "missing", "reason": str(error)}
-        except (Refused, *UNSUPPORTED) as error:
+        except (Refused, Unusable) as error:
             return {"outcome": "unsupported", "reason": str(error)}
         except (Exception, SystemExit) as error:
             return {
@@ -111,10 +115,11 @@ class Worker:
         return {"outcome": "ok", "environment": asdict(environment(device, threads, dtype))}
 
     def forms(self, mechanism: str) -> Answer:
-        """Names of the forms of a mechanism, and of those that torch compiles."""
+        """Names of the forms that the tree itself computes, and of those that torch compiles."""
         forms = self.find_card(mechanism).forms
+        own = tuple(name for name, form in forms.items() if not getattr(form, "package", ""))
         compiled = [name for name, form in forms.items() if getattr(form, "compiles", False)]
-        return {"outcome": "ok", "forms": tuple(forms), "compiled": compiled}
+        return {"outcome": "ok", "forms": own, "compiled": compiled}
 
     def build(
         self,
@@ -263,11 +268,17 @@ class Worker:
             del subject
         peaks, notes = device.weigh(lambda case: Subject(card, case, self.seed), case)
         values |= peaks
-        # cards of older trees lack the field: they declare everything
-        if not getattr(card, "declared", True):
+        # cards and forms of older trees lack these fields: they declare everything
+        form, declared = card.forms[case.form], getattr(card, "declared", True)
+        if not declared or getattr(form, "counted", False):
             values |= counted(Subject(card, case, self.seed))
-        elif not checked and (error := relative_error(card, case, self.seed)) is not None:
+        error = relative_error(card, case, self.seed) if declared and not checked else None
+        if error is not None:
             values["error"] = error
+        if computed_by := package(form):
+            notes["package"] = computed_by
+        if departs := getattr(form, "departs", ""):
+            notes["departs"] = departs
         gc.collect()
         if note := left_running():
             notes["processes"] = note
@@ -351,6 +362,15 @@ def counted(subject: Subject) -> dict[str, float]:
     mask = subject.mask
     flops = counted_flops(subject.module, *subject.inputs, *([] if mask is None else [mask]))
     return {"parameters": sum(p.numel() for p in subject.parameters), "flops": flops}
+
+
+def package(form: type[Attention]) -> str:
+    """`transformers 4.46.3`: what computes the form, if it is not the tree itself; or nothing."""
+    name = getattr(form, "package", "")
+    try:
+        return f"{name} {version(name)}" if name else ""
+    except PackageNotFoundError:  # importable, but not installed by an installer
+        return str(name)
 
 
 def left_running() -> str:

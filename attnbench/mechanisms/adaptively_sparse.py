@@ -60,8 +60,12 @@ class AdaptivelySparse(QKVAttention):
         allowed = allowed_keys(q, k, key_mask(mask), self.causal)
         if allowed is not None:
             logits = logits.masked_fill(~allowed, torch.finfo(logits.dtype).min)
-        o = Entmax.apply(logits, self.sparsity()[:, None, None]) @ v
+        o = self.entmax(logits) @ v
         return o if mask is None or allowed is None else o * allowed.any(-1, keepdim=True)
+
+    def entmax(self, logits: Tensor) -> Tensor:
+        """The weights, [B, H, N, N]."""
+        return Entmax.apply(logits, self.sparsity()[:, None, None])
 
     def sparsity(self) -> Tensor:
         """α - 1 of each head, [H]."""

@@ -15,14 +15,19 @@ replace ∗ by + and [·; ·] (Fig. 3); in both, q̄ shifts all logits of β ali
     y = X M                            [B, N, D] by [B, D, D]
 with one product over the tokens instead of four; Q, K, P and U are never stored.
 
+`triton` is exact, for GPUs. As p_i = q̄ ∗ k_i, both poolings are Σ softmax(w · x_i / √d) x_i, with
+w = w_q or w_k ∗ q̄; one kernel reads the tokens once for each and stores no logit.
+
 Left out: a causal form. Both poolings are global; a strictly causal one is quadratic.
 Reconstructed, as the paper gives no sizes: `concat` (w_k [2d], W_R [D, 3D]) and `share_heads`,
 which ties the projections of all heads but still computes each.
 Source: arXiv:2108.09084, equations (3) to (6).
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from types import MappingProxyType
 
 import torch
@@ -40,6 +45,7 @@ from attnbench.contract import (
     QKVAttention,
     merge,
     projection_flops,
+    try_out,
 )
 from attnbench.primitives import masked_softmax
 from attnbench.records import Causality, Family, Level, Workload
@@ -176,6 +182,41 @@ class Folded(Fastformer):
         return 4 * w.tokens * w.heads + 2 * w.batch * w.width**2
 
 
+class Triton(Fastformer):
+    def __init__(self, config: Config, workload: Workload) -> None:
+        super().__init__(config, workload)
+        try_out("the Triton kernel", lambda q, k, *_: fused_pooling(q, k[:, :, 0], None), workload)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        q_bar = fused_pooling(q, self.w_q[None], mask)  # [B, H, d]
+        k_bar = q_bar * fused_pooling(k, self.w_k * q_bar, mask)
+        return k_bar[:, :, None] * v
+
+    @staticmethod
+    def needs(config: Config, w: Workload) -> str | None:
+        if config.interaction != "product":
+            return "the Triton kernel computes only interaction=product; use fastformer:eager"
+        if find_spec("triton") is None:
+            return "Triton is not installed: pip install triton (Linux only)"
+        if w.device == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
+            return "Triton compiles for GPUs only"
+        if w.dtype == "float64":
+            return "the Triton kernel sums in float32; use fastformer:eager"
+        return None
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        """Both poolings of 64 parts at most."""
+        return 2 * w.batch * w.width * 64
+
+
+def fused_pooling(x: Tensor, w: Tensor, mask: Tensor | None) -> Tensor:
+    """Σ softmax(w · x_i / √d) x_i: [B, H, N, d] and [B or 1, H or 1, d] to [B, H, d]."""
+    from attnbench.kernels.pooling import pooled  # needs triton
+
+    return pooled(x, w, mask, x.shape[-1] ** -0.5)
+
+
 def reference(module: Fastformer, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
     H, d, kind = module.heads, module.width // module.heads, module.config.interaction
     real = [i for i in range(len(x)) if mask is None or mask[i]]
@@ -226,7 +267,7 @@ def exempt(config: Config) -> Mapping[Exemption, str]:
 
 
 CARD = Card(
-    forms={"eager": Fastformer, "folded": Folded},
+    forms={"eager": Fastformer, "folded": Folded, "triton": Triton},
     config=Config,
     reference=reference,
     parameters=parameters,

@@ -6,14 +6,13 @@
 
 `eager` stores A. `sdpa` leaves the choice of kernel to torch; on a CPU that is its flash kernel as
 long as q, k, v are 4-D and there is no attention dropout. The kernel that ran is recorded.
-`xformers` and `flex` compute the same function with other libraries.
+`flex` computes the same function by another kernel of torch.
 
 Source: arXiv:1706.03762, equation (1).
 """
 
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -29,7 +28,6 @@ from attnbench.contract import (
     Flops,
     Paper,
     QKVAttention,
-    Unsupported,
     projection_flops,
     projection_parameters,
 )
@@ -66,35 +64,6 @@ class Sdpa(Transformer):
         o = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
         seen = mask.cumsum(-1) > 0 if self.causal else mask.any(-1, keepdim=True)  # [B, N or 1]
         return o.masked_fill(~seen[:, None, :, None], 0)
-
-    @staticmethod
-    def elements(config: Config, w: Workload) -> int:
-        return w.heads * w.tokens
-
-
-class Xformers(Transformer):
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        q, k, v = (t.transpose(1, 2) for t in (q, k, v))  # [B, N, H, d]
-        try:
-            from xformers.ops import LowerTriangularMask, memory_efficient_attention
-
-            bias = LowerTriangularMask() if self.causal else None
-            return memory_efficient_attention(q, k, v, attn_bias=bias).transpose(1, 2)
-        except (ImportError, NotImplementedError) as error:
-            # built for another torch or GPU, or without a kernel for these sizes
-            raise Unsupported("xformers: " + str(error).partition("\n")[0]) from error
-
-    @staticmethod
-    def needs(config: Config, w: Workload) -> str | None:
-        if find_spec("xformers") is None:
-            return "xformers is not installed: pip install 'attnbench[xformers]'"
-        if w.device == "cpu":
-            return "xformers' memory_efficient_attention has no CPU kernel"
-        if w.padding:
-            return "this form takes no padding mask; use transformer:sdpa"
-        if w.dtype == "float64":
-            return "xformers has no float64 kernel"
-        return None
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
@@ -171,7 +140,7 @@ def default(config: Config, w: Workload) -> str:
 
 
 CARD = Card(
-    forms={"eager": Transformer, "sdpa": Sdpa, "xformers": Xformers, "flex": Flex},
+    forms={"eager": Transformer, "sdpa": Sdpa, "flex": Flex},
     config=Config,
     reference=reference,
     parameters=projection_parameters,

@@ -19,6 +19,8 @@ def conditions(analysis: Analysis) -> list[str]:
     machines = {session.fingerprint: session for session in reversed(sweep.sessions)}
     lines += [line for session in reversed(machines.values()) for line in _machine(session)]
     lines += _nodes(analysis)
+    if packages := sorted({run.notes["package"] for run in sweep.runs if "package" in run.notes}):
+        lines.append(f"Packages: {', '.join(packages)}.")
     lines.append(_how(analysis))
     if reason := analysis.no_roof:
         lines.append(f"There is no roofline: {reason}.")
@@ -57,6 +59,9 @@ def _sentence(warning: SweepWarning) -> str:
                 f" casts of its own; compare its costs with those of that type, not"
                 f" {details['dtype']}"
             )
+        case WarningKind.DEPARTS:
+            what = f"{details['series']} ({details['package']})"
+            return f"{what} departs from the equations: {details['departs']}"
         case WarningKind.LEAKS:
             leaked = units.size(details["bytes"])
             return f"{details['mechanism']} leaks memory: {leaked} per iteration"

@@ -12,12 +12,19 @@ aten = torch.ops.aten
 def counted_flops(module: nn.Module, *inputs: Tensor | None) -> int:
     """Forward FLOPs of the module on these inputs, matrix products only; nothing is compiled."""
     mapping = {op: (lambda *a, f=f, out_shape=None, **k: f(*a)) for op, f in UNCOUNTED}
-    with (
-        torch.compiler.set_stance("force_eager"),
-        torch.no_grad(),
-        FlopCounterMode(display=False, custom_mapping=mapping) as counter,
-    ):
-        module(*inputs)
+    # torch's counter fails where a submodule reads a view of what needs a gradient
+    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    module.requires_grad_(False)
+    try:
+        with (
+            torch.compiler.set_stance("force_eager"),
+            torch.no_grad(),
+            FlopCounterMode(display=False, custom_mapping=mapping) as counter,
+        ):
+            module(*(x if x is None else x.detach() for x in inputs))
+    finally:
+        for parameter in trained:
+            parameter.requires_grad_(True)
     return int(counter.get_total_flops())
 
 

@@ -90,7 +90,7 @@ def trials(card: Card, compiles: bool = False) -> Iterator[tuple[str, Trial]]:
     Forms that torch compiles are separate: each check of one takes minutes.
     """
     for index, config in enumerate(card.examples):
-        for form in (name for name in card.forms if card.forms[name].compiles == compiles):
+        for form in (name for name in card.own_forms if card.forms[name].compiles == compiles):
             for causal in ways(card.causality):
                 trial = Trial(card, config, form, causal)
                 if card.refusal(form, config, trial.workload(17)) is None:

@@ -11,8 +11,9 @@ from typing import Any
 
 import msgspec
 
-from attnbench.contract import Card
+from attnbench.contract import Attention, Card
 from attnbench.errors import AttnbenchError, UnknownMechanism
+from attnbench.peers import installed
 from attnbench.records import Level, Mode, Request, Selection, Workload
 from attnbench.registry import card, one_line
 from attnbench.workloads.plan import facts, plan
@@ -80,11 +81,28 @@ def describe(name: str, card: Card, device: str) -> dict[str, Any]:
         "forms": {form: card.refusal(form, config, w) or "runs" for form in card.forms},
         "default": card.default(config, w),
         "parameters": card.parameters(config, w),
-        "flops": {form: asdict(module.flops(config, w)) for form, module in card.forms.items()},
+        "flops": {
+            form: asdict(module.flops(config, w))
+            for form, module in card.forms.items()
+            if not module.counted
+        },
+        "packages": {
+            form: package(module) for form, module in card.forms.items() if module.package
+        },
         "options": {f.name: f.default for f in fields(config)},
         "paper": asdict(card.paper),
         "declared": card.declared,
         "equations": sys.modules[card.forms["eager"].__module__].__doc__ if card.declared else None,
         "options_mean": card.config.__doc__,
         "refused": refused,
+    }
+
+
+def package(form: type[Attention]) -> dict[str, str]:
+    """The package that computes a form; without a version it is not installed."""
+    return {
+        "package": form.package,
+        "version": installed(form.package),
+        "install": getattr(form, "install", ""),
+        "departs": form.departs,
     }

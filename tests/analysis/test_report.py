@@ -13,6 +13,7 @@ from attnbench.analysis import compare, crossover, noise, report, roofline, scal
 from attnbench.analysis.ratios import Ratios
 from attnbench.analysis.report import Analysis, WarningKind, analyse
 from attnbench.records import Mode, Part, Sample
+from attnbench.render.conditions import conditions, warnings
 from attnbench.render.page import headlines, report_files
 from tests.cli.commands import here
 from tests.sweeps import environment, on_gpu, sweep
@@ -113,6 +114,19 @@ def test_warnings_are_data_with_the_most_serious_first():
     assert found[WarningKind.MEDDLED] == {"mechanism": "fastformer", "change": "changed the dtype"}
     assert found[WarningKind.LEAKS] == {"mechanism": "fastformer", "bytes": 3e6}
     assert found[WarningKind.BUSY] == {"load": 3.5, "cores": 2}
+
+
+def test_a_form_of_another_package_is_named_with_what_departs():
+    whole = sweep(("fastformer", "linformer"))
+    first = whole.plan[0].case.series
+    mine = {planned.case.key for planned in whole.plan if planned.case.series == first}
+    notes = {"package": "mine 1.0", "departs": "heads share their keys"}
+    runs = tuple(replace(run, notes=notes) if run.case in mine else run for run in whole.runs)
+    found = analyse(replace(whole, runs=runs))
+    assert warned(found)[WarningKind.DEPARTS] == {"series": first, **notes}
+    sentence = f"{first} (mine 1.0) departs from the equations: heads share their keys"
+    assert warnings(found).count(sentence) == 1
+    assert "Packages: mine 1.0." in conditions(found)
 
 
 def test_load_during_runs_is_counted_above_the_threads_of_the_sweep():

@@ -14,23 +14,20 @@ import statistics
 import time
 
 import torch
+import torch.nn.functional as F
+from torch import nn
 
+from attnbench.contract import merge
 from attnbench.device import choose
 from attnbench.measure.server import described
 from attnbench.measure.timing import sample
 from attnbench.records import Causality, Level, Mode, Workload
-from attnbench.registry import card
+from attnbench.registry import card, names
 from attnbench.workloads.presets import preset
 from tests.benchmarks.header import begin
-from tests.benchmarks.peers import HEADS, WIDTH, pairs
-from tests.benchmarks.survey_peers import survey_pairs
 
-PACKAGES = (
-    *("axial_attention", "compressive-transformer-pytorch", "entmax", "fast-transformer-pytorch"),
-    *("isab-pytorch", "linear-attention-transformer", "linformer", "local-attention"),
-    *("memory_compressed_attention", "nystrom-attention", "performer-pytorch", "reformer-pytorch"),
-    *("routing_transformer", "sinkhorn_transformer", "transformers"),
-)
+WIDTH, HEADS = 256, 16
+BARE = "bare kernel"  # of torch, between the same projections
 FEWEST = 7
 REHEARSED = 3  # pairs before those that count: a GPU's stopwatch learns from them
 
@@ -47,41 +44,44 @@ def main():
     device.select()
     torch.set_num_threads(1)
     command = "python -W ignore -m tests.benchmarks.speed"
+    versions = dict.fromkeys(module.package for *_, module in pairs() if module)
     title = "Speed against public implementations"
-    begin(title, __doc__, command, "torch", *PACKAGES, device=device)
+    begin(title, __doc__, command, *versions, device=device)
     print("| mechanism:form | against | B × N | mode | theirs / ours | 95 % CI | pairs |")
     print("|---|---|---:|---|---:|---|---:|")
-    for name, label, build in (*pairs(), *survey_pairs()):
+    for name, peer, _ in pairs():
         if asked.models and name not in asked.models.split(","):
             continue
         for seq_len in map(int, asked.lengths.split(",")):
             for mode in Mode:
-                print(row(name, label, build, seq_len, mode, device, asked), flush=True)
+                print(row(name, peer, seq_len, mode, device, asked), flush=True)
                 gc.collect()
                 device.release()
 
 
-def row(name, label, build, seq_len, mode, device, asked):
+class Bare(nn.Module):
+    """Four projections around torch's fused attention, and nothing else."""
+
+    def __init__(self):
+        super().__init__()
+        self.maps = nn.ModuleList(nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(4))
+
+    def forward(self, x):
+        q, k, v = (m(x).unflatten(-1, (HEADS, -1)).transpose(1, 2) for m in self.maps[:3])
+        return self.maps[3](merge(F.scaled_dot_product_attention(q, k, v)))
+
+
+def pairs():
+    """Each mechanism with each package that computes it: names and the package's form."""
+    yield "transformer", BARE, None
+    for name in names():
+        forms = card(name).forms.items()
+        yield from ((name, form, module) for form, module in forms if module.package)
+
+
+def row(name, peer, seq_len, mode, device, asked):
     """A row of the table; where a public implementation does not run here, with the reason."""
-    batch = max(1, (asked.tokens or device.tokens) // seq_len)
-    form, module = ours(name, batch, seq_len, mode, device)
-    head = f"| {name}:{form} | {label} | {batch} × {seq_len:,} | {mode} |"
-    x = torch.randn(batch, seq_len, WIDTH, device=device.torch_name)
-    training = mode is Mode.TRAINING
-    try:
-        pair = [m.to(device.torch_name).train(training) for m in (module, build(seq_len))]
-        ratios = compare(*pair, x, training, device, asked.seconds)
-    except ImportError as error:
-        return f"{head} not installed: {error.name} | | |"
-    except Exception as error:  # another version, no kernel for the device, or out of memory
-        return f"{head} does not run: {described(error).replace('|', '/')} | | |"
-    low, high = interval(ratios)
-    return f"{head} {statistics.median(ratios):.2f} | {low:.2f} to {high:.2f} | {len(ratios)} |"
-
-
-def ours(name, batch, seq_len, mode, device):
-    """The default form of our mechanism, in the sizes of the default preset."""
-    mechanism = card(name)
+    mechanism, batch = card(name), max(1, (asked.tokens or device.tokens) // seq_len)
     workload = Workload(
         batch=batch,
         seq_len=seq_len,
@@ -94,7 +94,20 @@ def ours(name, batch, seq_len, mode, device):
     )
     config = mechanism.configure(preset("mind-classification").options(name))
     form = mechanism.default(config, workload)
-    return form, mechanism.forms[form](config, workload)
+    head = f"| {name}:{form} | {peer} | {batch} × {seq_len:,} | {mode} |"
+    if peer != BARE and (reason := mechanism.refusal(peer, config, workload)):
+        return f"{head} {reason} | | |"
+    training = mode is Mode.TRAINING
+    try:
+        theirs = Bare() if peer == BARE else mechanism.forms[peer](config, workload)
+        both = (mechanism.forms[form](config, workload), theirs)
+        module, theirs = (m.to(device.torch_name).train(training) for m in both)
+        x = torch.randn(batch, seq_len, WIDTH, device=device.torch_name)
+        ratios = compare(module, theirs, x, training, device, asked.seconds)
+    except Exception as error:  # another version, no kernel for the device, or out of memory
+        return f"{head} does not run: {described(error).replace('|', '/')} | | |"
+    low, high = interval(ratios)
+    return f"{head} {statistics.median(ratios):.2f} | {low:.2f} to {high:.2f} | {len(ratios)} |"
 
 
 def compare(module, peer, x, training, device, seconds):

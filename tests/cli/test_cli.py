@@ -235,7 +235,12 @@ def test_the_doctor_measures_peaks_and_lists_what_will_not_run():
     assert found["matmul_flops"] > 1e8
     assert found["copy_bytes"] > 1e7
     assert any("xformers" in form for form in found["forms_that_do_not_run"])
-    assert "arithmetic  " in here("doctor", "--device", "cpu").stdout
+    assert found["packages"]["torch"]["version"]
+    shown = here("doctor", "--device", "cpu").stdout
+    assert "arithmetic  " in shown
+    missing = [name for name, known in found["packages"].items() if not known["version"]]
+    assert all(name in shown for name in missing)
+    assert not missing or "pip install" in shown
 
 
 def test_help_and_version():

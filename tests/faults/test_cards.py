@@ -115,12 +115,12 @@ def test_the_parent_never_imports_a_users_file(tmp_path):
 def test_a_bad_package_is_named_and_the_others_are_read(monkeypatch):
     """In the list of `doctor` of what does not run here."""
     from attnbench import registry
-    from attnbench.cli.doctor import refusals
+    from attnbench.cli.doctor import examine
     from attnbench.cli.starting import own_server
 
     monkeypatch.setattr(registry, "entry_points", lambda **_: {Point("broken")})
     with own_server(1) as server:
-        found = refusals("cpu", server)
+        found, _ = examine("cpu", server)
     assert "unknown mechanism 'broken'" in found["broken"]
     assert any("xformers" in form for form in found)
 

@@ -26,7 +26,7 @@ def at(causal, dtype):
 
 @pytest.mark.parametrize("mechanism", names())
 def test_every_form_loses_the_digits_of_its_type_and_no_more(mechanism):
-    for form in card(mechanism).forms:
+    for form in card(mechanism).own_forms:
         tested, one = case(mechanism, form)
         refused = tested.refusal(form, tested.configure({}), at(one.workload.causal, "float32"))
         if tested.forms[form].compiles or (refused and "core" not in refused):
@@ -52,3 +52,9 @@ def test_a_wrong_form_is_far_off(monkeypatch):
     assert relative_error(tested, one, seed=0) > 0.1
     monkeypatch.undo()
     assert relative_error(tested, one, seed=0) < 1e-5
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_form_of_another_package_is_compared_with_the_same_parameters():
+    tested, one = case("transformer", "torch")
+    assert 1e-9 < relative_error(tested, one, seed=1) < 1e-5

@@ -78,7 +78,7 @@ def test_one_that_fails_on_fresh_input_is_reported_and_its_run_stays():
 @pytest.mark.parametrize("name", names())
 def test_no_mechanism_of_the_package_is_odd(name, level, mode):
     tested = card(name)
-    for form in tested.forms:
+    for form in tested.own_forms:
         for causal in ways(tested.causality):
             one = case(name, form, level=level, mode=mode, causal=causal, seq_len=33)
             # compiling all of them takes minutes

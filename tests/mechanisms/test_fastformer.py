@@ -127,6 +127,24 @@ def test_with_add_or_concat_the_query_does_not_affect_the_pooling_of_keys(
     torch.testing.assert_close(o, expected)
 
 
+@pytest.mark.parametrize(
+    ("options", "changes", "reason"),
+    [
+        ({"interaction": "add"}, {}, "only interaction=product"),
+        ({}, {"device": "cpu"}, "Triton compiles for GPUs only"),
+        ({}, {"device": "cuda", "dtype": "float64"}, "sums in float32"),
+    ],
+)
+def test_the_triton_form_says_why_it_does_not_run(options, changes, reason, monkeypatch):
+    monkeypatch.setattr("attnbench.mechanisms.fastformer.find_spec", lambda name: name)
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    w = workload(8, **{"device": "cuda", **changes})
+    assert reason in CARD.refusal("triton", Config(**options), w)
+    assert CARD.refusal("triton", Config(), workload(8, device="cuda:1")) is None
+    monkeypatch.setattr("attnbench.mechanisms.fastformer.find_spec", lambda name: None)
+    assert "pip install triton" in CARD.refusal("triton", Config(), workload(8, device="cuda"))
+
+
 @pytest.mark.parametrize("options", [{}, {"bias": True, "share_query_value": False}])
 @pytest.mark.parametrize("share", [False, True])
 def test_folding_changes_no_output_and_no_gradient(options, share):

@@ -7,12 +7,11 @@ full width, a null key even if not causal, and padding at the front.
 import pytest
 import torch
 
-from attnbench.mechanisms.memory_compressed import CARD, Config
-from attnbench.records import Workload
+from attnbench.mechanisms.memory_compressed import Config
+from attnbench.records import Level, Workload
+from attnbench.registry import card
 
-theirs = pytest.importorskip(
-    "memory_compressed_attention", reason="memory_compressed_attention is not installed"
-)
+W = Workload(batch=2, seq_len=21, width=16, heads=4, level=Level.ATTENTION, causal=True)
 
 
 @torch.no_grad()
@@ -34,10 +33,12 @@ def load(ours, other):
 
 @pytest.mark.parametrize("form", ["eager", "sdpa", "folded"])
 def test_the_causal_form_equals_theirs(form):
+    tested, config = card("memory_compressed"), Config(bias=True)
+    if reason := tested.refusal("memory_compressed_attention", config, W):
+        pytest.skip(reason)
     torch.manual_seed(0)
-    w = Workload(batch=2, seq_len=21, width=16, heads=4, level="attention", causal=True)
-    ours = CARD.forms[form](Config(bias=True), w).double()
-    other = theirs.MemoryCompressedAttention(16, 4, causal=True).double()
-    load(ours, other)
+    ours = tested.forms[form](config, W).double()
+    theirs = tested.forms["memory_compressed_attention"](config, W).double()
+    load(ours, theirs.theirs)
     x = torch.randn(2, 21, 16, dtype=torch.float64)
-    torch.testing.assert_close(ours(x), other(x))
+    torch.testing.assert_close(ours(x), theirs(x))

@@ -1,74 +1,47 @@
-"""Reformer against transformers and reformer-pytorch, with equal weights and hashes."""
-
-import warnings
+"""Reformer against transformers and reformer-pytorch, with equal parameters and hashes."""
 
 import pytest
 import torch
 
-from attnbench.mechanisms.reformer import Chunked, Config, Reformer
+from attnbench.mechanisms.reformer import Config
 from attnbench.records import Level, Workload
+from attnbench.registry import card
 
-FORMS = pytest.mark.parametrize("cls", [Reformer, Chunked])
-CHUNK, ROUNDS, BUCKETS = 8, 3, 16
+CARD = card("reformer")
+FORMS = pytest.mark.parametrize("form", CARD.own_forms)
+CAUSAL = pytest.mark.parametrize("causal", [False, True])
+CHUNK, ROUNDS, N = 8, 3, 64
 
 
-def build(cls, causal, within=False):
-    w = Workload(batch=2, seq_len=64, width=32, heads=4, level=Level.ATTENTION, causal=causal)
+def pair(form, package, causal, within=False):
+    """Ours and the package's form with its parameters, both with 8 buckets."""
+    w = Workload(batch=2, seq_len=N, width=32, heads=4, level=Level.ATTENTION, causal=causal)
+    config = Config(chunk=CHUNK, rounds=ROUNDS, buckets=N // CHUNK, within_bucket=within)
+    if reason := CARD.refusal(package, config, w):
+        pytest.skip(reason)
     torch.manual_seed(0)
-    config = Config(chunk=CHUNK, rounds=ROUNDS, buckets=BUCKETS, within_bucket=within)
-    return cls(config, w).double()
+    ours, theirs = (CARD.forms[name](config, w).double() for name in (form, package))
+    theirs.load_state_dict(ours.state_dict())
+    return ours, theirs, torch.randn(2, N, 32, dtype=torch.float64)
 
 
 @FORMS
-@pytest.mark.parametrize("causal", [False, True])
-def test_transformers(cls, causal):
-    pytest.importorskip("transformers", reason="transformers is not installed")
-    from transformers import ReformerConfig
-    from transformers.models.reformer.modeling_reformer import LSHSelfAttention
-
-    theirs = LSHSelfAttention(
-        ReformerConfig(
-            hidden_size=32,
-            num_attention_heads=4,
-            attention_head_size=8,
-            lsh_attn_chunk_length=CHUNK,
-            lsh_num_chunks_after=0,
-            num_hashes=ROUNDS,
-            num_buckets=BUCKETS,
-            is_decoder=causal,
-            lsh_attention_probs_dropout_prob=0.0,
-        )
-    ).double()
-    module = build(cls, causal)
-    module.query.weight.data = theirs.query_key.weight.data
-    module.value.weight.data = theirs.value.weight.data
-    module.output.weight.data = torch.eye(32, dtype=torch.float64)
-    x = torch.randn(2, 64, 32, dtype=torch.float64)
-    y = module(x)
-    buckets = module.buckets + BUCKETS * torch.arange(ROUNDS)[:, None]
-    expected = theirs(x, buckets=buckets.flatten(2)).hidden_states
-    torch.testing.assert_close(y, expected, rtol=1e-6, atol=1e-8)
+@CAUSAL
+def test_transformers(form, causal, monkeypatch):
+    ours, theirs, x = pair(form, "transformers", causal)
+    y = ours(x)
+    buckets = (ours.buckets + N // CHUNK * torch.arange(ROUNDS)[:, None]).flatten(2)
+    monkeypatch.setattr(theirs.theirs, "_hash_vectors", lambda *_, **__: buckets)
+    torch.testing.assert_close(y, theirs(x), rtol=1e-6, atol=1e-8)
 
 
 @FORMS
-@pytest.mark.parametrize("causal", [False, True])
+@CAUSAL
 @pytest.mark.parametrize("within", [False, True])
-def test_reformer_pytorch_divides_by_the_root_of_the_width(cls, causal, within):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        package = pytest.importorskip(
-            "reformer_pytorch.reformer_pytorch", reason="reformer-pytorch is not installed"
-        )
-    theirs = package.LSHAttention(
-        bucket_size=CHUNK, n_hashes=ROUNDS, causal=causal, attend_across_buckets=not within
-    )
-    module = build(cls, causal, within)
-    q, v = torch.randn(2, 2, 4, 64, 8, dtype=torch.float64)
-    # their logits are q · k / √d; ours are q · k, as in the authors' code
-    y = module.attend(q / 8**0.5, q, v, None)
+def test_reformer_pytorch(form, causal, within, monkeypatch):
+    ours, theirs, x = pair(form, "reformer_pytorch", causal, within)
+    y = ours(x)
     # theirs has one bucket per chunk, so any offset above that number separates the rounds
-    offset = 1000 * torch.arange(ROUNDS)[:, None]
-    buckets = (module.buckets + offset).flatten(0, 1).flatten(1)
-    theirs.hash_vectors = lambda *_, **__: buckets
-    expected, _, _ = theirs(q.flatten(0, 1), v.flatten(0, 1))
-    torch.testing.assert_close(y.flatten(0, 1), expected, rtol=1e-4, atol=1e-4)
+    buckets = (ours.buckets + 1000 * torch.arange(ROUNDS)[:, None]).flatten(0, 1).flatten(1)
+    monkeypatch.setattr(theirs.theirs, "hash_vectors", lambda *_, **__: buckets)
+    torch.testing.assert_close(y, theirs(x), rtol=1e-4, atol=1e-4)

@@ -3,25 +3,17 @@
 The package scales by the width of a head; the paper's authors, and we, by the whole width.
 """
 
-import warnings
-
 import pytest
 import torch
 
-from attnbench.mechanisms import set_transformer
+from attnbench.mechanisms.set_transformer import Config
 from attnbench.records import Level, Workload
+from attnbench.registry import card
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    package = pytest.importorskip("isab_pytorch", reason="pip install isab-pytorch")
-
-WIDTH, HEADS, POINTS = 64, 4, 5
-
-
-def theirs():
-    attention = package.isab_pytorch.Attention
-    torch.manual_seed(0)
-    return attention(WIDTH, HEADS, dim_head=WIDTH // HEADS).double()
+CARD = card("set_transformer")
+WIDTH, HEADS = 64, 4
+CONFIG = Config(points=5)
+W = Workload(batch=2, seq_len=11, width=WIDTH, heads=HEADS, level=Level.ATTENTION)
 
 
 def adopt(block, attention):
@@ -34,16 +26,17 @@ def adopt(block, attention):
 
 
 @pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("form", ["eager", "sdpa", "folded"])
+@pytest.mark.parametrize("form", CARD.own_forms)
 def test_the_points_read_the_same_as_in_the_package(form, masked):
-    config = set_transformer.Config(points=POINTS)
-    w = Workload(batch=2, seq_len=11, width=WIDTH, heads=HEADS, level=Level.ATTENTION)
-    module = set_transformer.CARD.forms[form](config, w).double()
-    attention = theirs()
-    adopt(module.block, attention)
-    torch.nn.init.zeros_(module.block.output.weight)
+    if reason := CARD.refusal("isab_pytorch", CONFIG, W):
+        pytest.skip(reason)
+    torch.manual_seed(0)
+    ours = CARD.forms[form](CONFIG, W).double()
+    attention = CARD.forms["isab_pytorch"](CONFIG, W).theirs.attn1.double()
+    adopt(ours.block, attention)
+    torch.nn.init.zeros_(ours.block.output.weight)
     x = torch.randn(2, 11, WIDTH, dtype=torch.float64)
     mask = torch.arange(11) < torch.tensor([[11], [6]]) if masked else None
-    read = module.gather(x, mask) - module.block.query(module.points)
-    points = module.points.expand(2, -1, -1)
+    read = ours.gather(x, mask) - ours.block.query(ours.points)
+    points = ours.points.expand(2, -1, -1)
     torch.testing.assert_close(attention.to_out(read), attention(points, x, mask=mask))

@@ -1,42 +1,42 @@
 """Sinkhorn against sinkhorn_transformer, whose sorted values are its sorted keys."""
 
-import warnings
-
 import pytest
 import torch
 
-from attnbench.mechanisms.sinkhorn import Config, Sdpa, Sinkhorn
+from attnbench.mechanisms.sinkhorn import Config
 from attnbench.records import Level, Workload
+from attnbench.registry import card
 
-FORMS = pytest.mark.parametrize("cls", [Sinkhorn, Sdpa])
+CARD = card("sinkhorn")
+FORMS = pytest.mark.parametrize("form", ["eager", "sdpa"])
 BLOCK, N = 4, 20
+CONFIG = Config(block=BLOCK, iterations=7)
+W = Workload(batch=2, seq_len=N, width=32, heads=4, level=Level.ATTENTION)
 
 
 @pytest.fixture
 def package():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return pytest.importorskip(
-            "sinkhorn_transformer.sinkhorn_transformer", reason="sinkhorn_transformer is missing"
-        )
+    """The package's form."""
+    if reason := CARD.refusal("sinkhorn_transformer", CONFIG, W):
+        pytest.skip(reason)
+    return CARD.forms["sinkhorn_transformer"](CONFIG, W).double()
 
 
-def build(cls):
-    w = Workload(batch=2, seq_len=N, width=32, heads=4, level=Level.ATTENTION)
+def build(form):
     torch.manual_seed(0)
-    return cls(Config(block=BLOCK, iterations=7), w).double()
+    return CARD.forms[form](CONFIG, W).double()
 
 
 def test_balancing(package):
     R = torch.randn(2, 4, 5, 5, dtype=torch.float64)
-    expected = package.sinkhorn_sorting_operator(R.flatten(0, 1), 7).view_as(R)
-    torch.testing.assert_close(build(Sinkhorn).balance(R, None), expected)
+    expected = package.library.sinkhorn_sorting_operator(R.flatten(0, 1), 7).view_as(R)
+    torch.testing.assert_close(build("eager").balance(R, None), expected)
 
 
 @FORMS
-def test_attention_agrees_if_values_equal_keys_and_else_follows_the_formula(package, cls):
-    module = build(cls)
-    theirs = package.SinkhornAttention(BLOCK, 32, 8, 4, N).double()
+def test_attention_agrees_if_values_equal_keys_and_else_follows_the_formula(package, form):
+    module = build(form)
+    theirs = package.theirs.sinkhorn_attention
     P = module.balance(torch.randn(2, 4, 5, 5, dtype=torch.float64), None)
     theirs.sort_net.forward = lambda q, k, topk: P.flatten(0, 1)
     q, k, v = torch.randn(3, 2, 4, N, 8, dtype=torch.float64)

@@ -1,0 +1,194 @@
+"""Forms that other packages compute: `longformer:transformers` is Longformer by transformers.
+
+A package is one file, named as the package is imported, with `FORMS`: a class for each mechanism
+that it computes. A package is imported when one of its forms is built, and never before.
+
+    Peer      part of the mechanism's own class computed by functions of the package
+    Kernel    the same by a compiled kernel, which is tried out when the form is built
+    Shared    the package's sub-layer on the parameters of the mechanism's own class
+    Separate  the package's sub-layer with its own parameters, as its function differs
+
+All but `Separate` have the mechanism's class as their second base and compute its function with
+its parameters, except where `departs` says otherwise.
+"""
+
+import importlib
+import pkgutil
+import warnings
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from typing import Any
+
+# names only: the room has a file called torch
+from torch import Tensor, cat, nn
+
+from attnbench.contract import Attention, Flops, Unusable, try_out
+from attnbench.records import Level, Workload
+
+EXTRA = "pip install 'attnbench[peers]'"
+
+
+def forms(mechanism: str) -> Mapping[str, type[Attention]]:
+    """The forms of a mechanism that packages compute, by package; imports none of them."""
+    files = (file.name for file in pkgutil.iter_modules(__path__))
+    offered = {name: importlib.import_module(f"{__name__}.{name}").FORMS for name in files}
+    return {name: known[mechanism] for name, known in offered.items() if mechanism in known}
+
+
+def installed(package: str) -> str:
+    """The version of a package by its name for pip; empty if it is not installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+class Peer(Attention):
+    """A form that a package computes.
+
+    `module` is what to import of the package and `install` how to get the package. `tolerance` is
+    the largest error in float64, relative to the largest output, of a form that does not depart.
+    """
+
+    module: str
+    install = EXTRA
+    counted = True
+    takes_causal = False
+    takes_padding = False
+    tolerance = 1e-9
+
+    def __init__(self, config: Any, workload: Workload) -> None:
+        super().__init__(config, workload)
+        self.library = self.imported()
+
+    @classmethod
+    def imported(cls) -> Any:
+        """The module of the package. Raises `Unusable` where it cannot be imported."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return importlib.import_module(cls.module)
+        except Exception as error:  # a package may raise anything
+            first = (str(error).strip().splitlines() or [""])[0]
+            found = f"{cls.package} {installed(cls.package)}"
+            reason = f"{found} cannot be imported here: {type(error).__name__}: {first}"
+            raise Unusable(reason) from error
+
+    @classmethod
+    def needs(cls, config: Any, workload: Workload) -> str | None:
+        """Why the package cannot run the workload, or None; the package is not imported."""
+        if find_spec(cls.module.partition(".")[0]) is None:
+            return f"{cls.package} is not installed: {cls.install}"
+        if workload.causal and not cls.takes_causal:
+            return f"{cls.package} has no causal form of it"
+        if workload.padding and not cls.takes_padding:
+            return f"{cls.package} takes no padding mask here"
+        return cls.refuses(config, workload) or super().needs(config, workload)
+
+    @staticmethod
+    def refuses(config: Any, workload: Workload) -> str | None:
+        """Which options, types or sizes the package does not have, or None."""
+        return None
+
+
+class Kernel(Peer):
+    """A form whose core is a compiled kernel; packages with one may be installed but unusable."""
+
+    counted = False  # torch counts no product in a kernel
+
+    def __init__(self, config: Any, workload: Workload) -> None:
+        super().__init__(config, workload)
+        try_out(f"{self.package} {installed(self.package)}", self.attend, workload)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """As `QKVAttention.attend`."""
+        raise NotImplementedError
+
+
+class Layer(Peer):
+    """A form that is a package's whole sub-layer, `theirs`."""
+
+    def __init__(self, config: Any, workload: Workload) -> None:
+        super().__init__(config, workload)
+        self.theirs = self.layer(config, workload)
+
+    def layer(self, config: Any, workload: Workload) -> nn.Module:
+        """The sub-layer, in the sizes of the workload."""
+        raise NotImplementedError
+
+    @classmethod
+    def needs(cls, config: Any, workload: Workload) -> str | None:
+        if workload.level is Level.CORE:
+            return f"{cls.package} has no core separate from its projections"
+        return super().needs(config, workload)
+
+
+class Shared(Layer):
+    """A package's sub-layer whose linear maps are replaced by those of the mechanism's own class.
+
+    Parameters are saved and loaded under the names of the mechanism's class only.
+    """
+
+    def __init__(self, config: Any, workload: Workload) -> None:
+        super().__init__(config, workload)
+        self.register_state_dict_post_hook(saved_once)
+        self.register_load_state_dict_post_hook(loaded_once)
+
+
+class Separate(Layer):
+    """A package's sub-layer that departs too far to share parameters.
+
+    `equations` is the mechanism's own class, whose costs are the first guesses.
+    """
+
+    equations: type[Attention]
+
+    @classmethod
+    def flops(cls, config: Any, workload: Workload) -> Flops:
+        return cls.equations.flops(config, workload)
+
+    @classmethod
+    def elements(cls, config: Any, workload: Workload) -> int:
+        return cls.equations.elements(config, workload)
+
+
+def saved_once(module: nn.Module, state: dict[str, Any], prefix: str, metadata: Any) -> None:
+    """Leave what belongs to `theirs` out of a state."""
+    for key in [key for key in state if key.startswith(f"{prefix}theirs.")]:
+        del state[key]
+
+
+def loaded_once(module: nn.Module, incompatible: Any) -> None:
+    """Do not miss in a state what belongs to `theirs`."""
+    missing = incompatible.missing_keys
+    missing[:] = [key for key in missing if "theirs" not in key.split(".")]
+
+
+class Packed(nn.Module):
+    """Several linear maps of the same input as one product: [..., D] to [..., Σ outputs]."""
+
+    def __init__(self, *linears: nn.Linear) -> None:
+        super().__init__()
+        self.linears: Any = nn.ModuleList(linears)
+
+    @property
+    def weight(self) -> Tensor:
+        return cat([linear.weight for linear in self.linears])
+
+    @property
+    def bias(self) -> Tensor | None:
+        if self.linears[0].bias is None:
+            return None
+        return cat([linear.bias for linear in self.linears])
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.linear(x, self.weight, self.bias)
+
+
+def multiple(workload: Workload, of: int, least: int = 1) -> str | None:
+    """The refusal of a length that is not a multiple of a number, or is too short."""
+    if workload.seq_len % of or workload.seq_len < least:
+        more = f" of at least {least}" if least > of else ""
+        return f"N = {workload.seq_len} is not a multiple of {of}{more}, which the package needs"
+    return None

@@ -1,0 +1,146 @@
+"""Every form that a package computes, against this package's with the same parameters.
+
+A form that departs from the equations is only run here; where parts of it agree, the other files of
+this folder compare them. A package that is not installed is skipped with that reason.
+"""
+
+import warnings
+from dataclasses import replace
+from itertools import product
+
+import pytest
+import torch
+
+from attnbench import registry
+from attnbench.measure.subject import Subject, iteration
+from attnbench.records import Case, Level, Mode, Shell, Workload
+from attnbench.verify.flops import counted_flops
+from attnbench.verify.trial import some_padding, tokens
+
+# options that packages need, beside those of the cards' examples
+OPTIONS = {
+    "bigbird": ({"block": 4, "global_tokens": 8, "random_tokens": 4},),
+    "linformer": ({"rank": 6, "n_max": 80},),
+    "nystromformer": ({"landmarks": 6, "iterations": 40, "conv_kernel": 33},),
+    "performer": ({"features": 7, "kernel": "relu"},),
+    "reformer": ({"chunk": 4, "rounds": 2},),
+    "routing_transformer": ({"members": 8, "clusters": None},),
+    "sinkhorn": ({"block": 4},),
+}
+LENGTHS = (24, 28, 36, 64)
+PEERS = [
+    pytest.param(name, form, id=f"{name}-{form}")
+    for name in registry.names()
+    for form, module in registry.card(name).forms.items()
+    if module.package
+]
+
+
+def cases(name, form, *dtypes):
+    """Each config and workload that the form takes in the first type of which it takes any.
+
+    A skip with the reason if there is none.
+    """
+    card = registry.card(name)
+    configs = [*card.examples, *(card.config(**options) for options in OPTIONS.get(name, ()))]
+    reasons = {}
+    for dtype in dtypes:
+        found = []
+        for config, *sizes in product(configs, LENGTHS, (False, True), (0.0, 0.3)):
+            w = workload(dtype, *sizes)
+            reason = card.refusal(form, config, w)
+            reasons[reason] = None
+            found += [(config, w)] * (reason is None)
+        if found:
+            return found
+    missing = [reason for reason in reasons if "not installed" in reason or "CPU" in reason]
+    assert missing, f"no example of {name} suits {form}: {'; '.join(reasons)}"
+    pytest.skip(missing[0])
+
+
+def workload(dtype, seq_len, causal, padding):
+    return Workload(
+        batch=2,
+        seq_len=seq_len,
+        width=16,
+        heads=4,
+        level=Level.ATTENTION,
+        dtype=dtype,
+        causal=causal,
+        padding=padding,
+    )
+
+
+def built(name, form, config, w):
+    """The form with the parameters of `eager`, and `eager` itself."""
+    forms, dtype = registry.card(name).forms, getattr(torch, w.dtype)
+    torch.manual_seed(0)
+    ours = forms["eager"](config, w).to(dtype)
+    for parameter in ours.parameters():
+        if parameter.dim() == 1:
+            torch.nn.init.normal_(parameter, std=0.1)
+    theirs = forms[form](config, w).to(dtype)
+    theirs.load_state_dict(ours.state_dict())
+    return theirs.eval(), ours.eval()
+
+
+def values(module, w):
+    """The output at real tokens, and the gradient of x and of every parameter by name."""
+    mask = some_padding(w) if w.padding else None
+    real = torch.ones(w.batch, w.seq_len, dtype=torch.bool) if mask is None else mask
+    dtype = getattr(torch, w.dtype)
+    x = tokens(w, dtype=dtype).requires_grad_()
+    y = module(x, mask)[real]
+    named = {"x": x, **dict(module.named_parameters())}
+    loss = (y * tokens(w, seed=3, dtype=dtype)[real]).sum()
+    gradients = torch.autograd.grad(loss, [*named.values()], allow_unused=True)
+    return y, {
+        key: torch.zeros_like(tensor) if gradient is None else gradient
+        for (key, tensor), gradient in zip(named.items(), gradients, strict=True)
+    }
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("name", "form"), PEERS)
+def test_it_computes_the_mechanisms_function_with_its_parameters(name, form):
+    module = registry.card(name).forms[form]
+    if module.departs:
+        pytest.skip(f"departs from the equations: {module.departs}")
+    for config, w in cases(name, form, "float64", "float32"):
+        theirs, ours = built(name, form, config, w)
+        assert theirs.state_dict().keys() == ours.state_dict().keys()
+        (y, gradients), (expected, exact) = values(theirs, w), values(ours, w)
+        assert gradients.keys() == exact.keys()
+        label = f"{config}, N = {w.seq_len}, causal={w.causal}, padding={w.padding}"
+        error = (y - expected).abs().max() / expected.abs().max()
+        assert error <= module.tolerance, f"{label}: {error:.1e}"
+        largest = max(gradient.abs().max() for gradient in exact.values())
+        for key, gradient in exact.items():
+            error = (gradients[key] - gradient).abs().max() / largest
+            assert error <= module.tolerance, f"{label}: {error:.1e} in the gradient of {key}"
+
+
+@pytest.mark.parametrize("level", [Level.ATTENTION, Level.MODEL])
+@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize(("name", "form"), PEERS)
+def test_it_runs_as_a_case_and_counts_what_it_declares(name, form, mode, level):
+    card = registry.card(name)
+    config, w = cases(name, form, "float32")[0]
+    shell = Shell(vocabulary=64) if level is Level.MODEL else None
+    w = replace(w, mode=mode, level=level, shell=shell, padding=0.0)
+    default = card.config()
+    options = {k: v for k, v in vars(config).items() if v != getattr(default, k)}
+    case = Case(mechanism=name, form=form, options=tuple(options.items()), workload=w)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        subject = Subject(card, case, seed=0)
+        output = iteration(subject)(lambda phase: None)
+        assert subject.check(output) == ""
+        if level is Level.ATTENTION:
+            counted = counted_flops(subject.module, *subject.inputs)
+            declared = card.forms[form].flops(config, w)
+            total = declared.projections + declared.core
+            assert counted > 0
+            assert card.forms[form].counted or counted == total
+    gradients = [tensor.grad for tensor in (*subject.parameters, *subject.inputs)]
+    assert all(gradient.isfinite().all() for gradient in gradients if gradient is not None)

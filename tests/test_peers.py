@@ -1,0 +1,157 @@
+"""Forms that other packages compute: what is missing or broken is said and never raised."""
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+
+import pytest
+import torch
+
+from attnbench import peers, registry
+from attnbench.contract import Unusable
+from attnbench.measure.digits import relative_error
+from attnbench.measure.worker import Worker
+from attnbench.mechanisms.local import Local
+from attnbench.mechanisms.transformer import Transformer
+from attnbench.records import Case, Level, Mode, Outcome, Workload
+
+W = Workload(batch=1, seq_len=32, width=16, heads=4, level=Level.ATTENTION)
+ALL = [
+    pytest.param(name, form, id=f"{name}-{form}")
+    for name in registry.names()
+    for form, module in registry.card(name).forms.items()
+    if module.package
+]
+
+
+class Broken(peers.Peer, Local):
+    """A form of a package that is found but cannot be imported."""
+
+    package = "broken"
+    module = "broken"
+
+
+class Faulty(peers.Kernel, Transformer):
+    """A form of torch whose kernel does not run; `error` is what it raises."""
+
+    package = "torch"
+    module = "torch.nn"
+    error: Exception
+
+    def attend(self, q, k, v, mask):
+        raise self.error
+
+
+@pytest.fixture
+def broken(tmp_path, monkeypatch):
+    (tmp_path / "broken.py").write_text("raise OSError('libx.so: undefined symbol\\nand more')")
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def built(monkeypatch, form, **sizes):
+    """The answer of a worker that builds a form of `local`, `mine`."""
+    monkeypatch.setattr(peers, "forms", lambda name: {"mine": form})
+    case = Case(mechanism="local", form="mine", workload=Workload(**{**vars(W), **sizes}))
+    return Worker(None, seed=0).answer("build", **json.loads(json.dumps(asdict(case))))
+
+
+@pytest.mark.parametrize(("name", "form"), ALL)
+def test_a_missing_package_is_named_with_the_command_that_installs_it(name, form, monkeypatch):
+    monkeypatch.setattr(peers, "find_spec", lambda module: None)
+    card = registry.card(name)
+    reason = card.refusal(form, card.config(), W)
+    package = card.forms[form].package
+    assert reason.startswith(f"{package} is not installed: pip install ")
+
+
+def test_no_package_is_imported_before_a_form_is_built():
+    code = """
+import sys
+from attnbench import peers, registry
+from attnbench.records import Level, Workload
+w = Workload(batch=1, seq_len=64, level=Level.ATTENTION)
+packages = set()
+for name in registry.names():
+    card = registry.card(name)
+    for form, module in card.forms.items():
+        card.refusal(form, card.config(), w)
+        if module.package and module.package != "torch":
+            packages.add(module.module.partition(".")[0])
+assert len(packages) > 15, packages
+sys.exit(", ".join(packages & set(sys.modules)) or 0)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_package_that_cannot_be_imported_is_unusable(broken):
+    assert Broken.needs(registry.card("local").config(), W) is None
+    with pytest.raises(Unusable, match=r"cannot be imported here: OSError: libx\.so: undefined"):
+        Broken(registry.card("local").config(), W)
+
+
+def test_its_cases_are_unsupported_and_not_failed(broken, monkeypatch):
+    answer = built(monkeypatch, Broken)
+    assert answer["outcome"] == Outcome.UNSUPPORTED
+    assert "libx.so" in answer["reason"]
+    assert "and more" not in answer["reason"]
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_a_kernel_that_does_not_run_is_unusable(mode, monkeypatch):
+    monkeypatch.setattr(Faulty, "error", NotImplementedError("No operator found"), raising=False)
+    answer = built(monkeypatch, Faulty, mode=mode)
+    assert answer["outcome"] == Outcome.UNSUPPORTED
+    assert answer["reason"].endswith("does not work here: NotImplementedError: No operator found")
+
+
+def test_a_kernel_without_memory_is_out_of_memory(monkeypatch):
+    monkeypatch.setattr(Faulty, "error", torch.OutOfMemoryError("none left"), raising=False)
+    assert built(monkeypatch, Faulty)["outcome"] == Outcome.OOM
+
+
+@pytest.mark.parametrize(("name", "form"), ALL)
+def test_a_case_names_the_package_and_what_departs(name, form):
+    module = registry.card(name).forms[form]
+    assert module.package
+    assert "pip install" in module.install
+    assert not module.departs.endswith(".")
+    assert form == module.__module__.rpartition(".")[2]
+    assert module.module.partition(".")[0] == form
+
+
+def test_layers_save_what_eager_saves():
+    config, forms = (
+        registry.card("transformer").config(bias=True),
+        registry.card("transformer").forms,
+    )
+    theirs, ours = forms["torch"](config, W), forms["eager"](config, W)
+    assert theirs.state_dict().keys() == ours.state_dict().keys()
+    theirs.load_state_dict(ours.state_dict())
+    x = torch.randn(1, 32, 16)
+    torch.testing.assert_close(theirs(x), ours(x))
+    with pytest.raises(RuntimeError, match="Missing key"):
+        theirs.load_state_dict({})
+    inside = torch.nn.Sequential(theirs)
+    assert {key.partition(".")[2] for key in inside.state_dict()} == ours.state_dict().keys()
+    inside.load_state_dict(inside.state_dict())
+
+
+@pytest.mark.parametrize("padding", [0.0, 0.5])
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_worker_counts_and_notes(padding, causal):
+    w = Workload(**{**vars(W), "padding": padding, "causal": causal})
+    case = Case(mechanism="transformer", form="torch", workload=w)
+    found = Worker(None, seed=0).answer("weigh", **json.loads(json.dumps(asdict(case))))
+    assert found["outcome"] == Outcome.OK, found
+    assert found["notes"]["package"] == f"torch {torch.__version__}"
+    assert found["values"]["error"] < 1e-5
+
+
+def test_a_form_that_departs_claims_no_digits(monkeypatch):
+    departing = type("Departing", (Local,), {"departs": "blocks overlap"})
+    monkeypatch.setattr(peers, "forms", lambda name: {"mine": departing})
+    case = Case(mechanism="local", form="mine", workload=W)
+    assert relative_error(registry.card("local"), case, seed=0) is None
