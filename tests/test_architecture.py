@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1] / "attnbench"
 
 FLOORS = (
     ("errors", "records", "metrics", "units"),
-    ("contract", "primitives", "device", "store", "analysis"),
+    ("contract", "primitives", "recurrence", "device", "store", "analysis"),
     ("mechanisms", "adopted", "run"),
     ("registry", "model", "verify", "claims"),
     ("gate",),
@@ -27,6 +27,7 @@ DOORS = {
     "torch": {
         "contract",
         "primitives",
+        "recurrence",
         "mechanisms",
         "adopted",
         "model",
