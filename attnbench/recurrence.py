@@ -23,10 +23,13 @@ states of chunks, S⁺ from S, are computed one after the other.
 """
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import silu
+
+BLOCK = 256  # tokens that a convolution reads at a time
 
 Rule = Callable[..., tuple[Tensor, Tensor]]
 
@@ -76,6 +79,11 @@ def delta_flops(seq_len: int, chunk: int | None, heads: int, dk: int, dv: int) -
     solved = near * (4 * dk + both) + 2 * (near + seq_len * dk) * both
     states = -(-seq_len // chunk) * dk + seq_len
     return heads * (solved + 2 * states * dk * dv)
+
+
+def chunk_length(dk: int) -> int:
+    """Tokens of a chunk for which both rules were fastest on a CPU, with dk rows of S."""
+    return 64 if dk >= 64 else 32
 
 
 def pairs(seq_len: int, chunk: int) -> int:
@@ -141,10 +149,11 @@ def sums(g: Tensor, start: int, end: int, C: int) -> Tensor:
 
 
 def ratio(G: Tensor) -> Tensor:
-    """Γ [..., C, C] of G [..., C]; differences are masked before `exp`, not after it."""
-    C = G.shape[-1]
-    future = torch.ones(C, C, dtype=torch.bool, device=G.device).triu(1)
-    return (G[..., :, None] - G[..., None, :]).masked_fill_(future, -torch.inf).exp_()
+    """Γ [..., C, C] of G [..., C], with 1 in place of 0 above the diagonal.
+
+    Differences are masked before `exp`, which would overflow there, and by 0: it is slow at −∞.
+    """
+    return (G[..., :, None] - G[..., None, :]).tril_().exp_()
 
 
 def decay_chunks(S: Tensor, G: Tensor, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -152,7 +161,7 @@ def decay_chunks(S: Tensor, G: Tensor, q: Tensor, k: Tensor, v: Tensor) -> tuple
     groups = S.shape[1:4:2]  # K, R
     v, G = v.unflatten(2, groups), G.unflatten(2, groups)  # [n, B, K, R, C, ...]
     last = G[..., -1:]
-    A = (q @ k.mT)[:, :, :, None] * ratio(G)  # [n, B, K, R, C, C]
+    A = ((q @ k.mT)[:, :, :, None] * ratio(G)).tril_()  # [n, B, K, R, C, C]
     kept = v * (last - G).exp()[..., None]
     added = k.mT @ kept.transpose(3, 4).flatten(4)  # [n, B, K, dk, R dv]
     decay = last.exp()[:, :, :, None].expand(len(q), *(-1,) * 5)  # [n, ..., 1, R, 1]
@@ -173,7 +182,7 @@ def delta_chunks(
     right = beta * torch.cat([v, k * growth], -1)
     # reads L below its diagonal only
     UW = torch.linalg.solve_triangular(L, right, upper=False, unitriangular=True)
-    AU, AW = (q @ k.mT * gamma @ UW).split([dv, dk], -1)
+    AU, AW = ((q @ k.mT * gamma).tril_() @ UW).split([dv, dk], -1)
     TU, TW = ((k * (last - G).exp()).mT @ UW).split([dv, dk], -1)
     factor = last.exp() * torch.eye(dk, dtype=k.dtype, device=k.device) - TW
     sequences = S.flatten(0, 1)  # [B H, dk, dv]
@@ -194,13 +203,62 @@ def carried(
     return torch.stack(before), S
 
 
-def short_convolution(taps: nn.Conv1d, x: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
-    """SiLU of a causal convolution of each channel, [B, N, channels], and the last W − 1 inputs.
+class Convolution(torch.autograd.Function):
+    """A causal convolution of each channel of x [B, N, channels] that follows `before`.
 
-    `before` holds the W − 1 inputs before x, [B, W − 1, channels].
+    `before` [B, W − 1, channels]; `taps` [W, channels], the last for the token itself; a bias
+    [channels] or None. A block of tokens at a time stays in the cache, and channels stay the last
+    dimension; a general convolution would first make the tokens the last one.
     """
-    x = torch.cat([before, x], 1)
-    return silu(taps(x.mT).mT), x[:, x.shape[1] - before.shape[1] :].clone()
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, before: Tensor, taps: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, before, taps)
+        ctx.has_bias = bias is not None
+        y = torch.empty_like(x)
+        for start, rows in zip(range(0, x.shape[1], BLOCK), y.split(BLOCK, 1), strict=True):
+            n = rows.shape[1]
+            past = preceded(x, before, start, start + n)
+            if bias is None:
+                torch.mul(past[:, :n], taps[0], out=rows)
+            else:
+                torch.addcmul(bias, past[:, :n], taps[0], out=rows)
+            for lag in range(1, len(taps)):
+                rows.addcmul_(past[:, lag : lag + n], taps[lag])
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, before, taps = ctx.saved_tensors
+        W = len(taps)
+        both, d_taps = x.new_zeros(len(x), W - 1 + x.shape[1], x.shape[2]), torch.zeros_like(taps)
+        for start, rows in zip(range(0, x.shape[1], BLOCK), gradient.split(BLOCK, 1), strict=True):
+            n = rows.shape[1]
+            past = preceded(x, before, start, start + n)
+            for lag in range(W):
+                both[:, start + lag : start + lag + n].addcmul_(rows, taps[lag])
+                d_taps[lag] += (past[:, lag : lag + n] * rows).sum((0, 1))
+        d_bias = gradient.sum((0, 1)) if ctx.has_bias else None
+        return both[:, W - 1 :], both[:, : W - 1], d_taps, d_bias
+
+
+def preceded(x: Tensor, before: Tensor, start: int, end: int) -> Tensor:
+    """Tokens `start` to `end` of x [B, N, channels], and as many before them as `before` has."""
+    first = start - before.shape[1]
+    return x[:, first:end] if first >= 0 else torch.cat([before[:, start:], x[:, :end]], 1)
+
+
+def short_convolution(
+    x: Tensor, before: Tensor, taps: Tensor, bias: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """SiLU of the `Convolution` of x [B, N, channels], and the last W − 1 inputs."""
+    last = preceded(x, before, x.shape[1], x.shape[1])
+    return silu(Convolution.apply(x, before, taps, bias)), last.clone()
+
+
+def random_taps(count: int, channels: int) -> Tensor:
+    """Taps [W, channels], uniform in ± 1 / √W, as torch draws those of such convolutions."""
+    return torch.empty(count, channels).uniform_(-(count**-0.5), count**-0.5)
 
 
 def decay_rates(heads: int) -> tuple[Tensor, Tensor]:

@@ -4,9 +4,20 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.nn.functional import conv1d
 from torch.testing import assert_close
 
-from attnbench.recurrence import by_token, decay_rule, delta_rule, delta_token, pairs, ratio, spans
+from attnbench.recurrence import (
+    Convolution,
+    by_token,
+    decay_rule,
+    delta_rule,
+    delta_token,
+    pairs,
+    ratio,
+    short_convolution,
+    spans,
+)
 
 B, DK, DV = 2, 4, 6
 STRONG = 20.0  # |log decay| of a token
@@ -114,12 +125,41 @@ def test_equal_keys_and_full_steps_stay_exact_in_float32():
     assert_close(o.double(), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_ratios_are_zero_above_the_diagonal_without_an_infinite_gradient():
+def test_ratios_do_not_overflow_above_the_diagonal():
     G = torch.tensor([-1000.0, -3000.0, -9000.0], requires_grad=True)
     found = ratio(G)
-    assert_close(found, torch.eye(3))
+    assert_close(found, torch.ones(3, 3).triu())
     (gradient,) = torch.autograd.grad(found.sum(), G)
     assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("N", [1, 5, 600])
+@pytest.mark.parametrize("W", [1, 2, 4, 300])
+@pytest.mark.parametrize("biased", [False, True])
+def test_a_convolution_is_that_of_torch(N, W, biased):
+    torch.manual_seed(0)
+    shapes = [(B, N, 3), (B, W - 1, 3), (W, 3), *[(3,)] * biased]
+    inputs = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    x, before, taps, *bias = inputs
+    y = Convolution.apply(x, before, taps, *bias or [None])
+    both = torch.cat([before, x], 1).mT
+    expected = conv1d(both, taps.T[:, None], *bias, groups=3).mT
+    weights = torch.randn_like(y)
+    for a, b in zip(
+        (y, *torch.autograd.grad((y * weights).sum(), inputs)),
+        (expected, *torch.autograd.grad((expected * weights).sum(), inputs)),
+        strict=True,
+    ):
+        assert_close(a, b)
+
+
+def test_a_convolution_continues_after_its_last_inputs():
+    x, taps = torch.randn(B, 9, 3), torch.randn(4, 3)
+    whole, last = short_convolution(x, torch.zeros(B, 3, 3), taps)
+    first, before = short_convolution(x[:, :1], torch.zeros(B, 3, 3), taps)
+    rest, after = short_convolution(x[:, 1:], before, taps)
+    assert_close(torch.cat([first, rest], 1), whole)
+    assert_close(after, last)
 
 
 @pytest.mark.parametrize(("N", "chunk", "found"), [(10, 4, [(2, 4), (1, 2)]), (3, 8, [(1, 3)])])

@@ -38,27 +38,33 @@ from attnbench.contract import (
     Flops,
     Paper,
     State,
-    Tolerance,
     merge,
 )
 from attnbench.primitives import widen
 from attnbench.records import Causality, Family, Level, Mode, Workload
-from attnbench.recurrence import decay_rates, delta_flops, delta_rule, short_convolution
+from attnbench.recurrence import (
+    chunk_length,
+    decay_rates,
+    delta_flops,
+    delta_rule,
+    random_taps,
+    short_convolution,
+)
 
 EPSILON = 1e-6
-SMALL = "RMSNorm lengthens o, and its error, where q is nearly orthogonal to all keys"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(BaseConfig):
     """`gate`: False: DeltaNet; `expand`: e, width of values over that of keys; None: 2, in DeltaNet
-    1; `conv`: W, tokens of a filter; `negative`: β up to 2; `chunk`: C, tokens of a chunk."""
+    1; `conv`: W, tokens of a filter; `negative`: β up to 2; `chunk`: C, tokens of a chunk; None:
+    32, or 64 from d = 64 on."""
 
     gate: bool = True
     expand: int | None = None
     conv: int = 4
     negative: bool = False
-    chunk: int = 32
+    chunk: int | None = None
 
     def __post_init__(self) -> None:
         self.require_at_least(1, "expand", "conv", "chunk")
@@ -86,7 +92,7 @@ class GatedDeltaNet(CoreAttention):
             return
         mixed = (2 + e) * D
         self.mix = nn.Linear(D, mixed, bias=config.bias)  # W_Q, W_K, W_V
-        self.conv = nn.Conv1d(mixed, mixed, config.conv, groups=mixed, bias=False)
+        self.taps = nn.Parameter(random_taps(config.conv, mixed))
         self.rates = nn.Linear(D, (1 + config.gate) * H, bias=config.bias)  # W_β, W_α
         if config.gate:
             self.gate = nn.Linear(D, e * D, bias=config.bias)
@@ -110,7 +116,7 @@ class GatedDeltaNet(CoreAttention):
         mixed = self.mix(x)
         if mask is not None:
             mixed = mixed * mask[..., None]
-        mixed, inputs = short_convolution(self.conv, mixed, inputs)
+        mixed, inputs = short_convolution(mixed, inputs, self.taps)
         D = self.width
         q, k, v = (self.split(t) for t in mixed.split([D, D, mixed.shape[-1] - 2 * D], -1))
         o, S = self.corrected(q, k, v, self.rates(x).mT, mask, S)
@@ -130,7 +136,7 @@ class GatedDeltaNet(CoreAttention):
         beta, g = self.step_sizes(widen(rates))
         if mask is not None:
             beta, g = beta * mask[:, None], g * mask[:, None]
-        o, S = delta_rule(S, g, q, k, v, beta, self.chunk(self.config))
+        o, S = delta_rule(S, g, q, k, v, beta, self.chunk(self.config, q.shape[-1]))
         return o.to(dtype), S
 
     def step_sizes(self, rates: Tensor) -> tuple[Tensor, Tensor]:
@@ -148,7 +154,7 @@ class GatedDeltaNet(CoreAttention):
 
     def start(self, batch: int, capacity: int) -> State:
         like = self.output.weight
-        inputs = like.new_zeros(batch, self.config.conv - 1, self.conv.in_channels)
+        inputs = like.new_zeros(batch, *self.taps[1:].shape)
         return Kept(self.nothing(batch, like), inputs)
 
     def prefill(self, x: Tensor, state: State) -> tuple[Tensor, State]:
@@ -161,17 +167,16 @@ class GatedDeltaNet(CoreAttention):
         return w.batch * (w.width * e * w.head_width + inputs)
 
     @staticmethod
-    def chunk(config: Config) -> int | None:
+    def chunk(config: Config, d: int) -> int | None:
         """Tokens of a chunk; None: token by token."""
         return None
 
     @classmethod
     def flops(cls, config: Config, w: Workload) -> Flops:
-        """The projections with conv; then those of `delta_flops`."""
-        linear, filters = projections(config, w)
+        """The projections; then those of `delta_flops`. conv is not a matrix product."""
         d, e = w.head_width, config.wider
-        core = delta_flops(w.seq_len, cls.chunk(config), w.heads, d, e * d)
-        return Flops(2 * w.tokens * (linear + filters), w.batch * core)
+        core = delta_flops(w.seq_len, cls.chunk(config, d), w.heads, d, e * d)
+        return Flops(2 * w.tokens * projections(config, w), w.batch * core)
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
@@ -182,15 +187,15 @@ class GatedDeltaNet(CoreAttention):
 
 class Chunked(GatedDeltaNet):
     @staticmethod
-    def chunk(config: Config) -> int | None:
-        return config.chunk
+    def chunk(config: Config, d: int) -> int:
+        return config.chunk or chunk_length(d)
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
         """Chunks of q, k, v and o, four tensors of C × C, and S before every chunk."""
-        e, d = config.wider, w.head_width
-        states = -(-w.seq_len // config.chunk) * w.batch * w.width * (d + 2 * e * d)
-        squares = 4 * w.heads * w.tokens * min(config.chunk, w.seq_len)
+        e, d, C = config.wider, w.head_width, Chunked.chunk(config, w.head_width)
+        states = -(-w.seq_len // C) * w.batch * w.width * (d + 2 * e * d)
+        squares = 4 * w.heads * w.tokens * min(C, w.seq_len)
         return squares + (8 + 4 * e) * w.tokens * w.width + states
 
 
@@ -199,11 +204,11 @@ def unit(x: Tensor) -> Tensor:
     return x * (x.square().sum(-1, keepdim=True) + EPSILON).rsqrt()
 
 
-def projections(config: Config, w: Workload) -> tuple[int, int]:
-    """Elements of the linear projections, and of the filters of conv."""
+def projections(config: Config, w: Workload) -> int:
+    """Elements of W_Q, W_K, W_V, W_β and W_O, and if `gate` of W_α and W_G."""
     D, e = w.width, config.wider
     widths = (2 + e) * D + (1 + config.gate) * w.heads + (config.gate + 1) * e * D
-    return widths * D, config.conv * (2 + e) * D
+    return widths * D
 
 
 def reference(module: GatedDeltaNet, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
@@ -215,8 +220,7 @@ def reference(module: GatedDeltaNet, x: Tensor, mask: Tensor | None, draws: Draw
     for h in range(H):
         S, outputs = x.new_zeros(d, e * d), []
         for t in range(len(x)):
-            taps = module.conv.weight[:, 0].T  # [W, channels]
-            past = [mixed[t - j] * taps[-1 - j] for j in range(min(c.conv, t + 1))]
+            past = [mixed[t - j] * module.taps[-1 - j] for j in range(min(c.conv, t + 1))]
             y = torch.stack(past).sum(0)
             y = y * y.sigmoid()
             q, k = (y[i * D + h * d : i * D + (h + 1) * d] for i in (0, 1))
@@ -240,10 +244,11 @@ def reference(module: GatedDeltaNet, x: Tensor, mask: Tensor | None, draws: Draw
 
 def parameters(config: Config, w: Workload) -> int:
     """The projections (with biases) and filters, A and b, and the scales of RMSNorm."""
-    linear, filters = projections(config, w)
     D, e, gate = w.width, config.wider, int(config.gate)
     biases = (2 + e) * D + (1 + gate) * w.heads + gate * e * D + D
-    return linear + config.bias * biases + filters + gate * 2 * w.heads + e * w.head_width
+    filters = config.conv * (2 + e) * D
+    scales = gate * 2 * w.heads + e * w.head_width
+    return projections(config, w) + config.bias * biases + filters + scales
 
 
 def default(config: Config, w: Workload) -> str:
@@ -271,5 +276,4 @@ CARD = Card(
         Config(),
     ),
     default=default,
-    tolerance=Tolerance(float32=1e-5, bfloat16=0.1, reason=SMALL),
 )

@@ -39,7 +39,13 @@ from attnbench.contract import (
 )
 from attnbench.primitives import widen
 from attnbench.records import Causality, Family, Level, Mode, Workload
-from attnbench.recurrence import decay_flops, decay_rates, decay_rule, short_convolution
+from attnbench.recurrence import (
+    decay_flops,
+    decay_rates,
+    decay_rule,
+    random_taps,
+    short_convolution,
+)
 
 EPSILON = 1e-5
 
@@ -83,7 +89,8 @@ class Mamba2(CoreAttention):
         mixed = channels(config, workload)
         self.sizes = inner, mixed, self.heads  # of z, u and Δ
         self.mix = nn.Linear(D, sum(self.sizes), bias=config.bias)
-        self.conv = nn.Conv1d(mixed, mixed, config.conv, groups=mixed)
+        self.taps = nn.Parameter(random_taps(config.conv, mixed))
+        self.taps_bias = nn.Parameter(torch.zeros(mixed))
         self.norm = nn.RMSNorm(inner, eps=EPSILON)
         self.output = nn.Linear(inner, D, bias=config.bias)
 
@@ -104,7 +111,7 @@ class Mamba2(CoreAttention):
         z, u, delta = self.mix(x).split(self.sizes, -1)
         if mask is not None:
             u = u * mask[..., None]
-        u, inputs = short_convolution(self.conv, u, inputs)
+        u, inputs = short_convolution(u, inputs, self.taps, self.taps_bias)
         shared = self.config.groups * self.config.state
         v, k, q = u.split([self.sizes[0], shared, shared], -1)
         k, q = (t.unflatten(-1, (self.config.groups, -1)).transpose(1, 2) for t in (k, q))
@@ -137,7 +144,7 @@ class Mamba2(CoreAttention):
 
     def start(self, batch: int, capacity: int) -> State:
         like = self.output.weight
-        inputs = like.new_zeros(batch, self.config.conv - 1, self.conv.in_channels)
+        inputs = like.new_zeros(batch, *self.taps[1:].shape)
         return Kept(self.nothing(batch, like), inputs)
 
     def prefill(self, x: Tensor, state: State) -> tuple[Tensor, State]:
@@ -156,11 +163,10 @@ class Mamba2(CoreAttention):
 
     @classmethod
     def flops(cls, config: Config, w: Workload) -> Flops:
-        """The projections with conv; then those of `decay_flops`."""
-        linear, filters = projections(config, w)
+        """The projections; then those of `decay_flops`. conv is not a matrix product."""
         _, H, p = inner_heads(config, w)
         core = decay_flops(w.seq_len, cls.chunk(config), config.groups, H, config.state, p)
-        return Flops(2 * w.tokens * (linear + filters), w.batch * core)
+        return Flops(2 * w.tokens * projections(config, w), w.batch * core)
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
@@ -196,11 +202,10 @@ def channels(config: Config, w: Workload) -> int:
     return config.expand * w.width + 2 * config.groups * config.state
 
 
-def projections(config: Config, w: Workload) -> tuple[int, int]:
-    """Elements of the linear projections, and of the filters of conv."""
+def projections(config: Config, w: Workload) -> int:
+    """Elements of W_z, W_u, W_Δ and W_O."""
     inner, H, _ = inner_heads(config, w)
-    mixed = channels(config, w)
-    return w.width * (inner + mixed + H + inner), config.conv * mixed
+    return w.width * (inner + channels(config, w) + H + inner)
 
 
 def reference(module: Mamba2, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
@@ -213,10 +218,10 @@ def reference(module: Mamba2, x: Tensor, mask: Tensor | None, draws: Draws) -> T
     for h in range(H):
         S, outputs = x.new_zeros(s, p), []
         for t in range(len(x)):
-            y: Tensor = module.conv.get_parameter("bias")
+            y: Tensor = module.taps_bias
             for j in range(min(c.conv, t + 1)):
                 if real[t - j]:
-                    y = y + u[t - j] * module.conv.weight[:, 0, -1 - j]
+                    y = y + u[t - j] * module.taps[-1 - j]
             y = y * y.sigmoid()
             v = y[h * p : (h + 1) * p]
             first = inner + h // group * s
@@ -233,11 +238,10 @@ def reference(module: Mamba2, x: Tensor, mask: Tensor | None, draws: Draws) -> T
 
 def parameters(config: Config, w: Workload) -> int:
     """The projections (with biases), conv with its bias, A, β and δ, and the scales of RMSNorm."""
-    linear, filters = projections(config, w)
     inner, H, _ = inner_heads(config, w)
     mixed = channels(config, w)
     biases = config.bias * (inner + mixed + H + w.width)
-    return linear + biases + filters + mixed + 3 * H + inner
+    return projections(config, w) + biases + (config.conv + 1) * mixed + 3 * H + inner
 
 
 def default(config: Config, w: Workload) -> str:

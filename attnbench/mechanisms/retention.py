@@ -34,17 +34,18 @@ from attnbench.contract import (
 )
 from attnbench.primitives import widen
 from attnbench.records import Causality, Family, Level, Mode, Workload
-from attnbench.recurrence import decay_flops, decay_rule
+from attnbench.recurrence import chunk_length, decay_flops, decay_rule
 
 EPSILON = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(BaseConfig):
-    """`expand`: e, width of values over that of keys; `chunk`: C, tokens of a chunk."""
+    """`expand`: e, width of values over that of keys; `chunk`: C, tokens of a chunk; None: 32, or
+    64 from d = 64 on."""
 
     expand: int = 2
-    chunk: int = 32
+    chunk: int | None = None
 
     def __post_init__(self) -> None:
         self.require_at_least(1, "expand", "chunk")
@@ -89,7 +90,7 @@ class Retention(QKVAttention):
         if mask is not None:
             v = v * mask[:, None, :, None]
         q, k, v = widen(q), widen(k) * scale, widen(v)
-        o, S = decay_rule(S, decays(q), q, k, v, self.chunk(self.config))
+        o, S = decay_rule(S, decays(q), q, k, v, self.chunk(self.config, q.shape[-1]))
         return o.to(dtype), S
 
     def nothing(self, batch: int, like: Tensor) -> Tensor:
@@ -108,7 +109,7 @@ class Retention(QKVAttention):
         return workload.batch * workload.width * workload.head_width * config.expand
 
     @staticmethod
-    def chunk(config: Config) -> int | None:
+    def chunk(config: Config, d: int) -> int | None:
         """Tokens of a chunk; None: token by token."""
         return None
 
@@ -117,7 +118,7 @@ class Retention(QKVAttention):
         """W_Q, W_K, and W_V, W_G and W_O of e D² each; then those of `decay_flops`."""
         d, e = w.head_width, config.expand
         projections = 2 * w.tokens * w.width**2 * (2 + 3 * e)
-        chunk = cls.chunk(config)
+        chunk = cls.chunk(config, d)
         return Flops(
             projections, w.batch * decay_flops(w.seq_len, chunk, w.heads, w.heads, d, e * d)
         )
@@ -130,14 +131,15 @@ class Retention(QKVAttention):
 
 class Chunked(Retention):
     @staticmethod
-    def chunk(config: Config) -> int | None:
-        return config.chunk
+    def chunk(config: Config, d: int) -> int:
+        return config.chunk or chunk_length(d)
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
         """Chunks of q, k, v and o, scores before and after decay, and S before every chunk."""
-        e, states = config.expand, -(-w.seq_len // config.chunk) * w.batch * w.width * w.head_width
-        scores = w.heads * w.tokens * min(config.chunk, w.seq_len)
+        e, d, C = config.expand, w.head_width, Chunked.chunk(config, w.head_width)
+        states = -(-w.seq_len // C) * w.batch * w.width * d
+        scores = w.heads * w.tokens * min(C, w.seq_len)
         return 2 * scores + (2 + 4 * e) * w.tokens * w.width + 2 * e * states
 
 

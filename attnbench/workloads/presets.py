@@ -20,7 +20,7 @@ from attnbench.workloads.axes import selection
 class Preset:
     """A column of Table 9, or a model; windows and ranks are tokens.
 
-    `kv_heads` and `chunk` are options of several mechanisms; None: the defaults of each.
+    `kv_heads` is an option of several mechanisms; None: the defaults of each.
     """
 
     layers: int
@@ -31,7 +31,6 @@ class Preset:
     width: int = 256
     heads: int = 16
     kv_heads: int | None = None
-    chunk: int | None = None
 
     def options(self, mechanism: str) -> Mapping[str, Option]:
         """The options of a mechanism in this column; empty if it has none."""
@@ -57,8 +56,6 @@ class Preset:
         if self.kv_heads is not None:
             shared = ("grouped_query", "sliding_window")
             table |= {name: {"kv_heads": self.kv_heads} for name in shared}
-        if self.chunk is not None:
-            table |= {name: {"chunk": self.chunk} for name in ("retention", "gated_delta_net")}
         return table.get(mechanism, {})
 
 
@@ -72,8 +69,8 @@ def preset(name: str) -> Preset:
         "mind-recommendation": Preset(layers=1, tokens=8, pool_window=64, block=4, rank=16),
         "cnn-dailymail": Preset(layers=4, tokens=64, pool_window=256, block=32, rank=64),
         "pubmed": pubmed,
-        "llama": replace(pubmed, width=4096, heads=32, kv_heads=8, chunk=64),
-        "qwen-next": replace(pubmed, width=2048, heads=16, kv_heads=2, chunk=64),
+        "llama": replace(pubmed, width=4096, heads=32, kv_heads=8),
+        "qwen-next": replace(pubmed, width=2048, heads=16, kv_heads=2),
     }
     if name not in table:
         raise UsageError(unknown(name, tuple(table), "preset"))

@@ -40,7 +40,6 @@ def test_models_of_today_have_their_widths():
     assert (llama.width // llama.heads, qwen.width // qwen.heads) == (128, 128)
     assert llama.options("grouped_query") == {"kv_heads": 8}
     assert llama.options("sliding_window") == {"kv_heads": 8}
-    assert qwen.options("gated_delta_net") == {"chunk": 64}
     assert preset("mind-classification").options("grouped_query") == {}
 
 
