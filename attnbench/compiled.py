@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnbench.contract import Attention, Card, QKVAttention
+from attnbench.contract import Attention, Card, CoreAttention
 from attnbench.device import find
 from attnbench.records import Workload
 
@@ -39,17 +39,17 @@ def compiled(eager: Any, reason: str) -> type[Attention]:
     def forward(self: Attention, x: Tensor, mask: Tensor | None = None) -> Tensor:
         return kernel(eager.forward)(self, x, mask)
 
-    def attend(self: Attention, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    def attend(self: Attention, *inputs: Tensor | None) -> Tensor:
         """Compiled at level `core`; within `forward`, a part of what is compiled there."""
         call = eager.attend if torch.compiler.is_compiling() else kernel(eager.attend)
-        return call(self, q, k, v, mask)
+        return call(self, *inputs)
 
     def needs(config: Any, workload: Workload) -> str | None:
         refused = reason or eager.needs(config, workload)
         return refused or find(workload.device).cannot_compile() or None
 
     body: dict[str, Any] = {"compiles": True, "forward": forward, "needs": staticmethod(needs)}
-    if issubclass(eager, QKVAttention):
+    if issubclass(eager, CoreAttention):
         body["attend"] = attend
     return type("Compiled", (eager,), {**body, "__module__": eager.__module__})
 

@@ -2,6 +2,7 @@
 
     Attention.forward   x [B, N, D], mask [B, N] or None   to [B, N, D]
     QKVAttention.attend q, k, v [B, H, N, d], mask         to [B, H, N, d]
+    Attention.step      x [B, 1, D] after a state          to [B, 1, D], state
 
 True in a mask marks a real token; None means that all tokens are real and nothing is masked.
 The sequences of a batch never mix, padding changes no real token, a query without a valid key gets
@@ -24,6 +25,8 @@ LARGEST = 1 << 31  # no option may exceed what a tensor dimension can hold
 NO_SEPARATE_CORE = "folding merges the projections into the core, so there is no separate core"
 
 Draws = dict[str, Tensor]  # what a forward pass drew at random or assigned, by name
+
+State = tuple[Any, ...]  # what a mechanism keeps of past tokens: tensors, and counts of tokens
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +140,29 @@ class Attention(nn.Module):
         """[B, N, D] to [B, H, N, d], a view."""
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
+    def start(self, batch: int, capacity: int) -> State:
+        """The state of sequences without tokens, which takes up to `capacity` tokens each.
+
+        Raises `NotImplementedError` if the form cannot continue a sequence token by token.
+        """
+        raise NotImplementedError
+
+    def prefill(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """The causal outputs of the first tokens, [B, N, D] to [B, N, D], and the state after."""
+        raise NotImplementedError
+
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """The output of the next token, [B, 1, D] to [B, 1, D], and the state after it.
+
+        May write into tensors of `state`, but the same step can be repeated from it.
+        """
+        return self.prefill(x, state)
+
+    @staticmethod
+    def state_elements(config: Any, workload: Workload) -> int:
+        """Exact elements of the state of all B sequences after N tokens each."""
+        raise NotImplementedError
+
     @staticmethod
     def needs(config: Any, workload: Workload) -> str | None:
         """Why this form cannot run the workload on this machine, or None. Runs no operation."""
@@ -164,24 +190,49 @@ class Projections(nn.Module):
         self.output = nn.Linear(width, width, bias=bias)
 
 
-class QKVAttention(Attention):
-    """Four D × D projections around a core; most mechanisms only write `attend`.
+class CoreAttention(Attention):
+    """An attention with a core that can be measured without its projections, at level `core`.
 
-    At level `core` there are no projections, and `attend` is called directly.
+    At that level the module has no projections, and `attend` is called directly.
+    """
+
+    @staticmethod
+    def core_inputs(config: Any, workload: Workload) -> tuple[tuple[int, ...], ...]:
+        """Shapes of the tensors that `attend` takes: q, k and v, [B, H, N, d] each."""
+        w = workload
+        return ((w.batch, w.heads, w.seq_len, w.head_width),) * 3
+
+    def attend(self, *args: Any, **kwargs: Any) -> Tensor:
+        """The core: its inputs and a mask [B, N] or None to [B, H, N, d]."""
+        raise NotImplementedError
+
+
+class QKVAttention(CoreAttention):
+    """Projections to q, k and v around a core; most mechanisms only write `attend`.
+
+    The projections are D × D unless `core_inputs` says otherwise.
     """
 
     def __init__(self, config: Any, workload: Workload) -> None:
         super().__init__(config, workload)
+        shapes = self.core_inputs(config, workload)
+        self.head_counts = tuple(heads for _, heads, _, _ in shapes)  # of q, k and v
         if workload.level is not Level.CORE:
             D = workload.width
-            self.query = nn.Linear(D, D, bias=config.bias)
-            self.key = nn.Linear(D, D, bias=config.bias)
-            self.value = nn.Linear(D, D, bias=config.bias)
-            self.output = nn.Linear(D, D, bias=config.bias)
+            query, key, value = (heads * width for _, heads, _, width in shapes)
+            self.query = nn.Linear(D, query, bias=config.bias)
+            self.key = nn.Linear(D, key, bias=config.bias)
+            self.value = nn.Linear(D, value, bias=config.bias)
+            self.output = nn.Linear(shapes[0][1] * shapes[2][3], D, bias=config.bias)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        q, k, v = (self.split(linear(x)) for linear in (self.query, self.key, self.value))
-        return self.output(merge(self.attend(q, k, v, mask)))
+        return self.output(merge(self.attend(*self.projected(x), mask)))
+
+    def projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """q, k and v of x [B, N, D] by head, views of the projections."""
+        linears = zip((self.query, self.key, self.value), self.head_counts, strict=True)
+        q, k, v = (m(x).unflatten(-1, (heads, -1)).transpose(1, 2) for m, heads in linears)
+        return q, k, v
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """[B, H, N, d] three times and a mask [B, N] or None to [B, H, N, d]."""
@@ -291,6 +342,6 @@ class Card:
             return f"width {workload.width} is not divisible by {workload.heads} heads"
         if workload.causal and self.causality is Causality.NEVER:
             return "the mechanism has no causal form"
-        if workload.level is Level.CORE and not issubclass(self.forms[form], QKVAttention):
+        if workload.level is Level.CORE and not issubclass(self.forms[form], CoreAttention):
             return "the mechanism has no core separate from its projections"
         return self.needs(config, workload) or self.forms[form].needs(config, workload)

@@ -3,6 +3,8 @@
 Masks are True where a key may be used. No operation mixes the sequences of a batch.
 """
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -56,13 +58,24 @@ def softmax_attention(
 
 
 def fused_attention(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool = False
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    causal: bool = False,
+    *,
+    grouped: bool = False,
+    scale: float | None = None,
 ) -> Tensor:
-    """`softmax_attention` by torch's fused kernel; causal without a mask: for N keys only."""
+    """`softmax_attention` by torch's fused kernel; causal without a mask: for N keys only.
+
+    If `grouped`, consecutive heads of q share a head of k and v. `scale` replaces 1 / √d.
+    """
+    attention = partial(F.scaled_dot_product_attention, q, k, v, enable_gqa=grouped, scale=scale)
     if mask is None:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+        return attention(is_causal=causal)
     allowed = mask & causal_mask(q.shape[-2], k.shape[-2], q.device) if causal else mask
-    o = F.scaled_dot_product_attention(q, k, v, attn_mask=additive(allowed, q.dtype))
+    o = attention(attn_mask=additive(allowed, q.dtype))
     return o * allowed.any(-1, keepdim=True)
 
 

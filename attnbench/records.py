@@ -56,7 +56,7 @@ class Mode(StrEnum):
 
 
 class Family(StrEnum):
-    """The classes of "Efficient Transformers: A Survey"."""
+    """The classes of "Efficient Transformers: A Survey", and of later mechanisms."""
 
     FULL = "full"
     FIXED = "FP"
@@ -67,6 +67,9 @@ class Family(StrEnum):
     LOW_RANK_LEARNED = "LR+LP"
     KERNEL = "KR"
     RECURRENCE = "RC"
+    SHARED = "SH"  # this and the next two are not in the survey: shared or compressed keys
+    STATE = "ST"  # a recurrent state of fixed size
+    MIXING = "MX"  # a fixed linear map of the tokens
     UNKNOWN = "–"  # of a user's module
 
 

@@ -37,6 +37,10 @@ EXEMPT = {
         (CORE, FOLDED, "*-folded"),
         (EMPTY_CORE, "without a key, k̄ is 0, but v is added or concatenated", "[23]-eager"),
     ),
+    "fnet": (
+        (PADDING, "F_N depends on N", ALL),
+        (CORE, NO_CORE, ALL),
+    ),
     "image_transformer": ((PADDING, "the width of the image depends on N", "2-*"),),
     "linear_transformer": ((CORE, FOLDED, "*-folded"),),
     "linformer": (

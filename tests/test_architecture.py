@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1] / "attnbench"
 
 FLOORS = (
     ("errors", "records", "metrics", "units"),
-    ("contract", "primitives", "flex", "kernels", "device", "store", "analysis"),
+    ("contract", "primitives", "recurrence", "flex", "kernels", "device", "store", "analysis"),
     ("mechanisms", "adopted", "compiled", "run"),
     ("peers",),
     ("registry", "model", "verify", "claims", "fleet"),
@@ -30,6 +30,7 @@ DOORS = {
         "primitives",
         "flex",
         "kernels",
+        "recurrence",
         "mechanisms",
         "peers",
         "adopted",

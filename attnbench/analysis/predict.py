@@ -45,13 +45,18 @@ def seconds(
         return fitted
     if nearest:
         known, took_s = nearest[-1]
-        return took_s * planned.flops / known.flops
+        return took_s * work(planned) / work(known)
     other = [pair for pair in measured if alike(pair[0].case, planned.case, ANY_MODE)]
     if other:
         known, took_s = max(other, key=lambda pair: pair[0].case.workload.seq_len)
         factor = TRAINING if planned.case.workload.mode is Mode.TRAINING else 1 / TRAINING
-        return factor * took_s * planned.flops / known.flops
+        return factor * took_s * work(planned) / work(known)
     return guess_factor * planned.predicted_s
+
+
+def work(planned: Planned) -> int:
+    """FLOPs of one iteration, or its tokens for a mechanism without matrix products."""
+    return planned.flops or planned.case.workload.tokens
 
 
 def two_rates(
@@ -61,7 +66,7 @@ def two_rates(
     (a, a_s), (b, b_s) = first, second
     a_rest, b_rest = a.flops - a.core_flops, b.flops - b.core_flops
     determinant = a_rest * b.core_flops - b_rest * a.core_flops
-    if abs(determinant) < 0.05 * a.flops * b.flops:
+    if abs(determinant) <= 0.05 * a.flops * b.flops:
         return None
     rest = (a_s * b.core_flops - b_s * a.core_flops) / determinant
     core = (a_rest * b_s - b_rest * a_s) / determinant

@@ -23,7 +23,8 @@ def sweep(
         str,
         typer.Option(
             help="Names, patterns (synth*), forms (transformer:eager), options"
-            " (linformer[rank=64]), groups (@fig2, @table5, @survey, @all), path/to/file.py:NAME."
+            " (linformer[rank=64]), groups (@fig2, @table5, @survey, @modern, @all),"
+            " path/to/file.py:NAME."
         ),
     ] = "@fig2",
     lengths: Annotated[
@@ -38,7 +39,8 @@ def sweep(
     mode: options.ModesOption = "both",
     level: options.LevelOption = Level.MODEL,
     preset: Annotated[
-        str, typer.Option(help="Sizes from a column of Fastformer's Table 9.")
+        str,
+        typer.Option(help="Sizes of a column of Fastformer's Table 9, of llama or of qwen-next."),
     ] = "mind-classification",
     width: Annotated[
         int | None, typer.Option(min=1, max=options.LARGEST, help="Width D; default: the preset's.")

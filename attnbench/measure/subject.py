@@ -34,7 +34,8 @@ class Subject:
         self.generator = torch.Generator(self.device).manual_seed(seed)
         self.mask = self._mask()
         self.inputs = self._inputs()
-        self.target = self._target(card) if self.training else None
+        self.core = self._core_sizes(card) if w.level is Level.CORE else (0, 0)
+        self.target = self._target() if self.training else None
         self.parameters = [p for p in self.module.parameters() if p.requires_grad]
         self.optimiser: torch.optim.Adam | None = None
         if self.training and self.parameters:
@@ -83,11 +84,11 @@ class Subject:
 
     def check(self, output: Tensor) -> str:
         """What is wrong with an output, or nothing."""
-        w = self.case.workload
+        w, (heads, width) = self.case.workload, self.core
         shape = {
             Level.MODEL: () if self.training else (w.batch, w.shell.classes if w.shell else 0),
             Level.ATTENTION: (w.batch, w.seq_len, w.width),
-            Level.CORE: (w.batch, w.heads, w.seq_len, output.shape[-1] if output.dim() else 0),
+            Level.CORE: (w.batch, heads, w.seq_len, width),
         }[w.level]
         if tuple(output.shape) != shape:
             return f"output has shape {list(output.shape)}, not {list(shape)}"
@@ -117,13 +118,14 @@ class Subject:
             return (random_tokens(w, self.generator),)
         if w.level is Level.ATTENTION:
             return (self._normal(w.batch, w.seq_len, w.width),)
-        return tuple(self._normal(w.batch, w.heads, w.seq_len, w.head_width) for _ in range(3))
+        shapes = self.module.core_inputs(self.module.config, w)
+        return tuple(self._normal(*shape) for shape in shapes)
 
     def _normal(self, *shape: int) -> Tensor:
         tensor = torch.empty(shape, device=self.device, dtype=self.dtype)
         return tensor.normal_(generator=self.generator).requires_grad_(self.training)
 
-    def _target(self, card: Card) -> Tensor:
+    def _target(self) -> Tensor:
         """Labels [B] at level `model`, otherwise a fixed gradient of the output."""
         w = self.case.workload
         if w.level is Level.MODEL:
@@ -133,18 +135,20 @@ class Subject:
             return torch.randint(w.shell.classes, shape, generator=random, device=device)
         shape = (w.batch, w.seq_len, w.width)
         if w.level is Level.CORE:
-            shape = (w.batch, w.heads, w.seq_len, self._core_width(card))
+            shape = (w.batch, self.core[0], w.seq_len, self.core[1])
         return self._normal(*shape).requires_grad_(False)
 
-    def _core_width(self, card: Card) -> int:
-        """Width of a core's output, seen on one token: d, unless it concatenates vectors."""
+    def _core_sizes(self, card: Card) -> tuple[int, int]:
+        """Heads and head width of a core's output, seen on one token; usually H and d."""
         case = self.case
         w = replace(case.workload, batch=1, seq_len=1)
         core: Any = card.forms["eager"](card.configure(dict(case.options)), w)
         core.to(self.device, self.dtype)
-        x = torch.zeros(1, w.heads, 1, w.head_width, device=self.device, dtype=self.dtype)
+        shapes = core.core_inputs(core.config, w)
+        inputs = (torch.zeros(shape, device=self.device, dtype=self.dtype) for shape in shapes)
         with torch.no_grad():
-            return core.attend(x, x, x, None).shape[-1]
+            _, heads, _, width = core.attend(*inputs, None).shape
+        return heads, width
 
 
 def iteration(subject: Subject) -> Callable[..., Tensor]:

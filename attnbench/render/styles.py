@@ -27,7 +27,8 @@ MECHANISMS = (
     "linear_transformer", "adaptively_sparse", "axial", "blockwise", "compressive_transformer",
     "etc", "image_transformer", "local", "memory_compressed", "nystromformer", "performer",
     "reformer", "routing_transformer", "set_transformer", "sinkhorn", "smart_bird",
-    "sparse_transformer", "star_transformer", "synthesizer", "transformer_xl",
+    "sparse_transformer", "star_transformer", "synthesizer", "transformer_xl", "fnet",
+    "gated_delta_net", "grouped_query", "latent", "mamba2", "retention", "sliding_window",
 )  # fmt: skip
 PERIOD = 105  # positions after which hue and marker repeat together
 

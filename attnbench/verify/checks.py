@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from attnbench.contract import Card, Exemption, QKVAttention, merge
+from attnbench.contract import Attention, Card, CoreAttention, Exemption
 from attnbench.records import Level
 from attnbench.verify.equations import NUMBER_TYPES, computes_its_own_equations
 from attnbench.verify.flops import counted_flops
@@ -142,7 +142,9 @@ def the_core_of_a_sequence_of_padding_alone_is_zero(trial: Trial) -> None:
     w = replace(trial.workload(17), level=Level.CORE)
     mask = some_padding(w)
     mask[1] = False
-    o = same_draws(trial.build(w).attend, *core_inputs(w), mask)
+    core = trial.build(w)
+    assert isinstance(core, CoreAttention)
+    o = same_draws(core.attend, *core_inputs(core, w), mask)
     assert (o[1] == 0).all(), "the core is not zero"
 
 
@@ -206,10 +208,34 @@ def declared_flops_are_those_that_torch_counts(trial: Trial) -> None:
 def the_core_is_what_stands_between_the_projections(trial: Trial) -> None:
     w = trial.workload(17)
     whole, core = trial.build(w), trial.build(replace(w, level=Level.CORE))
-    assert isinstance(core, QKVAttention)
+    assert isinstance(core, CoreAttention)
     assert core.state_dict().keys() <= whole.state_dict().keys(), "the core has more parameters"
-    o = same_draws(core.attend, *core_inputs(w), None)
-    assert merge(o).shape[:2] == (2, 17)
+    o = same_draws(core.attend, *core_inputs(core, w), None)
+    assert (o.shape[0], o.shape[2]) == (2, 17)
+
+
+def steps_continue_the_causal_pass(trial: Trial) -> None:
+    """After a prefill of any length, token by token, each step taken twice from the same state."""
+    w = trial.workload(23)
+    module, x = trial.build(w), tokens(w)
+    with torch.no_grad():
+        expected = module(x)
+        for prefilled in (0, 1, 7, 22):
+            state, outputs = module.start(w.batch, w.seq_len), []
+            if prefilled:
+                y, state = module.prefill(x[:, :prefilled], state)
+                outputs.append(y)
+            for token in x[:, prefilled:].split(1, 1):
+                first, _ = module.step(token, state)
+                y, state = module.step(token, state)
+                assert y.equal(first), "a step repeated from the same state gives another output"
+                outputs.append(y)
+            label = f"after {prefilled} tokens: "
+            y = torch.cat(outputs, 1)
+            assert_close(y, expected, rtol=1e-9, atol=1e-10, msg=label.__add__)
+    counted = sum(part.numel() for part in state if isinstance(part, torch.Tensor))
+    declared = module.state_elements(trial.config, w)
+    assert declared == counted, f"{declared} elements of the state declared, {counted} counted"
 
 
 def no_reference(trial: Trial) -> str | None:
@@ -241,6 +267,11 @@ def selects_from_all(trial: Trial) -> str | None:
     return trial.card.exempt(trial.config).get(Exemption.FUTURE_SELECTION)
 
 
+def no_state(trial: Trial) -> str | None:
+    forms = trial.card.forms
+    return "the form keeps no state" if forms[trial.form].start is Attention.start else None
+
+
 def no_other_form(trial: Trial) -> str | None:
     return "the other forms are compared with this one" if trial.form == "eager" else None
 
@@ -264,4 +295,5 @@ CHECKS = (
     Check(declared_parameters_are_those_of_the_module, nothing_declared),
     Check(declared_flops_are_those_that_torch_counts, nothing_declared),
     Check(the_core_is_what_stands_between_the_projections, no_core),
+    Check(steps_continue_the_causal_pass, lambda t: not_causal(t) or no_state(t)),
 )

@@ -1,5 +1,6 @@
 """Forward FLOPs counted by torch, including products that its counter omits."""
 
+from math import prod
 from typing import Any
 
 import torch
@@ -34,10 +35,16 @@ def attention(q: tuple[int, ...], k: tuple[int, ...], *_: Any) -> int:
     return 2 * (2 * B * H * N * k[2] * d)
 
 
+def triangular_solution(a: tuple[int, ...], b: tuple[int, ...], *_: Any) -> int:
+    """FLOPs of A⁻¹ B for triangular A [..., C, C] and B [..., C, d]: C² d each."""
+    return prod(b) * a[-1]
+
+
 # operators that torch's counter omits, with functions from operand shapes to FLOPs
 UNCOUNTED = (
     (aten._scaled_dot_product_flash_attention_for_cpu, attention),
     (aten._scaled_dot_product_fused_attention_overrideable, attention),
+    (aten.linalg_solve_triangular, triangular_solution),
     (aten.mv, lambda a, b, *_: 2 * a[0] * a[1]),
     (aten.dot, lambda a, b, *_: 2 * a[0]),
 )

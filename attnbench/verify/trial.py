@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnbench.contract import Attention, Card
+from attnbench.contract import Attention, Card, CoreAttention
 from attnbench.device import find
 from attnbench.records import Causality, Level, Workload
 
@@ -104,10 +104,10 @@ def tokens(w: Workload, seed: int = 1, dtype: torch.dtype = torch.float64) -> Te
     return x.bfloat16().to(find(w.device).torch_name, dtype)
 
 
-def core_inputs(w: Workload) -> Tensor:
+def core_inputs(core: CoreAttention, w: Workload) -> list[Tensor]:
     generator = torch.Generator().manual_seed(4)
-    shape = (3, w.batch, w.heads, w.seq_len, w.head_width)
-    return torch.randn(shape, generator=generator, dtype=torch.float64)
+    shapes = core.core_inputs(core.config, w)
+    return [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
 
 
 def some_padding(w: Workload) -> Tensor:

@@ -1,7 +1,9 @@
-"""Sizes from papers: the columns of Fastformer's Table 9, and groups of mechanisms.
+"""Sizes from papers and models: columns of Fastformer's Table 9, and groups of mechanisms.
 
 Sizes that Table 9 does not give are chosen here, the same for every column: mechanisms that only
-the survey describes get sizes near those of the Long Range Arena.
+the survey describes get sizes near those of the Long Range Arena. A preset named after a model has
+the width and heads of its layers (Llama 3 8B; the recurrent ones of Qwen3-Next 80B-A3B), two layers
+for all of them, since each costs the same, and otherwise the sizes of the column `pubmed`.
 """
 
 from collections.abc import Mapping
@@ -16,7 +18,10 @@ from attnbench.workloads.axes import selection
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """One column of Table 9; windows and ranks are tokens."""
+    """A column of Table 9, or a model; windows and ranks are tokens.
+
+    `kv_heads` is an option of several mechanisms; None: the defaults of each.
+    """
 
     layers: int
     tokens: int  # global = random = window of Longformer and BigBird
@@ -25,6 +30,7 @@ class Preset:
     rank: int
     width: int = 256
     heads: int = 16
+    kv_heads: int | None = None
 
     def options(self, mechanism: str) -> Mapping[str, Option]:
         """The options of a mechanism in this column; empty if it has none."""
@@ -47,18 +53,24 @@ class Preset:
             "sinkhorn": {"block": 64},
             "performer": {"features": 64},
         }
+        if self.kv_heads is not None:
+            shared = ("grouped_query", "sliding_window")
+            table |= {name: {"kv_heads": self.kv_heads} for name in shared}
         return table.get(mechanism, {})
 
 
 def preset(name: str) -> Preset:
-    """A column of Table 9 by name. Raises `UsageError`."""
+    """A column of Table 9 or a model, by name. Raises `UsageError`."""
+    pubmed = Preset(layers=2, tokens=64, pool_window=256, block=32, rank=64)
     table = {
         "amazon": Preset(layers=2, tokens=8, pool_window=64, block=4, rank=16),
         "imdb": Preset(layers=2, tokens=8, pool_window=64, block=4, rank=16),
         "mind-classification": Preset(layers=2, tokens=16, pool_window=256, block=8, rank=16),
         "mind-recommendation": Preset(layers=1, tokens=8, pool_window=64, block=4, rank=16),
         "cnn-dailymail": Preset(layers=4, tokens=64, pool_window=256, block=32, rank=64),
-        "pubmed": Preset(layers=2, tokens=64, pool_window=256, block=32, rank=64),
+        "pubmed": pubmed,
+        "llama": replace(pubmed, width=4096, heads=32, kv_heads=8),
+        "qwen-next": replace(pubmed, width=2048, heads=16, kv_heads=2),
     }
     if name not in table:
         raise UsageError(unknown(name, tuple(table), "preset"))
@@ -66,7 +78,7 @@ def preset(name: str) -> Preset:
 
 
 def group(name: str) -> tuple[str, ...]:
-    """The members of `@fig2`, `@table5`, `@survey` or `@all`. Raises `UsageError`."""
+    """The members of a group such as `@fig2` or `@all`. Raises `UsageError`."""
     groups = {
         "@fig2": (
             "transformer",
@@ -97,6 +109,15 @@ def group(name: str) -> tuple[str, ...]:
             "linformer",
             "linear_transformer",
             "bigbird",
+        ),
+        "@modern": (
+            "grouped_query",
+            "sliding_window",
+            "latent",
+            "fnet",
+            "retention",
+            "gated_delta_net",
+            "mamba2",
         ),
         "@all": names(),
     }

@@ -33,6 +33,6 @@ def test_overlays_name_tables_and_metrics_that_are_shipped():
 
 def test_every_printed_line_is_of_a_registered_mechanism():
     lines = printed_costs()
-    assert len({(line.table, line.mechanism) for line in lines}) == len(lines) == 31
+    assert len({(line.table, line.mechanism) for line in lines}) == len(lines) == 36
     assert {line.mechanism for line in lines} <= set(names())
     assert {line.decode for line in lines} == {"yes", "no", ""}

@@ -5,6 +5,7 @@ import torch
 
 from attnbench.mechanisms import transformer, transformer_xl
 from attnbench.records import Level, Mode, Workload
+from tests.kept import kept_bytes
 
 
 def workload(seq_len, **sizes):
@@ -74,19 +75,6 @@ def test_equal_segments_are_merged_and_nothing_is_padded():
         (256, 5, 128, 384),
         (896, 1, 104, 360),
     ]
-
-
-def kept_bytes(module, x):
-    """Bytes that the graph of a forward pass keeps in addition to parameters."""
-    total = {}
-
-    def pack(tensor):
-        total[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        y = module(x)
-    return sum(total.values()), y
 
 
 def test_recomputing_keeps_no_scores():

@@ -12,6 +12,8 @@ COLUMNS = (
     "mind-recommendation",
     "cnn-dailymail",
     "pubmed",
+    "llama",
+    "qwen-next",
 )
 
 
@@ -33,14 +35,23 @@ def test_table_9_is_as_printed():
     assert mind.options("fastformer") == {}
 
 
+def test_models_of_today_have_their_widths():
+    llama, qwen = preset("llama"), preset("qwen-next")
+    assert (llama.width // llama.heads, qwen.width // qwen.heads) == (128, 128)
+    assert llama.options("grouped_query") == {"kv_heads": 8}
+    assert llama.options("sliding_window") == {"kv_heads": 8}
+    assert preset("mind-classification").options("grouped_query") == {}
+
+
 def test_groups_are_registered_and_all_is_everything():
-    for name in ("@fig2", "@table5", "@survey"):
+    for name in ("@fig2", "@table5", "@survey", "@modern"):
         assert {member.partition(":")[0] for member in group(name)} <= set(names())
     assert group("@all") == names()
     assert len(group("@fig2")) == 8
     forms = {chosen.form for chosen in expand("@fig2") if chosen.name == "transformer"}
     assert forms == {None, "eager"}
     assert len(group("@survey")) == 17
+    assert len(group("@modern")) == 7
 
 
 def test_the_survey_ticks_the_mechanisms_that_can_decode():

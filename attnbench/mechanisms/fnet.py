@@ -1,0 +1,109 @@
+"""FNet (Lee-Thorp et al., 2021): a Fourier transform over features and tokens mixes the sequence.
+
+    y = Re(F_N x F_D)                                  [B, N, D]
+    y_me = Σ_n Σ_d x_nd cos 2π (m n / N + e d / D)
+
+F_N and F_D are the matrices of the discrete Fourier transform. Nothing is learned, there are no
+heads, and every token depends on all, so there is no causal form. Padding is zeroed; it still
+changes F_N. Inputs of fewer than 32 bits are transformed in float32.
+
+`half` computes half of the spectrum: x is real, so y at (m, e) is y at (−m, −e). Fourier transforms
+are not matrix products, so neither form counts any FLOPs.
+Left out: products with F_N and F_D, the form of the paper for a TPU, which are quadratic in N.
+Source: arXiv:2105.03824, equations (1) to (3).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import cos, pi
+
+import torch
+from torch import Tensor
+from torch.fft import fft, rfft
+
+from attnbench.contract import Attention, BaseConfig, Card, Cost, Draws, Exemption, Flops, Paper
+from attnbench.primitives import widen
+from attnbench.records import Causality, Family, Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(BaseConfig):
+    """FNet has no parameters, and so no options."""
+
+    def __post_init__(self) -> None:
+        if self.bias:
+            raise ValueError("fnet has no projections, so there is no bias")
+
+
+class FNet(Attention):
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        if mask is not None:
+            x = x * mask[..., None]
+        return self.mixed(widen(x)).to(x.dtype)
+
+    def mixed(self, x: Tensor) -> Tensor:
+        """Re(F_N x F_D)."""
+        return fft(fft(x, dim=-1), dim=-2).real
+
+    @staticmethod
+    def flops(config: Config, w: Workload) -> Flops:
+        """There is no matrix product."""
+        return Flops(0, 0)
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        """Two complex tensors."""
+        return 4 * w.tokens * w.width
+
+
+class Half(FNet):
+    def mixed(self, x: Tensor) -> Tensor:
+        half = fft(rfft(x, dim=-1), dim=-2).real  # [B, N, ⌊D / 2⌋ + 1]
+        rest = half[..., 1 : (x.shape[-1] + 1) // 2]
+        return torch.cat([half, rest.flip(-2, -1).roll(1, -2)], -1)
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        """Two complex tensors of half the width, and their real part."""
+        return 3 * w.tokens * w.width
+
+
+def reference(module: FNet, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+    N, D = x.shape
+    x = x if mask is None else torch.where(mask[:, None], x, 0)
+    rows = []
+    for m in range(N):
+        row = []
+        for e in range(D):
+            turns = [[m * n / N + e * d / D for d in range(D)] for n in range(N)]
+            waves = [[cos(2 * pi * turn) for turn in row_of_turns] for row_of_turns in turns]
+            row.append((x * torch.tensor(waves, dtype=x.dtype)).sum())
+        rows.append(torch.stack(row))
+    return torch.stack(rows)
+
+
+def parameters(config: Config, w: Workload) -> int:
+    return 0
+
+
+def exempt(config: Config) -> Mapping[Exemption, str]:
+    return {Exemption.EXTRA_PADDING: "F_N depends on N"}
+
+
+CARD = Card(
+    forms={"eager": FNet, "half": Half},
+    config=Config,
+    reference=reference,
+    parameters=parameters,
+    family=Family.MIXING,
+    causality=Causality.NEVER,
+    paper=Paper(
+        "FNet: Mixing Tokens with Fourier Transforms",
+        "Lee-Thorp et al.",
+        2021,
+        "arXiv:2105.03824",
+    ),
+    cost=Cost("O(N·D·log N)", time=1, memory=1),
+    examples=(Config(),),
+    exempt=exempt,
+)

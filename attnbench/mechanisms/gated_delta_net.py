@@ -1,0 +1,280 @@
+"""Gated DeltaNet (Yang et al., 2024): a state that decays and is corrected at one key per token.
+
+    q, k, v = SiLU(conv(x [W_Q, W_K, W_V]))            [B, H, N, d], [B, H, N, d], [B, H, N, e d]
+    q̂ = q / (‖q‖ √d),  k̂ = k / ‖k‖
+    β = σ(x W_β),  α = exp(−e^A softplus(x W_α + b))   [B, H, N]
+    S_t = α_t (I − β_t k̂_t k̂_tᵀ) S_{t−1} + β_t k̂_t v_tᵀ   [B, H, d, e d]
+    o_t = S_tᵀ q̂_t                                     [B, H, N, e d]
+    y = (RMSNorm(o) ⊙ SiLU(x W_G)) W_O                 [B, N, D]
+
+conv is causal, with one filter of W tokens for each channel. A and b are learned for each head;
+RMSNorm is that of each head of each token, with learned scales shared by the heads. `gate=False`
+is DeltaNet (arXiv:2406.06484): α = 1 and no W_G. `negative` doubles β, so that the state may
+change its sign (arXiv:2411.12537).
+
+`eager` is this recurrence, token by token; `chunked` computes chunks of C tokens by products and a
+triangular system (`attnbench.recurrence`). S is float32 for narrower inputs. Padding has α = 1 and
+β = 0. The projections include conv; the core begins with SiLU(conv) of q, k and v, and with x W_β
+and x W_α. ‖x‖² has 10⁻⁶ added, as in the authors' code.
+
+Left out: more heads of values than of keys. Always causal. For decoding, the state is S and the
+last W − 1 inputs of conv.
+Source: arXiv:2412.06464, equation (10) and section 3.4.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import silu, softplus
+
+from attnbench.contract import (
+    BaseConfig,
+    Card,
+    CoreAttention,
+    Cost,
+    Draws,
+    Flops,
+    Paper,
+    State,
+    merge,
+)
+from attnbench.primitives import widen
+from attnbench.records import Causality, Family, Level, Mode, Workload
+from attnbench.recurrence import (
+    chunk_length,
+    decay_rates,
+    delta_flops,
+    delta_rule,
+    random_taps,
+    short_convolution,
+)
+
+EPSILON = 1e-6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(BaseConfig):
+    """`gate`: False: DeltaNet; `expand`: e, width of values over that of keys; None: 2, in DeltaNet
+    1; `conv`: W, tokens of a filter; `negative`: β up to 2; `chunk`: C, tokens of a chunk; None:
+    32, or 64 from d = 64 on."""
+
+    gate: bool = True
+    expand: int | None = None
+    conv: int = 4
+    negative: bool = False
+    chunk: int | None = None
+
+    def __post_init__(self) -> None:
+        self.require_at_least(1, "expand", "conv", "chunk")
+
+    @property
+    def wider(self) -> int:
+        """e."""
+        return (2 if self.gate else 1) if self.expand is None else self.expand
+
+
+class Kept(NamedTuple):
+    """S [B, H, d, e d], and the last inputs of conv [B, W − 1, (2 + e) D]."""
+
+    S: Tensor
+    inputs: Tensor
+
+
+class GatedDeltaNet(CoreAttention):
+    def __init__(self, config: Config, workload: Workload) -> None:
+        super().__init__(config, workload)
+        D, H, e = workload.width, workload.heads, config.wider
+        if config.gate:
+            self.A, self.b = (nn.Parameter(rate) for rate in decay_rates(H))
+        if workload.level is Level.CORE:
+            return
+        mixed = (2 + e) * D
+        self.mix = nn.Linear(D, mixed, bias=config.bias)  # W_Q, W_K, W_V
+        self.taps = nn.Parameter(random_taps(config.conv, mixed))
+        self.rates = nn.Linear(D, (1 + config.gate) * H, bias=config.bias)  # W_β, W_α
+        if config.gate:
+            self.gate = nn.Linear(D, e * D, bias=config.bias)
+        self.norm = nn.RMSNorm(e * workload.head_width, eps=EPSILON)
+        self.output = nn.Linear(e * D, D, bias=config.bias)
+
+    @staticmethod
+    def core_inputs(config: Config, workload: Workload) -> tuple[tuple[int, ...], ...]:
+        """Shapes of q, k, v, and x W_β above x W_α."""
+        w, d = workload, workload.head_width
+        tokens = w.batch, w.heads, w.seq_len
+        rates = w.batch, (1 + config.gate) * w.heads, w.seq_len
+        return (*tokens, d), (*tokens, d), (*tokens, config.wider * d), rates
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.extend(x, mask, self.start(len(x), 0))[0]
+
+    def extend(self, x: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
+        """The outputs of tokens after a state, and the state after them."""
+        S, inputs = state
+        mixed = self.mix(x)
+        if mask is not None:
+            mixed = mixed * mask[..., None]
+        mixed, inputs = short_convolution(mixed, inputs, self.taps)
+        D = self.width
+        q, k, v = (self.split(t) for t in mixed.split([D, D, mixed.shape[-1] - 2 * D], -1))
+        o, S = self.corrected(q, k, v, self.rates(x).mT, mask, S)
+        o = merge(self.norm(o))
+        return self.output(o * silu(self.gate(x)) if self.config.gate else o), Kept(S, inputs)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, rates: Tensor, mask: Tensor | None) -> Tensor:
+        """Shapes of `core_inputs` and a mask [B, N] or None to [B, H, N, e d]."""
+        return self.corrected(q, k, v, rates, mask, self.nothing(len(v), v))[0]
+
+    def corrected(
+        self, q: Tensor, k: Tensor, v: Tensor, rates: Tensor, mask: Tensor | None, S: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """o [B, H, N, e d], and S after the tokens."""
+        dtype = v.dtype
+        q, k, v = unit(widen(q)) * q.shape[-1] ** -0.5, unit(widen(k)), widen(v)
+        beta, g = self.step_sizes(widen(rates))
+        if mask is not None:
+            beta, g = beta * mask[:, None], g * mask[:, None]
+        o, S = delta_rule(S, g, q, k, v, beta, self.chunk(self.config, q.shape[-1]))
+        return o.to(dtype), S
+
+    def step_sizes(self, rates: Tensor) -> tuple[Tensor, Tensor]:
+        """β [B, H, N], and log α of the same shape, or [1, 1, 1] without decay."""
+        beta = rates[:, : self.heads].sigmoid() * (1 + self.config.negative)
+        if not self.config.gate:
+            return beta, rates.new_zeros(1, 1, 1)
+        speed = softplus(rates[:, self.heads :] + widen(self.b)[:, None])
+        return beta, -widen(self.A).exp()[:, None] * speed
+
+    def nothing(self, batch: int, like: Tensor) -> Tensor:
+        """S before the first token, on the device of `like` and at least as precise."""
+        d = self.width // self.heads
+        return widen(like.new_zeros(batch, self.heads, d, self.config.wider * d))
+
+    def start(self, batch: int, capacity: int) -> State:
+        like = self.output.weight
+        inputs = like.new_zeros(batch, *self.taps[1:].shape)
+        return Kept(self.nothing(batch, like), inputs)
+
+    def prefill(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        return self.extend(x, None, state)
+
+    @staticmethod
+    def state_elements(config: Config, workload: Workload) -> int:
+        w, e = workload, config.wider
+        inputs = (config.conv - 1) * (2 + e) * w.width
+        return w.batch * (w.width * e * w.head_width + inputs)
+
+    @staticmethod
+    def chunk(config: Config, d: int) -> int | None:
+        """Tokens of a chunk; None: token by token."""
+        return None
+
+    @classmethod
+    def flops(cls, config: Config, w: Workload) -> Flops:
+        """The projections; then those of `delta_flops`. conv is not a matrix product."""
+        d, e = w.head_width, config.wider
+        core = delta_flops(w.seq_len, cls.chunk(config, d), w.heads, d, e * d)
+        return Flops(2 * w.tokens * projections(config, w), w.batch * core)
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        """q, k and v twice; in training, S after every token."""
+        state = config.wider * w.width * w.head_width
+        return w.tokens * (2 * (2 + config.wider) * w.width + (w.mode is Mode.TRAINING) * state)
+
+
+class Chunked(GatedDeltaNet):
+    @staticmethod
+    def chunk(config: Config, d: int) -> int:
+        return config.chunk or chunk_length(d)
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        """Chunks of q, k, v and o, four tensors of C × C, and S before every chunk."""
+        e, d, C = config.wider, w.head_width, Chunked.chunk(config, w.head_width)
+        states = -(-w.seq_len // C) * w.batch * w.width * (d + 2 * e * d)
+        squares = 4 * w.heads * w.tokens * min(C, w.seq_len)
+        return squares + (8 + 4 * e) * w.tokens * w.width + states
+
+
+def unit(x: Tensor) -> Tensor:
+    """x / ‖x‖ over the last dimension."""
+    return x * (x.square().sum(-1, keepdim=True) + EPSILON).rsqrt()
+
+
+def projections(config: Config, w: Workload) -> int:
+    """Elements of W_Q, W_K, W_V, W_β and W_O, and if `gate` of W_α and W_G."""
+    D, e = w.width, config.wider
+    widths = (2 + e) * D + (1 + config.gate) * w.heads + (config.gate + 1) * e * D
+    return widths * D
+
+
+def reference(module: GatedDeltaNet, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+    c, H, D = module.config, module.heads, module.width
+    d, e = D // H, c.wider
+    real = [mask is None or bool(mask[t]) for t in range(len(x))]
+    mixed = [module.mix(x[t]) if real[t] else x.new_zeros((2 + e) * D) for t in range(len(x))]
+    rates, heads = module.rates(x), []
+    for h in range(H):
+        S, outputs = x.new_zeros(d, e * d), []
+        for t in range(len(x)):
+            past = [mixed[t - j] * module.taps[-1 - j] for j in range(min(c.conv, t + 1))]
+            y = torch.stack(past).sum(0)
+            y = y * y.sigmoid()
+            q, k = (y[i * D + h * d : i * D + (h + 1) * d] for i in (0, 1))
+            v = y[2 * D + h * e * d : 2 * D + (h + 1) * e * d]
+            q, k = (u / (u @ u + EPSILON).sqrt() for u in (q, k))
+            if real[t]:
+                if c.gate:
+                    speed = (1 + (rates[t, H + h] + module.b[h]).exp()).log()
+                    S = (-module.A[h].exp() * speed).exp() * S
+                beta = rates[t, h].sigmoid() * (2 if c.negative else 1)
+                S = S + beta * torch.outer(k, v - k @ S)
+            o = q @ S / d**0.5
+            outputs.append(o / (o.square().mean() + EPSILON).sqrt() * module.norm.weight)
+        heads.append(torch.stack(outputs))
+    o = torch.cat(heads, -1)
+    if not c.gate:
+        return module.output(o)
+    gate = module.gate(x)
+    return module.output(o * gate * gate.sigmoid())
+
+
+def parameters(config: Config, w: Workload) -> int:
+    """The projections (with biases) and filters, A and b, and the scales of RMSNorm."""
+    D, e, gate = w.width, config.wider, int(config.gate)
+    biases = (2 + e) * D + (1 + gate) * w.heads + gate * e * D + D
+    filters = config.conv * (2 + e) * D
+    scales = gate * 2 * w.heads + e * w.head_width
+    return projections(config, w) + config.bias * biases + filters + scales
+
+
+def default(config: Config, w: Workload) -> str:
+    return "chunked"
+
+
+CARD = Card(
+    forms={"eager": GatedDeltaNet, "chunked": Chunked},
+    config=Config,
+    reference=reference,
+    parameters=parameters,
+    family=Family.STATE,
+    causality=Causality.ALWAYS,
+    paper=Paper(
+        "Gated Delta Networks: Improving Mamba2 with Delta Rule",
+        "Yang et al.",
+        2024,
+        "arXiv:2412.06464",
+    ),
+    cost=Cost("O(N·d²)", time=1, memory=1),
+    examples=(
+        Config(chunk=8),
+        Config(gate=False, negative=True, chunk=5, conv=2),
+        Config(expand=1, bias=True, conv=1, chunk=6),
+        Config(),
+    ),
+    default=default,
+    uncompiled="its recurrence runs token by token, and torch.compile unrolls loops",
+)

@@ -1,0 +1,207 @@
+"""Grouped-query attention (Ainslie et al., 2023): groups of heads share their keys and values.
+
+    q = x W_Q                                          [B, H, N, d]
+    k, v = x W_K, x W_V                                [B, K, N, d]
+    o_h = softmax(q_h k_gᵀ / √d) v_g,  g = ⌊h / G⌋     [B, H, N, d]
+
+Each of the K heads of keys and values serves G = H / K consecutive heads of queries. K = 1 is
+multi-query attention (Shazeer, 2019, arXiv:1911.02150), K = H the Transformer.
+
+`eager` stores the weights, with the queries of a group as the rows of one product, so that keys
+are not copied. `sdpa` lets the fused kernel of torch share them. `repeat` copies keys and values G
+times first, as most libraries of models do. `folded` gives the kernel the rows of eager, for full
+attention only, since the rows of a causal group would need a mask.
+
+For decoding, the state is the cache of k and v; one query of each head makes G rows.
+Source: arXiv:2305.13245, section 2.2.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from attnbench.contract import (
+    BaseConfig,
+    Card,
+    Cost,
+    Draws,
+    Flops,
+    Paper,
+    QKVAttention,
+    State,
+    merge,
+)
+from attnbench.primitives import allowed_keys, fused_attention, key_mask, masked_softmax
+from attnbench.records import Causality, Family, Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(BaseConfig):
+    """`kv_heads`: K, heads of keys and values; it divides H."""
+
+    kv_heads: int = 4
+
+    def __post_init__(self) -> None:
+        self.require_at_least(1, "kv_heads")
+
+
+class Cache(NamedTuple):
+    """Keys and values of past tokens in buffers [B, K, capacity, d], and their number."""
+
+    k: Tensor
+    v: Tensor
+    length: int
+
+
+class GroupedQuery(QKVAttention):
+    @staticmethod
+    def core_inputs(config: Config, workload: Workload) -> tuple[tuple[int, ...], ...]:
+        w = workload
+        kv = (w.batch, config.kv_heads, w.seq_len, w.head_width)
+        return (w.batch, w.heads, w.seq_len, w.head_width), kv, kv
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        logits = self.rows(q) @ (k / q.shape[-1] ** 0.5).mT  # [B, K, G N, N]
+        logits = logits.unflatten(2, (-1, q.shape[2]))
+        keys = None if mask is None else mask[:, None, None, None]  # [B, 1, 1, 1, N]
+        A = masked_softmax(logits, allowed_keys(q, k, keys, self.causal))
+        return self.by_head(A.flatten(2, 3) @ v)
+
+    def rows(self, q: Tensor) -> Tensor:
+        """[B, H, N, d] to [B, K, G N, d]."""
+        return q.unflatten(1, (self.config.kv_heads, -1)).flatten(2, 3)
+
+    def by_head(self, o: Tensor) -> Tensor:
+        """[B, K, G N, d] to [B, H, N, d]."""
+        return o.unflatten(2, (self.heads // self.config.kv_heads, -1)).flatten(1, 2)
+
+    def start(self, batch: int, capacity: int) -> Cache:
+        d = self.width // self.heads
+        buffers = self.key.weight.new_empty(2, batch, self.config.kv_heads, capacity, d)
+        return Cache(buffers[0], buffers[1], 0)
+
+    def prefill(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        q, k, v = self.projected(x)
+        cache = remembered(Cache(*state), k, v)
+        return self.output(merge(self.attend(q, k, v, None))), cache
+
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        q, k, v = self.projected(x)
+        cache = remembered(Cache(*state), k, v)
+        past = slice(cache.length)
+        o = scaled_dot_product_attention(self.rows(q), cache.k[:, :, past], cache.v[:, :, past])
+        return self.output(merge(self.by_head(o))), cache
+
+    @staticmethod
+    def state_elements(config: Config, workload: Workload) -> int:
+        return 2 * workload.tokens * config.kv_heads * workload.head_width
+
+    @staticmethod
+    def flops(config: Config, w: Workload) -> Flops:
+        """W_Q, W_O and the narrower W_K, W_V; then q kᵀ and A v, in full even if causal."""
+        width = config.kv_heads * w.head_width
+        projections = 2 * w.tokens * w.width * 2 * (w.width + width)
+        return Flops(projections, 2 * (2 * w.tokens * w.seq_len * w.width))
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        return 2 * w.heads * w.tokens * w.seq_len
+
+
+class Sdpa(GroupedQuery):
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        return fused_attention(q, k, v, key_mask(mask), self.causal, grouped=True)
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        return w.heads * w.tokens
+
+
+class Repeat(GroupedQuery):
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        group = self.heads // self.config.kv_heads
+        k, v = (t.repeat_interleave(group, 1) for t in (k, v))
+        return fused_attention(q, k, v, key_mask(mask), self.causal)
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        return w.heads * w.tokens + 2 * w.tokens * w.width
+
+
+class Folded(GroupedQuery):
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        return self.by_head(fused_attention(self.rows(q), k, v, key_mask(mask)))
+
+    @staticmethod
+    def needs(config: Config, w: Workload) -> str | None:
+        if w.causal:
+            return "the rows of a causal group have different keys; use grouped_query:sdpa"
+        return None
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        return w.tokens * (w.heads + 2 * w.width)
+
+
+def remembered(cache: Cache, k: Tensor, v: Tensor) -> Cache:
+    """The cache with further keys and values [B, K, n, d] written behind those that it holds."""
+    length = cache.length + k.shape[2]
+    for buffer, new in ((cache.k, k), (cache.v, v)):
+        buffer[:, :, cache.length : length] = new
+    return cache._replace(length=length)
+
+
+def reference(module: GroupedQuery, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+    d, group = module.width // module.heads, module.heads // module.config.kv_heads
+    rows = []
+    for i in range(len(x)):
+        keys = [j for j in range(len(x)) if mask is None or mask[j]]
+        keys = [j for j in keys if j <= i or not module.causal]
+        heads = []
+        for h in range(module.heads):
+            q = module.query(x[i])[h * d : (h + 1) * d]
+            shared = slice(h // group * d, (h // group + 1) * d)
+            k, v = module.key(x[keys])[:, shared], module.value(x[keys])[:, shared]
+            heads.append((k @ q / d**0.5).softmax(0) @ v if keys else torch.zeros_like(q))
+        rows.append(torch.cat(heads))
+    return module.output(torch.stack(rows))
+
+
+def parameters(config: Config, w: Workload) -> int:
+    """W_Q and W_O, D × D, and W_K and W_V, D × K d (with biases)."""
+    width = config.kv_heads * w.head_width
+    return 2 * (w.width + width) * w.width + config.bias * 2 * (w.width + width)
+
+
+def default(config: Config, w: Workload) -> str:
+    """The kernel that shares keys."""
+    return "sdpa"
+
+
+def needs(config: Config, w: Workload) -> str | None:
+    if w.heads % config.kv_heads:
+        return f"{w.heads} heads cannot share {config.kv_heads} heads of keys equally"
+    return None
+
+
+CARD = Card(
+    forms={"eager": GroupedQuery, "sdpa": Sdpa, "repeat": Repeat, "folded": Folded},
+    config=Config,
+    reference=reference,
+    parameters=parameters,
+    family=Family.SHARED,
+    causality=Causality.OPTIONAL,
+    paper=Paper(
+        "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints",
+        "Ainslie et al.",
+        2023,
+        "arXiv:2305.13245",
+    ),
+    cost=Cost("O(N²·d)", time=2, memory=2),
+    examples=(Config(kv_heads=2), Config(kv_heads=1, bias=True), Config()),
+    default=default,
+    needs=needs,
+)

@@ -1,0 +1,291 @@
+"""Multi-head latent attention (DeepSeek-V2, 2024): keys and values expanded from a small latent.
+
+    c = RMSNorm(x W_DKV)                               [B, N, r]
+    k^R = x W_KR, one for all heads                    [B, N, ρ]
+    q = x W_Q, or RMSNorm(x W_DQ) W_UQ                 [B, H, N, d + ρ]
+    k_h = [c W_UK,h, k^R],  v_h = c W_UV,h             [B, H, N, d + ρ], [B, H, N, d]
+    o_h = softmax(q_h k_hᵀ / √(d + ρ)) v_h             [B, H, N, d]
+
+`eager` and `sdpa` expand keys and values. `absorbed` multiplies W_UK into the queries and W_UV into
+the averages, so that all heads share the latent [c, k^R] as key and value:
+    q̃_h = [q^C_h W_UK,hᵀ, q^R_h]                       [B, H, N, r + ρ]
+    o_h = softmax(q̃_h [c, k^R]ᵀ / √(d + ρ)) c W_UV,h
+
+That is more work per pair of tokens, but a step of decoding then reads only the latent, which is
+the whole state: r + ρ numbers for each token.
+
+The core lies between the projections of tokens: q and the latent to o, with W_UK and W_UV inside.
+Left out: rotations. k^R and the last ρ numbers of q keep their place and width, unrotated.
+Notation: our r is the paper's d_c, our ρ its d_h^R. W_DKV and W_KR are one matrix, and so are W_UK
+and W_UV, as in the authors' code.
+Source: arXiv:2405.04434, equations (9) to (19).
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from attnbench.contract import (
+    BaseConfig,
+    Card,
+    CoreAttention,
+    Cost,
+    Draws,
+    Flops,
+    Paper,
+    State,
+    merge,
+)
+from attnbench.primitives import fused_attention, key_mask, softmax_attention
+from attnbench.records import Causality, Family, Level, Workload
+
+EPSILON = 1e-6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(BaseConfig):
+    """`kv_rank`: r; None: 4 d; `query_rank`: width of W_DQ; None: no W_DQ; `rope`: ρ; None: d / 2.
+
+    Biases are those of W_Q or W_DQ, of [W_DKV, W_KR] and of W_O.
+    """
+
+    kv_rank: int | None = None
+    query_rank: int | None = None
+    rope: int | None = None
+
+    def __post_init__(self) -> None:
+        self.require_at_least(1, "kv_rank", "query_rank")
+        self.require_at_least(0, "rope")
+
+
+class Cache(NamedTuple):
+    """Latents of past tokens in a buffer [B, capacity, r + ρ], and their number."""
+
+    latent: Tensor
+    length: int
+
+
+class Latent(CoreAttention):
+    def __init__(self, config: Config, workload: Workload) -> None:
+        super().__init__(config, workload)
+        D, H, d = workload.width, workload.heads, workload.head_width
+        self.rank, self.rope = widths(config, workload)
+        self.up = nn.Linear(self.rank, H * 2 * d, bias=False)  # of each head, W_UK then W_UV
+        if workload.level is Level.CORE:
+            return
+        query = H * (d + self.rope)
+        if config.query_rank is None:
+            self.query: nn.Module = nn.Linear(D, query, bias=config.bias)
+        else:
+            self.query = nn.Sequential(
+                nn.Linear(D, config.query_rank, bias=config.bias),
+                nn.RMSNorm(config.query_rank, eps=EPSILON),
+                nn.Linear(config.query_rank, query, bias=False),
+            )
+        self.down = nn.Linear(D, self.rank + self.rope, bias=config.bias)
+        self.norm = nn.RMSNorm(self.rank, eps=EPSILON)
+        self.output = nn.Linear(D, D, bias=config.bias)
+
+    @staticmethod
+    def core_inputs(config: Config, workload: Workload) -> tuple[tuple[int, ...], ...]:
+        w, (r, rope) = workload, widths(config, workload)
+        return (w.batch, w.heads, w.seq_len, w.head_width + rope), (w.batch, w.seq_len, r + rope)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        o = self.attend(self.split(self.query(x)), self.compressed(x), mask)
+        return self.output(merge(o))
+
+    def compressed(self, x: Tensor) -> Tensor:
+        """The latent [c, k^R] of each token, [B, N, r + ρ]."""
+        c, k = self.down(x).split([self.rank, self.rope], -1)
+        return torch.cat([self.norm(c), k], -1)
+
+    def attend(self, q: Tensor, latent: Tensor, mask: Tensor | None) -> Tensor:
+        """q [B, H, N, d + ρ] and the latent [B, N, r + ρ] to [B, H, N, d]."""
+        return softmax_attention(q, *self.expanded(latent), key_mask(mask), self.causal)
+
+    def expanded(self, latent: Tensor) -> tuple[Tensor, Tensor]:
+        """k [B, H, N, d + ρ] and v [B, H, N, d] of the latent."""
+        d = self.width // self.heads
+        k, v = self.split(self.up(latent[..., : self.rank])).split(d, -1)
+        shared = latent[:, None, :, self.rank :].expand(-1, self.heads, -1, -1)
+        return torch.cat([k, shared], -1), v
+
+    def start(self, batch: int, capacity: int) -> Cache:
+        return Cache(self.up.weight.new_empty(batch, capacity, self.rank + self.rope), 0)
+
+    def prefill(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        latent, cache = self.remembered(x, Cache(*state))
+        o = self.attend(self.split(self.query(x)), latent, None)
+        return self.output(merge(o)), cache
+
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        _, cache = self.remembered(x, Cache(*state))
+        past = cache.latent[:, : cache.length]
+        return self.output(merge(self.absorbed(self.split(self.query(x)), past, None))), cache
+
+    def remembered(self, x: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
+        """The latents of further tokens, and the cache with them behind those that it holds."""
+        latent = self.compressed(x)
+        length = cache.length + latent.shape[1]
+        cache.latent[:, cache.length : length] = latent
+        return latent, cache._replace(length=length)
+
+    def absorbed(
+        self, q: Tensor, latent: Tensor, mask: Tensor | None, causal: bool = False
+    ) -> Tensor:
+        """`attend` without expanded keys and values."""
+        d = q.shape[-1] - self.rope
+        W_UK, W_UV = self.up.weight.unflatten(0, (self.heads, -1)).split(d, 1)  # [H, d, r]
+        q = torch.cat([q[..., :d] @ W_UK, q[..., d:]], -1)
+        shared = latent[:, None]  # one head
+        scale = (d + self.rope) ** -0.5
+        keys = key_mask(mask)
+        o = fused_attention(q, shared, shared, keys, causal, grouped=True, scale=scale)
+        return o[..., : self.rank] @ W_UV.mT
+
+    @staticmethod
+    def state_elements(config: Config, workload: Workload) -> int:
+        return workload.tokens * sum(widths(config, workload))
+
+    @staticmethod
+    def flops(config: Config, w: Workload) -> Flops:
+        """The projections; then W_UK and W_UV, q kᵀ over d + ρ and A v, in full even if causal."""
+        r, rope = widths(config, w)
+        scores = 2 * w.tokens * w.seq_len * (2 * w.width + w.heads * rope)
+        return Flops(projection_flops(config, w), expansion_flops(r, w) + scores)
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        _, rope = widths(config, w)
+        return 2 * w.heads * w.tokens * w.seq_len + w.tokens * (4 * w.width + w.heads * rope)
+
+
+class Sdpa(Latent):
+    def attend(self, q: Tensor, latent: Tensor, mask: Tensor | None) -> Tensor:
+        k, v = self.expanded(latent)
+        # the kernel that stores no weights needs one width for all three
+        v = pad(v, (0, self.rope))
+        o = fused_attention(q, k, v, key_mask(mask), self.causal)
+        return o[..., : o.shape[-1] - self.rope]
+
+    @staticmethod
+    def flops(config: Config, w: Workload) -> Flops:
+        """As eager, but with A v over d + ρ."""
+        r, rope = widths(config, w)
+        scores = 2 * w.tokens * w.seq_len * (2 * w.width + 2 * w.heads * rope)
+        return Flops(projection_flops(config, w), expansion_flops(r, w) + scores)
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        _, rope = widths(config, w)
+        return w.tokens * (w.heads + 4 * w.width + 3 * w.heads * rope)
+
+
+class Absorbed(Latent):
+    def attend(self, q: Tensor, latent: Tensor, mask: Tensor | None) -> Tensor:
+        return self.absorbed(q, latent, mask, self.causal)
+
+    @staticmethod
+    def flops(config: Config, w: Workload) -> Flops:
+        """The projections; then q^C W_UKᵀ and the product with W_UV, scores and A over r + ρ."""
+        r, rope = widths(config, w)
+        scores = 4 * w.tokens * w.seq_len * w.heads * (r + rope)
+        return Flops(projection_flops(config, w), expansion_flops(r, w) + scores)
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        return w.heads * w.tokens * (1 + 2 * sum(widths(config, w)))
+
+
+def widths(config: Config, w: Workload) -> tuple[int, int]:
+    """r and ρ."""
+    r = 4 * w.head_width if config.kv_rank is None else config.kv_rank
+    return r, w.head_width // 2 if config.rope is None else config.rope
+
+
+def expansion_flops(r: int, w: Workload) -> int:
+    """FLOPs of products of all tokens with W_UK and W_UV."""
+    return 2 * w.tokens * r * 2 * w.width
+
+
+def projections(config: Config, w: Workload) -> int:
+    """Elements of W_Q or of W_DQ and W_UQ, of [W_DKV, W_KR] and of W_O."""
+    (r, rope), D = widths(config, w), w.width
+    query = D + w.heads * rope
+    rank = config.query_rank
+    queries = D * query if rank is None else D * rank + rank * query
+    return queries + D * (r + rope) + D * D
+
+
+def projection_flops(config: Config, w: Workload) -> int:
+    return 2 * w.tokens * projections(config, w)
+
+
+def parameters(config: Config, w: Workload) -> int:
+    """The projections (with biases), both norms, W_UK and W_UV."""
+    (r, rope), rank = widths(config, w), config.query_rank
+    query = w.width + w.heads * rope if rank is None else rank
+    biases = config.bias * (query + r + rope + w.width)
+    return projections(config, w) + biases + (rank or 0) + r + 2 * r * w.width
+
+
+def reference(module: Latent, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+    r, H, d = module.rank, module.heads, module.width // module.heads
+    width = d + module.rope
+    rows = []
+    for i in range(len(x)):
+        keys = [j for j in range(len(x)) if mask is None or mask[j]]
+        keys = [j for j in keys if j <= i or not module.causal]
+        down = module.down(x[keys])
+        c, shared = down[:, :r], down[:, r:]
+        c = c / (c.square().mean(-1, keepdim=True) + EPSILON).sqrt() * module.norm.weight
+        heads = []
+        for h in range(H):
+            q = queries(module, x[i])[h * width : (h + 1) * width]
+            W = module.up.weight[2 * h * d : 2 * (h + 1) * d]
+            logits = (c @ W[:d].T @ q[:d] + shared @ q[d:]) / width**0.5
+            heads.append(logits.softmax(0) @ (c @ W[d:].T) if keys else x.new_zeros(d))
+        rows.append(torch.cat(heads))
+    return module.output(torch.stack(rows))
+
+
+def queries(module: Latent, x: Tensor) -> Tensor:
+    """x W_Q, or RMSNorm(x W_DQ) W_UQ, of one token."""
+    if module.config.query_rank is None:
+        return module.query(x)
+    down, norm, up = module.query.children()
+    c = down(x)
+    return up(c / (c.square().mean() + EPSILON).sqrt() * norm.weight)
+
+
+def default(config: Config, w: Workload) -> str:
+    """Expanded, unless the latent is so small that absorbing it is less work."""
+    absorbed, expanded = (form.flops(config, w).core for form in (Absorbed, Sdpa))
+    return "absorbed" if absorbed < expanded else "sdpa"
+
+
+CARD = Card(
+    forms={"eager": Latent, "sdpa": Sdpa, "absorbed": Absorbed},
+    config=Config,
+    reference=reference,
+    parameters=parameters,
+    family=Family.SHARED,
+    causality=Causality.OPTIONAL,
+    paper=Paper(
+        "DeepSeek-V2: A Strong, Economical, and Efficient Mixture-of-Experts Language Model",
+        "DeepSeek-AI",
+        2024,
+        "arXiv:2405.04434",
+    ),
+    cost=Cost("O(N²·d)", time=2, memory=2),
+    examples=(
+        Config(),
+        Config(kv_rank=6, query_rank=5, rope=3, bias=True),
+        Config(kv_rank=2, rope=0),
+    ),
+    default=default,
+)

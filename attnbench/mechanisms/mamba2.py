@@ -1,0 +1,283 @@
+"""Mamba-2 (Dao and Gu, 2024): a state-space layer with one decay for each head and token.
+
+    z, u, Δ = x [W_z, W_u, W_Δ]                        [B, N, e D], [B, N, e D + 2 K s], [B, N, H]
+    x′, b, c = SiLU(conv(u))                           [B, H, N, p], [B, K, N, s], [B, K, N, s]
+    Δ′ = softplus(Δ + β),  α = exp(−Δ′ e^A)            [B, H, N]
+    S_t = α_t S_{t−1} + Δ′_t b_t x′_tᵀ                 [B, H, s, p]
+    o_t = S_tᵀ c_t + δ x′_t                            [B, H, N, p]
+    y = RMSNorm(merge(o) ⊙ SiLU(z)) W_O                [B, N, D]
+
+conv is causal, with a bias and one filter of W tokens for each channel. K groups of heads share b
+and c; A, β and δ are learned for each head. The layer has its own heads, H = e D / p; the heads of
+the workload have no effect. `eager` is the recurrence, token by token; `chunked` computes chunks
+of C tokens by products (`attnbench.recurrence`) and never repeats b and c. S is float32 for
+narrower inputs. Padding has Δ′ = 0. The projections include conv; the core begins with x′, b, c, Δ.
+
+Always causal. For decoding, the state is S and the last W − 1 inputs of conv.
+Notation: our S, s, p, c, b, x′, δ, β are the paper's h, N, P, C, B, X, D and the bias of Δ; our e
+its expansion, our K its number of groups.
+Source: arXiv:2405.21060, section 7 and algorithm 1.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import silu, softplus
+
+from attnbench.contract import (
+    BaseConfig,
+    Card,
+    CoreAttention,
+    Cost,
+    Draws,
+    Flops,
+    Paper,
+    State,
+    merge,
+)
+from attnbench.primitives import widen
+from attnbench.records import Causality, Family, Level, Mode, Workload
+from attnbench.recurrence import (
+    decay_flops,
+    decay_rates,
+    decay_rule,
+    random_taps,
+    short_convolution,
+)
+
+EPSILON = 1e-5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(BaseConfig):
+    """`expand`: e, inner width over D; `head_width`: p; None: 64, at most e D; `state`: s;
+    `groups`: K; `conv`: W, tokens of a filter; `chunk`: C, tokens of a chunk.
+
+    Biases are those of the linear projections.
+    """
+
+    expand: int = 2
+    head_width: int | None = None
+    state: int = 128
+    groups: int = 1
+    conv: int = 4
+    chunk: int = 64
+
+    def __post_init__(self) -> None:
+        options = ("expand", "head_width", "state", "groups", "conv", "chunk")
+        self.require_at_least(1, *options)
+
+
+class Kept(NamedTuple):
+    """S [B, K, s, H / K, p], and the last inputs of conv [B, W − 1, e D + 2 K s]."""
+
+    S: Tensor
+    inputs: Tensor
+
+
+class Mamba2(CoreAttention):
+    def __init__(self, config: Config, workload: Workload) -> None:
+        super().__init__(config, workload)
+        D = workload.width
+        inner, self.heads, self.head_width = inner_heads(config, workload)
+        self.A, self.beta = (nn.Parameter(rate) for rate in decay_rates(self.heads))
+        self.skip = nn.Parameter(torch.ones(self.heads))  # δ
+        if workload.level is Level.CORE:
+            return
+        mixed = channels(config, workload)
+        self.sizes = inner, mixed, self.heads  # of z, u and Δ
+        self.mix = nn.Linear(D, sum(self.sizes), bias=config.bias)
+        self.taps = nn.Parameter(random_taps(config.conv, mixed))
+        self.taps_bias = nn.Parameter(torch.zeros(mixed))
+        self.norm = nn.RMSNorm(inner, eps=EPSILON)
+        self.output = nn.Linear(inner, D, bias=config.bias)
+
+    @staticmethod
+    def core_inputs(config: Config, workload: Workload) -> tuple[tuple[int, ...], ...]:
+        """Shapes of x′, b, c and Δ."""
+        B, N = workload.batch, workload.seq_len
+        shared = B, config.groups, N, config.state
+        _, H, p = inner_heads(config, workload)
+        return (B, H, N, p), shared, shared, (B, H, N)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.extend(x, mask, self.start(len(x), 0))[0]
+
+    def extend(self, x: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
+        """The outputs of tokens after a state, and the state after them."""
+        S, inputs = state
+        z, u, delta = self.mix(x).split(self.sizes, -1)
+        if mask is not None:
+            u = u * mask[..., None]
+        u, inputs = short_convolution(u, inputs, self.taps, self.taps_bias)
+        shared = self.config.groups * self.config.state
+        v, k, q = u.split([self.sizes[0], shared, shared], -1)
+        k, q = (t.unflatten(-1, (self.config.groups, -1)).transpose(1, 2) for t in (k, q))
+        o, S = self.scanned(self.split(v), k, q, delta.mT, mask, S)
+        return self.output(self.norm(merge(o) * silu(z))), Kept(S, inputs)
+
+    def attend(self, v: Tensor, k: Tensor, q: Tensor, delta: Tensor, mask: Tensor | None) -> Tensor:
+        """x′, b, c and Δ of `core_inputs` and a mask [B, N] or None to [B, H, N, p]."""
+        return self.scanned(v, k, q, delta, mask, self.nothing(len(v), v))[0]
+
+    def scanned(
+        self, v: Tensor, k: Tensor, q: Tensor, delta: Tensor, mask: Tensor | None, S: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """o [B, H, N, p], and S after the tokens."""
+        dtype = v.dtype
+        v, k, q = widen(v), widen(k), widen(q)
+        delta = softplus(widen(delta) + widen(self.beta)[:, None])
+        if mask is not None:
+            delta = delta * mask[:, None]
+            v = v * mask[:, None, :, None]
+        g = -widen(self.A).exp()[:, None] * delta
+        o, S = decay_rule(S, g, q, k, delta[..., None] * v, self.chunk(self.config))
+        return torch.addcmul(o, widen(self.skip)[:, None, None], v).to(dtype), S
+
+    def nothing(self, batch: int, like: Tensor) -> Tensor:
+        """S before the first token, on the device of `like` and at least as precise."""
+        c = self.config
+        heads = self.heads // c.groups
+        return widen(like.new_zeros(batch, c.groups, c.state, heads, self.head_width))
+
+    def start(self, batch: int, capacity: int) -> State:
+        like = self.output.weight
+        inputs = like.new_zeros(batch, *self.taps[1:].shape)
+        return Kept(self.nothing(batch, like), inputs)
+
+    def prefill(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        return self.extend(x, None, state)
+
+    @staticmethod
+    def state_elements(config: Config, workload: Workload) -> int:
+        inner, _, _ = inner_heads(config, workload)
+        inputs = (config.conv - 1) * channels(config, workload)
+        return workload.batch * (inner * config.state + inputs)
+
+    @staticmethod
+    def chunk(config: Config) -> int | None:
+        """Tokens of a chunk; None: token by token."""
+        return None
+
+    @classmethod
+    def flops(cls, config: Config, w: Workload) -> Flops:
+        """The projections; then those of `decay_flops`. conv is not a matrix product."""
+        _, H, p = inner_heads(config, w)
+        core = decay_flops(w.seq_len, cls.chunk(config), config.groups, H, config.state, p)
+        return Flops(2 * w.tokens * projections(config, w), w.batch * core)
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        """x′, b, c and o twice; in training, S after every token."""
+        inner, _, _ = inner_heads(config, w)
+        kept = inner * config.state if w.mode is Mode.TRAINING else 0
+        return w.tokens * (2 * channels(config, w) + 2 * inner + kept)
+
+
+class Chunked(Mamba2):
+    @staticmethod
+    def chunk(config: Config) -> int | None:
+        return config.chunk
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        """Chunks of x′, b, c and o, three tensors of C × C, and S before every chunk."""
+        inner, H, _ = inner_heads(config, w)
+        states = -(-w.seq_len // config.chunk) * w.batch * inner * config.state
+        squares = 3 * H * w.tokens * min(config.chunk, w.seq_len)
+        return squares + 4 * w.tokens * (channels(config, w) + inner) + 2 * states
+
+
+def inner_heads(config: Config, w: Workload) -> tuple[int, int, int]:
+    """e D, H and p."""
+    inner = config.expand * w.width
+    p = min(64, inner) if config.head_width is None else config.head_width
+    return inner, inner // p, p
+
+
+def channels(config: Config, w: Workload) -> int:
+    """Channels of u: e D + 2 K s."""
+    return config.expand * w.width + 2 * config.groups * config.state
+
+
+def projections(config: Config, w: Workload) -> int:
+    """Elements of W_z, W_u, W_Δ and W_O."""
+    inner, H, _ = inner_heads(config, w)
+    return w.width * (inner + channels(config, w) + H + inner)
+
+
+def reference(module: Mamba2, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+    c, H, p = module.config, module.heads, module.head_width
+    s, group, (inner, mixed, _) = c.state, H // c.groups, module.sizes
+    projected = module.mix(x)
+    z, u, delta = projected[:, :inner], projected[:, inner : inner + mixed], projected[:, -H:]
+    real = [mask is None or bool(mask[t]) for t in range(len(x))]
+    heads = []
+    for h in range(H):
+        S, outputs = x.new_zeros(s, p), []
+        for t in range(len(x)):
+            y: Tensor = module.taps_bias
+            for j in range(min(c.conv, t + 1)):
+                if real[t - j]:
+                    y = y + u[t - j] * module.taps[-1 - j]
+            y = y * y.sigmoid()
+            v = y[h * p : (h + 1) * p]
+            first = inner + h // group * s
+            k, q = y[first : first + s], y[first + c.groups * s :][:s]
+            if real[t]:
+                step = (1 + (delta[t, h] + module.beta[h]).exp()).log()
+                S = (-step * module.A[h].exp()).exp() * S + step * torch.outer(k, v)
+            outputs.append(q @ S + module.skip[h] * v)
+        heads.append(torch.stack(outputs))
+    o = torch.cat(heads, -1) * z * z.sigmoid()
+    o = o / (o.square().mean(-1, keepdim=True) + EPSILON).sqrt() * module.norm.weight
+    return module.output(o)
+
+
+def parameters(config: Config, w: Workload) -> int:
+    """The projections (with biases), conv with its bias, A, β and δ, and the scales of RMSNorm."""
+    inner, H, _ = inner_heads(config, w)
+    mixed = channels(config, w)
+    biases = config.bias * (inner + mixed + H + w.width)
+    return projections(config, w) + biases + (config.conv + 1) * mixed + 3 * H + inner
+
+
+def default(config: Config, w: Workload) -> str:
+    return "chunked"
+
+
+def needs(config: Config, w: Workload) -> str | None:
+    inner, H, p = inner_heads(config, w)
+    if inner % p:
+        return f"the inner width {inner} is not divisible by heads of width {p}"
+    if H % config.groups:
+        return f"{H} heads cannot form {config.groups} equal groups"
+    return None
+
+
+CARD = Card(
+    forms={"eager": Mamba2, "chunked": Chunked},
+    config=Config,
+    reference=reference,
+    parameters=parameters,
+    family=Family.STATE,
+    causality=Causality.ALWAYS,
+    paper=Paper(
+        "Transformers are SSMs: Generalized Models and Efficient Algorithms Through Structured"
+        " State Space Duality",
+        "Dao and Gu",
+        2024,
+        "arXiv:2405.21060",
+    ),
+    cost=Cost("O(N·s·D)", time=1, memory=1),
+    examples=(
+        Config(head_width=8, state=6, chunk=8),
+        Config(head_width=4, state=5, groups=2, conv=2, chunk=7, bias=True),
+        Config(state=3, expand=1, conv=1),
+    ),
+    default=default,
+    uncompiled="its recurrence runs token by token, and torch.compile unrolls loops",
+    needs=needs,
+)

@@ -1,0 +1,202 @@
+"""Retention (RetNet, Sun et al., 2023): linear attention whose state decays at a rate per head.
+
+    γ_h = 1 − 2^(−5−h)
+    S_n = γ_h S_{n−1} + k_nᵀ v_n / √d                  [B, H, d, e d]
+    o_n = q_n S_n                                      [B, H, N, e d]
+    y = (SiLU(x W_G) ⊙ GroupNorm(o)) W_O               [B, N, D]
+
+Values and gates are e times as wide as D. GroupNorm normalises each head of each token, without
+learned scales. `eager` is this recurrence, token by token; `chunked` computes chunks of C tokens by
+products (`attnbench.recurrence`). S is float32 for narrower inputs. Padding adds nothing to S.
+
+Left out: the rotation of q and k by positions (xPos), and the factors that keep scores small,
+which GroupNorm cancels up to its ε. Always causal. For decoding, the state is S.
+Notation: our e is the factor α of the authors' code; heads count from 0.
+Source: arXiv:2307.08621, equations (6) to (8).
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import layer_norm, silu
+
+from attnbench.contract import (
+    BaseConfig,
+    Card,
+    Cost,
+    Draws,
+    Flops,
+    Paper,
+    QKVAttention,
+    State,
+)
+from attnbench.primitives import widen
+from attnbench.records import Causality, Family, Level, Mode, Workload
+from attnbench.recurrence import chunk_length, decay_flops, decay_rule
+
+EPSILON = 1e-6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(BaseConfig):
+    """`expand`: e, width of values over that of keys; `chunk`: C, tokens of a chunk; None: 32, or
+    64 from d = 64 on."""
+
+    expand: int = 2
+    chunk: int | None = None
+
+    def __post_init__(self) -> None:
+        self.require_at_least(1, "expand", "chunk")
+
+
+class Kept(NamedTuple):
+    """S [B, H, d, 1, e d]."""
+
+    S: Tensor
+
+
+class Retention(QKVAttention):
+    def __init__(self, config: Config, workload: Workload) -> None:
+        super().__init__(config, workload)
+        if workload.level is not Level.CORE:
+            D = workload.width
+            self.gate = nn.Linear(D, config.expand * D, bias=config.bias)
+
+    @staticmethod
+    def core_inputs(config: Config, workload: Workload) -> tuple[tuple[int, ...], ...]:
+        w = workload
+        shape = w.batch, w.heads, w.seq_len, w.head_width
+        return shape, shape, (*shape[:3], config.expand * w.head_width)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.extend(x, mask, self.start(len(x), 0))[0]
+
+    def extend(self, x: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
+        """The outputs of tokens after a state, and the state after them."""
+        o, S = self.retain(*self.projected(x), mask, *state)
+        o = layer_norm(o.transpose(1, 2), o.shape[-1:], eps=EPSILON).flatten(2)
+        return self.output(silu(self.gate(x)) * o), Kept(S)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        return self.retain(q, k, v, mask, self.nothing(len(v), v))[0]
+
+    def retain(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, S: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """o [B, H, N, e d], and S after the tokens."""
+        dtype, scale = v.dtype, q.shape[-1] ** -0.5
+        if mask is not None:
+            v = v * mask[:, None, :, None]
+        q, k, v = widen(q), widen(k) * scale, widen(v)
+        o, S = decay_rule(S, decays(q), q, k, v, self.chunk(self.config, q.shape[-1]))
+        return o.to(dtype), S
+
+    def nothing(self, batch: int, like: Tensor) -> Tensor:
+        """S before the first token, on the device of `like` and at least as precise."""
+        d = self.width // self.heads
+        return widen(like.new_zeros(batch, self.heads, d, 1, self.config.expand * d))
+
+    def start(self, batch: int, capacity: int) -> State:
+        return Kept(self.nothing(batch, self.output.weight))
+
+    def prefill(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        return self.extend(x, None, state)
+
+    @staticmethod
+    def state_elements(config: Config, workload: Workload) -> int:
+        return workload.batch * workload.width * workload.head_width * config.expand
+
+    @staticmethod
+    def chunk(config: Config, d: int) -> int | None:
+        """Tokens of a chunk; None: token by token."""
+        return None
+
+    @classmethod
+    def flops(cls, config: Config, w: Workload) -> Flops:
+        """W_Q, W_K, and W_V, W_G and W_O of e D² each; then those of `decay_flops`."""
+        d, e = w.head_width, config.expand
+        projections = 2 * w.tokens * w.width**2 * (2 + 3 * e)
+        chunk = cls.chunk(config, d)
+        return Flops(
+            projections, w.batch * decay_flops(w.seq_len, chunk, w.heads, w.heads, d, e * d)
+        )
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        """In training, S after every token."""
+        return config.expand * w.tokens * w.width * (2 + (w.mode is Mode.TRAINING) * w.head_width)
+
+
+class Chunked(Retention):
+    @staticmethod
+    def chunk(config: Config, d: int) -> int:
+        return config.chunk or chunk_length(d)
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        """Chunks of q, k, v and o, scores before and after decay, and S before every chunk."""
+        e, d, C = config.expand, w.head_width, Chunked.chunk(config, w.head_width)
+        states = -(-w.seq_len // C) * w.batch * w.width * d
+        scores = w.heads * w.tokens * min(C, w.seq_len)
+        return 2 * scores + (2 + 4 * e) * w.tokens * w.width + 2 * e * states
+
+
+def decays(like: Tensor) -> Tensor:
+    """log γ of each head, [1, H, 1]."""
+    h = torch.arange(like.shape[1], device=like.device, dtype=torch.float64)
+    return torch.log1p(-(2.0 ** (-5 - h))).to(like.dtype)[None, :, None]
+
+
+def reference(module: Retention, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+    d, e = module.width // module.heads, module.config.expand
+    heads = []
+    for h in range(module.heads):
+        q, k = (m(x)[:, h * d : (h + 1) * d] for m in (module.query, module.key))
+        v = module.value(x)[:, h * e * d : (h + 1) * e * d]
+        S, outputs = x.new_zeros(d, e * d), []
+        for n in range(len(x)):
+            S = (1 - 2.0 ** (-5 - h)) * S
+            if mask is None or mask[n]:
+                S = S + torch.outer(k[n], v[n]) / d**0.5
+            o = q[n] @ S
+            centred = o - o.mean()
+            outputs.append(centred / (centred.square().mean() + EPSILON).sqrt())
+        heads.append(torch.stack(outputs))
+    gate = module.gate(x)
+    return module.output(gate * gate.sigmoid() * torch.cat(heads, -1))
+
+
+def parameters(config: Config, w: Workload) -> int:
+    """W_Q and W_K of D², W_V, W_G and W_O of e D² (with biases)."""
+    D, e = w.width, config.expand
+    return D * D * (2 + 3 * e) + config.bias * D * (3 + 2 * e)
+
+
+def default(config: Config, w: Workload) -> str:
+    return "chunked"
+
+
+CARD = Card(
+    forms={"eager": Retention, "chunked": Chunked},
+    config=Config,
+    reference=reference,
+    parameters=parameters,
+    family=Family.STATE,
+    causality=Causality.ALWAYS,
+    paper=Paper(
+        "Retentive Network: A Successor to Transformer for Large Language Models",
+        "Sun et al.",
+        2023,
+        "arXiv:2307.08621",
+    ),
+    cost=Cost("O(N·d²)", time=1, memory=1),
+    examples=(
+        Config(chunk=8),
+        Config(chunk=5, expand=1, bias=True),
+        Config(),
+    ),
+    default=default,
+    uncompiled="its recurrence runs token by token, and torch.compile unrolls loops",
+)

@@ -1,0 +1,270 @@
+"""Recurrences over tokens with a matrix as state, token by token and in chunks.
+
+    decay   S_t = e^{g_t} S_{t−1} + k_t v_tᵀ                                 [B, H, dk, dv]
+    delta   S_t = e^{g_t} (I − β_t k_t k_tᵀ) S_{t−1} + β_t k_t v_tᵀ          [B, H, dk, dv]
+    o_t = S_tᵀ q_t                                                           [B, H, N, dv]
+
+Logs of decays g ≤ 0 are [B, H, N], or [1, H, 1] if they are the same at every token. In the decay
+rule R heads share their q and k, [B, K, N, dk] with K = H / R; its state is [B, K, dk, R, dv], so
+that shared products are one product. Both rules take the state before the tokens and return that
+after them. Tokens that do not fill a chunk form a shorter one; nothing is padded.
+
+In a chunk of C tokens, with G_i the sum of g up to and including token i, Γ_ij = e^{G_i − G_j} for
+j ≤ i, and S the state before the chunk:
+
+    decay   O = (Q Kᵀ ⊙ Γ) V + (Q ⊙ e^G) S
+            S⁺ = e^{G_C} S + (K ⊙ e^{G_C − G})ᵀ V
+    delta   [U W] = (I + tril(diag(β) K Kᵀ ⊙ Γ, −1))⁻¹ diag(β) [V, K ⊙ e^G]
+            O = A U + (Q ⊙ e^G − A W) S                   A = Q Kᵀ ⊙ Γ
+            S⁺ = T U + (e^{G_C} I − T W) S                T = (K ⊙ e^{G_C − G})ᵀ
+
+All exponents are at most 0, so strong decays neither overflow nor give NaN gradients. Only the
+states of chunks, S⁺ from S, are computed one after the other.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import silu
+
+BLOCK = 256  # tokens that a convolution reads at a time
+
+Rule = Callable[..., tuple[Tensor, Tensor]]
+
+
+def decay_rule(
+    S: Tensor, g: Tensor, q: Tensor, k: Tensor, v: Tensor, chunk: int | None
+) -> tuple[Tensor, Tensor]:
+    """o [B, H, N, dv], and S after the tokens; without a chunk, token by token.
+
+    Shapes: g [B, H, N] or [1, H, 1], q and k [B, K, N, dk], v [B, H, N, dv].
+    """
+    if chunk is None or q.shape[2] == 1:
+        return by_token(decay_token, S, g, q, k, v)
+    return by_chunk(decay_chunks, chunk, S, g, q, k, v)
+
+
+def delta_rule(
+    S: Tensor, g: Tensor, q: Tensor, k: Tensor, v: Tensor, beta: Tensor, chunk: int | None
+) -> tuple[Tensor, Tensor]:
+    """o [B, H, N, dv], and S after the tokens; without a chunk, token by token.
+
+    Shapes: g [B, H, N] or [1, H, 1], q and k [B, H, N, dk], v [B, H, N, dv], β [B, H, N].
+    """
+    if chunk is None or q.shape[2] == 1:
+        return by_token(delta_token, S, g, q, k, v, beta)
+    return by_chunk(delta_chunks, chunk, S, g, q, k, v, beta)
+
+
+def decay_flops(seq_len: int, chunk: int | None, groups: int, heads: int, dk: int, dv: int) -> int:
+    """FLOPs of `decay_rule` for one sequence, with K groups: k vᵀ and Sᵀ q for each token.
+
+    In chunks also Q Kᵀ of each group, and its product with V for each head.
+    """
+    near = 0 if chunk is None or seq_len == 1 else pairs(seq_len, chunk)
+    return 4 * heads * seq_len * dk * dv + 2 * near * (groups * dk + heads * dv)
+
+
+def delta_flops(seq_len: int, chunk: int | None, heads: int, dk: int, dv: int) -> int:
+    """FLOPs of `delta_rule` for one sequence: Sᵀ k, k (v − Sᵀ k)ᵀ and Sᵀ q for each token.
+
+    In chunks K Kᵀ, Q Kᵀ, the triangular solution [U W], A and T times it, the states of chunks,
+    and what is read of them.
+    """
+    if chunk is None or seq_len == 1:
+        return 6 * heads * seq_len * dk * dv
+    near, both = pairs(seq_len, chunk), dk + dv
+    solved = near * (4 * dk + both) + 2 * (near + seq_len * dk) * both
+    states = -(-seq_len // chunk) * dk + seq_len
+    return heads * (solved + 2 * states * dk * dv)
+
+
+def chunk_length(dk: int) -> int:
+    """Tokens of a chunk for which both rules were fastest on a CPU, with dk rows of S."""
+    return 64 if dk >= 64 else 32
+
+
+def pairs(seq_len: int, chunk: int) -> int:
+    """How many pairs of tokens lie in one chunk, in both orders and with themselves: Σ C²."""
+    return sum(count * C * C for count, C in spans(seq_len, chunk))
+
+
+def by_token(rule: Rule, S: Tensor, g: Tensor, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+    outputs = []
+    g = g.expand(-1, -1, inputs[0].shape[2])
+    for token in zip(*(x.unbind(2) for x in (g, *inputs)), strict=True):
+        o, S = rule(S, *token)
+        outputs.append(o)
+    return torch.stack(outputs, 2), S
+
+
+def decay_token(S: Tensor, g: Tensor, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """g [B, H], q and k [B, K, dk], v [B, H, dv] to o [B, H, dv], and S."""
+    decay = g.exp().unflatten(1, S.shape[1:4:2])  # [B, K, R]
+    added = k[..., None] @ v.reshape(*k.shape[:2], 1, -1)  # [B, K, dk, R dv]
+    S = decay[:, :, None, :, None] * S + added.view(S.shape)
+    return (q[:, :, None] @ S.flatten(3)).view(v.shape), S
+
+
+def delta_token(
+    S: Tensor, g: Tensor, q: Tensor, k: Tensor, v: Tensor, beta: Tensor
+) -> tuple[Tensor, Tensor]:
+    """g and β [B, H], q and k [B, H, dk], v [B, H, dv] to o [B, H, dv], and S."""
+    S = g.exp()[..., None, None] * S
+    change = beta[..., None, None] * (v[:, :, None] - k[:, :, None] @ S)  # [B, H, 1, dv]
+    S = S + k[..., None] @ change
+    return (q[:, :, None] @ S).squeeze(2), S
+
+
+def by_chunk(
+    rule: Rule, chunk: int, S: Tensor, g: Tensor, *inputs: Tensor
+) -> tuple[Tensor, Tensor]:
+    outputs, start = [], 0
+    for count, C in spans(inputs[0].shape[2], chunk):
+        end = start + count * C
+        o, S = rule(S, sums(g, start, end, C), *(chunks(x, start, end, C) for x in inputs))
+        outputs.append(o.permute(1, 0, 3, 2, 4).flatten(1, 2))  # [B, tokens, H, dv]
+        start = end
+    return (outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1)).transpose(1, 2), S
+
+
+def spans(seq_len: int, chunk: int) -> Iterator[tuple[int, int]]:
+    """The number of whole chunks with their length C, then the one shorter chunk, if any."""
+    whole, rest = divmod(seq_len, chunk)
+    yield from ((count, C) for count, C in ((whole, chunk), (1, rest)) if count * C)
+
+
+def chunks(x: Tensor, start: int, end: int, C: int) -> Tensor:
+    """Tokens of [B, H, N, ...] as chunks [n, B, H, C, ...]."""
+    return x[:, :, start:end].unflatten(2, (-1, C)).movedim(2, 0).contiguous()
+
+
+def sums(g: Tensor, start: int, end: int, C: int) -> Tensor:
+    """G: [n, B, H, C], or [1, 1, H, C] of constant decays."""
+    if g.shape[2] == 1:
+        return g[None] * torch.arange(1, C + 1, dtype=g.dtype, device=g.device)
+    return chunks(g, start, end, C).cumsum(-1)
+
+
+def ratio(G: Tensor) -> Tensor:
+    """Γ [..., C, C] of G [..., C], with 1 in place of 0 above the diagonal.
+
+    Differences are masked before `exp`, which would overflow there, and by 0: it is slow at −∞.
+    """
+    return (G[..., :, None] - G[..., None, :]).tril_().exp_()
+
+
+def decay_chunks(S: Tensor, G: Tensor, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """q and k [n, B, K, C, dk], v [n, B, H, C, dv] to o [n, B, H, C, dv], and S."""
+    groups = S.shape[1:4:2]  # K, R
+    v, G = v.unflatten(2, groups), G.unflatten(2, groups)  # [n, B, K, R, C, ...]
+    last = G[..., -1:]
+    A = ((q @ k.mT)[:, :, :, None] * ratio(G)).tril_()  # [n, B, K, R, C, C]
+    kept = v * (last - G).exp()[..., None]
+    added = k.mT @ kept.transpose(3, 4).flatten(4)  # [n, B, K, dk, R dv]
+    decay = last.exp()[:, :, :, None].expand(len(q), *(-1,) * 5)  # [n, ..., 1, R, 1]
+    before, S = carried(torch.addcmul, added.unflatten(-1, S.shape[3:]), decay, S)
+    read = (q @ before.flatten(4)).unflatten(-1, S.shape[3:])  # [n, B, K, C, R, dv]
+    o = torch.addcmul(A @ v, read.transpose(3, 4), G.exp()[..., None])
+    return o.flatten(2, 3), S
+
+
+def delta_chunks(
+    S: Tensor, G: Tensor, q: Tensor, k: Tensor, v: Tensor, beta: Tensor
+) -> tuple[Tensor, Tensor]:
+    """q and k [n, B, H, C, dk], v [n, B, H, C, dv] to o [n, B, H, C, dv], and S."""
+    dk, dv = S.shape[2:]
+    gamma, G, beta = ratio(G), G[..., None], beta[..., None]
+    last, growth = G[..., -1:, :], G.exp()
+    L = (beta * k) @ k.mT * gamma
+    right = beta * torch.cat([v, k * growth], -1)
+    # reads L below its diagonal only
+    UW = torch.linalg.solve_triangular(L, right, upper=False, unitriangular=True)
+    AU, AW = ((q @ k.mT * gamma).tril_() @ UW).split([dv, dk], -1)
+    TU, TW = ((k * (last - G).exp()).mT @ UW).split([dv, dk], -1)
+    factor = last.exp() * torch.eye(dk, dtype=k.dtype, device=k.device) - TW
+    sequences = S.flatten(0, 1)  # [B H, dk, dv]
+    before, S = carried(torch.baddbmm, TU.flatten(1, 2), factor.flatten(1, 2), sequences)
+    read = (q * growth - AW).flatten(0, 2)
+    o = torch.baddbmm(AU.flatten(0, 2), read, before.flatten(0, 1))
+    return o.view(v.shape), S.unflatten(0, v.shape[1:3])
+
+
+def carried(
+    apply: Callable[[Tensor, Tensor, Tensor], Tensor], added: Tensor, factor: Tensor, S: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The state before each chunk, with S⁺ = apply(added, factor, S), and the last state."""
+    before = []
+    for a, f in zip(added.unbind(), factor.unbind(), strict=True):
+        before.append(S)
+        S = apply(a, f, S)
+    return torch.stack(before), S
+
+
+class Convolution(torch.autograd.Function):
+    """A causal convolution of each channel of x [B, N, channels] that follows `before`.
+
+    `before` [B, W − 1, channels]; `taps` [W, channels], the last for the token itself; a bias
+    [channels] or None. A block of tokens at a time stays in the cache, and channels stay the last
+    dimension; a general convolution would first make the tokens the last one.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, before: Tensor, taps: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, before, taps)
+        ctx.has_bias = bias is not None
+        y = torch.empty_like(x)
+        for start, rows in zip(range(0, x.shape[1], BLOCK), y.split(BLOCK, 1), strict=True):
+            n = rows.shape[1]
+            past = preceded(x, before, start, start + n)
+            if bias is None:
+                torch.mul(past[:, :n], taps[0], out=rows)
+            else:
+                torch.addcmul(bias, past[:, :n], taps[0], out=rows)
+            for lag in range(1, len(taps)):
+                rows.addcmul_(past[:, lag : lag + n], taps[lag])
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, before, taps = ctx.saved_tensors
+        W = len(taps)
+        both, d_taps = x.new_zeros(len(x), W - 1 + x.shape[1], x.shape[2]), torch.zeros_like(taps)
+        for start, rows in zip(range(0, x.shape[1], BLOCK), gradient.split(BLOCK, 1), strict=True):
+            n = rows.shape[1]
+            past = preceded(x, before, start, start + n)
+            for lag in range(W):
+                both[:, start + lag : start + lag + n].addcmul_(rows, taps[lag])
+                d_taps[lag] += (past[:, lag : lag + n] * rows).sum((0, 1))
+        d_bias = gradient.sum((0, 1)) if ctx.has_bias else None
+        return both[:, W - 1 :], both[:, : W - 1], d_taps, d_bias
+
+
+def preceded(x: Tensor, before: Tensor, start: int, end: int) -> Tensor:
+    """Tokens `start` to `end` of x [B, N, channels], and as many before them as `before` has."""
+    first = start - before.shape[1]
+    return x[:, first:end] if first >= 0 else torch.cat([before[:, start:], x[:, :end]], 1)
+
+
+def short_convolution(
+    x: Tensor, before: Tensor, taps: Tensor, bias: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """SiLU of the `Convolution` of x [B, N, channels], and the last W − 1 inputs."""
+    last = preceded(x, before, x.shape[1], x.shape[1])
+    return silu(Convolution.apply(x, before, taps, bias)), last.clone()
+
+
+def random_taps(count: int, channels: int) -> Tensor:
+    """Taps [W, channels], uniform in ± 1 / √W, as torch draws those of such convolutions."""
+    return torch.empty(count, channels).uniform_(-(count**-0.5), count**-0.5)
+
+
+def decay_rates(heads: int) -> tuple[Tensor, Tensor]:
+    """A and b of decays e^{−e^A softplus(· + b)}, [H] each, as Mamba-2 draws them.
+
+    e^A is uniform in [1, 16], and softplus(b) log-uniform in [0.001, 0.1].
+    """
+    speed = 10 ** torch.empty(heads).uniform_(-3, -1)
+    return torch.empty(heads).uniform_(1, 16).log(), speed.expm1().log()

@@ -1,0 +1,73 @@
+"""Gated DeltaNet: what its state remembers, strong decays, and what training keeps."""
+
+import pytest
+import torch
+
+from attnbench.mechanisms.gated_delta_net import CARD, Config
+from attnbench.records import Level, Workload
+from tests.kept import assert_linear, kept_bytes
+
+
+def build(form="chunked", seq_len=40, level=Level.CORE, **options):
+    torch.manual_seed(0)
+    w = Workload(batch=2, seq_len=seq_len, width=16, heads=4, level=level, causal=True)
+    return CARD.forms[form](Config(**options), w)
+
+
+@pytest.mark.parametrize("form", CARD.forms)
+def test_deltanet_replaces_the_value_at_a_key(form):
+    """With β = 1, a query at the key of any token reads the value written last at that key."""
+    module = build(form, seq_len=8, gate=False, chunk=3).double()
+    k = torch.eye(4, dtype=torch.float64).repeat(2, 1).expand(2, 4, -1, -1)
+    v = torch.randn(2, 4, 8, 4, dtype=torch.float64)
+    rates = torch.full((2, 4, 8), 50.0, dtype=torch.float64)
+    o = module.attend(k, k, v, rates, None)
+    # a query has length 1 / √d; what is added to squared lengths shortens keys by some 1e-6
+    torch.testing.assert_close(2 * o, v, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("form", CARD.forms)
+def test_a_gate_that_closes_leaves_the_last_token_alone(form):
+    module = build(form)
+    q, k = torch.randn(2, 2, 4, 40, 4)
+    v, rates = torch.randn(2, 4, 40, 8), torch.randn(2, 8, 40)
+    rates[:, 4:] = 100.0
+    inputs = [t.requires_grad_() for t in (q, k, v, rates)]
+    o = module.attend(*inputs, None)
+    last = module.attend(*(t[:, :, 7:8] for t in inputs), None)
+    torch.testing.assert_close(o[:, :, 7:8], last)
+    gradients = torch.autograd.grad(o.sum(), [*inputs, *module.parameters()])
+    assert all(gradient.isfinite().all() for gradient in gradients)
+
+
+def test_a_negative_step_overshoots():
+    rates = torch.zeros(1, 4, 1)
+    half, full = (build(gate=False, negative=n).step_sizes(rates)[0] for n in (False, True))
+    assert (half == 0.5).all()
+    assert (full == 1).all()
+
+
+@pytest.mark.parametrize("gate", [True, False])
+def test_what_training_keeps_is_linear_in_length(gate):
+    def kept(seq_len):
+        module = build(seq_len=seq_len, level=Level.ATTENTION, gate=gate)
+        return kept_bytes(module, torch.randn(1, seq_len, 16))[0]
+
+    assert_linear(kept)
+
+
+def test_padding_leaves_the_state_as_it_is():
+    module = build(level=Level.ATTENTION).double()
+    x, mask = torch.randn(1, 12, 16, dtype=torch.float64), torch.ones(1, 12, dtype=torch.bool)
+    mask[0, 7:] = False
+    _, padded = module.extend(x, mask, module.start(1, 12))
+    _, short = module.extend(x[:, :7], None, module.start(1, 12))
+    torch.testing.assert_close(padded.S, short.S)
+
+
+def test_deltanet_has_values_as_wide_as_keys():
+    assert Config(gate=False).wider == 1
+    assert Config().wider == 2
+    assert Config(gate=False, expand=3).wider == 3
+    with pytest.raises(ValueError, match="conv is 0; it must be at least 1"):
+        Config(conv=0)

@@ -1,0 +1,63 @@
+"""Grouped-query attention: limit cases, order of heads, and the cache."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from attnbench.mechanisms import transformer
+from attnbench.mechanisms.grouped_query import CARD, Cache, Config, GroupedQuery, remembered
+from attnbench.records import Level, Workload
+
+W = Workload(batch=2, seq_len=13, width=24, heads=6, level=Level.ATTENTION, causal=True)
+
+
+def build(kv_heads, form="eager", causal=True, bias=True):
+    torch.manual_seed(0)
+    config = Config(kv_heads=kv_heads, bias=bias)
+    return CARD.forms[form](config, replace(W, causal=causal)).double()
+
+
+def forms(causal):
+    return [form for form in CARD.forms if CARD.refusal(form, Config(), W) is None or not causal]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("kv_heads", [1, 2, 6])
+def test_it_is_a_transformer_whose_groups_have_equal_keys_and_values(kv_heads, causal):
+    full = transformer.Transformer(transformer.Config(bias=True), replace(W, causal=causal))
+    full = full.double()
+    x = torch.randn(2, 13, 24, dtype=torch.float64)
+    for form in forms(causal):
+        module = build(kv_heads, form, causal)
+        for name, parameter in module.named_parameters():
+            if name.startswith(("key", "value")):
+                heads = parameter.unflatten(0, (kv_heads, -1))
+                parameter = heads.repeat_interleave(6 // kv_heads, 0).flatten(0, 1)
+            full.get_parameter(name).data = parameter.detach().clone()
+        torch.testing.assert_close(module(x), full(x))
+
+
+def test_a_cache_holds_the_share_of_heads_that_have_keys():
+    for kv_heads in (1, 2, 6):
+        share = GroupedQuery.state_elements(Config(kv_heads=kv_heads), W) / (2 * W.tokens * W.width)
+        assert share == kv_heads / 6
+
+
+def test_tokens_are_remembered_behind_those_before_them():
+    buffers = torch.zeros(2, 1, 1, 5, 2)
+    one = torch.ones(1, 1, 2, 2)
+    cache = remembered(Cache(*buffers, 0), one, 2 * one)
+    cache = remembered(cache, 3 * one, 4 * one)
+    assert cache.length == 4
+    assert cache.k[0, 0, :, 0].tolist() == [1, 1, 3, 3, 0]
+    assert cache.v[0, 0, :, 0].tolist() == [2, 2, 4, 4, 0]
+
+
+def test_heads_that_cannot_share_equally_are_refused():
+    assert CARD.refusal("eager", Config(kv_heads=4), W) == (
+        "6 heads cannot share 4 heads of keys equally"
+    )
+    assert "different keys" in CARD.refusal("folded", Config(kv_heads=2), W)
+    with pytest.raises(ValueError, match="kv_heads is 0; it must be at least 1"):
+        Config(kv_heads=0)

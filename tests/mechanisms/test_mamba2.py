@@ -1,0 +1,78 @@
+"""Mamba-2: its own heads, the skip, strong decays, and what training keeps."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from attnbench.mechanisms.mamba2 import CARD, Config
+from attnbench.records import Level, Workload
+from tests.kept import assert_linear, kept_bytes
+
+SMALL = {"head_width": 8, "state": 6, "chunk": 16}
+W = Workload(batch=2, seq_len=40, width=16, heads=4, level=Level.CORE, causal=True)
+
+
+def build(form="chunked", w=W, **options):
+    torch.manual_seed(0)
+    return CARD.forms[form](Config(**SMALL | options), w)
+
+
+def inputs(module, w=W):
+    shapes = module.core_inputs(module.config, w)
+    return [torch.randn(shape, requires_grad=True) for shape in shapes]
+
+
+@pytest.mark.parametrize("form", CARD.forms)
+@pytest.mark.parametrize("level", [Level.CORE, Level.ATTENTION])
+def test_the_heads_of_the_workload_have_no_effect(form, level):
+    shapes = [
+        [tuple(p.shape) for p in build(form, replace(W, heads=heads, level=level)).parameters()]
+        for heads in (1, 4, 16)
+    ]
+    assert shapes[0] == shapes[1] == shapes[2]
+    flops = {CARD.forms[form].flops(Config(), replace(W, heads=heads)) for heads in (1, 4)}
+    assert len(flops) == 1
+
+
+@pytest.mark.parametrize("form", CARD.forms)
+def test_a_step_of_zero_leaves_the_skip(form):
+    module = build(form)
+    v, k, q, delta = inputs(module)
+    o = module.attend(v, k, q, torch.full_like(delta, -1000), None)
+    torch.testing.assert_close(o, module.skip[:, None, None] * v)
+
+
+@pytest.mark.parametrize("form", CARD.forms)
+def test_long_steps_forget_all_before_them(form):
+    module = build(form)
+    v, k, q, delta = inputs(module)
+    delta = (delta.detach() + 200).requires_grad_()
+    o = module.attend(v, k, q, delta, None)
+    now = (q * k).sum(-1).repeat_interleave(4, 1) * (delta + module.beta[:, None])
+    now = now + module.skip[:, None]
+    torch.testing.assert_close(o, now[..., None] * v, rtol=1e-4, atol=1e-4)
+    gradients = torch.autograd.grad(o.sum(), [v, k, q, delta, *module.parameters()])
+    assert all(gradient.isfinite().all() for gradient in gradients)
+
+
+def test_what_training_keeps_is_linear_in_length():
+    def kept(seq_len):
+        w = replace(W, seq_len=seq_len, batch=1, level=Level.ATTENTION)
+        return kept_bytes(build(w=w), torch.randn(1, seq_len, 16))[0]
+
+    assert_linear(kept)
+
+
+def test_a_state_of_fixed_size():
+    counts = {CARD.forms["chunked"].state_elements(Config(), replace(W, seq_len=n)) for n in (1, 9)}
+    assert counts == {2 * (32 * 128 + 3 * (32 + 2 * 128))}
+
+
+def test_impossible_sizes_are_refused():
+    reason = CARD.refusal("chunked", Config(head_width=5), W)
+    assert reason == "the inner width 32 is not divisible by heads of width 5"
+    reason = CARD.refusal("chunked", Config(head_width=8, groups=3), W)
+    assert reason == "4 heads cannot form 3 equal groups"
+    with pytest.raises(ValueError, match="state is 0; it must be at least 1"):
+        Config(state=0)

@@ -1,0 +1,168 @@
+"""Recurrences in chunks against the same recurrences token by token."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn.functional import conv1d
+from torch.testing import assert_close
+
+from attnbench.recurrence import (
+    Convolution,
+    by_token,
+    decay_rule,
+    delta_rule,
+    delta_token,
+    pairs,
+    ratio,
+    short_convolution,
+    spans,
+)
+
+B, DK, DV = 2, 4, 6
+STRONG = 20.0  # |log decay| of a token
+
+
+def drawn(N, heads=4, groups=4, strength=0.5, dtype=torch.float64, constant=False, seed=0):
+    """S, g, q, k, v and β, with normalised keys and decays of up to `strength`."""
+    torch.manual_seed(seed)
+    q, k = torch.randn(2, B, groups, N, DK, dtype=dtype)
+    g = -strength * torch.rand((1, heads, 1) if constant else (B, heads, N), dtype=dtype)
+    v, beta = torch.randn(B, heads, N, DV, dtype=dtype), torch.rand(B, heads, N, dtype=dtype)
+    S = torch.randn(B, groups, DK, heads // groups, DV, dtype=dtype)
+    return S, g, q, k / k.norm(dim=-1, keepdim=True), v, beta
+
+
+def decay(inputs, chunk):
+    return decay_rule(*inputs[:5], chunk)
+
+
+def delta(inputs, chunk):
+    S, *others = inputs
+    return delta_rule(S.squeeze(3), *others, chunk)
+
+
+def compare(rule, inputs, chunk):
+    """Outputs, last states and gradients, in chunks and token by token."""
+    results = []
+    for chosen in (chunk, None):
+        copies = [x.clone().requires_grad_() for x in inputs]
+        o, S = rule(copies, chosen)
+        loss = (o * torch.arange(o.numel()).view(o.shape).cos()).sum() + S.square().sum()
+        results.append((o, S, *torch.autograd.grad(loss, copies, allow_unused=True)))
+    for a, b in zip(*results, strict=True):
+        if a is not None:
+            assert_close(a, b, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("rule", [decay, delta])
+@pytest.mark.parametrize("chunk", [1, 5, 16, 41, 64])
+@pytest.mark.parametrize("strength", [0.1, STRONG])
+@pytest.mark.parametrize("constant", [False, True])
+def test_chunks_equal_the_recurrence(rule, chunk, strength, constant):
+    compare(rule, drawn(41, strength=strength, constant=constant), chunk)
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 40), st.integers(1, 50), st.sampled_from([1, 2, 4]), st.integers(0, 9))
+def test_any_length_chunk_and_number_of_groups(N, chunk, groups, seed):
+    compare(decay, drawn(N, groups=groups, seed=seed), chunk)
+    compare(delta, drawn(N, seed=seed), chunk)
+
+
+@pytest.mark.parametrize("rule", [decay, delta])
+@pytest.mark.parametrize("chunk", [None, 8])
+@pytest.mark.parametrize("constant", [False, True])
+def test_two_halves_with_the_carried_state_are_the_whole(rule, chunk, constant):
+    inputs = drawn(37, constant=constant)
+    o, last = rule(inputs, chunk)
+    S, g, *sequences = inputs
+    outputs = []
+    for part in (slice(0, 19), slice(19, 37)):
+        gates = g if constant else g[:, :, part]
+        piece, S = rule((S.view_as(inputs[0]), gates, *(x[:, :, part] for x in sequences)), chunk)
+        outputs.append(piece)
+    assert_close(torch.cat(outputs, 2), o)
+    assert_close(S, last)
+
+
+@pytest.mark.parametrize("rule", [decay, delta])
+@pytest.mark.parametrize("chunk", [None, 16, 64])
+def test_strong_decays_are_finite_in_float32(rule, chunk):
+    inputs = [x.requires_grad_() for x in drawn(130, strength=2 * STRONG, dtype=torch.float32)]
+    o, S = rule(inputs, chunk)
+    gradients = torch.autograd.grad(o.sum() + S.sum(), inputs, allow_unused=True)
+    assert all(t.isfinite().all() for t in (o, S, *gradients) if t is not None)
+
+
+def test_heads_of_a_group_share_keys_as_if_these_were_repeated():
+    S, g, q, k, v, _ = drawn(21, heads=6, groups=2)
+    o, last = decay_rule(S, g, q, k, v, 8)
+    alone = S.permute(0, 1, 3, 2, 4).reshape(B, 6, DK, 1, DV)
+    q, k = (x.repeat_interleave(3, 1) for x in (q, k))
+    repeated, last_alone = decay_rule(alone, g, q, k, v, 8)
+    assert_close(o, repeated)
+    assert_close(last.permute(0, 1, 3, 2, 4).reshape(B, 6, DK, 1, DV), last_alone)
+
+
+def test_the_delta_rule_reads_back_what_was_written_last_at_a_key():
+    keys, values = torch.eye(DK, dtype=torch.float64), torch.randn(8, DV, dtype=torch.float64)
+    k = torch.cat([keys, keys])[None, None]  # each key is written twice
+    ones = torch.ones(1, 1, 8, dtype=torch.float64)
+    S = torch.zeros(1, 1, DK, DV, dtype=torch.float64)
+    _, S = delta_rule(S, 0 * ones, k, k, values[None, None], ones, 3)
+    assert_close(S[0, 0], values[4:])
+
+
+def test_equal_keys_and_full_steps_stay_exact_in_float32():
+    """The inverse of I + L has large powers of L here, which cancel."""
+    S, _, q, _, v, beta = drawn(64, dtype=torch.float32)
+    k = torch.full_like(q, DK**-0.5)
+    g, beta = torch.zeros(1, 1, 1), torch.ones_like(beta)
+    o, _ = delta_rule(S.squeeze(3), g, q, k, v, beta, 64)
+    wide = [x.double() for x in (S.squeeze(3), g, q, k, v, beta)]
+    expected, _ = by_token(delta_token, *wide)
+    assert_close(o.double(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_ratios_do_not_overflow_above_the_diagonal():
+    G = torch.tensor([-1000.0, -3000.0, -9000.0], requires_grad=True)
+    found = ratio(G)
+    assert_close(found, torch.ones(3, 3).triu())
+    (gradient,) = torch.autograd.grad(found.sum(), G)
+    assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("N", [1, 5, 600])
+@pytest.mark.parametrize("W", [1, 2, 4, 300])
+@pytest.mark.parametrize("biased", [False, True])
+def test_a_convolution_is_that_of_torch(N, W, biased):
+    torch.manual_seed(0)
+    shapes = [(B, N, 3), (B, W - 1, 3), (W, 3), *[(3,)] * biased]
+    inputs = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    x, before, taps, *bias = inputs
+    y = Convolution.apply(x, before, taps, *bias or [None])
+    both = torch.cat([before, x], 1).mT
+    expected = conv1d(both, taps.T[:, None], *bias, groups=3).mT
+    weights = torch.randn_like(y)
+    for a, b in zip(
+        (y, *torch.autograd.grad((y * weights).sum(), inputs)),
+        (expected, *torch.autograd.grad((expected * weights).sum(), inputs)),
+        strict=True,
+    ):
+        assert_close(a, b)
+
+
+def test_a_convolution_continues_after_its_last_inputs():
+    x, taps = torch.randn(B, 9, 3), torch.randn(4, 3)
+    whole, last = short_convolution(x, torch.zeros(B, 3, 3), taps)
+    first, before = short_convolution(x[:, :1], torch.zeros(B, 3, 3), taps)
+    rest, after = short_convolution(x[:, 1:], before, taps)
+    assert_close(torch.cat([first, rest], 1), whole)
+    assert_close(after, last)
+
+
+@pytest.mark.parametrize(("N", "chunk", "found"), [(10, 4, [(2, 4), (1, 2)]), (3, 8, [(1, 3)])])
+def test_the_last_chunk_is_shorter(N, chunk, found):
+    assert [*spans(N, chunk)] == found
+    assert pairs(N, chunk) == sum(count * C * C for count, C in found)
