@@ -7,7 +7,7 @@ of a pair of laps is the faster of the two: what disturbs a single lap only ever
 The ratio of a pair in a block is the mean over its rounds, with a 95 % confidence interval by
 Student's t. Rounds are few, so the variance between them is shrunk towards that of all pairs in
 all blocks (`estimate.shrunk`). Arrays are [K, P] or [K, P, R]: K blocks, P pairs of series, R
-rounds.
+rounds, each with processes of its own.
 
 These groups are not independent, which limits the degrees of freedom of what they share: S series
 have S − 1 independent ratios, and one process serves all blocks of its series in a round, so these
@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 
 from attnbench.analysis.curves import Array, LogCurve, series_names
 from attnbench.analysis.estimate import shrunk
-from attnbench.records import Mode, Outcome, Part, Run, Sample, Sweep
+from attnbench.records import Mode, Outcome, Part, Run, Sample, Shard, Sweep
 
 # One-sided confidence that ρ lies below the value used. Simulated with normal residuals, two series
 # and eight blocks, for every ρ from 0 to 0.99: at 0.75 coverage is 95 to 96 % in three rounds and
@@ -89,14 +89,15 @@ class Ratios:
         self.series = numbered(names.values())
         self.blocks = numbered(block for _, block in laps)
         self.pairs = numbered(combinations(self.series.values(), 2))
-        rounds = numbered(round_ for by_round in laps.values() for round_ in by_round)
-        logs = np.full((len(self.blocks), len(self.pairs), len(rounds)), np.nan)
+        together = processes(sweep.runs, blocks)
+        sets = numbered(together.values())
+        logs = np.full((len(self.blocks), len(self.pairs), len(sets)), np.nan)
         for k, block in enumerate(self.blocks):
             for p, (a, b) in enumerate(combinations(self.series, 2)):
                 first, second = laps.get((a, block), {}), laps.get((b, block), {})
                 for round_ in first.keys() & second.keys():
                     if (log := _log_ratio(first[round_], second[round_])) is not None:
-                        logs[k, p, rounds[round_]] = log
+                        logs[k, p, sets[together[block, round_]]] = log
         self.means = means(logs, list(self.pairs))
 
     def ratio(self, a: str, b: str, mode: str | Mode, seq_len: int) -> Ratio | None:
@@ -135,6 +136,26 @@ def by_pair(samples: Iterable[Sample]) -> Laps:
         lap // 2: min(seconds[lap], seconds[lap + 1])
         for lap in seconds
         if lap % 2 == 0 and lap + 1 in seconds
+    }
+
+
+def processes(
+    runs: Iterable[Run], blocks: Mapping[str, Block]
+) -> dict[tuple[Block, int], tuple[Shard | None, int]]:
+    """Which processes served each round of a block; `blocks` are those of the cases.
+
+    Rounds of the same number have the same processes. The shards of a divided sweep have rounds of
+    their own: there those rounds of blocks belong together that came at the same turn.
+    """
+    shards = {
+        (blocks[r.case], r.round): r.origin.shard for r in runs if r.case in blocks and r.samples
+    }
+    own: dict[tuple[Shard | None, Block], list[int]] = {}
+    for block, round_ in sorted(shards):
+        own.setdefault((shards[block, round_], block), []).append(round_)
+    return {
+        (block, round_): (shard, own[shard, block].index(round_) if shard else round_)
+        for (block, round_), shard in shards.items()
     }
 
 
