@@ -245,6 +245,7 @@ class Worker:
         elif not checked and (error := relative_error(card, case, self.seed)) is not None:
             values["error"] = error
         gc.collect()
+        device.release()
         if note := left_running():
             notes["processes"] = note
         about = {"form": case.form, "case": str(case)}
