@@ -280,6 +280,7 @@ class Worker:
         if departs := getattr(form, "departs", ""):
             notes["departs"] = departs
         gc.collect()
+        device.release()
         if note := left_running():
             notes["processes"] = note
         about = {"form": case.form, "case": str(case)}

@@ -39,6 +39,20 @@ def test_a_replay_reads_its_inputs_again():
     assert not torch.equal(replay(lambda phase: None), before)
 
 
+@pytest.mark.parametrize("mode", Mode)
+def test_gradients_are_recorded_in_training_alone(mode):
+    one, seen = subject(case(mode=mode)), set()
+    forward = one.forward
+
+    def watched():
+        seen.add(torch.is_grad_enabled())
+        return forward()
+
+    one.forward = watched
+    captured(one)
+    assert seen == {mode is Mode.TRAINING}
+
+
 def test_replays_train_like_iterations():
     tested = case("linformer", mode=Mode.TRAINING, seq_len=16)
     replayed, eager = subject(tested), subject(tested, capturable=False)
