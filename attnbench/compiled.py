@@ -23,6 +23,8 @@ from attnbench.records import Workload
 
 FORM = "compiled"
 
+Refusal = Callable[[Any, Workload], str | None]
+
 
 def with_compiled(card: Card) -> Card:
     """The card with a form `compiled`; a card that has one already stays as it is."""
@@ -33,8 +35,8 @@ def with_compiled(card: Card) -> Card:
 
 
 @cache
-def compiled(eager: Any, reason: str) -> type[Attention]:
-    """The class of the form; with a `reason` it refuses every workload."""
+def compiled(eager: Any, uncompiled: Refusal) -> type[Attention]:
+    """The class of the form."""
 
     def forward(self: Attention, x: Tensor, mask: Tensor | None = None) -> Tensor:
         return kernel(eager.forward)(self, x, mask)
@@ -45,7 +47,7 @@ def compiled(eager: Any, reason: str) -> type[Attention]:
         return call(self, *inputs)
 
     def needs(config: Any, workload: Workload) -> str | None:
-        refused = reason or eager.needs(config, workload)
+        refused = eager.needs(config, workload) or uncompiled(config, workload)
         return refused or find(workload.device).cannot_compile() or None
 
     body: dict[str, Any] = {"compiles": True, "forward": forward, "needs": staticmethod(needs)}

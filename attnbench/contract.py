@@ -295,6 +295,7 @@ class Card:
     in float64 and shares only parameters and draws with the module; an adopted module has none.
     `examples` are small configurations that the contract's checks run at N ≈ 20 to 64.
     `exempt(config)` returns the rules that do not hold, each with a reason.
+    `uncompiled` is why torch cannot compile the form `eager` (correctly) for the workload, or None.
     """
 
     forms: Mapping[str, type[Attention]]  # "eager" is always one of them
@@ -308,12 +309,12 @@ class Card:
     examples: tuple[BaseConfig, ...]
     default: Callable[[Any, Workload], str] = lambda config, workload: "eager"  # a form
     needs: Callable[[Any, Workload], str | None] = Attention.needs
+    uncompiled: Callable[[Any, Workload], str | None] = Attention.needs
     exempt: Callable[[Any], Mapping[Exemption, str]] = lambda config: {}
     tolerance: Tolerance = Tolerance()
     share_layers: bool = False  # level `model`: all layers share one set of attention parameters
     reversible: bool = False  # level `model`: reversible residual layers
     declared: bool = True  # False: FLOPs and parameters are guesses, counted when it runs
-    uncompiled: str = ""  # why torch.compile cannot take the form `eager`, if it cannot
 
     @property
     def own_forms(self) -> tuple[str, ...]:

@@ -18,6 +18,9 @@ from attnbench.records import Mode
 from attnbench.verify.trial import same_draws, some_padding, tokens, workload
 from tests.exemptions import WIDER
 
+# torch warns of its own code while it compiles
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+
 NO_COMPILER = find("cpu").cannot_compile()
 LENGTHS = (1, 23, 128, 300, 515)
 CONFIGS = {

@@ -44,7 +44,7 @@ from attnbench.contract import (
 )
 from attnbench.device import find
 from attnbench.primitives import key_mask, masked_softmax, softmax_attention
-from attnbench.records import Causality, Family, Level, Workload
+from attnbench.records import Causality, Family, Level, Mode, Workload
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -348,6 +348,17 @@ def default(config: Config, w: Workload) -> str:
     return "folded" if folded < blocked else "blocked"
 
 
+def uncompiled(config: Any, w: Workload) -> str | None:
+    """What torch 2.13 does to overlapping windows on a CPU."""
+    if w.device != "cpu":
+        return None
+    if w.causal:
+        return "torch.compile makes code of causal windows that does not build on a CPU"
+    if w.padding and w.mode is Mode.TRAINING:
+        return "torch.compile makes wrong gradients of padded windows on a CPU"
+    return None
+
+
 CARD = Card(
     forms={"eager": Longformer, "blocked": Blocked, "folded": Folded, "flex": Flex},
     config=Config,
@@ -366,4 +377,5 @@ CARD = Card(
         Config(),
     ),
     default=default,
+    uncompiled=uncompiled,
 )

@@ -18,6 +18,9 @@ from attnbench.measure.worker import Worker
 from attnbench.records import Level, Mode
 from tests.measure.cases import case
 
+# torch warns of its own code while it compiles
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+
 NO_COMPILER = find("cpu").cannot_compile()
 CODE = pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)
 
