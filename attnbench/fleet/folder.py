@@ -130,8 +130,8 @@ def shard_folder(folder: Path, number: int) -> Path:
     return folder / f"shard-{number}"
 
 
-def log(folder: Path, number: int) -> Path:
-    """What a shard printed."""
+def log(folder: Path, number: int | str) -> Path:
+    """What a shard printed; `number` may be what stands for it in a pattern."""
     return folder / LOGS / f"shard-{number}.log"
 
 

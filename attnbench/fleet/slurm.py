@@ -46,13 +46,13 @@ class Slurm:
         self, folder: Path, shards: Collection[int], avoid: Collection[str] = ()
     ) -> Mapping[int, str]:
         """One array, a task for each shard. Raises `CannotRun`."""
-        script = str((folder / fleets.SCRIPT).absolute())
-        log = str(fleets.log(folder.absolute(), 0)).replace("%", "%%").replace("-0.", "-%a.")
+        folder = folder.absolute()
+        script, plain = str(folder / fleets.SCRIPT), Path(str(folder).replace("%", "%%"))
         command = [
             *("sbatch", "--parsable", "--no-requeue", "--open-mode=append"),
             f"--array={','.join(map(str, shards))}",
             f"--job-name=attnbench-{folder.name}",
-            f"--output={log}",
+            f"--output={fleets.log(plain, '%a')}",
         ]
         others = [f"--exclude={','.join(avoid)}"] * bool(avoid)
         try:

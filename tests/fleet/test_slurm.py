@@ -89,7 +89,7 @@ def of_shard(out, number):
 
 
 def test_three_shards_on_three_nodes_give_one_report(idle, tmp_path):
-    out = tmp_path / "a sweep"
+    out = tmp_path / "a sweep, 5 %a"
     printed, err = ended(begun(idle, out, "--shards", "3", *WHOLE_NODES))
     sweep = whole(out, 3)
     assert {run.origin.host for run in sweep.runs} == set(clusters.NODES)
@@ -100,6 +100,7 @@ def test_three_shards_on_three_nodes_give_one_report(idle, tmp_path):
     assert "Divided into 3 shards, on 3 nodes: " in (out / "tables.md").read_text()
     assert "lies between nodes" in (out / "tables.md").read_text()
     assert set(idle.jobs().values()) == {"COMPLETED"}
+    assert all("shard " in fleets.log(out, number).read_text() for number in (1, 2, 3))
 
 
 def test_no_device_is_used_twice_at_once(idle, tmp_path, package):
