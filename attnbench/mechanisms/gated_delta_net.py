@@ -49,6 +49,7 @@ from attnbench.recurrence import (
     delta_rule,
     random_taps,
     short_convolution,
+    uncompiled,
 )
 
 EPSILON = 1e-6
@@ -276,5 +277,5 @@ CARD = Card(
         Config(),
     ),
     default=default,
-    uncompiled="its recurrence runs token by token, and torch.compile unrolls loops",
+    uncompiled=uncompiled,
 )

@@ -45,6 +45,7 @@ from attnbench.recurrence import (
     decay_rule,
     random_taps,
     short_convolution,
+    uncompiled,
 )
 
 EPSILON = 1e-5
@@ -278,6 +279,6 @@ CARD = Card(
         Config(state=3, expand=1, conv=1),
     ),
     default=default,
-    uncompiled="its recurrence runs token by token, and torch.compile unrolls loops",
+    uncompiled=uncompiled,
     needs=needs,
 )

@@ -34,7 +34,7 @@ from attnbench.contract import (
 )
 from attnbench.primitives import widen
 from attnbench.records import Causality, Family, Level, Mode, Workload
-from attnbench.recurrence import chunk_length, decay_flops, decay_rule
+from attnbench.recurrence import chunk_length, decay_flops, decay_rule, uncompiled
 
 EPSILON = 1e-6
 
@@ -198,5 +198,5 @@ CARD = Card(
         Config(),
     ),
     default=default,
-    uncompiled="its recurrence runs token by token, and torch.compile unrolls loops",
+    uncompiled=uncompiled,
 )
