@@ -116,7 +116,7 @@ def test_a_broken_pipe_is_not_the_gate_s_one(ends):
         (["sweep", "--b\u202eogus"], r"No such option: --b\\x202eogus"),
         (["sweep", "--level", "a\u202eb\x1b[2J"], "Invalid value for '--level'"),
         (["n\u202eo"], "No such command"),
-        (["report"], "Missing argument .sweep.; attnbench report --help lists"),
+        (["report"], "Missing argument .sweeps.; attnbench report --help lists"),
     ],
 )
 def test_what_the_parser_cannot_read_is_one_clean_line(arguments, words, monkeypatch):
