@@ -16,6 +16,7 @@ import argparse
 import statistics
 import time
 from functools import partial
+from importlib.util import find_spec
 
 import torch
 from torch.utils.benchmark import Timer
@@ -69,7 +70,8 @@ def main():
 
 def others(device):
     """The timers that the tool is compared with."""
-    return ("hand", "Timer") + ("do_bench",) * device.flushes_cache
+    triton = device.flushes_cache and find_spec("triton") is not None
+    return ("hand", "Timer") + ("do_bench",) * triton
 
 
 def case(name, seq_len, device, tokens):
@@ -94,7 +96,7 @@ def ratios(case, device, rounds):
     subject = Subject(card(case.mechanism), case, seed=0)
     run = iteration(subject)
     timers = {"tool": tool, "hand": by_hand, "Timer": by_timer}
-    if device.flushes_cache:
+    if "do_bench" in others(device):
         timers |= {"cold tool": partial(tool, cold=True), "do_bench": by_triton}
     times = {name: [] for name in timers}
     for number in range(rounds):

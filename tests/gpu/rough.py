@@ -30,7 +30,7 @@ class Hungry(Usual):
     """Asks for more memory than the device has."""
 
     def end(self, x):
-        _, total = torch.cuda.mem_get_info(x.device)
+        _, total = torch.cuda.mem_get_info()
         torch.empty(2 * total, dtype=torch.int8, device=x.device)
 
 
@@ -46,6 +46,7 @@ class Spins(Usual):
     """Waits for a kernel that takes longer than anyone waits."""
 
     def end(self, x):
-        rate = getattr(torch.cuda.get_device_properties(x.device), "clock_rate", 1_500_000)
+        device = torch.cuda.current_device()
+        rate = getattr(torch.cuda.get_device_properties(device), "clock_rate", 1_500_000)
         torch.cuda._sleep(int(SPIN_S * rate * 1000))
         torch.cuda.synchronize()

@@ -1,4 +1,4 @@
-"""The half hour, at tiny sizes and without a GPU: each step runs to its end and can be resumed."""
+"""The half hour, at tiny sizes on an emulated GPU: each step runs to its end and is resumed."""
 
 import json
 import os
@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests import emulated
 from tests.gpu import half_hour
-from tests.gpu.half_hour import FULL, STEP_S, STEPS, TINY, Command, carried_out, ended
+from tests.gpu.half_hour import FULL, STEP_S, STEPS, Command, carried_out, ended
 from tests.gpu.needs import canonical, needed
 
 ROOT = Path(__file__).parents[2]
@@ -24,13 +25,13 @@ HELD = {
 }
 
 
-def half_an_hour(step, out):
-    """The completed step on a CPU."""
+def half_an_hour(step, out, *more, **env):
+    """The completed step."""
     command = [sys.executable, "-m", "tests.gpu.half_hour", step, "--out", str(out)]
     return subprocess.run(
-        [*command, "--device", "cpu", "--tiny"],
+        [*command, "--tiny", *more],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, **env},
         capture_output=True,
         text=True,
         check=False,
@@ -45,8 +46,9 @@ def contents(archive):
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_step_leaves_one_archive(step, tmp_path):
-    done = half_an_hour(step, tmp_path)
+def test_a_step_leaves_one_archive(step, tmp_path, tmp_path_factory):
+    gpu = emulated.environment(tmp_path_factory.mktemp("libraries"))
+    done = half_an_hour(step, tmp_path, **gpu)
     assert done.returncode == 0, done.stdout + done.stderr
     assert [path.name for path in tmp_path.iterdir()] == [f"{step}.tar.gz"]
     found = contents(tmp_path / f"{step}.tar.gz")
@@ -55,12 +57,13 @@ def test_a_step_leaves_one_archive(step, tmp_path):
     assert {command["code"] for command in commands} == {0}
     assert {f"{command['name']}.log" for command in commands} <= found.keys()
     assert "torch" in json.loads(found["versions.json"])["packages"]
+    assert all(b'"device":"cuda"' in found[name] for name in found if name.endswith(".jsonl"))
 
 
 def test_a_second_call_goes_on_with_the_sweep_of_the_first(tmp_path):
     journals = []
     for _ in range(2):
-        done = half_an_hour("mechanisms", tmp_path)
+        done = half_an_hour("mechanisms", tmp_path, "--device", "cpu")
         assert done.returncode == 0, done.stdout + done.stderr
         found = contents(tmp_path / "mechanisms.tar.gz")
         journals.append(found["all/sweep.jsonl"])
@@ -70,10 +73,9 @@ def test_a_second_call_goes_on_with_the_sweep_of_the_first(tmp_path):
     assert second.count(b'"kind":"session"') == 2
 
 
-@pytest.mark.parametrize("size", [FULL, TINY], ids=["full", "tiny"])
 @pytest.mark.parametrize("step", STEPS)
-def test_a_step_fits_into_its_time_with_the_budgets_of_its_sweeps(step, size, tmp_path):
-    planned = list(STEPS[step](tmp_path, "cuda", size))
+def test_a_step_fits_into_its_time_with_the_budgets_of_its_sweeps(step, tmp_path):
+    planned = list(STEPS[step](tmp_path, "cuda", FULL))
     assert len({command.name for command in planned}) == len(planned)
     spent = 0.0
     for command in planned:
@@ -81,10 +83,10 @@ def test_a_step_fits_into_its_time_with_the_budgets_of_its_sweeps(step, size, tm
             budget_s = float(command.words[command.words.index("--budget") + 1].rstrip("s"))
             assert 0 < budget_s < command.limit_s
             spent += budget_s
-    assert spent < STEP_S - half_hour.PACKING_S
+    assert spent < STEP_S - half_hour.PACKING_S <= 540
 
 
-def command(code, limit_s=half_hour.GRACE_S + 60.0):
+def command(code, limit_s=half_hour.GRACE_S + 600.0):
     return Command(name="one", words=(sys.executable, "-c", code), limit_s=limit_s)
 
 
