@@ -27,6 +27,7 @@ from attnbench.store.journal import Journal
 
 OVERTIME = 5.0  # a visit may take this many times its prediction, and at least
 AT_LEAST_S = 60.0
+COMPILING_S = 300.0  # further seconds for torch.compile, which depends on more than FLOPs
 WANTED_ROUNDS = 3  # of what is not extra, before the budget is spent on extras
 LIGHT = 0.02  # share of the budget above which memory is measured after all times
 
@@ -372,7 +373,8 @@ class Session:
     def timeout_s(self, planned: Planned, iteration_s: float = 0.0) -> float:
         """Seconds after which the process of a case is killed; `iteration_s` if measured."""
         usual_s, limit_s = self.visit_s(planned, iteration_s), self.request.case_timeout_s
-        return min(max(AT_LEAST_S, OVERTIME * usual_s), math.inf if limit_s is None else limit_s)
+        longest_s = max(AT_LEAST_S, OVERTIME * usual_s) + COMPILING_S * planned.compiles
+        return min(longest_s, math.inf if limit_s is None else limit_s)
 
     def number(self, planned: Planned) -> int:
         """The number that this round has in the whole sweep."""

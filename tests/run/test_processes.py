@@ -6,9 +6,11 @@ import os
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
+import threading
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -16,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from attnbench.cli.starting import SCRIPT, own_server
+from attnbench.device import find
 from attnbench.errors import CannotRun
 from attnbench.records import Case, Level, Workload
 from attnbench.run import processes
@@ -24,9 +27,9 @@ from attnbench.run.processes import Server
 ODD = f"{Path(__file__).with_name('odd_mechanism.py')}:Odd"
 
 
-def build(mechanism="transformer"):
+def build(mechanism="transformer", form="eager"):
     workload = Workload(batch=1, seq_len=16, width=16, heads=2, level=Level.ATTENTION)
-    return {"do": "build", **asdict(Case(mechanism=mechanism, form="eager", workload=workload))}
+    return {"do": "build", **asdict(Case(mechanism=mechanism, form=form, workload=workload))}
 
 
 @pytest.fixture(scope="module")
@@ -318,3 +321,31 @@ def test_what_torch_compiles_is_kept_in_the_folder_of_the_server_alone(tmp_path,
     assert own["TRITON_CACHE_DIR"] == str(tmp_path / "triton")
     assert own["TORCHINDUCTOR_COMPILE_THREADS"] == "1"
     assert own["OMP_NUM_THREADS"] == "2"
+
+
+def running_for(folder):
+    """Processes, by id, that were started with this folder for compiled files."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if f"{folder}/inductor".encode() in (path / "environ").read_bytes():
+                found[int(path.name)] = (path / "comm").read_text().strip()
+    return found
+
+
+@pytest.mark.faults
+@pytest.mark.skipif(bool(find("cpu").cannot_compile()), reason="there is no compiler")
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are listed in /proc")
+def test_a_killed_process_takes_its_compiler_with_it():
+    with own_server(1) as server:
+        worker = server.worker()
+        asking = threading.Thread(target=worker.ask, args=(300,), kwargs=build(form="compiled"))
+        asking.start()
+        while "cc1plus" not in running_for(server.folder).values():
+            assert asking.is_alive(), "it was compiled before its compiler was seen"
+        worker.pipe.shutdown(socket.SHUT_RDWR)
+        asking.join()
+        assert set(running_for(server.folder)) == {server.process.pid}
+        folder = server.folder
+    assert not running_for(folder)
+    assert not folder.exists()
