@@ -73,6 +73,15 @@ def test_rounds_of_a_block_are_apart_where_that_costs_little(division, more):
         assert split.makespan_s(apart) > max(4 / 3 * even_s, split.longest_s(units))
 
 
+def test_rounds_are_not_apart_at_any_price():
+    """Apart, one of five shards would have a long unit and a short one, and two almost nothing."""
+    costs = ((1, 9.0), (2, 3.0))
+    units = [Unit((Mode.TRAINING, n), r, cost) for n, cost in costs for r in range(3)]
+    parts = split.split(units, 5)
+    assert split.makespan_s(parts) == split.longest_s(units) == 9
+    assert max(map(len, parts)) == 2
+
+
 @pytest.mark.parametrize("shards", [2, 3, 4, 6])
 def test_a_real_plan_is_divided_evenly_with_its_rounds_apart(shards):
     units = split.units(SWEEP.plan, SWEEP.request)

@@ -105,6 +105,24 @@ def test_a_shard_that_was_stopped_leaves_the_sweep_unfinished(folders, tmp_path)
     assert attempts == {1, 2}
 
 
+def test_a_clock_that_is_behind_does_not_undo_a_resume(folders, tmp_path):
+    """The shard was interrupted, and went on where it was five minutes earlier."""
+    shards, _ = folders
+    copy = shutil.copytree(shards[0], tmp_path / "shard-1")
+    file = copy / FILE
+    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:-3]))
+    with Journal.resume(copy, REQUEST, environment(), Shard(1, 3)) as journal:
+        journal.end(Ending.INTERRUPTED)
+    before = len(file.read_bytes().splitlines())
+    measured(copy, Shard(1, 3), resume=True)
+    entries = [schema.unseal(line) for line in file.read_bytes().splitlines()]
+    early = entries[0].at.replace("T", "A")  # which sorts before every time of that day
+    entries[before:] = [replace(entry, at=early) for entry in entries[before:]]
+    file.write_bytes(b"".join(map(schema.seal, entries)))
+    assert load(copy).finished
+    assert merge([copy, *shards[1:]], tmp_path / "merged").finished
+
+
 def test_what_a_shard_has_replaced_since_does_not_come_back(folders, tmp_path):
     shards, _ = folders
     copy = shutil.copytree(shards[0], tmp_path / "shard-1")
