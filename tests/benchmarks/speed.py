@@ -17,6 +17,7 @@ from attnbench.records import Causality, Level, Mode, Workload
 from attnbench.registry import card
 from attnbench.workloads.presets import preset
 from tests.benchmarks.header import begin
+from tests.benchmarks.modern_peers import modern_pairs
 from tests.benchmarks.peers import HEADS, WIDTH, pairs
 from tests.benchmarks.survey_peers import survey_pairs
 
@@ -24,7 +25,7 @@ PACKAGES = (
     *("axial_attention", "compressive-transformer-pytorch", "entmax", "fast-transformer-pytorch"),
     *("isab-pytorch", "linear-attention-transformer", "linformer", "local-attention"),
     *("memory_compressed_attention", "nystrom-attention", "performer-pytorch", "reformer-pytorch"),
-    *("routing_transformer", "sinkhorn_transformer", "transformers"),
+    *("routing_transformer", "sinkhorn_transformer", "transformers", "yet-another-retnet"),
 )
 FEWEST = 7
 
@@ -41,7 +42,7 @@ def main():
     begin("Speed against public implementations", __doc__, command, "torch", *PACKAGES)
     print("| mechanism:form | against | B × N | mode | theirs / ours | 95 % CI | pairs |")
     print("|---|---|---:|---|---:|---|---:|")
-    for name, label, build in (*pairs(), *survey_pairs()):
+    for name, label, build in (*pairs(), *survey_pairs(), *modern_pairs()):
         if asked.models and name not in asked.models.split(","):
             continue
         for seq_len in map(int, asked.lengths.split(",")):
