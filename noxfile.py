@@ -30,6 +30,13 @@ def fleet(session: nox.Session) -> None:
 
 
 @nox.session
+def modern(session: nox.Session) -> None:
+    """Parity with releases of public implementations that older tests cannot use."""
+    session.install("-e", ".", *groups("test", "modern"))
+    session.run("pytest", "tests/parity_modern", *session.posargs, env={"OMP_NUM_THREADS": "1"})
+
+
+@nox.session
 def faults(session: nox.Session) -> None:
     """Long tests of kills, damage, unusual systems and thousands of inputs (about an hour)."""
     session.install("-e", ".", *groups("test"))

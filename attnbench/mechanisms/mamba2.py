@@ -8,10 +8,12 @@
     y = RMSNorm(merge(o) ⊙ SiLU(z)) W_O                [B, N, D]
 
 conv is causal, with a bias and one filter of W tokens for each channel. K groups of heads share b
-and c; A, β and δ are learned for each head. The layer has its own heads, H = e D / p; the heads of
-the workload have no effect. `eager` is the recurrence, token by token; `chunked` computes chunks
-of C tokens by products (`attnbench.recurrence`) and never repeats b and c. S is float32 for
-narrower inputs. Padding has Δ′ = 0. The projections include conv; the core begins with x′, b, c, Δ.
+and c; A, β and δ are learned for each head. RMSNorm is that of all heads of a group together, with
+learned scales. The layer has its own heads, H = e D / p; those of the workload have no effect.
+
+`eager` is the recurrence, token by token; `chunked` computes chunks of C tokens by products
+(`attnbench.recurrence`) and never repeats b and c. S is float32 for narrower inputs. Padding has
+Δ′ = 0. The projections include conv; the core begins with x′, b, c and Δ.
 
 Always causal. For decoding, the state is S and the last W − 1 inputs of conv.
 Notation: our S, s, p, c, b, x′, δ, β are the paper's h, N, P, C, B, X, D and the bias of Δ; our e
@@ -24,7 +26,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import silu, softplus
+from torch.nn.functional import rms_norm, silu, softplus
 
 from attnbench.contract import (
     BaseConfig,
@@ -92,7 +94,7 @@ class Mamba2(CoreAttention):
         self.mix = nn.Linear(D, sum(self.sizes), bias=config.bias)
         self.taps = nn.Parameter(random_taps(config.conv, mixed))
         self.taps_bias = nn.Parameter(torch.zeros(mixed))
-        self.norm = nn.RMSNorm(inner, eps=EPSILON)
+        self.scales = nn.Parameter(torch.ones(inner))
         self.output = nn.Linear(inner, D, bias=config.bias)
 
     @staticmethod
@@ -117,7 +119,9 @@ class Mamba2(CoreAttention):
         v, k, q = u.split([self.sizes[0], shared, shared], -1)
         k, q = (t.unflatten(-1, (self.config.groups, -1)).transpose(1, 2) for t in (k, q))
         o, S = self.scanned(self.split(v), k, q, delta.mT, mask, S)
-        return self.output(self.norm(merge(o) * silu(z))), Kept(S, inputs)
+        o = (merge(o) * silu(z)).unflatten(-1, (self.config.groups, -1))
+        o = rms_norm(o, o.shape[-1:], eps=EPSILON).flatten(2)
+        return self.output(o * self.scales), Kept(S, inputs)
 
     def attend(self, v: Tensor, k: Tensor, q: Tensor, delta: Tensor, mask: Tensor | None) -> Tensor:
         """x′, b, c and Δ of `core_inputs` and a mask [B, N] or None to [B, H, N, p]."""
@@ -233,8 +237,9 @@ def reference(module: Mamba2, x: Tensor, mask: Tensor | None, draws: Draws) -> T
             outputs.append(q @ S + module.skip[h] * v)
         heads.append(torch.stack(outputs))
     o = torch.cat(heads, -1) * z * z.sigmoid()
-    o = o / (o.square().mean(-1, keepdim=True) + EPSILON).sqrt() * module.norm.weight
-    return module.output(o)
+    o = o.view(len(x), c.groups, -1)
+    o = o / (o.square().mean(-1, keepdim=True) + EPSILON).sqrt()
+    return module.output(o.flatten(1) * module.scales)
 
 
 def parameters(config: Config, w: Workload) -> int:

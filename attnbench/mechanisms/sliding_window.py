@@ -42,7 +42,7 @@ from attnbench.contract import (
 from attnbench.primitives import causal_mask, masked_softmax, padded_mask
 from attnbench.records import Causality, Family, Mode, Workload
 
-BLOCK = 128  # queries of a block
+BLOCK = 64  # queries of a block
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -311,7 +311,7 @@ def windows(x: Tensor, w: int, C: int) -> Tensor:
 
 
 def block(config: Config, count: int) -> int:
-    """C: a quarter of a long window, so that each key is in few blocks; at most all queries."""
+    """C: of a long window a quarter, so that each key is in few blocks; at most all queries."""
     return min(max(BLOCK, config.window // 4), count)
 
 

@@ -25,8 +25,8 @@ from attnbench.records import Causality, Level, Mode, Workload
 from attnbench.registry import card, names
 from attnbench.workloads.presets import preset
 from tests.benchmarks.header import begin
+from tests.benchmarks.modern_peers import HEADS, WIDTH, modern_pairs
 
-WIDTH, HEADS = 256, 16
 BARE = "bare kernel"  # of torch, between the same projections
 FEWEST = 7
 REHEARSED = 3  # pairs before those that count: a GPU's stopwatch learns from them
@@ -44,17 +44,17 @@ def main():
     device.select()
     torch.set_num_threads(1)
     command = "python -W ignore -m tests.benchmarks.speed"
-    versions = dict.fromkeys(module.package for *_, module in pairs() if module)
+    versions = dict.fromkeys(form.package for name in names() for form in card(name).forms.values())
     title = "Speed against public implementations"
-    begin(title, __doc__, command, *versions, device=device)
+    begin(title, __doc__, command, *filter(None, versions), device=device)
     print("| mechanism:form | against | B × N | mode | theirs / ours | 95 % CI | pairs |")
     print("|---|---|---:|---|---:|---|---:|")
-    for name, peer, _ in pairs():
+    for name, label, build in pairs():
         if asked.models and name not in asked.models.split(","):
             continue
         for seq_len in map(int, asked.lengths.split(",")):
             for mode in Mode:
-                print(row(name, peer, seq_len, mode, device, asked), flush=True)
+                print(row(name, label, build, seq_len, mode, device, asked), flush=True)
                 gc.collect()
                 device.release()
 
@@ -72,14 +72,14 @@ class Bare(nn.Module):
 
 
 def pairs():
-    """Each mechanism with each package that computes it: names and the package's form."""
-    yield "transformer", BARE, None
+    """Each mechanism, a public implementation, and what builds it for N; None: a form of ours."""
+    yield "transformer", BARE, lambda n: Bare()
+    yield from modern_pairs()
     for name in names():
-        forms = card(name).forms.items()
-        yield from ((name, form, module) for form, module in forms if module.package)
+        yield from ((name, label, None) for label, form in card(name).forms.items() if form.package)
 
 
-def row(name, peer, seq_len, mode, device, asked):
+def row(name, label, build, seq_len, mode, device, asked):
     """A row of the table; where a public implementation does not run here, with the reason."""
     mechanism, batch = card(name), max(1, (asked.tokens or device.tokens) // seq_len)
     workload = Workload(
@@ -94,12 +94,12 @@ def row(name, peer, seq_len, mode, device, asked):
     )
     config = mechanism.configure(preset("mind-classification").options(name))
     form = mechanism.default(config, workload)
-    head = f"| {name}:{form} | {peer} | {batch} × {seq_len:,} | {mode} |"
-    if peer != BARE and (reason := mechanism.refusal(peer, config, workload)):
+    head = f"| {name}:{form} | {label} | {batch} × {seq_len:,} | {mode} |"
+    if not build and (reason := mechanism.refusal(label, config, workload)):
         return f"{head} {reason} | | |"
     training = mode is Mode.TRAINING
     try:
-        theirs = Bare() if peer == BARE else mechanism.forms[peer](config, workload)
+        theirs = build(seq_len) if build else mechanism.forms[label](config, workload)
         both = (mechanism.forms[form](config, workload), theirs)
         module, theirs = (m.to(device.torch_name).train(training) for m in both)
         x = torch.randn(batch, seq_len, WIDTH, device=device.torch_name)

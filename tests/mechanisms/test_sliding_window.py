@@ -47,7 +47,7 @@ def test_a_token_reads_its_window_and_the_sinks(form, window, sinks):
             assert reached[i] == (j <= i and (i - j < window or j < sinks)), (i, j)
 
 
-@pytest.mark.parametrize("block", [16, 128])
+@pytest.mark.parametrize("block", [16, 64])
 @pytest.mark.parametrize(
     "options",
     [

@@ -1,0 +1,79 @@
+"""The recurrences against the plain ones of transformers and of flash-linear-attention.
+
+Importing flash-linear-attention needs Triton; its naive references alone need only torch, and are
+loaded as single files.
+"""
+
+import importlib.util
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from attnbench.mechanisms.retention import decays
+from attnbench.recurrence import decay_rule, delta_rule
+
+B, H, N, D, DV = 2, 3, 70, 8, 12
+CHUNKS = [None, 16, 64]
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def drawn():
+    """q, k, v, β and g as [B, N, H, ...]."""
+    torch.manual_seed(0)
+    q, k = torch.randn(2, B, N, H, D)
+    q, k = (t / t.norm(dim=-1, keepdim=True) for t in (q, k))
+    return q, k, torch.randn(B, N, H, DV), torch.rand(B, N, H), -torch.rand(B, N, H)
+
+
+def by_head(*tensors):
+    """[B, N, H, ...] to [B, H, N, ...]."""
+    return tuple(t.transpose(1, 2) for t in tensors)
+
+
+def naive(operator):
+    """The naive references of one operator of flash-linear-attention."""
+    found = importlib.util.find_spec("fla")
+    if found is None or not found.submodule_search_locations:
+        pytest.skip("flash-linear-attention is not installed")
+    file = Path(found.submodule_search_locations[0]) / "ops" / operator / "naive.py"
+    spec = importlib.util.spec_from_file_location(f"fla_naive_{operator}", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("chunk", CHUNKS)
+@pytest.mark.parametrize("theirs", ["chunk", "recurrent"])
+def test_the_gated_delta_rule_of_qwen3_next(chunk, theirs):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from transformers.models.qwen3_next import modeling_qwen3_next as public
+    q, k, v, beta, g = drawn()
+    S = torch.randn(B, H, D, DV)
+    rule = getattr(public, f"torch_{theirs}_gated_delta_rule")
+    expected, last = rule(q, k, v, g, beta, initial_state=S, output_final_state=True)
+    q, k, v, beta, g = by_head(q, k, v, beta, g)
+    o, S = delta_rule(S, g, q * D**-0.5, k, v, beta, chunk)
+    assert_close(o.transpose(1, 2), expected, rtol=1e-4, atol=1e-5)
+    assert_close(S, last.to(S.dtype), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("chunk", CHUNKS)
+def test_retention_of_flash_linear_attention(chunk):
+    q, k, v, *_ = by_head(*drawn())
+    expected = naive("retention").naive_retention(q, k, v)
+    o, _ = decay_rule(torch.zeros(B, H, D, 1, DV), decays(q), q * D**-0.5, k, v, chunk)
+    assert_close(o, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("chunk", CHUNKS)
+def test_the_delta_rule_of_flash_linear_attention(chunk):
+    q, k, v, beta, _ = by_head(*drawn())
+    expected, last = naive("delta_rule").delta_rule_recurrence(q, k, v, beta)
+    S, g = torch.zeros(B, H, D, DV), torch.zeros(1, 1, 1)
+    o, S = delta_rule(S, g, q * D**-0.5, k, v, beta, chunk)
+    assert_close(o, expected, rtol=1e-4, atol=1e-5)
+    assert_close(S, last, rtol=1e-4, atol=1e-5)
