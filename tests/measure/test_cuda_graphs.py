@@ -8,6 +8,7 @@ from attnbench.measure.subject import Subject, iteration
 from attnbench.measure.worker import Worker
 from attnbench.records import Level, Mode
 from attnbench.registry import card
+from tests.emulated.startup import emulated_cuda
 from tests.measure.cases import case
 
 pytestmark = pytest.mark.usefixtures("emulated_gpu")
@@ -107,3 +108,14 @@ def test_a_worker_times_replays():
     finished = worker.answer("finish")
     assert finished["outcome"] == "ok"
     assert "odd" not in finished["notes"]
+
+
+@pytest.mark.parametrize(("rate", "dearer"), [(0.2, True), (1000.0, False)])
+def test_an_iteration_costs_what_hiding_its_launches_takes(monkeypatch, rate, dearer):
+    """By the time of the GPU alone, launch-bound cases would run many times too long."""
+    monkeypatch.setattr(emulated_cuda, "RATE", rate)
+    worker = Worker(None, seed=0)
+    answer = build(worker, case(device="cuda"), warmup_s=0.01)
+    assert worker.built.watch.hiding == dearer
+    assert (answer["iteration_s"] > 2 * worker.built.iteration_s) == dearer
+    worker.answer("finish")
