@@ -129,5 +129,5 @@ def test_a_further_verb_is_one_file_and_its_name_among_the_verbs(copy):
 
 def test_a_further_package_is_one_file(copy):
     (copy.package / "peers" / "numpy.py").write_text(PACKAGE)
-    assert {row["form"] for row in copy.sweep("local:*")} == {"eager", "numpy"}
+    assert {row["form"] for row in copy.sweep("local:*")} >= {"eager", "numpy"}
     assert "numpy" in copy.run("models", "local")
