@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from attnbench.contract import Card
 from attnbench.device import find
 from attnbench.model import Classifier, random_tokens
-from attnbench.records import Case, Level, Mode
+from attnbench.records import Case, Level, Mode, Workload
 
 
 class Subject:
@@ -118,8 +118,7 @@ class Subject:
             return (random_tokens(w, self.generator),)
         if w.level is Level.ATTENTION:
             return (self._normal(w.batch, w.seq_len, w.width),)
-        shapes = self.module.core_inputs(self.module.config, w)
-        return tuple(self._normal(*shape) for shape in shapes)
+        return tuple(self._normal(*shape) for shape in core_inputs(self.module, w))
 
     def _normal(self, *shape: int) -> Tensor:
         tensor = torch.empty(shape, device=self.device, dtype=self.dtype)
@@ -144,11 +143,19 @@ class Subject:
         w = replace(case.workload, batch=1, seq_len=1)
         core: Any = card.forms["eager"](card.configure(dict(case.options)), w)
         core.to(self.device, self.dtype)
-        shapes = core.core_inputs(core.config, w)
+        shapes = core_inputs(core, w)
         inputs = (torch.zeros(shape, device=self.device, dtype=self.dtype) for shape in shapes)
         with torch.no_grad():
             _, heads, _, width = core.attend(*inputs, None).shape
         return heads, width
+
+
+def core_inputs(core: Any, w: Workload) -> tuple[tuple[int, ...], ...]:
+    """Shapes of what a core takes; cores of older trees take q, k and v."""
+    if not hasattr(core, "core_inputs"):
+        return ((w.batch, w.heads, w.seq_len, w.head_width),) * 3
+    shapes: tuple[tuple[int, ...], ...] = core.core_inputs(core.config, w)
+    return shapes
 
 
 def iteration(subject: Subject) -> Callable[..., Tensor]:

@@ -204,7 +204,7 @@ def test_an_older_tree_is_measured_by_this_package(tmp_path):
     records = package / "records.py"
     records.write_text(records.read_text().replace("def seconds(", "def of_later_versions("))
     mechanism = package / "mechanisms" / "transformer.py"
-    mechanism.write_text(mechanism.read_text().replace('"eager": ', '"older": '))
+    mechanism.write_text(mechanism.read_text().replace('"sdpa": ', '"older": '))
     with Server(SCRIPT, seed=0) as server, server.worker(tmp_path) as worker:
         forms = worker.ask(60.0, do="forms", mechanism="transformer")["forms"]
         asked = build("fastformer") | {"warmup_s": 0.01}
