@@ -1,7 +1,7 @@
 """The Triton kernels of additive pooling against float64, run by Triton's interpreter on a CPU.
 
-`nox -s triton` runs these tests. Kernels loop over constants only: with numpy 2.4 the interpreter takes
-no other bound.
+`nox -s triton` runs these tests. Kernels loop over constants only: with numpy 2.4 the interpreter
+takes no other bound.
 """
 
 import os
