@@ -12,7 +12,7 @@ import torch
 
 from attnbench import compiled, registry
 from attnbench.compiled import with_compiled
-from attnbench.contract import QKVAttention
+from attnbench.contract import CoreAttention
 from attnbench.device import find
 from attnbench.measure.compiling import graphs
 from attnbench.records import Level, Mode
@@ -117,13 +117,13 @@ def test_neither_a_second_call_nor_a_second_layer_is_compiled_again(trial, train
 def test_a_core_is_compiled_too(trial):
     w = replace(trial.workload(23), level=Level.CORE)
     if reason := trial.refusal(w):
-        assert not issubclass(trial.card.forms["eager"], QKVAttention) or "core" in reason
+        assert not issubclass(trial.card.forms["eager"], CoreAttention) or "core" in reason
         pytest.skip(reason)
     module, plain = both(trial, w)
     before = graphs()
-    o = same_draws(module.attend, *core_inputs(w), some_padding(w))
+    o = same_draws(module.attend, *core_inputs(module, w), some_padding(w))
     assert graphs() == before + 1
-    torch.testing.assert_close(o, same_draws(plain.attend, *core_inputs(w), some_padding(w)))
+    torch.testing.assert_close(o, same_draws(plain.attend, *core_inputs(plain, w), some_padding(w)))
 
 
 @pytest.mark.usefixtures("captured")

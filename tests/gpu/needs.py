@@ -25,7 +25,7 @@ def needed(project, there):
     yield ITSELF
     for title, needs in (
         (ALWAYS, [*described["project"]["dependencies"], *groups["test"]]),
-        (COMPARED, groups["parity"]),
+        (COMPARED, described["project"]["optional-dependencies"]["peers"]),
     ):
         found = closure(needs, has)
         has |= found.keys()
