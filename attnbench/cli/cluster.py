@@ -1,10 +1,10 @@
 """What `sweep` does on a cluster: start the shards, show how far they are, merge, and report."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -29,23 +29,6 @@ OWN = frozenset(
     {"on", "shards", "shard", "slurm", "address", "device", "out", "resume"}
     | {"formats", "json_", "dry_run"}
 )
-
-
-def refuse_useless(given: Mapping[str, Any]) -> None:
-    """Raises `UsageError` if an option of shards has no effect together with the others."""
-    on, shard, shards, dry_run = (given[name] for name in ("on", "shard", "shards", "dry_run"))
-    rules = (
-        (on and shard, "--shard measures one shard here and --on all on a cluster; give one"),
-        (shard and shards, "--shard I/N already has the number of shards; leave out --shards"),
-        (shards and not (on or dry_run), "--shards goes with --on or --dry-run; see also --shard"),
-        (given["slurm"] and on is not Kind.SLURM, "--slurm goes with --on slurm"),
-        (given["address"] and on is not Kind.RAY, "--address goes with --on ray"),
-        (given["anyway"] and on, "--anyway has no effect with --on"),
-        (given["json_"] and shard and not dry_run, "--json has no effect with --shard"),
-    )
-    for useless, reason in rules:
-        if useless:
-            raise UsageError(reason)
 
 
 def engine(kind: Kind, options: str, address: str | None, gpus: int, cpus: int) -> Engine:
@@ -134,9 +117,10 @@ def conduct(
         with stoppable(lambda: left(drive)), watched(drive), interruptible(drive):
             try:
                 drive.run()
-            except CannotRun:
-                if not drive.fleet.jobs:
-                    fleets.abandon(folder)
+            except CannotRun as error:
+                if drive.fleet.jobs:
+                    raise CannotRun(f"{error}; {left(drive)}") from error
+                fleets.abandon(folder)
                 raise
     numbers = range(1, fleet.shards + 1)
     parts = [fleets.shard_folder(folder, number) for number in numbers if drive.sweeps[number]]

@@ -1,10 +1,11 @@
 """`attnbench sweep`: the main job."""
 
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -134,7 +135,6 @@ def sweep(
     ] = False,
 ) -> None:
     """Measure time and memory of mechanisms over sequence lengths, and draw the figure."""
-    from attnbench.cli import cluster
     from attnbench.cli.report import publish
     from attnbench.workloads import axes
     from attnbench.workloads.presets import preset as column
@@ -143,15 +143,14 @@ def sweep(
         raise UsageError("--resume needs --out, the folder of the sweep to go on with")
     if anyway and not resume:
         raise UsageError("--anyway goes with --resume")
-    cluster.refuse_useless(context.params)
+    refuse_useless(context.params)
     part = axes.shard(shard) if shard is not None else None
     divided = part is not None or on is not None
     chosen, asked, sizes = column(preset), axes.parts(models, "--models"), axes.lengths(lengths)
     options.selections(models)
     console.begin("reading mechanisms")
+    # the device of a cluster need not be here
     measured = find(device) if on and device != AUTO else choose(device)
-    if divided and ":" in device:
-        raise UsageError(f"--device {device}: a scheduler chooses the device of each shard")
     usual_s = None if divided else measured.budget_s
     budget_s = axes.seconds(budget, "--budget") if budget else usual_s
     request = Request(
@@ -186,6 +185,7 @@ def sweep(
         if given is not None and level is not Level.MODEL:
             raise UsageError(f"--{name} has no effect at level {level}; it is for --level model")
     figure_formats = options.formats(formats)
+    from attnbench.cli import cluster
     from attnbench.cli.measuring import kept, measure, refuse_begun, refuse_empty
     from attnbench.cli.starting import own_server
     from attnbench.workloads.reading import plan
@@ -214,6 +214,25 @@ def sweep(
         if part is None:
             refuse_empty(folder)
             publish(folder, figure_formats, json_)
+
+
+def refuse_useless(given: Mapping[str, Any]) -> None:
+    """Raises `UsageError` if an option of shards has no effect together with the others."""
+    on, shard, shards, dry_run = (given[name] for name in ("on", "shard", "shards", "dry_run"))
+    numbered = ":" in given["device"]
+    rules = (
+        (on and shard, "--shard measures one shard here and --on all on a cluster; give one"),
+        (shard and shards, "--shard I/N already has the number of shards; leave out --shards"),
+        (shards and not (on or dry_run), "--shards goes with --on or --dry-run; see also --shard"),
+        (given["slurm"] and on is not Kind.SLURM, "--slurm goes with --on slurm"),
+        (given["address"] and on is not Kind.RAY, "--address goes with --on ray"),
+        (given["anyway"] and on, "--anyway has no effect with --on"),
+        (given["json_"] and shard and not dry_run, "--json has no effect with --shard"),
+        (numbered and (on or shard), "a scheduler gives each shard its device: write no number"),
+    )
+    for useless, reason in rules:
+        if useless:
+            raise UsageError(reason)
 
 
 def show_plan(

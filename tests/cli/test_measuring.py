@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from attnbench.cli import measuring
 from attnbench.cli.doctor import load
 from attnbench.cli.measuring import doubts, kept, refuse_empty
-from attnbench.errors import CannotRun
-from attnbench.records import Outcome, Part, Run
+from attnbench.errors import CannotRun, SweepBusy
+from attnbench.records import Outcome, Part, Run, Shard
 from attnbench.run.processes import Server
 from attnbench.store.journal import Journal
 from tests import sweeps
@@ -116,3 +117,22 @@ def test_a_sweep_of_what_cannot_run_does_not_end_well(tmp_path):
     assert "attnbench: nothing was measured: 0 of 2 cases ran; " in done.stderr
     assert "figures and tables" not in done.stderr
     assert [file.name for file in tmp_path.iterdir()] == ["sweep.jsonl"]
+
+
+def test_a_later_try_of_a_shard_waits_for_the_earlier_one_to_end(tmp_path, monkeypatch):
+    made, shard = sweeps.sweep(("fastformer",), lengths=(128,)), Shard(1, 2)
+    here = made.sessions[0]
+    first = Journal.create(tmp_path, "made", made.request, here, shard)
+    pauses = []
+
+    def pause(seconds):
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            first.close()
+
+    monkeypatch.setattr(measuring.time, "sleep", pause)
+    measuring.resumed(tmp_path, made.request, here, shard, False).close()
+    assert len(pauses) == 3
+    monkeypatch.setattr(measuring, "BUSY_S", 0.0)
+    with Journal.resume(tmp_path, made.request, here, shard), pytest.raises(SweepBusy):
+        measuring.resumed(tmp_path, made.request, here, shard, False)

@@ -148,3 +148,26 @@ def test_too_many_shards_are_refused_before_anything_is_written(tmp_path):
     assert done.returncode == 2
     assert "9 shards: the plan has only 8 units" in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--on", "slurm"), "--on slurm needs --shards"),
+        (("--shards", "3"), "--shards goes with --on or --dry-run"),
+        (("--shard", "1/2", "--on", "slurm"), "give one"),
+        (("--shard", "1/2", "--shards", "2"), "leave out --shards"),
+        (("--shard", "1/2", "--slurm", "-t 1"), "--slurm goes with --on slurm"),
+        (("--on", "slurm", "--shards", "2", "--address", "x"), "--address goes with --on ray"),
+        (("--shard", "1/2", "--json"), "--json has no effect with --shard"),
+        (("--shard", "1/2", "--device", "cuda:1"), "a scheduler gives each shard its device"),
+        (("--shard", "0/2"), "--shard '0/2' is not I/N with I from 1 to N; write 2/6"),
+        (("--shard", "3/2"), "--shard '3/2' is not I/N"),
+        (("--shard", ""), "--shard '' is not I/N"),
+    ],
+)
+def test_options_without_effect_are_refused(arguments, said, tmp_path):
+    done = here("sweep", *SMALL, "--out", tmp_path / "out", *arguments)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert not (tmp_path / "out").exists()

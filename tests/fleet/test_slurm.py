@@ -16,10 +16,9 @@ from attnbench.fleet.engine import State
 from attnbench.fleet.slurm import Slurm, read
 from attnbench.store import schema
 from attnbench.store.journal import FILE, load
-from tests.cli.commands import here
 from tests.fleet import cluster as clusters
 from tests.fleet.cluster import Cluster, kill, processes, until
-from tests.fleet.sweeps import LONG, ROOT, SMALL, ended, start, stored, whole
+from tests.fleet.sweeps import LONG, ROOT, ended, start, stored, whole
 
 WHOLE_NODES = ("--slurm", "--exclusive")
 CARD = '''"""A device that a scheduler hands out, for a test."""
@@ -237,26 +236,3 @@ def test_options_that_do_not_parse_are_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match="--slurm '\"' does not parse"):
         Slurm('"')
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--on", "slurm"), "--on slurm needs --shards"),
-        (("--shards", "3"), "--shards goes with --on or --dry-run"),
-        (("--shard", "1/2", "--on", "slurm"), "give one"),
-        (("--shard", "1/2", "--shards", "2"), "leave out --shards"),
-        (("--shard", "1/2", "--slurm", "-t 1"), "--slurm goes with --on slurm"),
-        (("--on", "slurm", "--address", "x"), "--address goes with --on ray"),
-        (("--shard", "1/2", "--json"), "--json has no effect with --shard"),
-        (("--shard", "1/2", "--device", "cuda:1"), "this machine has"),
-        (("--shard", "0/2"), "--shard '0/2' is not I/N with I from 1 to N; write 2/6"),
-        (("--shard", "3/2"), "--shard '3/2' is not I/N"),
-        (("--shard", ""), "--shard '' is not I/N"),
-    ],
-)
-def test_options_without_effect_are_refused(arguments, said, tmp_path):
-    done = here("sweep", *SMALL, "--out", tmp_path / "out", *arguments)
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert not (tmp_path / "out").exists()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from attnbench.errors import DifferentSweep, StoreError
 from attnbench.records import Outcome, Part, Run, Shard
-from attnbench.store import schema
+from attnbench.store import locked, schema
 from attnbench.store.journal import FILE, Journal, load
 from attnbench.store.merging import Piece, joined, merge
 from attnbench.store.schema import Ending
@@ -257,6 +257,15 @@ def test_a_shard_is_resumed_as_itself_alone(folders, tmp_path, shard, said):
     copy = shutil.copytree(folders[0][0], tmp_path / "shard-1")
     with pytest.raises(DifferentSweep, match=f"shard: .*{said} here"):
         Journal.resume(copy, REQUEST, environment(), shard)
+
+
+def test_a_shard_needs_a_lock(folders, tmp_path, monkeypatch):
+    monkeypatch.setattr(locked, "_lock", lambda fd: False)
+    with pytest.raises(StoreError, match="cannot be locked: two tries of a shard might write"):
+        Journal.create(tmp_path / "new", "new", REQUEST, environment(), Shard(1, 3))
+    copy = shutil.copytree(folders[0][0], tmp_path / "shard-1")
+    with pytest.raises(StoreError, match="cannot be locked"):
+        Journal.resume(copy, REQUEST, environment(), Shard(1, 3))
 
 
 @settings(max_examples=60)
