@@ -104,13 +104,14 @@ def conduct(
     """
     from attnbench.store.merging import merge
 
+    parts = split.split(split.units(plan, request), fleet.shards)
     drive = Drive(
-        folder=folder,
-        fleet=fleet,
-        engine=engine,
-        request=request,
-        plan=plan,
-        parts=split.split(split.units(plan, request), fleet.shards),
+        folder=folder, fleet=fleet, engine=engine, request=request, plan=plan, parts=parts
+    )
+    console.err().print(
+        f"{many(fleet.shards, 'shard')} on {fleet.engine}, each on {request.device};"
+        f" c = {request.tokens:,} tokens, {request.dtype}, {many(request.rounds, 'round')};"
+        f" predicted {seconds(split.makespan_s(parts))}; into {folder}"
     )
     with fleets.driven(folder):
         fleets.prepare(folder, fleet, command)
@@ -123,18 +124,18 @@ def conduct(
                 fleets.abandon(folder)
                 raise
     numbers = range(1, fleet.shards + 1)
-    parts = [fleets.shard_folder(folder, number) for number in numbers if drive.sweeps[number]]
-    if parts:
-        merged = merge(parts, folder)
+    stored = [fleets.shard_folder(folder, number) for number in numbers if drive.sweeps[number]]
+    if stored:
+        merged = merge(stored, folder)
         runs, hosts = len(merged.runs), {run.origin.host for run in merged.runs}
         console.err().print(
-            f"{many(len(parts), 'shard')} merged in {folder}: {many(runs, 'run')} of"
+            f"{many(len(stored), 'shard')} merged in {folder}: {many(runs, 'run')} of"
             f" {many(len(merged.plan), 'case')} from {many(len(hosts), 'node')}"
         )
     if drive.failed:
         number, why = min(drive.failed.items())
         more = f" (and {many(len(drive.failed) - 1, 'other')})" if len(drive.failed) > 1 else ""
-        kept = f"what was measured is merged in '{folder}'" if parts else "nothing was measured"
+        kept = f"what was measured is merged in '{folder}'" if stored else "nothing was measured"
         raise CannotRun(
             f"shard {number}/{fleet.shards}{more} was given up: {why}; {kept};"
             " repeat with --resume to try again"

@@ -145,7 +145,7 @@ def sweep(
         raise UsageError("--anyway goes with --resume")
     refuse_useless(context.params)
     part = axes.shard(shard) if shard is not None else None
-    divided = part is not None or on is not None
+    divided = any(given is not None for given in (shard, shards, on))
     chosen, asked, sizes = column(preset), axes.parts(models, "--models"), axes.lengths(lengths)
     options.selections(models)
     console.begin("reading mechanisms")

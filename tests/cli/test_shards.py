@@ -167,7 +167,7 @@ def test_too_many_shards_are_refused_before_anything_is_written(tmp_path):
     ],
 )
 def test_options_without_effect_are_refused(arguments, said, tmp_path):
-    done = here("sweep", *SMALL, "--out", tmp_path / "out", *arguments)
+    done = here(*SMALL, "--out", tmp_path / "out", *arguments)
     assert done.returncode == 2
     assert said in done.stderr
     assert not (tmp_path / "out").exists()
