@@ -41,6 +41,9 @@ def figure(module: object, draw: Callable[[], object]) -> Figure:
     return taken[0]
 
 
+BEYOND = "…"  # stands for every letter beyond Latin-1, which a PDF's text does not name
+
+
 def pages(made: Figure) -> Iterator[tuple[str, Page]]:
     """The page of the figure in each format."""
     real = {"svg.fonttype": "none", "pdf.compression": 0}
@@ -94,7 +97,7 @@ def _pdf(content: bytes) -> Page:
         x0, y0, size, x, y = (float(number or 0) for number in found.groups()[:5])
         raw = b"".join(re.findall(rb"\(((?:\\.|[^\\()])*)\)", found[6], re.S))
         text = re.sub(rb"\\(.)", rb"\1", raw, flags=re.S).decode("utf-16-be")
-        text = text.replace("\0", "…")  # the only letter beyond Latin-1 that labels add
+        text = text.replace("\0", BEYOND)
         lines.append(_line(text, x0 + x, y0 + y, size))
     return Page(lines, width, height)
 
