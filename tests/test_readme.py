@@ -96,4 +96,4 @@ def test_files_to_add_something_to_exist():
             found = [*(ROOT / "attnbench").glob(path), *folder.glob(path)]
             assert found, path
             folder = found[0].parent
-    assert len(rows) == 10
+    assert len(rows) == 11
