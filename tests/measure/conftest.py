@@ -1,5 +1,7 @@
 """The allocator stays as it is in the process that runs the tests; a GPU that does not exist."""
 
+import gc
+
 import pytest
 
 from attnbench.measure import allocator
@@ -21,6 +23,7 @@ def emulated_gpu(monkeypatch):
     from attnbench.measure.devices import cuda
     from tests.emulated.startup.emulated_cuda import adapt, emulate, time_by
 
+    gc.collect()  # tensors of other tests would be counted, and freed at any time
     memory = emulate(torch, monkeypatch.setattr)
     adapt(cuda, monkeypatch.setattr)
     time_by(stopwatch, monkeypatch.setattr)
