@@ -146,6 +146,8 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
             )
     training = w.mode is Mode.TRAINING
     rate = find(w.device).flops_per_s(request.settings.threads)
+    # a mechanism without products still reads its input
+    work = max(total, w.tokens * w.width)
     return Planned(
         case=case,
         parameters=parameters,
@@ -153,7 +155,7 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
         core_flops=core,
         shell_flops=shell,
         predicted_bytes=predicted_bytes(elements, parameters, w, kept),
-        predicted_s=predict.first_guess(total, training, rate),
+        predicted_s=predict.first_guess(work, training, rate),
         refusal=refusal,
         compiles=form.compiles,
     )

@@ -1,10 +1,14 @@
 """FNet: known transforms, odd and even sizes, and its options."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from attnbench.mechanisms.fnet import CARD, Config
-from attnbench.records import Level, Workload
+from attnbench.records import Level, Selection, Workload
+from attnbench.workloads.plan import plan
+from tests.sweeps import sweep
 
 
 def build(form, seq_len, width):
@@ -40,3 +44,11 @@ def test_narrow_types_are_transformed_in_float32(form, dtype):
 def test_a_bias_has_no_place():
     with pytest.raises(ValueError, match="no projections"):
         Config(bias=True)
+
+
+def test_its_time_is_predicted_though_it_has_no_products():
+    """Without a prediction no budget could hold it."""
+    asked = replace(sweep(["fastformer"]).request, level=Level.ATTENTION, lengths=(128,))
+    for planned in plan(Selection(name="fnet"), asked):
+        assert planned.flops == 0
+        assert planned.predicted_s > 0
