@@ -81,6 +81,7 @@ class Device(ABC):
     hides_page_faults = False  # whether copies into fresh memory cost more than is measured
     flushes_cache = False  # whether `cold` samples can be taken
     captures = False  # whether iterations can be captured in graphs
+    context_bytes = 0  # of its memory that a process takes before any tensor, until measured
     gpus = 1  # that a scheduler has to give to a process
     matmul_size = 8192  # rows of the square product that measures peak arithmetic
     copy_elements = 1 << 28  # float32 numbers of the copy that measures peak bandwidth

@@ -34,6 +34,7 @@ class History:
     compiled: dict[str, Known] = field(default_factory=dict)  # seconds before it runs, by series
     failed: set[str] = field(default_factory=set)  # cases with a timed run that failed
     examined: set[Case] = field(default_factory=set)  # families checked for odd behaviour
+    context_bytes: float = 0.0  # memory of the device that a process takes before any tensor
 
     def __post_init__(self) -> None:
         self.names = series_names(self.plan)
@@ -59,6 +60,7 @@ class History:
                 took_s = sum(run.values.get(key, 0.0) for key in ("setup_s", "compile_s"))
                 self.compiled.setdefault(self.name(planned), []).append((planned, took_s))
             self.ratios.append(seconds / planned.predicted_s)
+        self.context_bytes = run.values.get("context_bytes", self.context_bytes)
         if peak := run.values.get("allocated_peak_bytes"):
             self.peaks.setdefault(self.name(planned), []).append((planned, peak))
 
@@ -79,9 +81,10 @@ class History:
         return (own[-1] if own else longest_s) + self.iteration_s(planned)
 
     def needed_bytes(self, planned: Planned) -> float:
-        """Bytes to keep free for a case."""
+        """Bytes to keep free for a process that runs the case."""
         known = self.peaks.get(self.name(planned), [])
-        return schedule.MARGIN * predict.scaled_bytes(planned, known)
+        tensors = predict.scaled_bytes(planned, known)
+        return schedule.MARGIN * (self.context_bytes + tensors)
 
     def is_done(self, planned: Planned, part: Part, round_: int = 0) -> bool:
         """Whether an earlier session stored this round of the case."""

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
+from attnbench.device import find
 from attnbench.records import Cause, Outcome, Part, Planned, Request, Run
 from attnbench.run import schedule
 from attnbench.run.history import Block, History, blocks
@@ -81,7 +82,8 @@ class Session:
         every = dict.fromkeys(blocks(self.plan), rounds)
         self.rounds = every if self.share is None else self.share
         self.plan = tuple(planned for planned in self.plan if planned.block in self.rounds)
-        self.history = History(plan=self.plan, finished=self.finished)
+        context_bytes = find(self.request.device).context_bytes
+        self.history = History(plan=self.plan, finished=self.finished, context_bytes=context_bytes)
         self.extras = schedule.extras(self.plan, self.request.tokens)
         early = (sum(r < WANTED_ROUNDS for r in own) for own in self.rounds.values())
         self.wanted = max((1, *early))  # of this session's rounds

@@ -45,7 +45,11 @@ def contents(archive):
         return {f.name.partition("/")[2]: packed.extractfile(f).read() for f in files}
 
 
-@pytest.mark.parametrize("step", STEPS)
+QUICKEST = "figure"  # the others are long: marked `faults`
+EACH = [pytest.param(s, marks=[pytest.mark.faults] * (s != QUICKEST)) for s in STEPS]
+
+
+@pytest.mark.parametrize("step", EACH)
 def test_a_step_leaves_one_archive(step, tmp_path, tmp_path_factory):
     gpu = emulated.environment(tmp_path_factory.mktemp("libraries"))
     done = half_an_hour(step, tmp_path, **gpu)

@@ -8,7 +8,21 @@ import pytest
 
 from attnbench import units
 from attnbench.analysis.predict import replayed
-from attnbench.records import Case, Level, Mode, Outcome, Part, Planned, Request, Settings, Workload
+from attnbench.device import find
+from attnbench.records import (
+    Case,
+    Level,
+    Mode,
+    Outcome,
+    Part,
+    Planned,
+    Request,
+    Run,
+    Settings,
+    Workload,
+)
+from attnbench.run import schedule
+from attnbench.run.history import History
 from attnbench.run.session import Session
 from tests.run.machine import Machine
 
@@ -258,6 +272,17 @@ def test_what_would_not_fit_is_predicted_not_tried():
     assert run.outcome is Outcome.SKIPPED
     assert run.reason == "would exceed the memory limit (2.000 GiB): predicted 8.000 GiB"
     assert not machine.asked
+
+
+def test_the_context_of_each_process_on_a_gpu_counts_until_it_is_measured_and_after():
+    case = planned("fast", 128, 10**8, size=GIB)
+    assumed = find("cuda").context_bytes
+    history = History(plan=(case,), context_bytes=assumed)
+    assert history.needed_bytes(case) == schedule.MARGIN * (GIB + assumed)
+    values = {"allocated_peak_bytes": GIB, "context_bytes": 300e6}
+    run = Run(case=case.case.key, part=Part.MEMORY, round=0, outcome=Outcome.OK, values=values)
+    history.learn(case, run)
+    assert history.needed_bytes(case) == schedule.MARGIN * (GIB + 300e6)
 
 
 def test_where_memory_forbids_one_race_groups_share_an_anchor():
