@@ -6,7 +6,7 @@ import typer
 
 from attnbench.device import Device
 from attnbench.errors import UsageError
-from attnbench.records import SHORT_DTYPES, Level, Mode, Selection, Settings
+from attnbench.records import PASSES, SHORT_DTYPES, Level, Mode, Selection, Settings
 
 DTYPES = ", ".join(f"{full} or {short}" for short, full in SHORT_DTYPES.items())
 FORMATS = ("png", "svg", "pdf")
@@ -22,7 +22,7 @@ LevelOption = Annotated[
     Level,
     typer.Option(help="core: without projections; attention: with them; model: a classifier."),
 ]
-ModesOption = Annotated[str, typer.Option(help="inference, training or both.")]
+ModesOption = Annotated[str, typer.Option(help="inference, training, both of these, or decode.")]
 SeedOption = Annotated[
     int, typer.Option(min=0, max=LARGEST_SEED, help="Random seed for parameters, inputs and order.")
 ]
@@ -40,11 +40,11 @@ ThresholdOption = Annotated[
 
 
 def modes(text: str) -> tuple[Mode, ...]:
-    """`inference`, `training`, `both`, or a list. Raises `UsageError`."""
+    """`inference`, `training`, `both`, `decode`, or a list. Raises `UsageError`."""
     if text == "both":
-        return (Mode.TRAINING, Mode.INFERENCE)
+        return PASSES
     if not set(words := listed(text)) <= set(Mode):
-        raise UsageError(f"--mode {text!r} is not inference, training or both")
+        raise UsageError(f"--mode {text!r} is not inference, training, both or decode")
     return tuple(map(Mode, words))
 
 
