@@ -173,6 +173,11 @@ class Attention(nn.Module):
         """Exact forward FLOPs of this form; each override names its products."""
         raise NotImplementedError
 
+    @classmethod
+    def step_flops(cls, config: Any, workload: Workload) -> Flops | None:
+        """Exact FLOPs of the step to token N, or None: they are counted when it runs."""
+        return None
+
     @staticmethod
     def elements(config: Any, workload: Workload) -> int:
         """Predicted peak of elements that the core materialises in addition to q, k, v and o."""
@@ -315,6 +320,7 @@ class Card:
     share_layers: bool = False  # level `model`: all layers share one set of attention parameters
     reversible: bool = False  # level `model`: reversible residual layers
     declared: bool = True  # False: FLOPs and parameters are guesses, counted when it runs
+    undecoded: str = ""  # why no form continues a sequence token by token; empty: some form does
 
     @property
     def own_forms(self) -> tuple[str, ...]:
@@ -337,12 +343,32 @@ class Card:
         except (TypeError, ValueError) as error:
             raise UnknownOption(str(error)) from error
 
+    def cannot_decode(self, form: str) -> str | None:
+        """Why the form cannot continue a sequence token by token, or None."""
+        if self.forms[form].start is not Attention.start:
+            return None
+        return self.undecoded or "this form has no step of its own"
+
     def refusal(self, form: str, config: BaseConfig, workload: Workload) -> str | None:
         """Why the form cannot run the workload here, or None."""
         if workload.width % workload.heads:
             return f"width {workload.width} is not divisible by {workload.heads} heads"
+        if workload.mode is Mode.DECODE and (reason := self.undecodable(form, workload)):
+            return f"cannot decode: {reason}"
         if workload.causal and self.causality is Causality.NEVER:
             return "the mechanism has no causal form"
         if workload.level is Level.CORE and not issubclass(self.forms[form], CoreAttention):
             return "the mechanism has no core separate from its projections"
         return self.needs(config, workload) or self.forms[form].needs(config, workload)
+
+    def undecodable(self, form: str, workload: Workload) -> str | None:
+        """Why the form cannot be measured in mode `decode` on the workload, or None."""
+        if self.causality is Causality.NEVER:
+            return self.undecoded or "the mechanism has no causal form"
+        if self.forms[form].package or self.forms[form].compiles:
+            return "the form is a function of whole sequences"
+        if workload.level is not Level.ATTENTION:
+            return "a step is measured with its projections, at level attention"
+        if workload.padding:
+            return "a prompt is measured without padding"
+        return self.cannot_decode(form)

@@ -20,6 +20,7 @@ class Unit(StrEnum):
     CELSIUS = "°C"
     HERTZ = "Hz"
     COUNT = "count"
+    RATE = "1/s"
     RATIO = "ratio"
     EXPONENT = "exponent"
 
@@ -92,7 +93,14 @@ ROWS = (
     _time("backward_s", "backward", "backward pass"),
     _time("step_s", "step", "optimiser step"),
     _time("forward_backward_s", "forward + backward", "without the optimiser step"),
-    _time("token_s", "time per token", "time over B · N"),
+    _time("token_s", "time per token", "time over B · N; in decode over B"),
+    Metric(
+        *("tokens_per_s", "tokens per second", Unit.RATE, "1 / time per token"),
+        Join.GEOMETRIC_MEAN,
+        Better.HIGHER,
+    ),
+    _time("tpot_s", "time per output token (TPOT)", "decode: one step, to token N"),
+    _time("ttft_s", "time to first token (TTFT)", "decode: the pass over a prompt of N − 1 tokens"),
     _bytes("allocated_peak_bytes", "allocated peak", "most bytes allocated at once", PEAKS),
     _bytes("allocated_delta_bytes", "allocated above inputs", "above what was allocated before"),
     _bytes("reserved_peak_bytes", "reserved peak", "most bytes that torch reserved on the GPU"),
@@ -101,6 +109,7 @@ ROWS = (
     _bytes("device_process_bytes", "process peak (NVML)", "most bytes according to the driver"),
     _bytes("saved_bytes", "saved for backward", "tensors that autograd keeps", PEAKS),
     _bytes("kept_bytes", "kept by each iteration", "still allocated after the iteration"),
+    _bytes("state_bytes", "state", "what decoding keeps of N tokens", EXACT),
     _bytes("moved_bytes", "bytes moved", "operands and results of all operators", PEAKS),
     _count("operators", "operators", Unit.COUNT, "operators of one iteration", Join.LARGEST),
     _count("parameters", "parameters", Unit.COUNT, "trainable parameters", Join.EXACT),
@@ -126,4 +135,7 @@ ROWS = (
 TABLE: Mapping[str, Metric] = MappingProxyType({row.key: row for row in ROWS})
 
 # the metrics besides time in which two versions of a program are compared
-COUNTED = ("parameters", "flops", "operators", "allocated_peak_bytes", "saved_bytes")
+COUNTED = (
+    *("parameters", "flops", "operators", "allocated_peak_bytes", "saved_bytes"),
+    "state_bytes",
+)

@@ -49,10 +49,14 @@ class Level(StrEnum):
 
 
 class Mode(StrEnum):
-    """Forward without gradients, or forward, loss, backward and optimiser step."""
+    """What one iteration does."""
 
-    INFERENCE = "inference"
-    TRAINING = "training"
+    INFERENCE = "inference"  # a forward pass without gradients
+    TRAINING = "training"  # forward, loss, backward and optimiser step
+    DECODE = "decode"  # the output of token N, from the state that those before it left
+
+
+PASSES = (Mode.TRAINING, Mode.INFERENCE)  # the modes that pass over whole sequences
 
 
 class Family(StrEnum):
@@ -167,8 +171,13 @@ class Workload:
 
     @property
     def tokens(self) -> int:
-        """B · N, the tokens of one iteration."""
+        """B · N."""
         return self.batch * self.seq_len
+
+    @property
+    def outputs(self) -> int:
+        """The tokens whose outputs one iteration computes: B · N, in decode B."""
+        return self.batch if self.mode is Mode.DECODE else self.tokens
 
     @property
     def head_width(self) -> int:
@@ -339,9 +348,9 @@ class CardFacts:
 class Planned:
     """A case with what is known before it runs.
 
-    FLOPs are those of the forward pass on the whole workload, exact; seconds (of one iteration) and
-    bytes are predictions. `refusal` says why it cannot run at all, or is empty. What `compiles` is
-    compiled by torch in every process.
+    FLOPs are those of the forward pass on the whole workload, in decode of one step, exact; those
+    of its prefill are apart. Seconds (of one iteration) and bytes are predictions. `refusal` says
+    why it cannot run at all, or is empty. What `compiles` is compiled by torch in every process.
     """
 
     case: Case
@@ -353,6 +362,7 @@ class Planned:
     predicted_s: Amount
     refusal: str = ""
     compiles: bool = False
+    prefill_flops: Count = 0  # in decode, of the pass over the prompt
 
     @property
     def block(self) -> tuple[Mode, int]:

@@ -15,7 +15,7 @@ from operator import attrgetter
 from statistics import median
 
 from attnbench.analysis.curves import series_names
-from attnbench.records import Case, Mode, Outcome, Part, Planned, Run, Workload
+from attnbench.records import PASSES, Case, Mode, Outcome, Part, Planned, Run, Workload
 
 Known = list[tuple[Planned, float]]
 
@@ -35,7 +35,8 @@ def seconds(
     """Predicted seconds of one iteration, from the longest measured lengths of the same series.
 
     Two lengths give a rate for the core and one for the rest; one length gives a single rate.
-    Without any, the other mode is used, and without that the first guess times `guess_factor`.
+    Without any, training is predicted from inference and the reverse, and without that by the first
+    guess times `guess_factor`.
     """
     nearest = sorted(
         (pair for pair in measured if alike(pair[0].case, planned.case)),
@@ -47,6 +48,7 @@ def seconds(
         known, took_s = nearest[-1]
         return took_s * work(planned) / work(known)
     other = [pair for pair in measured if alike(pair[0].case, planned.case, ANY_MODE)]
+    other = [pair for pair in other if {pair[0].block[0], planned.block[0]} <= {*PASSES}]
     if other:
         known, took_s = max(other, key=lambda pair: pair[0].case.workload.seq_len)
         factor = TRAINING if planned.case.workload.mode is Mode.TRAINING else 1 / TRAINING
@@ -85,6 +87,11 @@ def alike(a: Case, b: Case, same: Callable[[Workload], object] = OWN_MODE) -> bo
 def first_guess(flops: int, training: bool, flops_per_s: float) -> float:
     """Seconds of one iteration at an assumed rate."""
     return (TRAINING if training else 1.0) * flops / flops_per_s
+
+
+def prefill_s(planned: Planned) -> float:
+    """Seconds of the pass over a prompt, at the rate of the first guess."""
+    return planned.predicted_s * planned.prefill_flops / max(1, planned.flops)
 
 
 def scaled_bytes(planned: Planned, measured: Sequence[tuple[Planned, float]]) -> float:

@@ -12,6 +12,7 @@ import numpy as np
 
 from attnbench.analysis import noise, roofline, scaling
 from attnbench.analysis.crossover import crossovers, speedups
+from attnbench.analysis.decoding import decoding
 from attnbench.analysis.estimate import Kind
 from attnbench.analysis.ratios import Ratios
 from attnbench.analysis.summary import (
@@ -110,6 +111,11 @@ class Analysis:
         return crossovers(self.cases, "allocated_peak_bytes", self.against)
 
     @cached_property
+    def decoding(self) -> Frame:
+        """`decoding.decoding` of each series; empty if nothing was decoded."""
+        return decoding(self.cases)
+
+    @cached_property
     def exponents(self) -> Frame:
         """`scaling.scaling`, judged by the cards."""
         fits = scaling.scaling(self.cases)
@@ -120,7 +126,10 @@ class Analysis:
         """`scaling.local_slopes` of times, with `expected`, the exponent of the card."""
         slopes = scaling.local_slopes(self.cases)
         powers = scaling.expectations(self.sweep.cards, self.sweep.request.level)
-        expected = [powers.get((m, "time_s"), np.nan) for m in slopes["mechanism"]]
+        expected = [
+            scaling.expected_of(powers, mechanism, "time_s", mode)
+            for mechanism, mode in zip(slopes["mechanism"], slopes["mode"], strict=True)
+        ]
         return slopes.assign(expected=expected)
 
     @cached_property

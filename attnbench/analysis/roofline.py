@@ -9,7 +9,7 @@ backward pass. That is exact where the inputs need gradients; the embedding of a
 so the projections of the first layer do slightly less, and a form that recomputes scores in its
 backward pass does more than is counted. Least bytes are those that no implementation avoids:
 parameters, inputs and outputs once; in training also the two moments of Adam, and parameters and
-moments written back.
+moments written back; in decode the state instead of all tokens but one.
 
 Arithmetic intensity is FLOPs over the bytes that operators moved, as counted in the memory pass:
 operands and results of each operator, cached or not. A point may therefore lie above the slope of
@@ -77,7 +77,7 @@ def _raised(roof: Roof, summary: pd.DataFrame) -> Roof:
     known = known[~_impossible(roof, known)]
     if not len(known):
         return roof
-    least = roof.item_bytes * least_numbers(known)
+    least = least_bytes(known, roof.item_bytes)
     flops = max(roof.flops_per_s, float((_work(known) / known["time_s"]).max()))
     moved = max(roof.bytes_per_s, float((least / known["time_s"]).max()))
     raised = (flops, moved) != (roof.flops_per_s, roof.bytes_per_s)
@@ -110,7 +110,7 @@ def roofline(summary: pd.DataFrame, roof: Roof) -> pd.DataFrame:
     known = summary[summary["time_s"] > 0]
     work = _work(known)
     products_s = work / roof.flops_per_s
-    bytes_s = roof.item_bytes * least_numbers(known) / roof.bytes_per_s
+    bytes_s = least_bytes(known, roof.item_bytes) / roof.bytes_per_s
     floor = np.maximum(products_s, bytes_s)
     return known[["series", "mode", "seq_len"]].assign(
         flops=work,
@@ -125,16 +125,22 @@ def roofline(summary: pd.DataFrame, roof: Roof) -> pd.DataFrame:
     )
 
 
-def least_numbers(cases: pd.DataFrame) -> pd.Series:
-    """The count of numbers in parameters, inputs and outputs, moved once; with Adam in training.
+def least_bytes(cases: pd.DataFrame, item_bytes: int) -> pd.Series:
+    """Bytes of parameters, inputs and outputs, moved once; with Adam in training.
 
-    A model reads one row of its embedding for each token; a core reads q, k and v.
+    A model reads one row of its embedding for each token; a core reads q, k and v. A step of
+    decoding reads its state.
     """
     tensors = cases["level"].map({Level.MODEL: 1, Level.ATTENTION: 2, Level.CORE: 4}).astype(float)
     parameters = np.where(cases["level"] == Level.CORE, 0, cases["parameters"])
     times = np.where(cases["mode"] == Mode.TRAINING, ADAM, 1)
-    moved = times * parameters + tensors * cases["tokens"] * cases["width"]
-    return pd.Series(moved, cases.index)
+    moved = times * parameters + tensors * _outputs(cases) * cases["width"]
+    return pd.Series(item_bytes * moved, cases.index) + cases["state_bytes"].fillna(0)
+
+
+def _outputs(cases: pd.DataFrame) -> pd.Series:
+    """The tokens whose outputs an iteration computes, as `Workload.outputs`."""
+    return cases["tokens"].where(cases["mode"] != Mode.DECODE, cases["batch"])
 
 
 def too_fast(sweep: Sweep, summary: pd.DataFrame) -> list[str]:
@@ -148,7 +154,7 @@ def too_fast(sweep: Sweep, summary: pd.DataFrame) -> list[str]:
 def _impossible(machine: Roof, timed: pd.DataFrame) -> pd.Series:
     """Which cases took less time than reading the mechanism's input, even from a cache."""
     tensors = np.where(timed["level"] == Level.CORE, 3, 1)
-    read = machine.item_bytes * tensors * timed["tokens"] * timed["width"]
+    read = machine.item_bytes * tensors * _outputs(timed) * timed["width"]
     below: pd.Series = timed["time_s"] < read / (CACHE * machine.bytes_per_s)
     return below
 

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from attnbench.analysis.curves import LogCurve, cost_curve
-from attnbench.records import CardFacts, Level
+from attnbench.records import CardFacts, Level, Mode
 
 METRICS = ("time_s", "allocated_peak_bytes", "flops")
 
@@ -32,6 +32,9 @@ BEND = 0.1
 LEAST_EXPONENT: Mapping[Level, float] = MappingProxyType(
     {Level.CORE: 0.0, Level.ATTENTION: 1.0, Level.MODEL: 1.0}
 )
+
+
+STEPS = 1.0  # the exponent of the number of steps that decode a sequence
 
 
 class Tail(StrEnum):
@@ -63,9 +66,8 @@ def judged(scaling: pd.DataFrame, cards: Sequence[CardFacts], level: Level) -> p
     A straight tail disagrees if its confidence interval is more than `BEND` away from `expected`.
     """
     powers = expectations(cards, level)
-    expected = np.array(
-        [powers.get(k, np.nan) for k in zip(scaling["mechanism"], scaling["metric"], strict=True)]
-    )
+    keys = zip(scaling["mechanism"], scaling["metric"], scaling["mode"], strict=True)
+    expected = np.array([expected_of(powers, *key) for key in keys], float)
     differs = (scaling["low"] > expected + BEND) | (scaling["high"] < expected - BEND)
     straight = scaling["tail"] == Tail.STRAIGHT
     return scaling.assign(expected=expected, disagrees=differs & straight)
@@ -79,6 +81,15 @@ def expectations(cards: Sequence[CardFacts], level: Level) -> dict[tuple[str, st
         for metric, power in zip(METRICS, (card.time_exponent, card.memory_exponent), strict=False)
         if power is not None
     }
+
+
+def expected_of(
+    powers: Mapping[tuple[str, str], float], mechanism: str, metric: str, mode: str
+) -> float:
+    """What the card states of a metric; in decode a time is that of one of N steps."""
+    power = powers.get((mechanism, metric), np.nan)
+    stepped = mode == Mode.DECODE and metric == "time_s"
+    return float(np.maximum(power - STEPS, 0.0)) if stepped else power
 
 
 def local_slopes(summary: pd.DataFrame) -> pd.DataFrame:

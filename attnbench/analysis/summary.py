@@ -17,12 +17,14 @@ from attnbench.metrics import TABLE, Join
 from attnbench.records import (
     ITEM_BYTES,
     Case,
+    Mode,
     Outcome,
     Part,
     Planned,
     Run,
     Sample,
     Sweep,
+    Workload,
     canonical,
     options_text,
 )
@@ -72,8 +74,11 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     time_hi_s are its 95 % confidence interval, time_log_se and time_df the standard error of its
     logarithm and the degrees of freedom, interval_kind a `Kind`, samples their number; wall_s,
     cpu_s, device_s, enqueue_s, forward_s, backward_s, step_s, forward_backward_s; token_s is
-    time_s / tokens. launch_bound: the host enqueues an iteration more slowly than the GPU runs it,
-    or waits for the GPU in between.
+    time_s / tokens, in decode time_s / batch, and tokens_per_s its inverse. launch_bound: the host
+    enqueues an iteration more slowly than the GPU runs it, or waits for the GPU in between.
+
+    In decode an iteration is one step, so that tpot_s is time_s; ttft_s is the time to the first
+    token, with ttft_lo_s, ttft_hi_s, ttft_log_se and ttft_df; state_bytes is what N tokens leave.
 
     Work: parameters, flops, projection_flops, core_flops, shell_flops. Predictions: predicted_s and
     predicted_bytes from FLOPs alone; refined_s and refined_bytes as of when the case first ran.
@@ -87,10 +92,13 @@ def summary(sweep: Sweep) -> pd.DataFrame:
         _identity(planned.case, names[planned.case.key])
         | _ending(planned, own)
         | {note: _noted(own, note) for note in NOTED}
-        | _times(own, estimate, planned.case.workload.tokens)
+        | _times(own, estimate, planned.case.workload)
         | _planned(planned, *predictions[planned.case.key])
         | _values(own)
-        for planned, own, estimate in zip(sweep.plan, cases, _estimates(cases), strict=True)
+        | first_token
+        for planned, own, estimate, first_token in zip(
+            sweep.plan, cases, _estimates(cases), _first_tokens(cases), strict=True
+        )
     ]
     return pd.DataFrame(rows)
 
@@ -178,6 +186,21 @@ def _estimates(cases: Sequence[Sequence[Run]]) -> list[Estimate]:
     return [of_median([s.seconds for s in t[0].samples]) if t else Estimate() for t in timed]
 
 
+def _first_tokens(cases: Sequence[Sequence[Run]]) -> list[dict[str, float]]:
+    """The time to the first token of each case that decodes, with its interval over rounds."""
+    times = [[run.values["ttft_s"] for run in runs if "ttft_s" in run.values] for runs in cases]
+    logs = [[math.log(ttft_s) for ttft_s in own] for own in times]
+    if (known := spreads(logs)) is None:
+        return [_with_ends(Estimate(point=own[0])) if own else {} for own in times]
+    pairs = zip(logs, known, strict=True)
+    return [_with_ends(over_rounds(own, spread)) if own else {} for own, spread in pairs]
+
+
+def _with_ends(first: Estimate) -> dict[str, float]:
+    ends = {"ttft_s": first.point, "ttft_lo_s": first.low, "ttft_hi_s": first.high}
+    return ends | {"ttft_log_se": first.log_se, "ttft_df": first.df}
+
+
 def _identity(case: Case, series: str) -> dict[str, Any]:
     workload = case.workload
     fields = asdict(workload)
@@ -219,7 +242,7 @@ def _noted(runs: Sequence[Run], note: str) -> str:
     return next((run.notes[note] for run in runs if note in run.notes), "")
 
 
-def _times(runs: Sequence[Run], estimate: Estimate, tokens: int) -> dict[str, Any]:
+def _times(runs: Sequence[Run], estimate: Estimate, workload: Workload) -> dict[str, Any]:
     """All times of one iteration: the median of each round, joined over the rounds."""
     rounds = [run.samples for run in timed_runs(runs)]
     medians = {
@@ -235,7 +258,9 @@ def _times(runs: Sequence[Run], estimate: Estimate, tokens: int) -> dict[str, An
         "interval_kind": str(estimate.kind),
         "samples": sum(map(len, rounds)),
         **{key: joined(key, values) for key, values in medians.items()},
-        "token_s": estimate.point / tokens,
+        "token_s": estimate.point / workload.outputs,
+        "tokens_per_s": workload.outputs / estimate.point,
+        **({"tpot_s": estimate.point} if workload.mode is Mode.DECODE else {}),
         "launch_bound": launch_bound(runs),
     }
 

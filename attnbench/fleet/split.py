@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
+from attnbench.analysis import predict
 from attnbench.errors import UsageError
 from attnbench.records import Planned, Request, Shard
 from attnbench.run import schedule
@@ -46,8 +47,11 @@ def units(plan: Sequence[Planned], request: Request) -> list[Unit]:
 def visits_s(plan: Iterable[Planned], request: Request) -> dict[str, float]:
     """Predicted seconds of a visit to each case that can run within the time limit, by its key."""
     limit_s = math.inf if request.case_timeout_s is None else request.case_timeout_s
-    times = {p.case.key: p.predicted_s for p in plan if not p.refusal}
-    visits = {key: schedule.visit_s(s, request.settings) for key, s in times.items()}
+    visits = {
+        p.case.key: predict.prefill_s(p) + schedule.visit_s(p.predicted_s, request.settings)
+        for p in plan
+        if not p.refusal
+    }
     return {key: visit_s for key, visit_s in visits.items() if visit_s <= limit_s}
 
 

@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from attnbench.gate.pairs import Pair, Stage, Statistic, Trial, mean, mean_of
-from attnbench.records import Case, Level, Mode, Outcome, Selection, Shell, Workload
+from attnbench.records import PASSES, Case, Level, Mode, Outcome, Selection, Shell, Workload
 from attnbench.run.pairs import AGAIN, BASE, HEAD, Failed, Laps, TreeRace
 
 ITERATION_S = 0.005  # least time of an iteration: shorter ones are mostly overhead
@@ -27,7 +27,7 @@ class Plan:
     """
 
     lengths: tuple[int, ...] = (128, 512)
-    modes: tuple[Mode, ...] = (Mode.TRAINING, Mode.INFERENCE)
+    modes: tuple[Mode, ...] = PASSES
     level: Level = Level.ATTENTION
     width: int = 256
     heads: int = 16

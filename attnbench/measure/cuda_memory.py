@@ -19,7 +19,8 @@ def weigh(build: Callable[[], Subject], uuid: str) -> Weighed:
     """Allocated and reserved peak, saved bytes, counts, and the process's peak from NVML.
 
     The first iteration warms up (autotuning allocates), the second is measured, operators are
-    counted in the third, and the kernels of attention recorded in a fourth, if there are any. Where
+    counted in the third, and the kernels of attention recorded in a fourth, if there are any. Peaks
+    of decoding include its prefill. Where
     NVML does not show the process, the memory in use on the whole device stands for it: before the
     case was built, and at its peak.
     """
@@ -27,8 +28,11 @@ def weigh(build: Callable[[], Subject], uuid: str) -> Weighed:
     used_before = used_bytes(device)
     subject = build()
     iterate = iteration(subject)
+    if subject.decodes:
+        subject.prefill()
     iterate(lambda phase: None)
     subject.clear()
+    subject.state = None
     torch.cuda.synchronize()
     torch.cuda.empty_cache()  # otherwise what the warm-up reserved would count
     torch.cuda.reset_peak_memory_stats()
@@ -37,6 +41,8 @@ def weigh(build: Callable[[], Subject], uuid: str) -> Weighed:
     hidden = nvml.hides_process(uuid)
     driver = partial(used_bytes, device) if hidden else partial(nvml.process_bytes, uuid)
     with profile() as trace, Peak(driver) as seen:
+        if subject.decodes:
+            subject.prefill()
         iterate(lambda phase: saved.update({phase: torch.cuda.memory_allocated() - before}))
         torch.cuda.synchronize()
     peak = torch.cuda.max_memory_allocated()
@@ -53,6 +59,11 @@ def weigh(build: Callable[[], Subject], uuid: str) -> Weighed:
     subject.clear()
     values["kept_bytes"] = torch.cuda.memory_allocated() - before
     notes = {"nvml": hidden} if hidden else {}
+    if subject.decodes:
+        of_state = subject.of_state()
+        values, notes = values | of_state[0], notes | of_state[1]
+        values["kept_bytes"] -= values["state_bytes"]
+        del values["saved_bytes"]  # it is the state
     if subject.compiles:
         notes["operators"] = FUSED
     else:

@@ -1,8 +1,10 @@
 """The numerical error of a form: its output against the equations as written, in float64."""
 
 from dataclasses import replace
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from attnbench.contract import Card
 from attnbench.device import find
@@ -17,7 +19,8 @@ def relative_error(card: Card, case: Case, seed: int) -> float | None:
 
     y₆₄ is the output of the form `eager` (which the contract's checks compare with the reference)
     in float64, with the same rounded parameters, input and draws: the error is that of computing,
-    including discrete choices that rounding changes.
+    including discrete choices that rounding changes. In decode the second half of the sequence is
+    computed step by step.
     """
     w = case.workload
     short = replace(
@@ -43,7 +46,20 @@ def relative_error(card: Card, case: Case, seed: int) -> float | None:
     x = torch.randn(1, short.seq_len, w.width).to(device, dtype)
     with torch.no_grad():
         torch.manual_seed(seed)
-        y = module(x).double()
+        y = (decoded(module, x) if w.mode is Mode.DECODE else module(x)).double()
         torch.manual_seed(seed)
         expected = exact(x.double())
     return float((y - expected).norm() / expected.norm())
+
+
+def decoded(module: Any, x: Tensor) -> Tensor:
+    """The causal output of x [1, N, D], the second half of it token by token."""
+    prompt = x.shape[1] // 2
+    state, outputs = module.start(len(x), x.shape[1]), []
+    if prompt:
+        output, state = module.prefill(x[:, :prompt], state)
+        outputs.append(output)
+    for token in x[:, prompt:].split(1, 1):
+        output, state = module.step(token, state)
+        outputs.append(output)
+    return torch.cat(outputs, 1)

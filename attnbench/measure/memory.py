@@ -23,13 +23,16 @@ CLEAR_REFS, STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 def on_cpu(build: Callable[[], Subject]) -> Weighed:
     """Values and notes of one iteration: peaks, saved bytes, operators, bytes moved.
 
-    `build` runs within the profile, so that parameters and inputs are counted.
+    `build` runs within the profile, so that parameters and inputs are counted. Peaks of decoding
+    include its prefill, and operators do not.
     """
     counter = Counter()
     with profile(profile_memory=True) as events:
         subject = build()
         resident = ResidentPeak()
         mark("start")
+        if subject.decodes:
+            subject.prefill()
         with nullcontext() if subject.compiles else counter:
             iteration(subject)(mark)
         values = resident.values()
@@ -46,6 +49,10 @@ def on_cpu(build: Callable[[], Subject]) -> Weighed:
         notes["operators"] = FUSED
     else:
         values |= counter.values
+    if subject.decodes:
+        del values["saved_bytes"]  # it is the state
+        of_state = subject.of_state()
+        values, notes = values | of_state[0], notes | of_state[1]
     if not resident.available:
         notes["resident"] = "this system does not let a process reset its resident peak"
     return values, notes

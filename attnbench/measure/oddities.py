@@ -33,9 +33,10 @@ def watched(subject: Subject, thoroughly: bool = False) -> Iterator[Passed]:
     """Watch the calls of the subject's mechanisms; `thoroughly` looks at whole tensors too."""
     passed = Passed()
     core = subject.case.workload.level is Level.CORE
+    alone = core or subject.decodes
     modules = [module for module in subject.module.modules() if isinstance(module, Attention)]
-    name = "attend" if core else "forward"
-    for module in modules[:1] if core else modules:
+    name = "attend" if core else "step" if subject.decodes else "forward"
+    for module in modules[:1] if alone else modules:
         # in the instance, where it hides the class's method until it is deleted
         setattr(module, name, recorded(getattr(module, name), passed, thoroughly))
     try:
@@ -52,7 +53,8 @@ def recorded(call: Callable[..., Any], passed: Passed, thoroughly: bool) -> Call
         inputs = [arg for arg in args if isinstance(arg, Tensor) and arg.is_floating_point()]
         before = [tensor.detach().clone() for tensor in inputs] if thoroughly else []
         grad = torch.is_grad_enabled()
-        output = call(*args, **kwargs)
+        returned = call(*args, **kwargs)
+        output = returned[0] if isinstance(returned, tuple) else returned  # a step and its state
         if torch.is_grad_enabled() != grad:
             passed.odd["left gradients switched " + ("off" if grad else "on")] = None
         if isinstance(output, Tensor):  # anything else is refused elsewhere
@@ -65,7 +67,7 @@ def recorded(call: Callable[..., Any], passed: Passed, thoroughly: bool) -> Call
                 passed.odd["returned its input"] = None
         if not all(torch.equal(was, now) for was, now in zip(before, inputs, strict=False)):
             passed.odd["changed its input in place"] = None
-        return output
+        return returned
 
     return recording
 

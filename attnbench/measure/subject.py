@@ -2,21 +2,25 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from attnbench.contract import Card
 from attnbench.device import find
 from attnbench.model import Classifier, random_tokens
 from attnbench.records import Case, Level, Mode, Workload
+from attnbench.verify.flops import counted_flops
 
 
 class Subject:
     """A case built on its device, ready to iterate; the same seed gives the same one.
 
-    `capturable`: whether CUDA graphs may capture the step of the optimiser.
+    In decode it is ready after `prefill`: every iteration is then the same step to token N, from
+    the state that the N − 1 tokens of the prompt left. `capturable`: whether CUDA graphs may capture the step of the optimiser.
     """
 
     def __init__(self, card: Card, case: Case, seed: int, capturable: bool = False) -> None:
@@ -34,6 +38,8 @@ class Subject:
         self.generator = torch.Generator(self.device).manual_seed(seed)
         self.mask = self._mask()
         self.inputs = self._inputs()
+        self.prompt = self._normal(w.batch, w.seq_len - 1, w.width) if self.decodes else None
+        self.state: Any = None
         self.core = self._core_sizes(card) if w.level is Level.CORE else (0, 0)
         self.target = self._target() if self.training else None
         self.parameters = [p for p in self.module.parameters() if p.requires_grad]
@@ -48,14 +54,52 @@ class Subject:
             self.step()
             self.clear()
 
+    @property
+    def decodes(self) -> bool:
+        """Whether an iteration is one step of decoding."""
+        return self.case.workload.mode is Mode.DECODE
+
+    def prefill(self) -> Tensor | None:
+        """Pass over the prompt and keep its state; the last output, None without a prompt."""
+        w = self.case.workload
+        self.state = None  # two states may not fit into memory
+        with torch.no_grad():
+            self.state = self.module.start(w.batch, w.seq_len)
+            if w.seq_len == 1:
+                return None
+            output, self.state = self.module.prefill(self.prompt, self.state)
+        last: Tensor = output[:, -1:].clone()
+        return last
+
+    def of_state(self) -> tuple[dict[str, float], dict[str, str]]:
+        """Values and notes of the state that the prompt left: bytes of its storages, each once.
+
+        Also the FLOPs of a step if the form does not declare them, and whether the declared number
+        of elements is wrong.
+        """
+        tensors = [leaf for leaf in tree_leaves(self.state) if isinstance(leaf, Tensor)]
+        stored = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
+        module, w = self.module, self.case.workload
+        values = dict[str, float](state_bytes=sum(stored.values()))
+        if module.step_flops(module.config, w) is None:
+            step = partial(module.step, state=self.state)
+            values["flops"] = counted_flops(module, *self.inputs, call=step)
+        counted = sum(tensor.numel() for tensor in tensors)
+        declared = module.state_elements(module.config, w)
+        wrong = f"has a state of {counted:,} elements and declares {declared:,}"
+        return values, {"odd": wrong} if counted != declared else {}
+
     def draw(self, seed: int) -> None:
-        """Draw new inputs."""
+        """Draw new inputs; a prompt stays."""
         self.generator.manual_seed(seed)
         self.inputs = self._inputs()
 
     def forward(self) -> Tensor:
-        """The output; in training at level `model`, the loss."""
+        """The output, in decode of the next token; in training at level `model`, the loss."""
         w = self.case.workload
+        if self.decodes:
+            output: Tensor = self.module.step(*self.inputs, self.state)[0]
+            return output
         if w.level is Level.MODEL and self.training:
             return self.module.loss(*self.inputs, self.mask, self.target)
         call = self.module.attend if w.level is Level.CORE else self.module
@@ -87,7 +131,7 @@ class Subject:
         w, (heads, width) = self.case.workload, self.core
         shape = {
             Level.MODEL: () if self.training else (w.batch, w.shell.classes if w.shell else 0),
-            Level.ATTENTION: (w.batch, w.seq_len, w.width),
+            Level.ATTENTION: (w.batch, 1 if self.decodes else w.seq_len, w.width),
             Level.CORE: (w.batch, heads, w.seq_len, width),
         }[w.level]
         if tuple(output.shape) != shape:
@@ -117,7 +161,7 @@ class Subject:
         if w.level is Level.MODEL:
             return (random_tokens(w, self.generator),)
         if w.level is Level.ATTENTION:
-            return (self._normal(w.batch, w.seq_len, w.width),)
+            return (self._normal(w.batch, 1 if self.decodes else w.seq_len, w.width),)
         return tuple(self._normal(*shape) for shape in core_inputs(self.module, w))
 
     def _normal(self, *shape: int) -> Tensor:

@@ -24,14 +24,14 @@ import torch
 
 from attnbench import contract
 from attnbench.contract import Attention, Card
-from attnbench.device import Device, find
+from attnbench.device import Device, Stopwatch, find
 from attnbench.measure import allocator, compiling, oddities
 from attnbench.measure.digits import relative_error
 from attnbench.measure.environment import environment, load
 from attnbench.measure.server import described, end_children
 from attnbench.measure.subject import Subject, iteration
 from attnbench.measure.timing import Iterate, sample, warm_up
-from attnbench.records import Case, Causality, Level, Option, Sample, Workload
+from attnbench.records import Case, Causality, Level, Mode, Option, Sample, Workload
 from attnbench.registry import GROUP, card, names
 from attnbench.verify.flops import counted_flops
 
@@ -45,6 +45,8 @@ SHORT_S = 0.01  # shorter iterations first run untimed: other processes have use
 UNHELD_S = 0.002  # of samples that show launches: long against one wait for the device
 EXTRA_SIZE = 64  # rows of the square matrices whose products are the extra work
 CALIBRATION_S, PRODUCTS = 0.3, 100
+COLD_S = 2.0  # a first prefill below this is mostly warm-up, and does not count
+PREFILLS_S, PREFILLS = 0.2, 5  # further ones take up to this time, and are at most this many
 
 Answer = Mapping[str, Any]
 # of the measured tree, whose contract may be older
@@ -53,6 +55,10 @@ UNSUPPORTED = tuple(filter(None, (getattr(contract, "Unsupported", None),)))
 
 class Missing(Exception):
     """The tree has no such mechanism or form."""
+
+
+class Broken(Exception):
+    """An output is not what it must be."""
 
 
 class Refused(Exception):
@@ -104,6 +110,8 @@ class Worker:
             return {"outcome": "missing", "reason": str(error)}
         except (Refused, Unusable) as error:
             return {"outcome": "unsupported", "reason": str(error)}
+        except Broken as error:
+            return {"outcome": "failed", "reason": str(error)}
         except (Exception, SystemExit) as error:
             return {
                 "outcome": "oom" if is_out_of_memory(error) else "failed",
@@ -152,6 +160,7 @@ class Worker:
         watch = device.stopwatch(cold)
         iterate, clear = iteration(subject), subject.clear
         setup_s = time.perf_counter() - begun
+        ttft_s = prefilled(subject, device.stopwatch(cold)) if subject.decodes else None
         compiling_s = compiling.first_s(iterate, clear, device) if subject.compiles else None
         kept: list[torch.Tensor] = []
         with oddities.watched(subject) if suspicious else nullcontext() as passed:
@@ -168,6 +177,8 @@ class Worker:
         # what it costs to run one; hiding its launches takes longer than they do
         cost_s = sample(iterate, clear, watch, 1).wall_s if watch.hiding else iteration_s
         values = {"setup_s": setup_s, "warmup_s": sum(warm), "warmup_iterations": len(warm)}
+        if ttft_s is not None:
+            values["ttft_s"] = ttft_s
         if compiling_s is not None:
             values["compile_s"] = max(0.0, compiling_s - first.wall_s)
         if load_before is not None:
@@ -263,10 +274,12 @@ class Worker:
             subject = Subject(card, case, self.seed)
             if wrong := check(subject):
                 return {"outcome": "failed", "reason": wrong}
-            flops = card.forms[case.form].flops(config, case.workload)
+            form = card.forms[case.form]
+            declare = form.step_flops if subject.decodes else form.flops
             values["parameters"] = sum(p.numel() for p in subject.parameters)
-            values["flops"] = flops.core
-            values["flops"] += 0 if case.workload.level is Level.CORE else flops.projections
+            if flops := declare(config, case.workload):
+                values["flops"] = flops.core
+                values["flops"] += 0 if case.workload.level is Level.CORE else flops.projections
             del subject
         peaks, notes = device.weigh(lambda case: Subject(card, case, self.seed), case)
         values |= peaks
@@ -297,7 +310,8 @@ class Worker:
     ) -> tuple[Card, Any, Case]:
         """Card, config and case. Raises `Missing` or `Refused`."""
         card = self.find_card(mechanism)
-        causal = card.causality is Causality.ALWAYS or workload.get("causal", False)
+        always = card.causality is Causality.ALWAYS or workload.get("mode") == Mode.DECODE
+        causal = always or workload.get("causal", False)
         w = msgspec.convert({**workload, "causal": causal}, Workload)
         config = card.configure(dict(options))
         if form is not None and form not in card.forms:
@@ -305,6 +319,8 @@ class Worker:
         form = form or card.default(config, w)
         if reason := card.refusal(form, config, w):
             raise Refused(reason)
+        if w.mode is Mode.DECODE and not hasattr(card.forms[form], "step_flops"):
+            raise Refused("cannot decode: this revision measures no decoding")
         find(w.device).select()
         chosen = tuple((name, value) for name, value in options)
         return card, config, Case(mechanism=mechanism, form=form, options=chosen, workload=w)
@@ -349,8 +365,34 @@ def captured(device: Device, subject: Subject) -> Iterate:
         raise Refused(f"a CUDA graph cannot capture it: {described(first)}") from error
 
 
+def prefilled(subject: Subject, watch: Stopwatch) -> float | None:
+    """The time to the first token: the median in seconds of a few prefills; None without a prompt.
+
+    Raises `Broken`.
+    """
+    output: list[torch.Tensor | None] = []
+
+    def iterate(lap: Callable[[str], None]) -> None:
+        output[:] = [subject.prefill()]
+        lap("forward")
+
+    taken = [sample(iterate, lambda: None, watch, 1).seconds]
+    if output[0] is None:
+        return None
+    if wrong := subject.check(output[0]):
+        raise Broken(f"after the prompt, {wrong}")
+    if taken[0] > COLD_S:
+        return taken[0]
+    taken.clear()
+    while sum(taken) < PREFILLS_S and len(taken) < PREFILLS:
+        taken.append(sample(iterate, lambda: None, watch, 1).seconds)
+    return median(taken)
+
+
 def check(subject: Subject) -> str:
     """What is wrong with the output or a gradient of one iteration; empty if nothing is."""
+    if subject.decodes:
+        subject.prefill()
     wrong = subject.check(iteration(subject)(lambda phase: None))
     tensors = (*subject.parameters, *subject.inputs) if subject.training else ()
     gradients = [t.grad for t in tensors if t.grad is not None]

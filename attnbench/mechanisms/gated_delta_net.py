@@ -22,7 +22,7 @@ last W − 1 inputs of conv.
 Source: arXiv:2412.06464, equation (10) and section 3.4.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -178,6 +178,11 @@ class GatedDeltaNet(CoreAttention):
         d, e = w.head_width, config.wider
         core = delta_flops(w.seq_len, cls.chunk(config, d), w.heads, d, e * d)
         return Flops(2 * w.tokens * projections(config, w), w.batch * core)
+
+    @classmethod
+    def step_flops(cls, config: Config, w: Workload) -> Flops:
+        """Those of one token."""
+        return cls.flops(config, replace(w, seq_len=1))
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:

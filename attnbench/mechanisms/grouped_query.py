@@ -16,7 +16,7 @@ For decoding, the state is the cache of k and v; one query of each head makes G 
 Source: arXiv:2305.13245, section 2.2.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -105,6 +105,12 @@ class GroupedQuery(QKVAttention):
         width = config.kv_heads * w.head_width
         projections = 2 * w.tokens * w.width * 2 * (w.width + width)
         return Flops(projections, 2 * (2 * w.tokens * w.seq_len * w.width))
+
+    @classmethod
+    def step_flops(cls, config: Config, w: Workload) -> Flops:
+        """Those of one token, whose query reads N keys."""
+        one = cls.flops(config, replace(w, seq_len=1))
+        return replace(one, core=w.seq_len * one.core)
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:

@@ -21,7 +21,7 @@ and W_UV, as in the authors' code.
 Source: arXiv:2405.04434, equations (9) to (19).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -157,6 +157,14 @@ class Latent(CoreAttention):
         r, rope = widths(config, w)
         scores = 2 * w.tokens * w.seq_len * (2 * w.width + w.heads * rope)
         return Flops(projection_flops(config, w), expansion_flops(r, w) + scores)
+
+    @staticmethod
+    def step_flops(config: Config, w: Workload) -> Flops:
+        """Those of absorbed for one token, whose query reads N latents."""
+        r, rope = widths(config, w)
+        one = replace(w, seq_len=1)
+        scores = 4 * w.tokens * w.heads * (r + rope)
+        return Flops(projection_flops(config, one), expansion_flops(r, one) + scores)
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:

@@ -21,7 +21,7 @@ its expansion, our K its number of groups.
 Source: arXiv:2405.21060, section 7 and algorithm 1.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -172,6 +172,11 @@ class Mamba2(CoreAttention):
         _, H, p = inner_heads(config, w)
         core = decay_flops(w.seq_len, cls.chunk(config), config.groups, H, config.state, p)
         return Flops(2 * w.tokens * projections(config, w), w.batch * core)
+
+    @classmethod
+    def step_flops(cls, config: Config, w: Workload) -> Flops:
+        """Those of one token."""
+        return cls.flops(config, replace(w, seq_len=1))
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:

@@ -15,7 +15,7 @@ Notation: our e is the factor α of the authors' code; heads count from 0.
 Source: arXiv:2307.08621, equations (6) to (8).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -122,6 +122,11 @@ class Retention(QKVAttention):
         return Flops(
             projections, w.batch * decay_flops(w.seq_len, chunk, w.heads, w.heads, d, e * d)
         )
+
+    @classmethod
+    def step_flops(cls, config: Config, w: Workload) -> Flops:
+        """Those of one token."""
+        return cls.flops(config, replace(w, seq_len=1))
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:

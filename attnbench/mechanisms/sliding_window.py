@@ -21,7 +21,7 @@ For decoding, the state is a ring of the last w tokens and the first s.
 Source: arXiv:2310.06825, section 2.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -166,6 +166,14 @@ class SlidingWindow(QKVAttention):
         keys = 2 * b + min(config.sink_tokens, w.seq_len)
         queries = w.batch * (w.seq_len + -w.seq_len % b)
         return Flops(projection_flops(config, w), 4 * queries * keys * w.width)
+
+    @staticmethod
+    def step_flops(config: Config, w: Workload) -> Flops:
+        """The projections of one token; then scores and averages over the window and the sinks."""
+        window = min(config.window, w.seq_len)
+        keys = window + min(config.sink_tokens, w.seq_len - window)
+        one = replace(w, seq_len=1)
+        return Flops(projection_flops(config, one), 4 * w.batch * keys * w.width)
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:

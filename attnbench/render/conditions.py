@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from attnbench import units
 from attnbench.analysis.report import Analysis, SweepWarning, WarningKind
 from attnbench.analysis.summary import ALL, Row
-from attnbench.records import Environment, Sweep
+from attnbench.records import Environment, Mode, Sweep
 from attnbench.render.grid import clean
 
 MOST_NODES = 8  # that are named
@@ -127,8 +127,11 @@ def _score(row: Row) -> str:
 
 def _asked(sweep: Sweep) -> str:
     request = sweep.request
-    sizes = [
-        f"{units.count(request.tokens)} tokens per batch",
+    planned = (planned.case.workload for planned in sweep.plan)
+    decoded = sorted({w.batch for w in planned if w.mode is Mode.DECODE})
+    sizes = [f"{units.count(request.tokens)} tokens per batch"] * (request.modes != (Mode.DECODE,))
+    sizes += [f"decode at batch {', '.join(map(units.count, decoded))}"] * bool(decoded)
+    sizes += [
         f"width {request.width}",
         f"{request.heads} heads",
         f"{request.layers} layers",

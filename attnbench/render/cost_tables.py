@@ -32,10 +32,14 @@ CAUSES: Mapping[str, str] = MappingProxyType({
 
 
 def latency(summary: Frame, mode: str, tokens: int) -> Table:
-    """Milliseconds per batch of `tokens` tokens, with the 95 % confidence interval."""
+    """Milliseconds per batch of `tokens` tokens, with the 95 % confidence interval.
+
+    In decode, milliseconds of a step of the batch: the time per output token.
+    """
+    decode = mode == Mode.DECODE
 
     def cell(row: Row) -> Cell:
-        scale = 1e3 * tokens / row["tokens"]
+        scale = 1e3 if decode else 1e3 * tokens / row["tokens"]
         point, low, high = (scale * row[key] for key in ("time_s", "time_lo_s", "time_hi_s"))
         return bounded(point, low, high, LAUNCHES if row["launch_bound"] else "")
 
@@ -43,7 +47,7 @@ def latency(summary: Frame, mode: str, tokens: int) -> Table:
         *(_intervals(summary), *_launches(summary, mode)),
         *(*_forms(summary, mode), *_compiled(summary, mode)),
     ]
-    if summary["tokens"].max() > tokens:
+    if not decode and summary["tokens"].max() > tokens:
         limit = units.count(tokens)
         scaled = f"For N > {limit} the batch is one sequence; the time is scaled to {limit} tokens."
         notes.insert(1, scaled)
@@ -53,7 +57,9 @@ def latency(summary: Frame, mode: str, tokens: int) -> Table:
         cell,
         lengths=summary["seq_len"],
         name=f"latency_{mode}",
-        title=f"{mode.capitalize()} time, ms per batch of {units.count(tokens)} tokens",
+        title="Time per output token (TPOT), context of N tokens, ms"
+        if decode
+        else f"{mode.capitalize()} time, ms per batch of {units.count(tokens)} tokens",
         across="time_ms",
         note=" ".join(notes),
     )
@@ -66,8 +72,10 @@ def memory(summary: Frame, mode: str) -> Table:
         peak = row["allocated_peak_bytes"] / units.MIB
         return Cell(units.plain(peak, 4), peak)
 
-    training = mode == Mode.TRAINING
-    parts = ", inputs, gradients and optimiser state" if training else " and inputs"
+    parts = {
+        Mode.TRAINING: ", inputs, gradients and optimiser state",
+        Mode.DECODE: ", the prompt and its prefill, and the state",
+    }.get(Mode(mode), " and inputs")
     return by_length(
         summary[summary["mode"] == mode],
         "allocated_peak_bytes",

@@ -16,7 +16,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from attnbench import units
 from attnbench.analysis.summary import Frame
-from attnbench.records import Mode
+from attnbench.records import PASSES
 from attnbench.render.curves import Curve, Quantity, curves
 from attnbench.render.panels import (
     Ending,
@@ -80,15 +80,15 @@ def cost_figure(
 
     `slopes`, from `scaling.local_slopes` with the column `expected`, adds a panel below each.
     """
-    modes = [mode for mode in (Mode.TRAINING, Mode.INFERENCE) if mode in set(summary["mode"])]
+    modes = [mode for mode in PASSES if mode in set(summary["mode"])]
     styles = series_styles(summary["series"])
     panels = [curves(summary, mode, quantity, tokens) for mode in modes]
-    height = max(room(_endings(panel, styles)) for panel in panels)
+    height = max(room(endings(drawn, styles)) for drawn in panels)
     with styled():
         figure, panel_axes = grid(1 if slopes is None else 2, len(modes), height)
-        for axes, mode, panel in zip(panel_axes[: len(modes)], modes, panels, strict=True):
-            _panel(axes, panel, quantity, styles)
-            guessed = any(np.isfinite(curve.guesses).any() for curve in panel)
+        for axes, mode, drawn in zip(panel_axes[: len(modes)], modes, panels, strict=True):
+            panel(axes, drawn, quantity, styles)
+            guessed = any(np.isfinite(curve.guesses).any() for curve in drawn)
             label = quantity.axis.format(tokens=units.count(tokens))
             heading(axes, mode.capitalize(), label + "; open: predicted" * guessed)
         if slopes is not None:
@@ -97,20 +97,22 @@ def cost_figure(
         return saved(figure, suffix)
 
 
-def _panel(
-    axes: Axes, panel: Sequence[Curve], quantity: Quantity, styles: Mapping[str, Mapping[str, Any]]
+def panel(
+    axes: Axes, drawn: Sequence[Curve], quantity: Quantity, styles: Mapping[str, Mapping[str, Any]]
 ) -> None:
+    """Draw curves with their labels, over lengths."""
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=quantity.base)
-    for curve in panel:
+    for curve in drawn:
         _draw(axes, curve, styles[curve.series])
-    length_axis(axes, [int(n) for curve in panel for n in curve.lengths])
+    length_axis(axes, [int(n) for curve in drawn for n in curve.lengths])
     _heights(axes, quantity)
-    direct_labels(axes, _endings(panel, styles))
+    direct_labels(axes, endings(drawn, styles))
 
 
-def _endings(panel: Sequence[Curve], styles: Mapping[str, Mapping[str, Any]]) -> list[Ending]:
-    return [Ending(c.series, c.end, c.last, styles[c.series]["color"]) for c in panel]
+def endings(drawn: Sequence[Curve], styles: Mapping[str, Mapping[str, Any]]) -> list[Ending]:
+    """The labels of curves."""
+    return [Ending(c.series, c.end, c.last, styles[c.series]["color"]) for c in drawn]
 
 
 def _draw(axes: Axes, curve: Curve, style: Mapping[str, Any]) -> None:

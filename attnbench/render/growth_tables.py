@@ -13,10 +13,11 @@ from typing import Any
 
 from attnbench import units
 from attnbench.analysis.crossover import Answer
-from attnbench.analysis.scaling import BEND, LEAST_EXPONENT, METRICS, Tail
+from attnbench.analysis.scaling import BEND, LEAST_EXPONENT, METRICS, STEPS, Tail
 from attnbench.analysis.summary import Frame, Row
 from attnbench.claims.published import PrintedCost, printed_costs
-from attnbench.records import CardFacts, Level
+from attnbench.records import CardFacts, Level, Mode
+from attnbench.render.decoding import state_size, step_time
 from attnbench.render.grid import Cell, Table, bare, words
 
 TIME, MEMORY, _ = METRICS
@@ -148,16 +149,19 @@ def _disagreements(fits: Frame) -> str:
     )
 
 
-def paper_tables(fits: Frame, cards: Sequence[CardFacts], level: Level) -> Iterator[Table]:
+def paper_tables(
+    fits: Frame, cards: Sequence[CardFacts], level: Level, steps: Frame | None = None
+) -> Iterator[Table]:
     """The printed tables that list mechanisms of the sweep; `fits` comes from `scaling`.
 
     A paper's table is shown if its own mechanism was swept, the survey's if any that it lists was.
+    `steps`, from `decoding`, are shown beside the survey's ticks of what can decode.
     """
     swept = set(fits["mechanism"])
     for name, costs in groupby(printed_costs(), key=lambda cost: cost.table):
         shown = [cost for cost in costs if cost.mechanism in swept]
         if name.partition("_table")[0] in swept | {"survey"} and shown:
-            yield _paper_table(name, shown, fits, cards, level)
+            yield _paper_table(name, shown, fits, cards, level, steps)
 
 
 def _paper_table(
@@ -166,8 +170,10 @@ def _paper_table(
     fits: Frame,
     cards: Sequence[CardFacts],
     level: Level,
+    steps: Frame | None,
 ) -> Table:
     by_name = {card.mechanism: card for card in cards}
+    decoded = {row["series"]: row for _, row in steps.iterrows()} if steps is not None else {}
     slips = list(dict.fromkeys(cost.slip for cost in costs if cost.slip))
     classed = any(cost.family for cost in costs)
     rows = []
@@ -175,19 +181,21 @@ def _paper_table(
         card = by_name.get(cost.mechanism)
         model = f"{cost.name} ({card.authors}, {card.year})" if card else cost.name
         footnote = f" ({slips.index(cost.slip) + 1})" if cost.slip else ""
-        decodes = Cell("✓" if cost.decode == "yes" else "✗")
+        tick = Cell("✓" if cost.decode == "yes" else "✗")
         same = fits[fits["mechanism"] == cost.mechanism]
         for series, own in same.groupby("series", sort=False):
+            decodes = (tick, *_decoded(decoded.get(series))) if decoded else (tick,)
             rows.append(
                 (
                     words(model),
                     words(cost.printed + footnote),
-                    *((decodes, words(cost.family)) if classed else ()),
+                    *((*decodes, words(cost.family)) if classed else ()),
                     words(series),
                     *(_against_printed(fit, cost, level) for fit in _by_kind(own, fits)),
                 )
             )
-    head = ("Decode", "Class") if classed else ()
+    measured = ("Step, ms", "State") if decoded else ()
+    head = ("Decode", *measured, "Class") if classed else ()
     return Table(
         name=name,
         title=f"{costs[0].source}, with measured exponents",
@@ -195,6 +203,15 @@ def _paper_table(
         rows=tuple(rows),
         note=" ".join([*(f"({i}) {slip}" for i, slip in enumerate(slips, 1)), _note(level)]),
     )
+
+
+def _decoded(row: Row | None) -> tuple[Cell, Cell]:
+    """Time of a step and size of the state at the longest context, with its length."""
+    if row is None:
+        return Cell(units.NOTHING), Cell(units.NOTHING)
+    at = f" at {units.length(row['seq_len'])}"
+    step, kept = step_time(row), state_size(row)
+    return step._replace(text=step.text + at), kept
 
 
 def _note(level: Level) -> str:
@@ -213,6 +230,8 @@ def _against_printed(fit: Row | None, cost: PrintedCost, level: Level) -> Cell:
     if fit is None or cell.value is None or fit["tail"] != Tail.STRAIGHT:
         return cell
     power = max(cost.power, LEAST_EXPONENT[level])
+    if (fit["mode"], fit["metric"]) == (Mode.DECODE, TIME):
+        power = max(power - STEPS, 0.0)
     steepest = power + cost.log / log(sqrt(fit["from_len"] * fit["to_len"]))
     if fit["low"] > steepest + BEND:
         return cell._replace(text=f"{cell.text} ↑")

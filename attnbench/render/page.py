@@ -4,8 +4,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.summary import Frame
-from attnbench.render import cost_tables, delimited, html, latex, machine_tables, markdown
+from attnbench.records import PASSES, Mode
+from attnbench.render import (
+    cost_tables,
+    decoding,
+    delimited,
+    html,
+    latex,
+    machine_tables,
+    markdown,
+)
 from attnbench.render.conditions import conditions, warnings
+from attnbench.render.decoding import decode_figure
 from attnbench.render.figures import MEMORY, TIME, cost_figure
 from attnbench.render.grid import Table
 from attnbench.render.growth_tables import complexity, crossovers, paper_tables
@@ -92,9 +102,12 @@ def _pictures(analysis: Analysis, suffix: str, slopes: bool) -> Iterator[tuple[s
 def _costs(
     cases: Frame, tokens: int, suffix: str, slopes: Frame | None = None
 ) -> Iterator[tuple[str, bytes]]:
-    yield "fig2", cost_figure(cases, TIME, tokens, suffix, slopes)
-    if cases["allocated_peak_bytes"].notna().any():
-        yield "memory", cost_figure(cases, MEMORY, tokens, suffix)
+    if len(passes := cases[cases["mode"].isin(PASSES)]):
+        yield "fig2", cost_figure(cases, TIME, tokens, suffix, slopes)
+        if passes["allocated_peak_bytes"].notna().any():
+            yield "memory", cost_figure(cases, MEMORY, tokens, suffix)
+    if cases.loc[cases["mode"] == Mode.DECODE, "time_s"].notna().any():
+        yield "decode", decode_figure(cases, suffix)
 
 
 def report_tables(analysis: Analysis, everything: bool = False) -> list[Table]:
@@ -105,8 +118,13 @@ def report_tables(analysis: Analysis, everything: bool = False) -> list[Table]:
         speedups = analysis.speedups
         tables += [cost_tables.speedup(cases, mode, base, speedups) for mode in analysis.modes]
     tables += [cost_tables.memory(cases, mode) for mode in analysis.modes]
+    if len(analysis.decoding):
+        tables += [decoding.overview(analysis.decoding)]
+        tables += [decoding.first_token(cases), decoding.state(cases)]
     tables.append(complexity(cases, analysis.exponents, analysis.sweep.cards))
-    tables += paper_tables(analysis.exponents, analysis.sweep.cards, request.level)
+    tables += paper_tables(
+        analysis.exponents, analysis.sweep.cards, request.level, analysis.decoding
+    )
     tables += [crossovers(p, base) for p in (analysis.crossovers, analysis.memory_crossovers)]
     if analysis.roof is not None and (roofline := analysis.roofline) is not None:
         modes = dict.fromkeys(roofline["mode"])
@@ -140,6 +158,8 @@ def headlines(analysis: Analysis) -> list[Table]:
     """
     cases, tokens = analysis.cases, analysis.sweep.request.tokens
     tables = [cost_tables.latency(cases, mode, tokens) for mode in analysis.modes]
+    if len(analysis.decoding):
+        tables.append(decoding.overview(analysis.decoding))
     if analysis.against is not None:
         tables.append(crossovers(analysis.crossovers, analysis.against))
     lost = cost_tables.outcomes(cases)

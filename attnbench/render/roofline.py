@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from attnbench import units
 from attnbench.analysis.roofline import Roof
 from attnbench.analysis.summary import Frame
-from attnbench.records import Mode
+from attnbench.records import PASSES
 from attnbench.render.panels import Ending, direct_labels, grid, heading, room, saved, styled
 from attnbench.render.styles import series_styles
 
@@ -32,7 +32,7 @@ def roofline_figure(
     `series` are all of the sweep in order, so that each has the same style as in other figures.
     """
     points = roofline[np.isfinite(roofline["intensity"]) & (roofline["rate"] > 0)]
-    modes = [mode for mode in (Mode.TRAINING, Mode.INFERENCE) if mode in set(points["mode"])]
+    modes = [mode for mode in PASSES if mode in set(points["mode"])]
     if not modes:
         return None
     styles = series_styles([*series, *roofline["series"]])

@@ -32,6 +32,7 @@ class History:
     timed: dict[tuple[str, int], Run] = field(default_factory=dict)  # by case and round
     memory: set[str] = field(default_factory=set)  # cases whose memory was measured
     compiled: dict[str, Known] = field(default_factory=dict)  # seconds before it runs, by series
+    prefills: dict[str, Known] = field(default_factory=dict)  # seconds to the first token, likewise
     failed: set[str] = field(default_factory=set)  # cases with a timed run that failed
     examined: set[Case] = field(default_factory=set)  # families checked for odd behaviour
     context_bytes: float = 0.0  # memory of the device that a process takes before any tensor
@@ -59,6 +60,8 @@ class History:
             if planned.compiles:
                 took_s = sum(run.values.get(key, 0.0) for key in ("setup_s", "compile_s"))
                 self.compiled.setdefault(self.name(planned), []).append((planned, took_s))
+            if ttft_s := run.values.get("ttft_s"):
+                self.prefills.setdefault(self.name(planned), []).append((planned, ttft_s))
             self.ratios.append(seconds / planned.predicted_s)
         self.context_bytes = run.values.get("context_bytes", self.context_bytes)
         if peak := run.values.get("allocated_peak_bytes"):
@@ -70,6 +73,18 @@ class History:
         own = [seconds for other, seconds in known if other is planned]
         factor = median(self.ratios) if self.ratios else 1.0
         return own[-1] if own else predict.seconds(planned, known, factor)
+
+    def prepare_s(self, planned: Planned) -> float:
+        """Seconds in a process before the first iteration: of compiling, or of a prefill."""
+        return self.prefill_s(planned) + self.compile_s(planned)
+
+    def prefill_s(self, planned: Planned) -> float:
+        """Seconds to the first token: measured, else from the FLOPs of the longest measured."""
+        known = self.prefills.get(self.name(planned), [])
+        if not planned.prefill_flops or not known:
+            return predict.prefill_s(planned)
+        nearest, took_s = max(known, key=lambda pair: pair[0].case.workload.seq_len)
+        return took_s * planned.prefill_flops / nearest.prefill_flops
 
     def compile_s(self, planned: Planned) -> float:
         """Seconds of compiling a case in a process, with the iteration that makes torch do so."""

@@ -344,7 +344,7 @@ class Session:
     def memory_s(self, planned: Planned) -> float:
         """Predicted seconds of measuring the memory of a case."""
         iteration_s = self.history.iteration_s(planned)
-        return self.history.compile_s(planned) + schedule.memory_s(iteration_s)
+        return self.history.prepare_s(planned) + schedule.memory_s(iteration_s)
 
     def is_light(self, planned: Planned) -> bool:
         """Whether measuring the memory of a case is cheap compared to the budget."""
@@ -358,7 +358,7 @@ class Session:
     def visit_s(self, planned: Planned, iteration_s: float = 0.0) -> float:
         """Predicted seconds of one visit to a case; `iteration_s` if measured."""
         seconds = iteration_s or self.history.iteration_s(planned)
-        return self.history.compile_s(planned) + schedule.visit_s(seconds, self.request.settings)
+        return self.history.prepare_s(planned) + schedule.visit_s(seconds, self.request.settings)
 
     def cost_s(self, cases: Sequence[Planned]) -> float:
         """Predicted seconds of what remains of round 0 for these cases."""

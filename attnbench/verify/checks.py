@@ -7,12 +7,13 @@ unless stated otherwise, so that a mechanism takes seconds.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import nn
 from torch.testing import assert_close
 
-from attnbench.contract import Attention, Card, CoreAttention, Exemption
+from attnbench.contract import Card, CoreAttention, Exemption
 from attnbench.records import Level
 from attnbench.verify.equations import NUMBER_TYPES, computes_its_own_equations
 from attnbench.verify.flops import counted_flops
@@ -238,6 +239,20 @@ def steps_continue_the_causal_pass(trial: Trial) -> None:
     assert declared == counted, f"{declared} elements of the state declared, {counted} counted"
 
 
+def declared_flops_of_a_step_are_those_that_torch_counts(trial: Trial) -> None:
+    for seq_len in (2, 7, 37):
+        w = trial.workload(seq_len, batch=3)
+        module = trial.build(w, torch.float32)
+        declared = module.step_flops(module.config, w)
+        assert declared is not None
+        x = tokens(w, dtype=torch.float32)
+        with torch.no_grad():
+            _, state = module.prefill(x[:, :-1], module.start(w.batch, seq_len))
+        counted = counted_flops(module, x[:, -1:], call=partial(module.step, state=state))
+        total = declared.projections + declared.core
+        assert total == counted, f"{total} declared, {counted} counted at N = {seq_len}"
+
+
 def no_reference(trial: Trial) -> str | None:
     return None if trial.card.reference else "the card has no reference"
 
@@ -268,8 +283,13 @@ def selects_from_all(trial: Trial) -> str | None:
 
 
 def no_state(trial: Trial) -> str | None:
-    forms = trial.card.forms
-    return "the form keeps no state" if forms[trial.form].start is Attention.start else None
+    return trial.card.cannot_decode(trial.form)
+
+
+def no_step_flops(trial: Trial) -> str | None:
+    form = trial.card.forms[trial.form]
+    declared = form.step_flops(trial.config, trial.workload(17))
+    return None if declared else "the form declares no FLOPs of a step; they are counted"
 
 
 def no_other_form(trial: Trial) -> str | None:
@@ -296,4 +316,8 @@ CHECKS = (
     Check(declared_flops_are_those_that_torch_counts, nothing_declared),
     Check(the_core_is_what_stands_between_the_projections, no_core),
     Check(steps_continue_the_causal_pass, lambda t: not_causal(t) or no_state(t)),
+    Check(
+        declared_flops_of_a_step_are_those_that_torch_counts,
+        lambda t: not_causal(t) or no_state(t) or no_step_flops(t),
+    ),
 )

@@ -1,5 +1,6 @@
 """Forward FLOPs counted by torch, including products that its counter omits."""
 
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -10,8 +11,13 @@ from torch.utils.flop_counter import FlopCounterMode
 aten = torch.ops.aten
 
 
-def counted_flops(module: nn.Module, *inputs: Tensor | None) -> int:
-    """Forward FLOPs of the module on these inputs, matrix products only; nothing is compiled."""
+def counted_flops(
+    module: nn.Module, *inputs: Tensor | None, call: Callable[..., object] | None = None
+) -> int:
+    """Forward FLOPs of the module on these inputs, matrix products only; nothing is compiled.
+
+    `call` is what the inputs are given to: a method of the module in place of the module itself.
+    """
     mapping = {op: (lambda *a, f=f, out_shape=None, **k: f(*a)) for op, f in UNCOUNTED}
     # torch's counter fails where a submodule reads a view of what needs a gradient
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
@@ -22,7 +28,7 @@ def counted_flops(module: nn.Module, *inputs: Tensor | None) -> int:
             torch.no_grad(),
             FlopCounterMode(display=False, custom_mapping=mapping) as counter,
         ):
-            module(*(x if x is None else x.detach() for x in inputs))
+            (call or module)(*(x if x is None else x.detach() for x in inputs))
     finally:
         for parameter in trained:
             parameter.requires_grad_(True)

@@ -57,7 +57,7 @@ class Asked:
             metavar="MODE",
             read=option.modes,
             known=lambda: (*Mode, BOTH),
-            help="inference, training or both.",
+            help="inference, training, both of these, or decode.",
         ),
     ] = BOTH
     level: Annotated[

@@ -7,7 +7,7 @@ from typing import Any
 
 from attnbench.device import AUTO, find
 from attnbench.errors import UsageError
-from attnbench.records import SHORT_DTYPES, Mode
+from attnbench.records import PASSES, SHORT_DTYPES, Mode
 from attnbench.registry import names
 from attnbench.workloads import axes, presets
 
@@ -57,11 +57,11 @@ def known_models() -> tuple[str, ...]:
 
 
 def modes(text: str, option: str = "--mode") -> tuple[Mode, ...]:
-    """`inference`, `training`, `both`, or a list. Raises `UsageError`."""
+    """`inference`, `training`, `both`, `decode`, or a list. Raises `UsageError`."""
     if text == BOTH:
-        return (Mode.TRAINING, Mode.INFERENCE)
+        return PASSES
     if not set(words := axes.listed(text)) <= set(Mode):
-        raise UsageError(f"{option} {text!r} is not inference, training or both")
+        raise UsageError(f"{option} {text!r} is not inference, training, both or decode")
     return tuple(map(Mode, words))
 
 

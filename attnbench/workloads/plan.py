@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from attnbench.analysis import predict
-from attnbench.contract import Card
+from attnbench.contract import Attention, Card, Flops
 from attnbench.device import find
 from attnbench.errors import UnknownMechanism, UnknownOption, UsageError
 from attnbench.model import attention_sets, is_reversible, shell_flops, shell_parameters
@@ -96,7 +96,8 @@ def forms(card: Card, chosen: Selection, config: Any, workload: Workload) -> tup
 
 
 def make_workload(card: Card, request: Request, mode: Mode, seq_len: int) -> Workload:
-    """The workload of one length: batch = max(1, c // N)."""
+    """The workload of one length: batch = max(1, c // N), in decode 1, and always causal."""
+    decode = mode is Mode.DECODE
     shell = Shell(
         layers=request.layers,
         dropout=request.dropout,
@@ -104,7 +105,7 @@ def make_workload(card: Card, request: Request, mode: Mode, seq_len: int) -> Wor
         reversible=request.reversible,
     )
     return Workload(
-        batch=max(1, request.tokens // seq_len),
+        batch=1 if decode else max(1, request.tokens // seq_len),
         seq_len=seq_len,
         width=request.width,
         heads=request.heads,
@@ -112,7 +113,7 @@ def make_workload(card: Card, request: Request, mode: Mode, seq_len: int) -> Wor
         mode=mode,
         dtype=request.dtype,
         device=request.device,
-        causal=request.causal or card.causality is Causality.ALWAYS,
+        causal=decode or request.causal or card.causality is Causality.ALWAYS,
         padding=request.padding,
         shell=shell if request.level is Level.MODEL else None,
     )
@@ -131,12 +132,16 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
         layers, sets = w.shell.layers, attention_sets(card, w.shell)
         kept = 1 if is_reversible(card, w.shell) else layers
         shell, parameters = shell_flops(w), shell_parameters(w)
-    flops = form.flops(config, w)
+    flops = prefill = form.flops(config, w)
+    if w.mode is Mode.DECODE:
+        flops = step_flops(form, config, w)
     projections = 0 if w.level is Level.CORE else layers * flops.projections
     core = layers * flops.core
     parameters += sets * card.parameters(config, w)
     total = projections + core + shell
     elements = form.elements(config, w)
+    if w.mode is Mode.DECODE and not refusal:
+        elements += form.state_elements(config, w)
     counts = {"parameters": parameters, "FLOPs": total, "elements": elements}
     for name, count in counts.items():
         if type(count) is not int or count < 0:
@@ -147,7 +152,7 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
     training = w.mode is Mode.TRAINING
     rate = find(w.device).flops_per_s(request.settings.threads)
     # a mechanism without products still reads its input
-    work = max(total, w.tokens * w.width)
+    work = max(total, w.outputs * w.width)
     return Planned(
         case=case,
         parameters=parameters,
@@ -155,10 +160,19 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
         core_flops=core,
         shell_flops=shell,
         predicted_bytes=predicted_bytes(elements, parameters, w, kept),
+        prefill_flops=prefill.projections + prefill.core if w.mode is Mode.DECODE else 0,
         predicted_s=predict.first_guess(work, training, rate),
         refusal=refusal,
         compiles=form.compiles,
     )
+
+
+def step_flops(form: type[Attention], config: Any, w: Workload) -> Flops:
+    """FLOPs of the step; where the form declares none, the share of a token of the prefill."""
+    if (declared := form.step_flops(config, w)) is not None:
+        return declared
+    whole = form.flops(config, w)
+    return Flops(whole.projections // w.seq_len, whole.core // w.seq_len)
 
 
 def predicted_bytes(elements: int, parameters: int, w: Workload, layers: int) -> int:
@@ -166,6 +180,6 @@ def predicted_bytes(elements: int, parameters: int, w: Workload, layers: int) ->
     item = ITEM_BYTES[w.dtype]
     tokens = w.tokens * w.width
     table = w.shell.vocabulary * w.width if w.shell else 0
-    if w.mode is Mode.INFERENCE:
+    if w.mode is not Mode.TRAINING:
         return item * (parameters + table + ALIVE * tokens + elements)
     return item * (4 * parameters + table + layers * (SAVED * tokens + 2 * elements))

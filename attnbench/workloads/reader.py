@@ -14,7 +14,7 @@ import msgspec
 from attnbench.contract import Attention, Card
 from attnbench.errors import AttnbenchError, UnknownMechanism
 from attnbench.peers import installed
-from attnbench.records import Level, Mode, Request, Selection, Workload
+from attnbench.records import PASSES, Level, Request, Selection, Workload
 from attnbench.registry import card, one_line
 from attnbench.workloads.plan import facts, plan
 
@@ -70,7 +70,7 @@ def describe(name: str, card: Card, device: str) -> dict[str, Any]:
     refused = {
         f"{form} ({mode})": reason
         for form in card.forms
-        for mode in Mode
+        for mode in PASSES
         if (reason := card.refusal(form, config, replace(w, mode=mode)))
     }
     return {
