@@ -6,6 +6,7 @@ import shutil
 import signal
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -219,7 +220,11 @@ def test_one_model_is_shown_in_full():
         "folded",
     ):
         assert words in done.stdout
-    assert json.loads(here("models", "fastformer", "--json").stdout)["class"] == "M"
+    # from now on without a process that reads cards
+    with patch("attnbench.cli.starting.Server", side_effect=AssertionError):
+        assert here("models", "fastformer", "--device", "cpu").stdout == done.stdout
+        as_json = here("models", "fastformer", "--device", "cpu", "--json").stdout
+    assert json.loads(as_json)["class"] == "M"
 
 
 def test_an_unknown_model_is_reported_with_its_neighbours():
