@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,8 +13,7 @@ from attnbench.cli.stopping import stoppable
 from attnbench.device import AUTO, choose, find
 from attnbench.errors import UsageError
 from attnbench.fleet.engine import Kind
-from attnbench.records import Level, Planned, Request
-from attnbench.units import many, seconds, size
+from attnbench.records import Level, Request
 
 
 def sweep(
@@ -186,6 +184,7 @@ def sweep(
             raise UsageError(f"--{name} has no effect at level {level}; it is for --level model")
     figure_formats = options.formats(formats)
     from attnbench.cli import cluster
+    from attnbench.cli.dry_run import show_plan
     from attnbench.cli.measuring import kept, measure, refuse_begun, refuse_empty
     from attnbench.cli.starting import own_server
     from attnbench.workloads.reading import plan
@@ -203,7 +202,14 @@ def sweep(
             planned = plan(request, server)
             if dry_run:
                 of = part.of if part else shards
-                show_plan(planned.cases, request, json_, of)
+                show_plan(
+                    planned.cases,
+                    request,
+                    memory_bytes=None if on else measured.memory_bytes(),
+                    as_json=json_,
+                    shards=of,
+                    shard=part,
+                )
                 if on and of and not json_:
                     print(cluster.script(folder, on, of, command))
                 return
@@ -233,47 +239,3 @@ def refuse_useless(given: Mapping[str, Any]) -> None:
     for useless, reason in rules:
         if useless:
             raise UsageError(reason)
-
-
-def show_plan(
-    plan: tuple[Planned, ...], request: Request, as_json: bool, shards: int | None
-) -> None:
-    """Print every case with its predictions, and how they are divided among shards."""
-    from attnbench.cli.cluster import shards_table
-    from attnbench.fleet import split
-    from attnbench.render.grid import Cell, Table, words
-
-    units = split.units(plan, request)
-    parts = split.split(units, shards) if shards else ()
-    if as_json:
-        shard_of = {(u.block, u.round): i for i, part in enumerate(parts, 1) for u in part}
-        rounds = range(request.rounds if parts else 0)
-        console.data(
-            [
-                {
-                    **asdict(planned),
-                    "label": str(planned.case),
-                    "shards": [shard_of[planned.block, round_] for round_ in rounds],
-                }
-                for planned in plan
-            ]
-        )
-        return
-    rows = tuple(
-        (
-            words(planned.case),
-            Cell(seconds(planned.predicted_s), planned.predicted_s),
-            Cell(size(planned.predicted_bytes), planned.predicted_bytes),
-            words(planned.refusal or "runs"),
-        )
-        for planned in plan
-    )
-    note = (
-        f"{many(len(plan), 'case')}, {many(request.rounds, 'round')}. Predicted for one iteration,"
-        " before anything is measured; a sweep refines its predictions. Nothing was run."
-    )
-    columns = ("case", "time", "memory", "runs here")
-    console.show(Table(name="plan", title="Plan", columns=columns, rows=rows, note=note))
-    if parts:
-        console.out().print()
-        console.show(shards_table(units, parts))

@@ -58,7 +58,8 @@ class History:
             if planned.compiles:
                 took_s = sum(run.values.get(key, 0.0) for key in ("setup_s", "compile_s"))
                 self.compiled.setdefault(self.name(planned), []).append((planned, took_s))
-            self.ratios.append(seconds / planned.predicted_s)
+            if planned.predicted_s:  # 0 without matrix products
+                self.ratios.append(seconds / planned.predicted_s)
         if peak := run.values.get("allocated_peak_bytes"):
             self.peaks.setdefault(self.name(planned), []).append((planned, peak))
 
