@@ -11,7 +11,6 @@ from attnbench.cli import console, options
 from attnbench.cli.stopping import stoppable
 from attnbench.device import choose
 from attnbench.errors import UsageError
-from attnbench.records import Level
 
 if TYPE_CHECKING:
     from attnbench.gate.finding import Report
@@ -40,7 +39,7 @@ def check(
         bool, typer.Option("--changed", help="Only mechanisms whose files differ from --base.")
     ] = False,
     lengths: Annotated[str, typer.Option(help="Same syntax as in sweep.")] = "128,512",
-    level: options.LevelOption = Level.ATTENTION,
+    level: options.LevelOption = "attention",
     mode: options.ModesOption = "both",
     device: options.DeviceOption = "cpu",
     budget: Annotated[
@@ -52,7 +51,7 @@ def check(
         bool,
         typer.Option("--strict", help="Exit with 3 if unsure; larger counts fail even if faster."),
     ] = False,
-    seed: options.SeedOption = 0,
+    seed: options.SeedOption = "0",
     markdown: Annotated[
         Path | None, typer.Option(help="Write a Markdown page for a job's summary.")
     ] = None,
@@ -78,20 +77,20 @@ def check(
     from attnbench.gate.finding import traded
     from attnbench.workloads import axes
 
-    measured = choose(device)
+    measured, drawn = choose(device), options.read("seed", seed)
     plan = Plan(
         lengths=axes.lengths(lengths),
-        level=level,
-        modes=options.modes(mode),
+        level=options.read("level", level),
+        modes=options.read("mode", mode),
         device=measured.name,
         budget_s=axes.seconds(budget, "--budget"),
-        threshold=measured.threshold if threshold is None else threshold,
+        threshold=options.threshold(threshold, measured.threshold),
         times=not no_times,
-        seed=seed,
+        seed=drawn,
     )
     own = base is not None
     unchanged = "nothing was kept, the repository is unchanged"
-    with stoppable(lambda: unchanged), bench(device, seed, own) as measuring:
+    with stoppable(lambda: unchanged), bench(device, drawn, own) as measuring:
         if save is not None:
             chosen = chosen or options.selections("@all")
             cases, left_out = stored.save(plan, save, chosen, measuring, __version__)

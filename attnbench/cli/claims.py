@@ -47,7 +47,7 @@ def claims(
     """Judge what papers claim by what a sweep measured; without a sweep, list the claims."""
     from attnbench.claims.reading import shipped
 
-    figure_formats = options.formats(formats)
+    figure_formats = options.read("formats", formats)
     claims = shipped() if file is None else read_own(file)
     chosen = tuple(claim for claim in claims if claim.matches(only))
     if not chosen:

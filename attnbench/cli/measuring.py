@@ -14,10 +14,12 @@ from attnbench.run import schedule
 from attnbench.run.processes import Server
 from attnbench.run.session import Progress, Session
 from attnbench.run.workers import Worker
+from attnbench.store import output
 from attnbench.store.journal import FILE, Journal, load, refuse_unwritable
 from attnbench.store.resuming import done
 from attnbench.store.schema import Ending
 from attnbench.units import many
+from attnbench.workloads import config
 from attnbench.workloads.reading import Plan
 
 PEAKS_TIMEOUT_S = 300.0
@@ -34,9 +36,11 @@ def measure(
     resume: bool,
     anyway: bool,
     shard: Shard | None = None,
+    options_file: bytes = b"",
 ) -> None:
     """Measure the plan, or a shard of it, into the folder's journal, a new or a resumed one.
 
+    A whole sweep keeps its options next to its journal.
     Raises `StoreError`, and `CannotRun` if no worker starts.
     """
     share = split.share(plan.cases, request, shard) if shard else None
@@ -56,6 +60,8 @@ def measure(
     else:
         journal = Journal.create(folder, folder.name, request, here, shard)
     with journal:
+        if shard is None and options_file:
+            keep(folder, options_file)
         stored = described(journal, plan)
         show_choices(request, here, journal, folder)
         session = Session(
@@ -104,6 +110,12 @@ def environment(server: Server, device: str, threads: int, dtype: str = "float32
     if answer["outcome"] != "ok":
         raise CannotRun(f"no worker process could be started: {answer.get('reason', '')}")
     return Environment(**answer["environment"])
+
+
+def keep(folder: Path, options_file: bytes) -> None:
+    """Write the options of a sweep into its folder; those that it began with stay."""
+    if not (file := folder / config.FILE).exists():
+        output.write(file, options_file)
 
 
 def refuse_begun(folder: Path) -> None:
@@ -204,4 +216,4 @@ def kept(folder: Path) -> str:
         return f"what was measured is kept; attnbench report '{folder}' shows it"
     measured = any(run.elapsed_s for run in sweep.runs)
     state = "what was measured is kept" if measured else "nothing was measured yet"
-    return f"{state}: repeat with --out '{folder}' --resume"
+    return f"{state}; attnbench sweep --resume '{folder}' goes on"

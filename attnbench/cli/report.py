@@ -31,7 +31,7 @@ def report(
     ] = None,
 ) -> None:
     """Make the figures and tables of a stored sweep again, or of several devices side by side."""
-    figures = options.formats(formats)
+    figures = options.read("formats", formats)
     if len(sweeps) == 1:
         if out is not None:
             raise UsageError("--out is for several sweeps; the report of one goes into its folder")
