@@ -112,6 +112,10 @@ class Device(ABC):
         """Sustained FLOP/s, guessed for a machine that has not been measured."""
         return 15e12
 
+    def memory_bytes(self) -> int | None:
+        """Bytes of memory that a process may use; None if unknown. Does not load torch."""
+        return None
+
     def cannot_compile(self) -> str:
         """Why torch cannot compile for the device; empty if it can. Does not load torch."""
         return ""

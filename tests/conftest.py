@@ -1,5 +1,6 @@
 """Shared by all tests: one thread, repeatable properties, and memory that is never zero by luck."""
 
+import os
 import sys
 
 import pytest
@@ -17,3 +18,9 @@ def careful_torch():
         torch.set_num_threads(1)
         torch.utils.deterministic.fill_uninitialized_memory = True
         torch.use_deterministic_algorithms(True)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_cache(tmp_path_factory):
+    """No test reads or writes the user's cache."""
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))

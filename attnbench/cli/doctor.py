@@ -127,7 +127,7 @@ def examine(device: str, server: "Server") -> tuple[dict[str, str], Packages]:
     packages: Packages = {}
     for group in process_groups(names()):
         try:
-            rows = describe(group, device, server)
+            rows = [found.row for found in describe(group, device, server)]
         except AttnbenchError as error:
             refused[", ".join(group)] = str(error)
             continue

@@ -25,18 +25,23 @@ def models(
     console.begin("reading mechanisms")
     from attnbench.cli.starting import own_server
     from attnbench.registry import names, unknown
-    from attnbench.workloads import reading
+    from attnbench.workloads import reading, remembered
 
     own_file = ".py:" in pattern
     matches = [pattern] if own_file else [name for name in names() if fnmatchcase(name, pattern)]
     if not matches:
         raise UnknownMechanism(unknown(pattern, names()))
-    device = choose(device).name
-    with stoppable(lambda: "nothing was kept"), own_server(1) as server:
-        rows = reading.describe(matches, device, server)
-        if verify:
+    chosen = choose(device)
+
+    def read(names: list[str]) -> list[reading.Described]:
+        with stoppable(lambda: "nothing was kept"), own_server(1) as server:
+            return reading.describe(names, chosen.name, server)
+
+    rows = remembered.described(matches, chosen, read)
+    if verify:
+        with stoppable(lambda: "nothing was kept"), own_server(1) as server:
             show_checks({name: reading.verify(name, server) for name in matches}, json_)
-            return
+        return
     if json_:
         console.data(rows if len(rows) > 1 else rows[0])
     elif len(rows) == 1:

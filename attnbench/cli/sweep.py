@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -15,8 +14,7 @@ from attnbench.cli.stopping import stoppable
 from attnbench.device import find
 from attnbench.errors import UsageError
 from attnbench.fleet.engine import Kind
-from attnbench.records import Planned, Request, Shard
-from attnbench.units import many, seconds, size
+from attnbench.records import Shard
 from attnbench.workloads import axes
 from attnbench.workloads.asked import Asked
 from attnbench.workloads.option import Panel
@@ -100,6 +98,7 @@ def sweep(
     if earlier and earlier.request and not anyway:
         requested = resuming.continued(earlier, requested, written)
     from attnbench.cli import cluster
+    from attnbench.cli.dry_run import show_plan
     from attnbench.cli.measuring import kept, measure, refuse_begun, refuse_empty
     from attnbench.cli.report import publish
     from attnbench.cli.starting import own_server
@@ -120,7 +119,14 @@ def sweep(
             planned = plan(requested, server)
             if dry_run:
                 of = part.of if part else shards
-                show_plan(planned.cases, requested, json_, of)
+                show_plan(
+                    planned.cases,
+                    requested,
+                    memory_bytes=None if on else find(requested.device).memory_bytes(),
+                    as_json=json_,
+                    shards=of,
+                    shard=part,
+                )
                 if on and of and not json_:
                     print(cluster.script(folder, on, of, command))
                 return
@@ -155,47 +161,3 @@ def refuse_useless(
     for useless, reason in rules:
         if useless:
             raise UsageError(reason)
-
-
-def show_plan(
-    plan: tuple[Planned, ...], request: Request, as_json: bool, shards: int | None
-) -> None:
-    """Print every case with its predictions, and how they are divided among shards."""
-    from attnbench.cli.cluster import shards_table
-    from attnbench.fleet import split
-    from attnbench.render.grid import Cell, Table, words
-
-    units = split.units(plan, request)
-    parts = split.split(units, shards) if shards else ()
-    if as_json:
-        shard_of = {(u.block, u.round): i for i, part in enumerate(parts, 1) for u in part}
-        rounds = range(request.rounds if parts else 0)
-        console.data(
-            [
-                {
-                    **asdict(planned),
-                    "label": str(planned.case),
-                    "shards": [shard_of[planned.block, round_] for round_ in rounds],
-                }
-                for planned in plan
-            ]
-        )
-        return
-    rows = tuple(
-        (
-            words(planned.case),
-            Cell(seconds(planned.predicted_s), planned.predicted_s),
-            Cell(size(planned.predicted_bytes), planned.predicted_bytes),
-            words(planned.refusal or "runs"),
-        )
-        for planned in plan
-    )
-    note = (
-        f"{many(len(plan), 'case')}, {many(request.rounds, 'round')}. Predicted for one iteration,"
-        " before anything is measured; a sweep refines its predictions. Nothing was run."
-    )
-    columns = ("case", "time", "memory", "runs here")
-    console.show(Table(name="plan", title="Plan", columns=columns, rows=rows, note=note))
-    if parts:
-        console.out().print()
-        console.show(shards_table(units, parts))

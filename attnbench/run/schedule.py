@@ -37,11 +37,17 @@ def turns(iteration_s: float, settings: Settings) -> Turns:
     return Turns(pairs=pairs, iterations=max(1, round(wanted_s / max(iteration_s, 1e-9))))
 
 
+def build_s(iteration_s: float, settings: Settings) -> float:
+    """Seconds until a case is warm: its share of the process, building it, and the warm-up."""
+    warm = min(max(0.0, settings.warmup_s - iteration_s), 10 * iteration_s)
+    return START_S + iteration_s + warm
+
+
 def visit_s(iteration_s: float, settings: Settings) -> float:
     """Seconds of one visit to a case: build, warm-up and laps."""
-    warm = min(max(0.0, settings.warmup_s - iteration_s), 10 * iteration_s)
     planned = turns(iteration_s, settings)
-    return START_S + iteration_s + warm + 2 * planned.pairs * planned.iterations * iteration_s
+    laps_s = 2 * planned.pairs * planned.iterations * iteration_s
+    return build_s(iteration_s, settings) + laps_s
 
 
 def memory_s(iteration_s: float) -> float:

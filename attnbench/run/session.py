@@ -16,6 +16,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from typing import Protocol
 
 from attnbench.device import find
 from attnbench.records import Cause, Outcome, Part, Planned, Request, Run
@@ -24,7 +25,6 @@ from attnbench.run.history import Block, History, blocks
 from attnbench.run.race import CUT_OFF, LEAST_S, Entry, Race, Round
 from attnbench.run.schedule import Refusal
 from attnbench.run.workers import Worker
-from attnbench.store.journal import Journal
 
 OVERTIME = 5.0  # a visit may take this many times its prediction, and at least
 AT_LEAST_S = 60.0
@@ -45,6 +45,12 @@ class Progress:
     left_s: float
 
 
+class Store(Protocol):
+    """Where runs go as they end: a journal, or what takes its place."""
+
+    def append(self, *runs: Run) -> None: ...
+
+
 @dataclass
 class Session:
     """One uninterrupted session of a sweep.
@@ -57,7 +63,7 @@ class Session:
 
     request: Request
     plan: tuple[Planned, ...]
-    store: Journal
+    store: Store
     start: Callable[..., Worker]
     memory_bytes: int
     earlier: tuple[Run, ...] = ()

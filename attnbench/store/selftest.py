@@ -1,7 +1,6 @@
 """The last selftest of each machine, in the user's cache, for `check` to quote."""
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from hashlib import sha256
@@ -9,16 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from attnbench.records import Fingerprint, canonical
-from attnbench.store import output
+from attnbench.store import cache, output
 
 SCHEMA = 1
 
 
 def cache_path(machine: Fingerprint) -> Path:
-    """The file of a machine, under XDG_CACHE_HOME or ~/.cache."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    """The file of a machine in the user's cache."""
     digest = sha256(canonical(asdict(machine)).encode()).hexdigest()[:16]
-    return Path(cache) / "attnbench" / f"selftest-{digest}.json"
+    return cache.folder() / f"selftest-{digest}.json"
 
 
 def keep(machine: Fingerprint, result: Mapping[str, Any]) -> Path:

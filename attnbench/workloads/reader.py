@@ -5,8 +5,11 @@ print, hang, raise, exit, or kill the process.
 """
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -15,7 +18,8 @@ from attnbench.contract import Attention, Card
 from attnbench.errors import AttnbenchError, UnknownMechanism
 from attnbench.peers import installed
 from attnbench.records import PASSES, Level, Request, Selection, Workload
-from attnbench.registry import card, one_line
+from attnbench.registry import GROUP, card, one_line
+from attnbench.store.cache import file_digest
 from attnbench.workloads.plan import facts, plan
 
 
@@ -52,8 +56,30 @@ def planned(
 
 
 def described(names: Sequence[str], device: str) -> dict[str, Any]:
-    """Each mechanism in full, as `attnbench models` prints it."""
-    return {"described": [describe(name, card(name), device) for name in names]}
+    """Each mechanism in full, as `attnbench models` prints it, and the files that say so.
+
+    Of a mechanism that is not of this package, these are the hashes of what was loaded from the
+    folder of its file, or from its installed package.
+    """
+    before = set(sys.modules)
+    rows = [describe(name, card(name), device) for name in names]
+    loaded = [sys.modules[name] for name in sys.modules.keys() - before]
+    return {"described": rows, "sources": [sources(name, loaded) for name in names]}
+
+
+def sources(name: str, loaded: Iterable[ModuleType]) -> dict[str, str]:
+    """Path and hash of each file among the loaded modules that a mechanism may follow from."""
+    path, in_file, _ = name.rpartition(".py:")
+    packages = {point.module.partition(".")[0] for point in entry_points(group=GROUP, name=name)}
+    home = Path(path).resolve().parent
+    found = {}
+    for module in loaded:
+        file = Path(getattr(module, "__file__", None) or "").resolve()
+        installed = {"site-packages", "dist-packages"} & set(file.parts)
+        beside = bool(in_file) and file.is_relative_to(home) and not installed
+        if file.is_file() and (beside or module.__name__.partition(".")[0] in packages):
+            found[str(file)] = file_digest(file)
+    return found
 
 
 def verified(names: Sequence[str]) -> dict[str, Any]:

@@ -6,7 +6,8 @@ is read in a separate process, so that a faulty one affects no other and errors 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from itertools import starmap
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -31,6 +32,13 @@ class Plan:
     cards: tuple[CardFacts, ...]
 
 
+class Described(NamedTuple):
+    """What `attnbench models` prints of a mechanism, and the user's files that it follows from."""
+
+    row: Mapping[str, Any]
+    sources: Mapping[str, str]  # path to hash; empty for a mechanism of this package
+
+
 def plan(request: Request, server: Server) -> Plan:
     """Every requested case once, in the order of models, modes and lengths.
 
@@ -53,12 +61,13 @@ def plan(request: Request, server: Server) -> Plan:
     return Plan(cases=tuple(cases.values()), cards=tuple(cards[name] for name in order))
 
 
-def describe(names: Sequence[str], device: str, server: Server) -> list[Mapping[str, Any]]:
-    """Each mechanism in full, as data. Raises what `plan` raises."""
-    described: dict[str, Mapping[str, Any]] = {}
+def describe(names: Sequence[str], device: str, server: Server) -> list[Described]:
+    """Each mechanism in full. Raises what `plan` raises."""
+    described: dict[str, Described] = {}
     for group in process_groups(names):
-        rows = ask(server, group, do="describe", device=device)["described"]
-        described |= dict(zip(group, rows, strict=True))
+        answer = ask(server, group, do="describe", device=device)
+        pairs = zip(answer["described"], answer["sources"], strict=True)
+        described |= dict(zip(group, starmap(Described, pairs), strict=True))
     return [described[name] for name in names]
 
 

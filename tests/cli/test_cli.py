@@ -6,6 +6,7 @@ import shutil
 import signal
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -75,10 +76,15 @@ def test_results_come_as_json(swept, tmp_path):
 def test_a_dry_run_writes_nothing(tmp_path):
     done = here("sweep", *QUICK, "--dry-run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "fastformer:eager/B4-N16-D32-H2/model/training/float32/cpu" in done.stdout
+    assert "Plan (D32-H2/model/float32/cpu)" in done.stdout
+    assert "Total time" in done.stdout
     assert not list(tmp_path.iterdir())
-    rows = json.loads(here("sweep", *QUICK, "--dry-run", "--json", cwd=tmp_path).stdout)
+    found = json.loads(here("sweep", *QUICK, "--dry-run", "--json", cwd=tmp_path).stdout)
+    assert found["total_s"] > 0
+    rows = found["cases"]
     assert len(rows) == 8
+    assert rows[0]["label"] == "fastformer:eager/B4-N16-D32-H2/model/training/float32/cpu"
+    assert {(row["rounds"], row["left_out"]) for row in rows} == {(1, None)}
     assert all(row["predicted_s"] > 0 and row["predicted_bytes"] > 0 for row in rows)
 
 
@@ -89,7 +95,7 @@ def test_a_dry_run_writes_nothing(tmp_path):
 def test_a_number_type_has_a_short_name_and_records_have_the_full_one(short, full, tmp_path):
     done = here("sweep", *QUICK, "--dtype", short, "--dry-run", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert {row["case"]["workload"]["dtype"] for row in json.loads(done.stdout)} == {full}
+    assert {row["case"]["workload"]["dtype"] for row in json.loads(done.stdout)["cases"]} == {full}
 
 
 @pytest.mark.parametrize(
@@ -222,7 +228,11 @@ def test_one_model_is_shown_in_full():
         "folded",
     ):
         assert words in done.stdout
-    assert json.loads(here("models", "fastformer", "--json").stdout)["class"] == "M"
+    # from now on without a process that reads cards
+    with patch("attnbench.cli.starting.Server", side_effect=AssertionError):
+        assert here("models", "fastformer", "--device", "cpu").stdout == done.stdout
+        as_json = here("models", "fastformer", "--device", "cpu", "--json").stdout
+    assert json.loads(as_json)["class"] == "M"
 
 
 def test_an_unknown_model_is_reported_with_its_neighbours():

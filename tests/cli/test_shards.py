@@ -118,7 +118,7 @@ def test_a_dry_run_shows_the_shards():
     assert "The slowest shard is predicted to take " in done.stdout
     assert "would not be faster: the longest unit takes " in done.stdout
     assert "#!/bin/sh" not in done.stdout
-    rows = json.loads(here(*SMALL, "--dry-run", "--shards", "3", "--json").stdout)
+    rows = json.loads(here(*SMALL, "--dry-run", "--shards", "3", "--json").stdout)["cases"]
     assert {number for row in rows for number in row["shards"]} == {1, 2, 3}
     assert {len(row["shards"]) for row in rows} == {2}
     of_block = {}

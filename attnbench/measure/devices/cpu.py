@@ -41,6 +41,9 @@ class Cpu(Device):
     def flops_per_s(self, threads: int) -> float:
         return 12e9 * threads
 
+    def memory_bytes(self) -> int | None:
+        return memory_bytes()
+
     def cannot_compile(self) -> str:
         compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
         if which(compiler):

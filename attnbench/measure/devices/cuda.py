@@ -4,6 +4,7 @@ import ctypes
 import os
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
@@ -40,6 +41,13 @@ class Cuda(Device):
         name = ctypes.create_string_buffer(256)
         driver().cuDeviceGetName(name, len(name), self.index)
         return name.value.decode()
+
+    def memory_bytes(self) -> int | None:
+        with suppress(nvml.Unavailable):
+            return int(
+                nvml.ask(self.uuid(), lambda lib, gpu: lib.nvmlDeviceGetMemoryInfo(gpu).free)
+            )
+        return None
 
     def cannot_compile(self) -> str:
         if find_spec("triton") is None:

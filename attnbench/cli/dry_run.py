@@ -1,0 +1,74 @@
+"""What `attnbench sweep --dry-run` prints; nothing is run."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from attnbench.cli import console
+from attnbench.fleet import split
+from attnbench.records import Planned, Request, Run, Shard
+from attnbench.run.forecast import forecast
+
+
+def show_plan(
+    plan: Sequence[Planned],
+    request: Request,
+    *,
+    memory_bytes: int | None,
+    as_json: bool,
+    shards: int | None = None,
+    shard: Shard | None = None,
+) -> None:
+    """Print every case and the whole sweep, or one `shard` of it, with predictions.
+
+    With `shards`, also how the sweep is divided. `memory_bytes` is what there is, if known.
+    """
+    share = split.share(plan, request, shard) if shard else None
+    found = forecast(request, plan, memory_bytes, share)
+    units = split.units(plan, request)
+    parts = split.split(units, shards) if shards else ()
+    if as_json:
+        shard_of = {(u.block, u.round): i for i, part in enumerate(parts, 1) for u in part}
+        rounds = range(request.rounds if parts else 0)
+        console.data(
+            {
+                "total_s": found.total_s,
+                "budget_s": request.budget_s,
+                "memory_bytes": memory_bytes,
+                "cases": [
+                    {
+                        **asdict(planned),
+                        "label": str(planned.case),
+                        "rounds": found.rounds.get(planned.case.key, 0),
+                        "left_out": explained(found.left_out.get(planned.case.key)),
+                        "shards": [shard_of[planned.block, round_] for round_ in rounds],
+                    }
+                    for planned in plan
+                ],
+            }
+        )
+        return
+    from attnbench.render.plan import plan_tables
+
+    tables = plan_tables(
+        plan,
+        request,
+        total_s=found.total_s,
+        rounds=found.rounds,
+        left_out=found.left_out,
+        memory_bytes=memory_bytes,
+    )
+    if parts:
+        from attnbench.cli.cluster import shards_table
+
+        tables.insert(-1, shards_table(units, parts))
+    for number, table in enumerate(tables):
+        if number:
+            console.out().print()
+        console.show(table)
+
+
+def explained(run: Run | None) -> dict[str, str | None] | None:
+    """Why a case is left out, or None."""
+    if run is None:
+        return None
+    return {"outcome": run.outcome, "cause": run.cause, "reason": run.reason}

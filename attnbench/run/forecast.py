@@ -1,0 +1,121 @@
+"""What a sweep would do: its session, run on a machine where everything takes what is predicted.
+
+The session is that of a sweep, so that a forecast takes the decisions that the sweep would take if
+its first predictions were exact. Nothing is measured, and time passes only on the machine's clock.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from attnbench.records import Case, Part, Planned, Request, Run, Sample, canonical
+from attnbench.run import schedule
+from attnbench.run.history import Block
+from attnbench.run.session import Session
+from attnbench.run.workers import Answer
+
+LOADING_S = 3.0  # loading torch and reading cards, before the budget begins to run
+PEAKS_S = 1.5  # measuring the peak rates of the machine
+TICK_S = 1e-9  # of a case predicted to take no time
+CASE = tuple(f.name for f in fields(Case))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """What the session did with each case, by its key."""
+
+    total_s: float  # from the command to the last run
+    rounds: Mapping[str, int]  # in how many rounds a case is timed; at least 1
+    left_out: Mapping[str, Run]  # why another case is not timed
+
+
+def forecast(
+    request: Request,
+    plan: Sequence[Planned],
+    memory_bytes: int | None,
+    share: Mapping[Block, tuple[int, ...]] | None = None,
+) -> Forecast:
+    """The forecast of a sweep, or of the `share` of a shard; None is memory without a limit."""
+    machine = Machine(plan, request)
+    session = Session(
+        request=request,
+        plan=tuple(plan),
+        store=machine,
+        start=machine.start,
+        memory_bytes=1 << 62 if memory_bytes is None else memory_bytes,
+        clock=machine.clock,
+        begun=-PEAKS_S,
+        share=share,
+    )
+    session.run()
+    timed = Counter(run.case for run in machine.stored if run.part is Part.TIME and run.samples)
+    left_out = {run.case: run for run in machine.stored if run.case not in timed}
+    return Forecast(
+        total_s=LOADING_S + PEAKS_S + machine.now, rounds=dict(timed), left_out=left_out
+    )
+
+
+class Machine:
+    """A clock, a store, and workers that need what `run.schedule` predicts, and answer so."""
+
+    def __init__(self, plan: Sequence[Planned], request: Request) -> None:
+        self.planned = {planned.case.key: planned for planned in plan}
+        self.settings = request.settings
+        self.now = 0.0
+        self.stored: list[Run] = []
+
+    def clock(self) -> float:
+        """Seconds since the session began."""
+        return self.now
+
+    def append(self, *runs: Run) -> None:
+        """Keep what the session would write into its journal."""
+        self.stored += runs
+
+    def start(self, series: str, *, weighs: bool = False) -> Any:
+        """A process; its start is part of what a visit or a measurement of memory takes."""
+        return Simulated(self)
+
+
+class Simulated:
+    """A process of the machine; it never fails."""
+
+    alive = True
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.planned: Planned
+
+    def ask(self, timeout_s: float | None, do: str, **asked: Any) -> Answer:
+        """The answer, after the clock has moved by what it takes."""
+        if do in ("build", "weigh"):
+            key = canonical({name: asked[name] for name in CASE})
+            self.planned = self.machine.planned[key]
+        planned, iterations = self.planned, asked.get("iterations", 1)
+        each_s = planned.predicted_s
+        compile_s = schedule.COMPILE_S * planned.compiles
+        before_s = compile_s + each_s * planned.compiles
+        took_s = {
+            "build": before_s + schedule.build_s(each_s, self.machine.settings),
+            "lap": each_s * iterations,
+            "finish": 0.0,
+            "weigh": before_s + schedule.memory_s(each_s),
+        }[do]
+        limit_s = math.inf if timeout_s is None else timeout_s
+        self.machine.now += min(took_s, limit_s)
+        if took_s > limit_s:
+            return {"outcome": "timeout", "reason": f"no answer after {limit_s:.0f} s"}
+        sample = Sample(iterations, took_s or TICK_S, took_s, None, took_s, 0.0, 0.0)
+        answers: Mapping[str, Answer] = {
+            "build": {"iteration_s": each_s},
+            "lap": {"sample": sample},
+            "finish": {"values": {"compile_s": compile_s}, "spoiled": False},
+            "weigh": {"values": {"allocated_peak_bytes": planned.predicted_bytes}},
+        }
+        return {"outcome": "ok", **answers[do]}
+
+    def end(self) -> int:
+        """Nothing is left running."""
+        return 0

@@ -1,0 +1,55 @@
+"""Small files that may be lost: the user's cache folder, under XDG_CACHE_HOME or ~/.cache."""
+
+import json
+import os
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from attnbench.errors import StoreError
+from attnbench.records import canonical
+from attnbench.store import output
+
+MOST = 256  # entries of one kind, each of some kilobytes
+
+
+def folder() -> Path:
+    """The folder of this program's cache, which need not exist. The rule of XDG: absolute paths."""
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(cache) if os.path.isabs(cache) else Path.home() / ".cache") / "attnbench"
+
+
+def digest(data: Any) -> str:
+    """A short name for data of JSON types."""
+    return sha256(canonical(data).encode()).hexdigest()[:24]
+
+
+def file_digest(file: Path) -> str:
+    """A hash of a file's content. Raises `OSError`."""
+    return sha256(file.read_bytes()).hexdigest()
+
+
+def recall(kind: str, name: str) -> Any:
+    """The data kept under this name; None if there is none, or if its file is damaged."""
+    with suppress(OSError, ValueError, TypeError, KeyError, RuntimeError):
+        stored = json.loads((folder() / kind / f"{name}.json").read_bytes())
+        if stored["digest"] == digest(stored["data"]):
+            return stored["data"]
+    return None
+
+
+def remember(kind: str, name: str, data: Any) -> None:
+    """Keep data of JSON types; where that is impossible, nothing happens."""
+    text = json.dumps({"digest": digest(data), "data": data})
+    with suppress(OSError, StoreError, RuntimeError):  # RuntimeError: the user has no home
+        (folder() / kind).mkdir(parents=True, exist_ok=True)
+        output.write(folder() / kind / f"{name}.json", text.encode())
+
+
+def forget_oldest(kind: str, most: int = MOST) -> None:
+    """Delete the entries of a kind that were written first, until `most` are left."""
+    with suppress(OSError, RuntimeError):
+        entries = sorted(os.scandir(folder() / kind), key=lambda file: file.stat().st_mtime)
+        for entry in entries[: max(0, len(entries) - most)]:
+            Path(entry).unlink(missing_ok=True)

@@ -1,0 +1,84 @@
+"""What cards declare, remembered between commands: listing mechanisms then loads no torch.
+
+An entry is named after everything that its content follows from: the source of this package, the
+versions of Python and torch, the time of the last installation or removal of any package, the
+device, and the mechanism. It holds the hashes of the user's files that it was read from. An entry
+that is missing, damaged or of other files is read again.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from attnbench.device import Device
+from attnbench.store import cache
+from attnbench.workloads.reading import Described
+
+KIND = "models"
+
+Row = Mapping[str, Any]
+
+
+def described(
+    names: Sequence[str], device: Device, read: Callable[[list[str]], Iterable[Described]]
+) -> list[Row]:
+    """Each mechanism in full; `read` is called once, with those that are not remembered, if any."""
+    entries = dict(zip(names, entry_names(names, device), strict=True))
+    rows = {name: row for name in names if (row := recalled(entries[name])) is not None}
+    if missing := [name for name in names if name not in rows]:
+        for name, found in zip(missing, read(missing), strict=True):
+            rows[name] = found.row
+            stored = {"row": found.row, "sources": found.sources}
+            cache.remember(KIND, entries[name], stored)
+        cache.forget_oldest(KIND)
+    return [rows[name] for name in names]
+
+
+def recalled(entry: str) -> Row | None:
+    """What is remembered, if the files that it was read from are the same today."""
+    if (stored := cache.recall(KIND, entry)) is None:
+        return None
+    with suppress(OSError):
+        if all(cache.file_digest(Path(f)) == was for f, was in stored["sources"].items()):
+            row: Row = stored["row"]
+            return row
+    return None
+
+
+def entry_names(names: Iterable[str], device: Device) -> list[str]:
+    """The names of the entries of some mechanisms on a device."""
+    package = Path(__file__).parents[1]
+    here = [
+        {str(f.relative_to(package)): cache.file_digest(f) for f in sorted(package.rglob("*.py"))},
+        [sys.version, torch_version(), installations()],
+        [device.name, device.title(), device.missing(), device.cannot_compile()],
+    ]
+    shared = cache.digest(here)
+    return [cache.digest([shared, name, located(name)]) for name in names]
+
+
+def located(name: str) -> str:
+    """The path of a mechanism in a file, whatever the working folder; else nothing."""
+    path, in_file, _ = name.rpartition(".py:")
+    return str(Path(f"{path}.py").resolve()) if in_file else ""
+
+
+def installations() -> dict[str, int]:
+    """When each folder of installed packages last changed."""
+    times = {}
+    for folder in sys.path:
+        with suppress(OSError):
+            if "-packages" in folder:
+                times[folder] = Path(folder).stat().st_mtime_ns
+    return times
+
+
+def torch_version() -> str:
+    """The version of torch that is installed, without loading it."""
+    try:
+        return version("torch")
+    except PackageNotFoundError:
+        return ""

@@ -1,0 +1,67 @@
+"""What a dry run shows."""
+
+from dataclasses import replace
+
+from attnbench.records import Mode
+from attnbench.render.labels import apart
+from attnbench.render.plan import plan_tables
+from attnbench.run.forecast import forecast
+from tests.run.test_session import PLAN, REQUEST, planned
+
+GIB = 1 << 30
+OTHER = planned("odd", 128, 10**8, refusal="it cannot", mode=Mode.TRAINING)
+
+
+def tables(request, plan, memory_bytes=8 * GIB):
+    found = forecast(request, plan, memory_bytes)
+    return found, plan_tables(
+        plan,
+        request,
+        total_s=found.total_s,
+        rounds=found.rounds,
+        left_out=found.left_out,
+        memory_bytes=memory_bytes,
+    )
+
+
+def texts(table):
+    return [[cell.text for cell in row] for row in table.rows]
+
+
+def test_the_total_the_budget_and_the_memory_are_shown():
+    _, (*_, total) = tables(replace(REQUEST, budget_s=600.0), PLAN)
+    values = dict(texts(total))
+    assert values["Total time"].endswith("; budget: 10.0 min")
+    assert values["Largest peak memory"] == "1000 B of 8.000 GiB available"
+    assert values["Cases measured"] == "6 of 6"
+    _, (*_, total) = tables(REQUEST, PLAN, None)
+    assert dict(texts(total))["Total time"].endswith("; budget: none")
+    assert "available" not in dict(texts(total))["Largest peak memory"]
+
+
+def test_what_is_left_out_is_listed_by_reason_and_series():
+    plan = (*PLAN, OTHER)
+    found, (cases, lost, _) = tables(replace(REQUEST, budget_s=12.0), plan)
+    listed = {(row[1], row[2], n) for row in texts(lost) for n in row[3].split(", ")}
+    assert listed == {
+        (p.case.series, p.case.workload.mode, f"{p.case.workload.seq_len}")
+        for p in plan
+        if p.case.key in found.left_out
+    }
+    assert {row[0] for row in texts(lost)} == {"over budget", "it cannot"}
+    assert {row[-1] for row in texts(cases)} >= {"over budget", "it cannot", "1 round"}
+    assert len(tables(REQUEST, PLAN)[1]) == 2, "nothing is left out"
+
+
+def test_what_all_cases_share_is_in_the_title():
+    _, (cases, *_) = tables(REQUEST, PLAN)
+    assert cases.title == "Plan (D256-H16/attention/float32/cpu)"
+    assert texts(cases)[0][0] == "slow:eager"
+
+
+def test_what_they_do_not_share_stays_with_the_case():
+    w = PLAN[0].case.workload
+    shared, own = apart([w, replace(w, width=64, dtype="bfloat16"), replace(w, causal=True)])
+    assert shared == "H16/attention/cpu"
+    assert own == ["D256/float32", "D64/bfloat16", "D256/float32/causal"]
+    assert apart([]) == ("", [])
