@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from attnbench.contract import Attention, Card, CoreAttention, Exemption
+from attnbench.contract import Card, CoreAttention, Exemption
 from attnbench.records import Level
 from attnbench.verify.equations import NUMBER_TYPES, computes_its_own_equations
 from attnbench.verify.flops import counted_flops
@@ -268,8 +268,7 @@ def selects_from_all(trial: Trial) -> str | None:
 
 
 def no_state(trial: Trial) -> str | None:
-    forms = trial.card.forms
-    return "the form keeps no state" if forms[trial.form].start is Attention.start else None
+    return trial.card.cannot_decode(trial.form)
 
 
 def no_other_form(trial: Trial) -> str | None:
