@@ -357,9 +357,10 @@ class Card:
 
     def cannot_decode(self, form: str) -> str | None:
         """Why the form cannot continue a sequence token by token, or None."""
-        if self.forms[form].start is not Attention.start:
-            return None
-        return self.undecoded or "this form has no step of its own"
+        module = self.forms[form]
+        if module.start is Attention.start or module.package or module.compiles:
+            return self.undecoded or "this form has no step of its own"
+        return None
 
     def refusal(self, form: str, config: BaseConfig, workload: Workload) -> str | None:
         """Why the form cannot run the workload here, or None."""

@@ -167,8 +167,8 @@ class CompressiveTransformer(xl.TransformerXL):
             past[:, i % span] = x[:, 0]
             return past
         memory = torch.arange(first, i - i % L, device=x.device)
-        used = A.sum((1, 2))[:, A.shape[-1] - (i + 1 - first) :][:, : len(memory)]
-        past = past.index_add(1, memory % span, used.to(past.dtype))
+        used = xl.received(A)[:, 0, A.shape[-1] - (i + 1 - first) :][:, : len(memory)]
+        past = past.index_add(1, memory % span, used)
         past[:, i % span] = 0
         return past
 

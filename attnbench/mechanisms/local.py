@@ -19,7 +19,6 @@ from torch.nn.functional import pad
 from attnbench import caches, flex
 from attnbench.caches import Cache
 from attnbench.contract import (
-    Attention,
     BaseConfig,
     CachedAttention,
     Card,
@@ -96,7 +95,6 @@ class Local(CachedAttention):
 
 class Flex(Local):
     compiles = True
-    start = Attention.start
 
     def __init__(self, config: Config, workload: Workload) -> None:
         super().__init__(config, workload)

@@ -34,7 +34,6 @@ from attnbench import caches, flex
 from attnbench.caches import Cache
 from attnbench.contract import (
     NO_SEPARATE_CORE,
-    Attention,
     BaseConfig,
     CachedAttention,
     Card,
@@ -237,7 +236,6 @@ class Folded(Blocked):
 
 class Flex(Longformer):
     compiles = True
-    start = Attention.start
 
     def __init__(self, config: Config, workload: Workload) -> None:
         super().__init__(config, workload)

@@ -23,7 +23,6 @@ from torch import Tensor
 from attnbench import caches, flex
 from attnbench.caches import Cache
 from attnbench.contract import (
-    Attention,
     BaseConfig,
     CachedAttention,
     Card,
@@ -90,7 +89,6 @@ class Sdpa(Transformer):
 
 class Flex(Transformer):
     compiles = True
-    start = Attention.start
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         blocks = triangle(q.shape[-2], q.device) if self.causal else None

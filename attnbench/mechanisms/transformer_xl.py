@@ -301,7 +301,7 @@ class Read(torch.autograd.Function):
         ctx.save_for_backward(q, k, v, R, u, t, allowed, o, A if keeps_weights else None)
         if real is None:
             return o, None
-        used = (A.sum(1) * real[..., None]).sum(1)
+        used = (received(A) * real[..., None]).sum(1)
         ctx.mark_non_differentiable(used)
         return o, used
 
@@ -341,6 +341,11 @@ def weights(q: Tensor, k: Tensor, R: Tensor, u: Tensor, t: Tensor, allowed: Tens
         return S.softmax(-1)
     A = S.masked_fill_(~allowed, lowest).softmax(-1)
     return A.mul_(allowed.any(-1, keepdim=True))
+
+
+def received(A: Tensor) -> Tensor:
+    """The attention that each query gives each key in all heads, at least float32: [n, L, P]."""
+    return A.sum(1, dtype=torch.promote_types(A.dtype, torch.float32))
 
 
 def unshift(S: Tensor) -> Tensor:
