@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from attnbench.errors import UsageError
-from attnbench.records import Planned, Request, Shard
+from attnbench.records import Block, Planned, Request, Shard
 from attnbench.run import schedule
-from attnbench.run.history import Block, blocks
+from attnbench.run.history import blocks
 
 SLACK = 4 / 3
 

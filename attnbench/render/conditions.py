@@ -127,8 +127,9 @@ def _score(row: Row) -> str:
 
 def _asked(sweep: Sweep) -> str:
     request = sweep.request
+    tokens = f"{units.count(request.tokens)} tokens"
     sizes = [
-        f"{units.count(request.tokens)} tokens per batch",
+        f"{units.many(request.batch, 'sequence') if request.batch else tokens} per batch",
         f"width {request.width}",
         f"{request.heads} heads",
         f"{request.layers} layers",

@@ -31,11 +31,18 @@ CAUSES: Mapping[str, str] = MappingProxyType({
 })  # fmt: skip
 
 
-def latency(summary: Frame, mode: str, tokens: int) -> Table:
-    """Milliseconds per batch of `tokens` tokens, with the 95 % confidence interval."""
+def batch(summary: Frame, tokens: int | None) -> str:
+    """What times are of: so many tokens, or the sequences of a fixed batch."""
+    if tokens is not None:
+        return f"{units.count(tokens)} tokens"
+    return units.many(int(summary["batch"].max()), "sequence")
+
+
+def latency(summary: Frame, mode: str, tokens: int | None) -> Table:
+    """Milliseconds per batch of `tokens` tokens, or of the sweep's, with the 95 % interval."""
 
     def cell(row: Row) -> Cell:
-        scale = 1e3 * tokens / row["tokens"]
+        scale = 1e3 * (tokens / row["tokens"] if tokens else 1.0)
         point, low, high = (scale * row[key] for key in ("time_s", "time_lo_s", "time_hi_s"))
         return bounded(point, low, high, LAUNCHES if row["launch_bound"] else "")
 
@@ -43,7 +50,7 @@ def latency(summary: Frame, mode: str, tokens: int) -> Table:
         *(_intervals(summary), *_launches(summary, mode)),
         *(*_forms(summary, mode), *_compiled(summary, mode)),
     ]
-    if summary["tokens"].max() > tokens:
+    if tokens and summary["tokens"].max() > tokens:
         limit = units.count(tokens)
         scaled = f"For N > {limit} the batch is one sequence; the time is scaled to {limit} tokens."
         notes.insert(1, scaled)
@@ -53,7 +60,7 @@ def latency(summary: Frame, mode: str, tokens: int) -> Table:
         cell,
         lengths=summary["seq_len"],
         name=f"latency_{mode}",
-        title=f"{mode.capitalize()} time, ms per batch of {units.count(tokens)} tokens",
+        title=f"{mode.capitalize()} time, ms per batch of {batch(summary, tokens)}",
         across="time_ms",
         note=" ".join(notes),
     )
