@@ -41,6 +41,7 @@ def claims(
         bool,
         typer.Option("--all", help="Show claims out of scope too; claims.md always lists them."),
     ] = False,
+    at: options.AtOption = None,
     formats: options.FormatsOption = "png",
     json_: options.JsonOption = False,
 ) -> None:
@@ -57,7 +58,7 @@ def claims(
     if sweep is None:
         show_listing(chosen, json_)
         return
-    judged = publish(sweep, claims, figure_formats, file)
+    judged = publish(sweep, claims, figure_formats, file, at)
     shown = [judgement for judgement in judged if judgement.claim in chosen]
     if json_:
         console.data([{**describe(j.claim), **asdict(j.judgement)} for j in shown])
@@ -90,16 +91,21 @@ def read_own(path: Path) -> Sequence["Claim"]:
 
 
 def publish(
-    folder: Path, claims: Sequence["Claim"], formats: tuple[str, ...], own: Path | None = None
+    folder: Path,
+    claims: Sequence["Claim"],
+    formats: tuple[str, ...],
+    own: Path | None = None,
+    at: str | None = None,
 ) -> Sequence["Judged"]:
     """Judge the claims and write page, table and overlays into the folder of the sweep."""
     from attnbench.analysis.report import analyse
+    from attnbench.analysis.variants import variant
     from attnbench.claims.bench import Bench
     from attnbench.claims.judge import judge
     from attnbench.store import output
     from attnbench.store.journal import load_results
 
-    analysis = analyse(load_results(folder))
+    analysis = analyse(variant(load_results(folder), at))
     if not folder.is_dir():
         folder = folder.parent
     if own is not None and own.resolve().parent == folder.resolve() and own.stem == "claims":
@@ -108,6 +114,10 @@ def publish(
         console.err().print(f"warning: {warning}")
     bench = Bench(sweep=analysis.sweep, cases=analysis.cases, ratios=analysis.ratios)
     judged = judge(bench, claims)
+    if at is not None:
+        folder = folder / at
+        with output.explained(f"cannot write '{folder}'"):
+            folder.mkdir(exist_ok=True)
     for name, content in files(analysis, bench, judged, formats):
         output.write(folder / name, content, way_out="the journal is unharmed")
     console.err().print(f"claims.md, claims.csv and overlays are in {folder}")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnbench.cli import console
-from attnbench.cli.measuring import begun_in, keep
+from attnbench.cli.measuring import begun_in, keep, sizes
 from attnbench.cli.stopping import stoppable
 from attnbench.errors import CannotRun, DifferentSweep, SweepExists, UsageError
 from attnbench.fleet import folder as fleets
@@ -106,7 +106,7 @@ def conduct(
     )
     console.err().print(
         f"{many(fleet.shards, 'shard')} on {fleet.engine}, each on {request.device};"
-        f" c = {request.tokens:,} tokens, {request.dtype}, {many(request.rounds, 'round')};"
+        f" {sizes(request)}, {many(request.rounds, 'round')};"
         f" predicted {seconds(split.makespan_s(parts))}; into {folder}"
     )
     with fleets.driven(folder):
@@ -214,7 +214,7 @@ def held(part: split.Units) -> str:
     """`training 128: 1, 3; inference 128: 2`."""
     rounds = split.rounds(part)
     parts = (
-        f"{mode} {n:,}: {', '.join(str(r + 1) for r in rounds[mode, n])}"
-        for mode, n in sorted(rounds)
+        f"{block.mode} {block.seq_len:,}: {', '.join(str(r + 1) for r in rounds[block])}"
+        for block in sorted(rounds)
     )
     return "; ".join(parts)

@@ -24,6 +24,7 @@ def compare(
     against: Annotated[
         str | None, typer.Option(help="Only crossovers with this mechanism or series.")
     ] = None,
+    at: options.AtOption = None,
     json_: options.JsonOption = False,
     markdown: Annotated[Path | None, typer.Option(help="Write the tables as Markdown.")] = None,
     csv: Annotated[Path | None, typer.Option(help="Write every case as CSV.")] = None,
@@ -31,13 +32,14 @@ def compare(
     """Compare a sweep with an earlier one: what became slower, faster, larger, or is missing."""
     from attnbench.analysis.compare import compare
     from attnbench.analysis.report import analyse
+    from attnbench.analysis.variants import variant
     from attnbench.render import delimited
     from attnbench.render.comparison import all_cases, changes, moved_crossovers
     from attnbench.render.conditions import warnings
     from attnbench.store import output
     from attnbench.store.journal import load_results
 
-    before, after = (load_results(folder) for folder in (first, second))
+    before, after = (variant(load_results(folder), at) for folder in (first, second))
     analyses = (analyse(before, against), analyse(after))
     warned = dict(zip(("first", "second"), map(warnings, analyses), strict=True))
     for folder, lines in zip((first, second), warned.values(), strict=True):

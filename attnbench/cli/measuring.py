@@ -154,8 +154,7 @@ def show_choices(request: Request, here: Environment, journal: Journal, folder: 
         show(f"shard {shard}, try {journal.origin.attempt}; a budget is that of each shard")
     show(
         f"{here.device} ({here.processor}), {many(here.threads, 'thread')}, torch {here.torch};"
-        f" c = {request.tokens:,} tokens, {request.dtype}, at most {many(request.rounds, 'round')},"
-        f" {budget}; into {folder}"
+        f" {sizes(request)}, at most {many(request.rounds, 'round')}, {budget}; into {folder}"
     )
     if here.cuda:
         from attnbench.render.conditions import gpu_settings
@@ -163,6 +162,13 @@ def show_choices(request: Request, here: Environment, journal: Journal, folder: 
         show(f"driver {here.driver}, CUDA {here.cuda}; {gpu_settings(here)}")
     for doubt in doubts(here):
         show(f"warning: {doubt}")
+
+
+def sizes(request: Request) -> str:
+    """Batch and number types: `c = 8,192 tokens, float32`."""
+    batches = dict.fromkeys(str(single.batch) for single in request.each)
+    batch = f"B = {', '.join(batches)}" if request.batch else f"c = {request.tokens:,} tokens"
+    return ", ".join((batch, *dict.fromkeys(single.dtype for single in request.each)))
 
 
 def doubts(here: Environment) -> Iterator[str]:

@@ -10,6 +10,10 @@ from attnbench.workloads import axes
 from attnbench.workloads.asked import flag, options
 from attnbench.workloads.presets import expand
 
+AtOption = Annotated[
+    str | None,
+    typer.Option(metavar="VARIANT", help="One variant of a sweep of several sizes or types: D512."),
+]
 DeviceOption = Annotated[str, typed("device")]
 FormatsOption = Annotated[str, typed("formats")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the results as JSON.")]

@@ -88,6 +88,15 @@ class Asked:
             help="Tokens of a batch, c: the batch is max(1, c // N) sequences.",
         ),
     ] = None
+    batch: Annotated[
+        str | None,
+        SIZES(
+            metavar="N[,N...]",
+            read=axes.wholes,
+            usual="c // N",
+            help="Sequences of a batch, the same at every length; several are crossed too.",
+        ),
+    ] = None
     preset: Annotated[
         str,
         SIZES(
@@ -99,11 +108,21 @@ class Asked:
     ] = "mind-classification"
     width: Annotated[
         str | None,
-        SIZES(metavar="N", read=axes.whole, usual="the preset's", help="Width of the model, D."),
+        SIZES(
+            metavar="N[,N...]",
+            read=axes.wholes,
+            usual="the preset's",
+            help="Width of the model, D; several are crossed with all other sizes.",
+        ),
     ] = None
     heads: Annotated[
         str | None,
-        SIZES(metavar="N", read=axes.whole, usual="the preset's", help="Attention heads, H."),
+        SIZES(
+            metavar="N[,N...]",
+            read=axes.wholes,
+            usual="the preset's",
+            help="Attention heads, H; several are crossed too.",
+        ),
     ] = None
     layers: Annotated[
         str | None,
@@ -132,10 +151,11 @@ class Asked:
     dtype: Annotated[
         str,
         NUMBERS(
-            metavar="DTYPE",
-            read=option.dtype,
+            metavar="DTYPE[,DTYPE...]",
+            read=option.dtypes,
             known=lambda: (*SHORT_DTYPES.values(), *SHORT_DTYPES),
-            help="float32, bfloat16, float16 or float64; also fp32, bf16, fp16, fp64.",
+            help="float32, bfloat16, float16, float64 or fp32, bf16, fp16, fp64;"
+            " several are crossed too.",
         ),
     ] = "float32"
     device: Annotated[

@@ -66,6 +66,11 @@ def whole(text: str, option: str, least: int = 1, most: int = LARGEST) -> int:
     return int(text)
 
 
+def wholes(text: str, option: str) -> tuple[int, ...]:
+    """A list of such numbers, each once. Raises `BadAxis`."""
+    return tuple(dict.fromkeys(whole(part, option) for part in parts(text, option)))
+
+
 def number(text: str, option: str, least: float = 0.0, most: float = 1.0) -> float:
     """A number between two others. Raises `BadAxis`."""
     try:

@@ -65,13 +65,13 @@ def modes(text: str, option: str = "--mode") -> tuple[Mode, ...]:
     return tuple(map(Mode, words))
 
 
-def dtype(text: str, option: str = "--dtype") -> str:
-    """The full name of a floating-point type: `bfloat16` of `bf16`. Raises `UsageError`."""
-    full = SHORT_DTYPES.get(text, text)
-    if full not in SHORT_DTYPES.values():
+def dtypes(text: str, option: str = "--dtype") -> tuple[str, ...]:
+    """The full names of floating-point types: `bfloat16` of `bf16`. Raises `UsageError`."""
+    full = {word: SHORT_DTYPES.get(word, word) for word in axes.listed(text)}
+    if wrong := [word for word in full if full[word] not in SHORT_DTYPES.values()]:
         known = ", ".join(f"{full} or {short}" for short, full in SHORT_DTYPES.items())
-        raise UsageError(f"{option} {text!r} is not one of {known}")
-    return full
+        raise UsageError(f"{option} {wrong[0]!r} is not one of {known}")
+    return tuple(dict.fromkeys(full.values()))
 
 
 def device(text: str, option: str) -> str:

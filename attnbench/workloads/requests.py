@@ -1,10 +1,12 @@
 """From the options of a sweep to its request, in which nothing is left open, and back."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
+from itertools import product
 
 from attnbench.device import AUTO, Device, choose, find
 from attnbench.errors import UsageError
-from attnbench.records import Level, Request, Settings, Shell
+from attnbench.records import Level, Request, Settings, Shell, Variant
 from attnbench.run.cgroups import cores
 from attnbench.workloads.asked import Asked, flag
 from attnbench.workloads.presets import preset
@@ -26,6 +28,9 @@ def request(asked: Asked, *, divided: bool = False, elsewhere: bool = False) -> 
             raise UsageError(
                 f"{flag(name)} has no effect at level {level}; it is for --level model"
             )
+    if asked.batch is not None and asked.tokens is not None:
+        raise UsageError("--batch fixes the batch, so --tokens has no effect; give one of them")
+    crossed = variants(asked)
     chosen_s = None if divided else device.budget_s
     budget_s = chosen_s if asked.budget is None else asked.read("budget")
     usual_rounds = rounds(asked.quick, budget_s)
@@ -34,13 +39,12 @@ def request(asked: Asked, *, divided: bool = False, elsewhere: bool = False) -> 
         models=asked.read("models"),
         lengths=asked.read("lengths"),
         tokens=asked.read("tokens") or device.tokens,
+        **asdict(crossed[0]),
+        variants=crossed if len(crossed) > 1 else (),
         preset=asked.preset,
         level=level,
         modes=asked.read("mode"),
-        dtype=asked.read("dtype"),
         device=device.name,
-        width=asked.read("width") or column.width,
-        heads=asked.read("heads") or column.heads,
         layers=asked.read("layers") or column.layers,
         padding=asked.read("padding"),
         causal=asked.causal,
@@ -60,6 +64,18 @@ def request(asked: Asked, *, divided: bool = False, elsewhere: bool = False) -> 
         share_layers=asked.share_layers,
         reversible=asked.reversible,
     )
+
+
+def variants(asked: Asked) -> tuple[Variant, ...]:
+    """Every combination of widths, heads, number types and batches. Raises `UsageError`."""
+    column = preset(asked.preset)
+    combinations = product(
+        asked.read("width") or (column.width,),
+        asked.read("heads") or (column.heads,),
+        asked.read("dtype"),
+        asked.read("batch") or (None,),
+    )
+    return tuple(Variant(width=w, heads=h, dtype=t, batch=b) for w, h, t, b in combinations)
 
 
 def rounds(quick: bool, budget_s: float | None) -> int:
@@ -103,11 +119,7 @@ def written(request: Request) -> Mapping[str, str | bool]:
         "level": str(request.level),
         "causal": request.causal,
         "padding": str(request.padding),
-        "tokens": str(request.tokens),
         "preset": request.preset,
-        "width": str(request.width),
-        "heads": str(request.heads),
-        "dtype": request.dtype,
         "device": request.device,
         "threads": str(settings.threads),
         "cold": settings.cold,
@@ -118,6 +130,11 @@ def written(request: Request) -> Mapping[str, str | bool]:
         "case_timeout": _time(request.case_timeout_s),
         "seed": str(settings.seed),
     }
+    for name in ("width", "heads", "dtype", "batch"):
+        values = dict.fromkeys(getattr(single, name) for single in request.each)
+        texts |= {name: ",".join(map(str, values))} if None not in values else {}
+    if request.batch is None:
+        texts["tokens"] = str(request.tokens)
     if request.level is Level.MODEL:
         texts |= {"layers": str(request.layers), "dropout": str(request.dropout)}
         chosen = {name: getattr(request, name) for name in ("share_layers", "reversible")}

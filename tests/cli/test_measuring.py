@@ -103,9 +103,9 @@ def test_a_sweep_without_a_run_is_refused_with_its_reasons(folder):
 def test_the_advice_after_a_signal_is_true(folder, tmp_path):
     path, journal, made = folder
     assert kept(tmp_path / "missing") == "nothing was measured"
-    assert kept(path) == f"nothing was measured yet: repeat with --out '{path}' --resume"
+    assert kept(path) == f"nothing was measured yet; attnbench sweep --resume '{path}' goes on"
     journal.append(made.runs[0])
-    assert kept(path) == f"what was measured is kept: repeat with --out '{path}' --resume"
+    assert kept(path) == f"what was measured is kept; attnbench sweep --resume '{path}' goes on"
 
 
 def test_a_sweep_of_what_cannot_run_does_not_end_well(tmp_path):
@@ -116,7 +116,7 @@ def test_a_sweep_of_what_cannot_run_does_not_end_well(tmp_path):
     assert done.returncode == 2
     assert "attnbench: nothing was measured: 0 of 2 cases ran; " in done.stderr
     assert "figures and tables" not in done.stderr
-    assert [file.name for file in tmp_path.iterdir()] == ["sweep.jsonl"]
+    assert {file.name for file in tmp_path.iterdir()} == {"sweep.jsonl", "sweep.toml"}
 
 
 def test_a_later_try_of_a_shard_waits_for_the_earlier_one_to_end(tmp_path, monkeypatch):
