@@ -24,7 +24,7 @@ def sweep(
         str,
         typer.Option(
             help="Names, patterns (synth*), forms (transformer:eager), options"
-            " (linformer[rank=64]), groups (@fig2, @table5, @survey, @modern, @all),"
+            " (linformer[rank=64]), groups (@fig2, @table5, @survey, @modern, @decode, @all),"
             " path/to/file.py:NAME."
         ),
     ] = "@fig2",

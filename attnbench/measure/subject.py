@@ -20,7 +20,9 @@ class Subject:
     """A case built on its device, ready to iterate; the same seed gives the same one.
 
     In decode it is ready after `prefill`: every iteration is then the same step to token N, from
-    the state that the N − 1 tokens of the prompt left. `capturable`: whether CUDA graphs may capture the step of the optimiser.
+    the state that the N − 1 tokens of the prompt left.
+
+    `capturable`: whether CUDA graphs may capture the step of the optimiser.
     """
 
     def __init__(self, card: Card, case: Case, seed: int, capturable: bool = False) -> None:
