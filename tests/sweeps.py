@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -67,7 +68,7 @@ def seconds(mechanism: str, workload: Workload) -> float:
     """The true time of one iteration."""
     constant, growing = COSTS.get(mechanism, (2e-6, 0.0))
     training = 3.1 if workload.mode is Mode.TRAINING else 1.0
-    return training * workload.tokens * (constant + growing * workload.seq_len)
+    return training * workload.outputs * (constant + growing * workload.seq_len)
 
 
 def peak_bytes(mechanism: str, workload: Workload) -> int:
@@ -82,6 +83,8 @@ def workloads(lengths: Iterable[int], tokens: int, modes: Iterable[Mode]) -> lis
     """One workload per mode and length at a constant number of tokens."""
     return [
         Workload(batch=max(1, tokens // length), seq_len=length, mode=mode, shell=Shell())
+        if mode is not Mode.DECODE
+        else Workload(batch=1, seq_len=length, mode=mode, level=Level.ATTENTION, causal=True)
         for mode in modes
         for length in lengths
     ]
@@ -252,3 +255,21 @@ def on_gpu(sample: Sample, **notes: str) -> Sweep:
         for run in whole.runs
     )
     return replace(whole, runs=tuple(runs))
+
+
+def decoded(
+    states: Mapping[str, Callable[[int], int]], *, lengths: tuple[int, ...] = LENGTHS, **more: Any
+) -> Sweep:
+    """A sweep of decoding: the bytes of the state of each series after N tokens."""
+    whole = sweep(states, lengths=lengths, modes=(Mode.DECODE,), end=lambda case: None, **more)
+    cases = {line.case.key: line.case for line in whole.plan}
+    runs = []
+    for run in whole.runs:
+        case = cases[run.case]
+        name = next(n for n in (case.mechanism, f"{case.mechanism}:{case.form}") if n in states)
+        n = case.workload.seq_len
+        kept = {"state_bytes": float(case.workload.batch * states[name](n))}
+        extra = {"ttft_s": 1e-8 * n * n} if run.part is Part.TIME else kept
+        runs.append(replace(run, values={**run.values, **extra}))
+    request = replace(whole.request, level=Level.ATTENTION)
+    return replace(whole, request=request, runs=tuple(runs))

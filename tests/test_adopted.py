@@ -7,7 +7,7 @@ import pytest
 
 from attnbench.cli.starting import own_server
 from attnbench.errors import UnknownMechanism, UnknownOption
-from attnbench.records import Causality, Level, Mode, Outcome
+from attnbench.records import PASSES, Causality, Level, Outcome
 from attnbench.registry import card
 from attnbench.verify.checks import verify
 from tests.measure.cases import case
@@ -42,7 +42,7 @@ def answer(server):
 
 @pytest.mark.parametrize("name", ["Mean", "Masked", "factory", "Prints"])
 @pytest.mark.parametrize("level", [Level.ATTENTION, Level.MODEL])
-@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("mode", PASSES)
 def test_a_module_or_a_factory_is_measured(answer, name, level, mode):
     assert answer(name, level=level, mode=mode)["outcome"] == Outcome.OK
 

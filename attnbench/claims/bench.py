@@ -15,7 +15,7 @@ import pandas as pd
 from attnbench.analysis.curves import LogCurve
 from attnbench.analysis.ratios import Ratios
 from attnbench.claims.claim import ClaimedMode, OutOfScope, Quantity, Subject
-from attnbench.records import CardFacts, Level, Mode, Option, Outcome, Sweep
+from attnbench.records import PASSES, CardFacts, Level, Mode, Option, Outcome, Sweep
 
 # the form that a claim names, and the forms here that may stand for it, best first: `flash` is a
 # fused kernel that never stores the weights; torch's sdpa dispatches to one unless the sweep has
@@ -92,13 +92,13 @@ class Bench:
         modes = tuple(dict.fromkeys(planned.case.workload.mode for planned in self.sweep.plan))
         if not modes:
             raise OutOfScope("the sweep has no cases")
-        if claimed is ClaimedMode.GENERATION:
-            raise OutOfScope("no sweep generates token by token")
         if claimed is ClaimedMode.UNPRINTED:
-            return modes
-        mode = Mode(claimed)
+            if passes := tuple(mode for mode in modes if mode in PASSES):
+                return passes
+            raise OutOfScope("the sweep has only steps of decoding")
+        mode = Mode.DECODE if claimed is ClaimedMode.GENERATION else Mode(claimed)
         if mode not in modes:
-            raise OutOfScope(f"the sweep has no {claimed}")
+            raise OutOfScope(f"the sweep has no {claimed} (--mode {mode})")
         return (mode,)
 
     def curve(self, subject: Subject, mode: Mode) -> Curve:
@@ -178,7 +178,10 @@ def _costs(rows: pd.DataFrame) -> dict[Quantity, LogCurve]:
         Quantity.MEMORY: peak / batch,
         Quantity.CORE_FLOPS: rows["core_flops"] / batch / rows["layers"],
         Quantity.PROJECTION_FLOPS: rows["projection_flops"] / batch / rows["layers"],
+        Quantity.STATE: rows["state_bytes"] / batch,
     }
-    return {Quantity.TIME: LogCurve.of(lengths, *times)} | {
-        quantity: LogCurve.of(lengths, cost) for quantity, cost in counted.items()
-    }
+    costs = {quantity: LogCurve.of(lengths, cost) for quantity, cost in counted.items()}
+    costs[Quantity.TIME] = LogCurve.of(lengths, *times)
+    first = rows.reindex(columns=["ttft_s", "ttft_log_se", "ttft_df"])
+    costs[Quantity.FIRST_TOKEN] = LogCurve.of(lengths, *(first[name] for name in first))
+    return costs

@@ -27,19 +27,21 @@ class OutOfScope(Exception):
 
 
 class ClaimedMode(StrEnum):
-    """How a source measured; a sweep has only the first two."""
+    """How a source measured."""
 
     INFERENCE = "inference"
     TRAINING = "training"
-    UNPRINTED = "unprinted"  # the source does not say, so every mode of the sweep is judged
-    GENERATION = "generation"
+    UNPRINTED = "unprinted"  # the source does not say; every mode but decode is judged
+    GENERATION = "generation"  # token by token, the mode decode of a sweep
 
 
 class Quantity(StrEnum):
     """A cost of one sequence, and for FLOPs of one layer, that is compared."""
 
-    TIME = "time"
+    TIME = "time"  # in generation of a step
     MEMORY = "memory"
+    STATE = "state"  # what generation keeps of past tokens, of one layer, in bytes
+    FIRST_TOKEN = "first_token"  # time of the pass over the tokens before a step
     CORE_FLOPS = "core_flops"
     PROJECTION_FLOPS = "projection_flops"
 

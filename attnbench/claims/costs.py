@@ -146,6 +146,22 @@ def speedup(
     return ratio(bench, b, a, Quantity.TIME, mode, lengths)
 
 
+def speedup_over_passes(
+    bench: Bench, a: Subject, b: Subject, mode: Mode, lengths: Lengths = EVERYWHERE
+) -> Measured:
+    """The time of a pass of B over the tokens before a step, over the time of a step of A.
+
+    The speed-up of A with a state over B without one, which computes all past tokens again.
+    """
+    slow, fast = bench.curve(b, mode), bench.curve(a, mode)
+    logs = slow.costs[Quantity.FIRST_TOKEN].minus(fast.costs[Quantity.TIME])
+    if not len(logs):
+        raise OutOfScope(f"{fast.series} and {slow.series} were not decoded at a common length")
+    chosen = lengths.among([int(n) for n in logs.lengths])
+    label = f"time of a pass of {slow.series} over a step of {fast.series}"
+    return Measured(label=label, logs=logs.at(chosen), lengths=tuple(chosen), about=lengths)
+
+
 def memory_saving(
     bench: Bench, a: Subject, b: Subject, mode: Mode, lengths: Lengths = EVERYWHERE
 ) -> Measured:

@@ -90,7 +90,7 @@ def order(
     if len(logs) < 2:
         raise OutOfScope(f"{curve.series} has no {quantity} at two lengths")
     slopes = logs.slopes()
-    counted = quantity in (Quantity.CORE_FLOPS, Quantity.PROJECTION_FLOPS)
+    counted = quantity in (Quantity.CORE_FLOPS, Quantity.PROJECTION_FLOPS, Quantity.STATE)
     number = Number(
         what=f"exponent of N of {quantity} of {curve.series}" + ("" if counted else f", {mode}"),
         unit=Unit.EXPONENT,

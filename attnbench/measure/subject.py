@@ -21,6 +21,7 @@ class Subject:
 
     In decode it is ready after `prefill`: every iteration is then the same step to token N, from
     the state that the N − 1 tokens of the prompt left.
+
     `capturable`: whether CUDA graphs may capture the step of the optimiser.
     """
 

@@ -39,7 +39,7 @@ class Asked:
             read=option.models,
             known=option.known_models,
             help="Names, patterns (synth*), forms (transformer:eager), options"
-            " (linformer[rank=64]), groups (@fig2, @table5, @survey, @modern, @all),"
+            " (linformer[rank=64]), groups (@fig2, @table5, @survey, @modern, @decode, @all),"
             " path/to/file.py:NAME.",
         ),
     ] = "@fig2"

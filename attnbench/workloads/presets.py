@@ -123,6 +123,21 @@ def groups() -> Mapping[str, tuple[str, ...]]:
             "gated_delta_net",
             "mamba2",
         ),
+        "@decode": (  # what continues a sequence token by token
+            "transformer",
+            "linear_transformer",
+            "performer",
+            "local",
+            "longformer",
+            "transformer_xl",
+            "compressive_transformer",
+            "grouped_query",
+            "sliding_window",
+            "latent",
+            "retention",
+            "gated_delta_net",
+            "mamba2",
+        ),
         "@all": names(),
     }
 

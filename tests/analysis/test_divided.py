@@ -9,7 +9,7 @@ from attnbench.analysis.curves import half_widths
 from attnbench.analysis.ratios import means, numbered, processes
 from attnbench.fleet import split
 from attnbench.fleet.split import Unit
-from attnbench.records import Mode, Origin, Outcome, Part, Run, Sample, Shard
+from attnbench.records import PASSES, Origin, Outcome, Part, Run, Sample, Shard
 
 ROUNDS = 3
 SAMPLE = Sample(1, 1.0, 1.0, None, 1.0, 0.0, 0.0, 0)
@@ -34,7 +34,7 @@ def runs(blocks, shards):
 
 def served(count, shards):
     """The processes of each round of each block, the blocks numbered from 0."""
-    blocks = [(mode, 2**n) for mode in Mode for n in range(count // 2)]
+    blocks = [(mode, 2**n) for mode in PASSES for n in range(count // 2)]
     found = processes(runs(blocks, shards), {str(block): block for block in blocks})
     return {(blocks.index(block), r): (shard, turn) for (block, r), (shard, turn) in found.items()}
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnbench.analysis.roofline import Roof, least_numbers, rates, roof, roofline, too_fast
+from attnbench.analysis.roofline import Roof, least_bytes, rates, roof, roofline, too_fast
 from attnbench.analysis.summary import summary
 from attnbench.records import Level, Mode, Sweep
 from tests.sweeps import environment, sweep
@@ -21,6 +21,8 @@ def case(**changes: object) -> pd.DataFrame:
         "level": "attention",
         "seq_len": 100,
         "tokens": 1000,
+        "batch": 10,
+        "state_bytes": np.nan,
         "width": 10,
         "parameters": 400,
         "flops": 4e9,
@@ -74,8 +76,19 @@ def test_bytes_set_the_bound_where_products_are_few():
         (Level.CORE, Mode.TRAINING, 40_000),
     ],
 )
-def test_least_numbers_are_those_that_must_be_read_and_written(level: str, mode: str, numbers: int):
-    assert least_numbers(case(level=level, mode=mode)).tolist() == [numbers]
+def test_least_bytes_are_those_that_must_be_read_and_written(level: str, mode: str, numbers: int):
+    assert least_bytes(case(level=level, mode=mode), 4).tolist() == [4 * numbers]
+
+
+def test_a_step_reads_its_state_and_one_token_of_each_sequence():
+    step = case(mode=Mode.DECODE, state_bytes=3000.0)
+    # 400 parameters, and 10 numbers in and out of each of 10 sequences
+    assert least_bytes(step, 2).tolist() == [2 * (400 + 2 * 10 * 10) + 3000]
+    # the prompt is not read again
+    whole = sweep(("fastformer",), machine=environment(matmul_flops=1e11, copy_bytes=1e10))
+    read_s = 4 * 10 * 10 / 1e10
+    assert too_fast(whole, step.assign(time_s=read_s)) == []
+    assert too_fast(whole, step.assign(time_s=read_s / 5)) == ["a:eager"]
 
 
 def test_no_case_of_a_plausible_sweep_beats_its_floor():

@@ -23,7 +23,7 @@ from attnbench.analysis.curves import half_widths, series_names
 from attnbench.analysis.ratios import Ratios
 from attnbench.cli.starting import own_server
 from attnbench.measure.environment import memory_bytes
-from attnbench.records import Level, Mode, Part, Request, Sweep
+from attnbench.records import PASSES, Level, Mode, Part, Request, Sweep
 from attnbench.run.session import Session
 from attnbench.workloads.reading import plan
 from attnbench.workloads.requests import settings
@@ -75,7 +75,7 @@ def main():
     print("| level | mode | mechanism | ratios | contain 1 | median half-width |")
     print("|---|---|---|---:|---:|---:|")
     for level in LEVELS:
-        for mode in Mode:
+        for mode in PASSES:
             for name in NAMES:
                 which = (level, mode, name)
                 rows = [each for each in found if (each.level, each.mode, each.name) == which]
@@ -132,7 +132,7 @@ def request(number, level):
         tokens=2048,
         preset="mind-classification",
         level=level,
-        modes=tuple(Mode),
+        modes=PASSES,
         dtype="float32",
         device="cpu",
         width=64,

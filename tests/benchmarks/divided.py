@@ -28,7 +28,7 @@ from attnbench.cli.starting import own_server
 from attnbench.device import find
 from attnbench.fleet import split
 from attnbench.measure.environment import memory_bytes
-from attnbench.records import Level, Mode, Part, Request, Shard
+from attnbench.records import PASSES, Level, Part, Request, Shard
 from attnbench.run.session import Session
 from attnbench.store.journal import Journal, load
 from attnbench.store.merging import merge
@@ -107,7 +107,7 @@ def request(number):
         tokens=2048,
         preset="mind-classification",
         level=Level.ATTENTION,
-        modes=tuple(Mode),
+        modes=PASSES,
         dtype="float32",
         device="cpu",
         width=64,

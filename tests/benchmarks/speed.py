@@ -21,7 +21,7 @@ from attnbench.contract import merge
 from attnbench.device import choose
 from attnbench.measure.server import described
 from attnbench.measure.timing import sample
-from attnbench.records import Causality, Level, Mode, Workload
+from attnbench.records import PASSES, Causality, Level, Mode, Workload
 from attnbench.registry import card, names
 from attnbench.workloads.presets import preset
 from tests.benchmarks.header import begin
@@ -53,7 +53,7 @@ def main():
         if asked.models and name not in asked.models.split(","):
             continue
         for seq_len in map(int, asked.lengths.split(",")):
-            for mode in Mode:
+            for mode in PASSES:
                 print(row(name, label, build, seq_len, mode, device, asked), flush=True)
                 gc.collect()
                 device.release()

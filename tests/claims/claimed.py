@@ -38,6 +38,8 @@ class Truth:
     projections: float = 4e5  # FLOPs of the linear projections per token
     ends: Mapping[tuple[Mode, int], Outcome] = field(default_factory=dict)
     kernel: str = ""
+    state: Callable[[int], float] | None = None  # bytes that decoding keeps
+    first: Callable[[int], float] = lambda n: 1e-7 * n * n  # seconds to the first token
 
 
 LAB = {
@@ -148,8 +150,11 @@ def _runs(line: Planned, truth: Truth, rounds: int, spread: float) -> list[Run]:
     for i in range(rounds):
         time = wall * math.exp(spread * (i - (rounds - 1) / 2))
         sample = Sample(1, time, time, None, time, 0.0, 0.0)
-        found.append(replace(first, round=i, samples=(sample,)))
+        values = {"ttft_s": truth.first(workload.seq_len)} if truth.state else {}
+        found.append(replace(first, round=i, samples=(sample,), values=values))
     peak = workload.batch * truth.bytes(workload.seq_len)
     notes = {"attention_kernel": truth.kernel} if truth.kernel else {}
     values = {"allocated_peak_bytes": peak + 5e7, "allocated_delta_bytes": peak}
+    if truth.state:
+        values["state_bytes"] = workload.batch * truth.state(workload.seq_len)
     return [*found, replace(first, part=Part.MEMORY, values=values, notes=notes)]

@@ -129,7 +129,7 @@ def test_a_call_names_its_subjects():
         ("faster(a.b.c, b, inference)", "a is a.b.c; expected a mechanism"),
         ("same(a(x=-1), b, time, inference)", "a is a(x=-1); expected a mechanism"),
         ("faster(a, b, sleeping)", "mode is sleeping; expected one of inference, training, unpr"),
-        ("same(a, b, colour, inference)", "expected one of time, memory, core_flops, projection"),
+        ("same(a, b, colour, inference)", "expected one of time, memory, state, first_token, core"),
         ("faster(a, b, inference, 512)", "lengths is 512; expected lengths such as N >= 512"),
         ("faster(a, b, inference, N >= 1.5)", "expected lengths such as"),
         ("faster(a, b, inference, 4 <= N <= 2)", "expected lengths such as"),

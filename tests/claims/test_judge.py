@@ -185,6 +185,39 @@ FEW = {
 DECIDED = {("projections_over_core", CANNOT_TELL), ("no_causal_form", CANNOT_TELL)}
 
 
+# steps: their times, what they keep, and the pass before them
+STEPS = [
+    ("growth(time, linformer, generation, 512, 8192) == 1", REPRODUCED),
+    ("1 <= growth(state, linformer, generation, 512, 8192) <= 1.01", REPRODUCED),
+    ("1 <= growth(state, transformer, generation, 512, 8192) <= 1.01", NOT),
+    ("order(transformer, state) == N*d", REPRODUCED),
+    ("order(linformer, state) == N*d", NOT),
+    ("3.99 <= ratio(transformer, fastformer, state, generation, N >= 1) <= 4.01", REPRODUCED),
+    ("3.99 <= ratio(fastformer, transformer, state, generation, N >= 1) <= 4.01", NOT),
+    ("speedup(linformer, transformer, generation, N == 8192) > 100", REPRODUCED),
+    # 1e-7 · 8192² seconds over 1e-5
+    ("speedup_over_passes(linformer, transformer, generation, N == 8192) > 6e5", REPRODUCED),
+    ("speedup_over_passes(linformer, transformer, generation, N == 8192) > 7e5", NOT),
+    ("speedup_over_passes(linformer, transformer, generation, N > 2048) > 100", CANNOT_TELL),
+    ("speedup_over_passes(linformer, transformer, generation) > 6e5", OUT),
+    ("speedup_over_passes(linformer, performer, generation, N == 8192) > 6e5", OUT),
+    ("order(transformer, core_flops) == N**2", OUT),
+    ("faster(linformer, transformer, unprinted, N >= 128)", OUT),
+    ("faster(linformer, transformer, inference, N >= 128)", OUT),
+]
+
+
+@pytest.fixture(scope="module")
+def found_in_steps():
+    truths = {
+        "transformer:sdpa": Truth(seconds=lambda n: 1e-6 * n, state=lambda n: 2048.0 * n),
+        "fastformer:eager": Truth(seconds=lambda n: 1e-6 * n, state=lambda n: 512.0 * n),
+        "linformer:eager": Truth(seconds=lambda n: 1e-5, state=lambda n: 4096.0),
+    }
+    sweep = measured(truths, modes=(Mode.DECODE,), level=Level.ATTENTION)
+    return together(sweep, [check for check, _ in STEPS])
+
+
 @pytest.fixture(scope="module")
 def lab():
     return measured()
@@ -234,10 +267,15 @@ def test_rates_are_judged_at_level_core(found_in_core, check, answer):
     assert found_in_core[check].answer is answer
 
 
+@pytest.mark.parametrize(("check", "answer"), STEPS)
+def test_claims_of_generation_are_judged_by_steps(found_in_steps, check, answer):
+    assert found_in_steps[check].answer is answer, found_in_steps[check]
+
+
 def test_every_predicate_is_explained_and_tested_for_each_answer():
     for name, function in FUNCTIONS.items():
         assert function.__doc__, name
-    outer = [(re.search(r"(\w+)\(", check)[1], answer) for check, answer in CASES + CORE]
+    outer = [(re.search(r"(\w+)\(", check)[1], answer) for check, answer in CASES + CORE + STEPS]
     missing = {(name, answer) for name in FUNCTIONS for answer in Answer} - set(outer) - DECIDED
     assert not missing
 

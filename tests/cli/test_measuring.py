@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+import attnbench
 from attnbench.cli import measuring
 from attnbench.cli.doctor import load
 from attnbench.cli.measuring import doubts, kept, refuse_empty
@@ -136,3 +137,32 @@ def test_a_later_try_of_a_shard_waits_for_the_earlier_one_to_end(tmp_path, monke
     monkeypatch.setattr(measuring, "BUSY_S", 0.0)
     with Journal.resume(tmp_path, made.request, here, shard), pytest.raises(SweepBusy):
         measuring.resumed(tmp_path, made.request, here, shard, False)
+
+
+def test_a_sweep_decodes_what_can_and_says_why_the_rest_cannot(tmp_path):
+    done = here(
+        *("sweep", "--mode", "decode", "--level", "attention", "--lengths", "1,16,64"),
+        *("--models", "grouped_query[kv_heads=2],retention,fnet", *SMALL, "--out", tmp_path),
+    )
+    assert done.returncode == 0, done.stderr
+    assert {"decode.png", "ttft.csv", "state.csv"} <= {file.name for file in tmp_path.iterdir()}
+    assert not (tmp_path / "fig2.png").exists()
+    assert "cannot decode: the mechanism has no causal form" in done.stdout
+    cases = {
+        (r["mechanism"], int(r["seq_len"])): r for r in attnbench.load(tmp_path).to_dict("records")
+    }
+    for n in (1, 16, 64):
+        step = cases["grouped_query", n]
+        assert (step["batch"], step["causal"], step["outcome"]) == (1, True, "ok")
+        assert step["state_bytes"] == 2 * n * 16 * 4
+        assert cases["retention", n]["state_bytes"] == 16 * 8 * 2 * 4
+    assert cases["grouped_query", 16]["core_flops"] * 4 == cases["grouped_query", 64]["core_flops"]
+
+
+def test_a_level_without_steps_is_refused(tmp_path):
+    done = here(
+        *("sweep", "--mode", "decode", "--lengths", "16", "--models", "retention", *SMALL),
+        *("--out", tmp_path),
+    )
+    assert done.returncode == 2
+    assert "a step is measured with its projections, at level attention" in done.stderr

@@ -15,7 +15,7 @@ from attnbench.device import find
 from attnbench.measure import compiling
 from attnbench.measure.compiling import graphs
 from attnbench.measure.worker import Worker
-from attnbench.records import Level, Mode
+from attnbench.records import PASSES, Level
 from tests.measure.cases import case
 
 # torch warns of its own code while it compiles
@@ -50,7 +50,7 @@ def values(worker, do, **question):
 
 
 @pytest.mark.usefixtures("captured")
-@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("mode", PASSES)
 @pytest.mark.parametrize("level", list(Level))
 def test_compiling_comes_before_the_warm_up_and_never_again(level, mode):
     worker = Worker(None, seed=0)
@@ -91,7 +91,7 @@ def test_more_shapes_than_torch_keeps_are_compiled_in_one_process():
 
 
 @pytest.mark.usefixtures("captured")
-@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("mode", PASSES)
 def test_memory_is_that_of_compiled_code_and_operators_are_not_counted(mode):
     sizes = {"level": Level.CORE, "batch": 1, "seq_len": 256, "width": 64, "mode": mode}
     answers = {

@@ -9,7 +9,7 @@ from torch.profiler import ProfilerActivity
 
 from attnbench.measure import kernels, memory
 from attnbench.measure.subject import Subject
-from attnbench.records import Mode
+from attnbench.records import PASSES
 from attnbench.registry import card
 from tests.measure.cases import case
 
@@ -44,7 +44,7 @@ def test_operators_of_the_forward_pass_are_named(names, found):
     assert kernels.operators(names) == ({"attention_kernel": found} if found else {})
 
 
-@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("mode", PASSES)
 @pytest.mark.parametrize(
     ("backend", "kernel"),
     [

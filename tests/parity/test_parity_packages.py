@@ -13,7 +13,7 @@ import torch
 
 from attnbench import registry
 from attnbench.measure.subject import Subject, iteration
-from attnbench.records import Case, Level, Mode, Shell, Workload
+from attnbench.records import PASSES, Case, Level, Shell, Workload
 from attnbench.verify.flops import counted_flops
 from attnbench.verify.trial import some_padding, tokens
 
@@ -121,7 +121,7 @@ def test_it_computes_the_mechanisms_function_with_its_parameters(name, form):
 
 
 @pytest.mark.parametrize("level", [Level.ATTENTION, Level.MODEL])
-@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("mode", PASSES)
 @pytest.mark.parametrize(("name", "form"), PEERS)
 def test_it_runs_as_a_case_and_counts_what_it_declares(name, form, mode, level):
     card = registry.card(name)

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from attnbench import units
+from attnbench.analysis import predict
 from attnbench.analysis.predict import replayed
 from attnbench.device import find
 from attnbench.records import (
@@ -18,6 +19,7 @@ from attnbench.records import (
     Planned,
     Request,
     Run,
+    Sample,
     Settings,
     Workload,
 )
@@ -561,3 +563,46 @@ def test_the_budget_reserves_what_compiling_took_before():
     runs = [outcomes(machine)[p.case.key, Part.TIME, 0] for p in plan]
     assert [run.outcome for run in runs] == [Outcome.OK, Outcome.OK, Outcome.OK, Outcome.SKIPPED]
     assert "would exceed --budget" in runs[-1].reason
+
+
+def decoding(seq_len, prefill_flops):
+    step = planned("slow", seq_len, 10**6, mode=Mode.DECODE)
+    return replace(step, prefill_flops=prefill_flops)
+
+
+def test_a_prefill_is_part_of_what_a_visit_takes():
+    plan = [decoding(n, 10**9 * n) for n in (10, 20, 40)]
+    history = Session(
+        request=REQUEST, plan=tuple(plan), store=Machine(), start=None, memory_bytes=GIB
+    ).history
+    assert history.prefill_s(plan[0]) == pytest.approx(10)  # at the rate of the first guess
+    sample = Sample(1, 0.1, 0.1, None, 0.1, 0.0, 0.0, 0)
+    run = Run(
+        case=plan[0].case.key,
+        part=Part.TIME,
+        round=0,
+        outcome=Outcome.OK,
+        samples=(sample,),
+        values={"ttft_s": 3.0},
+    )
+    history.learn(plan[0], run)
+    assert [history.prefill_s(line) for line in plan] == pytest.approx([3, 6, 12])
+    assert history.prepare_s(plan[2]) == history.prefill_s(plan[2])
+
+
+def test_a_prefill_that_does_not_fit_into_the_budget_is_not_started():
+    machine = Machine(seconds=lambda case: 0.001)
+    plan = (decoding(10, 10**9), decoding(20, 10**11))
+    sweep(machine, plan, replace(REQUEST, budget_s=30.0, rounds=1))
+    found = {run.case: run for run in machine.stored if run.part is Part.TIME}
+    short, long = (found[line.case.key] for line in plan)
+    assert (short.outcome, long.outcome) == (Outcome.OK, Outcome.SKIPPED)
+    assert long.reason.startswith("would exceed --budget")
+
+
+def test_a_step_is_not_predicted_from_passes_nor_passes_from_steps():
+    passes, step = planned("slow", 128, 10**9), decoding(128, 10**9)
+    assert predict.seconds(step, [(passes, 5.0)]) == step.predicted_s
+    assert predict.seconds(passes, [(step, 5.0)]) == passes.predicted_s
+    training = planned("slow", 128, 10**9, mode=Mode.TRAINING)
+    assert predict.seconds(training, [(passes, 5.0)]) == pytest.approx(15.0)

@@ -44,7 +44,7 @@ def test_models_of_today_have_their_widths():
 
 
 def test_groups_are_registered_and_all_is_everything():
-    for name in ("@fig2", "@table5", "@survey", "@modern"):
+    for name in ("@fig2", "@table5", "@survey", "@modern", "@decode"):
         assert {member.partition(":")[0] for member in group(name)} <= set(names())
     assert group("@all") == names()
     assert len(group("@fig2")) == 8
@@ -52,6 +52,12 @@ def test_groups_are_registered_and_all_is_everything():
     assert forms == {None, "eager"}
     assert len(group("@survey")) == 17
     assert len(group("@modern")) == 7
+    decode = {
+        name
+        for name in names()
+        if any(card(name).cannot_decode(form) is None for form in card(name).own_forms)
+    }
+    assert decode <= set(group("@decode"))
 
 
 def test_the_survey_ticks_the_mechanisms_that_can_decode():

@@ -1,0 +1,62 @@
+"""What follows from steps: rates, states, growth."""
+
+import numpy as np
+import pytest
+
+from attnbench.analysis.compare import compare
+from attnbench.analysis.report import analyse
+from attnbench.records import Mode
+from tests.sweeps import decoded, sweep
+
+STATES = {"transformer": lambda n: 2048 * n, "fastformer": lambda n: 4096}
+
+
+@pytest.fixture(scope="module")
+def found():
+    return analyse(decoded(STATES))
+
+
+def test_a_step_gives_one_token_of_each_sequence(found):
+    cases = found.cases
+    assert (cases["tpot_s"] == cases["time_s"]).all()
+    np.testing.assert_allclose(cases["tokens_per_s"] * cases["tpot_s"], cases["batch"])
+    passes = analyse(sweep(("fastformer",), lengths=(128,), modes=(Mode.INFERENCE,))).cases
+    np.testing.assert_allclose(passes["tokens_per_s"] * passes["time_s"], passes["tokens"])
+
+
+def test_the_time_to_the_first_token_has_an_interval_over_rounds(found):
+    cases = found.cases
+    np.testing.assert_allclose(cases["ttft_s"], 1e-8 * cases["seq_len"] ** 2.0)
+    assert (cases["ttft_lo_s"] <= cases["ttft_s"] * (1 + 1e-9)).all()
+    one = analyse(decoded(STATES, rounds=1)).cases
+    assert one["ttft_s"].notna().all()
+    assert one["ttft_lo_s"].isna().all()
+
+
+def test_the_overview_is_at_the_longest_context_with_what_a_token_adds(found):
+    table = found.decoding.set_index("mechanism")
+    assert list(table.index) == ["transformer", "fastformer"]
+    assert set(table["seq_len"]) == {65536}
+    assert table["state_bytes"].to_dict() == {"transformer": 2048 * 65536, "fastformer": 4096}
+    assert table["token_bytes"].to_dict() == {"transformer": 2048, "fastformer": 0}
+    single = analyse(decoded(STATES, lengths=(512,))).decoding
+    assert single["token_bytes"].isna().all()
+    assert not len(analyse(sweep(("fastformer",), lengths=(128,))).decoding)
+
+
+def test_a_step_grows_by_one_power_less_than_a_sequence(found):
+    times = found.exponents[found.exponents["metric"] == "time_s"].set_index("mechanism")
+    assert times["expected"].to_dict() == {"transformer": 1.0, "fastformer": 0.0}
+    assert times.loc["fastformer", "exponent"] == pytest.approx(0, abs=0.05)
+    slopes = found.local_slopes.set_index("mechanism")["expected"]
+    assert slopes["fastformer"].max() == 0
+
+
+def test_two_sweeps_differ_in_the_bytes_of_their_states():
+    larger = {**STATES, "fastformer": lambda n: 4097}
+    sweeps = [analyse(decoded(states, lengths=(128, 512))) for states in (STATES, larger)]
+    rows = compare(*sweeps).rows
+    states = rows[rows["metric"] == "state_bytes"]
+    verdicts = states.groupby("series")["verdict"].unique()
+    assert verdicts["transformer:eager"] == ["same"]
+    assert verdicts["fastformer:eager"] == ["slower"]

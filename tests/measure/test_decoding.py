@@ -1,0 +1,168 @@
+"""Decoding as it is measured: exact, without drift, with states counted from their tensors."""
+
+import re
+from dataclasses import asdict, replace
+
+import pytest
+import torch
+
+from attnbench.contract import Attention
+from attnbench.measure.digits import relative_error
+from attnbench.measure.subject import Subject, iteration
+from attnbench.measure.worker import Worker
+from attnbench.records import Level, Mode
+from attnbench.registry import card
+from tests.measure.cases import case
+
+# a cache, a ring that has turned, a latent, a state, and one with inputs of a convolution
+KINDS = (
+    ("grouped_query", "sdpa", ()),
+    ("sliding_window", "blocked", (("sink_tokens", 2), ("window", 8))),
+    ("latent", "sdpa", ()),
+    ("retention", "chunked", ()),
+    ("mamba2", "chunked", ()),
+)
+
+
+def decoding(mechanism="grouped_query", form="sdpa", options=(), **sizes):
+    return case(mechanism, form, options, mode=Mode.DECODE, causal=True, **sizes)
+
+
+def prefilled(*which, **sizes):
+    subject = Subject(card(which[0] if which else "grouped_query"), decoding(*which, **sizes), 0)
+    subject.prefill()
+    return subject
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind[0])
+def test_steps_have_the_digits_of_their_type(kind):
+    tested = card(kind[0])
+    assert 1e-9 < relative_error(tested, decoding(*kind, seq_len=50), seed=1) < 1e-5
+    assert relative_error(tested, decoding(*kind, seq_len=50, dtype="float64"), seed=1) < 1e-12
+
+
+def test_a_wrong_step_is_far_off(monkeypatch):
+    form = card("retention").forms["chunked"]
+    monkeypatch.setattr(form, "step", lambda self, x, state: (0 * x, state))
+    one = decoding("retention", "chunked")
+    assert relative_error(card("retention"), one, seed=1) > 0.5
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind[0])
+def test_every_iteration_is_the_same_step(kind):
+    subject = prefilled(*kind)
+    iterate, before = iteration(subject), subject.of_state()
+    first = iterate(lambda phase: None).clone()
+    for _ in range(100):
+        last = iterate(lambda phase: None)
+        subject.clear()
+    assert last.equal(first)
+    assert subject.check(last) == ""
+    assert subject.of_state() == before
+    # and it is the last token of the whole causal pass
+    with torch.no_grad():
+        whole = subject.module(torch.cat([subject.prompt, *subject.inputs], 1))
+    torch.testing.assert_close(first, whole[:, -1:], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind[0])
+def test_the_bytes_of_a_state_are_those_declared(kind):
+    subject = prefilled(*kind, batch=3)
+    w, module = subject.case.workload, subject.module
+    values, notes = subject.of_state()
+    assert values["state_bytes"] == 4 * module.state_elements(module.config, w)
+    assert not notes
+    assert prefilled(*kind, batch=6).of_state()[0]["state_bytes"] == 2 * values["state_bytes"]
+
+
+def test_memory_that_a_state_keeps_alive_counts_once_and_a_wrong_declaration_is_odd():
+    subject = prefilled()
+    declared = subject.of_state()[0]["state_bytes"]
+    subject.state = (*subject.state, subject.state[0][:, :1])
+    values, notes = subject.of_state()
+    assert values["state_bytes"] == declared, "a view of what is counted"
+    assert re.match("has a state of [0-9,]+ elements and declares [0-9,]+$", notes["odd"])
+    subject.state = (torch.zeros(1000)[:2],)
+    assert subject.of_state()[0]["state_bytes"] == 4000
+
+
+def test_flops_that_are_not_declared_are_counted(monkeypatch):
+    subject = prefilled(batch=3)
+    module, w = subject.module, subject.case.workload
+    declared = module.step_flops(module.config, w)
+    assert "flops" not in subject.of_state()[0]
+    monkeypatch.setattr(type(module), "step_flops", Attention.step_flops)
+    assert subject.of_state()[0]["flops"] == declared.projections + declared.core
+
+
+@pytest.fixture
+def worker():
+    return Worker(None, seed=0)
+
+
+@pytest.mark.parametrize("seq_len", [1, 40])
+def test_a_process_answers_with_a_step_and_the_time_to_the_first_token(worker, seq_len):
+    asked = asdict(decoding(seq_len=seq_len))
+    built = worker.answer("build", **asked, suspicious=True)
+    assert built["outcome"] == "ok", built
+    assert worker.answer("lap", iterations=3)["sample"].iterations == 3
+    ended = worker.answer("finish")
+    assert "odd" not in ended["notes"], ended
+    assert ("ttft_s" in ended["values"]) == (seq_len > 1)
+
+
+@pytest.mark.parametrize("checked", [False, True])
+def test_memory_includes_the_prefill_and_counts_a_step(worker, checked):
+    values = {}
+    for seq_len in (256, 512):
+        answer = worker.answer("weigh", **asdict(decoding(seq_len=seq_len)), checked=checked)
+        assert answer["outcome"] == "ok", answer
+        values[seq_len] = answer["values"]
+        assert "saved_bytes" not in answer["values"]
+        assert answer["values"]["kept_bytes"] == 0
+        assert ("flops" in answer["values"]) == checked
+    short, long = values[256], values[512]
+    assert long["state_bytes"] == 2 * short["state_bytes"]
+    assert long["operators"] == short["operators"], "a prefill has more the longer it is"
+    rows = 512 * 2 * 16 * 4  # of the prompt, in one tensor
+    assert long["allocated_delta_bytes"] > long["state_bytes"] + 2 * rows
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "form", "changes", "reason"),
+    [
+        ("fnet", "eager", {}, "the mechanism has no causal form"),
+        ("grouped_query", "compiled", {}, "the form is a function of whole sequences"),
+        ("grouped_query", "sdpa", {"level": Level.CORE}, "at level attention"),
+        ("grouped_query", "sdpa", {"level": Level.MODEL}, "at level attention"),
+        ("grouped_query", "sdpa", {"padding": 0.3}, "without padding"),
+        ("reformer", "eager", {}, "this form has no step of its own"),
+    ],
+)
+def test_what_cannot_be_decoded_says_why(worker, mechanism, form, changes, reason):
+    answer = worker.answer("build", **asdict(decoding(mechanism, form, **changes)))
+    assert answer["outcome"] == "unsupported"
+    assert answer["reason"].startswith("cannot decode: ")
+    assert reason in answer["reason"]
+
+
+def test_a_prompt_that_gives_nothing_finite_fails(worker, monkeypatch):
+    form = card("retention").forms["chunked"]
+    monkeypatch.setattr(form, "prefill", lambda self, x, state: (x / 0, state))
+    answer = worker.answer("build", **asdict(decoding("retention", "chunked")))
+    assert answer == {"outcome": "failed", "reason": "after the prompt, output is not finite"}
+
+
+def test_an_older_tree_measures_no_decoding(worker, monkeypatch):
+    monkeypatch.delattr(Attention, "step_flops")
+    monkeypatch.delattr(card("grouped_query").forms["eager"], "step_flops")
+    answer = worker.answer("build", **asdict(decoding()))
+    assert answer["outcome"] == "unsupported"
+    assert "this revision" in answer["reason"]
+
+
+def test_decoding_is_causal_without_being_asked_to_be(worker):
+    asked = asdict(decoding())
+    asked["workload"] = asdict(replace(decoding().workload, causal=False))
+    assert worker.answer("build", **asked)["outcome"] == "ok"
+    assert worker.built.case.workload.causal

@@ -1,0 +1,75 @@
+"""The report of a sweep of decoding, read from its journal."""
+
+import pytest
+
+from attnbench.analysis.report import analyse
+from attnbench.records import Mode
+from attnbench.render import decoding, page
+from attnbench.store.journal import Journal, load
+from tests.render import drawn
+from tests.sweeps import decoded
+
+STATES = {
+    "transformer": lambda n: 2048 * n,
+    "performer": lambda n: 16_384,
+    "sinkhorn": lambda n: 2048 * min(n, 64),
+}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """Through a journal, as `report` reads it."""
+    made, folder = decoded(STATES), tmp_path_factory.mktemp("decoded")
+    with Journal.create(folder, made.name, made.request, made.sessions[0]) as journal:
+        journal.append(*made.cards, *made.plan, *made.runs)
+    return analyse(load(folder))
+
+
+@pytest.fixture(scope="module")
+def files(found):
+    return page.report_files(found)
+
+
+def test_the_report_has_the_figure_and_the_tables_of_decoding_and_no_empty_ones(files):
+    pictures = {name for name in files if name.endswith(".png")}
+    assert pictures == {"decode.png"}
+    assert {"decode.csv", "ttft.csv", "state.csv", "latency_decode.csv"} <= set(files)
+    text = files["tables.md"].decode()
+    assert "Time per output token (TPOT), context of N tokens, ms" in text
+    assert "decode at batch 1" in text[: text.index("## ")]
+    assert "tokens per batch" not in text[: text.index("## ")]
+
+
+def test_tables_have_the_numbers_in_full(files):
+    rows = files["state.csv"].decode().splitlines()
+    assert any(row.startswith("transformer:eager") and "134217728" in row for row in rows)
+    (row,) = (r for r in files["decode.csv"].decode().splitlines() if r.startswith("transformer"))
+    assert row.endswith(",2048.0")
+
+
+def test_the_figure_draws_time_and_state_of_every_series(found):
+    made = drawn.figure(decoding, lambda: decoding.decode_figure(found.cases))
+    assert len(made.axes) == 2
+    for axes, column in zip(made.axes, ("time_s", "state_bytes"), strict=True):
+        solid = [line for line in axes.lines if line.get_linestyle() != "None"]
+        heights = [tuple(line.get_ydata()) for line in solid]
+        for series in STATES:
+            rows = found.cases[found.cases["mechanism"] == series]
+            assert tuple(rows[column]) in heights
+    assert made.axes[0].get_xlabel() == "context, tokens"
+
+
+def test_a_sweep_of_both_has_both_figures(found):
+    cases = found.cases
+    both = cases.assign(mode=cases["mode"].where(cases["seq_len"] > 512, str(Mode.INFERENCE)))
+    assert [name for name, _ in page._costs(both, 8192, "svg")] == ["fig2", "memory", "decode"]
+
+
+def test_the_survey_has_measured_steps_beside_its_ticks(found):
+    tables = {table.name: table for table in page.report_tables(found)}
+    survey = tables["survey_table1"]
+    assert survey.columns[2:6] == ("Decode", "Step, ms", "State", "Class")
+    performer = next(row for row in survey.rows if row[0].text.startswith("Performer"))
+    assert performer[2].text == "✓"
+    assert performer[3].text.endswith(" at 65,536")
+    assert performer[4].value == 16_384
