@@ -66,8 +66,9 @@ def sum_rule(S: Tensor, q: Tensor, k: Tensor, v: Tensor, chunk: int) -> tuple[Te
     """o [B, H, N, dv], and S after the tokens; q and k [B, H, N, dk], v [B, H, N, dv]."""
     N = q.shape[2]
     if N == 1:
-        S = S + k.mT @ v
-        return q @ S, S
+        q, k, v = (x.flatten(0, 1) for x in (q, k, v))
+        after = torch.baddbmm(S.flatten(0, 1), k.mT, v)
+        return (q @ after).view(*S.shape[:2], 1, -1), after.view(S.shape)
     C = min(chunk, N)
     q, k, v = (pad(x, (0, 0, 0, -N % C)).unflatten(2, (-1, C)) for x in (q, k, v))
     states = torch.cat([S[:, :, None], k.mT @ v], 2).cumsum(2)  # [B, H, N / C + 1, dk, dv]

@@ -120,7 +120,7 @@ class CompressiveTransformer(xl.TransformerXL):
         span, slots = min(config.memory + config.segment, capacity), slots_after(config, capacity)
         sizes = span, min(slots, config.compressed + config.segment // config.rate)
         tokens, old = (caches.empty(like, batch, self.heads, n, D // self.heads) for n in sizes)
-        R = self.distances(span + min(slots, config.compressed), tokens.k)
+        R = self.distances(span + min(slots, config.compressed), tokens.k).contiguous()
         past = (
             widen(like.new_zeros(batch, span)) if counts(config) else like.new_zeros(batch, span, D)
         )

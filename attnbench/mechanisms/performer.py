@@ -28,7 +28,7 @@ Notation: our M is the paper's m; ε is 10⁻⁶, with relu 10⁻³, as in the a
 Source: arXiv:2009.14794, equations (4) to (7) and section 2.4.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, TypeVar
@@ -207,14 +207,14 @@ class Chunked(Performer):
     block = 1024  # tokens whose features exist at a time, so that they fit a cache
 
     def full_sums(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
-        return torch.cat([self.full_block(*part) for part in self.sequences(q, k, v, keys)])
+        return joined([self.full_block(*part) for part in self.sequences(q, k, v, keys)], 0)
 
     def causal_sums(
         self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None, S: Tensor
     ) -> tuple[Tensor, Tensor]:
         parts = [self.causal_block(*part) for part in self.sequences(q, k, v, keys, S)]
         sums, last = zip(*parts, strict=True)
-        return torch.cat(sums), torch.cat(last)
+        return joined(sums, 0), joined(last, 0)
 
     def sequences(self, q: Tensor, *others: Tensor | None) -> Iterator[tuple[Any, ...]]:
         """The tensors in parts of a few sequences."""
@@ -237,7 +237,7 @@ class Chunked(Performer):
         for part in cut(self.block, 2, q, k, v, keys):
             o, S = recomputed(self.prefix_sums, *part, S)
             outputs.append(o)
-        return torch.cat(outputs, 2), S
+        return joined(outputs, 2), S
 
     def key_sums(self, k: Tensor, v: Tensor, keys: Tensor | None) -> tuple[Tensor, Tensor]:
         """Σ f(k_j) v_jᵀ [B, H, M, d + 1] and −ln b [B, H, 1, 1] of these tokens."""
@@ -334,6 +334,11 @@ def cut(size: int, dim: int, *tensors: Tensor | None) -> Iterator[tuple[Tensor |
     """Corresponding pieces of the tensors, of `size` along `dim`; None stays None."""
     pieces = [repeat(None) if t is None else t.split(size, dim) for t in tensors]
     return zip(*pieces, strict=False)
+
+
+def joined(parts: Sequence[Tensor], dim: int) -> Tensor:
+    """The parts concatenated, a single one without a copy."""
+    return parts[0] if len(parts) == 1 else torch.cat(tuple(parts), dim)
 
 
 def recomputed(f: Callable[..., T], *arguments: Tensor | None) -> T:

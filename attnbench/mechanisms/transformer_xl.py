@@ -200,7 +200,7 @@ class TransformerXL(QKVAttention):
         slots = min(self.config.memory + self.config.segment, capacity)
         d = self.width // self.heads
         cache = caches.empty(self.key.weight, batch, self.heads, slots, d)
-        return Kept(cache.k, cache.v, self.distances(slots, cache.k), 0)
+        return Kept(cache.k, cache.v, self.distances(slots, cache.k).contiguous(), 0)
 
     def prefill(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         kept = Kept(*state)
