@@ -1,6 +1,7 @@
 """`attnbench report`: figures, tables and pages from a stored sweep; loads no torch."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,8 @@ import typer
 
 from attnbench.cli import console, options
 from attnbench.errors import UsageError
+
+MOST = 3  # series that a list in the answers names on a terminal
 
 
 def report(
@@ -81,6 +84,7 @@ def publish(
 ) -> None:
     """Write the report into the folder of the journal, and print its main tables."""
     from attnbench.analysis.report import analyse
+    from attnbench.render.answers import TITLE, paragraphs
     from attnbench.render.conditions import warnings
     from attnbench.render.page import headlines, report_files
     from attnbench.store import output
@@ -94,8 +98,10 @@ def publish(
     for name, content in report_files(analysis, formats, slopes, everything).items():
         output.write(folder / name, content, way_out="the journal is unharmed")
     if as_json:
-        console.data(analysis.cases)
+        found = {"answers": asdict(analysis.answers), "warnings": warnings(analysis)}
+        console.data({**found, "cases": analysis.cases})
         return
+    console.tell(TITLE, paragraphs(analysis.answers, most=MOST))
     for table in headlines(analysis):
         console.show(table)
         console.out().print()
