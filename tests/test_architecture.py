@@ -221,6 +221,7 @@ def test_no_room_is_a_catch_all():
         "['sweep', '--help']",
         "['report', 'tests/data/schema1']",
         "['compare', 'tests/data/schema1', 'tests/data/schema1']",
+        "['recommend', 'tests/data/schema1', '--length', '1k']",
         "['claims']",
         "['sweep', '--lengths', 'x']",
         "['sweep', '--models', 'linfromer', '--device', 'cpu']",

@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attnbench.analysis import noise, roofline, scaling
+from attnbench.analysis.answers import Answers, answers
 from attnbench.analysis.crossover import crossovers, speedups
 from attnbench.analysis.decoding import decoding
 from attnbench.analysis.estimate import Kind
 from attnbench.analysis.ratios import Ratios
+from attnbench.analysis.standings import Standings
 from attnbench.analysis.summary import (
     Frame,
     kernels,
@@ -93,6 +95,19 @@ class Analysis:
     def ratios(self) -> Ratios:
         """The ratios of times of series that took turns."""
         return Ratios(self.sweep)
+
+    @cached_property
+    def standings(self) -> Standings:
+        """The comparisons of all series at each length."""
+        return Standings(self.cases, self.ratios)
+
+    @cached_property
+    def answers(self) -> Answers:
+        """What the sweep found."""
+        departing = {w.details["series"] for w in self.warnings if w.kind is WarningKind.DEPARTS}
+        return answers(
+            self.cases, self.standings, self.baseline, self.crossovers, self.speedups, departing
+        )
 
     @cached_property
     def speedups(self) -> Frame | None:

@@ -12,8 +12,11 @@ from attnbench import __version__
 from attnbench.render.grid import clean
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console
 
+    from attnbench.render.answers import Paragraph
     from attnbench.render.grid import Table
 
 
@@ -89,6 +92,15 @@ def show(table: "Table") -> None:
 
     console = out()
     console.print(rendered(table, console.width))
+
+
+def tell(title: str, paragraphs: "Sequence[Paragraph]") -> None:
+    """Print a few sentences of each paragraph among the results."""
+    from attnbench.render.terminal import prose
+
+    console = out()
+    console.print(prose(title, paragraphs, console.width))
+    console.print()
 
 
 def out() -> "Console":

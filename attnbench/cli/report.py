@@ -1,7 +1,7 @@
 """`attnbench report`: figures, tables and pages from a stored sweep; loads no torch."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +12,8 @@ from attnbench.errors import UsageError
 
 if TYPE_CHECKING:
     from attnbench.analysis.report import Analysis
+
+MOST = 3  # series that a list in the answers names on a terminal
 
 
 def report(
@@ -91,8 +93,8 @@ def publish(
     Of several variants, each has a report in a folder of its own.
     """
     from attnbench.analysis.report import analyse
-    from attnbench.analysis.summary import summary
     from attnbench.analysis.variants import variant, variants
+    from attnbench.render.conditions import warnings
     from attnbench.render.page import report_files
     from attnbench.store import output
     from attnbench.store.journal import load_results
@@ -110,7 +112,15 @@ def publish(
         for file, content in files.items():
             output.write(folder / name / file, content, way_out="the journal is unharmed")
     if as_json:
-        console.data(analysis.cases if len(analyses) == 1 else summary(sweep))
+        found = {
+            name: {
+                "answers": asdict(analysis.answers),
+                "warnings": warnings(analysis),
+                "cases": analysis.cases,
+            }
+            for name, analysis in analyses.items()
+        }
+        console.data(found if len(found) > 1 else next(iter(found.values())))
         return
     for name, analysis in analyses.items():
         show(name, analysis)
@@ -128,9 +138,12 @@ def warn(variant: str, analysis: "Analysis") -> None:
 
 
 def show(variant: str, analysis: "Analysis") -> None:
-    """Print the main tables of an analysis."""
+    """Print what was found, and the main tables of an analysis."""
+    from attnbench.render.answers import TITLE, paragraphs
     from attnbench.render.page import headlines
 
+    title = f"{variant}: {TITLE}" if variant else TITLE
+    console.tell(title, paragraphs(analysis.answers, most=MOST))
     for table in headlines(analysis):
         console.show(replace(table, title=f"{variant}: {table.title}") if variant else table)
         console.out().print()

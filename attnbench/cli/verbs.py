@@ -5,7 +5,18 @@ import os
 import typer
 
 from attnbench import __version__
-from attnbench.cli import check, claims, compare, doctor, merge, models, report, selftest, sweep
+from attnbench.cli import (
+    check,
+    claims,
+    compare,
+    doctor,
+    merge,
+    models,
+    recommend,
+    report,
+    selftest,
+    sweep,
+)
 from attnbench.cli.asking import Verb
 from attnbench.cli.main import DEBUG
 
@@ -29,6 +40,7 @@ def application() -> typer.Typer:
         models.models,
         merge.merge,
         report.report,
+        recommend.recommend,
         compare.compare,
         claims.claims,
         check.check,

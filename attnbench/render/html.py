@@ -10,6 +10,7 @@ from html import escape as escaped
 from importlib.resources import files
 from types import MappingProxyType
 
+from attnbench.render.answers import TITLE, Paragraph
 from attnbench.render.grid import Cell, Table, clean, pieces
 
 TYPES = MappingProxyType({"svg": "image/svg+xml", "png": "image/png"})
@@ -31,8 +32,9 @@ def page(
     conditions: Sequence[str],
     pictures: Mapping[str, bytes],
     tables: Sequence[Table],
+    answers: Sequence[Paragraph] = (),
 ) -> bytes:
-    """The whole document; `pictures` maps file names to PNG or SVG."""
+    """The whole document, the answers first; `pictures` maps file names to PNG or SVG."""
     style = files("attnbench.render").joinpath("report.css").read_text("utf-8")
     parts = [
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
@@ -40,6 +42,7 @@ def page(
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{text(name)}</title>\n<style>\n{style}</style>\n</head>\n<body>",
         f"<h1>{text(name)}</h1>",
+        f"<h2>{TITLE}</h2>\n{_list([answer.text for answer in answers])}" if answers else "",
         _list(warnings, ' class="warnings"') if warnings else "",
         _list(conditions),
         _contents(tables),

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 
+from attnbench.render.answers import TITLE, Paragraph
 from attnbench.render.grid import Table, clean
 
 # the last two alternatives are what GitHub turns into links by itself
@@ -17,9 +18,13 @@ def page(
     pictures: Iterable[str],
     sections: Iterable[str],
     lead: str = "",
+    answers: Sequence[Paragraph] = (),
 ) -> bytes:
-    """A title, a lead sentence, warnings, conditions and pictures, then sections in Markdown."""
+    """A title, a lead sentence, answers, warnings, conditions and pictures, then sections."""
     lines = [f"# {escape(title)}", "", *([escape(lead), ""] if lead else ())]
+    if answers:
+        lines += [f"## {TITLE}", "", *(f"- {escape(answer.text)}" for answer in answers), ""]
+        lines += ["## Conditions", ""]
     lines += [f"- Warning: {escape(warning)}" for warning in warnings]
     lines += [f"- {escape(condition)}" for condition in conditions]
     lines += ["", *(f"![{name.partition('.')[0]}]({name})" for name in pictures), ""]

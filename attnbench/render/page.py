@@ -14,6 +14,7 @@ from attnbench.render import (
     machine_tables,
     markdown,
 )
+from attnbench.render.answers import Paragraph, paragraphs
 from attnbench.render.conditions import conditions, warnings
 from attnbench.render.decoding import decode_figure
 from attnbench.render.figures import MEMORY, TIME, cost_figure
@@ -37,7 +38,7 @@ def report_files(
     """
     return _files(
         analysis.sweep.name,
-        (warnings(analysis), conditions(analysis)),
+        (paragraphs(analysis.answers), warnings(analysis), conditions(analysis)),
         lambda suffix: _pictures(analysis, suffix, slopes),
         report_tables(analysis, everything),
         analysis.cases,
@@ -57,10 +58,15 @@ def devices_files(
         [f"{device}: {line}" for device, each in analyses.items() for line in said(each)]
         for said in (warnings, conditions)
     ]
+    answers = [
+        Paragraph(f"{device}, {answer.heading[0].lower()}{answer.heading[1:]}", answer.sentences)
+        for device, each in analyses.items()
+        for answer in paragraphs(each.answers)
+    ]
     tokens = first.sweep.request.batch_tokens
     return _files(
         " and ".join(analyses),
-        (lines[0], lines[1]),
+        (answers, lines[0], lines[1]),
         lambda suffix: _costs(cases, tokens, suffix),
         devices_tables(analyses, cases),
         cases,
@@ -70,18 +76,23 @@ def devices_files(
 
 def _files(
     name: str,
-    above: tuple[Sequence[str], Sequence[str]],
+    above: tuple[Sequence[Paragraph], Sequence[str], Sequence[str]],
     pictures: Callable[[str], Iterable[tuple[str, bytes]]],
     tables: Sequence[Table],
     cases: Frame,
     formats: Sequence[str],
 ) -> dict[str, bytes]:
-    """The files of a report, below its warnings and conditions; `pictures` draws in a format."""
+    """The files of a report, below its answers, warnings and conditions.
+
+    `pictures` draws in a format.
+    """
+    answers, warned, conditions = above
     files = {f"{stem}.{suffix}": pic for suffix in formats for stem, pic in pictures(suffix)}
     embedded = _embeddable(files) or {f"{stem}.png": pic for stem, pic in pictures("png")}
     shown = [file for file in files if file.endswith(".png")]
-    files["report.html"] = html.page(name, *above, embedded, tables)
-    files["tables.md"] = markdown.page(name, *above, shown, map(markdown.table, tables))
+    files["report.html"] = html.page(name, warned, conditions, embedded, tables, answers)
+    sections = map(markdown.table, tables)
+    files["tables.md"] = markdown.page(name, warned, conditions, shown, sections, answers=answers)
     files["tables.tex"] = latex.page(tables).encode()
     files |= {f"{table.name}.csv": delimited.table(table) for table in tables}
     files["cases.csv"] = delimited.frame(cases.drop(columns=list(INTERNAL)))

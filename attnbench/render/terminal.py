@@ -1,6 +1,7 @@
 """Tables and progress on a terminal; a table that is too wide is split into blocks of columns."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Self
 
 import rich.table
@@ -9,10 +10,13 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from attnbench.render.answers import Paragraph
 from attnbench.render.grid import Table, clean, pieces
 
 GAP = 2  # between two columns
 LEAST = 12  # width of the first column, which may fold
+LINES = 12  # of prose above the tables
+INDENT = 2  # of its lines after the first
 REFRESH_PER_S = 2  # the machine is being measured, so the display must cost almost nothing
 
 
@@ -129,6 +133,32 @@ def _least(table: Table, column: int) -> int:
     whole = column > 0 and table.numeric[column]
     parts = [*pieces(heading), *(texts if whole else (p for text in texts for p in pieces(text)))]
     return max((cell_len(part.rstrip()) for part in parts), default=1)
+
+
+def prose(title: str, paragraphs: Sequence[Paragraph], width: int) -> Text:
+    """A title, and as many sentences of each paragraph as `LINES` lines of that width hold.
+
+    Each paragraph gets one sentence, then the first ones get more; the last may be left out.
+    """
+    folds = [partial(_folded, paragraph, width=width - INDENT) for paragraph in paragraphs]
+    shown = [fold(1) for fold in folds]
+    for i, paragraph in enumerate(paragraphs):
+        for said in range(2, len(paragraph.sentences) + 1):
+            more = [*shown[:i], folds[i](said), *shown[i + 1 :]]
+            if sum(map(len, more)) > LINES:
+                break
+            shown = more
+    while len(shown) > 1 and sum(map(len, shown)) > LINES:
+        shown.pop()
+    lines = "\n".join(f"\n{' ' * INDENT}".join(lines) for lines in shown)
+    return Text.assemble((clean(title), "bold"), "\n", lines)
+
+
+def _folded(paragraph: Paragraph, said: int, width: int) -> list[str]:
+    """The heading and the first sentences, in lines; an ellipsis stands for the others."""
+    rest = ["…"] * (said < len(paragraph.sentences))
+    text = Paragraph(paragraph.heading, (*paragraph.sentences[:said], *rest)).text
+    return folded(text, width).split("\n")
 
 
 class ProgressLine:

@@ -94,6 +94,14 @@ def listed(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(word.strip() for word in text.split(",")))
 
 
+def memory(text: str, option: str = "memory") -> int:
+    """Bytes of `8GiB`, `512MiB`, `1.5g`; a unit is a power of 1,024. Raises `BadAxis`."""
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([kmgt])(?:i?b)?", text.strip().lower())
+    if match is None or float(match[1]) <= 0:
+        raise BadAxis(f"{option} {text!r} is not a size of memory; write 8GiB or 512MiB")
+    return int(float(match[1]) * 1024 ** (1 + "kmgt".index(match[2])))
+
+
 def seconds(text: str, option: str = "time") -> float | None:
     """`90s`, `10m`, `1.5h`, `45`; `none` is None. Raises `BadAxis`."""
     text = text.strip().lower()

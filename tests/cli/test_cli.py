@@ -84,7 +84,9 @@ def test_a_sweep_is_repeated_by_its_file(swept, tmp_path):
 def test_results_come_as_json(swept, tmp_path):
     folder = shutil.copytree(swept[0], tmp_path / "copy")
     done = here("report", folder, "--json")
-    assert {row["mechanism"] for row in json.loads(done.stdout)} == {"fastformer", "transformer"}
+    found = json.loads(done.stdout)
+    assert {row["mechanism"] for row in found["cases"]} == {"fastformer", "transformer"}
+    assert {span["mode"] for span in found["answers"]["fastest"]} == {"training", "inference"}
 
 
 def test_a_dry_run_writes_nothing(tmp_path):

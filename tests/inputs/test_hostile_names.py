@@ -119,6 +119,7 @@ def shown(place: Path, seed: int, nasty=hostile.NASTY) -> None:
     with driving.inside(place), driving.unmeasured():
         terminal(driving.run("report", one.name, "--formats", "png,svg", "--slopes"))
         terminal(driving.run("claims", one.name, "--all"))
+        terminal(driving.run("recommend", one.name, "--length", "128"))
         ended = driving.run("report", two.name, "--json")
         terminal(ended)
         assert json.loads(ended.out)

@@ -1,0 +1,212 @@
+"""The series of a sweep ranked at one length and mode, measured there or between two lengths.
+
+Between two measured lengths the time of a token is interpolated linearly in log–log, and so are the
+ratios of two series with their intervals: errors of the two lengths may share a process, so half
+the interval is the weighted mean of both halves, which is on the safe side. A cost that was not
+measured is predicted as it was while the sweep ran, and is not ranked.
+"""
+
+import math
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from attnbench.analysis.places import MEMORY, TIME
+from attnbench.analysis.standings import UNKNOWN, Margin, Standings, groups
+from attnbench.analysis.summary import MISSING
+from attnbench.errors import UsageError
+from attnbench.records import Cause
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FIRST = Margin(factor=1.0, low=1.0, high=1.0)
+
+
+class Basis(StrEnum):
+    """Where a time comes from."""
+
+    MEASURED = "measured"
+    BETWEEN = "interpolated"
+    PREDICTED = "predicted"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A series that can be chosen; the time is that of the tokens of a batch.
+
+    `rank` counts from 1; series that tie share it, and predicted ones have none. `margin` is the
+    time over that of the first, with its simultaneous interval.
+    """
+
+    series: str
+    rank: int | None
+    basis: Basis
+    lengths: tuple[int, ...]  # where the time was measured or predicted: one, or two around it
+    seconds: float
+    low: float  # 95 % confidence interval of the time; NaN where unknown
+    high: float
+    margin: Margin
+    peak_bytes: float  # NaN where unknown
+
+
+@dataclass(frozen=True, kw_only=True)
+class Excluded:
+    """A series that cannot be chosen: what ended it, and the reason in the sweep's own words."""
+
+    series: str
+    ending: str  # a `Cause`, an `Outcome` or "missing"; empty: above the limit of memory
+    reason: str
+    peak_bytes: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recommendation:
+    """The series at one mode and length: those to choose from, the best first, and the others."""
+
+    mode: str
+    seq_len: int
+    tokens: int
+    memory_bytes: float | None
+    choices: tuple[Choice, ...]
+    excluded: tuple[Excluded, ...]
+
+
+def recommend(
+    cases: "pd.DataFrame",
+    standings: Standings,
+    tokens: int,
+    seq_len: int,
+    mode: str,
+    memory_bytes: float | None = None,
+) -> Recommendation:
+    """The ranking from the summary of a sweep; `memory_bytes` limits the allocated peak.
+
+    Raises `UsageError` if the sweep does not have the mode, or no length on both sides.
+    """
+    own = cases[cases["mode"] == mode]
+    modes = dict.fromkeys(cases["mode"])
+    if not len(own):
+        raise UsageError(f"--mode {mode!r}: the sweep measured {' and '.join(modes)}")
+    lengths = sorted(set(map(int, own["seq_len"])))
+    if not lengths[0] <= seq_len <= lengths[-1]:
+        nearest = lengths[0] if seq_len < lengths[0] else lengths[-1]
+        raise UsageError(
+            f"--length {seq_len}: the sweep has {lengths[0]} to {lengths[-1]} in {mode};"
+            f" the nearest is {nearest}, and attnbench sweep --lengths {seq_len} measures it"
+        )
+    found = [
+        _at(str(name), rows, seq_len, tokens) for name, rows in own.groupby("series", sort=False)
+    ]
+    fitting, excluded = [], [each for each in found if isinstance(each, Excluded)]
+    for choice in (each for each in found if isinstance(each, Choice)):
+        if memory_bytes is None or choice.peak_bytes <= memory_bytes:
+            fitting.append(choice)
+        else:
+            excluded.append(
+                Excluded(series=choice.series, ending="", reason="", peak_bytes=choice.peak_bytes)
+            )
+    return Recommendation(
+        mode=mode,
+        seq_len=seq_len,
+        tokens=tokens,
+        memory_bytes=memory_bytes,
+        choices=tuple(_ranked(fitting, _margins(own, standings, mode, seq_len))),
+        excluded=tuple(excluded),
+    )
+
+
+def _at(series: str, rows: "pd.DataFrame", seq_len: int, tokens: int) -> Choice | Excluded:
+    """One series at that length, from its rows of one mode."""
+    known: dict[int, dict[Hashable, Any]] = {r["seq_len"]: r for r in rows.to_dict("records")}
+    below = max((n for n in known if n <= seq_len), default=None)
+    above = min((n for n in known if n >= seq_len), default=None)
+    if below is None or above is None:
+        reason = "the sweep has it at other lengths only"
+        return Excluded(series=series, ending=MISSING, reason=reason, peak_bytes=math.nan)
+    lengths = tuple(dict.fromkeys((below, above)))
+    ends = [known[n] for n in lengths]
+    measured = [end["time_s"] > 0 for end in ends]
+    for end, timed in zip(ends, measured, strict=True):
+        if not timed and not (_waits(end) and end["refined_s"] > 0):
+            return Excluded(
+                series=series,
+                ending=str(end["cause"] or end["outcome"]),
+                reason=str(end["reason"]),
+                peak_bytes=float(end["refined_bytes"]),
+            )
+
+    def cost(column: str, predicted: str | None = None, per: str | None = None) -> float:
+        values = [
+            end[column] if end[column] > 0 or predicted is None else end[predicted] for end in ends
+        ]
+        scaled = [v / end[per] if per else v for v, end in zip(values, ends, strict=True)]
+        return _between(lengths, scaled, seq_len)
+
+    basis = Basis.MEASURED if len(ends) == 1 else Basis.BETWEEN
+    return Choice(
+        series=series,
+        rank=None,
+        basis=basis if all(measured) else Basis.PREDICTED,
+        lengths=lengths,
+        seconds=tokens * cost(TIME, "refined_s", "tokens"),
+        low=tokens * cost("time_lo_s", per="tokens"),
+        high=tokens * cost("time_hi_s", per="tokens"),
+        margin=UNKNOWN,
+        peak_bytes=cost(MEMORY, "refined_bytes"),
+    )
+
+
+def _waits(row: dict[Hashable, Any]) -> bool:
+    """Whether a case was not measured for want of time alone, so that its prediction counts."""
+    return bool(row["cause"] == Cause.BUDGET or row["outcome"] == MISSING)
+
+
+def _margins(
+    cases: "pd.DataFrame", standings: Standings, mode: str, seq_len: int
+) -> Callable[[str, str], Margin]:
+    """The comparison of two series at that length, or between the two measured ones around it."""
+    timed = cases[cases[TIME] > 0]
+    lengths = {str(s): set(map(int, own["seq_len"])) for s, own in timed.groupby("series")}
+
+    def margin(a: str, b: str) -> Margin:
+        common = lengths[a] & lengths[b]
+        below = max((n for n in common if n <= seq_len), default=None)
+        above = min((n for n in common if n >= seq_len), default=None)
+        if below is None or above is None:
+            return UNKNOWN
+        ends = tuple(dict.fromkeys((below, above)))
+        found = [standings.margin(a, b, mode, n) for n in ends]
+        factor, low, high = (
+            _between(ends, [getattr(m, name) for m in found], seq_len)
+            for name in ("factor", "low", "high")
+        )
+        return Margin(factor=factor, low=low, high=high)
+
+    return margin
+
+
+def _ranked(choices: Sequence[Choice], margin: Callable[[str, str], Margin]) -> Iterator[Choice]:
+    """The measured choices in groups of ties, then the predicted ones by their times."""
+    named = {choice.series: choice for choice in choices if choice.basis is not Basis.PREDICTED}
+    rank, first = 1, None
+    for group in groups(list(named), margin):
+        for name in group:
+            first = first or named[name]
+            against = margin(name, first.series) if name != first.series else FIRST
+            yield replace(named[name], rank=rank, margin=against)
+        rank += len(group)
+    rest = [choice for choice in choices if choice.basis is Basis.PREDICTED]
+    for choice in sorted(rest, key=lambda choice: choice.seconds):
+        first = first or choice
+        yield replace(choice, margin=Margin(factor=choice.seconds / first.seconds))
+
+
+def _between(lengths: Sequence[int], values: Sequence[float], seq_len: int) -> float:
+    """The value at a length on the line in log–log between one or two others."""
+    if len(lengths) == 1 or 0 in values:
+        return float(values[0])
+    (x0, x1), (y0, y1) = (map(math.log, pair) for pair in (lengths, values))
+    share = (math.log(seq_len) - x0) / (x1 - x0)
+    return math.exp((1 - share) * y0 + share * y1)

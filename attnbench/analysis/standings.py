@@ -1,0 +1,147 @@
+"""Which series took the least time at each length, and which do not differ from it.
+
+Among many series some look the fastest by chance, so the intervals here are simultaneous: in 95 %
+of sweeps those of all pairs of series at all lengths and modes contain the truth together, and at
+most 5 % of sweeps of equal series call any of them slower than another. They are wider than the
+intervals of single ratios.
+
+As in Tukey's test, the factor of the standard errors is a quantile of the studentized range (Tukey
+1953, "The problem of multiple comparisons"), here of the widest range among the blocks. It is
+simulated, as blocks differ in their number of series. Blocks are taken as independent, which is on
+the safe side: they share processes.
+
+In simulations (five situations of tests/benchmarks/coverage.py, 200 sweeps each of 2, 3 and 6 equal
+series in 3 and 8 rounds) 4 % of all sweeps told any pair apart, at most 8 % in one situation.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
+from typing import Self
+
+import numpy as np
+import pandas as pd
+
+from attnbench.analysis.curves import Array, cost_curve
+from attnbench.analysis.estimate import LEVEL, MANY, Kind
+from attnbench.analysis.ratios import Ratios
+
+DRAWS = 10_000  # of the studentized range: its quantile is known to 1 to 2 %
+LARGEST_LOG = 700.0  # of what a float can hold
+
+
+@dataclass(frozen=True, kw_only=True)
+class Margin:
+    """The cost of one series over that of another, with its interval; NaN where unknown."""
+
+    factor: float
+    low: float = math.nan
+    high: float = math.nan
+
+    @classmethod
+    def of(cls, log: float, half: float) -> Self:
+        """From a log ratio and half its interval."""
+        return cls(factor=_exp(log), low=_exp(log - half), high=_exp(log + half))
+
+    @property
+    def more(self) -> bool:
+        """Whether the first certainly costs more."""
+        return self.low > 1
+
+    @property
+    def known(self) -> bool:
+        """Whether there is an interval."""
+        return not math.isnan(self.low)
+
+
+UNKNOWN = Margin(factor=math.nan)
+
+
+class Standings:
+    """The comparisons of all series of a sweep at each mode and length.
+
+    `cases` is the summary of the sweep. Paired ratios are used where two series took turns. A sweep
+    of a single round has no intervals: nothing is known of the variation between processes.
+    """
+
+    def __init__(self, cases: pd.DataFrame, ratios: Ratios) -> None:
+        timed = cases[cases["time_s"] > 0]
+        pairs: list[tuple[str, str, str, int]] = []  # mode, two series, length
+        rows: list[tuple[float, float, float]] = []  # log ratio, its error and degrees of freedom
+        for mode, of_mode in timed.groupby("mode", sort=False):
+            curves = {
+                str(series): cost_curve(own, "time_s")
+                for series, own in of_mode.groupby("series", sort=False)
+            }
+            for a, b in combinations(curves, 2):
+                curve, _ = ratios.in_turns(curves[a].minus(curves[b]), a, b, str(mode))
+                pairs += [(str(mode), a, b, int(n)) for n in curve.lengths]
+                rows += zip(curve.logs, curve.errors, curve.df, strict=True)
+        logs, errors, df = np.array(rows, float).reshape(-1, 3).T
+        if Kind.ROUNDS not in set(timed["interval_kind"]):
+            errors = np.full_like(errors, np.nan)
+        sizes = sorted(timed.groupby(["mode", "seq_len"])["series"].nunique())
+        factors = joint_quantiles(tuple(sizes), df)
+        halves = np.where(errors == 0, 0.0, factors * errors)
+        values = zip(logs.tolist(), halves.tolist(), strict=True)
+        self.pairs = dict(zip(pairs, values, strict=True))
+
+    def margin(self, a: str, b: str, mode: str, seq_len: int) -> Margin:
+        """The time of `a` over that of `b`; `UNKNOWN` where one of them was not timed."""
+        if found := self.pairs.get((mode, a, b, seq_len)):
+            return Margin.of(*found)
+        log, half = self.pairs.get((mode, b, a, seq_len), (math.nan, math.nan))
+        return Margin.of(-log, half)
+
+
+def joint_quantiles(sizes: tuple[int, ...], df: Array) -> Array:
+    """The factors of standard errors with `df` degrees of freedom [K] that give joint intervals.
+
+    `sizes` are the numbers of series in the blocks. NaN where there are no degrees of freedom.
+    """
+    widest = _widest(sizes)
+    different, position = np.unique(df, return_inverse=True)
+    rng = np.random.default_rng(1)
+    factors = np.full(len(different), np.nan)
+    for i, freedom in enumerate(different):
+        if freedom > 0:
+            errors = np.sqrt(rng.chisquare(min(freedom, MANY), DRAWS) / min(freedom, MANY))
+            factors[i] = np.quantile(widest / errors, LEVEL)
+    return factors[position]
+
+
+@cache
+def _widest(sizes: tuple[int, ...]) -> Array:
+    """The largest difference of two of equal series in any block, in standard errors; [DRAWS]."""
+    rng, widest = np.random.default_rng(0), np.zeros(DRAWS)
+    for size in sizes:
+        widest = np.maximum(widest, np.ptp(rng.standard_normal((DRAWS, size)), axis=1))
+    return widest / math.sqrt(2)
+
+
+def ordered(series: Sequence[str], margin: Callable[[str, str], Margin]) -> list[str]:
+    """The series, cheapest first; one that certainly costs more than another never leads."""
+    beaten = {a: [margin(a, b) for b in series if b != a] for a in series}
+
+    def rank(name: str) -> tuple[int, float]:
+        logs = [math.log(m.factor) for m in beaten[name] if 0 < m.factor < math.inf]
+        return sum(m.more for m in beaten[name]), sum(logs) / max(len(logs), 1)
+
+    return sorted(series, key=rank)
+
+
+def groups(series: Sequence[str], margin: Callable[[str, str], Margin]) -> list[list[str]]:
+    """The series in groups, cheapest first: each leads those that do not certainly cost more."""
+    left, found = ordered(series, margin), []
+    while left:
+        first, *others = left
+        slower = [name for name in others if margin(name, first).more]
+        found.append([first, *(name for name in others if name not in slower)])
+        left = slower
+    return found
+
+
+def _exp(log: float) -> float:
+    return math.inf if log > LARGEST_LOG else math.exp(log)

@@ -1,0 +1,52 @@
+"""`attnbench recommend`: which mechanism to take at a length, from a stored sweep; no torch."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attnbench.cli import console, options
+from attnbench.errors import BadAxis
+
+
+def recommend(
+    sweep: Annotated[Path, typer.Argument(help="Folder of the sweep.")],
+    length: Annotated[str, typer.Option(help="Sequence length N: 4096 or 4k.")],
+    mode: Annotated[
+        str | None, typer.Option(help="inference or training; default: each mode of the sweep.")
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option(help="Most peak memory of a batch: 8GiB, 512MiB.")
+    ] = None,
+    json_: options.JsonOption = False,
+) -> None:
+    """Rank the mechanisms of a stored sweep at one length, with ties, memory and what is unfit."""
+    from attnbench.analysis.recommend import recommend
+    from attnbench.analysis.report import analyse
+    from attnbench.render.conditions import warnings
+    from attnbench.render.ranking import sentence, table
+    from attnbench.store.journal import load_results
+    from attnbench.workloads import axes
+
+    seq_len = axes.size(length, "--length")
+    if seq_len < 1:
+        raise BadAxis(f"--length {length!r}: a sequence has at least one token")
+    limit = axes.memory(memory, "--memory") if memory is not None else None
+    analysis = analyse(load_results(sweep))
+    for warning in warnings(analysis):
+        console.err().print(f"warning: {warning}")
+    modes = analysis.modes if mode is None else [*options.modes(mode)]
+    tokens = analysis.sweep.request.tokens
+    found = [
+        recommend(analysis.cases, analysis.standings, tokens, seq_len, str(each), limit)
+        for each in modes
+    ]
+    if json_:
+        console.data([asdict(each) for each in found])
+        return
+    for each in found:
+        console.out().print(sentence(each))
+        console.out().print()
+        console.show(table(each))
+        console.out().print()

@@ -1,0 +1,244 @@
+"""What a sweep found, in sentences: the beginning of every report."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from math import inf
+from types import MappingProxyType
+from typing import NamedTuple
+
+from attnbench import units
+from attnbench.analysis.answers import Against, Answers, Finding, Limit, Missing
+from attnbench.analysis.places import Place, Rival, Span
+from attnbench.analysis.summary import MISSING
+from attnbench.records import Cause, Outcome
+from attnbench.render.grid import clean
+
+TITLE = "What the sweep found"
+LONGEST_REASON = 100  # characters
+UNCERTAIN = 1000  # an interval whose ends differ by a larger factor says nothing
+SAME = " (the same function)"
+INTERVALS = (
+    "Those of the fastest are simultaneous: in 95 % of sweeps they hold for all pairs of series at"
+    " all lengths together, and a tie is a ratio whose interval contains 1.",
+    "Those of speed-ups and crossovers are of each one by itself, at 95 %.",
+)
+
+FINDINGS: Mapping[Finding, str] = MappingProxyType({
+    Finding.FASTER: "Faster at every common length",
+    Finding.FASTER_FROM: "Faster from a length on",
+    Finding.SLOWER_FROM: "Slower from a length on",
+    Finding.SLOWER: "Slower at every common length",
+    Finding.UNCLEAR: "Cannot tell",
+    Finding.APART: "No length in common",
+})  # fmt: skip
+
+# after "5 cases" or "1 case"
+ENDINGS: Mapping[str, str] = MappingProxyType({
+    Outcome.OOM: "ran out of memory", Outcome.TIMEOUT: "timed out", Outcome.CRASHED: "crashed",
+    Outcome.FAILED: "failed", Outcome.UNSUPPORTED: "cannot run here",
+    Outcome.SKIPPED: "did not start", MISSING: "did not run before the sweep ended",
+})  # fmt: skip
+CAUSES: Mapping[str, str] = MappingProxyType({
+    Cause.BUDGET: "did not fit into the time budget",
+    Cause.CASE_TIMEOUT: "would have exceeded the time limit of a case",
+    Cause.MEMORY_LIMIT: "would have exceeded the memory",
+    Cause.OOM: "did not start, since a shorter length ran out of memory",
+    Cause.TIMEOUT: "did not start, since a shorter length timed out",
+})  # fmt: skip
+
+
+class Paragraph(NamedTuple):
+    """A few sentences of plain text on one question; the heading has no full stop."""
+
+    heading: str
+    sentences: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """`Least memory, training: N = …`."""
+        return f"{self.heading}: {' '.join(self.sentences)}"
+
+
+def paragraphs(found: Answers, most: int | None = None) -> list[Paragraph]:
+    """The answers in reading order; lists name at most `most` series, if it is given."""
+    return [p for p in _all(found, _Writer(names_of(found.series), most)) if p.sentences]
+
+
+def _all(found: Answers, write: "_Writer") -> Iterator[Paragraph]:
+    if not found.timed:
+        yield Paragraph("Fastest", ("Nothing was timed.",))
+    for mode, spans in groupby(found.fastest, lambda span: span.mode):
+        alone = [] if found.intervals else ["After one round no difference in time is certain."]
+        yield Paragraph(f"Fastest, {mode}", (*alone, *map(write.fastest, spans)))
+    for mode, same in groupby(found.against, lambda against: against.mode):
+        baseline = write.names[found.baseline or ""]
+        yield Paragraph(f"Compared with {baseline}, {mode}", tuple(write.against([*same])))
+    yield Paragraph("Largest length that fits", tuple(map(write.limit, found.limits)))
+    for mode, spans in groupby(found.smallest, lambda span: span.mode):
+        yield Paragraph(f"Least memory, {mode}", tuple(map(write.smallest, spans)))
+    yield Paragraph("Not measured", tuple(write.missing(found)))
+    if found.intervals and write.most is None:
+        yield Paragraph("Confidence intervals", INTERVALS)
+
+
+class _Writer:
+    """Sentences with the labels of the series."""
+
+    def __init__(self, names: Mapping[str, str], most: int | None) -> None:
+        self.names, self.most = names, most
+
+    def fastest(self, span: Span) -> str:
+        """`N = 512 to 2,048: fastformer, 1.18× [1.02, 1.36] as fast as linformer at 2,048.`"""
+        last = span.places[-1]
+        first = self.names[last.first]
+        if last.measured == 1:
+            text = f"only {first} was measured"
+        elif last.unsure:
+            text = f"{first} took the least time"
+        elif last.ties:
+            text = self.tie(last) + _possible(span)
+        else:
+            text = f"{first}, {self.lead(last)}" + _at(span)
+        return f"{_range(span)}: {text}{self.among(span)}."
+
+    def smallest(self, span: Span) -> str:
+        """`N = 128 to 256: linformer, 254.4 MiB; fastformer takes 1.20× as much at 256.`"""
+        last = span.places[-1]
+        first, cost = self.names[last.first], units.size(last.cost)
+        if last.measured == 1:
+            text = f"only {first} was measured, {cost}{_at(span)}"
+        elif last.ties:
+            text = f"{self.tie(last)}, {cost}{_at(span)}"
+        else:
+            text = f"{first}, {cost}{_at(span)}"
+        if last.rest is not None:
+            factor = units.ratio(last.rest.margin.factor)
+            text += f"; {self.rival(last.rest)} takes {factor} as much"
+        return f"{_range(span)}: {text}."
+
+    def tie(self, place: Place) -> str:
+        """`fastformer and linformer tie`."""
+        names = [self.names[name] for name in (place.first, *(r.series for r in place.ties))]
+        same = all(rival.same_function for rival in place.ties)
+        return f"{self.listed(names)}{', forms of the same function,' if same else ''} tie"
+
+    def lead(self, place: Place) -> str:
+        """`1.18× [1.02, 1.36] as fast as linformer`."""
+        assert place.rest is not None, "a first series that leads leads another one"
+        margin = place.rest.margin
+        factor = ratio(margin.factor, margin.low, margin.high)
+        return f"{factor} as fast as {self.rival(place.rest)}"
+
+    def rival(self, rival: Rival) -> str:
+        return self.names[rival.series] + SAME * rival.same_function
+
+    def among(self, span: Span) -> str:
+        """How many series were measured, unless all or only one were."""
+        counts = sorted({place.measured for place in span.places})
+        if counts[0] == 1 or counts[0] == len(self.names):
+            return ""
+        number = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        return f" ({number} of {len(self.names)} series measured)"
+
+    def against(self, group: Sequence[Against]) -> Iterator[str]:
+        """A sentence for each finding, the largest speed-ups first."""
+        for finding, words in FINDINGS.items():
+            found = sorted((a for a in group if a.finding is finding), key=lambda a: -a.ratio)
+            ends = {against.at for against in found}
+            shared = len(ends) == 1 and finding is not Finding.APART
+            where = f" (speed-up at {units.length(ends.pop())})" if shared else ""
+            if found:
+                yield f"{words}{where}: {self.listed([self.one(a, shared) for a in found])}."
+
+    def one(self, against: Against, shared: bool) -> str:
+        """`longformer from 286 [254, 321], 10.5× [9.87, 11.1]`."""
+        name = self.names[against.series] + SAME * against.same_function
+        if against.finding is Finding.APART:
+            return name
+        if units.known(against.length):
+            ends = (against.length, against.low, against.high)
+            edge = "≤ " if round(against.length) <= against.shortest else ""
+            crossing = units.interval(*(units.length(round(end)) for end in ends))
+            name += f" from {edge}{crossing},"
+        text = f"{name} {ratio(against.ratio, against.ratio_low, against.ratio_high)}"
+        return text if shared else f"{text} at {units.length(against.at)}"
+
+    def limit(self, limit: Limit) -> str:
+        """`transformer:eager in training: 4,096; 16,384 would exceed the memory.`"""
+        fits = "none" if limit.fits is None else units.length(limit.fits)
+        if limit.is_predicted:
+            ends = "would exceed the " + ("memory" if limit.is_memory else "time limit of a case")
+        else:
+            ends = "ran out of memory" if limit.is_memory else "timed out"
+        stops = units.length(limit.stops)
+        return f"{self.names[limit.series]} in {limit.mode}: {fits}; {stops} {ends}."
+
+    def missing(self, found: Answers) -> Iterator[str]:
+        """How many cases, then a sentence for each reason."""
+        if found.missing:
+            lost = sum(reason.cases for reason in found.missing)
+            yield f"{units.count(lost)} of {units.many(found.cases, 'case')}."
+        yield from map(self.reason, found.missing)
+
+    def reason(self, missing: Missing) -> str:
+        """`6 cases would have exceeded the memory (transformer:eager, N = 16,384 to 65,536).`"""
+        what = CAUSES.get(missing.cause) or ENDINGS.get(missing.outcome, "did not run")
+        who = [self.names[name] for name in missing.series]
+        few = f"{self.listed(who)}, " if len(who) < 3 else ""
+        lengths = _lengths(missing.shortest, missing.longest)
+        why = clean(missing.reason)
+        said = missing.outcome in (Outcome.CRASHED, Outcome.FAILED, Outcome.UNSUPPORTED)
+        because = f": {why}" if said and 0 < len(why) <= LONGEST_REASON else ""
+        return f"{units.many(missing.cases, 'case')} {what} ({few}{lengths}){because}."
+
+    def listed(self, items: Sequence[str]) -> str:
+        """`a, b and c`, or `a, b and 5 more`; items that hold commas are separated by `;`."""
+        if self.most is not None and len(items) > self.most + 1:
+            items = [*items[: self.most], f"{units.count(len(items) - self.most)} more"]
+        if any(", " in item for item in items):
+            return "; ".join(items)
+        return in_order(items)
+
+
+def ratio(point: float, low: float, high: float) -> str:
+    """`1.18× [1.02, 1.36]`; without the interval where it is unknown or says nothing."""
+    if not (units.known(low) and units.known(high)) or high > UNCERTAIN * low:
+        return units.ratio(point)
+    return units.interval(units.ratio(point), units.plain(low), units.plain(high))
+
+
+def in_order(items: Sequence[str]) -> str:
+    """`a, b and c`."""
+    return " and ".join(filter(None, (", ".join(items[:-1]), items[-1])))
+
+
+def names_of(series: Sequence[str]) -> dict[str, str]:
+    """The name of each series: without options where it is unique without them."""
+    bare = {name: name.partition("[")[0] for name in series}
+    uses = Counter(bare.values())
+    return {name: clean(short if uses[short] == 1 else name) for name, short in bare.items()}
+
+
+def _possible(span: Span) -> str:
+    """How far apart the series of a tie may be, by all their intervals."""
+    margins = [rival.margin for place in span.places for rival in place.ties]
+    widest = max(max(m.high, 1 / m.low if m.low else inf) for m in margins)
+    if widest > UNCERTAIN:
+        return "; differences of any size are possible"
+    text = units.ratio(widest) if widest >= 2 else units.percent(widest - 1)
+    return f"; differences up to {text} are possible" if widest > 1 else ""
+
+
+def _at(span: Span) -> str:
+    return f" at {units.length(span.places[-1].seq_len)}" if len(span.places) > 1 else ""
+
+
+def _range(span: Span) -> str:
+    return _lengths(span.places[0].seq_len, span.places[-1].seq_len)
+
+
+def _lengths(first: int, last: int) -> str:
+    """`N = 128 to 512`."""
+    ends: Iterable[int] = dict.fromkeys((first, last))
+    return f"N = {' to '.join(map(units.length, ends))}"
