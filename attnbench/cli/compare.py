@@ -26,13 +26,16 @@ def compare(
     ] = None,
     json_: options.JsonOption = False,
     markdown: Annotated[Path | None, typer.Option(help="Write the tables as Markdown.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Write a page with charts and every case, as one file.")
+    ] = None,
     csv: Annotated[Path | None, typer.Option(help="Write every case as CSV.")] = None,
 ) -> None:
     """Compare a sweep with an earlier one: what became slower, faster, larger, or is missing."""
     from attnbench.analysis.compare import compare
     from attnbench.analysis.report import analyse
     from attnbench.render import delimited
-    from attnbench.render.comparison import all_cases, changes, moved_crossovers
+    from attnbench.render.comparison import all_cases, changes, moved_crossovers, web_page
     from attnbench.render.conditions import warnings
     from attnbench.store import output
     from attnbench.store.journal import load_results
@@ -51,6 +54,9 @@ def compare(
     shown += [all_cases(comparison)] * everything
     if markdown:
         output.write(markdown, as_markdown(shown, warned), stream=True)
+    if html:
+        names = (before.name, after.name)
+        output.write(html, web_page(names, comparison, warned), stream=True)
     if csv:
         output.write(csv, delimited.frame(comparison.rows), stream=True)
     if json_:

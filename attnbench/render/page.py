@@ -1,10 +1,11 @@
 """Everything that `attnbench report` writes, from the analysis of a sweep."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.summary import Frame
-from attnbench.render import cost_tables, delimited, html, latex, machine_tables, markdown
+from attnbench.render import charts, cost_tables, delimited, html, latex, machine_tables, markdown
 from attnbench.render.conditions import conditions, warnings
 from attnbench.render.figures import MEMORY, TIME, cost_figure
 from attnbench.render.grid import Table
@@ -32,6 +33,7 @@ def report_files(
         report_tables(analysis, everything),
         analysis.cases,
         formats,
+        charts.charts(analysis),
     )
 
 
@@ -55,6 +57,7 @@ def devices_files(
         devices_tables(analyses, cases),
         cases,
         formats,
+        charts.page_data(cases, charts.costs(cases, tokens)),
     )
 
 
@@ -65,17 +68,26 @@ def _files(
     tables: Sequence[Table],
     cases: Frame,
     formats: Sequence[str],
+    interactive: Mapping[str, Any],
 ) -> dict[str, bytes]:
     """The files of a report, below its warnings and conditions; `pictures` draws in a format."""
     files = {f"{stem}.{suffix}": pic for suffix in formats for stem, pic in pictures(suffix)}
     embedded = _embeddable(files) or {f"{stem}.png": pic for stem, pic in pictures("png")}
     shown = [file for file in files if file.endswith(".png")]
-    files["report.html"] = html.page(name, *above, embedded, tables)
     files["tables.md"] = markdown.page(name, *above, shown, map(markdown.table, tables))
     files["tables.tex"] = latex.page(tables).encode()
-    files |= {f"{table.name}.csv": delimited.table(table) for table in tables}
-    files["cases.csv"] = delimited.frame(cases.drop(columns=list(INTERNAL)))
-    return files
+    sheets = {f"{table.name}.csv": delimited.table(table) for table in tables}
+    sheets["cases.csv"] = delimited.frame(cases.drop(columns=list(INTERNAL)))
+    files["report.html"] = html.page(
+        name,
+        tables,
+        warnings=above[0],
+        conditions=above[1],
+        pictures=embedded,
+        charts=interactive,
+        files=sheets,
+    )
+    return files | sheets
 
 
 def _pictures(analysis: Analysis, suffix: str, slopes: bool) -> Iterator[tuple[str, bytes]]:
