@@ -55,7 +55,7 @@ def compare(
     if markdown:
         output.write(markdown, as_markdown(shown, warned), stream=True)
     if html:
-        names = (before.name, after.name)
+        names = (str(first), str(second))
         output.write(html, web_page(names, comparison, warned), stream=True)
     if csv:
         output.write(csv, delimited.frame(comparison.rows), stream=True)

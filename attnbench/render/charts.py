@@ -121,7 +121,8 @@ def ratios(rows: Frame) -> Iterator[Drawn]:
         label = TABLE[key].label
         yield Drawn(
             label=label, axis=f"{label}, second sweep over first", text=units.ratio,
-            values=values, low=low, high=high, note="Above 1 the second sweep is slower or larger.",
+            values=values, low=low, high=high,
+            note=f"Above 1 the second sweep needs more. {INTERVALS}",
         )  # fmt: skip
 
 

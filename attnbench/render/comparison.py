@@ -9,7 +9,7 @@ from attnbench.analysis.summary import Frame, Row
 from attnbench.analysis.verdict import Verdict
 from attnbench.metrics import TABLE
 from attnbench.records import Outcome
-from attnbench.render import charts, html
+from attnbench.render import charts, delimited, html
 from attnbench.render.check_page import in_words
 from attnbench.render.cost_tables import why
 from attnbench.render.grid import Cell, Table, bare, quantity, words
@@ -89,6 +89,8 @@ def web_page(
         answers=[("What changed", tally(comparison))],
         warnings=[f"{name} sweep: {line}" for name, lines in warnings.items() for line in lines],
         charts=charts.page_data(comparison.rows, charts.ratios(comparison.rows)),
+        files={f"{table.name}.csv": delimited.table(table) for table in tables}
+        | {"cases.csv": delimited.frame(comparison.rows)},
     )
 
 

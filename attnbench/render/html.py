@@ -75,6 +75,7 @@ def page(
         answers=answers,
         figures=[_figure(file, content) for file, content in pictures.items()],
         data=drawn,
+        every_case="cases.csv" in files,
         packed=packed,
         policy=policy(style.encode(), scripts),
         style=Markup(style),
@@ -102,9 +103,9 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        finalize=lambda value: _plain(value) if isinstance(value, str) else value,
+        finalize=_plain,
     )
-    found.filters |= {"breakable": breakable, "value": _value}
+    found.filters |= {"breakable": breakable, "shown": _shown, "value": _value}
     return found.get_template("base.html")
 
 
@@ -113,8 +114,13 @@ def breakable(plain: str) -> Markup:
     return Markup("<wbr>").join(pieces(plain))
 
 
-def _plain(text: str) -> str:
-    return text if isinstance(text, Markup) else clean(text)
+def _plain(value: object) -> object:
+    return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _shown(cell: Cell) -> Markup | str:
+    """The text of a cell; a number stays on one line unless an interval makes it long."""
+    return cell.text if cell.is_number and "[" not in cell.text else breakable(cell.text)
 
 
 def _value(cell: Cell) -> Markup:

@@ -20,7 +20,7 @@ VOID = {"meta", "img", "wbr", "link", "input"}
 KNOWN = {
     *("html", "head", "meta", "link", "title", "style", "script", "body", "header", "nav", "main"),
     *("section", "h1", "h2", "h3", "p", "a", "ul", "li", "wbr", "div", "figure", "img"),
-    *("figcaption", "table", "thead", "tbody", "tr", "th", "td", "output"),
+    *("details", "summary", "figcaption", "table", "thead", "tbody", "tr", "th", "td", "output"),
     *("form", "fieldset", "legend", "label", "select", "option", "input", "button"),
 }
 NASTY = (

@@ -75,7 +75,7 @@ function filterable(table) {
 function tools(table) {
   const bar = made("div", { className: "tools" });
   if (table.tBodies[0].rows.length > 3) bar.append(...filterable(table));
-  if (byId("files")) {
+  if (window.DecompressionStream) {
     const button = made("button", { type: "button", className: "link" }, "CSV");
     button.setAttribute("aria-label", `Download ${table.dataset.file}`);
     button.addEventListener("click", async () => {
@@ -265,6 +265,8 @@ class Charts {
     this.samples = new Chart(byId("samples"));
     options(this.form.quantity, data.quantities.map((each) => each.label));
     options(this.form.mode, data.modes);
+    const guessed = data.quantities.some(({ points }) => points.some((point) => point.predicted));
+    this.form.predicted.parentElement.hidden = !guessed;
     this.list();
     byId("choices").addEventListener("change", () => this.draw());
     byId("choices").addEventListener("submit", (event) => event.preventDefault());
@@ -410,18 +412,27 @@ async function charts() {
 
 function downloads() {
   const line = byId("downloads");
-  if (!line || !window.DecompressionStream) return;
+  if (!window.DecompressionStream) return;
   const link = (label, file, type, content) => {
     const button = made("button", { type: "button", className: "link" }, label);
     button.addEventListener("click", async () => download(file, await content(), type));
     line.append(button, " ");
   };
-  line.hidden = false;
-  link("every case (CSV)", "cases.csv", "text/csv", async () =>
-    JSON.parse(await unpacked("files"))["cases.csv"]);
-  if (byId("data")) link("charts and samples (JSON)", "charts.json", "application/json", () => unpacked("data"));
+  const { cases } = line.dataset;
+  if (cases) {
+    link("every case (CSV)", cases, "text/csv", async () => JSON.parse(await unpacked("files"))[cases]);
+  }
+  if (byId("data")) {
+    link("charts and samples (JSON)", "charts.json", "application/json", () => unpacked("data"));
+  }
+  line.hidden = !line.hasChildNodes();
+  line.prepend("Download: ");
 }
 
+const wide = matchMedia("(min-width: 75rem)");
+const contents = () => (document.querySelector("nav details").open = wide.matches);
+wide.addEventListener("change", contents);
+contents();
 for (const table of document.querySelectorAll("table")) {
   sortable(table);
   tools(table);
