@@ -118,9 +118,11 @@ def _plain(value: object) -> object:
     return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _shown(cell: Cell) -> Markup | str:
-    """The text of a cell; a number stays on one line unless an interval makes it long."""
-    return cell.text if cell.is_number and "[" not in cell.text else breakable(cell.text)
+def _shown(cell: Cell) -> Markup:
+    """The text of a cell; a number is broken only before its interval."""
+    if not cell.is_number:
+        return breakable(cell.text)
+    return Markup(" <wbr>[").join(clean(cell.text).split(" ["))
 
 
 def _value(cell: Cell) -> Markup:

@@ -429,7 +429,7 @@ function downloads() {
   line.prepend("Download: ");
 }
 
-const wide = matchMedia("(min-width: 75rem)");
+const wide = matchMedia("(min-width: 86rem)");
 const contents = () => (document.querySelector("nav details").open = wide.matches);
 wide.addEventListener("change", contents);
 contents();
