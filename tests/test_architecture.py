@@ -53,6 +53,8 @@ DOORS = {
     "numpy": {"store", "analysis", "claims", "gate", "render"},
     "pandas": {"store", "analysis", "claims", "render"},
     "matplotlib": {f"render/{name}.py" for name in ("figures", "overlays", "panels", "roofline")},
+    "jinja2": {"render/html.py"},
+    "markupsafe": {"render/html.py"},
     "rich": {"render/terminal.py", "cli/console.py"},
     "typer": {"cli"},
     "pynvml": {"measure/nvml.py"},

@@ -55,6 +55,7 @@ def check(
     markdown: Annotated[
         Path | None, typer.Option(help="Write a Markdown page for a job's summary.")
     ] = None,
+    html: Annotated[Path | None, typer.Option(help="Write an HTML page, as one file.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Write JUnit XML.")] = None,
     json_: options.JsonOption = False,
 ) -> None:
@@ -105,12 +106,18 @@ def check(
         console.err().print(f"{cases} cases are in {save}")
         return
     report = report if strict else traded(report)
-    publish(report, strict, markdown, junit, json_)
+    publish(report, strict, json_, markdown=markdown, html=html, junit=junit)
     raise typer.Exit(report.exit_code(strict))
 
 
 def publish(
-    report: "Report", strict: bool, markdown: Path | None, junit: Path | None, as_json: bool
+    report: "Report",
+    strict: bool,
+    as_json: bool,
+    *,
+    markdown: Path | None,
+    html: Path | None,
+    junit: Path | None,
 ) -> None:
     """Write the files that were asked for, annotate a job on GitHub, and print."""
     from attnbench.render import check_page, ci
@@ -119,6 +126,8 @@ def publish(
     page = check_page.page(report).encode()
     if markdown is not None:
         output.write(markdown, page, stream=True)
+    if html is not None:
+        output.write(html, check_page.web_page(report), stream=True)
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         # other steps of a job write the same file
         with output.explained(f"cannot write {summary!r}"), open(summary, "ab") as file:

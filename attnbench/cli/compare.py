@@ -27,6 +27,9 @@ def compare(
     at: options.AtOption = None,
     json_: options.JsonOption = False,
     markdown: Annotated[Path | None, typer.Option(help="Write the tables as Markdown.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Write a page with charts and every case, as one file.")
+    ] = None,
     csv: Annotated[Path | None, typer.Option(help="Write every case as CSV.")] = None,
 ) -> None:
     """Compare a sweep with an earlier one: what became slower, faster, larger, or is missing."""
@@ -34,7 +37,7 @@ def compare(
     from attnbench.analysis.report import analyse
     from attnbench.analysis.variants import variant
     from attnbench.render import delimited
-    from attnbench.render.comparison import all_cases, changes, moved_crossovers
+    from attnbench.render.comparison import all_cases, changes, moved_crossovers, web_page
     from attnbench.render.conditions import warnings
     from attnbench.store import output
     from attnbench.store.journal import load_results
@@ -53,6 +56,9 @@ def compare(
     shown += [all_cases(comparison)] * everything
     if markdown:
         output.write(markdown, as_markdown(shown, warned), stream=True)
+    if html:
+        names = (str(first), str(second))
+        output.write(html, web_page(names, comparison, warned), stream=True)
     if csv:
         output.write(csv, delimited.frame(comparison.rows), stream=True)
     if json_:

@@ -8,7 +8,7 @@ from attnbench.analysis.verdict import Verdict
 from attnbench.gate.finding import RUNS, TIME, Finding, Report
 from attnbench.gate.selftest import Detection
 from attnbench.metrics import TABLE, Better, Metric, Unit
-from attnbench.render import markdown
+from attnbench.render import html, markdown
 from attnbench.render.grid import Cell, Table, clean, quantity, words
 from attnbench.units import NOTHING, change, count, interval, many, percent, seconds
 
@@ -119,6 +119,17 @@ def page(report: Report) -> str:
     lines += [f"- {markdown.escape(line)}" for line in news(report)]
     lines += ["", *(markdown.table(table, depth=2) for table in tables(report))]
     return "\n".join([*lines, markdown.escape(" ".join(method(report))), ""])
+
+
+def web_page(report: Report) -> bytes:
+    """The check as an HTML page."""
+    return html.page(
+        "attnbench check",
+        tables(report),
+        answers=[(headline(report), [*news(report)])],
+        conditions=[*method(report)],
+        conditions_title="Method",
+    )
 
 
 def method(report: Report) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Two sweeps as tables: what changed, then case by case, then crossovers that moved."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from attnbench import units
 from attnbench.analysis.compare import Comparison
@@ -9,6 +9,7 @@ from attnbench.analysis.summary import Frame, Row
 from attnbench.analysis.verdict import Verdict
 from attnbench.metrics import TABLE
 from attnbench.records import Outcome
+from attnbench.render import charts, delimited, html
 from attnbench.render.check_page import in_words
 from attnbench.render.cost_tables import why
 from attnbench.render.grid import Cell, Table, bare, quantity, words
@@ -71,6 +72,25 @@ def moved_crossovers(comparison: Comparison) -> Table:
         note="Only lengths that both sweeps timed are used, and only crossovers whose 95 % "
         "confidence intervals do not overlap are listed. ≤ marks a crossing at or before the "
         "shortest length.",
+    )
+
+
+def web_page(
+    names: tuple[str, str], comparison: Comparison, warnings: Mapping[str, Sequence[str]]
+) -> bytes:
+    """The comparison as an HTML page, with every case; `warnings` are those of each sweep."""
+    first, second = names
+    every = all_cases(comparison)
+    tables = [changes(comparison), every]
+    tables[1:1] = [moved_crossovers(comparison)] * (len(comparison.moved) > 0)
+    return html.page(
+        f"{second} compared with {first}",
+        tables,
+        answers=[("What changed", tally(comparison))],
+        warnings=[f"{name} sweep: {line}" for name, lines in warnings.items() for line in lines],
+        charts=charts.page_data(comparison.rows, charts.ratios(comparison.rows)),
+        files={f"{table.name}.csv": delimited.table(table) for table in tables}
+        | {"cases.csv": delimited.frame(comparison.rows)},
     )
 
 

@@ -51,6 +51,11 @@ class Table:
         return re.sub(r"[^A-Za-z0-9]+", "-", self.name)
 
     @property
+    def aligned(self) -> list[bool]:
+        """Which columns are aligned to the right: numbers, and lengths of which none was run."""
+        return [(bool(self.across) and i > 0) or n for i, n in enumerate(self.numeric)]
+
+    @property
     def numeric(self) -> list[bool]:
         """Which columns hold numbers."""
         return [any(row[i].is_number for row in self.rows) for i in range(len(self.columns))]

@@ -1,20 +1,32 @@
-"""A report as one self-contained HTML page: embedded figures, light and dark, printable.
+"""Pages as single HTML files: no address outside the file, light and dark, printable.
 
-All text is escaped, figures are images that cannot run code, and the page's security policy forbids
-scripts and every external address.
+Templates, style and script are in `web/`. Jinja escapes all text; the security policy of a page
+forbids everything but images within it and the style and scripts with these exact contents. The
+charts are drawn by Vega-Lite, whose interpreter evaluates expressions without `eval`. Figures and
+tables stay readable without scripts.
 """
 
+import gzip
+import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from html import escape as escaped
-from importlib.resources import files
+from functools import cache
+from hashlib import sha256
+from importlib import resources
 from types import MappingProxyType
+from typing import Any
 
-from attnbench.render.answers import TITLE, Paragraph
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from attnbench.render import delimited
 from attnbench.render.grid import Cell, Table, clean, pieces
 
+WEB = resources.files("attnbench.render") / "web"
+# the charting library, compressed; made when the package is built
+VEGA = WEB / "vega.js.gz"
+
 TYPES = MappingProxyType({"svg": "image/svg+xml", "png": "image/png"})
-POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 CAPTIONS = MappingProxyType(
     {
@@ -28,84 +40,110 @@ CAPTIONS = MappingProxyType(
 
 def page(
     name: str,
-    warnings: Sequence[str],
-    conditions: Sequence[str],
-    pictures: Mapping[str, bytes],
     tables: Sequence[Table],
-    answers: Sequence[Paragraph] = (),
+    *,
+    warnings: Sequence[str] = (),
+    conditions: Sequence[str] = (),
+    conditions_title: str = "Conditions",
+    answers: Sequence[tuple[str, Sequence[str]]] = (),
+    pictures: Mapping[str, bytes] = MappingProxyType({}),
+    charts: Mapping[str, Any] | None = None,
+    files: Mapping[str, bytes] | None = None,
 ) -> bytes:
-    """The whole document, the answers first; `pictures` maps file names to PNG or SVG."""
-    style = files("attnbench.render").joinpath("report.css").read_text("utf-8")
-    parts = [
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{text(name)}</title>\n<style>\n{style}</style>\n</head>\n<body>",
-        f"<h1>{text(name)}</h1>",
-        f"<h2>{TITLE}</h2>\n{_list([answer.text for answer in answers])}" if answers else "",
-        _list(warnings, ' class="warnings"') if warnings else "",
-        _list(conditions),
-        _contents(tables),
-        *(_figure(file, content) for file, content in pictures.items()),
-        *map(table, tables),
-        "</body>\n</html>\n",
-    ]
-    return "\n".join(part for part in parts if part).encode("utf-8", "replace")
+    """The whole document.
 
-
-def table(table: Table) -> str:
-    """A heading, the grid in a box that scrolls where it is too wide, and the note."""
-    head = f'<h2 id="{table.anchor}">{text(table.title)}</h2>'
-    if not table.rows:
-        return f"{head}\n<p>None.</p>"
-    numeric = table.numeric
-    names = "".join(
-        f'<th scope="col"{_number(is_number)}>{breakable(column)}</th>'
-        for column, is_number in zip(table.columns, numeric, strict=True)
+    `answers` are headings with sentences, shown first; `pictures` maps file names to PNG or SVG;
+    `charts` is the data of `charts.charts`; `files` are the CSV files that the page offers, by
+    their names, if there are others than those of its tables.
+    """
+    style, script = (WEB.joinpath(file).read_text("utf-8") for file in ("page.css", "page.js"))
+    drawn = charts is not None and VEGA.is_file()
+    if files is None:
+        files = {f"{table.name}.csv": delimited.table(table) for table in tables}
+    packed = {"files": _packed({name: text.decode() for name, text in files.items()})}
+    scripts = [script.encode()]
+    if drawn:
+        vega = VEGA.read_bytes()
+        packed |= {"data": _packed(charts), "vega": b64encode(vega).decode("ascii")}
+        scripts.append(gzip.decompress(vega))
+    text = _template().render(
+        name=name,
+        tables=tables,
+        warnings=warnings,
+        conditions=conditions,
+        conditions_title=conditions_title,
+        answers=answers,
+        figures=[_figure(file, content) for file, content in pictures.items()],
+        data=drawn,
+        every_case="cases.csv" in files,
+        packed=packed,
+        policy=policy(style.encode(), scripts),
+        style=Markup(style),
+        script=Markup(script),
     )
-    rows = "\n".join(_row(row, numeric) for row in table.rows)
-    note = f'\n<p class="note">{text(table.note)}</p>' if table.note else ""
+    return text.encode("utf-8", "replace")
+
+
+def policy(style: bytes, scripts: Sequence[bytes]) -> str:
+    """The content security policy that allows this style and these scripts, and data: images."""
+    allowed = " ".join(map(_hash, scripts))
     return (
-        f'{head}\n<div class="wide"><table>\n<thead><tr>{names}</tr></thead>\n'
-        f"<tbody>\n{rows}\n</tbody>\n</table></div>{note}"
+        f"default-src 'none'; script-src {allowed}; style-src {_hash(style)}; img-src data:;"
+        " base-uri 'none'; form-action 'none'"
     )
 
 
-def text(plain: str) -> str:
-    """Text that shows literally, in an element or an attribute."""
-    return escaped(clean(plain), quote=True)
+@cache
+def _template() -> Template:
+    """The template of every page; text in it is cleaned of control characters and escaped."""
+    found = Environment(
+        loader=PackageLoader("attnbench.render", "web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=_plain,
+    )
+    found.filters |= {"breakable": breakable, "shown": _shown, "value": _value}
+    return found.get_template("base.html")
 
 
-def breakable(plain: str) -> str:
+def breakable(plain: str) -> Markup:
     """The text, with positions at which a long name may be broken."""
-    return "<wbr>".join(map(text, pieces(plain)))
+    return Markup("<wbr>").join(pieces(plain))
 
 
-def _row(row: Sequence[Cell], numeric: Sequence[bool]) -> str:
-    cells = "".join(
-        f"<td{_number(is_number)}>{breakable(cell.text)}</td>"
-        for cell, is_number in zip(row[1:], numeric[1:], strict=True)
-    )
-    return f'<tr><th scope="row">{breakable(row[0].text)}</th>{cells}</tr>'
+def _plain(value: object) -> object:
+    return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _number(is_number: bool) -> str:
-    return ' class="number"' if is_number else ""
+def _shown(cell: Cell) -> Markup:
+    """The text of a cell; a number is broken only before its interval."""
+    if not cell.is_number:
+        return breakable(cell.text)
+    return Markup(" <wbr>[").join(clean(cell.text).split(" ["))
 
 
-def _list(lines: Sequence[str], attributes: str = "") -> str:
-    items = "".join(f"<li>{text(line)}</li>" for line in lines)
-    return f"<ul{attributes}>{items}</ul>"
+def _value(cell: Cell) -> Markup:
+    """The attribute by which the rows of a table are sorted, for a number."""
+    if not isinstance(cell.value, int | float) or not cell.is_number:
+        return Markup()
+    return Markup(' data-value="{}"').format(repr(float(cell.value)))
 
 
-def _contents(tables: Sequence[Table]) -> str:
-    links = "".join(f'<li><a href="#{t.anchor}">{text(t.title)}</a></li>' for t in tables)
-    return f"<nav><ul>{links}</ul></nav>"
+def _packed(data: object) -> str:
+    """JSON, compressed, in base64; the same bytes for the same data."""
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    content = gzip.compress(text.encode("utf-8", "replace"), mtime=0)
+    return b64encode(content).decode("ascii")
 
 
-def _figure(file: str, content: bytes) -> str:
+def _hash(content: bytes) -> str:
+    return f"'sha256-{b64encode(sha256(content).digest()).decode('ascii')}'"
+
+
+def _figure(file: str, content: bytes) -> dict[str, str]:
     stem, _, suffix = file.rpartition(".")
     source = f"data:{TYPES[suffix]};base64,{b64encode(content).decode('ascii')}"
-    caption = text(CAPTIONS.get(stem, stem))
-    picture = f'<img src="{source}" alt="{caption}">'
-    return f"<figure>{picture}<figcaption>{caption}</figcaption></figure>"
+    return {"source": source, "caption": CAPTIONS.get(stem, stem)}

@@ -1,11 +1,13 @@
 """Everything that `attnbench report` writes, from the analysis of a sweep."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.summary import Frame
 from attnbench.records import PASSES, Mode
 from attnbench.render import (
+    charts,
     cost_tables,
     decoding,
     delimited,
@@ -43,6 +45,7 @@ def report_files(
         report_tables(analysis, everything),
         analysis.cases,
         formats,
+        charts.charts(analysis),
     )
 
 
@@ -71,6 +74,7 @@ def devices_files(
         devices_tables(analyses, cases),
         cases,
         formats,
+        charts.page_data(cases, charts.costs(cases, tokens)),
     )
 
 
@@ -81,6 +85,7 @@ def _files(
     tables: Sequence[Table],
     cases: Frame,
     formats: Sequence[str],
+    interactive: Mapping[str, Any],
 ) -> dict[str, bytes]:
     """The files of a report, below its answers, warnings and conditions.
 
@@ -90,13 +95,22 @@ def _files(
     files = {f"{stem}.{suffix}": pic for suffix in formats for stem, pic in pictures(suffix)}
     embedded = _embeddable(files) or {f"{stem}.png": pic for stem, pic in pictures("png")}
     shown = [file for file in files if file.endswith(".png")]
-    files["report.html"] = html.page(name, warned, conditions, embedded, tables, answers)
     sections = map(markdown.table, tables)
     files["tables.md"] = markdown.page(name, warned, conditions, shown, sections, answers=answers)
     files["tables.tex"] = latex.page(tables).encode()
-    files |= {f"{table.name}.csv": delimited.table(table) for table in tables}
-    files["cases.csv"] = delimited.frame(cases.drop(columns=list(INTERNAL)))
-    return files
+    sheets = {f"{table.name}.csv": delimited.table(table) for table in tables}
+    sheets["cases.csv"] = delimited.frame(cases.drop(columns=list(INTERNAL)))
+    files["report.html"] = html.page(
+        name,
+        tables,
+        answers=answers,
+        warnings=warned,
+        conditions=conditions,
+        pictures=embedded,
+        charts=interactive,
+        files=sheets,
+    )
+    return files | sheets
 
 
 def _pictures(analysis: Analysis, suffix: str, slopes: bool) -> Iterator[tuple[str, bytes]]:

@@ -32,6 +32,7 @@ MECHANISMS = (
 )  # fmt: skip
 PERIOD = 105  # positions after which hue and marker repeat together
 
+BRIGHT = 0.2  # luminance above which colours on a dark page have a contrast of 4 to 1
 DARK = 0.16  # luminance below which text on white has a contrast of 5 to 1
 LONGEST = 24  # characters of a label
 
@@ -68,10 +69,17 @@ def mechanism_style(mechanism: str) -> dict[str, Any]:
 def readable(colour: str) -> str:
     """The colour, darkened as far as text on white needs."""
     levels = _levels(colour)
-    # relative luminance as in the Web Content Accessibility Guidelines 2.1
-    linear = np.where(levels <= 0.04045, levels / 12.92, ((levels + 0.055) / 1.055) ** 2.4)
-    luminance = float(linear @ (0.2126, 0.7152, 0.0722))
-    return _hex(levels * min(1.0, (DARK / max(luminance, 1e-9)) ** (1 / 2.2)))
+    return _hex(levels * min(1.0, (DARK / max(_luminance(levels), 1e-9)) ** (1 / 2.2)))
+
+
+def on_dark(colour: str) -> str:
+    """The colour, lightened as far as a dark page needs; greys change places with light ones."""
+    levels = _levels(colour)
+    if np.ptp(levels) == 0:
+        levels = 0.92 - 0.6 * levels
+    while _luminance(levels) < BRIGHT:
+        levels = levels + 0.05 * (1 - levels)
+    return _hex(levels)
 
 
 def labels(names: Iterable[str]) -> dict[str, str]:
@@ -95,6 +103,12 @@ def shortened(name: str) -> str:
     text = clean(name)
     half = LONGEST // 2
     return text if len(text) <= LONGEST else f"{text[:half]}…{text[1 - half :]}"
+
+
+def _luminance(levels: np.ndarray) -> float:
+    """Relative luminance as in the Web Content Accessibility Guidelines 2.1."""
+    linear = np.where(levels <= 0.04045, levels / 12.92, ((levels + 0.055) / 1.055) ** 2.4)
+    return float(linear @ (0.2126, 0.7152, 0.0722))
 
 
 def _levels(colour: str) -> np.ndarray:

@@ -37,6 +37,7 @@ def test_a_failing_check_writes_every_output(repository, tmp_path):
     done = here(
         *("check", "--base", "main", *QUICK, "--json"),
         *("--markdown", tmp_path / "page.md", "--junit", tmp_path / "junit.xml"),
+        *("--html", tmp_path / "page.html"),
         cwd=repository.folder,
         GITHUB_ACTIONS="true",
         GITHUB_STEP_SUMMARY=str(summary),
@@ -50,6 +51,7 @@ def test_a_failing_check_writes_every_output(repository, tmp_path):
     page = (tmp_path / "page.md").read_text()
     assert page.startswith("# attnbench check: FAILED")
     assert summary.read_text() == "before\n" + page
+    assert "<h2>FAILED: " in (tmp_path / "page.html").read_text()
     assert ET.parse(tmp_path / "junit.xml").find(".//failure") is not None
 
 

@@ -43,10 +43,14 @@ def test_a_sweep_against_itself_has_no_news():
 def test_growth_is_reported_and_written_where_asked(tmp_path):
     grown = rewritten(tmp_path / "grown", twice_the_work)
     files = ["--markdown", tmp_path / "c.md", "--csv", tmp_path / "c.csv"]
+    files += ["--html", tmp_path / "c.html"]
     done = here("compare", DATA, grown, *files)
     assert done.returncode == 0, done.stderr
     assert "larger" in done.stdout
     assert (tmp_path / "c.md").read_text().startswith("## Changes from")
+    page = (tmp_path / "c.html").read_text()
+    assert f"<h1>{grown} compared with {DATA}</h1>" in page
+    assert "larger" in page
     assert (tmp_path / "c.csv").read_text().startswith("case,series,mode,seq_len,metric,first")
 
 

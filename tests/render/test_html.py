@@ -1,33 +1,27 @@
+import gzip
+import json
 import re
+from base64 import b64decode, b64encode
+from hashlib import sha256
+from html import unescape
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnbench.analysis.report import analyse
-from attnbench.render import html, page
+from attnbench.render import delimited, html, page
 from attnbench.render.grid import Cell, Table, clean, words
 from tests.render.test_writers import HOSTILE
 from tests.sweeps import sweep
 
-VOID = {"meta", "img", "wbr"}
+VOID = {"meta", "img", "wbr", "link", "input"}
 KNOWN = {
-    *("html", "head", "meta", "title", "style", "body", "h1", "h2", "ul", "li", "nav", "a"),
-    *(
-        "wbr",
-        "figure",
-        "img",
-        "figcaption",
-        "div",
-        "table",
-        "thead",
-        "tbody",
-        "tr",
-        "th",
-        "td",
-        "p",
-    ),
+    *("html", "head", "meta", "link", "title", "style", "script", "body", "header", "nav", "main"),
+    *("section", "h1", "h2", "h3", "p", "a", "ul", "li", "wbr", "div", "figure", "img"),
+    *("details", "summary", "figcaption", "table", "thead", "tbody", "tr", "th", "td", "output"),
+    *("form", "fieldset", "legend", "label", "select", "option", "input", "button"),
 }
 NASTY = (
     *HOSTILE,
@@ -74,21 +68,37 @@ def one(name: str) -> Table:
 
 @pytest.mark.parametrize("name", NASTY)
 def test_a_name_is_shown_literally(name: str):
-    seen = Seen(html.page(name, [name], [name], {"fig2.png": b"x"}, [one(name)]).decode())
+    made = html.page(
+        name,
+        [one(name)],
+        warnings=[name],
+        conditions=[name],
+        conditions_title=name,
+        answers=[(name, [name])],
+        pictures={"fig2.png": b"x"},
+    )
+    seen = Seen(made.decode())
     assert seen.open == []
     assert set(seen.tags) <= KNOWN
     assert not [key for key, _ in seen.attributes if key.startswith("on") or key == "style"]
     links = [value for key, value in seen.attributes if key in ("href", "src")]
-    assert all(link.startswith(("#t", "data:image/png;base64,")) for link in links)
-    # title, heading, warning, condition, contents, table's title, column, two cells, note
-    assert sum(text == clean(name) for text in seen.text) == 10
+    assert all(link.startswith(("#", "data:image/png;base64,", "data:,")) for link in links)
+    # heading; answer's heading and sentence; warning; two contents; table's title, column, two
+    # cells and note; title and line of the conditions
+    assert sum(text == clean(name) for text in seen.text) == 13
+    assert f"{clean(name)} – attnbench" in seen.text
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.text(max_size=60))
 def test_any_text_comes_back_as_it_was(text: str):
-    assert Seen(f"<p>{html.text(text)}</p>").open == []
-    assert "".join(Seen(f"<p>{html.text(text)}</p>").text) == clean(text)
-    assert Seen(f'<p title="{html.text(text)}"></p>').attributes == [("title", clean(text))]
+    seen = Seen(html.page(text, [one(text)]).decode("utf-8"))
+    assert seen.open == []
+    assert set(seen.tags) <= KNOWN
+    if clean(text).strip():
+        assert clean(text) in seen.text
+    assert Seen(f"<p>{html.breakable(text)}</p>").open == []
+    assert "".join(Seen(f"<p>{html.breakable(text)}</p>").text) == clean(text)
 
 
 def test_a_report_is_one_page_with_everything_in_it():
@@ -99,20 +109,49 @@ def test_a_report_is_one_page_with_everything_in_it():
     assert seen.tags.count("img") == 3
     markdown = made["tables.md"].decode()
     assert seen.tags.count("table") == len(re.findall(r"^\| ---", markdown, re.MULTILINE))
-    assert "http" not in re.sub(r"base64,[^\"]*|http-equiv", "", text)
     assert "prefers-color-scheme: dark" in text
     assert "@media print" in text
     ids = [value for key, value in seen.attributes if key == "id"]
-    links = [value for key, value in seen.attributes if key == "href"]
-    assert sorted(f"#{name}" for name in ids) == sorted(links)
+    links = [value for key, value in seen.attributes if key in ("href", "src")]
     assert len(set(ids)) == len(ids)
+    assert {link[1:] for link in links if link.startswith("#")} <= {*ids}
+    assert all(link.startswith(("#", "data:")) for link in links)
 
 
-def test_warnings_are_separate_at_the_top():
-    text = html.page("s", ["it was busy"], ["Asked: all"], {}, []).decode()
-    assert '<ul class="warnings"><li>it was busy</li></ul>' in text
-    assert "<ul><li>Asked: all</li></ul>" in text
-    assert "warnings" not in html.page("s", [], ["Asked"], {}, []).decode().split("</style>")[1]
+def test_only_the_style_and_scripts_of_the_page_may_run():
+    made = html.page("s", [one("x")]).decode()
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', made)
+    rules = dict(rule.split(" ", 1) for rule in unescape(policy).split("; "))
+    assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
+    assert "unsafe" not in policy
+    for directive, element in (("style-src", "style"), ("script-src", "script")):
+        (content,) = re.findall(rf"<{element}>(.*?)</{element}>", made, re.DOTALL)
+        digest = b64encode(sha256(content.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in rules[directive]
+
+
+def test_equal_content_gives_equal_bytes():
+    assert html.page("s", [one("x")]) == html.page("s", [one("x")])
+
+
+def test_files_of_the_tables_are_in_the_page():
+    seen = re.search(r'id="files">([^<]*)<', html.page("s", [one("x")]).decode())
+    files = json.loads(gzip.decompress(b64decode(seen[1])))
+    assert files == {"t.csv": delimited.table(one("x")).decode()}
+
+
+def test_numbers_carry_their_value_for_sorting():
+    made = html.page("s", [one("x")]).decode()
+    assert '<td class="number" data-value="1.0">' in made
+
+
+def test_answers_then_warnings_then_tables():
+    found = [("Found", ["fastest"])]
+    made = html.page("s", [one("t")], warnings=["busy"], answers=found, conditions=["asked"])
+    text = made.decode()
+    places = [text.index(f">{each}</") for each in ("s", "Found", "fastest", "busy", "t", "asked")]
+    assert places == sorted(places)
+    assert 'class="warnings"' not in html.page("s", []).decode()
 
 
 @pytest.mark.parametrize(

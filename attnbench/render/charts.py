@@ -1,0 +1,281 @@
+"""The data of a page's interactive charts: what Vega-Lite draws, and in which looks.
+
+The charts themselves are the specifications `web/*.vl.json`; `web/page.js` gives them the points of
+the chosen quantity and mode. Every point carries its text, so that a page shows the same digits as
+the tables.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from attnbench import units
+from attnbench.analysis.report import Analysis
+from attnbench.analysis.roofline import Roof
+from attnbench.analysis.summary import Frame
+from attnbench.metrics import TABLE, Metric, Unit
+from attnbench.records import Part, Run, Sweep
+from attnbench.render.cost_tables import why
+from attnbench.render.grid import clean, quantity
+from attnbench.render.html import WEB
+from attnbench.render.markers import marker_path
+from attnbench.render.roofline import MOSTLY
+from attnbench.render.styles import on_dark, series_styles
+
+SPECS = ("costs", "roofline", "samples")
+DIGITS = 6  # significant, of what is drawn; texts and files have all that is known
+
+INTERVALS = "Bars are 95 % confidence intervals."
+
+# the steps between units of an axis, by the unit of the metric
+STEPS = MappingProxyType(
+    {Unit.SECONDS: units.TIMES, Unit.BYTES: units.SIZES, Unit.FLOPS: units.PREFIXES}
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn:
+    """A quantity along the lengths: an array with a value per case, NaN where it is unknown.
+
+    `log` is False where a logarithmic axis makes no sense.
+    """
+
+    label: str
+    axis: str
+    values: np.ndarray
+    text: Callable[[float], str]
+    unit: Unit = Unit.RATIO
+    low: np.ndarray | None = None
+    high: np.ndarray | None = None
+    predicted: np.ndarray | None = None
+    note: str = ""
+
+
+def charts(analysis: Analysis) -> dict[str, Any]:
+    """Everything that the charts of one sweep show."""
+    cases, sweep = analysis.cases, analysis.sweep
+    drawn = [*costs(cases, sweep.request.tokens)]
+    if analysis.speedups is not None and analysis.baseline is not None:
+        drawn.insert(1, _speedup(cases, analysis.speedups, analysis.baseline))
+    data = page_data(cases, drawn)
+    names = {name: i for i, name in enumerate(dict.fromkeys(map(str, cases["series"])))}
+    data["samples"] = [*_samples(sweep, cases, names, data["modes"])]
+    if analysis.roof is not None and analysis.roofline is not None:
+        data["roofline"] = _roofline(analysis.roofline, analysis.roof, names, data["modes"])
+    return data
+
+
+def page_data(cases: Frame, drawn: Iterable[Drawn]) -> dict[str, Any]:
+    """The data of quantities of these cases; columns needed: series, mode, seq_len."""
+    modes = list(dict.fromkeys(map(str, cases["mode"])))
+    styles = series_styles(map(str, cases["series"]))
+    indices = {name: i for i, name in enumerate(styles)}
+    return {
+        "specs": {name: json.loads(WEB.joinpath(f"{name}.vl.json").read_text()) for name in SPECS},
+        "modes": modes,
+        "series": [_look(name, style) for name, style in styles.items()],
+        "quantities": [
+            found for one in drawn if (found := _quantity(one, cases, indices, modes))["points"]
+        ],
+        "samples": [],
+        "roofline": None,
+    }
+
+
+def costs(cases: Frame, tokens: int) -> Iterator[Drawn]:
+    """Time in its three scales, peak memory, then every other metric that was recorded."""
+    per_batch = tokens / cases["tokens"].to_numpy(float)
+    time, low, high, guess = (
+        cases[name].to_numpy(float) for name in ("time_s", "time_lo_s", "time_hi_s", "refined_s")
+    )
+    sizes = cases["tokens"].to_numpy(float)
+    batch = f"time per batch of {units.count(tokens)} tokens"
+    for label, scale in ((batch, per_batch), (TABLE["token_s"].label, 1 / sizes)):
+        yield Drawn(
+            label=label, axis=label, unit=Unit.SECONDS, text=units.seconds, note=INTERVALS,
+            values=time * scale, low=low * scale, high=high * scale, predicted=guess * scale,
+        )  # fmt: skip
+    yield Drawn(
+        label="tokens per second", axis="tokens/s", text=lambda n: f"{units.plain(n)} tokens/s",
+        values=sizes / time, low=sizes / high, high=sizes / low, predicted=sizes / guess,
+        note=INTERVALS,
+    )  # fmt: skip
+    peak = TABLE["allocated_peak_bytes"]
+    yield _recorded(peak, cases, cases["refined_bytes"].to_numpy(float))
+    shown = {"time_s", "token_s", peak.key}
+    for key, metric in TABLE.items():
+        if key in cases and key not in shown:
+            yield _recorded(metric, cases)
+
+
+def ratios(rows: Frame) -> Iterator[Drawn]:
+    """The ratio of each metric of `analysis.compare`, second sweep to first."""
+    for key in dict.fromkeys(map(str, rows["metric"])):
+        of = np.where(rows["metric"] == key, 1.0, np.nan)
+        values, low, high = (of * rows[name].to_numpy(float) for name in ("ratio", "low", "high"))
+        label = TABLE[key].label
+        yield Drawn(
+            label=label, axis=f"{label}, second sweep over first", text=units.ratio,
+            values=values, low=low, high=high,
+            note=f"Above 1 the second sweep needs more. {INTERVALS}",
+        )  # fmt: skip
+
+
+def _speedup(cases: Frame, speedups: Frame, baseline: str) -> Drawn:
+    found = cases.merge(speedups, on=["series", "mode", "seq_len"], how="left")
+    values, low, high = (found[name].to_numpy(float) for name in ("ratio", "low", "high"))
+    label = f"speed-up over {clean(baseline)}"
+    return Drawn(
+        label=label, axis=f"{label}, ×", text=units.ratio, values=values, low=low, high=high,
+        note=f"Above 1 is faster than {clean(baseline)}. {INTERVALS}",
+    )  # fmt: skip
+
+
+def _recorded(metric: Metric, cases: Frame, predicted: np.ndarray | None = None) -> Drawn:
+    return Drawn(
+        label=metric.label,
+        axis=metric.label,
+        unit=metric.unit,
+        text=lambda value: quantity(value, metric.unit),
+        values=cases[metric.key].to_numpy(float),
+        predicted=predicted,
+        note=f"{metric.description[0].upper()}{metric.description[1:]}.",
+    )
+
+
+def _quantity(
+    drawn: Drawn, cases: Frame, series: Mapping[str, int], modes: Sequence[str]
+) -> dict[str, Any]:
+    nothing = np.full(len(cases), np.nan)
+    low, high = (nothing if end is None else end for end in (drawn.low, drawn.high))
+    guesses = nothing if drawn.predicted is None else drawn.predicted
+    measured = np.isfinite(drawn.values)
+    heights = np.where(measured, drawn.values, guesses)
+    unit, size = _axis_unit(drawn.unit, heights)
+    columns = (cases[name].tolist() for name in ("mode", "series", "seq_len"))
+    identities = [(str(mode), str(name), int(n)) for mode, name, n in zip(*columns, strict=True)]
+    points = []
+    for i in np.flatnonzero(np.isfinite(heights)):
+        mode, name, length = identities[i]
+        text = drawn.text(heights[i])
+        point = {
+            "series": series[name],
+            "mode": modes.index(mode),
+            "n": length,
+            "value": _short(heights[i] / size),
+        }
+        if not measured[i]:
+            point["predicted"] = True
+            text = f"predicted {text}; {why(cases['outcome'].iloc[i], cases['cause'].iloc[i])}"
+        elif units.known(low[i]) and units.known(high[i]) and low[i] < high[i]:
+            point |= {"low": _short(low[i] / size), "high": _short(high[i] / size)}
+            text = units.interval(text, drawn.text(low[i]), drawn.text(high[i]))
+        points.append(point | {"text": text})
+    points.sort(key=lambda point: (point["mode"], point["series"], point["n"]))
+    return {
+        "label": drawn.label,
+        "axis": f"{drawn.axis}, {unit}" if unit else drawn.axis,
+        "note": drawn.note,
+        "log": bool((heights[np.isfinite(heights)] > 0).all()),
+        "points": points,
+    }
+
+
+def _axis_unit(unit: Unit, values: np.ndarray) -> tuple[str, float]:
+    """The unit of an axis and its size: the largest that is at most the least value."""
+    positive = values[np.isfinite(values) & (values > 0)]
+    if unit not in STEPS or not len(positive):
+        return "" if unit in (Unit.RATIO, Unit.COUNT, Unit.EXPONENT) else str(unit), 1.0
+    fitting = [step for step in STEPS[unit] if step[1] <= positive.min()]
+    name, size = fitting[-1] if fitting else STEPS[unit][0]
+    return f"{name}FLOP" if unit is Unit.FLOPS else name, size
+
+
+def _roofline(
+    roofline: Frame, roof: Roof, series: Mapping[str, int], modes: Sequence[str]
+) -> dict[str, Any] | None:
+    known = roofline[np.isfinite(roofline["intensity"]) & (roofline["rate"] > 0)]
+    if known.empty:
+        return None
+    size, unit = (1e12, "TFLOP/s") if roof.flops_per_s >= 5e12 else (1e9, "GFLOP/s")
+    near, far = known["intensity"].min(), known["intensity"].max()
+    outline = sorted({min(near, roof.ridge) / 1.5, roof.ridge, max(far, roof.ridge) * 1.5})
+    heights = [min(roof.flops_per_s, x * roof.bytes_per_s) / size for x in outline]
+    return {
+        "axis": f"achieved {unit}",
+        "note": f"The line is the roof of this machine: {units.rate(roof.flops_per_s)},"
+        f" {units.size(roof.bytes_per_s)}/s. Large markers: mostly FLOPs of the attention core."
+        " A point may lie above the slope if its operands came from a cache.",
+        "roof": [
+            {"intensity": _short(x), "value": _short(height)}
+            for x, height in zip(outline, heights, strict=True)
+        ],
+        "points": [
+            {
+                "series": series[str(row["series"])],
+                "mode": modes.index(str(row["mode"])),
+                "n": int(row["seq_len"]),
+                "intensity": _short(row["intensity"]),
+                "value": _short(row["rate"] / size),
+                "core": bool(row["core_share"] > MOSTLY),
+                "text": f"{units.rate(row['rate'])} at {units.plain(row['intensity'])} FLOP/byte",
+            }
+            for row in known.sort_values("seq_len").to_dict("records")
+        ],
+    }
+
+
+def _samples(
+    sweep: Sweep, cases: Frame, series: Mapping[str, int], modes: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    """The samples of every timed case by round, with its estimate, in the order of the plan."""
+    timed: dict[str, list[Run]] = {}
+    for run in sweep.runs:
+        if run.part is Part.TIME and run.samples:
+            timed.setdefault(run.case, []).append(run)
+    for row in cases.to_dict("records"):
+        if runs := timed.get(row["key"]):
+            seconds = np.array([sample.seconds for run in runs for sample in run.samples])
+            name, size = _axis_unit(Unit.SECONDS, seconds)
+            columns = {"value": "time_s", "low": "time_lo_s", "high": "time_hi_s"}
+            ends = {key: row[column] / size for key, column in columns.items()}
+            known = {key: _short(end) for key, end in ends.items() if units.known(end)}
+            yield {
+                "series": series[str(row["series"])],
+                "mode": modes.index(str(row["mode"])),
+                "n": int(row["seq_len"]),
+                "unit": name,
+                "rounds": [
+                    {
+                        "round": run.round + 1,
+                        "values": [_short(sample.seconds / size) for sample in run.samples],
+                    }
+                    for run in runs
+                ],
+                "estimate": [known] if known else [],
+                "text": f"The line is the estimate, {units.estimate(*ends.values())} {name},"
+                " the band its 95 % confidence interval.",
+            }
+
+
+def _look(name: str, style: Mapping[str, Any]) -> dict[str, Any]:
+    stroke = style["linestyle"]
+    return {
+        "name": clean(name),
+        "light": style["color"],
+        "dark": on_dark(style["color"]),
+        "shape": marker_path(style["marker"]),
+        "dash": [] if isinstance(stroke, str) else [2 * length for length in stroke[1]],
+    }
+
+
+def _short(value: float) -> float:
+    """The value in the digits that a chart can show."""
+    if value == 0 or not math.isfinite(value):
+        return 0.0
+    return float(f"{value:.{DIGITS}g}")

@@ -1,0 +1,441 @@
+"use strict";
+// Names come from data and reach the page only as textContent or as values of charts.
+
+const byId = (id) => document.getElementById(id);
+
+function made(tag, properties = {}, ...children) {
+  const element = Object.assign(document.createElement(tag), properties);
+  element.append(...children);
+  return element;
+}
+
+async function unpacked(id) {
+  const bytes = Uint8Array.from(atob(byId(id).textContent.trim()), (c) => c.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream).text();
+}
+
+function download(name, text, type) {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  made("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10000);
+}
+
+// ---- tables
+
+function compare(one, other) {
+  if (typeof one === "number" && typeof other === "number") return one - other;
+  if (typeof one === typeof other) return one.localeCompare(other, "en", { numeric: true });
+  return typeof one === "number" ? -1 : 1;
+}
+
+// numbers in full precision where there are any, and what is not measured always last
+function sort(body, column, direction) {
+  const key = (row) => {
+    const cell = row.cells[column];
+    return "value" in cell.dataset ? Number(cell.dataset.value) : cell.textContent;
+  };
+  const numeric = [...body.rows].some((row) => "value" in row.cells[column].dataset);
+  const signed = (one, other) => {
+    const order = compare(one, other);
+    return numeric && typeof one !== typeof other ? order : direction * order;
+  };
+  body.append(...[...body.rows].sort((a, b) => signed(key(a), key(b))));
+}
+
+function sortable(table) {
+  const heads = [...table.tHead.rows[0].cells];
+  heads.forEach((head, column) => {
+    const button = made("button", { type: "button" }, ...head.childNodes);
+    head.append(button);
+    button.addEventListener("click", () => {
+      const ascending = head.getAttribute("aria-sort") !== "ascending";
+      heads.forEach((other) => other.removeAttribute("aria-sort"));
+      head.setAttribute("aria-sort", ascending ? "ascending" : "descending");
+      sort(table.tBodies[0], column, ascending ? 1 : -1);
+    });
+  });
+}
+
+function filterable(table) {
+  const rows = [...table.tBodies[0].rows];
+  const shown = made("output");
+  const input = made("input", { type: "search", placeholder: "text in a row" });
+  input.addEventListener("input", () => {
+    const words = input.value.toLowerCase().split(/\s+/);
+    for (const row of rows) {
+      const text = row.textContent.toLowerCase();
+      row.hidden = !words.every((word) => text.includes(word));
+    }
+    shown.value = `${rows.filter((row) => !row.hidden).length} of ${rows.length} rows`;
+  });
+  return [made("label", {}, "Filter ", input), shown];
+}
+
+function tools(table) {
+  const bar = made("div", { className: "tools" });
+  if (table.tBodies[0].rows.length > 3) bar.append(...filterable(table));
+  if (window.DecompressionStream) {
+    const button = made("button", { type: "button", className: "link" }, "CSV");
+    button.setAttribute("aria-label", `Download ${table.dataset.file}`);
+    button.addEventListener("click", async () => {
+      const files = JSON.parse(await unpacked("files"));
+      download(table.dataset.file, files[table.dataset.file], "text/csv");
+    });
+    bar.append(button);
+  }
+  table.parentElement.before(bar);
+}
+
+// ---- charts
+
+const DARK = matchMedia("(prefers-color-scheme: dark)");
+const SVG = "http://www.w3.org/2000/svg";
+
+function colours() {
+  const style = getComputedStyle(document.documentElement);
+  return Object.fromEntries(
+    ["ink", "paper", "soft", "line"].map((name) => [name, style.getPropertyValue(`--${name}`).trim()]),
+  );
+}
+
+const colour = (series) => (DARK.matches ? series.dark : series.light);
+
+function config() {
+  const { ink, paper, soft, line } = colours();
+  const axis = { labelColor: ink, titleColor: ink, gridColor: line, domainColor: soft, tickColor: soft };
+  const font = getComputedStyle(document.body).fontFamily.replaceAll('"', "'");
+  return {
+    background: paper,
+    font,
+    view: { stroke: null },
+    axis: { ...axis, labelFontSize: 12, titleFontSize: 12, titleFontWeight: 500 },
+  };
+}
+
+function swatch(series) {
+  const svg = document.createElementNS(SVG, "svg");
+  svg.setAttribute("viewBox", "-22 -9 44 18");
+  svg.setAttribute("aria-hidden", "true");
+  const line = document.createElementNS(SVG, "path");
+  const marker = document.createElementNS(SVG, "path");
+  line.setAttribute("d", "M-22,0L22,0");
+  line.setAttribute("stroke-dasharray", series.dash.join(" "));
+  marker.setAttribute("d", series.shape);
+  marker.setAttribute("transform", "scale(5)");
+  marker.setAttribute("vector-effect", "non-scaling-stroke");
+  for (const part of [line, marker]) {
+    part.setAttribute("stroke", colour(series));
+    part.setAttribute("stroke-width", part === line ? 3 : 0.4);
+    part.setAttribute("fill", colour(series));
+  }
+  svg.append(line, marker);
+  return svg;
+}
+
+// series keep their looks whichever of them are shown
+function dressed(spec, series) {
+  const names = series.map((each) => each.name);
+  const scale = (range) => ({ domain: names, range });
+  const looks = {
+    color: scale(series.map(colour)),
+    fill: scale(series.map(colour)),
+    shape: scale(series.map((each) => each.shape)),
+    strokeDash: scale(series.map((each) => each.dash)),
+  };
+  for (const { encoding } of [spec, ...spec.layer]) {
+    for (const [channel, range] of Object.entries(looks)) {
+      if (encoding?.[channel]?.field) encoding[channel].scale = range;
+    }
+  }
+  return spec;
+}
+
+// round values on a logarithmic axis: at most three a decade, fewer where there are many decades
+function logTicks(points) {
+  const values = points.flatMap((point) => [point.value, point.low ?? point.value, point.high ?? point.value]);
+  const [low, high] = [Math.min(...values), Math.max(...values)];
+  const decades = Math.log10(high / low);
+  if (!(decades > 0.5)) return undefined;
+  const factors = decades > 5 ? [1] : decades > 2.5 ? [1, 3] : [1, 2, 5];
+  const powers = Array.from({ length: Math.ceil(decades) + 3 }, (_, i) => Math.floor(Math.log10(low)) + i - 1);
+  return powers.flatMap((power) => factors.map((factor) => Number(`${factor}e${power}`)));
+}
+
+// Vega-Lite 6.4 reads text one level too high in the cells that select the nearest point
+function patch(spec) {
+  for (const { encode } of spec.marks.filter((mark) => mark.name?.endsWith("_voronoi"))) {
+    const { tooltip } = encode.update;
+    tooltip.signal = tooltip.signal.replaceAll(/(?<!datum\.)datum\["/g, 'datum.datum["');
+  }
+  return spec;
+}
+
+class Chart {
+  constructor(figure) {
+    this.plot = figure.querySelector(".plot");
+    this.output = figure.querySelector("output");
+    this.caption = figure.querySelector("figcaption");
+    this.points = [];
+    this.order = Promise.resolve();
+    this.plot.addEventListener("keydown", (event) => this.step(event));
+    this.plot.addEventListener("blur", () => this.go(null));
+  }
+
+  // one drawing after the other: an older one must not replace a newer
+  draw(spec, points, caption) {
+    this.points = points;
+    this.at = null;
+    this.output.value = "";
+    this.caption.textContent = caption;
+    this.plot.setAttribute("aria-label", spec.description);
+    spec.data = { values: points };
+    this.order = this.order.then(async () => {
+      this.result?.finalize();
+      this.result = null;
+      this.plot.replaceChildren("Nothing to show.");
+      if (!points.length) return;
+      this.result = await vegaEmbed(this.plot, spec, {
+        mode: "vega-lite",
+        ast: true,
+        actions: false,
+        renderer: "svg",
+        defaultStyle: false,
+        tooltip: { disableDefaultStyle: true },
+        patch,
+        config: config(),
+      });
+      this.result.view.addEventListener("pointermove", (_, item) => {
+        const datum = item?.datum?.datum ?? item?.datum;
+        if (datum?.text) this.output.value = this.said(datum);
+      });
+    });
+    return this.order;
+  }
+
+  said(point) {
+    return point.n ? `${point.name}, N = ${point.n.toLocaleString("en")}: ${point.text}` : point.text;
+  }
+
+  highlight(name) {
+    this.result?.view.signal("highlight", name).runAsync();
+  }
+
+  go(point) {
+    this.at = point;
+    if (point) this.output.value = this.said(point);
+    this.result?.view.signal("at", point ? point.id : -1).signal("highlight", point?.name ?? "");
+    this.result?.view.runAsync();
+  }
+
+  step(event) {
+    const along = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    const across = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+    if ((!along && !across) || !this.points.length) return;
+    event.preventDefault();
+    if (!this.at) {
+      this.go(this.points[0]);
+      return;
+    }
+    if (along) {
+      const own = this.points.filter((point) => point.name === this.at.name);
+      this.go(own[own.indexOf(this.at) + along] ?? this.at);
+    } else {
+      const names = [...new Set(this.points.map((point) => point.name))];
+      const name = names[names.indexOf(this.at.name) + across] ?? this.at.name;
+      const own = this.points.filter((point) => point.name === name);
+      const distance = (point) => Math.abs(Math.log(point.n / this.at.n)) || 0;
+      this.go(own.reduce((best, point) => (distance(point) < distance(best) ? point : best)));
+    }
+  }
+}
+
+const options = (select, labels) => {
+  labels.forEach((label, value) => select.append(made("option", { value }, label)));
+  select.parentElement.hidden = labels.length < 2;
+};
+
+class Charts {
+  constructor(data) {
+    this.data = data;
+    this.form = byId("choices").elements;
+    this.series = byId("series");
+    this.costs = new Chart(byId("costs"));
+    this.roofline = new Chart(byId("roofline"));
+    this.samples = new Chart(byId("samples"));
+    options(this.form.quantity, data.quantities.map((each) => each.label));
+    options(this.form.mode, data.modes);
+    const guessed = data.quantities.some(({ points }) => points.some((point) => point.predicted));
+    this.form.predicted.parentElement.hidden = !guessed;
+    this.list();
+    byId("choices").addEventListener("change", () => this.draw());
+    byId("choices").addEventListener("submit", (event) => event.preventDefault());
+    this.series.addEventListener("click", ({ target }) => {
+      if (target.type === "button") {
+        for (const box of this.boxes()) box.checked = target.value === "all";
+        this.draw();
+      }
+    });
+    DARK.addEventListener("change", () => {
+      this.list();
+      this.draw();
+      if (data.samples.length) this.distribution();
+    });
+    if (data.samples.length) this.cases();
+  }
+
+  boxes() {
+    return [...this.series.querySelectorAll("input")];
+  }
+
+  list() {
+    const hidden = new Set(this.boxes().filter((box) => !box.checked).map((box) => box.value));
+    const items = this.data.series.map((series, i) => {
+      const box = made("input", { type: "checkbox", value: i, checked: !hidden.has(`${i}`) });
+      const label = made("label", {}, box, swatch(series), series.name);
+      const light = (name) => () => {
+        this.costs.highlight(name);
+        this.roofline.highlight(name);
+      };
+      for (const event of ["pointerenter", "focusin"]) label.addEventListener(event, light(series.name));
+      for (const event of ["pointerleave", "focusout"]) label.addEventListener(event, light(""));
+      return made("li", {}, label);
+    });
+    this.series.querySelector("ul").replaceChildren(...items);
+  }
+
+  shown() {
+    return new Set(this.boxes().filter((box) => box.checked).map((box) => Number(box.value)));
+  }
+
+  draw() {
+    const { data, form } = this;
+    const quantity = data.quantities[form.quantity.value];
+    const mode = Number(form.mode.value);
+    form.scale.disabled = !quantity.log;
+    const type = quantity.log ? form.scale.value : "linear";
+    const points = this.of(quantity.points, mode)
+      .filter((point) => form.predicted.checked || !point.predicted)
+      .map((point) => ({ ...point, measured: point.predicted ? null : point.value }));
+    const spec = dressed(structuredClone(data.specs.costs), data.series);
+    const lengths = [...new Set(points.map((point) => point.n))].sort((a, b) => a - b);
+    spec.encoding.x.axis.values = lengths;
+    // Vega-Lite warns of a layer without a single value
+    if (!points.some((point) => "low" in point)) {
+      spec.layer = spec.layer.filter((layer) => layer.mark.type !== "rule");
+    }
+    for (const { encoding } of spec.layer) {
+      encoding.y.title = quantity.axis;
+      encoding.y.scale = type === "log" ? { type, nice: false, padding: 12 } : { type, zero: true };
+      encoding.y.axis = { format: ",~r", labelOverlap: "greedy", tickCount: 6 };
+      if (type === "log") encoding.y.axis.values = logTicks(points);
+    }
+    const { fill } = spec.layer.at(-1).encoding;
+    fill.condition.value = colours().paper;
+    spec.description = `${quantity.label} against sequence length, ${data.modes[mode]}`;
+    const drawn = [this.costs.draw(spec, points, `${quantity.axis}; ${data.modes[mode]}. ${quantity.note}`)];
+    if (data.roofline) drawn.push(this.roof(mode));
+    return Promise.all(drawn);
+  }
+
+  of(rows, mode) {
+    const shown = this.shown();
+    return rows
+      .filter((row) => row.mode === mode && shown.has(row.series))
+      .map((row, id) => ({ id, ...row, name: this.data.series[row.series].name }));
+  }
+
+  roof(mode) {
+    const { data } = this;
+    const points = this.of(data.roofline.points, mode);
+    const spec = dressed(structuredClone(data.specs.roofline), data.series);
+    spec.encoding.y.title = data.roofline.axis;
+    spec.encoding.y.axis.values = logTicks([...points, ...data.roofline.roof]);
+    spec.layer[0].mark.color = colours().soft;
+    spec.datasets = { roof: data.roofline.roof };
+    spec.description = `Roofline, ${data.modes[mode]}`;
+    byId("roofline").hidden = !points.length;
+    return points.length ? this.roofline.draw(spec, points, data.roofline.note) : null;
+  }
+
+  // the choice of a case: only those of which there are samples
+  cases() {
+    byId("samples").hidden = false;
+    const form = byId("samples").querySelector("form");
+    const { series, mode, n } = form.elements;
+    const { samples } = this.data;
+    const unique = (values) => [...new Set(values)];
+    const fill = (select, values, label) => {
+      const old = select.value;
+      select.replaceChildren(...values.map((value) => made("option", { value }, label(value))));
+      if (values.map(String).includes(old)) select.value = old;
+    };
+    const update = () => {
+      fill(series, unique(samples.map((s) => s.series)), (i) => this.data.series[i].name);
+      const own = samples.filter((s) => s.series === Number(series.value));
+      fill(mode, unique(own.map((s) => s.mode)), (i) => this.data.modes[i]);
+      const lengths = own.filter((s) => s.mode === Number(mode.value)).map((s) => s.n);
+      fill(n, unique(lengths), (length) => length.toLocaleString("en"));
+      this.chosen = own.find((s) => s.mode === Number(mode.value) && s.n === Number(n.value));
+      this.distribution();
+    };
+    form.addEventListener("change", update);
+    form.addEventListener("submit", (event) => event.preventDefault());
+    update();
+  }
+
+  distribution() {
+    const { chosen, data } = this;
+    const series = data.series[chosen.series];
+    const spec = structuredClone(data.specs.samples);
+    const points = chosen.rounds.flatMap(({ round, values }) =>
+      values.map((value) => ({ round, value, name: `round ${round}`, text: `round ${round}: ${value} ${chosen.unit}` })),
+    );
+    points.forEach((point, id) => (point.id = id));
+    for (const layer of spec.layer) layer.mark.color = colour(series);
+    spec.encoding.x.title = `one iteration, ${chosen.unit}`;
+    spec.height = 26 * chosen.rounds.length;
+    spec.datasets = { estimate: chosen.estimate };
+    spec.description = `Samples of ${series.name}, ${data.modes[chosen.mode]}, N = ${chosen.n}`;
+    return this.samples.draw(spec, points, `${spec.description}: ${points.length} samples. ${chosen.text}`);
+  }
+}
+
+async function charts() {
+  if (!byId("vega") || !window.DecompressionStream) return;
+  const [code, data] = await Promise.all(["vega", "data"].map(unpacked));
+  document.head.append(made("script", { text: code }));
+  byId("charts").hidden = false;
+  await new Charts(JSON.parse(data)).draw();
+  document.documentElement.classList.add("drawn");
+}
+
+function downloads() {
+  const line = byId("downloads");
+  if (!window.DecompressionStream) return;
+  const link = (label, file, type, content) => {
+    const button = made("button", { type: "button", className: "link" }, label);
+    button.addEventListener("click", async () => download(file, await content(), type));
+    line.append(button, " ");
+  };
+  const { cases } = line.dataset;
+  if (cases) {
+    link("every case (CSV)", cases, "text/csv", async () => JSON.parse(await unpacked("files"))[cases]);
+  }
+  if (byId("data")) {
+    link("charts and samples (JSON)", "charts.json", "application/json", () => unpacked("data"));
+  }
+  line.hidden = !line.hasChildNodes();
+  line.prepend("Download: ");
+}
+
+const wide = matchMedia("(min-width: 86rem)");
+const contents = () => (document.querySelector("nav details").open = wide.matches);
+wide.addEventListener("change", contents);
+contents();
+for (const table of document.querySelectorAll("table")) {
+  sortable(table);
+  tools(table);
+}
+downloads();
+charts().finally(() => document.documentElement.classList.add("ready"));
