@@ -6,13 +6,17 @@ from typing import Self
 import rich.table
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Column
 from rich.text import Text
 
+from attnbench import units
 from attnbench.render.grid import Table, clean, pieces
 
 GAP = 2  # between two columns
 LEAST = 12  # width of the first column, which may fold
+BAR = 24  # width of the bar of progress
+WIDE, NARROW = 100, 60  # terminals with room for the bar, and for the time elapsed
 REFRESH_PER_S = 2  # the machine is being measured, so the display must cost almost nothing
 
 
@@ -132,29 +136,46 @@ def _least(table: Table, column: int) -> int:
 
 
 class ProgressLine:
-    """A live line on a terminal; elsewhere a line per block, so that logs stay readable."""
+    """A live line on a terminal, with a bar where there is room; elsewhere a line per stage."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
         self.last = ""
-        self.live = Live(console=console, refresh_per_second=REFRESH_PER_S, transient=True)
+        # the line alone is cut where it does not fit, at its end
+        text = TextColumn(
+            "{task.description}",
+            markup=False,
+            style="cyan",
+            table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1),
+        )
+        columns: list[ProgressColumn] = [text]
+        columns += [BarColumn(BAR)] * (console.width >= WIDE)
+        columns += [TimeElapsedColumn()] * (console.width >= NARROW)
+        self.progress = Progress(
+            *columns,
+            console=console,
+            refresh_per_second=REFRESH_PER_S,
+            transient=True,
+            expand=True,
+            disable=not console.is_terminal,
+        )
+        self.task = self.progress.add_task("")
 
     def __enter__(self) -> Self:
-        if self.console.is_terminal:
-            self.live.start()
+        self.progress.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.live.stop()
+        self.progress.stop()
 
-    def show(self, block: str, running: str, done: int, left_s: float) -> None:
-        """Show the predicted time left, then what is running."""
-        left = f"≈ {left_s:.0f} s left" if left_s >= 1 else "almost done"
-        text = clean(f"{left} · {block} · {done} visits done")
+    def show(self, running: str, stage: str, done: int, total: int, left_s: float) -> None:
+        """Show how much is done, the predicted time left, and then what is running."""
+        left = f"{units.span(left_s)} left" if left_s >= 1 else "almost done"
+        counts = f"{done}/{total} · {left}"
         if self.console.is_terminal:
-            line = Text(clean(f"{text} · {running}"), style="cyan", no_wrap=True)
-            line.truncate(self.console.width, overflow="ellipsis")
-            self.live.update(line)
-        elif block != self.last:
+            text = clean(f"{counts} · {running} {stage}")
+            self.progress.update(self.task, description=text, completed=done, total=total)
+        elif stage != self.last:
+            text = clean(f"{counts} · {stage}")
             self.console.print(text, markup=False, highlight=False, soft_wrap=True)
-        self.last = block
+        self.last = stage
