@@ -1,6 +1,7 @@
 """Tables and progress on a terminal; a table that is too wide is split into blocks of columns."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Self
 
 import rich.table
@@ -25,6 +26,7 @@ def table(table: Table, width: int) -> RenderableType:
 
     A table of numbers has the same rows at every width, so that tables can be compared.
     """
+    table = without_shared(table)
     parts: list[RenderableType] = [Text(clean(table.title), style="bold")]
     if not table.rows:
         parts.append(Text("none"))
@@ -38,6 +40,24 @@ def table(table: Table, width: int) -> RenderableType:
     if table.note:
         parts.append(Text(clean(table.note), style="dim"))
     return Group(*parts)
+
+
+def without_shared(table: Table) -> Table:
+    """The table without columns of words that say the same in every row; its title says it."""
+    kept, shared = [0], []
+    for i in range(1, len(table.columns)):
+        texts = {row[i].text for row in table.rows}
+        if table.across or table.numeric[i] or len(table.rows) < 2 or len(texts) > 1:
+            kept.append(i)
+        elif text := texts.pop():
+            shared.append(f"{table.columns[i]}: {text}")
+    return replace(
+        table,
+        title="; ".join([table.title, *shared]),
+        columns=tuple(table.columns[i] for i in kept),
+        rows=tuple(tuple(row[i] for i in kept) for row in table.rows),
+        keys=(),
+    )
 
 
 def _is_mostly_numbers(table: Table) -> bool:
@@ -77,15 +97,18 @@ def _list(table: Table, width: int) -> Text:
 
 def _blocks(table: Table, width: int) -> Iterator[tuple[Sequence[int], list[int]]]:
     """The column numbers of each block and their widths; the first column starts every block."""
-    wide = min(_width(table, 0), max(LEAST, width // 2, min(_least(table, 0), width - LEAST)))
+    least = min(_least(table, 0), width - LEAST)
+    wide = min(_width(table, 0), max(LEAST, width // 2, least))
     block, widths = [0], [wide]
     for column in range(1, len(table.columns)):
-        needed = _width(table, column)
+        # headings and words fold before a name of the first column is broken
+        room = max(_least(table, column), width - GAP - least)
+        needed = min(_width(table, column), room)
         if sum(widths) + GAP * len(widths) + needed > width and len(block) > 1:
             yield block, widths
             block, widths = [0], [wide]
         block.append(column)
-        # the first column gives up width for a column that would not fit next to it
+        # a number is never broken: the first column gives up width for it
         widths[0] = max(1, min(widths[0], width - GAP - needed))
         widths.append(needed)
     yield block, widths
@@ -96,7 +119,7 @@ def _grid(table: Table, columns: Sequence[int], widths: Sequence[int]) -> rich.t
     for column, width in zip(columns, widths, strict=True):
         grid.add_column(
             Text(folded(table.columns[column], width)),
-            justify="right" if column > 0 and table.numeric[column] else "left",
+            justify="right" if column > 0 and _is_right(table, column) else "left",
             no_wrap=True,
             overflow="fold",
         )
@@ -104,6 +127,11 @@ def _grid(table: Table, columns: Sequence[int], widths: Sequence[int]) -> rich.t
         texts = zip(columns, widths, strict=True)
         grid.add_row(*(Text(folded(row[column].text, width)) for column, width in texts))
     return grid
+
+
+def _is_right(table: Table, column: int) -> bool:
+    # a length at which nothing was measured stays under its heading
+    return bool(table.across) or table.numeric[column]
 
 
 def folded(text: str, width: int) -> str:
