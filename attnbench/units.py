@@ -27,6 +27,18 @@ def seconds(value: float) -> str:
     return _scaled(value, TIMES, 3, lambda unit: 600 if unit in ("s", "min") else 1000)
 
 
+def span(value: float) -> str:
+    """`39 s`, `4 min 10 s`, `2 h 05 min`: a time to wait."""
+    if not known(value):
+        return NOTHING
+    whole = max(0, round(value))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600:,} h {whole % 3600 // 60:02} min"
+
+
 def size(value: float) -> str:
     """`194.0 MiB`: four digits, since bytes are counted, not estimated."""
     if value < 1024:

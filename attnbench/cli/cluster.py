@@ -180,8 +180,8 @@ def watched(drive: Drive) -> Iterator[None]:
     with ProgressLine(console.err()) as line:
 
         def observe(p: Progress) -> None:
-            running = f"{p.done} of {many(p.shards, 'shard')} done, {p.running} running"
-            line.show(running, f"{many(p.runs, 'run')} stored", p.runs, p.left_s)
+            running = f"{many(p.running, 'shard')} running,"
+            line.show(running, f"{many(p.runs, 'run')} stored", p.done, p.shards, p.left_s)
 
         drive.observe = observe
         yield

@@ -192,8 +192,7 @@ def watched(session: Session) -> Iterator[None]:
     with ProgressLine(console.err()) as line:
 
         def observe(p: Progress) -> None:
-            block = f"N = {p.seq_len:,} {p.mode}, round {p.round + 1}"
-            line.show(block, p.running, p.done, p.left_s)
+            line.show(p.running, f"N={p.seq_len:,} {p.mode}", p.done, p.total, p.left_s)
 
         session.observe = observe
         yield

@@ -68,6 +68,15 @@ def sweep(
         bool,
         typer.Option("--json", rich_help_panel=Panel.OUTPUT, help="Print the results as JSON."),
     ] = False,
+    trace: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CASE",
+            rich_help_panel=Panel.OUTPUT,
+            help="Only profile one case, such as fastformer/training/1024: write its trace for"
+            " chrome://tracing into the folder and print its costliest operators.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -90,6 +99,8 @@ def sweep(
     asked = Asked.of({**(earlier.options if earlier else {}), **written})
     part = axes.shard(shard) if shard is not None else earlier.shard if earlier else None
     on, shards = asked.read("on"), asked.read("shards")
+    if trace is not None and (on or part or dry_run):
+        raise UsageError("--trace runs one case here; leave out --on, --shard and --dry-run")
     refuse_useless(asked, part, dry_run, json_, anyway)
     console.begin("reading mechanisms")
     divided = any(value is not None for value in (part, shards, on))
@@ -97,7 +108,7 @@ def sweep(
     requested = request(asked, divided=divided, elsewhere=on is not None)
     if earlier and earlier.request and not anyway:
         requested = resuming.continued(earlier, requested, written)
-    from attnbench.cli import cluster
+    from attnbench.cli import cluster, tracing
     from attnbench.cli.dry_run import show_plan
     from attnbench.cli.measuring import kept, measure, refuse_begun, refuse_empty
     from attnbench.cli.report import publish
@@ -105,7 +116,7 @@ def sweep(
     from attnbench.workloads.reading import plan
 
     folder = folder or Path("reports") / f"{datetime.now():%Y%m%d-%H%M%S}"
-    if not earlier and not dry_run:
+    if not earlier and not dry_run and trace is None:
         refuse_begun(folder)
     options_file = file.content(asked, requested)
     command = [sys.executable, "-m", "attnbench", *cluster.words(asked, requested.device)]
@@ -117,6 +128,9 @@ def sweep(
     with stoppable(lambda: kept(folder)):
         with own_server(threads, requested.settings.seed) as server:
             planned = plan(requested, server)
+            if trace is not None:
+                tracing.trace(trace, planned.cases, requested, server, folder, json_)
+                return
             if dry_run:
                 of = part.of if part else shards
                 show_plan(

@@ -102,6 +102,7 @@ class Worker:
             "lap": self.lap,
             "finish": self.finish,
             "weigh": self.weigh,
+            "trace": self.trace,
             "calibrate": calibrate,
         }
         try:
@@ -300,6 +301,17 @@ class Worker:
             notes["processes"] = note
         about = {"form": case.form, "case": str(case)}
         return {"outcome": "ok", "values": values, "notes": notes, **about}
+
+    def trace(self, path: str, **asked: Any) -> Answer:
+        """Build and warm up a case, trace it to `path`, and return its costliest operators."""
+        from attnbench.measure.tracing import traced
+
+        answer = self.build(**asked)
+        if answer["outcome"] != "ok":
+            return answer
+        built = self.built
+        rows = traced(built.iterate, built.clear, built.iteration_s, path)
+        return {"outcome": "ok", "operators": rows, "iteration_s": built.iteration_s}
 
     def resolve(
         self,

@@ -1,15 +1,18 @@
 """Tables and progress on a terminal; a table that is too wide is split into blocks of columns."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Self
 
 import rich.table
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Column
 from rich.text import Text
 
+from attnbench import units
 from attnbench.render.answers import Paragraph
 from attnbench.render.grid import Table, clean, pieces
 
@@ -17,6 +20,8 @@ GAP = 2  # between two columns
 LEAST = 12  # width of the first column, which may fold
 LINES = 12  # of prose above the tables
 INDENT = 2  # of its lines after the first
+BAR = 24  # width of the bar of progress
+WIDE, NARROW = 100, 60  # terminals with room for the bar, and for the time elapsed
 REFRESH_PER_S = 2  # the machine is being measured, so the display must cost almost nothing
 
 
@@ -25,6 +30,7 @@ def table(table: Table, width: int) -> RenderableType:
 
     A table of numbers has the same rows at every width, so that tables can be compared.
     """
+    table = without_shared(table)
     parts: list[RenderableType] = [Text(clean(table.title), style="bold")]
     if not table.rows:
         parts.append(Text("none"))
@@ -38,6 +44,24 @@ def table(table: Table, width: int) -> RenderableType:
     if table.note:
         parts.append(Text(clean(table.note), style="dim"))
     return Group(*parts)
+
+
+def without_shared(table: Table) -> Table:
+    """The table without columns of words that say the same in every row; its title says it."""
+    kept, shared = [0], []
+    for i in range(1, len(table.columns)):
+        texts = {row[i].text for row in table.rows}
+        if table.across or table.numeric[i] or len(table.rows) < 2 or len(texts) > 1:
+            kept.append(i)
+        elif text := texts.pop():
+            shared.append(f"{table.columns[i]}: {text}")
+    return replace(
+        table,
+        title="; ".join([table.title, *shared]),
+        columns=tuple(table.columns[i] for i in kept),
+        rows=tuple(tuple(row[i] for i in kept) for row in table.rows),
+        keys=(),
+    )
 
 
 def _is_mostly_numbers(table: Table) -> bool:
@@ -77,15 +101,18 @@ def _list(table: Table, width: int) -> Text:
 
 def _blocks(table: Table, width: int) -> Iterator[tuple[Sequence[int], list[int]]]:
     """The column numbers of each block and their widths; the first column starts every block."""
-    wide = min(_width(table, 0), max(LEAST, width // 2, min(_least(table, 0), width - LEAST)))
+    least = min(_least(table, 0), width - LEAST)
+    wide = min(_width(table, 0), max(LEAST, width // 2, least))
     block, widths = [0], [wide]
     for column in range(1, len(table.columns)):
-        needed = _width(table, column)
+        # headings and words fold before a name of the first column is broken
+        room = max(_least(table, column), width - GAP - least)
+        needed = min(_width(table, column), room)
         if sum(widths) + GAP * len(widths) + needed > width and len(block) > 1:
             yield block, widths
             block, widths = [0], [wide]
         block.append(column)
-        # the first column gives up width for a column that would not fit next to it
+        # a number is never broken: the first column gives up width for it
         widths[0] = max(1, min(widths[0], width - GAP - needed))
         widths.append(needed)
     yield block, widths
@@ -96,7 +123,7 @@ def _grid(table: Table, columns: Sequence[int], widths: Sequence[int]) -> rich.t
     for column, width in zip(columns, widths, strict=True):
         grid.add_column(
             Text(folded(table.columns[column], width)),
-            justify="right" if column > 0 and table.numeric[column] else "left",
+            justify="right" if column > 0 and _is_right(table, column) else "left",
             no_wrap=True,
             overflow="fold",
         )
@@ -104,6 +131,11 @@ def _grid(table: Table, columns: Sequence[int], widths: Sequence[int]) -> rich.t
         texts = zip(columns, widths, strict=True)
         grid.add_row(*(Text(folded(row[column].text, width)) for column, width in texts))
     return grid
+
+
+def _is_right(table: Table, column: int) -> bool:
+    # a length at which nothing was measured stays under its heading
+    return bool(table.across) or table.numeric[column]
 
 
 def folded(text: str, width: int) -> str:
@@ -162,29 +194,46 @@ def _folded(paragraph: Paragraph, said: int, width: int) -> list[str]:
 
 
 class ProgressLine:
-    """A live line on a terminal; elsewhere a line per block, so that logs stay readable."""
+    """A live line on a terminal, with a bar where there is room; elsewhere a line per stage."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
         self.last = ""
-        self.live = Live(console=console, refresh_per_second=REFRESH_PER_S, transient=True)
+        # the line alone is cut where it does not fit, at its end
+        text = TextColumn(
+            "{task.description}",
+            markup=False,
+            style="cyan",
+            table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1),
+        )
+        columns: list[ProgressColumn] = [text]
+        columns += [BarColumn(BAR)] * (console.width >= WIDE)
+        columns += [TimeElapsedColumn()] * (console.width >= NARROW)
+        self.progress = Progress(
+            *columns,
+            console=console,
+            refresh_per_second=REFRESH_PER_S,
+            transient=True,
+            expand=True,
+            disable=not console.is_terminal,
+        )
+        self.task = self.progress.add_task("")
 
     def __enter__(self) -> Self:
-        if self.console.is_terminal:
-            self.live.start()
+        self.progress.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.live.stop()
+        self.progress.stop()
 
-    def show(self, block: str, running: str, done: int, left_s: float) -> None:
-        """Show the predicted time left, then what is running."""
-        left = f"≈ {left_s:.0f} s left" if left_s >= 1 else "almost done"
-        text = clean(f"{left} · {block} · {done} visits done")
+    def show(self, running: str, stage: str, done: int, total: int, left_s: float) -> None:
+        """Show how much is done, the predicted time left, and then what is running."""
+        left = f"{units.span(left_s)} left" if left_s >= 1 else "almost done"
+        counts = f"{done}/{total} · {left}"
         if self.console.is_terminal:
-            line = Text(clean(f"{text} · {running}"), style="cyan", no_wrap=True)
-            line.truncate(self.console.width, overflow="ellipsis")
-            self.live.update(line)
-        elif block != self.last:
+            text = clean(f"{counts} · {running} {stage}")
+            self.progress.update(self.task, description=text, completed=done, total=total)
+        elif stage != self.last:
+            text = clean(f"{counts} · {stage}")
             self.console.print(text, markup=False, highlight=False, soft_wrap=True)
-        self.last = block
+        self.last = stage

@@ -36,9 +36,13 @@ LIGHT = 0.02  # share of the budget above which memory is measured after all tim
 
 @dataclass(frozen=True)
 class Progress:
-    """What is happening now; `left_s` is the predicted time left, within the budget."""
+    """What is happening now; `left_s` is the predicted time left, within the budget.
+
+    `total` counts the visits that fit into it, as far as the next rounds are planned.
+    """
 
     done: int  # visits to cases
+    total: int
     mode: str
     seq_len: int
     running: str  # the series whose turn it is
@@ -78,9 +82,10 @@ class Session:
     useful_s: float = 0.0  # seconds in warm-up and samples
     round: int = 0  # of this session: an index of the rounds in its share
     visits: int = 0
-    later_s: float = 0.0  # predicted seconds of this round's later blocks
-    shown: Block | None = None  # the block in which `end_s` was predicted
+    coming: Sequence[Planned] = ()  # the cases of this and of the round's later blocks
+    shown: tuple[Block, int] | None = None  # block and round in which the next two were predicted
     end_s: float = 0.0  # when everything would be done, without a budget
+    total: int = 0  # visits until then, or until the end of the budget
     postponed: list[Planned] | None = field(default_factory=list)  # None once nothing may wait
     history: History = field(init=False)
 
@@ -123,8 +128,9 @@ class Session:
         order = sorted(of_block, key=lambda block: (block.seq_len, self.cost_s(of_block[block])))
         with self.processes() as processes:
             for number, block in enumerate(order, 1):
-                self.later_s = sum(self.cost_s(of_block[later]) for later in order[number:])
                 admitted = self.admitted(of_block[block])
+                later = [planned for block in order[number:] for planned in of_block[block]]
+                self.coming = [*admitted, *(p for p in later if not self.limit(p))]
                 self.visit(processes, admitted)
                 for planned in admitted:
                     if self.was_timed(planned) and self.is_light(planned):
@@ -154,21 +160,27 @@ class Session:
         """Why a case does not run now together with `others` of its block, or None."""
         if self.is_done(planned):
             return None
-        if blocked := schedule.blocked(planned.case, self.history.ended):
-            return blocked
-        needed_bytes = self.history.needed_bytes(planned)
-        if needed_bytes > self.memory_bytes:
-            return schedule.too_large(needed_bytes / schedule.MARGIN, self.memory_bytes)
-        iteration_s, visit_s = self.history.iteration_s(planned), self.visits_s([planned])
-        limit_s = self.request.case_timeout_s
-        if limit_s and visit_s > limit_s:
-            return schedule.too_long(iteration_s, visit_s, limit_s)
+        if limit := self.limit(planned):
+            return limit
         anchor = self.anchor(planned.block)
         reserved_s = self.cost_s(others) + self.visits_s([anchor] if anchor else [])
         cost_s = self.cost_s([planned])
         if reserved_s + cost_s > self.left_s():
             self.over_budget = True
+            iteration_s = self.history.iteration_s(planned)
             return schedule.too_expensive(iteration_s, cost_s, self.left_s() - reserved_s)
+        return None
+
+    def limit(self, planned: Planned) -> Refusal | None:
+        """Why a case cannot run whatever the budget, as far as known by now, or None."""
+        if blocked := schedule.blocked(planned.case, self.history.ended):
+            return blocked
+        needed_bytes = self.history.needed_bytes(planned)
+        if needed_bytes > self.memory_bytes:
+            return schedule.too_large(needed_bytes / schedule.MARGIN, self.memory_bytes)
+        visit_s, limit_s = self.visit_s(planned), self.request.case_timeout_s
+        if limit_s and visit_s > limit_s:
+            return schedule.too_long(self.history.iteration_s(planned), visit_s, limit_s)
         return None
 
     def must_wait(self, extras: Sequence[Planned]) -> bool:
@@ -198,8 +210,8 @@ class Session:
         order = list(of_block)
         self.draw().shuffle(order)
         with self.processes() as processes:
-            for number, block in enumerate(order, 1):
-                self.later_s = sum(self.visits_s(of_block[later]) for later in order[number:])
+            for number, block in enumerate(order):
+                self.coming = [planned for later in order[number:] for planned in of_block[later]]
                 if self.left_s() >= self.visits_s(of_block[block]):
                     self.visit(processes, of_block[block])
                 else:
@@ -414,13 +426,25 @@ class Session:
         return random.Random(f"{self.request.settings.seed}-{self.round}{self.name}")
 
     def show(self, planned: Planned, running: str) -> None:
-        """Report what runs now; the time left is predicted once per block."""
-        block = planned.block
-        if block != self.shown:
-            self.shown = block
-            rounds = max(0, self.wanted - 1 - self.round)
-            repeats_s = rounds * self.visits_s(self.history.repeatable())
-            self.end_s = self.clock() + self.later_s + repeats_s + self.cost_s([planned])
+        """Report what runs now; what is left is predicted once per block."""
+        block, number = planned.block, self.number(planned)
+        if (block, number) != self.shown:
+            self.shown = block, number
+            self.predict_end()
         left_s = min(self.end_s - self.clock(), self.left_s())
-        number = self.number(planned)
-        self.observe(Progress(self.visits, block.mode, block.seq_len, running, number, left_s))
+        total = max(self.total, self.visits)
+        self.observe(
+            Progress(self.visits, total, block.mode, block.seq_len, running, number, left_s)
+        )
+
+    def predict_end(self) -> None:
+        """Predict when this round and the wanted ones after it end, and after how many visits."""
+        rounds = max(0, self.wanted - 1 - self.round)
+        repeated = {p.case.key: p for p in self.history.repeatable()}
+        if not self.round:
+            repeated |= {p.case.key: p for p in self.coming}
+        needed_s = self.cost_s(self.coming) + rounds * self.visits_s(repeated.values())
+        self.end_s = self.clock() + needed_s
+        visits = sum(not self.is_done(p) for p in self.coming) + rounds * len(repeated)
+        fitting = min(1.0, self.left_s() / needed_s) if needed_s else 1.0
+        self.total = self.visits + round(fitting * visits)

@@ -5,6 +5,7 @@ import io
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -235,3 +236,70 @@ def test_a_heading_above_numbers_is_broken_between_words():
     row = (words("fastformer"), words("training"), Cell("256", 256), words("no " * 40), *numbers)
     one = Table(name="t", title="T", columns=columns, rows=(row,))
     assert all(printed(one, width).count("Predicted") == 2 for width in range(40, 120))
+
+
+COUNTS = st.floats(0.01, 99_999).map(lambda x: Cell(f"{x:,.3g} ±{x / 9:,.2g}", x))
+SERIES = st.sampled_from(
+    (
+        *NAMES,
+        "transformer:compiled",
+        "longformer:transformers[global_tokens=16,window=16]",
+        "poolingformer:blocked[pool_window=256,window=16]",
+        "/home/somebody/my_mechanisms/attention.py:Mine",
+    )
+)
+OUTCOMES = st.sampled_from(("skipped", "out of memory", "over budget", "exceeds memory"))
+REASONS = st.sampled_from(("not run: already timed out at N = 32,768", "would exceed --budget"))
+
+
+@st.composite
+def tables(draw):
+    """Tables of numbers by length, of numbers and words, and of words, as reports have them."""
+    series = draw(st.lists(SERIES, min_size=1, max_size=4, unique=True))
+    lengths = [f"{2**n:,}" for n in range(7, draw(st.integers(8, 17)))]
+    number = COUNTS | OUTCOMES.map(words)
+    kinds = {
+        "across": [number] * len(lengths),
+        "": [COUNTS, COUNTS, COUNTS, REASONS.map(words)],
+        "words": [OUTCOMES.map(words), COUNTS, REASONS.map(words)],
+    }
+    kind = draw(st.sampled_from(sorted(kinds)))
+    columns = {
+        "across": lengths,
+        "": ["Time per iteration", "Parameters", "Peak memory", "Complexity"],
+        "words": ["Outcome", "Predicted time", "Reason"],
+    }[kind]
+    rows = tuple((words(name), *(draw(cell) for cell in kinds[kind])) for name in series)
+    across = "time_ms" if kind == "across" else ""
+    return Table(name="t", title="Title", columns=("Mechanism", *columns), rows=rows, across=across)
+
+
+@given(tables(), st.integers(40, 200))
+def test_at_any_width_no_word_is_broken_and_rows_stay_rows(one: Table, width: int):
+    text = printed(one, width)
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= width
+    every = (*one.columns, *(cell.text for row in one.rows for cell in row), one.title)
+    parts = r"[A-Za-z]+|\d[\d,.]*\d|\d"
+    allowed = set(re.findall(parts, " ".join(every)))
+    assert set(re.findall(parts, text)) <= allowed
+    for row in one.rows:
+        for cell in row:
+            if cell.is_number:
+                assert cell.text in text
+    if one.across:  # each block of columns has all rows, in the same order
+        starts = [line.split()[0] for line in lines if re.match(r"\S", line)]
+        firsts = [pieces(row[0].text)[0].strip() for row in one.rows]
+        found = [start for start in starts if any(start.startswith(f) for f in firsts)]
+        assert len(found) >= len(firsts) * starts.count("Mechanism")
+
+
+def test_what_all_rows_share_is_said_in_the_title():
+    rows = tuple((words(name), words("training"), words("")) for name in NAMES)
+    one = Table(name="t", title="Cases", columns=("Mechanism", "Mode", "Note"), rows=rows)
+    text = printed(one, 80)
+    assert text.startswith("Cases; Mode: training\n")
+    assert text.count("training") == 1
+    assert "Note" not in text
+    (first, *_) = rows
+    assert "Mode: training" not in printed(replace(one, rows=(first,)), 80).splitlines()[0]

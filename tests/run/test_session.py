@@ -418,6 +418,21 @@ def test_without_a_budget_the_seconds_left_are_about_what_passes():
         assert 0.5 * (machine.now - now) - 4 < left < 1.5 * (machine.now - now) + 4
 
 
+def test_the_visits_to_come_are_counted_from_the_start():
+    machine, shown = Machine(slow_is(1.0)), []
+    session = sweep(machine, observe=shown.append)
+    assert {progress.total for progress in shown} == {session.visits} == {3 * len(PLAN)}
+    assert all(progress.done < progress.total for progress in shown)
+
+
+def test_a_budget_limits_the_visits_that_are_promised():
+    machine, shown = Machine(slow_is(1.0)), []
+    session = sweep(machine, request=replace(REQUEST, budget_s=30.0), observe=shown.append)
+    assert session.visits < 3 * len(PLAN)
+    assert all(p.done <= p.total <= 3 * len(PLAN) for p in shown)
+    assert abs(shown[-1].total - session.visits) <= 2
+
+
 @pytest.mark.parametrize("limits", [{"budget_s": 20.0}, {"case_timeout_s": 4.0}])
 def test_the_reason_and_the_report_name_one_prediction(limits):
     # two forms of one mechanism do the same work, at their own speeds

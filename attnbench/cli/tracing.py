@@ -1,0 +1,143 @@
+"""`attnbench sweep … --trace CASE`: one case under the profiler, apart from all that is timed."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnbench.cli import console
+from attnbench.errors import CannotRun, UsageError
+from attnbench.records import Planned, Request, Selection
+from attnbench.registry import unknown
+from attnbench.run.processes import Server
+from attnbench.store import output
+from attnbench.units import many, percent, seconds, size
+from attnbench.workloads import axes
+
+if TYPE_CHECKING:
+    from attnbench.render.grid import Table
+
+
+def trace(
+    wanted: str,
+    plan: Sequence[Planned],
+    request: Request,
+    server: Server,
+    folder: Path,
+    as_json: bool,
+) -> None:
+    """Trace the case of the plan in a new process, write the trace, and print the operators.
+
+    Raises `UsageError` if `wanted` is not one case of the plan, `CannotRun` if it does not run.
+    """
+    planned = chosen(wanted, plan)
+    case = planned.case
+    if planned.refusal:
+        raise CannotRun(f"--trace {wanted}: {planned.refusal}")
+    part = server.folder / "trace.json"
+    with server.worker(limit_bytes=request.settings.memory_limit_bytes) as worker:
+        answer = worker.ask(
+            request.case_timeout_s,
+            do="trace",
+            path=str(part),
+            warmup_s=request.settings.warmup_s,
+            **asdict(case),
+        )
+    if answer["outcome"] != "ok":
+        raise CannotRun(f"--trace {wanted}: {answer['outcome']}: {answer['reason']}")
+    file = folder / f"trace-{file_name(str(case))}.json"
+    with output.explained(f"cannot write {str(folder)!r}", "choose another folder with --out"):
+        folder.mkdir(parents=True, exist_ok=True)
+        content = part.read_bytes()
+    json.loads(content)  # a mechanism may have written to the file
+    output.write(file, content)
+    if as_json:
+        console.data({"case": str(case), "file": str(file), **answer, "outcome": None})
+        return
+    console.show(operators_table(case.series, case.workload, answer))
+    console.err().print(f"the trace is {file}; chrome://tracing and ui.perfetto.dev show it")
+
+
+def chosen(wanted: str, plan: Sequence[Planned]) -> Planned:
+    """The only case of the plan with this label, or with a label such as `fastformer/training/1k`.
+
+    Raises `UsageError`.
+    """
+    exact = [planned for planned in plan if str(planned.case) == wanted]
+    if exact:
+        return exact[0]
+    match = re.fullmatch(r"(.+)/([a-z]+)/([^/]+)", wanted, re.DOTALL)
+    if match is None:
+        raise UsageError(
+            f"--trace {wanted!r} is not a case; write MECHANISM/MODE/LENGTH, as"
+            f" {short(plan[0])}, or a whole label"
+        )
+    name, mode, n = match[1], match[2], axes.size(match[3], "--trace")
+    found = [
+        planned
+        for planned in plan
+        if (planned.case.workload.mode, planned.case.workload.seq_len) == (mode, n)
+        and name in names_of(planned)
+    ]
+    if not found:
+        near = unknown(f"{name}/{mode}/{n}", tuple(dict.fromkeys(map(short, plan))), "case")
+        raise UsageError(f"--trace: {near}")
+    if len(found) > 1:
+        names = list(map(short, found))
+        whole = len(set(names)) < len(names)
+        labels = " or ".join([str(planned.case) for planned in found] if whole else names)
+        raise UsageError(f"--trace {wanted} means {many(len(found), 'case')}; write {labels}")
+    return found[0]
+
+
+def names_of(planned: Planned) -> set[str]:
+    """What a case's series may be called: with or without its form and its options."""
+    case = planned.case
+    return {
+        str(Selection(name=case.mechanism, form=form, options=options))
+        for form in (None, case.form)
+        for options in ((), case.options)
+    }
+
+
+def short(planned: Planned) -> str:
+    """`fastformer:folded/training/1024`."""
+    workload = planned.case.workload
+    return f"{planned.case.series}/{workload.mode}/{workload.seq_len}"
+
+
+def file_name(label: str) -> str:
+    """A label as part of a file name."""
+    return re.sub(r"[^\w.=-]+", "-", label)[-200:].strip("-")
+
+
+def signed_size(value: float) -> str:
+    """`1.200 MiB`, `−4.000 KiB`."""
+    return "−" * (value < 0) + size(abs(value))
+
+
+def operators_table(series: str, workload: Any, answer: Mapping[str, Any]) -> "Table":
+    """The costliest operators of an iteration."""
+    from attnbench.render.grid import Cell, Table, words
+
+    rows = tuple(
+        (
+            words(row["operator"]),
+            Cell(seconds(row["self_s"]), row["self_s"]),
+            Cell(percent(row["share"]), row["share"]),
+            Cell(f"{row['calls']:,.4g}", row["calls"]),
+            Cell(signed_size(row["allocated_bytes"]), row["allocated_bytes"]),
+        )
+        for row in answer["operators"]
+    )
+    return Table(
+        name="operators",
+        title=f"Costliest operators of {series}, {workload}",
+        columns=("Operator", "Self time", "Share", "Calls", "Allocated"),
+        rows=rows,
+        note="Per iteration, without the operators that each one calls. The profiler makes every"
+        f" call slower: an iteration took {seconds(answer['iteration_s'])} without it. Negative"
+        " bytes were freed.",
+    )
