@@ -16,7 +16,7 @@ from attnbench.analysis.places import MEMORY, TIME
 from attnbench.analysis.standings import UNKNOWN, Margin, Standings, groups
 from attnbench.analysis.summary import MISSING
 from attnbench.errors import UsageError
-from attnbench.records import Cause
+from attnbench.records import Cause, Mode
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,7 +67,7 @@ class Recommendation:
 
     mode: str
     seq_len: int
-    tokens: int
+    tokens: int | None  # of the batch that times are of; None: a step, or the sweep's batch
     memory_bytes: float | None
     choices: tuple[Choice, ...]
     excluded: tuple[Excluded, ...]
@@ -76,7 +76,7 @@ class Recommendation:
 def recommend(
     cases: "pd.DataFrame",
     standings: Standings,
-    tokens: int,
+    tokens: int | None,
     seq_len: int,
     mode: str,
     memory_bytes: float | None = None,
@@ -96,6 +96,7 @@ def recommend(
             f"--length {seq_len}: the sweep has {lengths[0]} to {lengths[-1]} in {mode};"
             f" the nearest is {nearest}, and attnbench sweep --lengths {seq_len} measures it"
         )
+    tokens = None if mode == Mode.DECODE else tokens
     found = [
         _at(str(name), rows, seq_len, tokens) for name, rows in own.groupby("series", sort=False)
     ]
@@ -117,7 +118,7 @@ def recommend(
     )
 
 
-def _at(series: str, rows: "pd.DataFrame", seq_len: int, tokens: int) -> Choice | Excluded:
+def _at(series: str, rows: "pd.DataFrame", seq_len: int, tokens: int | None) -> Choice | Excluded:
     """One series at that length, from its rows of one mode."""
     known: dict[int, dict[Hashable, Any]] = {r["seq_len"]: r for r in rows.to_dict("records")}
     below = max((n for n in known if n <= seq_len), default=None)
@@ -144,15 +145,16 @@ def _at(series: str, rows: "pd.DataFrame", seq_len: int, tokens: int) -> Choice 
         scaled = [v / end[per] if per else v for v, end in zip(values, ends, strict=True)]
         return _between(lengths, scaled, seq_len)
 
+    scale, per = (tokens, "tokens") if tokens else (1, None)
     basis = Basis.MEASURED if len(ends) == 1 else Basis.BETWEEN
     return Choice(
         series=series,
         rank=None,
         basis=basis if all(measured) else Basis.PREDICTED,
         lengths=lengths,
-        seconds=tokens * cost(TIME, "refined_s", "tokens"),
-        low=tokens * cost("time_lo_s", per="tokens"),
-        high=tokens * cost("time_hi_s", per="tokens"),
+        seconds=scale * cost(TIME, "refined_s", per),
+        low=scale * cost("time_lo_s", per=per),
+        high=scale * cost("time_hi_s", per=per),
         margin=UNKNOWN,
         peak_bytes=cost(MEMORY, "refined_bytes"),
     )

@@ -14,16 +14,19 @@ def recommend(
     sweep: Annotated[Path, typer.Argument(help="Folder of the sweep.")],
     length: Annotated[str, typer.Option(help="Sequence length N: 4096 or 4k.")],
     mode: Annotated[
-        str | None, typer.Option(help="inference or training; default: each mode of the sweep.")
+        str | None,
+        typer.Option(help="inference, training or decode; default: each mode of the sweep."),
     ] = None,
     memory: Annotated[
         str | None, typer.Option(help="Most peak memory of a batch: 8GiB, 512MiB.")
     ] = None,
+    at: options.AtOption = None,
     json_: options.JsonOption = False,
 ) -> None:
     """Rank the mechanisms of a stored sweep at one length, with ties, memory and what is unfit."""
     from attnbench.analysis.recommend import recommend
     from attnbench.analysis.report import analyse
+    from attnbench.analysis.variants import variant
     from attnbench.render.conditions import warnings
     from attnbench.render.ranking import sentence, table
     from attnbench.store.journal import load_results
@@ -33,11 +36,11 @@ def recommend(
     if seq_len < 1:
         raise BadAxis(f"--length {length!r}: a sequence has at least one token")
     limit = axes.memory(memory, "--memory") if memory is not None else None
-    analysis = analyse(load_results(sweep))
+    analysis = analyse(variant(load_results(sweep), at))
     for warning in warnings(analysis):
         console.err().print(f"warning: {warning}")
-    modes = analysis.modes if mode is None else [*options.modes(mode)]
-    tokens = analysis.sweep.request.tokens
+    modes = analysis.modes if mode is None else options.read("mode", mode)
+    tokens = analysis.sweep.request.batch_tokens
     found = [
         recommend(analysis.cases, analysis.standings, tokens, seq_len, str(each), limit)
         for each in modes

@@ -19,8 +19,8 @@ from attnbench.analysis.report import Analysis
 from attnbench.analysis.roofline import Roof
 from attnbench.analysis.summary import Frame
 from attnbench.metrics import TABLE, Metric, Unit
-from attnbench.records import Part, Run, Sweep
-from attnbench.render.cost_tables import why
+from attnbench.records import Mode, Part, Run, Sweep
+from attnbench.render.cost_tables import batch, why
 from attnbench.render.grid import clean, quantity
 from attnbench.render.html import WEB
 from attnbench.render.markers import marker_path
@@ -59,7 +59,7 @@ class Drawn:
 def charts(analysis: Analysis) -> dict[str, Any]:
     """Everything that the charts of one sweep show."""
     cases, sweep = analysis.cases, analysis.sweep
-    drawn = [*costs(cases, sweep.request.tokens)]
+    drawn = [*costs(cases, sweep.request.batch_tokens)]
     if analysis.speedups is not None and analysis.baseline is not None:
         drawn.insert(1, _speedup(cases, analysis.speedups, analysis.baseline))
     data = page_data(cases, drawn)
@@ -87,15 +87,20 @@ def page_data(cases: Frame, drawn: Iterable[Drawn]) -> dict[str, Any]:
     }
 
 
-def costs(cases: Frame, tokens: int) -> Iterator[Drawn]:
-    """Time in its three scales, peak memory, then every other metric that was recorded."""
-    per_batch = tokens / cases["tokens"].to_numpy(float)
+def costs(cases: Frame, tokens: int | None) -> Iterator[Drawn]:
+    """Time in its three scales, peak memory, then every other metric that was recorded.
+
+    A batch is scaled to `tokens` tokens, if they are given; in decode a step has no such scale.
+    """
+    decode = (cases["mode"] == Mode.DECODE).to_numpy()
+    all_tokens = cases["tokens"].to_numpy(float)
+    per_batch = np.where(decode, np.nan, tokens / all_tokens if tokens else 1.0)
     time, low, high, guess = (
         cases[name].to_numpy(float) for name in ("time_s", "time_lo_s", "time_hi_s", "refined_s")
     )
-    sizes = cases["tokens"].to_numpy(float)
-    batch = f"time per batch of {units.count(tokens)} tokens"
-    for label, scale in ((batch, per_batch), (TABLE["token_s"].label, 1 / sizes)):
+    sizes = np.where(decode, cases["batch"].to_numpy(float), all_tokens)
+    per = f"time per batch of {batch(cases, tokens)}"
+    for label, scale in ((per, per_batch), (TABLE["token_s"].label, 1 / sizes)):
         yield Drawn(
             label=label, axis=label, unit=Unit.SECONDS, text=units.seconds, note=INTERVALS,
             values=time * scale, low=low * scale, high=high * scale, predicted=guess * scale,
@@ -107,7 +112,7 @@ def costs(cases: Frame, tokens: int) -> Iterator[Drawn]:
     )  # fmt: skip
     peak = TABLE["allocated_peak_bytes"]
     yield _recorded(peak, cases, cases["refined_bytes"].to_numpy(float))
-    shown = {"time_s", "token_s", peak.key}
+    shown = {"time_s", "token_s", "tokens_per_s", peak.key}
     for key, metric in TABLE.items():
         if key in cases and key not in shown:
             yield _recorded(metric, cases)

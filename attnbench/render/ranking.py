@@ -2,6 +2,7 @@
 
 from attnbench import units
 from attnbench.analysis.recommend import Basis, Choice, Excluded, Recommendation
+from attnbench.records import Mode
 from attnbench.render.answers import in_order, names_of, ratio
 from attnbench.render.cost_tables import WIDE, why
 from attnbench.render.grid import Cell, Table, bare, bounded, clean, words
@@ -35,10 +36,13 @@ def sentence(found: Recommendation) -> str:
 
 def table(found: Recommendation) -> Table:
     """A row for each series: those to choose from, the best first, then the others."""
-    tokens = units.count(found.tokens)
+    batch = (
+        f"a batch of {units.count(found.tokens)} tokens" if found.tokens else "the sweep's batch"
+    )
+    of = "one step" if found.mode == Mode.DECODE else batch
     notes = [
-        f"Series that tie share a rank. {WIDE[0].upper()}{WIDE[1:]} Times are per batch of {tokens}"
-        " tokens, with 95 % confidence intervals; those of ratios to the best are simultaneous.",
+        f"Series that tie share a rank. {WIDE[0].upper()}{WIDE[1:]} Times are of {of}, with 95 %"
+        " confidence intervals; those of ratios to the best are simultaneous.",
         "Peak memory is that of the sweep's batch.",
     ]
     if any(choice.basis is Basis.BETWEEN for choice in found.choices):

@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from attnbench.records import Case, Part, Planned, Request, Run, Sample, canonical
+from attnbench.records import Block, Case, Part, Planned, Request, Run, Sample, canonical
 from attnbench.run import schedule
-from attnbench.run.history import Block
 from attnbench.run.session import Session
 from attnbench.run.workers import Answer
 
