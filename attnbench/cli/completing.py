@@ -36,7 +36,8 @@ def whole_words() -> Iterator[None]:
     joined, current = rejoined(words, int(os.environ.get("COMP_CWORD", "0")))
     os.environ |= {"COMP_WORDS": "\n".join(joined), "COMP_CWORD": str(current)}
     typed = re.sub(r"^--[\w-]+=", "", joined[current]) if current < len(joined) else ""
-    kept = typed[: max(typed.rfind(mark) for mark in BREAKS) + 1]
+    # it replaces what follows a break, and of `@` also the mark itself
+    kept = re.sub(r"(@|)[^:=@]*$", "", typed)
     answers = StringIO()
     try:
         with redirect_stdout(answers):
