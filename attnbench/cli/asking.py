@@ -1,6 +1,7 @@
 """The options of `Asked` as Typer's, and help in which options stand in groups."""
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import wraps
@@ -10,6 +11,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.core import TyperCommand
 
+from attnbench.cli.completing import completing
 from attnbench.workloads.asked import Asked, flag, options
 
 GIVEN = "given"  # the parameter of a verb for what was written of the options of `Asked`
@@ -27,6 +29,10 @@ class Verb(TyperCommand):
         words = [f"{a}=" if a in ALONE and b.startswith("--") else a for a, b in pairs]
         return super().parse_args(ctx, words)
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """The words after the verb: `[OPTIONS] SWEEP_A SWEEP_B`."""
+        return [re.sub("[{}]", "", piece) for piece in super().collect_usage_pieces(ctx)]
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments, then each group of options."""
         groups: dict[str, list[tuple[str, str]]] = {}
@@ -34,7 +40,9 @@ class Verb(TyperCommand):
             if record := shown.get_help_record(ctx):
                 panel = getattr(shown, "rich_help_panel", None) or OTHERS
                 argument = shown.param_type_name == "argument"
-                groups.setdefault("Arguments" if argument else panel, []).append(record)
+                name, text = record
+                name = re.sub(" <.*>$", "", name) if argument else name
+                groups.setdefault("Arguments" if argument else panel, []).append((name, text))
         if set(groups) <= {"Arguments", OTHERS}:
             groups = {"Options" if n == OTHERS else n: rows for n, rows in groups.items()}
         for title, rows in groups.items():
@@ -77,15 +85,16 @@ def parameters() -> list[inspect.Parameter]:
     ]
 
 
-def typed(name: str, panel: str | None = None) -> Any:
-    """An option of `Asked` as Typer has it."""
+def typed(name: str, panel: str | None = None, text: str = "") -> Any:
+    """An option of `Asked` as Typer has it; `text` replaces its help, where it means less."""
     option, names = options()[name], [flag(name)]
     if option.read is None and option.usual:  # neither on nor off by default
         names = [f"{names[0]}/{flag('no_' + name)}"]
     return typer.Option(
         *names,
-        help=f"{option.help}  [default: {option.usual}]" if option.usual else option.help,
+        help=text or option.help + f"  [default: {option.usual}]" * bool(option.usual),
         metavar=option.metavar or None,
         rich_help_panel=panel,
+        autocompletion=completing(option.known) if option.known else None,
         show_default=not option.usual and option.read is not None,
     )

@@ -1,13 +1,17 @@
 """`attnbench claims`: what papers assert, judged by a stored sweep; loads no torch."""
 
+import csv
+import io
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from attnbench.cli import console, options
+from attnbench.cli.completing import completing
 from attnbench.errors import BadClaims, UsageError
 from attnbench.units import many
 
@@ -21,20 +25,34 @@ LARGEST = 1 << 22  # bytes of a file of claims
 SHOWN = 20  # at most this many unreadable rows are listed one by one
 
 
+def ids(text: str) -> Iterator[str]:
+    """The ids of the shipped claims, read without what judges them."""
+    file = resources.files("attnbench").joinpath("published", "claims.csv")
+    rows = csv.DictReader(io.StringIO(file.read_text(encoding="utf-8")))
+    yield from (row["id"] for row in rows)
+
+
 def claims(
     sweep: Annotated[
-        Path | None, typer.Argument(help="Folder of a sweep; without it, the claims are listed.")
+        Path | None,
+        typer.Argument(
+            metavar="SWEEP", help="Folder of a sweep; without it, the claims are listed."
+        ),
     ] = None,
     file: Annotated[
         Path | None,
         typer.Option(
-            "--claims", help="CSV file with your own claims, judged in place of the shipped ones."
+            "--claims",
+            metavar="FILE",
+            help="CSV file with your own claims, judged in place of the shipped ones.",
         ),
     ] = None,
     only: Annotated[
         str,
         typer.Option(
-            help="Show only claims with this id or mechanism, or a pattern such as flash-*."
+            metavar="PATTERN",
+            autocompletion=completing(ids),
+            help="Show only claims with this id or mechanism, or a pattern such as flash-*.",
         ),
     ] = "*",
     all_: Annotated[

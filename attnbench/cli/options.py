@@ -12,23 +12,25 @@ from attnbench.workloads.presets import expand
 
 AtOption = Annotated[
     str | None,
-    typer.Option(metavar="VARIANT", help="One variant of a sweep of several sizes or types: D512."),
+    typer.Option(
+        metavar="VARIANT",
+        help="One variant of a sweep with several sizes or number types, as D512.",
+    ),
 ]
 DeviceOption = Annotated[str, typed("device")]
 FormatsOption = Annotated[str, typed("formats")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the results as JSON.")]
-LevelOption = Annotated[str, typed("level")]
-ModesOption = Annotated[str, typed("mode")]
 SeedOption = Annotated[str, typed("seed")]
 ThreadsOption = Annotated[str | None, typed("threads")]
-ThresholdOption = Annotated[
-    str | None,
-    typer.Option(
+
+
+def threshold_option(panel: str | None = None) -> Any:
+    """The option of the smallest change of time that counts."""
+    return typer.Option(
         metavar="SHARE",
-        show_default="0.02, on CUDA 0.03",
-        help="Ignore relative changes of time below this.",
-    ),
-]
+        rich_help_panel=panel,
+        help="Ignore relative changes of time below this.  [default: 0.02, on CUDA 0.03]",
+    )
 
 
 def read(name: str, text: str | None) -> Any:

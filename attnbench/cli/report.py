@@ -18,12 +18,16 @@ MOST = 3  # series that a list in the answers names on a terminal
 
 def report(
     sweeps: Annotated[
-        list[Path], typer.Argument(help="Folder of a sweep, or those of several devices.")
+        list[Path],
+        typer.Argument(metavar="SWEEP", help="Folder of a sweep, or those of several devices."),
     ],
     formats: options.FormatsOption = "png",
     json_: options.JsonOption = False,
     against: Annotated[
-        str | None, typer.Option(help="Speed-ups and crossovers over this mechanism or series.")
+        str | None,
+        typer.Option(
+            metavar="SERIES", help="Speed-ups and crossovers over this mechanism or series."
+        ),
     ] = None,
     slopes: Annotated[
         bool, typer.Option("--slopes", help="Draw local exponents below the figure of times.")
@@ -34,7 +38,8 @@ def report(
         typer.Option("--all", help="Add how well costs were predicted, and the rates of work."),
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the report on several devices.")
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Folder for the report on several devices."),
     ] = None,
 ) -> None:
     """Make the figures and tables of a stored sweep again, or of several devices side by side."""

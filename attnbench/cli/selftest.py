@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from attnbench.cli import console, options
+from attnbench.cli.asking import typed
 from attnbench.cli.stopping import stoppable
 from attnbench.device import choose
 from attnbench.errors import UsageError
@@ -15,14 +16,18 @@ from attnbench.workloads import axes
 
 def selftest(
     models: Annotated[
-        str, typer.Option(help="Mechanism to slow down artificially.")
+        str, typed("models", text="Mechanism to slow down artificially.")
     ] = "transformer",
-    length: Annotated[str, typer.Option(metavar="N", help="Sequence length N.")] = "256",
+    length: Annotated[str, typer.Option(metavar="N", help="Sequence length.")] = "256",
     device: options.DeviceOption = "cpu",
     budget: Annotated[
-        str, typer.Option(help="Time to spend, at least a minute; more gives more precise rates.")
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="Time to spend, at least a minute; more gives more precise rates.",
+        ),
     ] = "3m",
-    threshold: options.ThresholdOption = None,
+    threshold: Annotated[str | None, options.threshold_option()] = None,
     seed: options.SeedOption = "0",
     json_: options.JsonOption = False,
 ) -> None:

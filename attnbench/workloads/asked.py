@@ -56,7 +56,7 @@ class Asked:
         WHAT(
             metavar="MODE",
             read=option.modes,
-            known=lambda: (*Mode, BOTH),
+            known=lambda text: (*Mode, BOTH),
             help="inference, training, both of these, or decode.",
         ),
     ] = BOTH
@@ -65,7 +65,7 @@ class Asked:
         WHAT(
             metavar="LEVEL",
             read=partial(axes.word, known=Level),
-            known=lambda: Level,
+            known=lambda text: Level,
             help="What to time: core (q, k, v to output), attention (with projections),"
             " model (a whole classifier).",
         ),
@@ -102,7 +102,7 @@ class Asked:
         SIZES(
             metavar="NAME",
             read=option.preset,
-            known=lambda: presets.presets(),
+            known=lambda text: presets.presets(),
             help="Sizes of a column of Fastformer's Table 9, of llama or of qwen-next.",
         ),
     ] = "mind-classification"
@@ -153,7 +153,7 @@ class Asked:
         NUMBERS(
             metavar="DTYPE[,DTYPE...]",
             read=option.dtypes,
-            known=lambda: (*SHORT_DTYPES.values(), *SHORT_DTYPES),
+            known=lambda text: (*SHORT_DTYPES.values(), *SHORT_DTYPES),
             help="float32, bfloat16, float16, float64 or fp32, bf16, fp16, fp64;"
             " several are crossed too.",
         ),
@@ -163,7 +163,7 @@ class Asked:
         NUMBERS(
             metavar="DEVICE",
             read=option.device,
-            known=lambda: (AUTO, *kinds()),
+            known=lambda text: (AUTO, *kinds()),
             help="auto, cpu, cuda or cuda:1.",
         ),
     ] = AUTO
@@ -215,7 +215,7 @@ class Asked:
         CLUSTER(
             metavar="CLUSTER",
             read=partial(axes.word, known=Kind),
-            known=lambda: Kind,
+            known=lambda text: Kind,
             help="Measure all shards on a cluster, slurm or ray, then merge and report them.",
         ),
     ] = None
@@ -241,7 +241,7 @@ class Asked:
             panel=Panel.OUTPUT,
             metavar="FORMATS",
             read=option.formats,
-            known=lambda: FORMATS,
+            known=lambda text: FORMATS,
             help="File formats of figures: png, svg, pdf.",
         ),
     ] = "png"

@@ -8,7 +8,7 @@ from typing import Any
 from attnbench.device import AUTO, find
 from attnbench.errors import UsageError
 from attnbench.records import PASSES, SHORT_DTYPES, Mode
-from attnbench.registry import names
+from attnbench.registry import forms, names
 from attnbench.workloads import axes, presets
 
 FORMATS = ("png", "svg", "pdf")
@@ -32,7 +32,7 @@ class Option:
     """How an option is shown, completed and read; a flag has no `metavar` and no reader.
 
     `read` takes the text and the option's name, for errors. `usual` says what an option without a
-    default stands for, `known` gives the words that complete it.
+    default stands for, `known` gives words that may complete a text.
     """
 
     panel: Panel
@@ -40,7 +40,7 @@ class Option:
     metavar: str = ""
     read: Callable[[str, str], Any] | None = None
     usual: str = ""
-    known: Callable[[], Iterable[str]] | None = None
+    known: Callable[[str], Iterable[str]] | None = None
 
 
 def models(text: str, option: str) -> tuple[str, ...]:
@@ -51,8 +51,11 @@ def models(text: str, option: str) -> tuple[str, ...]:
     return parts
 
 
-def known_models() -> tuple[str, ...]:
-    """Names of mechanisms and groups."""
+def known_models(text: str) -> tuple[str, ...]:
+    """Names of mechanisms and groups, or after a colon the forms of a mechanism."""
+    name, colon, _ = text.partition(":")
+    if colon:
+        return tuple(f"{name}:{form}" for form in forms(name))
     return (*names(), *presets.groups())
 
 

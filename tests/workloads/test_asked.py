@@ -156,4 +156,4 @@ def test_every_option_says_what_it_is(name):
     assert (option.read is None) == (not option.metavar), "a flag has neither"
     assert (getattr(Asked(), name) is not None) or option.usual or option.panel == "Cluster"
     if option.known is not None:
-        assert len(tuple(option.known())) > 1
+        assert len(tuple(option.known(""))) > 1
