@@ -23,7 +23,7 @@ def models(
 ) -> None:
     """List mechanisms with class, complexity and forms; a single one in full."""
     console.begin("reading mechanisms")
-    from attnbench.cli.starting import own_server
+    from attnbench.api.servers import own_server
     from attnbench.registry import names, unknown
     from attnbench.workloads import reading, remembered
 

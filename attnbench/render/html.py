@@ -50,6 +50,18 @@ def page(
     return "\n".join(part for part in parts if part).encode("utf-8", "replace")
 
 
+def fragment(
+    warnings: Sequence[str], pictures: Mapping[str, bytes], tables: Sequence[Table]
+) -> str:
+    """The body of a page without its style, to stand within another page."""
+    parts = [
+        _list(warnings) if warnings else "",
+        *(_figure(file, content) for file, content in pictures.items()),
+        *map(table, tables),
+    ]
+    return "\n".join(part for part in parts if part)
+
+
 def table(table: Table) -> str:
     """A heading, the grid in a box that scrolls where it is too wide, and the note."""
     head = f'<h2 id="{table.anchor}">{text(table.title)}</h2>'
