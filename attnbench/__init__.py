@@ -4,19 +4,35 @@
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from os import PathLike
+    from typing import Any
 
-    from pandas import DataFrame
+    from attnbench.api.sweeps import Sweep
+    from attnbench.run.session import Progress
 
 __version__ = "0.1.0"
 
 
-def load(sweep: "str | PathLike[str]") -> "DataFrame":
-    """One row per case of a stored sweep, with estimates, counts and outcome; for notebooks.
+def sweep(
+    *,
+    out: "str | PathLike[str] | None" = None,
+    progress: "Callable[[Progress], None] | None" = None,
+    **options: "Any",
+) -> "Sweep":
+    """Measure a sweep, `attnbench.sweep(models=["fastformer"], lengths=[512, 1024])`; return it.
 
-    Raises `StoreError` if the folder holds no readable sweep, or one without cases.
+    `options` are those of `attnbench sweep`, with underscores, as text, numbers or lists. `out` is
+    the folder, by default `reports/<date>`. Nothing is printed; `progress` is called whenever
+    another process has its turn. Raises `UsageError`, `CannotRun` or `StoreError`.
     """
-    from attnbench.analysis.summary import summary
-    from attnbench.store.journal import load_results
+    from attnbench.api import sweeps
 
-    return summary(load_results(sweep))
+    return sweeps.sweep(out, progress, **options)
+
+
+def load(folder: "str | PathLike[str]") -> "Sweep":
+    """A stored sweep. Raises `StoreError` if the folder holds none, or one without cases."""
+    from attnbench.api.sweeps import Sweep
+
+    return Sweep(folder)

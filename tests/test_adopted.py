@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from attnbench.cli.starting import own_server
+from attnbench.api.servers import own_server
 from attnbench.errors import UnknownMechanism, UnknownOption
 from attnbench.records import PASSES, Causality, Level, Outcome
 from attnbench.registry import card

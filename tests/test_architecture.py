@@ -30,6 +30,7 @@ FLOORS = (
     ("registry", "model", "verify", "claims", "fleet"),
     ("gate",),
     ("measure", "workloads", "render"),
+    ("api",),
     ("cli",),
 )
 

@@ -6,8 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attnbench.api.measuring import begun_in, keep
 from attnbench.cli import console
-from attnbench.cli.measuring import begun_in, keep, sizes
+from attnbench.cli.measuring import sizes
 from attnbench.cli.stopping import stoppable
 from attnbench.errors import CannotRun, DifferentSweep, SweepExists, UsageError
 from attnbench.fleet import folder as fleets

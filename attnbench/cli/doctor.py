@@ -25,8 +25,8 @@ def doctor(
 ) -> None:
     """Show device, versions, measured peak rates, and the forms that do not run here."""
     console.begin("examining this machine")
-    from attnbench.cli.measuring import environment
-    from attnbench.cli.starting import own_server
+    from attnbench.api.measuring import environment
+    from attnbench.api.servers import own_server
     from attnbench.measure import nvml
     from attnbench.measure.memory import resident_available
     from attnbench.workloads import requests

@@ -32,7 +32,7 @@ def models(
 ) -> None:
     """List mechanisms with class, complexity and forms; a single one in full."""
     console.begin("reading mechanisms")
-    from attnbench.cli.starting import own_server
+    from attnbench.api.servers import own_server
     from attnbench.workloads import reading, remembered
 
     own_file = ".py:" in pattern

@@ -1,11 +1,11 @@
-"""How verbs start measuring processes: one server, for this package or for source trees."""
+"""How verbs that judge source trees start measuring processes."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attnbench.api.servers import SCRIPT
 from attnbench.cli import console
 from attnbench.device import find
 from attnbench.errors import CannotRun
@@ -17,15 +17,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from attnbench.gate.measuring import Bench
-
-SCRIPT = Path(__file__).parents[1] / "measure" / "server.py"
-# loaded once, before workers are forked
-SHARED = ("attnbench.measure.worker", "attnbench.workloads.reader")
-
-
-def own_server(threads: int, seed: int = 0) -> Server:
-    """The server of processes that measure this package, and that read cards."""
-    return Server(SCRIPT, preload=SHARED, threads=threads, seed=seed)
 
 
 @contextmanager

@@ -108,11 +108,12 @@ def sweep(
     requested = request(asked, divided=divided, elsewhere=on is not None)
     if earlier and earlier.request and not anyway:
         requested = resuming.continued(earlier, requested, written)
+    from attnbench.api.measuring import refuse_begun, refuse_empty
+    from attnbench.api.servers import own_server
     from attnbench.cli import cluster, tracing
     from attnbench.cli.dry_run import show_plan
-    from attnbench.cli.measuring import kept, measure, refuse_begun, refuse_empty
+    from attnbench.cli.measuring import kept, measure
     from attnbench.cli.report import publish
-    from attnbench.cli.starting import own_server
     from attnbench.workloads.reading import plan
 
     folder = folder or Path("reports") / f"{datetime.now():%Y%m%d-%H%M%S}"

@@ -84,6 +84,14 @@ def page(
     return text.encode("utf-8", "replace")
 
 
+def fragment(
+    warnings: Sequence[str], pictures: Mapping[str, bytes], tables: Sequence[Table]
+) -> str:
+    """The body of a page without its style, to stand within another page."""
+    figures = [_figure(file, content) for file, content in pictures.items()]
+    return _template("fragment.html").render(warnings=warnings, figures=figures, tables=tables)
+
+
 def policy(style: bytes, scripts: Sequence[bytes]) -> str:
     """The content security policy that allows this style and these scripts, and data: images."""
     allowed = " ".join(map(_hash, scripts))
@@ -94,8 +102,8 @@ def policy(style: bytes, scripts: Sequence[bytes]) -> str:
 
 
 @cache
-def _template() -> Template:
-    """The template of every page; text in it is cleaned of control characters and escaped."""
+def _template(name: str = "base.html") -> Template:
+    """A template; text in it is cleaned of control characters and escaped."""
     found = Environment(
         loader=PackageLoader("attnbench.render", "web"),
         autoescape=True,
@@ -106,7 +114,7 @@ def _template() -> Template:
         finalize=_plain,
     )
     found.filters |= {"breakable": breakable, "shown": _shown, "value": _value}
-    return found.get_template("base.html")
+    return found.get_template(name)
 
 
 def breakable(plain: str) -> Markup:

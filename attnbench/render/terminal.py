@@ -217,7 +217,7 @@ class ProgressLine:
             expand=True,
             disable=not console.is_terminal,
         )
-        self.task = self.progress.add_task("")
+        self.task = self.progress.add_task("", visible=False)  # until there is something to show
 
     def __enter__(self) -> Self:
         self.progress.start()
@@ -232,7 +232,9 @@ class ProgressLine:
         counts = f"{done}/{total} · {left}"
         if self.console.is_terminal:
             text = clean(f"{counts} · {running} {stage}")
-            self.progress.update(self.task, description=text, completed=done, total=total)
+            self.progress.update(
+                self.task, description=text, completed=done, total=total, visible=True
+            )
         elif stage != self.last:
             text = clean(f"{counts} · {stage}")
             self.console.print(text, markup=False, highlight=False, soft_wrap=True)

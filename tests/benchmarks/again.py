@@ -21,7 +21,7 @@ from statistics import mean, median, stdev
 
 from attnbench.analysis.curves import half_widths, series_names
 from attnbench.analysis.ratios import Ratios
-from attnbench.cli.starting import own_server
+from attnbench.api.servers import own_server
 from attnbench.measure.environment import memory_bytes
 from attnbench.records import PASSES, Level, Mode, Part, Request, Sweep
 from attnbench.run.session import Session

@@ -23,8 +23,8 @@ from statistics import mean, median, stdev
 
 from attnbench.analysis.curves import half_widths
 from attnbench.analysis.ratios import Ratios
-from attnbench.cli.measuring import environment
-from attnbench.cli.starting import own_server
+from attnbench.api.measuring import environment
+from attnbench.api.servers import own_server
 from attnbench.device import find
 from attnbench.fleet import split
 from attnbench.measure.environment import memory_bytes

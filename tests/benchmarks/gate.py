@@ -21,8 +21,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from attnbench.api.servers import SCRIPT
 from attnbench.cli import options
-from attnbench.cli.starting import SCRIPT
 from attnbench.gate.cases import CheckedCase, Plan
 from attnbench.gate.check import on_both_sides
 from attnbench.gate.pairs import Pair, Stage, Statistic, Trial

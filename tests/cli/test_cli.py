@@ -41,7 +41,7 @@ def test_a_sweep_leaves_its_journal_figures_and_tables(swept):
 def test_every_planned_case_was_measured(swept):
     import attnbench as package
 
-    frame = package.load(swept[0])
+    frame = package.load(swept[0]).cases
     assert len(frame) == 2 * 2 * 2
     assert set(frame["outcome"]) == {"ok"}
     assert (frame["time_s"] > 0).all()
@@ -224,7 +224,7 @@ def test_a_stopped_sweep_keeps_its_runs_and_goes_on(tmp_path):
     assert done.returncode == 0, done.stderr
     import attnbench as package
 
-    assert set(package.load(folder)["outcome"]) == {"ok"}
+    assert set(package.load(folder).cases["outcome"]) == {"ok"}
     assert runs(folder) >= 4 * 2
 
 
@@ -245,7 +245,7 @@ def test_one_model_is_shown_in_full():
     ):
         assert words in done.stdout
     # from now on without a process that reads cards
-    with patch("attnbench.cli.starting.Server", side_effect=AssertionError):
+    with patch("attnbench.api.servers.Server", side_effect=AssertionError):
         assert here("models", "fastformer", "--device", "cpu").stdout == done.stdout
         as_json = here("models", "fastformer", "--device", "cpu", "--json").stdout
     assert json.loads(as_json)["class"] == "M"

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 import attnbench
-from attnbench.cli import measuring
+from attnbench.api import measuring
+from attnbench.api.measuring import refuse_empty
 from attnbench.cli.doctor import load
-from attnbench.cli.measuring import doubts, kept, refuse_empty
+from attnbench.cli.measuring import doubts, kept
 from attnbench.errors import CannotRun, SweepBusy
 from attnbench.records import Outcome, Part, Run, Shard
 from attnbench.run.processes import Server

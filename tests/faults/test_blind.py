@@ -65,7 +65,7 @@ HIDDEN = "mount -t tmpfs tmpfs /proc"
 
 def test_a_process_starts_without_proc(mounts):
     code = (
-        "from attnbench.cli.starting import own_server\n"
+        "from attnbench.api.servers import own_server\n"
         "with own_server(1) as server, server.worker() as worker:\n"
         "    print(worker.ask(60, do='forms', mechanism='transformer')['outcome'])\n"
     )

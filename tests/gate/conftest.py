@@ -2,7 +2,7 @@
 
 import pytest
 
-from attnbench.cli.starting import SCRIPT
+from attnbench.api.servers import SCRIPT
 from attnbench.run.processes import Server
 
 

@@ -26,7 +26,7 @@ def swept(folder, models, *more, device="cuda"):
         *("--device", device, "--out", folder, *more),
     )
     assert done.returncode == 0, done.stderr
-    return package.load(folder).set_index(["mechanism", "seq_len"])
+    return package.load(folder).cases.set_index(["mechanism", "seq_len"])
 
 
 def of(cases, mechanism, column="outcome"):
@@ -66,7 +66,7 @@ def test_a_case_that_is_predicted_not_to_fit_is_not_started(tmp_path):
         *("--mode", "inference", "--device", "cuda", "--out", tmp_path / "s"),
     )
     assert done.returncode == 0, done.stderr
-    cases = package.load(tmp_path / "s").set_index(["mechanism", "seq_len"])
+    cases = package.load(tmp_path / "s").cases.set_index(["mechanism", "seq_len"])
     assert cases.loc[("transformer", 4 << 20), "cause"] == Cause.MEMORY_LIMIT
     assert cases.loc[("fastformer", 4 << 20), "outcome"] == Outcome.OK
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from attnbench.cli.starting import own_server
+from attnbench.api.servers import own_server
 from attnbench.device import find
 from attnbench.measure import nvml
 from attnbench.measure.subject import Subject, iteration

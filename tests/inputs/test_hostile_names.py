@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from attnbench.cli import measuring
+from attnbench.api import measuring
 from attnbench.render import latex
 from attnbench.render.grid import Cell, Table
 from tests import sweeps

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from attnbench.cli.starting import SCRIPT, own_server
+from attnbench.api.servers import SCRIPT, own_server
 from attnbench.device import find
 from attnbench.errors import CannotRun
 from attnbench.records import Case, Level, Workload
@@ -163,7 +163,7 @@ def test_what_a_mechanism_started_ends_with_the_parent_too(odd, tmp_path):
     started.touch()
     script = tmp_path / "parent.py"
     script.write_text(
-        "from attnbench.cli.starting import own_server\n"
+        "from attnbench.api.servers import own_server\n"
         "with own_server(1) as server, server.worker() as worker:\n"
         f"    worker.ask(None, **{json.loads(json.dumps(build(ODD)))})\n"
     )
@@ -291,7 +291,7 @@ def test_server_and_workers_end_with_their_parent(tmp_path):
         textwrap.dedent(
             """
             import time
-            from attnbench.cli.starting import own_server
+            from attnbench.api.servers import own_server
             server = own_server(1)
             worker = server.worker()
             print(server.process.pid, worker.pid, flush=True)

@@ -1,0 +1,164 @@
+"""From a request to the journal in a folder: what the command line and Python both call."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from attnbench.errors import CannotRun, SweepBusy, SweepExists
+from attnbench.fleet import folder as fleets
+from attnbench.fleet import split
+from attnbench.records import CardFacts, Environment, Planned, Request, Shard, Sweep
+from attnbench.run import schedule
+from attnbench.run.processes import Server
+from attnbench.run.session import Progress, Session
+from attnbench.run.workers import Worker
+from attnbench.store import output
+from attnbench.store.journal import FILE, Journal, load, refuse_unwritable
+from attnbench.store.resuming import done
+from attnbench.store.schema import Ending
+from attnbench.units import many
+from attnbench.workloads import config
+from attnbench.workloads.reading import Plan
+
+PEAKS_TIMEOUT_S = 300.0
+BUSY_S, BUSY_PAUSE_S = 120.0, 1.0  # a lost try of a shard may take this long to end
+
+
+class Measured(NamedTuple):
+    """How long a session took, and the share of it in warm-up and samples."""
+
+    took_s: float
+    useful: float
+
+
+def measure(
+    request: Request,
+    plan: Plan,
+    server: Server,
+    folder: Path,
+    resume: bool = False,
+    anyway: bool = False,
+    shard: Shard | None = None,
+    options_file: bytes = b"",
+    *,
+    announce: Callable[[Environment, Journal], None] = lambda here, journal: None,
+    observe: Callable[[Progress], None] = lambda progress: None,
+) -> Measured:
+    """Measure the plan, or a shard of it, into the folder's journal, a new or a resumed one.
+
+    A whole sweep keeps its options next to its journal. `announce` is called once, before anything
+    is measured, and `observe` whenever another process has its turn.
+    Raises `StoreError`, and `CannotRun` if no worker starts.
+    """
+    share = split.share(plan.cases, request, shard) if shard else None
+    refuse_unwritable(folder)
+    begun = time.monotonic()
+    here = environment(server, request.device, request.settings.threads, request.dtype)
+    if shard:
+        fleets.claim(folder.parent, here.fingerprint)
+    keep_bytes = schedule.kept_bytes(plan.cases, here.memory_bytes)
+    limit_bytes = request.settings.memory_limit_bytes
+
+    def start(series: str, *, weighs: bool = False) -> Worker:
+        return server.worker(weighs=weighs, keep_bytes=keep_bytes, limit_bytes=limit_bytes)
+
+    if resume:
+        journal = resumed(folder, request, here, shard, anyway)
+    else:
+        journal = Journal.create(folder, folder.name, request, here, shard)
+    with journal:
+        if shard is None and options_file:
+            keep(folder, options_file)
+        stored = described(journal, plan)
+        announce(here, journal)
+        session = Session(
+            request=request,
+            plan=plan.cases,
+            store=journal,
+            start=start,
+            memory_bytes=here.device_memory_bytes or here.memory_bytes,
+            earlier=stored.runs,
+            finished=done(stored),
+            begun=begun,
+            share=share,
+            observe=observe,
+            name=f"-{shard}" if shard else "",
+        )
+        try:
+            session.run()
+        except KeyboardInterrupt:
+            journal.end(Ending.INTERRUPTED)
+            raise
+        journal.end(Ending.BUDGET if session.over_budget else Ending.FINISHED)
+        took_s = time.monotonic() - begun
+        return Measured(took_s, session.useful_s / took_s)
+
+
+def resumed(
+    folder: Path, request: Request, here: Environment, shard: Shard | None, anyway: bool
+) -> Journal:
+    """The folder's journal, to go on with; waits for an earlier try of the shard to end."""
+    end_s = time.monotonic() + (BUSY_S if shard else 0.0)
+    while True:
+        try:
+            return Journal.resume(folder, request, here, shard, anyway=anyway)
+        except SweepBusy:
+            if time.monotonic() >= end_s:
+                raise
+            time.sleep(BUSY_PAUSE_S)
+
+
+def environment(server: Server, device: str, threads: int, dtype: str = "float32") -> Environment:
+    """This machine as a worker sees it, with measured peak rates. Raises `CannotRun`."""
+    with server.worker() as worker:
+        asked = {"do": "environment", "device": device, "threads": threads, "dtype": dtype}
+        answer = worker.ask(PEAKS_TIMEOUT_S, **asked)
+    if answer["outcome"] != "ok":
+        raise CannotRun(f"no worker process could be started: {answer.get('reason', '')}")
+    return Environment(**answer["environment"])
+
+
+def keep(folder: Path, options_file: bytes) -> None:
+    """Write the options of a sweep into its folder; those that it began with stay."""
+    if not (file := folder / config.FILE).exists():
+        output.write(file, options_file)
+
+
+def refuse_begun(folder: Path) -> None:
+    """Raises `SweepExists` if a sweep began in the folder."""
+    if begun_in(folder):
+        raise SweepExists(
+            f"'{folder}' already holds a sweep; --resume to go on, --out for another folder"
+        )
+
+
+def begun_in(folder: Path) -> bool:
+    """Whether a sweep began there; one stopped earlier leaves an empty journal."""
+    file = folder / FILE
+    return file.exists() and file.stat().st_size > 0
+
+
+def described(journal: Journal, plan: Plan) -> Sweep:
+    """The stored sweep, after adding cases and cards that its journal lacks, as after damage."""
+    known = {planned.case.key for planned in journal.sweep.plan}
+    facts = {card.mechanism for card in journal.sweep.cards}
+    missing: list[CardFacts | Planned] = [c for c in plan.cards if c.mechanism not in facts]
+    missing += [planned for planned in plan.cases if planned.case.key not in known]
+    if missing:
+        journal.append(*missing)
+    return load(journal.folder)  # runs whose case had been lost count again
+
+
+def refuse_empty(folder: Path) -> None:
+    """Raises `CannotRun`, with one of the stored reasons, if no case of the sweep ran."""
+    sweep = load(folder)
+    if any(run.elapsed_s for run in sweep.runs):
+        return
+    reasons = list(dict.fromkeys(run.reason for run in sweep.runs))
+    more = f" (and {many(len(reasons) - 1, 'other reason')})" if len(reasons) > 1 else ""
+    raise CannotRun(
+        f"nothing was measured: 0 of {many(len(sweep.plan), 'case')} ran;"
+        f" {reasons[0] if reasons else 'nothing was planned'}{more};"
+        f" '{folder}' lists the cases that did not run, and why"
+    )

@@ -1,0 +1,14 @@
+"""The server of the processes that measure this package."""
+
+from pathlib import Path
+
+from attnbench.run.processes import Server
+
+SCRIPT = Path(__file__).parents[1] / "measure" / "server.py"
+# loaded once, before workers are forked
+SHARED = ("attnbench.measure.worker", "attnbench.workloads.reader")
+
+
+def own_server(threads: int, seed: int = 0) -> Server:
+    """The server of processes that measure this package, and that read cards."""
+    return Server(SCRIPT, preload=SHARED, threads=threads, seed=seed)
