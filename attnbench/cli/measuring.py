@@ -47,7 +47,7 @@ def measure(
             observe=observe,
         )
     took, useful = measured.took_s, 100 * measured.useful
-    console.err().print(f"{took:.0f} s, {useful:.0f} % of it in warm-up and samples")
+    console.err().print(f"finished in {took:.0f} s ({useful:.0f} % measuring)")
 
 
 def show_choices(request: Request, here: Environment, journal: Journal, folder: Path) -> None:

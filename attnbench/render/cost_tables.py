@@ -85,8 +85,10 @@ def memory(summary: Frame, mode: str) -> Table:
         Mode.TRAINING: ", inputs, gradients and optimiser state",
         Mode.DECODE: ", the prompt and its prefill, and the state",
     }.get(Mode(mode), " and inputs")
+    cases = summary[summary["mode"] == mode]
+    over = cases.loc[cases["allocated_peak_bytes"].isna(), "cause"].eq(Cause.BUDGET).any()
     return by_length(
-        summary[summary["mode"] == mode],
+        cases,
         "allocated_peak_bytes",
         cell,
         lengths=summary["seq_len"],
@@ -94,7 +96,7 @@ def memory(summary: Frame, mode: str) -> Table:
         title=f"Peak allocated memory, {mode}, MiB",
         across="peak_mib",
         note=f"1 MiB = 2^20 bytes; includes parameters{parts}. Exact, so without a"
-        " confidence interval.",
+        " confidence interval." + " “Over budget” is the time budget of the sweep." * bool(over),
     )
 
 

@@ -81,8 +81,9 @@ def crossovers(pairs: Frame, baseline: str | None = None) -> Table:
         columns=("Faster" if timed else "Smaller", "Than", *(mode.capitalize() for mode in modes)),
         rows=tuple(rows),
         note=f"The length from which the first costs less {'time' if timed else 'memory'} than the"
-        " second, interpolated between measured lengths, with a 95 % confidence interval; ≤ marks"
-        " a crossing at or before the shortest length. Pairs that are not listed do not cross.",
+        " second, interpolated between measured lengths"
+        f"{', with a 95 % confidence interval' if timed else '; peaks are exact'}; ≤ marks a"
+        " crossing at or before the shortest length. Pairs that are not listed do not cross.",
     )
 
 
@@ -103,8 +104,8 @@ def crossing(row: Row | None, suffix: str = "") -> Cell:
         return Cell(str(row["answer" + suffix]))
     length, low, high = (row[name + suffix] for name in ("length", "low", "high"))
     edge = "≤ " if length <= row["from_len" + suffix] else ""
-    texts = [units.length(round(value)) for value in (length, low, high)]
-    return Cell(edge + units.interval(*texts), length, low, high)
+    text, *ends = (units.length(round(value)) for value in (length, low, high))
+    return Cell(edge + (text if low == high else units.interval(text, *ends)), length, low, high)
 
 
 def _number(

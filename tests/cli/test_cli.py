@@ -34,7 +34,7 @@ def test_a_sweep_leaves_its_journal_figures_and_tables(swept):
     assert expected <= names
     assert {"cases.csv", "tables.tex", "complexity.csv"} <= names
     assert "fastformer" in done.stdout
-    assert "c = 64 tokens" in done.stderr
+    assert "64 tokens per batch" in done.stderr
     assert (folder / "fig2.png").read_bytes().startswith(b"\x89PNG")
 
 

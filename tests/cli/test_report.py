@@ -1,6 +1,7 @@
 """`attnbench report` as a user meets it, on a stored sweep; nothing is measured."""
 
 import csv
+import json
 import shutil
 from pathlib import Path
 
@@ -31,6 +32,20 @@ def test_a_report_is_a_page_too(folder: Path):
     assert {"report.html", "tables.md", "fig2.png", "crossovers.csv"} <= names(folder)
     assert (folder / "report.html").read_text().startswith("<!DOCTYPE html>")
     assert "report.html" in done.stderr
+
+
+def test_a_report_opens_with_what_the_sweep_found(folder: Path):
+    done = report(folder)
+    lines = done.stdout.splitlines()
+    assert lines[0] == "What the sweep found"
+    assert lines[1].startswith("Fastest, inference: N = 512 to 2,048: fastformer:eager, 11.4×")
+    page, text = ((folder / name).read_text() for name in ("report.html", "tables.md"))
+    for shown in (page, text):
+        where = [shown.index(part) for part in ("What the sweep found", "Fastest, inf", "Request")]
+        assert where == sorted(where)
+    found = json.loads(report(folder, "--json").stdout)
+    assert list(found) == ["answers", "warnings", "cases"]
+    assert found["answers"]["fastest"][0]["places"][0]["first"] == "fastformer:eager"
 
 
 def test_slopes_change_the_figure_alone(folder: Path):

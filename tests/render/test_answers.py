@@ -17,7 +17,7 @@ from attnbench.render.terminal import LINES, prose
 from tests.sweeps import sweep
 
 NAMES = ("fastformer", "linformer", "transformer:eager", "transformer:sdpa", "a", "b")
-LENGTHS = (128, 512, 2048, 16_384)
+LENGTHS = (128, 512, 16_384)
 ENDS = (
     *((Outcome.SKIPPED, cause) for cause in Cause),
     *((outcome, None) for outcome in Outcome if outcome is not Outcome.OK),
@@ -28,7 +28,7 @@ UNFIT = re.compile(r"nan|inf\b|None|  | ,|\.\.|\(\)|<|>|\bCause\b|Outcome")
 @st.composite
 def shapes(draw):
     """A sweep with few or many series, lengths, modes and rounds, and endings of any kind."""
-    ends = draw(st.dictionaries(st.integers(0, 47), st.sampled_from(ENDS), max_size=20))
+    ends = draw(st.dictionaries(st.integers(0, 23), st.sampled_from(ENDS), max_size=12))
     count = iter(range(1000))
 
     def end(case):
@@ -38,11 +38,11 @@ def shapes(draw):
         return Run(case=case.key, part=Part.TIME, round=0, outcome=outcome, cause=cause, reason="x")
 
     return sweep(
-        draw(st.lists(st.sampled_from(NAMES), min_size=1, unique=True)),
+        draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=4, unique=True)),
         lengths=tuple(sorted(draw(st.sets(st.sampled_from(LENGTHS), min_size=1)))),
         modes=draw(st.sampled_from([tuple(Mode)[:1], tuple(Mode)[1:2], tuple(Mode)[:2]])),
         rounds=draw(st.sampled_from([0, 1, 2, 3])),
-        samples=draw(st.sampled_from([1, 8])),
+        samples=draw(st.sampled_from([1, 6])),
         seed=draw(st.integers(0, 99)),
         restart=draw(st.sampled_from([0.0, 0.01, 0.3])),
         noise=draw(st.sampled_from([0.0, 0.01])),
@@ -58,7 +58,7 @@ def fit_to_read(text):
     assert text.count("[") == text.count("]")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(shapes(), st.integers(20, 200))
 def test_sentences_of_any_sweep_are_true_and_fit_to_read(whole, width):
     analysis = analyse(whole)
@@ -86,7 +86,7 @@ def test_sentences_of_any_sweep_are_true_and_fit_to_read(whole, width):
     assert lost == (analysis.cases["outcome"] != "ok").sum()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(shapes(), st.data())
 def test_a_ranking_agrees_with_the_answers(whole, data):
     analysis = analyse(whole)
@@ -97,7 +97,7 @@ def test_a_ranking_agrees_with_the_answers(whole, data):
     found = recommend(analysis.cases, analysis.standings, 8192, seq_len, mode, limit)
     fit_to_read(sentence(found))
     shown = table(found)
-    assert not any("nan" in cell.text or "inf" in cell.text for row in shown.rows for cell in row)
+    assert not any(re.search(r"\b(nan|inf)\b", cell.text) for row in shown.rows for cell in row)
     assert len(found.choices) + len(found.excluded) == analysis.cases["series"].nunique()
     ranked = [choice for choice in found.choices if choice.rank is not None]
     assert list(found.choices)[: len(ranked)] == ranked

@@ -54,6 +54,20 @@ def test_bad_times(text):
         axes.seconds(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("8GiB", 8 << 30), ("512MiB", 512 << 20), ("1.5g", 3 << 29), ("2tb", 2 << 40)],
+)
+def test_memory(text, expected):
+    assert axes.memory(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "8", "0GiB", "-1g", "1e3m", "8 potatoes", "inf", "nan"])
+def test_bad_sizes_of_memory(text):
+    with pytest.raises(BadAxis, match="write 8GiB or 512MiB"):
+        axes.memory(text)
+
+
 def test_parts_leave_brackets_whole():
     assert axes.parts("a,b[x=1,y=2], c", "--models") == ["a", "b[x=1,y=2]", "c"]
 

@@ -1,0 +1,69 @@
+"""`attnbench recommend` as a user meets it, on a stored sweep; nothing is measured."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import here
+
+DATA = Path(__file__).parents[1] / "data" / "schema1"  # N = 512, 2,048 and 8,192
+
+
+def recommended(*arguments):
+    return here("recommend", DATA, *arguments)
+
+
+def test_a_measured_length_is_answered_in_a_sentence_and_a_table():
+    done = recommended("--length", "512", "--mode", "inference")
+    assert done.returncode == 0, done.stderr
+    first, _, title, *_ = done.stdout.splitlines()
+    assert first.startswith("At N = 512 in inference: fastformer:eager, ")
+    assert first.endswith("] as fast as transformer:eager.")
+    assert title == "Ranking at N = 512, inference"
+
+
+def test_without_a_mode_each_is_answered():
+    done = recommended("--length", "1k")
+    assert [line for line in done.stdout.splitlines() if line.startswith("At N")] == [
+        line for line in done.stdout.splitlines() if line.startswith("At N = 1,024 in ")
+    ]
+    assert "in inference" in done.stdout
+    assert "in training" in done.stdout
+    assert "interpolated, 512 to 2,048" in done.stdout
+
+
+def test_what_ran_out_of_memory_or_would_is_said():
+    done = recommended("--length", "8k", "--mode", "training")
+    assert "the only series that was measured" in done.stdout
+    assert "transformer:eager" in done.stdout
+    done = recommended("--length", "512", "--mode", "training", "--memory", "1MiB")
+    assert done.returncode == 0, done.stderr
+    assert "no series was measured and fits 1.000 MiB." in done.stdout
+    assert "needs more than 1.000 MiB" in done.stdout
+
+
+def test_json_has_the_numbers():
+    (found,) = json.loads(recommended("--length", "512", "--mode", "inference", "--json").stdout)
+    assert (found["seq_len"], found["mode"]) == (512, "inference")
+    ranks = [(choice["series"], choice["rank"]) for choice in found["choices"]]
+    assert ranks == [("fastformer:eager", 1), ("transformer:eager", 2)]
+    assert found["choices"][1]["margin"]["low"] > 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--length", "100"), "the nearest is 512, and attnbench sweep --lengths 100 measures it"),
+        (("--length", "x"), "--length 'x' is not a size; write 65536 or 64k"),
+        (("--length", "0"), "--length '0': a sequence has at least one token"),
+        (("--length", "512", "--mode", "both,x"), "is not inference, training or both"),
+        (("--length", "512", "--memory", "much"), "write 8GiB or 512MiB"),
+    ],
+)
+def test_a_mistake_is_one_line_with_the_way_out(arguments, message):
+    done = recommended(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("attnbench: ")
+    assert not done.stdout
