@@ -8,7 +8,7 @@ the tables.
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -18,7 +18,7 @@ from attnbench import units
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.roofline import Roof
 from attnbench.analysis.summary import Frame
-from attnbench.metrics import TABLE, Metric, Unit
+from attnbench.metrics import TABLE, Better, Metric, Unit
 from attnbench.records import Part, Run, Sweep
 from attnbench.render.cost_tables import why
 from attnbench.render.grid import clean, quantity
@@ -42,7 +42,8 @@ STEPS = MappingProxyType(
 class Drawn:
     """A quantity along the lengths: an array with a value per case, NaN where it is unknown.
 
-    `log` is False where a logarithmic axis makes no sense.
+    `text` writes a value with its unit, `unit` decides in which unit the axis counts, and the
+    quantity is offered under the heading `group`.
     """
 
     label: str
@@ -54,6 +55,7 @@ class Drawn:
     high: np.ndarray | None = None
     predicted: np.ndarray | None = None
     note: str = ""
+    group: str = "Costs"
 
 
 def charts(analysis: Analysis) -> dict[str, Any]:
@@ -106,7 +108,8 @@ def costs(cases: Frame, tokens: int) -> Iterator[Drawn]:
         note=INTERVALS,
     )  # fmt: skip
     peak = TABLE["allocated_peak_bytes"]
-    yield _recorded(peak, cases, cases["refined_bytes"].to_numpy(float))
+    guessed = cases["refined_bytes"].to_numpy(float)
+    yield replace(_recorded(peak, cases), predicted=guessed, group="Costs")
     shown = {"time_s", "token_s", peak.key}
     for key, metric in TABLE.items():
         if key in cases and key not in shown:
@@ -136,15 +139,15 @@ def _speedup(cases: Frame, speedups: Frame, baseline: str) -> Drawn:
     )  # fmt: skip
 
 
-def _recorded(metric: Metric, cases: Frame, predicted: np.ndarray | None = None) -> Drawn:
+def _recorded(metric: Metric, cases: Frame) -> Drawn:
     return Drawn(
         label=metric.label,
         axis=metric.label,
         unit=metric.unit,
         text=lambda value: quantity(value, metric.unit),
         values=cases[metric.key].to_numpy(float),
-        predicted=predicted,
         note=f"{metric.description[0].upper()}{metric.description[1:]}.",
+        group="Conditions" if metric.better is Better.NEITHER else "Further metrics",
     )
 
 
@@ -179,6 +182,7 @@ def _quantity(
     points.sort(key=lambda point: (point["mode"], point["series"], point["n"]))
     return {
         "label": drawn.label,
+        "group": drawn.group,
         "axis": f"{drawn.axis}, {unit}" if unit else drawn.axis,
         "note": drawn.note,
         "log": bool((heights[np.isfinite(heights)] > 0).all()),

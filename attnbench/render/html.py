@@ -28,6 +28,8 @@ VEGA = WEB / "vega.js.gz"
 
 TYPES = MappingProxyType({"svg": "image/svg+xml", "png": "image/png"})
 
+NO_CHARTS = "no interactive charts: this copy of attnbench was not installed, see pip install -e ."
+
 CAPTIONS = MappingProxyType(
     {
         "fig2": "Time against length, with 95 % confidence intervals; open markers are predicted.",
@@ -69,7 +71,7 @@ def page(
     text = _template().render(
         name=name,
         tables=tables,
-        warnings=warnings,
+        warnings=[*warnings, *[NO_CHARTS] * (charts is not None and not drawn)],
         conditions=conditions,
         conditions_title=conditions_title,
         answers=answers,
@@ -118,9 +120,11 @@ def _plain(value: object) -> object:
     return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _shown(cell: Cell) -> Markup | str:
-    """The text of a cell; a number stays on one line unless an interval makes it long."""
-    return cell.text if cell.is_number and "[" not in cell.text else breakable(cell.text)
+def _shown(cell: Cell) -> Markup:
+    """The text of a cell; a number is broken only before its interval."""
+    if not cell.is_number:
+        return breakable(cell.text)
+    return Markup(" <wbr>[").join(clean(cell.text).split(" ["))
 
 
 def _value(cell: Cell) -> Markup:

@@ -263,7 +263,7 @@ class Charts {
     this.costs = new Chart(byId("costs"));
     this.roofline = new Chart(byId("roofline"));
     this.samples = new Chart(byId("samples"));
-    options(this.form.quantity, data.quantities.map((each) => each.label));
+    this.quantities();
     options(this.form.mode, data.modes);
     const guessed = data.quantities.some(({ points }) => points.some((point) => point.predicted));
     this.form.predicted.parentElement.hidden = !guessed;
@@ -282,6 +282,15 @@ class Charts {
       if (data.samples.length) this.distribution();
     });
     if (data.samples.length) this.cases();
+  }
+
+  quantities() {
+    const groups = new Map();
+    this.data.quantities.forEach(({ label, group }, value) => {
+      if (!groups.has(group)) groups.set(group, made("optgroup", { label: group }));
+      groups.get(group).append(made("option", { value }, label));
+    });
+    this.form.quantity.append(...groups.values());
   }
 
   boxes() {
@@ -429,7 +438,7 @@ function downloads() {
   line.prepend("Download: ");
 }
 
-const wide = matchMedia("(min-width: 75rem)");
+const wide = matchMedia("(min-width: 86rem)");
 const contents = () => (document.querySelector("nav details").open = wide.matches);
 wide.addEventListener("change", contents);
 contents();
