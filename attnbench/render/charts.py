@@ -8,7 +8,7 @@ the tables.
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -18,7 +18,7 @@ from attnbench import units
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.roofline import Roof
 from attnbench.analysis.summary import Frame
-from attnbench.metrics import TABLE, Metric, Unit
+from attnbench.metrics import TABLE, Better, Metric, Unit
 from attnbench.records import Mode, Part, Run, Sweep
 from attnbench.render.cost_tables import batch, why
 from attnbench.render.grid import clean, quantity
@@ -32,17 +32,23 @@ DIGITS = 6  # significant, of what is drawn; texts and files have all that is kn
 
 INTERVALS = "Bars are 95 % confidence intervals."
 
-# the steps between units of an axis, by the unit of the metric
-STEPS = MappingProxyType(
-    {Unit.SECONDS: units.TIMES, Unit.BYTES: units.SIZES, Unit.FLOPS: units.PREFIXES}
-)
+SECONDS = tuple(step for step in units.TIMES if step[1] <= 1)  # ticks are powers of ten
+
+# the units in which an axis counts, from small to large
+STEPS = MappingProxyType({
+    Unit.SECONDS: SECONDS,
+    Unit.BYTES: units.SIZES,
+    Unit.FLOPS: tuple((f"{prefix}FLOP", size) for prefix, size in units.PREFIXES),
+})  # fmt: skip
+PLAIN = (Unit.RATIO, Unit.COUNT, Unit.EXPONENT)  # need no unit
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drawn:
     """A quantity along the lengths: an array with a value per case, NaN where it is unknown.
 
-    `log` is False where a logarithmic axis makes no sense.
+    `text` writes a value with its unit, `unit` decides in which unit the axis counts, and the
+    quantity is offered under the heading `group`.
     """
 
     label: str
@@ -54,6 +60,7 @@ class Drawn:
     high: np.ndarray | None = None
     predicted: np.ndarray | None = None
     note: str = ""
+    group: str = "Costs"
 
 
 def charts(analysis: Analysis) -> dict[str, Any]:
@@ -111,7 +118,8 @@ def costs(cases: Frame, tokens: int | None) -> Iterator[Drawn]:
         note=INTERVALS,
     )  # fmt: skip
     peak = TABLE["allocated_peak_bytes"]
-    yield _recorded(peak, cases, cases["refined_bytes"].to_numpy(float))
+    guessed = cases["refined_bytes"].to_numpy(float)
+    yield replace(_recorded(peak, cases), predicted=guessed, group="Costs")
     shown = {"time_s", "token_s", "tokens_per_s", peak.key}
     for key, metric in TABLE.items():
         if key in cases and key not in shown:
@@ -141,15 +149,15 @@ def _speedup(cases: Frame, speedups: Frame, baseline: str) -> Drawn:
     )  # fmt: skip
 
 
-def _recorded(metric: Metric, cases: Frame, predicted: np.ndarray | None = None) -> Drawn:
+def _recorded(metric: Metric, cases: Frame) -> Drawn:
     return Drawn(
         label=metric.label,
         axis=metric.label,
         unit=metric.unit,
         text=lambda value: quantity(value, metric.unit),
         values=cases[metric.key].to_numpy(float),
-        predicted=predicted,
         note=f"{metric.description[0].upper()}{metric.description[1:]}.",
+        group="Conditions" if metric.better is Better.NEITHER else "Further metrics",
     )
 
 
@@ -161,7 +169,6 @@ def _quantity(
     guesses = nothing if drawn.predicted is None else drawn.predicted
     measured = np.isfinite(drawn.values)
     heights = np.where(measured, drawn.values, guesses)
-    unit, size = _axis_unit(drawn.unit, heights)
     columns = (cases[name].tolist() for name in ("mode", "series", "seq_len"))
     identities = [(str(mode), str(name), int(n)) for mode, name, n in zip(*columns, strict=True)]
     points = []
@@ -172,33 +179,27 @@ def _quantity(
             "series": series[name],
             "mode": modes.index(mode),
             "n": length,
-            "value": _short(heights[i] / size),
+            "value": _short(heights[i]),
         }
         if not measured[i]:
             point["predicted"] = True
             text = f"predicted {text}; {why(cases['outcome'].iloc[i], cases['cause'].iloc[i])}"
         elif units.known(low[i]) and units.known(high[i]) and low[i] < high[i]:
-            point |= {"low": _short(low[i] / size), "high": _short(high[i] / size)}
+            point |= {"low": _short(low[i]), "high": _short(high[i])}
             text = units.interval(text, drawn.text(low[i]), drawn.text(high[i]))
         points.append(point | {"text": text})
+    named = drawn.unit not in STEPS and drawn.unit not in PLAIN
     points.sort(key=lambda point: (point["mode"], point["series"], point["n"]))
     return {
         "label": drawn.label,
-        "axis": f"{drawn.axis}, {unit}" if unit else drawn.axis,
+        "group": drawn.group,
+        "axis": f"{drawn.axis}, {drawn.unit}" if named else drawn.axis,
+        "units": [list(step) for step in STEPS.get(drawn.unit, ())],
+        "base": 2 if drawn.unit is Unit.BYTES else 10,
         "note": drawn.note,
         "log": bool((heights[np.isfinite(heights)] > 0).all()),
         "points": points,
     }
-
-
-def _axis_unit(unit: Unit, values: np.ndarray) -> tuple[str, float]:
-    """The unit of an axis and its size: the largest that is at most the least value."""
-    positive = values[np.isfinite(values) & (values > 0)]
-    if unit not in STEPS or not len(positive):
-        return "" if unit in (Unit.RATIO, Unit.COUNT, Unit.EXPONENT) else str(unit), 1.0
-    fitting = [step for step in STEPS[unit] if step[1] <= positive.min()]
-    name, size = fitting[-1] if fitting else STEPS[unit][0]
-    return f"{name}FLOP" if unit is Unit.FLOPS else name, size
 
 
 def _roofline(
@@ -246,7 +247,8 @@ def _samples(
     for row in cases.to_dict("records"):
         if runs := timed.get(row["key"]):
             seconds = np.array([sample.seconds for run in runs for sample in run.samples])
-            name, size = _axis_unit(Unit.SECONDS, seconds)
+            fitting = [step for step in SECONDS if step[1] <= seconds.min()]
+            name, size = fitting[-1] if fitting else SECONDS[0]
             columns = {"value": "time_s", "low": "time_lo_s", "high": "time_hi_s"}
             ends = {key: row[column] / size for key, column in columns.items()}
             known = {key: _short(end) for key, end in ends.items() if units.known(end)}

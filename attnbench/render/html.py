@@ -28,6 +28,8 @@ VEGA = WEB / "vega.js.gz"
 
 TYPES = MappingProxyType({"svg": "image/svg+xml", "png": "image/png"})
 
+NO_CHARTS = "no interactive charts: this copy of attnbench was not installed, see pip install -e ."
+
 CAPTIONS = MappingProxyType(
     {
         "fig2": "Time against length, with 95 % confidence intervals; open markers are predicted.",
@@ -69,7 +71,7 @@ def page(
     text = _template().render(
         name=name,
         tables=tables,
-        warnings=warnings,
+        warnings=[*warnings, *[NO_CHARTS] * (charts is not None and not drawn)],
         conditions=conditions,
         conditions_title=conditions_title,
         answers=answers,

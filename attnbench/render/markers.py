@@ -6,6 +6,7 @@ from types import MappingProxyType
 import numpy as np
 
 ARM = 0.32  # half the width of the arms of a cross
+THIN = 0.6  # the width of a thin diamond, relative to its height
 ROUND = (32, 0.0, 1.0)  # a circle, and what is not listed
 
 # corners, degrees of turn, and the inner radius of a star
@@ -28,4 +29,6 @@ def marker_path(marker: str) -> str:
             between = inner * corners * np.exp(1j * np.pi / count)
             corners = np.stack([corners, between], 1).ravel()
     turned = corners * np.exp(1j * np.radians(turn))
+    if marker == "d":
+        turned = THIN * turned.real + 1j * turned.imag
     return f"M{'L'.join(f'{z.real:.3f},{z.imag:.3f}' for z in turned)}Z"

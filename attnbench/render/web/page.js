@@ -151,15 +151,34 @@ function dressed(spec, series) {
   return spec;
 }
 
-// round values on a logarithmic axis: at most three a decade, fewer where there are many decades
-function logTicks(points) {
-  const values = points.flatMap((point) => [point.value, point.low ?? point.value, point.high ?? point.value]);
-  const [low, high] = [Math.min(...values), Math.max(...values)];
-  const decades = Math.log10(high / low);
-  if (!(decades > 0.5)) return undefined;
-  const factors = decades > 5 ? [1] : decades > 2.5 ? [1, 3] : [1, 2, 5];
-  const powers = Array.from({ length: Math.ceil(decades) + 3 }, (_, i) => Math.floor(Math.log10(low)) + i - 1);
-  return powers.flatMap((power) => factors.map((factor) => Number(`${factor}e${power}`)));
+// round values: powers of the base on a logarithmic axis, with others between if there are few;
+// on a linear one multiples of a power of two, or whatever Vega takes
+function ticks(points, type, base) {
+  const ends = points.flatMap((point) => [point.value, point.low ?? point.value, point.high ?? point.value]);
+  const [low, high] = [Math.min(...ends), Math.max(...ends)];
+  if (type === "linear") {
+    const step = 2 ** Math.floor(Math.log2(high / 3));
+    return base === 2 && step > 0 ? Array.from({ length: 8 }, (_, i) => i * step) : undefined;
+  }
+  const span = Math.log(high / low) / Math.log(base);
+  if (!(span > 0.5)) return undefined;
+  const step = base === 2 ? Math.ceil(span / 7) : 1;
+  const first = step * (Math.floor(Math.log(low) / Math.log(base) / step) - 1);
+  const powers = Array.from({ length: Math.ceil(span / step) + 3 }, (_, i) => first + i * step);
+  const factors = base === 2 || span > 5 ? [1] : span > 2.5 ? [1, 3] : [1, 2, 5];
+  return powers.flatMap((power) =>
+    factors.map((factor) => (base === 2 ? 2 ** power : Number(`${factor}e${power}`))));
+}
+
+// `300 ms`, `1 GiB`: each label in the largest unit that it reaches
+function axis(points, type, base, units) {
+  const values = ticks(points, type, base);
+  const labelExpr = units.reduce(
+    (smaller, [name, size]) =>
+      `datum.value >= ${0.999 * size} ? format(datum.value / ${size}, ',~r') + ' ${name}' : ${smaller}`,
+    "format(datum.value, ',~r')",
+  );
+  return { values, labelExpr, labelOverlap: "greedy", tickCount: values?.length ?? 6 };
 }
 
 // Vega-Lite 6.4 reads text one level too high in the cells that select the nearest point
@@ -263,7 +282,7 @@ class Charts {
     this.costs = new Chart(byId("costs"));
     this.roofline = new Chart(byId("roofline"));
     this.samples = new Chart(byId("samples"));
-    options(this.form.quantity, data.quantities.map((each) => each.label));
+    this.quantities();
     options(this.form.mode, data.modes);
     const guessed = data.quantities.some(({ points }) => points.some((point) => point.predicted));
     this.form.predicted.parentElement.hidden = !guessed;
@@ -282,6 +301,15 @@ class Charts {
       if (data.samples.length) this.distribution();
     });
     if (data.samples.length) this.cases();
+  }
+
+  quantities() {
+    const groups = new Map();
+    this.data.quantities.forEach(({ label, group }, value) => {
+      if (!groups.has(group)) groups.set(group, made("optgroup", { label: group }));
+      groups.get(group).append(made("option", { value }, label));
+    });
+    this.form.quantity.append(...groups.values());
   }
 
   boxes() {
@@ -327,8 +355,7 @@ class Charts {
     for (const { encoding } of spec.layer) {
       encoding.y.title = quantity.axis;
       encoding.y.scale = type === "log" ? { type, nice: false, padding: 12 } : { type, zero: true };
-      encoding.y.axis = { format: ",~r", labelOverlap: "greedy", tickCount: 6 };
-      if (type === "log") encoding.y.axis.values = logTicks(points);
+      encoding.y.axis = axis(points, type, quantity.base, quantity.units);
     }
     const { fill } = spec.layer.at(-1).encoding;
     fill.condition.value = colours().paper;
@@ -350,7 +377,7 @@ class Charts {
     const points = this.of(data.roofline.points, mode);
     const spec = dressed(structuredClone(data.specs.roofline), data.series);
     spec.encoding.y.title = data.roofline.axis;
-    spec.encoding.y.axis.values = logTicks([...points, ...data.roofline.roof]);
+    spec.encoding.y.axis = axis([...points, ...data.roofline.roof], "log", 10, []);
     spec.layer[0].mark.color = colours().soft;
     spec.datasets = { roof: data.roofline.roof };
     spec.description = `Roofline, ${data.modes[mode]}`;

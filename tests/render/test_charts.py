@@ -1,0 +1,135 @@
+"""The data of a page's charts, without a browser."""
+
+import json
+import math
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from attnbench.analysis.report import analyse
+from attnbench.metrics import TABLE
+from attnbench.records import Mode
+from attnbench.render.charts import charts, costs, page_data
+from attnbench.render.markers import marker_path
+from attnbench.render.styles import HUES, MARKERS, on_dark, series_styles
+from tests.sweeps import environment, sweep
+
+MECHANISMS = ("fastformer", "transformer", "linformer")
+
+
+@pytest.fixture(scope="module")
+def found():
+    return analyse(sweep(MECHANISMS, lengths=(128, 2048, 65_536)))
+
+
+@pytest.fixture(scope="module")
+def data(found):
+    return charts(found)
+
+
+def quantity(data, label):
+    (one,) = (each for each in data["quantities"] if each["label"].startswith(label))
+    return one
+
+
+def test_the_data_is_json_without_missing_numbers(data):
+    assert json.loads(json.dumps(data, allow_nan=False)) == data
+
+
+def test_every_recorded_metric_is_offered(found, data):
+    labels = [each["label"] for each in data["quantities"]]
+    recorded = {
+        metric.label
+        for key, metric in TABLE.items()
+        if key in found.cases and found.cases[key].notna().any()
+    }
+    assert recorded - {"time"} <= set(labels)
+    assert len(set(labels)) == len(labels)
+
+
+def test_points_are_the_cases_with_their_predictions(found, data):
+    points = quantity(data, "time per batch")["points"]
+    cases = found.cases.reset_index()
+    for point in points:
+        name = data["series"][point["series"]]["name"]
+        (row,) = cases[
+            (cases["series"] == name)
+            & (cases["mode"] == data["modes"][point["mode"]])
+            & (cases["seq_len"] == point["n"])
+        ].to_dict("records")
+        seconds = row["refined_s"] if point.get("predicted") else row["time_s"]
+        assert bool(point.get("predicted")) == math.isnan(row["time_s"])
+        assert point["value"] == pytest.approx(seconds * 8192 / row["tokens"], rel=1e-5)
+        if not point.get("predicted"):
+            assert point["low"] < point["value"] < point["high"]
+    assert len(points) == len(cases)
+
+
+def test_tokens_per_second_is_the_inverse_of_the_time_per_token(data):
+    rates = quantity(data, "tokens per second")["points"]
+    times = quantity(data, "time per token")["points"]
+    for rate, time in zip(rates, times, strict=True):
+        assert rate["value"] * time["value"] == pytest.approx(1, rel=1e-4)
+        if "low" in rate:
+            assert rate["low"] * time["high"] == pytest.approx(1, rel=1e-4)
+
+
+def test_axes_count_in_units(data):
+    peak, setup = quantity(data, "allocated peak"), quantity(data, "tokens per second")
+    assert [name for name, _ in peak["units"]] == ["B", "KiB", "MiB", "GiB", "TiB"]
+    assert (peak["base"], setup["base"], setup["units"]) == (2, 10, [])
+
+
+def test_a_mode_that_is_new_needs_no_list(found):
+    cases = found.cases.assign(mode=found.cases["mode"].replace("inference", "decode"))
+    made = page_data(cases, costs(cases, 8192))
+    assert made["modes"] == ["training", "decode"]
+    assert {point["mode"] for point in made["quantities"][0]["points"]} == {0, 1}
+
+
+def test_what_has_a_zero_has_no_logarithmic_axis(found):
+    cases = found.cases.assign(kept_bytes=np.where(found.cases["seq_len"] == 128, 0.0, 5.0))
+    made = page_data(cases, costs(cases, 8192))
+    assert not quantity(made, "kept by each iteration")["log"]
+    assert quantity(made, "time per batch")["log"]
+
+
+def test_poor_sweeps_have_data_too():
+    whole = sweep(("transformer",), lengths=(1000,), modes=(Mode.INFERENCE,))
+    blind = replace(whole, sessions=(environment(matmul_flops=None),))
+    assert charts(analyse(blind))["roofline"] is None
+    empty = charts(analyse(replace(whole, runs=(), finished=False)))
+    assert empty["samples"] == []
+    assert all(point["predicted"] for each in empty["quantities"][:1] for point in each["points"])
+
+
+def test_samples_are_those_of_the_journal(found, data):
+    total = sum(len(one["values"]) for case in data["samples"] for one in case["rounds"])
+    assert total == sum(len(run.samples) for run in found.sweep.runs)
+
+
+@pytest.mark.parametrize("marker", [*MARKERS, "unknown"])
+def test_every_marker_has_an_outline_of_its_own(marker: str):
+    path = marker_path(marker)
+    numbers = [float(number) for number in re.findall(r"-?\d+\.\d+", path)]
+    assert 0.7 < max(map(abs, numbers)) <= 1
+    same = [other for other in MARKERS if marker_path(other) == path]
+    assert same == ["o" if marker == "unknown" else marker]
+
+
+def test_colours_are_light_enough_for_a_dark_page():
+    for style in series_styles([f"mechanism_{i}" for i in range(60)]).values():
+        assert contrast(on_dark(style["color"]), "#161616") >= 4
+    assert len({on_dark(hue) for hue in HUES}) == len(HUES)
+
+
+def contrast(one: str, other: str) -> float:
+    def light(colour: str) -> float:
+        levels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in levels]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    high, low = sorted((light(one), light(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
