@@ -71,7 +71,7 @@ def sum_rule(S: Tensor, q: Tensor, k: Tensor, v: Tensor, chunk: int) -> tuple[Te
         return (q @ after).view(*S.shape[:2], 1, -1), after.view(S.shape)
     C = min(chunk, N)
     q, k, v = (pad(x, (0, 0, 0, -N % C)).unflatten(2, (-1, C)) for x in (q, k, v))
-    states = torch.cat([S[:, :, None], k.mT @ v], 2).cumsum(2)  # [B, H, N / C + 1, dk, dv]
+    states = torch.cat([S[:, :, None], k.mT @ v], 2).cumsum_(2)  # [B, H, N / C + 1, dk, dv]
     o = (q @ k.mT).tril() @ v + q @ states[:, :, :-1]
     # the rest of the states is freed with them
     return o.flatten(2, 3)[:, :, :N], states[:, :, -1].clone()
