@@ -86,6 +86,7 @@ def adopt(offered: Any, name: str) -> Card:
         needs=needs_mask(offered),
         exempt=lambda config: exempt,
         declared=False,
+        undecoded="a module without a card has no step",
     )
 
 

@@ -244,6 +244,23 @@ class QKVAttention(CoreAttention):
         raise NotImplementedError
 
 
+class CachedAttention(QKVAttention):
+    """A core whose state is a `Cache` of keys and values (`attnbench.caches`)."""
+
+    def prefill(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+        q, k, v = self.projected(x)
+        return self.output(merge(self.attend(q, k, v, None))), state.added(k, v)
+
+    def step(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+        q, k, v = self.projected(x)
+        state = state.added(k, v)
+        return self.output(merge(self.attend_next(q, state))), state
+
+    def attend_next(self, q: Tensor, state: Any) -> Tensor:
+        """The core of the last of the past tokens, q [B, H, 1, d] to [B, H, 1, d]."""
+        raise NotImplementedError
+
+
 def merge(x: Tensor) -> Tensor:
     """[B, H, N, d] to [B, N, D]."""
     return x.transpose(1, 2).flatten(2)
@@ -345,9 +362,10 @@ class Card:
 
     def cannot_decode(self, form: str) -> str | None:
         """Why the form cannot continue a sequence token by token, or None."""
-        if self.forms[form].start is not Attention.start:
-            return None
-        return self.undecoded or "this form has no step of its own"
+        module = self.forms[form]
+        if module.start is Attention.start or module.package or module.compiles:
+            return self.undecoded or "this form has no step of its own"
+        return None
 
     def refusal(self, form: str, config: BaseConfig, workload: Workload) -> str | None:
         """Why the form cannot run the workload here, or None."""
@@ -363,12 +381,8 @@ class Card:
 
     def undecodable(self, form: str, workload: Workload) -> str | None:
         """Why the form cannot be measured in mode `decode` on the workload, or None."""
-        if self.causality is Causality.NEVER:
-            return self.undecoded or "the mechanism has no causal form"
-        if self.forms[form].package or self.forms[form].compiles:
-            return "the form is a function of whole sequences"
+        if reason := self.cannot_decode(form):
+            return reason
         if workload.level is not Level.ATTENTION:
             return "a step is measured with its projections, at level attention"
-        if workload.padding:
-            return "a prompt is measured without padding"
-        return self.cannot_decode(form)
+        return "a prompt is measured without padding" if workload.padding else None

@@ -2,12 +2,14 @@
 
     decay   S_t = e^{g_t} S_{t−1} + k_t v_tᵀ                                 [B, H, dk, dv]
     delta   S_t = e^{g_t} (I − β_t k_t k_tᵀ) S_{t−1} + β_t k_t v_tᵀ          [B, H, dk, dv]
+    sum     S_t = S_{t−1} + k_t v_tᵀ                                         [B, H, dk, dv]
     o_t = S_tᵀ q_t                                                           [B, H, N, dv]
 
 Logs of decays g ≤ 0 are [B, H, N], or [1, H, 1] if they are the same at every token. In the decay
 rule R heads share their q and k, [B, K, N, dk] with K = H / R; its state is [B, K, dk, R, dv], so
-that shared products are one product. Both rules take the state before the tokens and return that
-after them. Tokens that do not fill a chunk form a shorter one; nothing is padded.
+that shared products are one product. All rules take the state before the tokens and return that
+after them. Tokens that do not fill a chunk form a shorter one; only the rule `sum`, whose chunks
+need not follow one another, pads them.
 
 In a chunk of C tokens, with G_i the sum of g up to and including token i, Γ_ij = e^{G_i − G_j} for
 j ≤ i, and S the state before the chunk:
@@ -27,7 +29,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import silu
+from torch.nn.functional import pad, silu
 
 from attnbench.records import Workload
 
@@ -58,6 +60,32 @@ def delta_rule(
     if chunk is None or q.shape[2] == 1:
         return by_token(delta_token, S, g, q, k, v, beta)
     return by_chunk(delta_chunks, chunk, S, g, q, k, v, beta)
+
+
+def sum_rule(S: Tensor, q: Tensor, k: Tensor, v: Tensor, chunk: int) -> tuple[Tensor, Tensor]:
+    """o [B, H, N, dv], and S after the tokens; q and k [B, H, N, dk], v [B, H, N, dv]."""
+    N = q.shape[2]
+    if N == 1:
+        q, k, v = (x.flatten(0, 1) for x in (q, k, v))
+        after = torch.baddbmm(S.flatten(0, 1), k.mT, v)
+        return (q @ after).view(*S.shape[:2], 1, -1), after.view(S.shape)
+    C = min(chunk, N)
+    q, k, v = (pad(x, (0, 0, 0, -N % C)).unflatten(2, (-1, C)) for x in (q, k, v))
+    states = torch.cat([S[:, :, None], k.mT @ v], 2).cumsum(2)  # [B, H, N / C + 1, dk, dv]
+    o = (q @ k.mT).tril() @ v + q @ states[:, :, :-1]
+    # the rest of the states is freed with them
+    return o.flatten(2, 3)[:, :, :N], states[:, :, -1].clone()
+
+
+def sum_flops(seq_len: int, chunk: int, dk: int, dv: int) -> int:
+    """FLOPs of `sum_rule` for one head of one sequence: k vᵀ and Sᵀ q for each token.
+
+    In chunks, the last of which is padded, also Q Kᵀ and its product with V.
+    """
+    if seq_len == 1:
+        return 4 * dk * dv
+    C = min(chunk, seq_len)
+    return 2 * (seq_len + -seq_len % C) * (2 * dk * dv + C * (dk + dv))
 
 
 def decay_flops(seq_len: int, chunk: int | None, groups: int, heads: int, dk: int, dv: int) -> int:

@@ -14,7 +14,17 @@ ROOT = Path(__file__).parents[1] / "attnbench"
 
 FLOORS = (
     ("errors", "records", "metrics", "units"),
-    ("contract", "primitives", "recurrence", "flex", "kernels", "device", "store", "analysis"),
+    (
+        "contract",
+        "primitives",
+        "caches",
+        "recurrence",
+        "flex",
+        "kernels",
+        "device",
+        "store",
+        "analysis",
+    ),
     ("mechanisms", "adopted", "compiled", "run"),
     ("peers",),
     ("registry", "model", "verify", "claims", "fleet"),
@@ -31,6 +41,7 @@ DOORS = {
         "flex",
         "kernels",
         "recurrence",
+        "caches",
         "mechanisms",
         "peers",
         "adopted",

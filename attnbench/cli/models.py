@@ -101,6 +101,9 @@ def show_one(row: Mapping[str, Any]) -> None:
     cited = (paper["title"], f"{paper['authors']} {paper['year'] or ''}".strip(), paper["source"])
     shown(f"\nPaper      {', '.join(filter(None, cited))}")
     shown(f"Class      {row['class']}; {row['complexity']}; causal: {row['causal']}")
+    steps = [form for form, says in row["decode"].items() if says == "runs"]
+    reasons = dict.fromkeys(row["decode"].values())
+    shown(f"Decoding   {', '.join(steps) or f'not possible: {next(iter(reasons))}'}")
     if row["declared"]:
         shown(f"Parameters {row['parameters']:,} at D = 256, H = 16, N = 1,024")
     shown("Forms")

@@ -14,7 +14,7 @@ converges to the last digits in 4 to 10 steps. Both gradients, for z and α, are
 forms.
 
 `chunked` is exact. It processes a few rows at a time, keeps only τ and recomputes the weights in
-the backward pass, so no N × N tensor is stored.
+the backward pass, so no N × N tensor is stored. For decoding, the state is the cache of k and v.
 
 Differs from the paper in one bound: α stays within [1.01, 2), because p diverges at 1.
 Source: arXiv:1909.00015, equations (6) to (8) and proposition 1.
@@ -27,14 +27,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attnbench import caches
+from attnbench.caches import Cache
 from attnbench.contract import (
     BaseConfig,
+    CachedAttention,
     Card,
     Cost,
     Draws,
     Flops,
     Paper,
-    QKVAttention,
+    State,
     projection_flops,
     projection_parameters,
 )
@@ -50,7 +53,7 @@ class Config(BaseConfig):
     """Adaptively sparse attention has no further options: α is learned."""
 
 
-class AdaptivelySparse(QKVAttention):
+class AdaptivelySparse(CachedAttention):
     def __init__(self, config: Config, workload: Workload) -> None:
         super().__init__(config, workload)
         self.a = nn.Parameter(torch.randn(workload.heads))
@@ -62,6 +65,18 @@ class AdaptivelySparse(QKVAttention):
             logits = logits.masked_fill(~allowed, torch.finfo(logits.dtype).min)
         o = self.entmax(logits) @ v
         return o if mask is None or allowed is None else o * allowed.any(-1, keepdim=True)
+
+    def start(self, batch: int, capacity: int) -> State:
+        d = self.width // self.heads
+        return caches.empty(self.key.weight, batch, self.heads, capacity, d)
+
+    def attend_next(self, q: Tensor, state: Cache) -> Tensor:
+        k, v = state.held()
+        return self.entmax(q / q.shape[-1] ** 0.5 @ k.mT) @ v
+
+    @staticmethod
+    def state_elements(config: Config, workload: Workload) -> int:
+        return 2 * workload.tokens * workload.width
 
     def entmax(self, logits: Tensor) -> Tensor:
         """The weights, [B, H, N, N]."""

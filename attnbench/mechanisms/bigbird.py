@@ -266,4 +266,5 @@ CARD = Card(
         Config(),
     ),
     exempt=exempt,
+    undecoded="global and random blocks read later tokens",
 )

@@ -162,4 +162,5 @@ CARD = Card(
     ),
     default=default,
     exempt=exempt,
+    undecoded="a permuted block may read a later one",
 )

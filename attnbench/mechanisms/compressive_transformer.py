@@ -16,21 +16,26 @@ that no segment of the sequence reads are not computed and add no loss.
 Segments are processed as in Transformer-XL: a layer's memories come from its inputs, so equal
 segments run together. Only `most_used` runs them one by one, as its choice depends on the scores.
 
+For decoding, the state is k and v of the memory, the segment and the slots, W_r R_p of as many
+distances, and x of memory and segment. A segment becomes slots in the last step before it leaves.
+
 Reconstructed: `dilated`, for which the paper gives no sizes; means replace the paper's norms.
 Notation: our L, M, C are the paper's n_s, n_m, n_cm. Always causal.
 Source: arXiv:1911.05507, algorithms 1 and 2.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from attnbench.contract import Card, Cost, Draws, Flops, Paper, projection_flops
+from attnbench import caches
+from attnbench.caches import Cache, Piece
+from attnbench.contract import Card, Cost, Draws, Flops, Paper, State, merge, projection_flops
 from attnbench.mechanisms import transformer_xl as xl
 from attnbench.mechanisms.transformer_xl import Parts
-from attnbench.primitives import causal_mask
+from attnbench.primitives import causal_mask, widen
 from attnbench.records import Causality, Family, Level, Mode, Workload
 
 COMPRESSIONS = ("conv", "dilated", "max", "mean", "most_used")
@@ -57,24 +62,50 @@ class Config(xl.Config):
             raise ValueError("most_used counts reads from the memory; memory=0 has none")
 
 
+class Kept(NamedTuple):
+    """What a sequence keeps; `tokens` are the last M + L, in rings, and `slots` the last C + L / c.
+
+    `past` is x of the tokens, [B, M + L, D]; for `most_used` the attention that they received while
+    in memory, [B, M + L]. When a segment ends, the oldest one that it read becomes slots.
+    """
+
+    k: Tensor  # of tokens, [B, H, M + L, d]
+    v: Tensor
+    old_k: Tensor  # of slots, [B, H, C + L / c, d]
+    old_v: Tensor
+    R: Tensor  # as `distances` returns them
+    past: Tensor
+    length: int  # the number of past tokens
+
+    @property
+    def tokens(self) -> Cache:
+        return Cache(self.k, self.v, 0, self.length)
+
+    @property
+    def slots(self) -> Cache:
+        return Cache(self.old_k, self.old_v, 0, 0)
+
+
 class CompressiveTransformer(xl.TransformerXL):
     def __init__(self, config: Config, workload: Workload) -> None:
         super().__init__(config, workload)
         self.loss: Tensor | None = None
         self.kept: Tensor | None = None
+        self.used: Tensor | None = None
         if config.compression in LEARNED:
             D = workload.width
             self.compress = nn.Linear(config.rate * D, D, bias=config.bias)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+    def swept(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         q = self.split(self.query(x))
         k: Parts = self.recalled(self.key, x)
         v: Parts = self.recalled(self.value, x)
         masks: Parts | None = None if mask is None else (mask, mask)
         self.loss = self.kept = None
         evicted = leaving(self.config, x.shape[1])
-        if self.config.compression == "most_used":
-            return self.output(self.one_by_one(q, k, v, masks).flatten(2))
+        if counts(self.config):
+            o, self.used = self.one_by_one(q, k, v, masks)
+            return self.output(o.flatten(2)), k[0], v[0]
         if evicted:
             slots, real = self.slots(x[:, :evicted].detach(), mask)
             k = (*k, self.split(self.key(slots.detach())))
@@ -82,7 +113,84 @@ class CompressiveTransformer(xl.TransformerXL):
             masks = None if mask is None or real is None else (mask, mask, real)
             if self.training and self.config.compression in LEARNED:
                 self.loss = self.reconstruction(q, k, v, slots, masks)
-        return self.output(self.sweep(q, k, v, masks).flatten(2))
+        return self.output(self.sweep(q, k, v, masks).flatten(2)), k[0], v[0]
+
+    def start(self, batch: int, capacity: int) -> State:
+        config, D, like = self.config, self.width, self.key.weight
+        span, slots = min(config.memory + config.segment, capacity), slots_after(config, capacity)
+        sizes = span, min(slots, config.compressed + config.segment // config.rate)
+        tokens, old = (caches.empty(like, batch, self.heads, n, D // self.heads) for n in sizes)
+        R = self.distances(span + min(slots, config.compressed), tokens.k).contiguous()
+        past = (
+            widen(like.new_zeros(batch, span)) if counts(config) else like.new_zeros(batch, span, D)
+        )
+        return Kept(tokens.k, tokens.v, old.k, old.v, R, past, 0)
+
+    def prefill(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        kept, N = Kept(*state), x.shape[1]
+        y, k, v = self.swept(x, None)
+        kept.tokens.added(k, v)
+        past = x if self.used is None else self.used
+        span = kept.past.shape[1]
+        last = torch.arange(max(0, N - span), N, device=x.device)
+        kept.past[:, last % span] = past[:, last].to(kept.past.dtype)
+        end = slots_after(self.config, N) * self.config.rate
+        L, ring = self.config.segment, kept.old_k.shape[2] * self.config.rate
+        first = max(0, end - -(-ring // L) * L)  # what the ring holds, in whole segments
+        if first < end:
+            parts = (past[:, first:end], k[:, :, first:end], v[:, :, first:end])
+            old = kept.slots._replace(length=first // self.config.rate)
+            old.added(*self.compacted(*parts))
+        return y, kept._replace(length=N)
+
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        kept = Kept(*state)
+        q, k, v = self.projected(x)
+        i = kept.length
+        tokens, first = kept.tokens.added(k, v), xl.first_read(self.config, i)
+        count = slots_after(self.config, i)
+        slots = kept.slots._replace(length=count)
+        pieces = slots.since(max(0, count - self.config.compressed)) + tokens.since(first)
+        o, A = self.read_next(q, pieces, kept.R)
+        kept = kept._replace(past=self.noted(kept.past, x, A, first, i), length=i + 1)
+        if slots_after(self.config, i + 1) > count:
+            start = count * self.config.rate % kept.past.shape[1]
+            leaver = slice(start, start + self.config.segment)
+            parts = (kept.past[:, leaver], kept.k[:, :, leaver], kept.v[:, :, leaver])
+            slots.added(*self.compacted(*parts))
+        return self.output(merge(o)), kept
+
+    def noted(self, past: Tensor, x: Tensor, A: Tensor, first: int, i: int) -> Tensor:
+        """`Kept.past` after token i, which read from `first` on with weights A."""
+        span, L = past.shape[1], self.config.segment
+        if not counts(self.config):
+            past[:, i % span] = x[:, 0]
+            return past
+        memory = torch.arange(first, i - i % L, device=x.device)
+        used = xl.received(A)[:, 0, A.shape[-1] - (i + 1 - first) :][:, : len(memory)]
+        past = past.index_add(1, memory % span, used)
+        past[:, i % span] = 0
+        return past
+
+    def compacted(self, past: Tensor, k: Tensor, v: Tensor) -> Piece:
+        """k and v of the slots of whole segments, from what is kept of their tokens."""
+        if not counts(self.config):
+            slots, _ = self.slots(past, None)
+            return self.split(self.key(slots)), self.split(self.value(slots))
+        used = past.unflatten(1, (-1, self.config.segment))
+        rows = self.busiest(used, torch.ones_like(used, dtype=torch.bool))
+        start = torch.arange(used.shape[1], device=k.device) * self.config.segment
+        index = (rows + start[:, None]).flatten(1)[:, None, :, None]
+        return k.take_along_dim(index, 2), v.take_along_dim(index, 2)
+
+    @staticmethod
+    def state_elements(config: Any, workload: Workload) -> int:
+        """k and v of tokens and slots and what is kept of each token, and W_r R_p."""
+        N = workload.seq_len
+        span, slots = min(config.memory + config.segment, N), slots_after(config, N)
+        ring = min(slots, config.compressed + config.segment // config.rate)
+        row = 2 * (span + ring) * workload.width + span * (1 if counts(config) else workload.width)
+        return workload.batch * row + (span + min(slots, config.compressed)) * workload.width
 
     @staticmethod
     def layout(config: Any, seq_len: int) -> list[xl.Group]:
@@ -140,8 +248,13 @@ class CompressiveTransformer(xl.TransformerXL):
         real = masks[0][:, M : M + evicted].reshape(error.shape)
         return (error * real).sum() / real.sum().clamp(min=1)
 
-    def one_by_one(self, q: Tensor, k: Parts, v: Parts, masks: Parts | None) -> Tensor:
-        """All segments in order for `most_used`, [B, N, H, d]; records which tokens are kept."""
+    def one_by_one(
+        self, q: Tensor, k: Parts, v: Parts, masks: Parts | None
+    ) -> tuple[Tensor, Tensor]:
+        """All segments in order for `most_used`, [B, N, H, d], and what each token was used [B, N].
+
+        Records which tokens are kept.
+        """
         L, memory = self.config.segment, self.config.memory // self.config.segment
         real = torch.ones_like(q[:, 0, :, 0], dtype=torch.bool) if masks is None else masks[0]
         # split once: the backward pass of each slice would fill a whole tensor
@@ -175,7 +288,7 @@ class CompressiveTransformer(xl.TransformerXL):
                 slots.append([t.take_along_dim(index, 2) for t in old[leaver]])
                 kept.append(rows + leaver * L)
         self.kept = torch.cat(kept, 1) if kept else None
-        return torch.cat(outputs, 1)
+        return torch.cat(outputs, 1), torch.cat(used, 1)[:, : q.shape[2]]
 
     def reach(self, slots: list[list[Tensor]], segments: list[tuple[Tensor, ...]]) -> list[Tensor]:
         """Keys, values and mask that a segment reads: the last C slots, the memory and itself."""
@@ -227,7 +340,7 @@ class CompressiveTransformer(xl.TransformerXL):
 
 
 class Recomputed(CompressiveTransformer):
-    keeps = False
+    keeps_weights = False
 
     @staticmethod
     def elements(config: Any, w: Workload) -> int:
@@ -238,6 +351,17 @@ def leaving(config: Config, seq_len: int) -> int:
     """Number of tokens at the start of the sequence that some segment reads as slots."""
     last = (seq_len - 1) // config.segment * config.segment
     return max(0, last - config.memory) if config.compressed else 0
+
+
+def slots_after(config: Config, tokens: int) -> int:
+    """How many slots exist after so many tokens."""
+    old = tokens - tokens % config.segment - config.memory
+    return max(0, old) // config.rate if config.compressed else 0
+
+
+def counts(config: Config) -> bool:
+    """Whether tokens become slots by the attention that they received."""
+    return config.compression == "most_used"
 
 
 def blocks(x: Tensor, size: int) -> Tensor:

@@ -204,4 +204,5 @@ CARD = Card(
         Config(global_tokens=5, radius=50, clip=3, shared=True, bias=True),
         Config(global_tokens=30, radius=7, clip=0, bias=True),
     ),
+    undecoded="global tokens read the whole sequence, and all others read them",
 )

@@ -114,4 +114,5 @@ CARD = Card(
     examples=(Config(),),
     default=default,
     exempt=exempt,
+    undecoded="every output is a sum over the whole sequence",
 )

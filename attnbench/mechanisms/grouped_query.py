@@ -12,29 +12,26 @@ are not copied. `sdpa` lets the fused kernel of torch share them. `repeat` copie
 times first, as most libraries of models do. `folded` gives the kernel the rows of eager, for full
 attention only, since the rows of a causal group would need a mask.
 
-For decoding, the state is the cache of k and v; one query of each head makes G rows.
+For decoding, the state is the cache of k and v. One query of each head makes G rows, which sdpa
+gives to the kernel; repeat copies the whole cache at every step.
 Source: arXiv:2305.13245, section 2.2.
 """
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
 
-from attnbench.contract import (
-    BaseConfig,
-    Card,
-    Cost,
-    Draws,
-    Flops,
-    Paper,
-    QKVAttention,
-    State,
-    merge,
+from attnbench import caches
+from attnbench.caches import Cache
+from attnbench.contract import BaseConfig, CachedAttention, Card, Cost, Draws, Flops, Paper
+from attnbench.primitives import (
+    allowed_keys,
+    fused_attention,
+    key_mask,
+    masked_softmax,
+    softmax_attention,
 )
-from attnbench.primitives import allowed_keys, fused_attention, key_mask, masked_softmax
 from attnbench.records import Causality, Family, Workload
 
 
@@ -48,15 +45,7 @@ class Config(BaseConfig):
         self.require_at_least(1, "kv_heads")
 
 
-class Cache(NamedTuple):
-    """Keys and values of past tokens in buffers [B, K, capacity, d], and their number."""
-
-    k: Tensor
-    v: Tensor
-    length: int
-
-
-class GroupedQuery(QKVAttention):
+class GroupedQuery(CachedAttention):
     @staticmethod
     def core_inputs(config: Config, workload: Workload) -> tuple[tuple[int, ...], ...]:
         w = workload
@@ -80,20 +69,11 @@ class GroupedQuery(QKVAttention):
 
     def start(self, batch: int, capacity: int) -> Cache:
         d = self.width // self.heads
-        buffers = self.key.weight.new_empty(2, batch, self.config.kv_heads, capacity, d)
-        return Cache(buffers[0], buffers[1], 0)
+        return caches.empty(self.key.weight, batch, self.config.kv_heads, capacity, d)
 
-    def prefill(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        q, k, v = self.projected(x)
-        cache = remembered(Cache(*state), k, v)
-        return self.output(merge(self.attend(q, k, v, None))), cache
-
-    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        q, k, v = self.projected(x)
-        cache = remembered(Cache(*state), k, v)
-        past = slice(cache.length)
-        o = scaled_dot_product_attention(self.rows(q), cache.k[:, :, past], cache.v[:, :, past])
-        return self.output(merge(self.by_head(o))), cache
+    def attend_next(self, q: Tensor, state: Cache) -> Tensor:
+        k, v = state.held()
+        return softmax_attention(caches.rows(q, k), k, v, None).view_as(q)
 
     @staticmethod
     def state_elements(config: Config, workload: Workload) -> int:
@@ -121,6 +101,9 @@ class Sdpa(GroupedQuery):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         return fused_attention(q, k, v, key_mask(mask), self.causal, grouped=True)
 
+    def attend_next(self, q: Tensor, state: Cache) -> Tensor:
+        return caches.next_output(q, *state.held())
+
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
         return w.heads * w.tokens
@@ -128,9 +111,15 @@ class Sdpa(GroupedQuery):
 
 class Repeat(GroupedQuery):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        return fused_attention(q, *self.repeated(k, v), key_mask(mask), self.causal)
+
+    def repeated(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """[B, K, N, d] to [B, H, N, d]."""
         group = self.heads // self.config.kv_heads
-        k, v = (t.repeat_interleave(group, 1) for t in (k, v))
-        return fused_attention(q, k, v, key_mask(mask), self.causal)
+        return k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+
+    def attend_next(self, q: Tensor, state: Cache) -> Tensor:
+        return fused_attention(q, *self.repeated(*state.held()), None)
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
@@ -150,14 +139,6 @@ class Folded(GroupedQuery):
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
         return w.tokens * (w.heads + 2 * w.width)
-
-
-def remembered(cache: Cache, k: Tensor, v: Tensor) -> Cache:
-    """The cache with further keys and values [B, K, n, d] written behind those that it holds."""
-    length = cache.length + k.shape[2]
-    for buffer, new in ((cache.k, k), (cache.v, v)):
-        buffer[:, :, cache.length : length] = new
-    return cache._replace(length=length)
 
 
 def reference(module: GroupedQuery, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:

@@ -318,4 +318,6 @@ CARD = Card(
     ),
     default=default,
     exempt=exempt,
+    undecoded="left out: in an image its memory is not a run of past tokens, and the image's"
+    " width depends on N",
 )

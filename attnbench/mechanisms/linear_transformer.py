@@ -8,7 +8,7 @@ q and k are not scaled. Padding is zeroed after φ, since φ(0) = 1. S and z are
 inputs of fewer than 32 bits, they and the quotient are float32.
 
 Causal: S and z run over j ≤ i, in chunks of C tokens. The C × C products within a chunk are stored
-and one S between chunks, but never [N, d, d].
+and one S between chunks, but never [N, d, d]. For decoding, the state is S and z.
 
 `folded` is exact, for full attention only. V and o are never stored; W_V and W_O multiply S:
     T = φ(K)ᵀ x                                        [B, D, D]
@@ -34,11 +34,14 @@ from attnbench.contract import (
     Flops,
     Paper,
     QKVAttention,
+    State,
+    merge,
     projection_flops,
     projection_parameters,
 )
 from attnbench.primitives import widen
 from attnbench.records import Causality, Family, Level, Workload
+from attnbench.recurrence import sum_flops, sum_rule
 
 EPSILON = 1e-6
 
@@ -55,28 +58,43 @@ class Config(BaseConfig):
 
 class LinearTransformer(QKVAttention):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        phi_q, phi_k = feature(q), feature(k)
-        if mask is not None:
-            phi_k = phi_k * mask[:, None, :, None]
-        sums = self.causal_sums if self.causal else self.full_sums
-        o = sums(widen(phi_q), widen(phi_k), widen(v))  # [B, H, N, d + 1]
-        return (o[..., :-1] / (o[..., -1:] + EPSILON)).to(v.dtype)
+        if self.causal:
+            return self.extend(q, k, v, mask, self.nothing(len(v), v))[0]
+        phi_q, phi_k = features(q, k, mask)
+        return quotient(self.full_sums(phi_q, phi_k, widen(v)), v.dtype)
+
+    def extend(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, S: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """o of tokens after a state, and [S z] after them, [B, H, d, d + 1].
+
+        A column of ones appended to v makes z the last column of S.
+        """
+        sums, S = sum_rule(
+            S, *features(q, k, mask), pad(widen(v), (0, 1), value=1), self.config.chunk
+        )
+        return quotient(sums, v.dtype), S
 
     def full_sums(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Sᵀ q and zᵀ q, concatenated."""
         S, z = k.mT @ v, k.sum(-2)
         return q @ torch.cat([S, z[..., None]], -1)
 
-    def causal_sums(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """The same over j ≤ i. A column of ones appended to v makes z the last column of S."""
-        N = q.shape[2]
-        C = min(self.config.chunk, N)
-        v = pad(v, (0, 1), value=1)
-        q, k, v = (pad(t, (0, 0, 0, -N % C)).unflatten(2, (-1, C)) for t in (q, k, v))
-        S = (k.mT @ v).cumsum(2)  # [B, H, N / C, d, d + 1]
-        before = pad(S[:, :, :-1], (0, 0, 0, 0, 1, 0))
-        o = (q @ k.mT).tril() @ v + q @ before
-        return o.flatten(2, 3)[:, :, :N]
+    def nothing(self, batch: int, like: Tensor) -> Tensor:
+        """[S z] before the first token, on the device of `like` and at least as precise."""
+        d = self.width // self.heads
+        return widen(like.new_zeros(batch, self.heads, d, d + 1))
+
+    def start(self, batch: int, capacity: int) -> State:
+        return (self.nothing(batch, self.key.weight),)
+
+    def prefill(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        o, S = self.extend(*self.projected(x), None, *state)
+        return self.output(merge(o)), (S,)
+
+    @staticmethod
+    def state_elements(config: Config, workload: Workload) -> int:
+        return workload.batch * workload.width * (workload.head_width + 1)
 
     @staticmethod
     def flops(config: Config, w: Workload) -> Flops:
@@ -84,9 +102,8 @@ class LinearTransformer(QKVAttention):
         projections, d, wider = projection_flops(w), w.head_width, w.width + w.heads
         if not w.causal:
             return Flops(projections, 2 * w.tokens * d * (w.width + wider))
-        C = min(config.chunk, w.seq_len)
-        tokens = w.tokens + w.batch * (-w.seq_len % C)
-        return Flops(projections, 2 * tokens * (2 * d * wider + C * (w.width + wider)))
+        heads = w.batch * w.heads
+        return Flops(projections, heads * sum_flops(w.seq_len, config.chunk, d, d + 1))
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
@@ -140,6 +157,19 @@ class Folded(LinearTransformer):
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
         return 3 * w.tokens * w.width + 2 * w.batch * w.width**2
+
+
+def features(q: Tensor, k: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """φ(q) and φ(k), the latter 0 at padding."""
+    phi_q, phi_k = feature(q), feature(k)
+    if mask is not None:
+        phi_k = phi_k * mask[:, None, :, None]
+    return widen(phi_q), widen(phi_k)
+
+
+def quotient(sums: Tensor, dtype: torch.dtype) -> Tensor:
+    """[Sᵀ q, zᵀ q] of each query to o."""
+    return (sums[..., :-1] / (sums[..., -1:] + EPSILON)).to(dtype)
 
 
 def feature(x: Tensor) -> Tensor:

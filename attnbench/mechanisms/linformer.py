@@ -230,4 +230,5 @@ CARD = Card(
     default=default,
     needs=Linformer.needs,
     exempt=exempt,
+    undecoded="its projected keys are sums over the whole sequence",
 )

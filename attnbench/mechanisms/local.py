@@ -6,6 +6,7 @@ Blocks of b consecutive tokens do not overlap or interact. The released code str
 through the sequence instead; the paper's are contiguous, and so are these. A sequence whose length
 is not a multiple of b is padded internally; padding is never a key. Causal: j ≤ i in the block.
 `flex` computes the same by torch's flex_attention, which visits no pairs of distant blocks.
+For decoding, the state is k and v of the current block.
 Source: arXiv:2011.04006, section 3.2.
 """
 
@@ -15,15 +16,17 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from attnbench import flex
+from attnbench import caches, flex
+from attnbench.caches import Cache
 from attnbench.contract import (
     BaseConfig,
+    CachedAttention,
     Card,
     Cost,
     Draws,
     Flops,
     Paper,
-    QKVAttention,
+    State,
     projection_flops,
     projection_parameters,
 )
@@ -42,7 +45,7 @@ class Config(BaseConfig):
         self.require_at_least(1, "block")
 
 
-class Local(QKVAttention):
+class Local(CachedAttention):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         N, d = q.shape[2:]
         q, k, v = (self.blocks(t) for t in (q / d**0.5, k, v))  # [B, H, n, b, d]
@@ -65,6 +68,19 @@ class Local(QKVAttention):
             return past
         keys = keys.unflatten(1, (-1, b))[:, None, :, None]
         return keys if past is None else keys & past
+
+    def start(self, batch: int, capacity: int) -> State:
+        slots, d = min(self.config.block, capacity), self.width // self.heads
+        return caches.empty(self.key.weight, batch, self.heads, slots, d)
+
+    def attend_next(self, q: Tensor, state: Cache) -> Tensor:
+        newest = state.length - 1
+        (block,) = state.since(newest - newest % self.config.block)
+        return caches.next_output(q, *block)
+
+    @staticmethod
+    def state_elements(config: Config, workload: Workload) -> int:
+        return 2 * workload.batch * min(config.block, workload.seq_len) * workload.width
 
     @staticmethod
     def flops(config: Config, w: Workload) -> Flops:

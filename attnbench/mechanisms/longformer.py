@@ -18,7 +18,8 @@ k′ and v′ folded into the few global rows, so that k′ and v′ are never s
 scores; the rows of global queries are those of `eager`.
 
 The causal form is ours: the window ends at i, and all later i see the keys j < g; there are no
-global rows and no separate projections.
+global rows and no separate projections. For decoding, the state is k and v of the first g tokens,
+and a ring of the last δ (w/2 + 1) others.
 Source: arXiv:2004.05150, sections 3.1 and 3.2.
 """
 
@@ -29,16 +30,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from attnbench import flex
+from attnbench import caches, flex
+from attnbench.caches import Cache
 from attnbench.contract import (
     NO_SEPARATE_CORE,
     BaseConfig,
+    CachedAttention,
     Card,
     Cost,
     Draws,
     Flops,
     Paper,
-    QKVAttention,
+    State,
     projection_flops,
     projection_parameters,
 )
@@ -63,7 +66,7 @@ class Config(BaseConfig):
         self.require_at_least(1, "dilation")
 
 
-class Longformer(QKVAttention):
+class Longformer(CachedAttention):
     def __init__(self, config: Config, workload: Workload) -> None:
         super().__init__(config, workload)
         self.separate = workload.level is not Level.CORE and separate(config, workload)
@@ -146,6 +149,25 @@ class Longformer(QKVAttention):
             past = torch.ones(N, like.shape[-1], dtype=torch.bool, device=like.device).tril()
             allowed = allowed & self.phases(past[None, None], C).flatten(2, 3)
         return lowered(allowed, like)
+
+    def start(self, batch: int, capacity: int) -> State:
+        first, slots = kept(self.config, capacity)
+        d = self.width // self.heads
+        return caches.empty(self.key.weight, batch, self.heads, slots, d, first)
+
+    def attend_next(self, q: Tensor, state: Cache) -> Tensor:
+        first, δ = state.fixed, self.config.dilation
+        if δ == 1 or state.length <= first:
+            return caches.next_output(q, *state.held())
+        phase = first + (state.length - 1 - first) % δ  # slots of a phase are δ apart
+        k, v = state.held()
+        near = k[:, :, phase::δ], v[:, :, phase::δ]
+        return caches.read(q, [(k[:, :, :first], v[:, :, :first]), near])[0]
+
+    @staticmethod
+    def state_elements(config: Config, workload: Workload) -> int:
+        _, slots = kept(config, workload.seq_len)
+        return 2 * workload.batch * slots * workload.width
 
     @staticmethod
     def block(config: Config) -> int:
@@ -288,6 +310,15 @@ def reach(config: Config, C: int, causal: bool) -> tuple[int, int]:
     """Number of keys before a block of C queries, and L, the number of all its keys."""
     before = config.window // 2
     return before, before + C + (0 if causal else before)
+
+
+def kept(config: Config, tokens: int) -> tuple[int, int]:
+    """How many global tokens, and how many of all, the state keeps of a causal sequence.
+
+    The ring has equally many slots for each phase, those of the window.
+    """
+    ring = config.dilation * (config.window // 2 + 1)
+    return min(config.global_tokens, tokens), min(config.global_tokens + ring, tokens)
 
 
 def separate(config: Config, w: Workload) -> bool:

@@ -247,4 +247,5 @@ CARD = Card(
     cost=Cost("O(N²·d/s)", time=2, memory=2),
     examples=(Config(), Config(compression=4, bias=True)),
     default=default,
+    undecoded="left out: a step that completes a block of tokens would cost more than the others",
 )

@@ -249,4 +249,5 @@ CARD = Card(
     ),
     default=default,
     exempt=exempt,
+    undecoded="its landmarks are means over parts of the whole sequence",
 )

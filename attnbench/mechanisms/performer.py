@@ -12,9 +12,10 @@ the future, omits it: exp(ω k̂ − |k̂|²/2) is at most exp(|ω|²/2). `trigo
 of the first version, exp(|x̂|²/2) [cos ω x̂, sin ω x̂]; `relu` is the generalised kernel
 max(ω x̂ / √M, 0) + ε.
 
-Causal: sums over j ≤ i, in chunks of C tokens with one S between them. Types of fewer than 32 bits
-are converted to float32. `chunked` is exact: φ is never stored, but computed for some tokens at a
-time and, in training, again for the gradient. Full attention keeps ε and maxima out of the sums,
+Causal: sums over j ≤ i, in chunks of C tokens with one S between them. For decoding, the state is S
+and z, and ω stays the same. Types of fewer than 32 bits are converted to float32. `chunked` is
+exact: φ is never stored, but computed for some tokens at a time and, in training, again for the
+gradient. Full attention keeps ε and maxima out of the sums,
     φ(q_i) = a_i f(q_i) + ε,  φ(k_j) = b f(k_j) + ε
     Sᵀ φ(q_i) = a_i Cᵀ f(q_i) + ε Cᵀ 1,  C = b Σ_j f(k_j) v_jᵀ + ε 1 Σ_j v_jᵀ
 so that a and b, which need the maxima, scale small results.
@@ -27,10 +28,10 @@ Notation: our M is the paper's m; ε is 10⁻⁶, with relu 10⁻³, as in the a
 Source: arXiv:2009.14794, equations (4) to (7) and section 2.4.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -45,11 +46,14 @@ from attnbench.contract import (
     Flops,
     Paper,
     QKVAttention,
+    State,
+    merge,
     projection_flops,
     projection_parameters,
 )
 from attnbench.primitives import widen
 from attnbench.records import Causality, Family, Workload
+from attnbench.recurrence import sum_flops, sum_rule
 
 KERNELS = ("positive", "trigonometric", "relu")
 
@@ -107,17 +111,20 @@ class Performer(QKVAttention):
             M, d = self.omega.shape
             omega = draw(M, d, self.config.orthogonal, self.omega.device)
             self.omega = omega.to(self.omega.dtype)
-        dtype, scale = v.dtype, q.shape[-1] ** -0.25
-        q, k, v = widen(q) * scale, widen(k) * scale, widen(v)
-        keys = None if mask is None else mask[:, None, :, None]
-        if keys is not None:
-            k, v = k * keys, v * keys
-        sums = self.causal_sums if self.causal else self.full_sums
-        o = sums(q, k, v, keys)  # [B, H, N, d + 1]
-        total = o[..., -1:]
-        if keys is not None:
-            total = total + (total == 0)
-        return (o[..., :-1] / total).to(dtype)
+        if self.causal:
+            return self.extend(q, k, v, mask, self.nothing(len(v), v))[0]
+        dtype = v.dtype
+        q, k, v, keys = scaled(q, k, v, mask)
+        return quotient(self.full_sums(q, k, v, keys), keys, dtype)
+
+    def extend(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, S: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """o of tokens after a state, and [S z] after them, [B, H, M, d + 1]."""
+        dtype = v.dtype
+        q, k, v, keys = scaled(q, k, v, mask)
+        sums, S = self.causal_sums(q, k, v, keys, S)
+        return quotient(sums, keys, dtype), S
 
     def full_sums(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
         """Sᵀ φ(q) and zᵀ φ(q), concatenated."""
@@ -125,25 +132,35 @@ class Performer(QKVAttention):
         S, z = phi.mT @ v, phi.sum(-2)
         return self.query_features(q) @ torch.cat([S, z[..., None]], -1)
 
-    def causal_sums(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
-        """The same over j ≤ i."""
-        return self.prefix_sums(q, k, v, keys, self.nothing(q))[0]
+    def causal_sums(
+        self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None, S: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The same over j ≤ i and earlier tokens, and [S z] after them."""
+        return self.prefix_sums(q, k, v, keys, S)
 
     def prefix_sums(
         self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None, S: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Sums over j ≤ i added to S, and the final S; a column of ones in v makes z of it."""
-        N = q.shape[2]
-        C = min(self.config.chunk, N)
+        """The same of whole products; a column of ones in v makes z the last column of S."""
         q, k, v = self.query_features(q), self.key_features(k, keys), pad(v, (0, 1), value=1)
-        q, k, v = (pad(t, (0, 0, 0, -N % C)).unflatten(2, (-1, C)) for t in (q, k, v))
-        S = torch.cat([S[:, :, None], k.mT @ v], 2).cumsum(2)  # [B, H, N / C + 1, M, d + 1]
-        o = (q @ k.mT).tril() @ v + q @ S[:, :, :-1]
-        return o.flatten(2, 3)[:, :, :N], S[:, :, -1]
+        return sum_rule(S, q, k, v, self.config.chunk)
 
-    def nothing(self, q: Tensor) -> Tensor:
-        """S and z before the first token, [B, H, M, d + 1]."""
-        return q.new_zeros(*q.shape[:2], self.config.columns, q.shape[-1] + 1)
+    def nothing(self, batch: int, like: Tensor) -> Tensor:
+        """[S z] before the first token, on the device of `like` and at least as precise."""
+        d = self.width // self.heads
+        return widen(like.new_zeros(batch, self.heads, self.config.columns, d + 1))
+
+    def start(self, batch: int, capacity: int) -> State:
+        return (self.nothing(batch, self.key.weight),)
+
+    def prefill(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        o, S = self.extend(*self.projected(x), None, *state)
+        return self.output(merge(o)), (S,)
+
+    @staticmethod
+    def state_elements(config: Config, workload: Workload) -> int:
+        w = workload
+        return w.batch * w.heads * config.columns * (w.head_width + 1)
 
     def query_features(self, q: Tensor) -> Tensor:
         """φ(q̂) [B, H, N, M], up to a factor per query that cancels."""
@@ -190,17 +207,18 @@ class Chunked(Performer):
     block = 1024  # tokens whose features exist at a time, so that they fit a cache
 
     def full_sums(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
-        return self.by_sequences(self.full_block, q, k, v, keys)
+        return joined([self.full_block(*part) for part in self.sequences(q, k, v, keys)], 0)
 
-    def causal_sums(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
-        return self.by_sequences(self.causal_block, q, k, v, keys)
+    def causal_sums(
+        self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None, S: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        parts = [self.causal_block(*part) for part in self.sequences(q, k, v, keys, S)]
+        sums, last = zip(*parts, strict=True)
+        return joined(sums, 0), joined(last, 0)
 
-    def by_sequences(
-        self, f: Callable[..., Tensor], q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None
-    ) -> Tensor:
-        """f(q, k, v, keys), a few sequences at a time."""
-        sequences = max(1, self.block // q.shape[2])
-        return torch.cat([f(*part) for part in cut(sequences, 0, q, k, v, keys)])
+    def sequences(self, q: Tensor, *others: Tensor | None) -> Iterator[tuple[Any, ...]]:
+        """The tensors in parts of a few sequences."""
+        return cut(max(1, self.block // q.shape[2]), 0, q, *others)
 
     def full_block(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
         v = pad(v, (0, 1), value=1)
@@ -212,12 +230,14 @@ class Chunked(Performer):
         C = b * torch.stack(sums).sum(0) + self.config.added * v.sum(2, keepdim=True)
         return torch.cat([recomputed(self.query_sums, x, C) for x in q.split(self.block, 2)], 2)
 
-    def causal_block(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
-        S, outputs = self.nothing(q), []
+    def causal_block(
+        self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None, S: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        outputs = []
         for part in cut(self.block, 2, q, k, v, keys):
             o, S = recomputed(self.prefix_sums, *part, S)
             outputs.append(o)
-        return torch.cat(outputs, 2)
+        return joined(outputs, 2), S
 
     def key_sums(self, k: Tensor, v: Tensor, keys: Tensor | None) -> tuple[Tensor, Tensor]:
         """Σ f(k_j) v_jᵀ [B, H, M, d + 1] and −ln b [B, H, 1, 1] of these tokens."""
@@ -252,7 +272,8 @@ class Chunked(Performer):
         wider = w.width + w.heads
         if w.causal:
             full, rest = divmod(w.seq_len, Chunked.block)
-            core = full * prefix_flops(config, w, Chunked.block) + prefix_flops(config, w, rest)
+            core = full * prefix_flops(config, w, Chunked.block)
+            core += prefix_flops(config, w, rest) if rest else 0
             return Flops(projection_flops(w), omega + core)
         if config.kernel == "positive":
             omega = 2 * 2 * w.tokens * config.features * wider
@@ -271,6 +292,26 @@ def draw(rows: int, d: int, orthogonal: bool, device: torch.device | None = None
     Q, R = torch.linalg.qr(torch.randn(-(-rows // d), d, d, device=device))
     Q = Q * R.diagonal(dim1=-2, dim2=-1).sign()[:, None]
     return Q.mT.flatten(0, 1)[:rows] * torch.randn(rows, d, device=device).norm(dim=-1)[:, None]
+
+
+def scaled(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """q̂, k̂ and v, 0 at padding, and the mask of the keys [B, 1, N, 1] or None."""
+    scale = q.shape[-1] ** -0.25
+    q, k, v = widen(q) * scale, widen(k) * scale, widen(v)
+    if mask is None:
+        return q, k, v, None
+    keys = mask[:, None, :, None]
+    return q, k * keys, v * keys, keys
+
+
+def quotient(sums: Tensor, keys: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """[Sᵀ q, zᵀ q] of each query to o, 0 where there is no real key."""
+    total = sums[..., -1:]
+    if keys is not None:
+        total = total + (total == 0)
+    return (sums[..., :-1] / total).to(dtype)
 
 
 def half_square(x: Tensor) -> Tensor:
@@ -295,6 +336,11 @@ def cut(size: int, dim: int, *tensors: Tensor | None) -> Iterator[tuple[Tensor |
     return zip(*pieces, strict=False)
 
 
+def joined(parts: Sequence[Tensor], dim: int) -> Tensor:
+    """The parts concatenated, a single one without a copy."""
+    return parts[0] if len(parts) == 1 else torch.cat(tuple(parts), dim)
+
+
 def recomputed(f: Callable[..., T], *arguments: Tensor | None) -> T:
     """f(arguments), with inner results recomputed for the gradient instead of stored."""
     if not torch.is_grad_enabled():
@@ -305,10 +351,8 @@ def recomputed(f: Callable[..., T], *arguments: Tensor | None) -> T:
 
 def prefix_flops(config: Config, w: Workload, tokens: int) -> int:
     """FLOPs of the causal products of `tokens` tokens of each sequence."""
-    C, wider = min(config.chunk, max(tokens, 1)), w.width + w.heads
-    tokens = w.batch * (tokens + -tokens % C)
-    within = C * (w.heads * config.columns + wider)
-    return 2 * tokens * (within + 2 * config.columns * wider)
+    heads = w.batch * w.heads
+    return heads * sum_flops(tokens, config.chunk, config.columns, w.head_width + 1)
 
 
 def reference(module: Performer, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:

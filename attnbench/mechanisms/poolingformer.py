@@ -247,4 +247,5 @@ CARD = Card(
     ),
     default=default,
     tolerance=Tolerance(float16=0.1, reason="rounding may change which token is the largest"),
+    undecoded="a pooled key averages tokens after its query",
 )

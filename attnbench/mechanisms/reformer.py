@@ -389,4 +389,5 @@ CARD = Card(
     ),
     default=default,
     exempt=exempt,
+    undecoded="its chunks are cut from all tokens sorted, so a further token moves past ones",
 )

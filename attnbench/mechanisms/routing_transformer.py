@@ -352,4 +352,6 @@ CARD = Card(
     default=default,
     needs=RoutingTransformer.needs,
     exempt=exempt,
+    undecoded="a cluster takes its members from the whole sequence, so a further token may"
+    " replace past ones",
 )

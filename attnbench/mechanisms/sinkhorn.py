@@ -338,4 +338,6 @@ CARD = Card(
     default=default,
     needs=Sinkhorn.needs,
     exempt=exempt,
+    undecoded="left out: its sorting matrix has a column for each block of N, so N is fixed in"
+    " advance",
 )

@@ -17,28 +17,19 @@ attention. A sink logit is a further key of zeros that only a further column of 
 is lowered through a further column too.
 
 Left out: positions of the cache that start anew when tokens are dropped, as StreamingLLM's do.
-For decoding, the state is a ring of the last w tokens and the first s.
+For decoding, the state is k and v of the first s tokens, and a ring of the last w others.
 Source: arXiv:2310.06825, section 2.
 """
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from attnbench.contract import (
-    BaseConfig,
-    Card,
-    Cost,
-    Draws,
-    Flops,
-    Paper,
-    QKVAttention,
-    State,
-    merge,
-)
+from attnbench import caches
+from attnbench.caches import Cache
+from attnbench.contract import BaseConfig, CachedAttention, Card, Cost, Draws, Flops, Paper
 from attnbench.primitives import causal_mask, masked_softmax, padded_mask
 from attnbench.records import Causality, Family, Mode, Workload
 
@@ -60,17 +51,7 @@ class Config(BaseConfig):
         self.require_at_least(0, "sink_tokens")
 
 
-class Ring(NamedTuple):
-    """k and v of the last w tokens, token j at j mod w, [B, K, w, d]; those of the first s."""
-
-    k: Tensor
-    v: Tensor
-    sinks_k: Tensor
-    sinks_v: Tensor
-    length: int
-
-
-class SlidingWindow(QKVAttention):
+class SlidingWindow(CachedAttention):
     def __init__(self, config: Config, workload: Workload) -> None:
         super().__init__(config, workload)
         self.kv_heads = kv_heads(config, workload)
@@ -115,49 +96,25 @@ class SlidingWindow(QKVAttention):
             sinks = sinks & real[:, None, None, None, : len(first)]
         return near, sinks
 
-    def start(self, batch: int, capacity: int) -> Ring:
-        d, new = self.width // self.heads, self.key.weight.new_empty
-        window, sinks = (min(n, capacity) for n in (self.config.window, self.config.sink_tokens))
-        near, first = (new(2, batch, self.kv_heads, n, d) for n in (window, sinks))
-        return Ring(near[0], near[1], first[0], first[1], 0)
+    def start(self, batch: int, capacity: int) -> Cache:
+        sinks, slots = kept(self.config, capacity)
+        d = self.width // self.heads
+        return caches.empty(self.key.weight, batch, self.kv_heads, slots, d, sinks)
 
-    def prefill(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        q, k, v = self.projected(x)
-        ring, N = Ring(*state), x.shape[1]
-        slots = torch.arange(max(0, N - ring.k.shape[2]), N, device=x.device)
-        for kept, first, new in ((ring.k, ring.sinks_k, k), (ring.v, ring.sinks_v, v)):
-            kept[:, :, slots % kept.shape[2]] = new[:, :, slots]
-            first[:, :, :N] = new[:, :, : first.shape[2]]
-        return self.output(merge(self.attend(q, k, v, None))), ring._replace(length=N)
-
-    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        q, k, v = self.projected(x)
-        ring = Ring(*state)
-        i, w = ring.length, ring.k.shape[2]
-        for kept, first, new in ((ring.k, ring.sinks_k, k), (ring.v, ring.sinks_v, v)):
-            kept[:, :, i % w] = new[:, :, 0]
-            first[:, :, i : i + 1] = new[:, :, : max(0, first.shape[2] - i)]
-        count, before = min(i + 1, w), max(0, i + 1 - w)  # tokens in the window, and before it
-        o = self.read(q, ring, slice(count), slice(before))
-        return self.output(merge(o)), ring._replace(length=i + 1)
-
-    def read(self, q: Tensor, ring: Ring, window: slice, sinks: slice) -> Tensor:
-        """The output of one query of each head, [B, H, 1, d], from slots of the ring and sinks."""
-        rows = q.reshape(len(q), self.kv_heads, -1, q.shape[-1]) / q.shape[-1] ** 0.5
-        pieces = [ring.sinks_k[:, :, sinks], ring.k[:, :, window]]
-        logits = [rows @ k.mT for k in pieces]  # [B, K, G, ·]
-        sizes = [k.shape[2] for k in pieces]
-        if self.config.sink_logit:
-            logits.append(self.sink.view(self.kv_heads, -1, 1).expand(*rows.shape[:3], 1))
-            sizes.append(1)
-        first, near, *_ = torch.cat(logits, -1).softmax(-1).split(sizes, -1)
-        return (first @ ring.sinks_v[:, :, sinks] + near @ ring.v[:, :, window]).view_as(q)
+    def attend_next(self, q: Tensor, state: Cache) -> Tensor:
+        k, v = state.held()
+        if not self.config.sink_logit:
+            return caches.next_output(q, k, v)
+        queries = caches.rows(q, k)
+        sink = self.sink.view(self.kv_heads, -1, 1).expand(*queries.shape[:3], 1)
+        logits = torch.cat([sink, queries / q.shape[-1] ** 0.5 @ k.mT], -1)
+        return (logits.softmax(-1)[..., 1:] @ v).view_as(q)
 
     @staticmethod
     def state_elements(config: Config, workload: Workload) -> int:
         w = workload
-        tokens = min(config.window, w.seq_len) + min(config.sink_tokens, w.seq_len)
-        return 2 * w.batch * tokens * kv_heads(config, w) * w.head_width
+        _, slots = kept(config, w.seq_len)
+        return 2 * w.batch * slots * kv_heads(config, w) * w.head_width
 
     @staticmethod
     def flops(config: Config, w: Workload) -> Flops:
@@ -321,6 +278,11 @@ def windows(x: Tensor, w: int, C: int) -> Tensor:
 def block(config: Config, count: int) -> int:
     """C: of a long window a quarter, so that each key is in few blocks; at most all queries."""
     return min(max(BLOCK, config.window // 4), count)
+
+
+def kept(config: Config, tokens: int) -> tuple[int, int]:
+    """How many sinks, and how many of all tokens, the state keeps of a sequence."""
+    return min(config.sink_tokens, tokens), min(config.sink_tokens + config.window, tokens)
 
 
 def kv_heads(config: Config, w: Workload) -> int:

@@ -302,4 +302,6 @@ CARD = Card(
         Config(keys=5, sampling="random"),
     ),
     exempt=exempt,
+    undecoded="left out: which past tokens it reads is drawn at random, with a draw for each"
+    " pair of N",
 )

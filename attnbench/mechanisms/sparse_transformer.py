@@ -210,4 +210,6 @@ CARD = Card(
     default=default,
     needs=needs,
     exempt=exempt,
+    undecoded="left out: its stride is √N by default, so a longer sequence changes what past"
+    " tokens read",
 )

@@ -247,4 +247,5 @@ CARD = Card(
         bfloat16=0.3,
         reason="values that round across the 0 of ReLU gain or lose their whole gradient",
     ),
+    undecoded="its relay reads the whole sequence, and all tokens read the relay",
 )

@@ -296,4 +296,5 @@ CARD = Card(
     default=default,
     needs=Synthesizer.needs,
     exempt=exempt,
+    undecoded="left out: its logits have N columns, so N is fixed in advance",
 )

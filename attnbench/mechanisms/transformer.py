@@ -8,10 +8,11 @@
 long as q, k, v are 4-D and there is no attention dropout. The kernel that ran is recorded.
 `flex` computes the same function by another kernel of torch.
 
+For decoding, the state is the cache of k and v.
 Source: arXiv:1706.03762, equation (1).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -19,20 +20,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attnbench import flex
+from attnbench import caches, flex
+from attnbench.caches import Cache
 from attnbench.contract import (
     BaseConfig,
+    CachedAttention,
     Card,
     Cost,
     Draws,
     Flops,
     Paper,
-    QKVAttention,
+    State,
     projection_flops,
     projection_parameters,
 )
 from attnbench.device import find
-from attnbench.primitives import allowed_keys, key_mask, masked_softmax
+from attnbench.primitives import allowed_keys, key_mask, masked_softmax, softmax_attention
 from attnbench.records import Causality, Family, Workload
 
 
@@ -41,15 +44,32 @@ class Config(BaseConfig):
     """Softmax attention has no further options."""
 
 
-class Transformer(QKVAttention):
+class Transformer(CachedAttention):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         logits = q @ k.mT / q.shape[-1] ** 0.5  # [B, H, N, N]
         return masked_softmax(logits, allowed_keys(q, k, key_mask(mask), self.causal)) @ v
+
+    def start(self, batch: int, capacity: int) -> State:
+        d = self.width // self.heads
+        return caches.empty(self.key.weight, batch, self.heads, capacity, d)
+
+    def attend_next(self, q: Tensor, state: Cache) -> Tensor:
+        return softmax_attention(q, *state.held(), None)
+
+    @staticmethod
+    def state_elements(config: Config, workload: Workload) -> int:
+        return 2 * workload.tokens * workload.width
 
     @staticmethod
     def flops(config: Config, w: Workload) -> Flops:
         """q kᵀ and A v; the products are full even if causal."""
         return Flops(projection_flops(w), 2 * (2 * w.tokens * w.seq_len * w.width))
+
+    @classmethod
+    def step_flops(cls, config: Config, w: Workload) -> Flops:
+        """Those of one token, whose query reads N keys."""
+        one = cls.flops(config, replace(w, seq_len=1))
+        return replace(one, core=w.seq_len * one.core)
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:
@@ -64,6 +84,9 @@ class Sdpa(Transformer):
         o = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
         seen = mask.cumsum(-1) > 0 if self.causal else mask.any(-1, keepdim=True)  # [B, N or 1]
         return o.masked_fill(~seen[:, None, :, None], 0)
+
+    def attend_next(self, q: Tensor, state: Cache) -> Tensor:
+        return caches.next_output(q, *state.held())
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:

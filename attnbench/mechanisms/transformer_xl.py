@@ -15,6 +15,8 @@ each token once: the memory reuses the keys and values of its segment, and its g
 projections but not the tokens. The shift of S needs no padding: it is a view with rows one element
 shorter. `recomputed` does not keep S for the backward pass but computes it again.
 
+For decoding, the state is k and v of the last M + L tokens, and W_r R_p of as many distances.
+
 Left out: evaluation with a longer memory than in training; the option `memory` sets it.
 Notation: u and v as in the paper; R_p is its R_{i−j}. Always causal.
 Source: arXiv:1901.02860, section 3.3.
@@ -26,6 +28,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from attnbench import caches
+from attnbench.caches import Cache, Piece
 from attnbench.contract import (
     BaseConfig,
     Card,
@@ -34,6 +38,8 @@ from attnbench.contract import (
     Flops,
     Paper,
     QKVAttention,
+    State,
+    merge,
     projection_flops,
     projection_parameters,
 )
@@ -55,6 +61,20 @@ class Config(BaseConfig):
     def __post_init__(self) -> None:
         self.require_at_least(1, "segment")
         self.require_at_least(0, "memory")
+
+
+class Kept(NamedTuple):
+    """k and v of the last M + L tokens, [B, H, M + L, d], in a ring; W_r R_p / √d, as `distances`
+    returns them; the number of past tokens."""
+
+    k: Tensor
+    v: Tensor
+    R: Tensor
+    length: int
+
+    @property
+    def cache(self) -> Cache:
+        return Cache(self.k, self.v, 0, self.length)
 
 
 class Group(NamedTuple):
@@ -98,10 +118,14 @@ class TransformerXL(QKVAttention):
         self.v = nn.Parameter(0.02 * torch.randn(shape))
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.swept(x, mask)[0]
+
+    def swept(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """The output, and k and v of the tokens."""
         q = self.split(self.query(x))
         k, v = self.recalled(self.key, x), self.recalled(self.value, x)
         o = self.sweep(q, k, v, None if mask is None else (mask, mask))
-        return self.output(o.flatten(2))
+        return self.output(o.flatten(2)), k[0], v[0]
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         masks = None if mask is None else (mask, mask)
@@ -171,6 +195,37 @@ class TransformerXL(QKVAttention):
             real = window(g, tuple(m[:, None, :, None] for m in masks)).flatten(0, 1)
             allowed = allowed & real.mT  # [n, 1, L, P]
         return q, keys, values, R[:, :, R.shape[2] - g.keys :], allowed
+
+    def start(self, batch: int, capacity: int) -> State:
+        slots = min(self.config.memory + self.config.segment, capacity)
+        d = self.width // self.heads
+        cache = caches.empty(self.key.weight, batch, self.heads, slots, d)
+        return Kept(cache.k, cache.v, self.distances(slots, cache.k).contiguous(), 0)
+
+    def prefill(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        kept = Kept(*state)
+        y, k, v = self.swept(x, None)
+        cache = kept.cache.added(k, v)
+        return y, kept._replace(length=cache.length)
+
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        kept = Kept(*state)
+        q, k, v = self.projected(x)
+        cache = kept.cache.added(k, v)
+        o, _ = self.read_next(q, cache.since(first_read(self.config, kept.length)), kept.R)
+        return self.output(merge(o)), kept._replace(length=cache.length)
+
+    def read_next(self, q: Tensor, pieces: list[Piece], R: Tensor) -> tuple[Tensor, Tensor]:
+        """What one query of each head reads, [B, H, 1, d], and its weights; its key is the last."""
+        keys = sum(k.shape[2] for k, _ in pieces)
+        position = (q + self.v) @ R[:, :, R.shape[2] - keys :]
+        return caches.read(q + self.u, pieces, position)
+
+    @staticmethod
+    def state_elements(config: Any, workload: Workload) -> int:
+        """k and v of each sequence, and W_r R_p."""
+        slots = min(config.memory + config.segment, workload.seq_len)
+        return (2 * workload.batch + 1) * slots * workload.width
 
     @staticmethod
     def needs(config: Any, w: Workload) -> str | None:
@@ -246,7 +301,7 @@ class Read(torch.autograd.Function):
         ctx.save_for_backward(q, k, v, R, u, t, allowed, o, A if keeps_weights else None)
         if real is None:
             return o, None
-        used = (A.sum(1) * real[..., None]).sum(1)
+        used = (received(A) * real[..., None]).sum(1)
         ctx.mark_non_differentiable(used)
         return o, used
 
@@ -288,6 +343,11 @@ def weights(q: Tensor, k: Tensor, R: Tensor, u: Tensor, t: Tensor, allowed: Tens
     return A.mul_(allowed.any(-1, keepdim=True))
 
 
+def received(A: Tensor) -> Tensor:
+    """The attention that each query gives each key in all heads, at least float32: [n, L, P]."""
+    return A.sum(1, dtype=torch.promote_types(A.dtype, torch.float32))
+
+
 def unshift(S: Tensor) -> Tensor:
     """The gradient of the position scores; what a row reads of its future has none."""
     n, H, L, P = S.shape
@@ -297,6 +357,11 @@ def unshift(S: Tensor) -> Tensor:
     x.as_strided((n, H, L, P - 1), strides, L - 1).copy_(S[..., :-1])
     x[..., -1] = S[..., -1, -1]
     return x.view(n, H, L, P)
+
+
+def first_read(config: Any, token: int) -> int:
+    """The first token of the memory that a token reads."""
+    return max(0, token - token % config.segment - config.memory)
 
 
 def rows(g: Group, x: Tensor) -> Tensor:

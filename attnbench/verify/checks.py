@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from attnbench.contract import Card, CoreAttention, Exemption
+from attnbench.contract import Attention, Card, CoreAttention, Exemption, State
 from attnbench.records import Level
 from attnbench.verify.equations import NUMBER_TYPES, computes_its_own_equations
 from attnbench.verify.flops import counted_flops
@@ -217,26 +217,36 @@ def the_core_is_what_stands_between_the_projections(trial: Trial) -> None:
 
 def steps_continue_the_causal_pass(trial: Trial) -> None:
     """After a prefill of any length, token by token, each step taken twice from the same state."""
-    w = trial.workload(23)
-    module, x = trial.build(w), tokens(w)
-    with torch.no_grad():
-        expected = module(x)
-        for prefilled in (0, 1, 7, 22):
-            state, outputs = module.start(w.batch, w.seq_len), []
-            if prefilled:
-                y, state = module.prefill(x[:, :prefilled], state)
-                outputs.append(y)
-            for token in x[:, prefilled:].split(1, 1):
-                first, _ = module.step(token, state)
-                y, state = module.step(token, state)
-                assert y.equal(first), "a step repeated from the same state gives another output"
-                outputs.append(y)
-            label = f"after {prefilled} tokens: "
-            y = torch.cat(outputs, 1)
-            assert_close(y, expected, rtol=1e-9, atol=1e-10, msg=label.__add__)
-    counted = sum(part.numel() for part in state if isinstance(part, torch.Tensor))
-    declared = module.state_elements(trial.config, w)
-    assert declared == counted, f"{declared} elements of the state declared, {counted} counted"
+    w = trial.workload(37)
+    for dtype in NUMBER_TYPES:
+        if trial.refusal(in_type(w, dtype)):
+            continue
+        module, x = trial.build(w, dtype), tokens(w, dtype=dtype)
+        with torch.no_grad():
+            expected = module(x)
+            # each may differ this much from the equations, in either direction
+            allowed = 2 * trial.allowed(dtype) * expected.abs().max()
+            for prefilled in (0, 1, 7, 36) if dtype == torch.float64 else (16,):
+                y, state = continued(module, x, prefilled)
+                error = (y - expected).abs().max()
+                assert error <= allowed, f"{dtype}, after {prefilled} tokens: {error:.1e} apart"
+        counted = sum(part.numel() for part in state if isinstance(part, torch.Tensor))
+        declared = module.state_elements(trial.config, w)
+        assert declared == counted, f"{declared} elements of the state declared, {counted} counted"
+
+
+def continued(module: Attention, x: torch.Tensor, prefilled: int) -> tuple[torch.Tensor, State]:
+    """The outputs of a prefill of so many tokens and of steps, and the last state."""
+    state, outputs = module.start(len(x), x.shape[1]), []
+    if prefilled:
+        y, state = module.prefill(x[:, :prefilled], state)
+        outputs.append(y)
+    for token in x[:, prefilled:].split(1, 1):
+        first, _ = module.step(token, state)
+        y, state = module.step(token, state)
+        assert y.equal(first), "a step repeated from the same state gives another output"
+        outputs.append(y)
+    return torch.cat(outputs, 1), state
 
 
 def declared_flops_of_a_step_are_those_that_torch_counts(trial: Trial) -> None:

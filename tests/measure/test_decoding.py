@@ -14,11 +14,14 @@ from attnbench.records import Level, Mode
 from attnbench.registry import card
 from tests.measure.cases import case
 
-# a cache, a ring that has turned, a latent, a state, and one with inputs of a convolution
+# caches, a ring that has turned, a latent, a memory, states, and one with inputs of a convolution
 KINDS = (
+    ("transformer", "sdpa", ()),
     ("grouped_query", "sdpa", ()),
     ("sliding_window", "blocked", (("sink_tokens", 2), ("window", 8))),
     ("latent", "sdpa", ()),
+    ("transformer_xl", "eager", (("memory", 8), ("segment", 8))),
+    ("linear_transformer", "eager", ()),
     ("retention", "chunked", ()),
     ("mamba2", "chunked", ()),
 )
@@ -131,12 +134,12 @@ def test_memory_includes_the_prefill_and_counts_a_step(worker, checked):
 @pytest.mark.parametrize(
     ("mechanism", "form", "changes", "reason"),
     [
-        ("fnet", "eager", {}, "the mechanism has no causal form"),
-        ("grouped_query", "compiled", {}, "the form is a function of whole sequences"),
+        ("fnet", "eager", {}, "every output is a sum over the whole sequence"),
+        ("grouped_query", "compiled", {}, "this form has no step of its own"),
         ("grouped_query", "sdpa", {"level": Level.CORE}, "at level attention"),
         ("grouped_query", "sdpa", {"level": Level.MODEL}, "at level attention"),
         ("grouped_query", "sdpa", {"padding": 0.3}, "without padding"),
-        ("reformer", "eager", {}, "this form has no step of its own"),
+        ("reformer", "eager", {}, "its chunks are cut from all tokens sorted"),
     ],
 )
 def test_what_cannot_be_decoded_says_why(worker, mechanism, form, changes, reason):

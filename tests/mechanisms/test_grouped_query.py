@@ -1,4 +1,4 @@
-"""Grouped-query attention: limit cases, order of heads, and the cache."""
+"""Grouped-query attention: limit cases, order of heads, and the size of the cache."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from attnbench.mechanisms import transformer
-from attnbench.mechanisms.grouped_query import CARD, Cache, Config, GroupedQuery, remembered
+from attnbench.mechanisms.grouped_query import CARD, Config, GroupedQuery
 from attnbench.records import Level, Workload
 
 W = Workload(batch=2, seq_len=13, width=24, heads=6, level=Level.ATTENTION, causal=True)
@@ -42,16 +42,6 @@ def test_a_cache_holds_the_share_of_heads_that_have_keys():
     for kv_heads in (1, 2, 6):
         share = GroupedQuery.state_elements(Config(kv_heads=kv_heads), W) / (2 * W.tokens * W.width)
         assert share == kv_heads / 6
-
-
-def test_tokens_are_remembered_behind_those_before_them():
-    buffers = torch.zeros(2, 1, 1, 5, 2)
-    one = torch.ones(1, 1, 2, 2)
-    cache = remembered(Cache(*buffers, 0), one, 2 * one)
-    cache = remembered(cache, 3 * one, 4 * one)
-    assert cache.length == 4
-    assert cache.k[0, 0, :, 0].tolist() == [1, 1, 3, 3, 0]
-    assert cache.v[0, 0, :, 0].tolist() == [2, 2, 4, 4, 0]
 
 
 def test_heads_that_cannot_share_equally_are_refused():

@@ -91,7 +91,7 @@ def test_the_ring_stops_growing_at_the_window():
     elements = sliding_window.SlidingWindow.state_elements
     config = Config(window=8, sink_tokens=3, kv_heads=2)
     counts = [elements(config, workload(n)) for n in (4, 8, 16, 4096)]
-    assert counts == [2 * 2 * 2 * 4 * n for n in (4 + 3, 8 + 3, 8 + 3, 8 + 3)]
+    assert counts == [2 * 2 * 2 * 4 * n for n in (4, 8, 8 + 3, 8 + 3)]
 
 
 def test_training_keeps_no_scores():

@@ -1,0 +1,122 @@
+"""Decoding beyond the contract's check: long sequences, halves, work and memory of each kind."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.autograd.profiler import profile
+from torch.utils.flop_counter import FlopCounterMode
+
+from attnbench import registry
+from attnbench.measure import memory
+from attnbench.records import Level, Workload
+from attnbench.verify.checks import continued
+from attnbench.verify.trial import tokens, trials
+
+CACHES = ("adaptively_sparse", "grouped_query", "latent", "transformer")
+RECURRENT = ("gated_delta_net", "linear_transformer", "mamba2", "performer", "retention")
+RINGS = ("compressive_transformer", "local", "longformer", "sliding_window", "transformer_xl")
+
+
+def causal_trials(names):
+    """The examples of the default forms."""
+    return [
+        pytest.param(trial, id=f"{name}-{label}")
+        for name in names
+        for label, trial in trials(registry.card(name))
+        if trial.causal and trial.form == trial.card.default(trial.config, trial.workload(17))
+    ]
+
+
+def built(name, seq_len):
+    """The default form at its default options, and an input for it."""
+    card = registry.card(name)
+    w = Workload(batch=1, seq_len=seq_len, width=64, heads=4, level=Level.ATTENTION, causal=True)
+    module = card.forms[card.default(card.config(), w)](card.config(), w).eval()
+    return module, torch.randn(1, seq_len, 64)
+
+
+def peak(call):
+    """The most bytes that were live at a time above those at the start, and what it returns."""
+    with profile(profile_memory=True) as events:
+        memory.mark("start")
+        result = call()
+    return memory.peaks(events.kineto_results.events())["allocated_delta_bytes"], result
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_a_mechanism_has_steps_or_says_why_not(name):
+    card = registry.card(name)
+    reasons = {card.cannot_decode(form) for form in card.own_forms if form != "compiled"}
+    assert bool(card.undecoded) != (None in reasons)
+    assert card.cannot_decode("compiled") is not None
+
+
+@pytest.mark.parametrize("trial", causal_trials(RINGS))
+def test_a_ring_that_was_filled_many_times_keeps_what_a_step_reads(trial):
+    w = trial.workload(101)
+    module, x = trial.build(w), tokens(w)
+    with torch.no_grad():
+        expected = module(x)
+        for prefilled in (3, 64, 90):
+            y, _ = continued(module, x, prefilled)
+            torch.testing.assert_close(y, expected, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("trial", causal_trials(RECURRENT))
+@pytest.mark.parametrize("first", [1, 17, 36])
+def test_halves_with_the_state_between_them_are_the_whole(trial, first):
+    w = trial.workload(37)
+    module, x = trial.build(w), tokens(w)
+    with torch.no_grad():
+        y, state = module.prefill(x[:, :first], module.start(2, 37))
+        y2, state = module.prefill(x[:, first:], state)
+        whole, last = module.prefill(x, module.start(2, 37))
+    torch.testing.assert_close(torch.cat([y, y2], 1), whole, rtol=1e-9, atol=1e-10)
+    for a, b in zip(state, last, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("trial", causal_trials(RECURRENT))
+def test_a_step_of_a_recurrence_is_the_work_of_one_token(trial):
+    w = trial.workload(1)
+    module, x = trial.build(w), tokens(w)
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        module.step(x, module.start(w.batch, 1))
+    flops = module.flops(trial.config, w)
+    assert counter.get_total_flops() == flops.projections + flops.core
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_a_recurrent_state_does_not_grow(name):
+    card = registry.card(name)
+    w = Workload(batch=2, seq_len=8, width=16, heads=4, level=Level.ATTENTION, causal=True)
+    module = card.forms["eager"]
+    sizes = {module.state_elements(card.config(), replace(w, seq_len=n)) for n in (8, 64, 65536)}
+    assert len(sizes) == 1
+
+
+@pytest.mark.parametrize("name", [*CACHES, *RINGS])
+def test_a_step_writes_into_the_buffers_that_it_was_given(name):
+    module, x = built(name, 64)
+    with torch.no_grad():
+        _, before = module.prefill(x[:, :40], module.start(1, 64))
+        shorter, (_, after) = peak(lambda: module.step(x[:, 40:41], before))
+    assert before[0].data_ptr() == after[0].data_ptr()
+    module, x = built(name, 1024)
+    with torch.no_grad():
+        _, before = module.prefill(x[:, :1000], module.start(1, 1024))
+        longer, _ = peak(lambda: module.step(x[:, 1000:1001], before))
+    # what grows are the scores of one token, not copies of the cache
+    keys = 1024 * 64 * 4
+    assert longer - shorter < keys / 2
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_a_prefill_needs_memory_in_proportion_to_its_tokens(name):
+    peaks = []
+    for seq_len in (1024, 2048, 4096):
+        module, x = built(name, seq_len)
+        with torch.no_grad():
+            peaks.append(peak(lambda: module.prefill(x, module.start(1, seq_len)))[0])  # noqa: B023
+    assert peaks[2] <= 2.1 * peaks[1] <= 2.1 * 2.1 * peaks[0]
