@@ -121,6 +121,7 @@ def group(name: str) -> tuple[str, ...]:
         ),
         "@decode": (  # what continues a sequence token by token
             "transformer",
+            "adaptively_sparse",
             "linear_transformer",
             "performer",
             "local",
