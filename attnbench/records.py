@@ -12,7 +12,7 @@ Times are in seconds and memory in bytes; only `units` knows milliseconds and Mi
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, Self
@@ -344,6 +344,17 @@ class CardFacts:
     options: Mapping[str, Option]  # every option with the default
 
 
+class Block(NamedTuple):
+    """What the cases that are raced with one another share."""
+
+    mode: Mode
+    seq_len: int
+    width: int
+    heads: int
+    dtype: str
+    batch: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Planned:
     """A case with what is known before it runs.
@@ -365,9 +376,10 @@ class Planned:
     prefill_flops: Count = 0  # in decode, of the pass over the prompt
 
     @property
-    def block(self) -> tuple[Mode, int]:
-        """Mode and length: what the cases that are raced with one another share."""
-        return self.case.workload.mode, self.case.workload.seq_len
+    def block(self) -> Block:
+        """The block of the case."""
+        w = self.case.workload
+        return Block(w.mode, w.seq_len, w.width, w.heads, w.dtype, w.batch)
 
     @property
     def flops(self) -> int:
@@ -423,12 +435,25 @@ class Environment:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Variant:
+    """One of the combinations that a sweep with several widths, heads, types or batches crosses."""
+
+    width: Size
+    heads: Size
+    dtype: str
+    batch: Many | None = None  # None: c // N
+
+
+@dataclass(frozen=True, kw_only=True)
 class Request:
-    """What was requested of a sweep, including everything that the program chose by itself."""
+    """What was requested of a sweep, including everything that the program chose by itself.
+
+    Of several `variants`, width, heads, dtype and batch are those of the first.
+    """
 
     models: tuple[str, ...]
     lengths: tuple[Size, ...]
-    tokens: Many
+    tokens: Many  # of a batch, without effect if the batch is fixed
     preset: str
     level: Level
     modes: tuple[Mode, ...]
@@ -446,6 +471,19 @@ class Request:
     dropout: Share = 0.2  # of hidden states, in training at level `model`
     share_layers: bool | None = None  # None: as each mechanism's card says
     reversible: bool | None = None
+    batch: Many | None = None  # None: max(1, tokens // N)
+    variants: tuple[Variant, ...] = ()  # if several
+
+    @property
+    def batch_tokens(self) -> int | None:
+        """c, to which times are scaled; None if the batch is fixed."""
+        return self.tokens if self.batch is None else None
+
+    @property
+    def each(self) -> tuple["Request", ...]:
+        """A request for each variant, alone."""
+        singles = (replace(self, **asdict(variant), variants=()) for variant in self.variants)
+        return tuple(singles) or (self,)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,6 @@
 """Finds the card of a mechanism by file name, entry point or path; no list to maintain."""
 
+import ast
 import importlib
 import importlib.util
 import pkgutil
@@ -30,6 +31,34 @@ def built_in() -> set[str]:
     """The names of this package's mechanisms."""
     folder = Path(__file__).parent / "mechanisms"
     return {module.name for module in pkgutil.iter_modules([str(folder)])}
+
+
+def forms(name: str) -> tuple[str, ...]:
+    """The forms that the files of a mechanism of this package name, read without running them."""
+    if name not in built_in():
+        return ()
+    folder = Path(__file__).parent
+    own = _dictionaries(folder / "mechanisms" / f"{name}.py")
+    peers = (file for file in sorted((folder / "peers").glob("*.py")) if file.stem != "__init__")
+    offered = tuple(file.stem for file in peers if name in _dictionaries(file).get("FORMS", ()))
+    return (*own.get("forms", ("eager",)), *offered, "compiled")
+
+
+def _dictionaries(file: Path) -> dict[str, tuple[str, ...]]:
+    """The keys of each dictionary written in a file, by its name or that of the argument."""
+    found: dict[str, tuple[str, ...]] = {}
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        match node:
+            case ast.keyword(arg=str(name), value=ast.Dict(keys=keys)):
+                pass
+            case ast.Assign(
+                targets=[ast.Name(id=name)], value=ast.Call(args=[ast.Dict(keys=keys)])
+            ):
+                pass
+            case _:
+                continue
+        found[name] = tuple(str(key.value) for key in keys if isinstance(key, ast.Constant))
+    return found
 
 
 def card(name: str) -> "Card":

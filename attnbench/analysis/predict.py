@@ -15,7 +15,7 @@ from operator import attrgetter
 from statistics import median
 
 from attnbench.analysis.curves import series_names
-from attnbench.records import PASSES, Case, Mode, Outcome, Part, Planned, Run, Workload
+from attnbench.records import PASSES, Block, Case, Mode, Outcome, Part, Planned, Run, Workload
 
 Known = list[tuple[Planned, float]]
 
@@ -119,7 +119,7 @@ def replayed(plan: Sequence[Planned], runs: Sequence[Run]) -> dict[str, tuple[fl
         _Replay(names, lambda p, known, _: scaled_bytes(p, known)),
     )
     cases = {planned.case.key: planned for planned in plan}
-    blocks: dict[tuple[Mode, int], list[Planned]] = {}
+    blocks: dict[Block, list[Planned]] = {}
     for planned in plan:
         blocks.setdefault(planned.block, []).append(planned)
     cannot = {key for key, planned in cases.items() if planned.refusal}

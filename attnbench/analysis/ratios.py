@@ -51,7 +51,7 @@ from attnbench.records import Mode, Outcome, Part, Run, Sample, Shard, Sweep
 CONFIDENCE = 0.75
 
 Laps = Mapping[int, float]  # pair of laps -> seconds of one iteration
-Block = tuple[str, int]  # mode and length
+Block = tuple[str, int]  # mode and length; a sweep of several variants is analysed one by one
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -79,7 +79,7 @@ class Ratios:
 
     def __init__(self, sweep: Sweep) -> None:
         names = series_names(sweep.plan)
-        blocks: dict[str, Block] = {p.case.key: p.block for p in sweep.plan}
+        blocks: dict[str, Block] = {p.case.key: p.block[:2] for p in sweep.plan}
         laps: dict[tuple[str, Block], dict[int, Laps]] = {}
         for run in sweep.runs:
             timed = run.part is Part.TIME and run.outcome is Outcome.OK and run.case in blocks

@@ -25,6 +25,7 @@ from attnbench.analysis.summary import (
     summary,
     timed_runs,
 )
+from attnbench.analysis.variants import variant
 from attnbench.errors import UnknownMechanism
 from attnbench.records import Sweep
 
@@ -204,8 +205,10 @@ class Analysis:
 def analyse(sweep: Sweep, against: str | None = None) -> Analysis:
     """The analysis of a sweep; `against` is the mechanism or series to compare with.
 
-    Raises `UnknownMechanism` with the known names if the sweep has no such.
+    Raises `UnknownMechanism` with the known names if the sweep has no such, and `UsageError` if it
+    has several variants.
     """
+    sweep = variant(sweep, None)
     cases = summary(sweep)
     return Analysis(sweep=sweep, cases=cases, against=_series(cases, against) if against else None)
 

@@ -8,56 +8,101 @@ import typer
 
 from attnbench import __version__
 from attnbench.cli import console, options
+from attnbench.cli.asking import typed
 from attnbench.cli.stopping import stoppable
 from attnbench.device import choose
 from attnbench.errors import UsageError
-from attnbench.records import Level
+from attnbench.workloads.option import Panel
 
 if TYPE_CHECKING:
     from attnbench.gate.finding import Report
 
+AGAINST, JUDGE = "What to compare with", "How to judge"
+
 
 def check(
     base: Annotated[
-        str | None, typer.Option(help="Git revision to compare with; both are measured now.")
+        str | None,
+        typer.Option(
+            metavar="REVISION",
+            rich_help_panel=AGAINST,
+            help="Git revision to compare with; both are measured now.",
+        ),
     ] = None,
     baseline: Annotated[
         Path | None,
         typer.Option(
-            help="File that --save wrote; times are compared only on the machine that wrote it."
+            metavar="FILE",
+            rich_help_panel=AGAINST,
+            help="File that --save wrote; times are compared only on the machine that wrote it.",
         ),
     ] = None,
     save: Annotated[
-        Path | None, typer.Option(help="Write such a file; without --models, for @all.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            rich_help_panel=AGAINST,
+            help="Write such a file; without --models, for @all.",
+        ),
     ] = None,
     models: Annotated[
         str | None,
-        typer.Option(
-            help="Same syntax as in sweep; name:* checks every form, not only the default."
+        typed(
+            "models",
+            Panel.WHAT,
+            "Same syntax as in sweep; name:* checks every form, not only the default.",
         ),
     ] = None,
     changed: Annotated[
-        bool, typer.Option("--changed", help="Only mechanisms whose files differ from --base.")
+        bool,
+        typer.Option(
+            "--changed",
+            rich_help_panel=Panel.WHAT,
+            help="Only mechanisms whose files differ from --base.",
+        ),
     ] = False,
-    lengths: Annotated[str, typer.Option(help="Same syntax as in sweep.")] = "128,512",
-    level: options.LevelOption = Level.ATTENTION,
-    mode: options.ModesOption = "both",
-    device: options.DeviceOption = "cpu",
+    lengths: Annotated[str, typed("lengths", Panel.WHAT)] = "128,512",
+    level: Annotated[str, typed("level", Panel.WHAT)] = "attention",
+    mode: Annotated[str, typed("mode", Panel.WHAT)] = "both",
+    device: Annotated[str, typed("device", Panel.WHAT)] = "cpu",
+    seed: Annotated[str, typed("seed", Panel.WHAT)] = "0",
     budget: Annotated[
-        str, typer.Option(help="Time for the whole check; cases that do not fit are unsure.")
+        str,
+        typer.Option(
+            metavar="TIME",
+            rich_help_panel=JUDGE,
+            help="Time for the whole check; cases that do not fit are unsure.",
+        ),
     ] = "5m",
-    threshold: options.ThresholdOption = None,
-    no_times: Annotated[bool, typer.Option("--no-times", help="Count only; time nothing.")] = False,
+    threshold: Annotated[str | None, options.threshold_option(JUDGE)] = None,
+    no_times: Annotated[
+        bool,
+        typer.Option("--no-times", rich_help_panel=JUDGE, help="Count only; time nothing."),
+    ] = False,
     strict: Annotated[
         bool,
-        typer.Option("--strict", help="Exit with 3 if unsure; larger counts fail even if faster."),
+        typer.Option(
+            "--strict",
+            rich_help_panel=JUDGE,
+            help="Exit with 3 if unsure; larger counts fail even if faster.",
+        ),
     ] = False,
-    seed: options.SeedOption = 0,
     markdown: Annotated[
-        Path | None, typer.Option(help="Write a Markdown page for a job's summary.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            rich_help_panel=Panel.OUTPUT,
+            help="Write a Markdown page for a job's summary.",
+        ),
     ] = None,
-    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML.")] = None,
-    json_: options.JsonOption = False,
+    junit: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", rich_help_panel=Panel.OUTPUT, help="Write JUnit XML."),
+    ] = None,
+    json_: Annotated[
+        bool,
+        typer.Option("--json", rich_help_panel=Panel.OUTPUT, help="Print the results as JSON."),
+    ] = False,
 ) -> None:
     """Compare with a revision or a stored baseline; exit with 1 if slower, larger or failing.
 
@@ -78,20 +123,20 @@ def check(
     from attnbench.gate.finding import traded
     from attnbench.workloads import axes
 
-    measured = choose(device)
+    measured, drawn = choose(device), options.read("seed", seed)
     plan = Plan(
         lengths=axes.lengths(lengths),
-        level=level,
-        modes=options.modes(mode),
+        level=options.read("level", level),
+        modes=options.read("mode", mode),
         device=measured.name,
         budget_s=axes.seconds(budget, "--budget"),
-        threshold=measured.threshold if threshold is None else threshold,
+        threshold=options.threshold(threshold, measured.threshold),
         times=not no_times,
-        seed=seed,
+        seed=drawn,
     )
     own = base is not None
     unchanged = "nothing was kept, the repository is unchanged"
-    with stoppable(lambda: unchanged), bench(device, seed, own) as measuring:
+    with stoppable(lambda: unchanged), bench(device, drawn, own) as measuring:
         if save is not None:
             chosen = chosen or options.selections("@all")
             cases, left_out = stored.save(plan, save, chosen, measuring, __version__)

@@ -1,13 +1,17 @@
 """`attnbench claims`: what papers assert, judged by a stored sweep; loads no torch."""
 
+import csv
+import io
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from attnbench.cli import console, options
+from attnbench.cli.completing import completing
 from attnbench.errors import BadClaims, UsageError
 from attnbench.units import many
 
@@ -21,33 +25,48 @@ LARGEST = 1 << 22  # bytes of a file of claims
 SHOWN = 20  # at most this many unreadable rows are listed one by one
 
 
+def ids(text: str) -> Iterator[str]:
+    """The ids of the shipped claims, read without what judges them."""
+    file = resources.files("attnbench").joinpath("published", "claims.csv")
+    rows = csv.DictReader(io.StringIO(file.read_text(encoding="utf-8")))
+    yield from (row["id"] for row in rows)
+
+
 def claims(
     sweep: Annotated[
-        Path | None, typer.Argument(help="Folder of a sweep; without it, the claims are listed.")
+        Path | None,
+        typer.Argument(
+            metavar="SWEEP", help="Folder of a sweep; without it, the claims are listed."
+        ),
     ] = None,
     file: Annotated[
         Path | None,
         typer.Option(
-            "--claims", help="CSV file with your own claims, judged in place of the shipped ones."
+            "--claims",
+            metavar="FILE",
+            help="CSV file with your own claims, judged in place of the shipped ones.",
         ),
     ] = None,
     only: Annotated[
         str,
         typer.Option(
-            help="Show only claims with this id or mechanism, or a pattern such as flash-*."
+            metavar="PATTERN",
+            autocompletion=completing(ids),
+            help="Show only claims with this id or mechanism, or a pattern such as flash-*.",
         ),
     ] = "*",
     all_: Annotated[
         bool,
         typer.Option("--all", help="Show claims out of scope too; claims.md always lists them."),
     ] = False,
+    at: options.AtOption = None,
     formats: options.FormatsOption = "png",
     json_: options.JsonOption = False,
 ) -> None:
     """Judge what papers claim by what a sweep measured; without a sweep, list the claims."""
     from attnbench.claims.reading import shipped
 
-    figure_formats = options.formats(formats)
+    figure_formats = options.read("formats", formats)
     claims = shipped() if file is None else read_own(file)
     chosen = tuple(claim for claim in claims if claim.matches(only))
     if not chosen:
@@ -57,7 +76,7 @@ def claims(
     if sweep is None:
         show_listing(chosen, json_)
         return
-    judged = publish(sweep, claims, figure_formats, file)
+    judged = publish(sweep, claims, figure_formats, file, at)
     shown = [judgement for judgement in judged if judgement.claim in chosen]
     if json_:
         console.data([{**describe(j.claim), **asdict(j.judgement)} for j in shown])
@@ -90,16 +109,21 @@ def read_own(path: Path) -> Sequence["Claim"]:
 
 
 def publish(
-    folder: Path, claims: Sequence["Claim"], formats: tuple[str, ...], own: Path | None = None
+    folder: Path,
+    claims: Sequence["Claim"],
+    formats: tuple[str, ...],
+    own: Path | None = None,
+    at: str | None = None,
 ) -> Sequence["Judged"]:
     """Judge the claims and write page, table and overlays into the folder of the sweep."""
     from attnbench.analysis.report import analyse
+    from attnbench.analysis.variants import variant
     from attnbench.claims.bench import Bench
     from attnbench.claims.judge import judge
     from attnbench.store import output
     from attnbench.store.journal import load_results
 
-    analysis = analyse(load_results(folder))
+    analysis = analyse(variant(load_results(folder), at))
     if not folder.is_dir():
         folder = folder.parent
     if own is not None and own.resolve().parent == folder.resolve() and own.stem == "claims":
@@ -108,6 +132,10 @@ def publish(
         console.err().print(f"warning: {warning}")
     bench = Bench(sweep=analysis.sweep, cases=analysis.cases, ratios=analysis.ratios)
     judged = judge(bench, claims)
+    if at is not None:
+        folder = folder / at
+        with output.explained(f"cannot write '{folder}'"):
+            folder.mkdir(exist_ok=True)
     for name, content in files(analysis, bench, judged, formats):
         output.write(folder / name, content, way_out="the journal is unharmed")
     console.err().print(f"claims.md, claims.csv and overlays are in {folder}")

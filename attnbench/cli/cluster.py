@@ -6,10 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from attnbench.cli import console
-from attnbench.cli.measuring import begun_in
+from attnbench.cli.measuring import begun_in, keep, sizes
 from attnbench.cli.stopping import stoppable
 from attnbench.errors import CannotRun, DifferentSweep, SweepExists, UsageError
 from attnbench.fleet import folder as fleets
@@ -19,16 +17,13 @@ from attnbench.fleet.engine import Engine, Kind
 from attnbench.fleet.folder import Fleet
 from attnbench.records import Planned, Request
 from attnbench.units import many, seconds
+from attnbench.workloads.asked import Asked, flag, options
+from attnbench.workloads.option import Panel
 
 if TYPE_CHECKING:
     from attnbench.render.grid import Table
 
 GRACE_S = 5.0  # for a second Ctrl-C
-# options that shards do not get; they get the device as it was chosen
-OWN = frozenset(
-    {"on", "shards", "shard", "slurm", "address", "device", "out", "resume"}
-    | {"formats", "json_", "dry_run"}
-)
 
 
 def engine(kind: Kind, options: str, address: str | None, gpus: int, cpus: int) -> Engine:
@@ -44,27 +39,27 @@ def engine(kind: Kind, options: str, address: str | None, gpus: int, cpus: int) 
             return Ray(address, gpus, cpus=cpus)
 
 
-def given(context: typer.Context, device: str) -> list[str]:
-    """The verb and the options of this command line that every shard gets too."""
-    words = ["sweep", "--device", device]
-    for option in context.command.params:
-        source = context.get_parameter_source(option.name or "")
-        if source is None or source.name != "COMMANDLINE" or option.name in OWN:
+def words(asked: Asked, device: str) -> list[str]:
+    """The verb and the options that every shard gets too, with the device as it was chosen."""
+    words, usual = ["sweep", "--device", device], Asked()
+    for name, option in options().items():
+        value = getattr(asked, name)
+        not_theirs = name == "device" or option.panel in (Panel.CLUSTER, Panel.OUTPUT)
+        if not_theirs or value == getattr(usual, name):
             continue
-        value = context.params[option.name or ""]
-        if getattr(option, "is_flag", False):
-            words.append(option.opts[0] if value else option.secondary_opts[0])
+        if isinstance(value, bool):
+            words.append(flag(name if value else f"no_{name}"))
         else:
-            words += [option.opts[0], str(value)]
+            words += [flag(name), value]
     return words
 
 
-def started(folder: Path, kind: Kind, shards: int | None, resume: bool) -> Fleet:
+def started(folder: Path, kind: Kind, shards: int | None, *, resuming: bool) -> Fleet:
     """The stored state of a fleet to go on with, or a new one.
 
     Raises `SweepExists`, `StoreError`, `DifferentSweep` with another engine or number of shards.
     """
-    if not resume:
+    if not resuming:
         if shards is None:
             raise UsageError(
                 f"--on {kind} needs --shards, the number of parts; --dry-run shows them"
@@ -97,8 +92,9 @@ def conduct(
     request: Request,
     plan: Sequence[Planned],
     command: Sequence[str],
+    options_file: bytes,
 ) -> None:
-    """Run every shard to its end and merge them in the folder.
+    """Run every shard to its end and merge them in the folder, next to the options of the sweep.
 
     Raises `CannotRun` if a shard was given up, after the others were merged.
     """
@@ -110,11 +106,12 @@ def conduct(
     )
     console.err().print(
         f"{many(fleet.shards, 'shard')} on {fleet.engine}, each on {request.device};"
-        f" c = {request.tokens:,} tokens, {request.dtype}, {many(request.rounds, 'round')};"
+        f" {sizes(request)}, {many(request.rounds, 'round')};"
         f" predicted {seconds(split.makespan_s(parts))}; into {folder}"
     )
     with fleets.driven(folder):
         fleets.prepare(folder, fleet, command)
+        keep(folder, options_file)
         with stoppable(lambda: left(drive)), watched(drive), interruptible(drive):
             try:
                 drive.run()
@@ -138,7 +135,7 @@ def conduct(
         kept = f"what was measured is merged in '{folder}'" if stored else "nothing was measured"
         raise CannotRun(
             f"shard {number}/{fleet.shards}{more} was given up: {why}; {kept};"
-            " repeat with --resume to try again"
+            f" {resuming(folder)} to try again"
         )
 
 
@@ -172,7 +169,7 @@ def left(drive: Drive) -> str:
 
 def resuming(folder: Path) -> str:
     """How to come back."""
-    return f"repeat with --out '{folder}' --resume to go on"
+    return f"attnbench sweep --resume '{folder}' goes on"
 
 
 @contextmanager
@@ -217,7 +214,7 @@ def held(part: split.Units) -> str:
     """`training 128: 1, 3; inference 128: 2`."""
     rounds = split.rounds(part)
     parts = (
-        f"{mode} {n:,}: {', '.join(str(r + 1) for r in rounds[mode, n])}"
-        for mode, n in sorted(rounds)
+        f"{block.mode} {block.seq_len:,}: {', '.join(str(r + 1) for r in rounds[block])}"
+        for block in sorted(rounds)
     )
     return "; ".join(parts)

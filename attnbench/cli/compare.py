@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def compare(
-    first: Annotated[Path, typer.Argument(help="Folder of the earlier sweep.")],
-    second: Annotated[Path, typer.Argument(help="Folder of the later sweep.")],
+    first: Annotated[Path, typer.Argument(metavar="SWEEP_A", help="Folder of the earlier sweep.")],
+    second: Annotated[Path, typer.Argument(metavar="SWEEP_B", help="Folder of the later sweep.")],
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Compare times of different machines too.")
     ] = False,
@@ -22,22 +22,29 @@ def compare(
         bool, typer.Option("--all", help="Show every case and metric, not only what changed.")
     ] = False,
     against: Annotated[
-        str | None, typer.Option(help="Only crossovers with this mechanism or series.")
+        str | None,
+        typer.Option(metavar="SERIES", help="Only crossovers with this mechanism or series."),
     ] = None,
+    at: options.AtOption = None,
     json_: options.JsonOption = False,
-    markdown: Annotated[Path | None, typer.Option(help="Write the tables as Markdown.")] = None,
-    csv: Annotated[Path | None, typer.Option(help="Write every case as CSV.")] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the tables as Markdown.")
+    ] = None,
+    csv: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write every case as CSV.")
+    ] = None,
 ) -> None:
     """Compare a sweep with an earlier one: what became slower, faster, larger, or is missing."""
     from attnbench.analysis.compare import compare
     from attnbench.analysis.report import analyse
+    from attnbench.analysis.variants import variant
     from attnbench.render import delimited
     from attnbench.render.comparison import all_cases, changes, moved_crossovers
     from attnbench.render.conditions import warnings
     from attnbench.store import output
     from attnbench.store.journal import load_results
 
-    before, after = (load_results(folder) for folder in (first, second))
+    before, after = (variant(load_results(folder), at) for folder in (first, second))
     analyses = (analyse(before, against), analyse(after))
     warned = dict(zip(("first", "second"), map(warnings, analyses), strict=True))
     for folder, lines in zip((first, second), warned.values(), strict=True):

@@ -29,9 +29,10 @@ def doctor(
     from attnbench.cli.starting import own_server
     from attnbench.measure import nvml
     from attnbench.measure.memory import resident_available
+    from attnbench.workloads import requests
 
     chosen = choose(device)
-    settings = options.settings(chosen, threads, 0, True, False, None)
+    settings = requests.settings(chosen, options.read("threads", threads), 0, True, False, None)
     with stoppable(lambda: "nothing was kept"), own_server(settings.threads) as server:
         here = environment(server, chosen.name, settings.threads)
         refused, packages = examine(chosen.name, server)

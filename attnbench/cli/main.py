@@ -47,10 +47,12 @@ def verb() -> int:
     from attnbench.cli import console
 
     console.tolerate_closed_streams()
+    from attnbench.cli.completing import whole_words
     from attnbench.cli.verbs import application
 
     try:
-        return application()(standalone_mode=False) or 0
+        with whole_words():
+            return application()(prog_name="attnbench", standalone_mode=False) or 0
     except SystemExit as exit_:
         # Typer turns every broken pipe into exit code 1
         if isinstance(exit_.__context__, OSError):

@@ -14,10 +14,12 @@ from attnbench.run import schedule
 from attnbench.run.processes import Server
 from attnbench.run.session import Progress, Session
 from attnbench.run.workers import Worker
+from attnbench.store import output
 from attnbench.store.journal import FILE, Journal, load, refuse_unwritable
 from attnbench.store.resuming import done
 from attnbench.store.schema import Ending
 from attnbench.units import many
+from attnbench.workloads import config
 from attnbench.workloads.reading import Plan
 
 PEAKS_TIMEOUT_S = 300.0
@@ -34,9 +36,11 @@ def measure(
     resume: bool,
     anyway: bool,
     shard: Shard | None = None,
+    options_file: bytes = b"",
 ) -> None:
     """Measure the plan, or a shard of it, into the folder's journal, a new or a resumed one.
 
+    A whole sweep keeps its options next to its journal.
     Raises `StoreError`, and `CannotRun` if no worker starts.
     """
     share = split.share(plan.cases, request, shard) if shard else None
@@ -56,6 +60,8 @@ def measure(
     else:
         journal = Journal.create(folder, folder.name, request, here, shard)
     with journal:
+        if shard is None and options_file:
+            keep(folder, options_file)
         stored = described(journal, plan)
         show_choices(request, here, journal, folder)
         session = Session(
@@ -106,6 +112,12 @@ def environment(server: Server, device: str, threads: int, dtype: str = "float32
     return Environment(**answer["environment"])
 
 
+def keep(folder: Path, options_file: bytes) -> None:
+    """Write the options of a sweep into its folder; those that it began with stay."""
+    if not (file := folder / config.FILE).exists():
+        output.write(file, options_file)
+
+
 def refuse_begun(folder: Path) -> None:
     """Raises `SweepExists` if a sweep began in the folder."""
     if begun_in(folder):
@@ -142,8 +154,7 @@ def show_choices(request: Request, here: Environment, journal: Journal, folder: 
         show(f"shard {shard}, try {journal.origin.attempt}; a budget is that of each shard")
     show(
         f"{here.device} ({here.processor}), {many(here.threads, 'thread')}, torch {here.torch};"
-        f" c = {request.tokens:,} tokens, {request.dtype}, at most {many(request.rounds, 'round')},"
-        f" {budget}; into {folder}"
+        f" {sizes(request)}, at most {many(request.rounds, 'round')}, {budget}; into {folder}"
     )
     if here.cuda:
         from attnbench.render.conditions import gpu_settings
@@ -151,6 +162,13 @@ def show_choices(request: Request, here: Environment, journal: Journal, folder: 
         show(f"driver {here.driver}, CUDA {here.cuda}; {gpu_settings(here)}")
     for doubt in doubts(here):
         show(f"warning: {doubt}")
+
+
+def sizes(request: Request) -> str:
+    """Batch and number types: `c = 8,192 tokens, float32`."""
+    batches = dict.fromkeys(str(single.batch) for single in request.each)
+    batch = f"B = {', '.join(batches)}" if request.batch else f"c = {request.tokens:,} tokens"
+    return ", ".join((batch, *dict.fromkeys(single.dtype for single in request.each)))
 
 
 def doubts(here: Environment) -> Iterator[str]:
@@ -204,4 +222,4 @@ def kept(folder: Path) -> str:
         return f"what was measured is kept; attnbench report '{folder}' shows it"
     measured = any(run.elapsed_s for run in sweep.runs)
     state = "what was measured is kept" if measured else "nothing was measured yet"
-    return f"{state}: repeat with --out '{folder}' --resume"
+    return f"{state}; attnbench sweep --resume '{folder}' goes on"

@@ -9,8 +9,8 @@ from attnbench.cli import console
 
 
 def merge(
-    folders: Annotated[list[Path], typer.Argument(help="Folders of the shards.")],
-    out: Annotated[Path, typer.Option(help="Folder of the whole sweep.")],
+    folders: Annotated[list[Path], typer.Argument(metavar="FOLDER", help="Folders of the shards.")],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the whole sweep.")],
 ) -> None:
     """Join the shards of one sweep; each keeps its own journal."""
     from attnbench.store.merging import merge

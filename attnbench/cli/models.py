@@ -7,14 +7,23 @@ from typing import Annotated, Any
 import typer
 
 from attnbench.cli import console, options
+from attnbench.cli.completing import completing
 from attnbench.cli.stopping import stoppable
 from attnbench.device import choose
 from attnbench.errors import UnknownMechanism
+from attnbench.registry import names, unknown
 from attnbench.units import count
 
 
 def models(
-    pattern: Annotated[str, typer.Argument(help="A name, or a pattern such as synth*.")] = "*",
+    pattern: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            autocompletion=completing(lambda text: names()),
+            help="A name, or a pattern such as synth*.",
+        ),
+    ] = "*",
     device: options.DeviceOption = "auto",
     verify: Annotated[
         bool, typer.Option("--verify", help="Run the contract's checks on small sizes.")
@@ -24,7 +33,6 @@ def models(
     """List mechanisms with class, complexity and forms; a single one in full."""
     console.begin("reading mechanisms")
     from attnbench.cli.starting import own_server
-    from attnbench.registry import names, unknown
     from attnbench.workloads import reading
 
     own_file = ".py:" in pattern

@@ -1,60 +1,71 @@
 """`attnbench report`: figures, tables and pages from a stored sweep; loads no torch."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attnbench.cli import console, options
 from attnbench.errors import UsageError
 
+if TYPE_CHECKING:
+    from attnbench.analysis.report import Analysis
+
 
 def report(
     sweeps: Annotated[
-        list[Path], typer.Argument(help="Folder of a sweep, or those of several devices.")
+        list[Path],
+        typer.Argument(metavar="SWEEP", help="Folder of a sweep, or those of several devices."),
     ],
     formats: options.FormatsOption = "png",
     json_: options.JsonOption = False,
     against: Annotated[
-        str | None, typer.Option(help="Speed-ups and crossovers over this mechanism or series.")
+        str | None,
+        typer.Option(
+            metavar="SERIES", help="Speed-ups and crossovers over this mechanism or series."
+        ),
     ] = None,
     slopes: Annotated[
         bool, typer.Option("--slopes", help="Draw local exponents below the figure of times.")
     ] = False,
+    at: options.AtOption = None,
     everything: Annotated[
         bool,
         typer.Option("--all", help="Add how well costs were predicted, and the rates of work."),
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the report on several devices.")
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Folder for the report on several devices."),
     ] = None,
 ) -> None:
     """Make the figures and tables of a stored sweep again, or of several devices side by side."""
-    figures = options.formats(formats)
+    figures = options.read("formats", formats)
     if len(sweeps) == 1:
         if out is not None:
             raise UsageError("--out is for several sweeps; the report of one goes into its folder")
-        publish(sweeps[0], figures, json_, against, slopes, everything)
+        publish(sweeps[0], figures, json_, against, slopes, everything, at)
         return
     if against or slopes or everything:
         raise UsageError("--against, --slopes and --all are for one sweep; report each by itself")
     if out is None:
         raise UsageError("several sweeps need --out, the folder for their report")
-    publish_devices(sweeps, out, figures, json_)
+    publish_devices(sweeps, out, figures, json_, at)
 
 
 def publish_devices(
-    folders: Sequence[Path], out: Path, formats: tuple[str, ...], as_json: bool
+    folders: Sequence[Path], out: Path, formats: tuple[str, ...], as_json: bool, at: str | None
 ) -> None:
     """Write the report of several devices into `out`, and print its tables."""
     from attnbench.analysis.devices import device_names, side_by_side
     from attnbench.analysis.report import analyse
+    from attnbench.analysis.variants import variant
     from attnbench.render.page import devices_files, devices_tables
     from attnbench.store import output
     from attnbench.store.journal import load_results
 
-    loaded = [load_results(folder) for folder in folders]
+    loaded = [variant(load_results(folder), at) for folder in folders]
     cases = side_by_side(loaded)
     analyses = dict(zip(device_names(loaded), map(analyse, loaded), strict=True))
     files = devices_files(analyses, cases, formats)
@@ -78,25 +89,53 @@ def publish(
     against: str | None = None,
     slopes: bool = False,
     everything: bool = False,
+    at: str | None = None,
 ) -> None:
-    """Write the report into the folder of the journal, and print its main tables."""
+    """Write the report into the folder of the journal, and print its main tables.
+
+    Of several variants, each has a report in a folder of its own.
+    """
     from attnbench.analysis.report import analyse
-    from attnbench.render.conditions import warnings
-    from attnbench.render.page import headlines, report_files
+    from attnbench.analysis.summary import summary
+    from attnbench.analysis.variants import variant, variants
+    from attnbench.render.page import report_files
     from attnbench.store import output
     from attnbench.store.journal import load_results
 
-    analysis = analyse(load_results(folder), against)
+    sweep = load_results(folder)
     if not folder.is_dir():
         folder = folder.parent
-    for warning in warnings(analysis):
-        console.err().print(f"warning: {warning}")
-    for name, content in report_files(analysis, formats, slopes, everything).items():
-        output.write(folder / name, content, way_out="the journal is unharmed")
+    parts = variants(sweep) if at is None else {at: variant(sweep, at)}
+    analyses = {name: analyse(part, against) for name, part in parts.items()}
+    for name, analysis in analyses.items():
+        warn(name, analysis)
+        files = report_files(analysis, formats, slopes, everything)
+        with output.explained(f"cannot write '{folder / name}'"):
+            (folder / name).mkdir(exist_ok=True)
+        for file, content in files.items():
+            output.write(folder / name / file, content, way_out="the journal is unharmed")
     if as_json:
-        console.data(analysis.cases)
+        console.data(analysis.cases if len(analyses) == 1 else summary(sweep))
         return
+    for name, analysis in analyses.items():
+        show(name, analysis)
+    within = f"{folder / name}" if len(analyses) == 1 else f"{folder}, in {', '.join(analyses)}"
+    console.err().print(f"figures and tables are in {within}; report.html has them all")
+
+
+def warn(variant: str, analysis: "Analysis") -> None:
+    """Print the warnings of an analysis."""
+    from attnbench.render.conditions import warnings
+
+    of = f"{variant}: " if variant else ""
+    for warning in warnings(analysis):
+        console.err().print(f"warning: {of}{warning}")
+
+
+def show(variant: str, analysis: "Analysis") -> None:
+    """Print the main tables of an analysis."""
+    from attnbench.render.page import headlines
+
     for table in headlines(analysis):
-        console.show(table)
+        console.show(replace(table, title=f"{variant}: {table.title}") if variant else table)
         console.out().print()
-    console.err().print(f"figures and tables are in {folder}; report.html has them all")

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from attnbench.cli import console, options
+from attnbench.cli.asking import typed
 from attnbench.cli.stopping import stoppable
 from attnbench.device import choose
 from attnbench.errors import UsageError
@@ -15,15 +16,19 @@ from attnbench.workloads import axes
 
 def selftest(
     models: Annotated[
-        str, typer.Option(help="Mechanism to slow down artificially.")
+        str, typed("models", text="Mechanism to slow down artificially.")
     ] = "transformer",
-    length: Annotated[int, typer.Option(min=1, max=axes.LONGEST, help="Sequence length N.")] = 256,
+    length: Annotated[str, typer.Option(metavar="N", help="Sequence length.")] = "256",
     device: options.DeviceOption = "cpu",
     budget: Annotated[
-        str, typer.Option(help="Time to spend, at least a minute; more gives more precise rates.")
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="Time to spend, at least a minute; more gives more precise rates.",
+        ),
     ] = "3m",
-    threshold: options.ThresholdOption = None,
-    seed: options.SeedOption = 0,
+    threshold: Annotated[str | None, options.threshold_option()] = None,
+    seed: options.SeedOption = "0",
     json_: options.JsonOption = False,
 ) -> None:
     """Measure rates of false alarm and detection, by adding 0, 2, 5, 10 and 20 % of work."""
@@ -35,19 +40,19 @@ def selftest(
     from attnbench.render import check_page
     from attnbench.store import selftest as cache
 
-    measured = choose(device)
+    measured, drawn = choose(device), options.read("seed", seed)
     budget_s = axes.seconds(budget, "--budget")
     if budget_s is None:
         raise UsageError("--budget of a selftest is a time, such as 3m")
     plan = Plan(
-        lengths=(length,),
+        lengths=(axes.whole(length, "--length", most=axes.LONGEST),),
         modes=(Mode.INFERENCE,),
         device=measured.name,
         budget_s=budget_s,
-        threshold=measured.threshold if threshold is None else threshold,
-        seed=seed,
+        threshold=options.threshold(threshold, measured.threshold),
+        seed=drawn,
     )
-    with stoppable(lambda: "nothing was kept"), bench(measured.name, seed) as measuring:
+    with stoppable(lambda: "nothing was kept"), bench(measured.name, drawn) as measuring:
         detection = detected(plan, chosen, budget_s, measuring)
         machine = measuring.machine()
     sentence = check_page.reliability(detection)

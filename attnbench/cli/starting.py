@@ -10,6 +10,7 @@ from attnbench.cli import console
 from attnbench.device import find
 from attnbench.errors import CannotRun
 from attnbench.records import Fingerprint
+from attnbench.run.cgroups import cores
 from attnbench.run.processes import Server
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def fingerprint(server: Server, device: str) -> Fingerprint:
         raise CannotRun(f"no worker process could be started: {started['reason']}")
     return Fingerprint(
         processor=environment.processor(),
-        cores=environment.cores(),
+        cores=cores(),
         threads=server.threads,
         torch=started["torch"],
         device=find(device).title(),

@@ -6,6 +6,7 @@ import typer
 
 from attnbench import __version__
 from attnbench.cli import check, claims, compare, doctor, merge, models, report, selftest, sweep
+from attnbench.cli.asking import Verb
 from attnbench.cli.main import DEBUG
 
 HELP = """What does each attention mechanism cost, on this machine, at this length?
@@ -34,7 +35,7 @@ def application() -> typer.Typer:
         selftest.selftest,
         doctor.doctor,
     ):
-        app.command()(verb)
+        app.command(cls=Verb)(verb)
     return app
 
 

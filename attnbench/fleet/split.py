@@ -16,9 +16,9 @@ from typing import NamedTuple, TypeAlias
 
 from attnbench.analysis import predict
 from attnbench.errors import UsageError
-from attnbench.records import Planned, Request, Shard
+from attnbench.records import Block, Planned, Request, Shard
 from attnbench.run import schedule
-from attnbench.run.history import Block, blocks
+from attnbench.run.history import blocks
 
 SLACK = 4 / 3
 

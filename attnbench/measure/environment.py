@@ -1,6 +1,6 @@
 """This machine: what the process may use of it, versions, and measured peak rates.
 
-`cores` and `memory_bytes` respect a container's limits and the process's affinity.
+`memory_bytes` respects a container's limits.
 """
 
 import os
@@ -14,22 +14,13 @@ from typing import TYPE_CHECKING
 from attnbench import __version__
 from attnbench.device import Device, find
 from attnbench.records import Environment
-from attnbench.run.cgroups import free_bytes, whole_cores
+from attnbench.run.cgroups import cores, free_bytes
 
 if TYPE_CHECKING:
     import torch
 
 PEAK_S = 0.3  # per peak rate: precise enough, and short enough before every sweep
 LOOK_S = 0.25  # the kernel counts in hundredths of a second
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    try:
-        allowed = len(os.sched_getaffinity(0))
-    except AttributeError:
-        allowed = os.cpu_count() or 1
-    return min(allowed, whole_cores() or allowed)
 
 
 def memory_bytes() -> int:

@@ -129,7 +129,9 @@ def _asked(sweep: Sweep) -> str:
     request = sweep.request
     planned = (planned.case.workload for planned in sweep.plan)
     decoded = sorted({w.batch for w in planned if w.mode is Mode.DECODE})
-    sizes = [f"{units.count(request.tokens)} tokens per batch"] * (request.modes != (Mode.DECODE,))
+    tokens = f"{units.count(request.tokens)} tokens"
+    batch = f"{units.many(request.batch, 'sequence') if request.batch else tokens} per batch"
+    sizes = [batch] * (request.modes != (Mode.DECODE,))
     sizes += [f"decode at batch {', '.join(map(units.count, decoded))}"] * bool(decoded)
     sizes += [
         f"width {request.width}",

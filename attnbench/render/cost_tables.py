@@ -31,15 +31,23 @@ CAUSES: Mapping[str, str] = MappingProxyType({
 })  # fmt: skip
 
 
-def latency(summary: Frame, mode: str, tokens: int) -> Table:
-    """Milliseconds per batch of `tokens` tokens, with the 95 % confidence interval.
+def batch(summary: Frame, tokens: int | None) -> str:
+    """What times are of: so many tokens, or the sequences of a fixed batch."""
+    if tokens is not None:
+        return f"{units.count(tokens)} tokens"
+    return units.many(int(summary["batch"].max()), "sequence")
+
+
+def latency(summary: Frame, mode: str, tokens: int | None) -> Table:
+    """Milliseconds per batch of `tokens` tokens, or of the sweep's, with the 95 % interval.
 
     In decode, milliseconds of a step of the batch: the time per output token.
     """
     decode = mode == Mode.DECODE
+    tokens = None if decode else tokens
 
     def cell(row: Row) -> Cell:
-        scale = 1e3 if decode else 1e3 * tokens / row["tokens"]
+        scale = 1e3 * (tokens / row["tokens"] if tokens else 1.0)
         point, low, high = (scale * row[key] for key in ("time_s", "time_lo_s", "time_hi_s"))
         return bounded(point, low, high, LAUNCHES if row["launch_bound"] else "")
 
@@ -47,7 +55,7 @@ def latency(summary: Frame, mode: str, tokens: int) -> Table:
         *(_intervals(summary), *_launches(summary, mode)),
         *(*_forms(summary, mode), *_compiled(summary, mode)),
     ]
-    if not decode and summary["tokens"].max() > tokens:
+    if tokens and summary["tokens"].max() > tokens:
         limit = units.count(tokens)
         scaled = f"For N > {limit} the batch is one sequence; the time is scaled to {limit} tokens."
         notes.insert(1, scaled)
@@ -59,7 +67,7 @@ def latency(summary: Frame, mode: str, tokens: int) -> Table:
         name=f"latency_{mode}",
         title="Time per output token (TPOT), context of N tokens, ms"
         if decode
-        else f"{mode.capitalize()} time, ms per batch of {units.count(tokens)} tokens",
+        else f"{mode.capitalize()} time, ms per batch of {batch(summary, tokens)}",
         across="time_ms",
         note=" ".join(notes),
     )

@@ -55,7 +55,7 @@ class Curve:
         return (self.lengths[known[-1]], self.drawn[known[-1]]) if len(known) else None
 
 
-def curves(summary: Frame, mode: str, quantity: Quantity, tokens: int) -> list[Curve]:
+def curves(summary: Frame, mode: str, quantity: Quantity, tokens: int | None) -> list[Curve]:
     """Every series of a mode, in the order of the plan."""
     cases = summary[summary["mode"] == mode]
     return [
@@ -64,8 +64,9 @@ def curves(summary: Frame, mode: str, quantity: Quantity, tokens: int) -> list[C
     ]
 
 
-def _curve(series: str, rows: Frame, quantity: Quantity, tokens: int) -> Curve:
-    scale = (tokens / rows["tokens"] if quantity.per_token else 1.0 + 0 * rows["tokens"]).to_numpy()
+def _curve(series: str, rows: Frame, quantity: Quantity, tokens: int | None) -> Curve:
+    measured = rows["tokens"].to_numpy(float)
+    scale = (tokens if quantity.per_token and tokens else measured) / measured
     values = rows[quantity.value].to_numpy(float) * scale
     nothing = np.full(len(rows), np.nan)
     missing = ~np.isfinite(values)

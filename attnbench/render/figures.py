@@ -17,6 +17,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from attnbench import units
 from attnbench.analysis.summary import Frame
 from attnbench.records import PASSES
+from attnbench.render.cost_tables import batch
 from attnbench.render.curves import Curve, Quantity, curves
 from attnbench.render.panels import (
     Ending,
@@ -53,7 +54,7 @@ TIME = Quantity(
     high="time_hi_s",
     predicted="refined_s",
     per_token=True,
-    axis="time per batch of {tokens} tokens",
+    axis="time per batch of {batch}",
     text=units.seconds,
     base=10,
 )
@@ -72,7 +73,7 @@ MEMORY = Quantity(
 def cost_figure(
     summary: Frame,
     quantity: Quantity,
-    tokens: int,
+    tokens: int | None,
     suffix: str = "png",
     slopes: Frame | None = None,
 ) -> bytes:
@@ -89,7 +90,7 @@ def cost_figure(
         for axes, mode, drawn in zip(panel_axes[: len(modes)], modes, panels, strict=True):
             panel(axes, drawn, quantity, styles)
             guessed = any(np.isfinite(curve.guesses).any() for curve in drawn)
-            label = quantity.axis.format(tokens=units.count(tokens))
+            label = quantity.axis.format(batch=batch(summary, tokens))
             heading(axes, mode.capitalize(), label + "; open: predicted" * guessed)
         if slopes is not None:
             for axes, mode in zip(panel_axes[len(modes) :], modes, strict=True):

@@ -57,7 +57,7 @@ def devices_files(
         [f"{device}: {line}" for device, each in analyses.items() for line in said(each)]
         for said in (warnings, conditions)
     ]
-    tokens = first.sweep.request.tokens
+    tokens = first.sweep.request.batch_tokens
     return _files(
         " and ".join(analyses),
         (lines[0], lines[1]),
@@ -90,7 +90,7 @@ def _files(
 
 def _pictures(analysis: Analysis, suffix: str, slopes: bool) -> Iterator[tuple[str, bytes]]:
     """The figures for which the sweep has numbers."""
-    cases, tokens = analysis.cases, analysis.sweep.request.tokens
+    cases, tokens = analysis.cases, analysis.sweep.request.batch_tokens
     local_slopes = analysis.local_slopes if slopes else None
     yield from _costs(cases, tokens, suffix, local_slopes)
     if analysis.roof is not None and analysis.roofline is not None:
@@ -100,7 +100,7 @@ def _pictures(analysis: Analysis, suffix: str, slopes: bool) -> Iterator[tuple[s
 
 
 def _costs(
-    cases: Frame, tokens: int, suffix: str, slopes: Frame | None = None
+    cases: Frame, tokens: int | None, suffix: str, slopes: Frame | None = None
 ) -> Iterator[tuple[str, bytes]]:
     if len(passes := cases[cases["mode"].isin(PASSES)]):
         yield "fig2", cost_figure(cases, TIME, tokens, suffix, slopes)
@@ -113,7 +113,7 @@ def _costs(
 def report_tables(analysis: Analysis, everything: bool = False) -> list[Table]:
     """Every table of the report, in reading order; `everything` adds those that few need."""
     cases, request, base = analysis.cases, analysis.sweep.request, analysis.baseline
-    tables = [cost_tables.latency(cases, mode, request.tokens) for mode in analysis.modes]
+    tables = [cost_tables.latency(cases, mode, request.batch_tokens) for mode in analysis.modes]
     if base is not None and analysis.speedups is not None:
         speedups = analysis.speedups
         tables += [cost_tables.speedup(cases, mode, base, speedups) for mode in analysis.modes]
@@ -145,7 +145,7 @@ def devices_tables(analyses: Mapping[str, Analysis], cases: Frame) -> list[Table
     """Times and peaks of every series on every device, and the cases that were not measured."""
     first, *_ = analyses.values()
     modes = dict.fromkeys(mode for each in analyses.values() for mode in each.modes)
-    tokens = first.sweep.request.tokens
+    tokens = first.sweep.request.batch_tokens
     tables = [cost_tables.latency(cases, mode, tokens) for mode in modes]
     tables += [cost_tables.memory(cases, mode) for mode in modes]
     return [*tables, cost_tables.outcomes(cases)]
@@ -156,7 +156,7 @@ def headlines(analysis: Analysis) -> list[Table]:
 
     If a series was chosen to compare with, crossovers with it are included.
     """
-    cases, tokens = analysis.cases, analysis.sweep.request.tokens
+    cases, tokens = analysis.cases, analysis.sweep.request.batch_tokens
     tables = [cost_tables.latency(cases, mode, tokens) for mode in analysis.modes]
     if len(analysis.decoding):
         tables.append(decoding.overview(analysis.decoding))

@@ -1,5 +1,6 @@
 """Limits of a container or service: Linux control groups (cgroups), version 1 or 2."""
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -64,6 +65,15 @@ def free_bytes() -> int | None:
             free = max(0, int(limit) - (int(used) - droppable if used.isdigit() else 0))
             left = free if left is None else min(left, free)
     return left
+
+
+def cores() -> int:
+    """Cores that this process may use: its affinity, within a container's limit."""
+    try:
+        allowed = len(os.sched_getaffinity(0))
+    except AttributeError:
+        allowed = os.cpu_count() or 1
+    return min(allowed, whole_cores() or allowed)
 
 
 def whole_cores() -> int | None:

@@ -9,10 +9,9 @@ from typing import TypeAlias
 from attnbench.analysis import predict
 from attnbench.analysis.curves import series_names
 from attnbench.analysis.ratios import log_ratio
-from attnbench.records import Case, Mode, Outcome, Part, Planned, Run
+from attnbench.records import Block, Case, Outcome, Part, Planned, Run
 from attnbench.run import schedule
 
-Block: TypeAlias = tuple[Mode, int]
 Known: TypeAlias = list[tuple[Planned, float]]
 
 
@@ -138,7 +137,7 @@ class History:
 
 
 def blocks(plan: Sequence[Planned]) -> dict[Block, list[Planned]]:
-    """The cases of each mode and length."""
+    """The cases of each block."""
     blocks: dict[Block, list[Planned]] = {}
     for planned in plan:
         blocks.setdefault(planned.block, []).append(planned)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from attnbench import units
 from attnbench.analysis.curves import series_names
-from attnbench.records import Case, Cause, Mode, Outcome, Planned, Run, Settings
+from attnbench.records import Block, Case, Cause, Outcome, Planned, Run, Settings
 from attnbench.run.race import Turns
 
 START_S = 0.15  # a visit without its iterations: building the module, a share of the process
@@ -80,14 +80,18 @@ def groups(
     return groups
 
 
-def extras(plan: Sequence[Planned], tokens: int) -> frozenset[str]:
-    """The keys of cases longer than the tokens of a batch, and of further forms of a mechanism."""
-    first: dict[tuple[str, object, Mode, int], str] = {}
+def extras(plan: Sequence[Planned], tokens: int | None) -> frozenset[str]:
+    """The keys of cases longer than the tokens of a batch, and of further forms of a mechanism.
+
+    Without `tokens` the batch is fixed, and no length is extra.
+    """
+    first: dict[tuple[str, object, Block], str] = {}
     found = set()
     for planned in plan:
-        case, workload = planned.case, planned.case.workload
-        place = (case.mechanism, case.options, workload.mode, workload.seq_len)
-        if workload.seq_len > tokens or first.setdefault(place, case.key) != case.key:
+        case = planned.case
+        beyond = tokens is not None and case.workload.seq_len > tokens
+        place = (case.mechanism, case.options, planned.block)
+        if beyond or first.setdefault(place, case.key) != case.key:
             found.add(case.key)
     return frozenset(found)
 
@@ -106,7 +110,9 @@ def blocked(case: Case, ended: Sequence[tuple[Case, Run]]) -> Refusal | None:
     """Why a case is not tried after a shorter length ran out of memory or time, or None."""
     for other, run in ended:
         shorter = other.workload.seq_len < case.workload.seq_len
-        if shorter and family(other) == family(case) and run.outcome in ENDS:
+        # of several fixed batches; c // N · N is more than c / 2
+        larger = other.workload.tokens > 2 * case.workload.tokens
+        if shorter and not larger and family(other) == family(case) and run.outcome in ENDS:
             oom = run.outcome is Outcome.OOM
             happened = "ran out of memory" if oom else "timed out"
             length = units.length(other.workload.seq_len)

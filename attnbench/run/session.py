@@ -1,9 +1,10 @@
 """The loop of a sweep: rounds of raced blocks; every outcome is stored.
 
-A block is all series at one mode and length. Round 0 visits every block that the budget reaches,
-shorter lengths first, and measures the memory of each case once. Later rounds repeat the blocks:
-all of them while the budget lasts, otherwise those with the least certain ratios. What is extra,
-lengths beyond the tokens of a batch and further forms of a mechanism, waits for the repeats of the
+A block is all series at one mode, length and variant of the sizes. Round 0 visits every block that
+the budget reaches, shorter lengths first, and measures the memory of each case once. Later rounds
+repeat the blocks: all of them while the budget lasts, otherwise those with the least certain
+ratios. What is extra, lengths beyond the tokens of a batch and further forms of a mechanism, waits
+for the repeats of the
 rest if the budget is not enough for both. `start` and the clock are callables, so that tests can
 replace them.
 
@@ -17,9 +18,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
-from attnbench.records import Cause, Outcome, Part, Planned, Request, Run
+from attnbench.records import Block, Cause, Outcome, Part, Planned, Request, Run
 from attnbench.run import schedule
-from attnbench.run.history import Block, History, blocks
+from attnbench.run.history import History, blocks
 from attnbench.run.race import CUT_OFF, LEAST_S, Entry, Race, Round
 from attnbench.run.schedule import Refusal
 from attnbench.run.workers import Worker
@@ -82,7 +83,7 @@ class Session:
         self.rounds = every if self.share is None else self.share
         self.plan = tuple(planned for planned in self.plan if planned.block in self.rounds)
         self.history = History(plan=self.plan, finished=self.finished)
-        self.extras = schedule.extras(self.plan, self.request.tokens)
+        self.extras = schedule.extras(self.plan, self.request.batch_tokens)
         early = (sum(r < WANTED_ROUNDS for r in own) for own in self.rounds.values())
         self.wanted = max((1, *early))  # of this session's rounds
 
@@ -111,7 +112,7 @@ class Session:
     def first_round(self, plan: Sequence[Planned]) -> None:
         """Race every block from short to long, with every case that fits; then measure memory."""
         of_block = blocks(plan)
-        order = sorted(of_block, key=lambda block: (block[1], self.cost_s(of_block[block])))
+        order = sorted(of_block, key=lambda block: (block.seq_len, self.cost_s(of_block[block])))
         with self.processes() as processes:
             for number, block in enumerate(order, 1):
                 self.later_s = sum(self.cost_s(of_block[later]) for later in order[number:])
@@ -406,7 +407,7 @@ class Session:
 
     def show(self, planned: Planned, running: str) -> None:
         """Report what runs now; the time left is predicted once per block."""
-        mode, seq_len = block = planned.block
+        block = planned.block
         if block != self.shown:
             self.shown = block
             rounds = max(0, self.wanted - 1 - self.round)
@@ -414,4 +415,4 @@ class Session:
             self.end_s = self.clock() + self.later_s + repeats_s + self.cost_s([planned])
         left_s = min(self.end_s - self.clock(), self.left_s())
         number = self.number(planned)
-        self.observe(Progress(self.visits, mode, seq_len, running, number, left_s))
+        self.observe(Progress(self.visits, block.mode, block.seq_len, running, number, left_s))

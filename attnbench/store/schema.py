@@ -1,6 +1,6 @@
 """A line of a journal: one record with its kind, line number, time and checksum.
 
-    {"schema":3,"kind":"run","line":17,"at":"2025-01-31T12:00:00.000+00:00","data":{…},
+    {"schema":4,"kind":"run","line":17,"at":"2025-01-31T12:00:00.000+00:00","data":{…},
      "sha256":"16 digits"}
 
 The checksum covers every byte before it, so that a line is verified before it is parsed. `line`
@@ -27,7 +27,7 @@ import msgspec
 from attnbench.errors import NewerSchema
 from attnbench.records import CardFacts, Cause, Environment, Outcome, Planned, Request, Run, Shard
 
-SCHEMA = 3
+SCHEMA = 4
 LONGEST_NUMBER = 100  # digits of an integer that still becomes a float
 
 # differences and temperatures; all other numbers of a run are at least 0
@@ -106,8 +106,8 @@ class Entry:
 Step = Callable[[Entry], Entry]
 
 # version -> function to the entries of the next version; version 2 added line numbers, version 3
-# two times to each sample
-UPGRADES: Mapping[int, Step] = MappingProxyType(dict.fromkeys((1, 2), lambda entry: entry))
+# two times to each sample, version 4 variants and a fixed batch to requests
+UPGRADES: Mapping[int, Step] = MappingProxyType(dict.fromkeys((1, 2, 3), lambda entry: entry))
 
 
 def digest(content: bytes) -> str:

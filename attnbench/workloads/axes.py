@@ -2,7 +2,10 @@
 
 import re
 from collections.abc import Sequence
+from enum import StrEnum
 from itertools import pairwise
+from math import nan
+from typing import TypeVar
 
 from attnbench.errors import BadAxis, UsageError
 from attnbench.records import Option, Selection, Shard, option_value
@@ -11,33 +14,35 @@ MULTIPLES = ("", "k", "m", "g")
 SECONDS = (("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0))
 LONGEST = 1 << 24
 MOST = 1_000  # lengths of a sweep
+LARGEST = 1 << 20  # larger numbers are typing errors, and no prediction could hold them
+Word = TypeVar("Word", bound=StrEnum)
 MODEL = re.compile(r"(?P<name>[^:\[\]]+|.*\.py:\w+)(?::(?P<form>[\w*?]+))?(?:\[(?P<options>.*)\])?")
 
 
-def lengths(text: str) -> tuple[int, ...]:
+def lengths(text: str, option: str = "--lengths") -> tuple[int, ...]:
     """`128..65536:x2`, `100..500:+100`, `512,1000,65535`, or a mixture; sorted, each once."""
     lengths: set[int] = set()
-    for part in parts(text, "--lengths"):
-        more = _range(part) if ".." in part else [size(part, "--lengths")]
+    for part in parts(text, option):
+        more = _range(part, option) if ".." in part else [size(part, option)]
         if len(lengths) + len(more) > MOST:
-            raise BadAxis(f"--lengths {text}: more than {MOST:,} lengths")
+            raise BadAxis(f"{option} {text}: more than {MOST:,} lengths")
         lengths |= set(more)
     bad = [n for n in lengths if not 1 <= n <= LONGEST]
     if bad:
-        raise BadAxis(f"--lengths {text}: {bad[0]} is not between 1 and {LONGEST}")
+        raise BadAxis(f"{option} {text}: {bad[0]} is not between 1 and {LONGEST}")
     return tuple(sorted(lengths))
 
 
-def _range(text: str) -> Sequence[int]:
+def _range(text: str, option: str) -> Sequence[int]:
     match = re.fullmatch(r"(\w+)\.\.(\w+)(?::([x+])(\w+))?", text)
     if match is None:
-        raise BadAxis(f"--lengths {text}: write a range as 128..65536:x2 or 100..500:+100")
-    first, last = size(match[1], "--lengths"), size(match[2], "--lengths")
-    kind, step = match[3] or "x", size(match[4] or "2", "--lengths")
+        raise BadAxis(f"{option} {text}: write a range as 128..65536:x2 or 100..500:+100")
+    first, last = size(match[1], option), size(match[2], option)
+    kind, step = match[3] or "x", size(match[4] or "2", option)
     if first > last:
-        raise BadAxis(f"--lengths {text}: {first} is more than {last}")
+        raise BadAxis(f"{option} {text}: {first} is more than {last}")
     if step < (2 if kind == "x" else 1) or not 1 <= first <= last <= LONGEST:
-        raise BadAxis(f"--lengths {text}: steps grow, and lengths are between 1 and {LONGEST}")
+        raise BadAxis(f"{option} {text}: steps grow, and lengths are between 1 and {LONGEST}")
     if kind == "+":
         return range(first, last + 1, step)
     lengths = [first]
@@ -52,6 +57,41 @@ def size(text: str, option: str = "size") -> int:
     if match is None:
         raise BadAxis(f"{option} {text!r} is not a size; write 65536 or 64k")
     return int(match[1]) << 10 * MULTIPLES.index(match[2])
+
+
+def whole(text: str, option: str, least: int = 1, most: int = LARGEST) -> int:
+    """A whole number between two others. Raises `BadAxis`."""
+    if not re.fullmatch(r"\d{1,15}", text.strip()) or not least <= int(text) <= most:
+        raise BadAxis(f"{option} {text!r} is not a whole number from {least} to {most:,}")
+    return int(text)
+
+
+def wholes(text: str, option: str) -> tuple[int, ...]:
+    """A list of such numbers, each once. Raises `BadAxis`."""
+    return tuple(dict.fromkeys(whole(part, option) for part in parts(text, option)))
+
+
+def number(text: str, option: str, least: float = 0.0, most: float = 1.0) -> float:
+    """A number between two others. Raises `BadAxis`."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = nan
+    if not least <= value <= most:
+        raise BadAxis(f"{option} {text!r} is not a number from {least:g} to {most:g}")
+    return value
+
+
+def word(text: str, option: str, known: type[Word]) -> Word:
+    """The member of an enumeration that has this name. Raises `BadAxis`."""
+    if text not in set(known):
+        raise BadAxis(f"{option} {text!r} is not {' or '.join(known)}")
+    return known(text)
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """The words of a list, each once."""
+    return tuple(dict.fromkeys(word.strip() for word in text.split(",")))
 
 
 def seconds(text: str, option: str = "time") -> float | None:

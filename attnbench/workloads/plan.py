@@ -6,6 +6,7 @@ This runs the code of cards: only `workloads.reader`, in a separate process, imp
 from collections.abc import Iterator
 from dataclasses import fields
 from fnmatch import fnmatchcase
+from itertools import product
 from typing import Any
 
 from attnbench.analysis import predict
@@ -35,7 +36,7 @@ ALIVE = 6  # such tensors alive at once in inference
 
 
 def plan(chosen: Selection, request: Request) -> Iterator[Planned]:
-    """The cases of a selection, in the order of modes and lengths.
+    """The cases of a selection, in the order of variants, modes and lengths.
 
     Raises `UnknownMechanism`, `UnknownOption` or `UsageError`.
     """
@@ -51,12 +52,11 @@ def plan(chosen: Selection, request: Request) -> Iterator[Planned]:
         for f in sorted(fields(config), key=lambda f: f.name)
         if getattr(config, f.name) != getattr(default, f.name)
     )
-    for mode in request.modes:
-        for seq_len in request.lengths:
-            w = make_workload(mechanism, request, mode, seq_len)
-            for form in forms(mechanism, chosen, config, w):
-                case = Case(mechanism=chosen.name, form=form, options=options, workload=w)
-                yield describe(mechanism, case, config, request)
+    for single, mode, seq_len in product(request.each, request.modes, request.lengths):
+        w = make_workload(mechanism, single, mode, seq_len)
+        for form in forms(mechanism, chosen, config, w):
+            case = Case(mechanism=chosen.name, form=form, options=options, workload=w)
+            yield describe(mechanism, case, config, request)
 
 
 def facts(name: str) -> CardFacts:
@@ -96,7 +96,10 @@ def forms(card: Card, chosen: Selection, config: Any, workload: Workload) -> tup
 
 
 def make_workload(card: Card, request: Request, mode: Mode, seq_len: int) -> Workload:
-    """The workload of one length: batch = max(1, c // N), in decode 1, and always causal."""
+    """The workload of one length: without a fixed batch, B = max(1, c // N), in decode 1.
+
+    Decoding is always causal.
+    """
     decode = mode is Mode.DECODE
     shell = Shell(
         layers=request.layers,
@@ -105,7 +108,7 @@ def make_workload(card: Card, request: Request, mode: Mode, seq_len: int) -> Wor
         reversible=request.reversible,
     )
     return Workload(
-        batch=1 if decode else max(1, request.tokens // seq_len),
+        batch=request.batch or (1 if decode else max(1, request.tokens // seq_len)),
         seq_len=seq_len,
         width=request.width,
         heads=request.heads,

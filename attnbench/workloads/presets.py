@@ -59,10 +59,10 @@ class Preset:
         return table.get(mechanism, {})
 
 
-def preset(name: str) -> Preset:
-    """A column of Table 9 or a model, by name. Raises `UsageError`."""
+def presets() -> Mapping[str, Preset]:
+    """The columns of Table 9, and models."""
     pubmed = Preset(layers=2, tokens=64, pool_window=256, block=32, rank=64)
-    table = {
+    return {
         "amazon": Preset(layers=2, tokens=8, pool_window=64, block=4, rank=16),
         "imdb": Preset(layers=2, tokens=8, pool_window=64, block=4, rank=16),
         "mind-classification": Preset(layers=2, tokens=16, pool_window=256, block=8, rank=16),
@@ -72,14 +72,18 @@ def preset(name: str) -> Preset:
         "llama": replace(pubmed, width=4096, heads=32, kv_heads=8),
         "qwen-next": replace(pubmed, width=2048, heads=16, kv_heads=2),
     }
-    if name not in table:
+
+
+def preset(name: str) -> Preset:
+    """A column of Table 9 or a model, by name. Raises `UsageError`."""
+    if name not in (table := presets()):
         raise UsageError(unknown(name, tuple(table), "preset"))
     return table[name]
 
 
-def group(name: str) -> tuple[str, ...]:
-    """The members of a group such as `@fig2` or `@all`. Raises `UsageError`."""
-    groups = {
+def groups() -> Mapping[str, tuple[str, ...]]:
+    """The members of every group."""
+    return {
         "@fig2": (
             "transformer",
             "transformer:eager",  # as the paper ran it, next to the fused form that users run
@@ -137,9 +141,13 @@ def group(name: str) -> tuple[str, ...]:
         ),
         "@all": names(),
     }
-    if name not in groups:
-        raise UsageError(unknown(name, tuple(groups), "group"))
-    return groups[name]
+
+
+def group(name: str) -> tuple[str, ...]:
+    """The members of a group such as `@fig2` or `@all`. Raises `UsageError`."""
+    if name not in (table := groups()):
+        raise UsageError(unknown(name, tuple(table), "group"))
+    return table[name]
 
 
 def expand(text: str) -> tuple[Selection, ...]:

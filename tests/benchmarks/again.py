@@ -21,12 +21,12 @@ from statistics import mean, median, stdev
 
 from attnbench.analysis.curves import half_widths, series_names
 from attnbench.analysis.ratios import Ratios
-from attnbench.cli.options import settings
 from attnbench.cli.starting import own_server
 from attnbench.measure.environment import memory_bytes
 from attnbench.records import PASSES, Level, Mode, Part, Request, Sweep
 from attnbench.run.session import Session
 from attnbench.workloads.reading import plan
+from attnbench.workloads.requests import settings
 from tests.benchmarks.gate import Neighbour
 from tests.benchmarks.header import begin
 

@@ -24,7 +24,6 @@ from statistics import mean, median, stdev
 from attnbench.analysis.curves import half_widths
 from attnbench.analysis.ratios import Ratios
 from attnbench.cli.measuring import environment
-from attnbench.cli.options import settings
 from attnbench.cli.starting import own_server
 from attnbench.device import find
 from attnbench.fleet import split
@@ -35,6 +34,7 @@ from attnbench.store.journal import Journal, load
 from attnbench.store.merging import merge
 from attnbench.store.schema import Ending
 from attnbench.workloads.reading import plan
+from attnbench.workloads.requests import settings
 from tests.benchmarks.header import begin
 
 MODELS = ("fastformer", "linformer", "transformer:eager")

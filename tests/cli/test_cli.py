@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from attnbench.store.journal import load
 from tests.cli.commands import attnbench, here, start
 
 DATA = Path(__file__).parents[1] / "data" / "schema1"
@@ -59,11 +60,24 @@ def test_a_report_is_made_again_from_the_journal_alone(swept, tmp_path):
         assert (folder / name).read_bytes() == (swept[0] / name).read_bytes(), name
 
 
-def test_a_resumed_sweep_that_is_done_measures_nothing(swept):
+@pytest.mark.parametrize("words", [("--resume", "{}"), (*QUICK, "--out", "{}", "--resume")])
+def test_a_resumed_sweep_that_is_done_measures_nothing(swept, words):
     before = runs(swept[0])
-    done = here("sweep", *QUICK, "--out", swept[0], "--resume")
+    done = here("sweep", *(word.format(swept[0]) for word in words))
     assert done.returncode == 0, done.stderr
     assert runs(swept[0]) == before
+
+
+def test_a_sweep_is_repeated_by_its_file(swept, tmp_path):
+    done = here("sweep", "--config", swept[0] / "sweep.toml", "--dry-run", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    planned = {row["label"] for row in json.loads(done.stdout)}
+    assert planned == {str(case.case) for case in load(swept[0]).plan}
+    words = ("--config", swept[0] / "sweep.toml", "--lengths", "7", "--dry-run", "--json")
+    assert {
+        row["case"]["workload"]["seq_len"]
+        for row in json.loads(here("sweep", *words, cwd=tmp_path).stdout)
+    } == {7}, "what is written on the command line wins"
 
 
 def test_results_come_as_json(swept, tmp_path):
@@ -115,7 +129,10 @@ def test_a_number_type_has_a_short_name_and_records_have_the_full_one(short, ful
         (["--device", "tpu"], r"'tpu' is not auto, cpu"),
         (["--padding", "2"], r"--padding.*0.95"),
         (["--formats", "gif"], r"figures come as png"),
-        (["--resume"], r"--resume needs --out"),
+        (["--resume"], r"--resume needs the folder"),
+        (["--resume", "a", "--out", "b"], r"leave out --out"),
+        (["--resume", "nowhere"], r"no sweep in 'nowhere'"),
+        (["--config", "nowhere.toml"], r"cannot read --config 'nowhere.toml': no such file"),
         (["--anyway"], r"--anyway goes with --resume"),
         (["--cold", "--device", "cpu"], r"--cold .* no effect on cpu"),
         (["--layers", "3", "--level", "core"], r"--layers has no effect"),

@@ -114,9 +114,12 @@ def test_a_broken_pipe_is_not_the_gate_s_one(ends):
     [
         (["--b\u202eogus"], r"No such option: --b\\x202eogus"),
         (["sweep", "--b\u202eogus"], r"No such option: --b\\x202eogus"),
-        (["sweep", "--level", "a\u202eb\x1b[2J"], "Invalid value for '--level'"),
+        (
+            ["sweep", "--level", "a\u202eb\x1b[2J"],
+            "--level 'a.*b.*' is not core or attention or model",
+        ),
         (["n\u202eo"], "No such command"),
-        (["report"], "Missing argument .sweeps.; attnbench report --help lists"),
+        (["report"], "Missing argument .SWEEP.; attnbench report --help lists"),
     ],
 )
 def test_what_the_parser_cannot_read_is_one_clean_line(arguments, words, monkeypatch):

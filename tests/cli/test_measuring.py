@@ -104,9 +104,9 @@ def test_a_sweep_without_a_run_is_refused_with_its_reasons(folder):
 def test_the_advice_after_a_signal_is_true(folder, tmp_path):
     path, journal, made = folder
     assert kept(tmp_path / "missing") == "nothing was measured"
-    assert kept(path) == f"nothing was measured yet: repeat with --out '{path}' --resume"
+    assert kept(path) == f"nothing was measured yet; attnbench sweep --resume '{path}' goes on"
     journal.append(made.runs[0])
-    assert kept(path) == f"what was measured is kept: repeat with --out '{path}' --resume"
+    assert kept(path) == f"what was measured is kept; attnbench sweep --resume '{path}' goes on"
 
 
 def test_a_sweep_of_what_cannot_run_does_not_end_well(tmp_path):
@@ -117,7 +117,7 @@ def test_a_sweep_of_what_cannot_run_does_not_end_well(tmp_path):
     assert done.returncode == 2
     assert "attnbench: nothing was measured: 0 of 2 cases ran; " in done.stderr
     assert "figures and tables" not in done.stderr
-    assert [file.name for file in tmp_path.iterdir()] == ["sweep.jsonl"]
+    assert {file.name for file in tmp_path.iterdir()} == {"sweep.jsonl", "sweep.toml"}
 
 
 def test_a_later_try_of_a_shard_waits_for_the_earlier_one_to_end(tmp_path, monkeypatch):
@@ -141,8 +141,9 @@ def test_a_later_try_of_a_shard_waits_for_the_earlier_one_to_end(tmp_path, monke
 
 def test_a_sweep_decodes_what_can_and_says_why_the_rest_cannot(tmp_path):
     done = here(
-        *("sweep", "--mode", "decode", "--level", "attention", "--lengths", "1,16,64"),
-        *("--models", "grouped_query[kv_heads=2],retention,fnet", *SMALL, "--out", tmp_path),
+        *("sweep", "--mode", "decode", "--lengths", "1,16,64"),
+        *("--models", "grouped_query[kv_heads=2],retention,fnet", "--batch", "3"),
+        *("--width", "16", "--heads", "2", "--quick", "--device", "cpu", "--out", tmp_path),
     )
     assert done.returncode == 0, done.stderr
     assert {"decode.png", "ttft.csv", "state.csv"} <= {file.name for file in tmp_path.iterdir()}
@@ -153,16 +154,16 @@ def test_a_sweep_decodes_what_can_and_says_why_the_rest_cannot(tmp_path):
     }
     for n in (1, 16, 64):
         step = cases["grouped_query", n]
-        assert (step["batch"], step["causal"], step["outcome"]) == (1, True, "ok")
-        assert step["state_bytes"] == 2 * n * 16 * 4
-        assert cases["retention", n]["state_bytes"] == 16 * 8 * 2 * 4
+        assert (step["batch"], step["causal"], step["outcome"]) == (3, True, "ok")
+        assert step["state_bytes"] == 3 * 2 * n * 16 * 4
+        assert cases["retention", n]["state_bytes"] == 3 * 16 * 8 * 2 * 4
     assert cases["grouped_query", 16]["core_flops"] * 4 == cases["grouped_query", 64]["core_flops"]
 
 
 def test_a_level_without_steps_is_refused(tmp_path):
     done = here(
         *("sweep", "--mode", "decode", "--lengths", "16", "--models", "retention", *SMALL),
-        *("--out", tmp_path),
+        *("--level", "core", "--out", tmp_path),
     )
     assert done.returncode == 2
-    assert "a step is measured with its projections, at level attention" in done.stderr
+    assert "--mode decode has no level core: a step is measured with its proj" in done.stderr

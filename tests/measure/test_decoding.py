@@ -12,6 +12,8 @@ from attnbench.measure.subject import Subject, iteration
 from attnbench.measure.worker import Worker
 from attnbench.records import Level, Mode
 from attnbench.registry import card
+from attnbench.workloads.plan import make_workload
+from tests import sweeps
 from tests.measure.cases import case
 
 # caches, a ring that has turned, a latent, a memory, states, and one with inputs of a convolution
@@ -170,3 +172,11 @@ def test_decoding_is_causal_without_being_asked_to_be(worker):
     asked["workload"] = asdict(replace(decoding().workload, causal=False))
     assert worker.answer("build", **asked)["outcome"] == "ok"
     assert worker.built.case.workload.causal
+
+
+def test_one_sequence_is_decoded_unless_a_batch_is_fixed():
+    request, retention = sweeps.decoded({"retention": lambda n: n}).request, card("retention")
+    w = make_workload(retention, request, Mode.DECODE, 64)
+    assert (w.batch, w.causal) == (1, True)
+    assert make_workload(retention, replace(request, batch=8), Mode.DECODE, 64).batch == 8
+    assert make_workload(retention, request, Mode.INFERENCE, 64).batch == 128

@@ -9,6 +9,7 @@ from attnbench.store.journal import FILE, Journal, load
 RECORDED = Path(__file__).parents[1] / "data" / "schema1"
 NUMBERED = RECORDED.with_name("schema2")  # a small sweep, raced
 GPU = RECORDED.with_name("schema3")
+CROSSED = RECORDED.with_name("schema4")  # of two widths and two number types
 SWEEP = load(RECORDED)
 DATA = (RECORDED / FILE).read_bytes()
 LINES = DATA.splitlines(keepends=True)

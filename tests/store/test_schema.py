@@ -176,11 +176,11 @@ def test_upgrades_are_a_chain():
             entry, data={**entry.data, "steps": entry.data["steps"] + name}
         )
 
-    steps = {1: step("a"), 2: step("b")}
+    steps = {1: step("a"), 2: step("b"), 3: step("c")}
     entry = Entry("end", NOW, {"steps": ""})
     versions = range(1, schema.SCHEMA + 1)
     chains = [schema.upgrade(entry, version, steps).data["steps"] for version in versions]
-    assert chains == ["ab", "b", ""]
+    assert chains == ["abc", "bc", "c", ""]
 
 
 def test_a_schema_that_never_was_is_refused():

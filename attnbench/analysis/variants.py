@@ -1,0 +1,68 @@
+"""A sweep of several widths, heads, number types or batches, taken apart.
+
+Whatever is compared, fitted or drawn belongs to one variant, so each is analysed as a sweep of its
+own. It is named after what differs, in the way of cases: `D512-bfloat16`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from attnbench.errors import UsageError
+from attnbench.records import Request, Sweep, Workload
+
+LETTERS = MappingProxyType({"width": "D", "heads": "H", "dtype": "", "batch": "B"})
+
+
+def variants(sweep: Sweep) -> Mapping[str, Sweep]:
+    """The part of the sweep of each variant, by its name; the name of a single one is empty."""
+    each = sweep.request.each
+    differing = [axis for axis in LETTERS if len({getattr(single, axis) for single in each}) > 1]
+    return {
+        "-".join(f"{LETTERS[axis]}{getattr(single, axis)}" for axis in differing): part(
+            sweep, single
+        )
+        for single in each
+    }
+
+
+def variant(sweep: Sweep, name: str | None) -> Sweep:
+    """The part of the sweep of one variant, which only one with several needs a name for.
+
+    Raises `UsageError` that lists the names.
+    """
+    parts = variants(sweep)
+    if name is None and len(parts) == 1:
+        return sweep
+    if name not in parts or not name:
+        what = f"has several variants, {', '.join(parts)}" if len(parts) > 1 else "has no variants"
+        way_out = "choose one with --at" if len(parts) > 1 else "leave out --at"
+        raise UsageError(f"the sweep {sweep.name!r} {what}; {way_out}")
+    return parts[name]
+
+
+def part(sweep: Sweep, single: Request) -> Sweep:
+    """The sweep as if nothing but this request had been asked; all of it if there is no other."""
+    if single == sweep.request:
+        return sweep
+    plan = tuple(planned for planned in sweep.plan if belongs(planned.case.workload, single))
+    keys = {planned.case.key for planned in plan}
+    sessions = sweep.sessions
+    if single.dtype != sweep.request.dtype:  # the peak was measured in the first type
+        sessions = tuple(replace(session, matmul_flops=None) for session in sessions)
+    return replace(
+        sweep,
+        request=single,
+        sessions=sessions,
+        plan=plan,
+        runs=tuple(run for run in sweep.runs if run.case in keys),
+    )
+
+
+def belongs(workload: Workload, single: Request) -> bool:
+    """Whether a workload is of this request."""
+    sizes = (workload.width, workload.heads, workload.dtype)
+    return sizes == (single.width, single.heads, single.dtype) and single.batch in (
+        None,
+        workload.batch,
+    )

@@ -1,0 +1,100 @@
+"""The options of `Asked` as Typer's, and help in which options stand in groups."""
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from functools import wraps
+from itertools import zip_longest
+from typing import Annotated, Any, get_type_hints
+
+import typer
+from typer.core import TyperCommand
+
+from attnbench.cli.completing import completing
+from attnbench.workloads.asked import Asked, flag, options
+
+GIVEN = "given"  # the parameter of a verb for what was written of the options of `Asked`
+ALONE = ("--resume",)
+KEYWORD = inspect.Parameter.KEYWORD_ONLY
+OTHERS = "Other options"
+
+
+class Verb(TyperCommand):
+    """A verb whose help shows options in groups, in the order in which each first appears."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words; `ALONE` options may come without a value, which is then empty."""
+        pairs = zip_longest(args, args[1:], fillvalue="--")
+        words = [f"{a}=" if a in ALONE and b.startswith("--") else a for a, b in pairs]
+        return super().parse_args(ctx, words)
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """The words after the verb: `[OPTIONS] SWEEP_A SWEEP_B`."""
+        return [re.sub("[{}]", "", piece) for piece in super().collect_usage_pieces(ctx)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments, then each group of options."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for shown in self.get_params(ctx):
+            if record := shown.get_help_record(ctx):
+                panel = getattr(shown, "rich_help_panel", None) or OTHERS
+                argument = shown.param_type_name == "argument"
+                name, text = record
+                name = re.sub(" <.*>$", "", name) if argument else name
+                groups.setdefault("Arguments" if argument else panel, []).append((name, text))
+        if set(groups) <= {"Arguments", OTHERS}:
+            groups = {"Options" if n == OTHERS else n: rows for n, rows in groups.items()}
+        for title, rows in groups.items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
+def asking(verb: Callable[..., None]) -> Callable[..., None]:
+    """The verb with all options of `Asked`; those written reach it as a mapping, `given`."""
+
+    @wraps(verb)
+    def command(context: typer.Context, **values: Any) -> None:
+        sources = {name: context.get_parameter_source(name) for name in options()}
+        written = {n for n, source in sources.items() if source and source.name == "COMMANDLINE"}
+        own = {name: value for name, value in values.items() if name not in sources}
+        given: Mapping[str, str | bool] = {n: values[n] for n in sources if n in written}
+        verb(given=given, **own)
+
+    own = inspect.signature(verb).parameters
+    context = inspect.Parameter("context", KEYWORD, annotation=typer.Context)
+    asked = parameters()
+    others = [own[name].replace(kind=KEYWORD) for name in own if name != GIVEN]
+    shown = [context, *asked, *others]
+    command.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
+    return command
+
+
+def parameters() -> list[inspect.Parameter]:
+    """Every option of `Asked` as a parameter of a Typer command."""
+    hints, known = get_type_hints(Asked), options()
+    return [
+        inspect.Parameter(
+            field.name,
+            KEYWORD,
+            default=field.default,
+            annotation=Annotated[hints[field.name], typed(field.name, known[field.name].panel)],
+        )
+        for field in fields(Asked)
+    ]
+
+
+def typed(name: str, panel: str | None = None, text: str = "") -> Any:
+    """An option of `Asked` as Typer has it; `text` replaces its help, where it means less."""
+    option, names = options()[name], [flag(name)]
+    if option.read is None and option.usual:  # neither on nor off by default
+        names = [f"{names[0]}/{flag('no_' + name)}"]
+    return typer.Option(
+        *names,
+        help=text or option.help + f"  [default: {option.usual}]" * bool(option.usual),
+        metavar=option.metavar or None,
+        rich_help_panel=panel,
+        autocompletion=completing(option.known) if option.known else None,
+        show_default=not option.usual and option.read is not None,
+    )

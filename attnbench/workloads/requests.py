@@ -1,0 +1,166 @@
+"""From the options of a sweep to its request, in which nothing is left open, and back."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from itertools import product
+
+from attnbench.device import AUTO, Device, choose, find
+from attnbench.errors import UsageError
+from attnbench.records import Level, Mode, Request, Settings, Shell, Variant
+from attnbench.run.cgroups import cores
+from attnbench.workloads.asked import Asked, flag
+from attnbench.workloads.presets import preset
+
+OF_MODEL = ("layers", "dropout", "share_layers", "reversible")  # options of level `model` alone
+
+
+def request(asked: Asked, *, divided: bool = False, elsewhere: bool = False) -> Request:
+    """The request of these options, with what the program chooses for those left out.
+
+    A `divided` sweep gets no budget of its own; the device of one measured `elsewhere` need not be
+    here. Raises `UsageError`, `CannotRun`.
+    """
+    named = asked.read("device")
+    device = find(named) if elsewhere and named != AUTO else choose(named)
+    modes, column = asked.read("mode"), preset(asked.preset)
+    decode = Mode.DECODE in modes
+    level = asked.read("level") or (Level.ATTENTION if decode else Level.MODEL)
+    if decode and level is not Level.ATTENTION:
+        raise UsageError(
+            f"--mode decode has no level {level}: a step is measured with its projections and"
+            " without a classifier; leave out --level"
+        )
+    for name in OF_MODEL:
+        if getattr(asked, name) is not None and level is not Level.MODEL:
+            raise UsageError(
+                f"{flag(name)} has no effect at level {level}; it is for --level model"
+            )
+    if asked.batch is not None and asked.tokens is not None:
+        raise UsageError("--batch fixes the batch, so --tokens has no effect; give one of them")
+    crossed = variants(asked)
+    chosen_s = None if divided else device.budget_s
+    budget_s = chosen_s if asked.budget is None else asked.read("budget")
+    usual_rounds = rounds(asked.quick, budget_s)
+    dropout = asked.read("dropout")
+    return Request(
+        models=asked.read("models"),
+        lengths=asked.read("lengths"),
+        tokens=asked.read("tokens") or device.tokens,
+        **asdict(crossed[0]),
+        variants=crossed if len(crossed) > 1 else (),
+        preset=asked.preset,
+        level=level,
+        modes=modes,
+        device=device.name,
+        layers=asked.read("layers") or column.layers,
+        padding=asked.read("padding"),
+        causal=asked.causal,
+        rounds=asked.read("rounds") or usual_rounds,
+        budget_s=budget_s,
+        case_timeout_s=asked.read("case_timeout"),
+        settings=settings(
+            device,
+            asked.read("threads"),
+            asked.read("seed"),
+            asked.quick,
+            asked.cold,
+            budget_s,
+            asked.cuda_graphs,
+        ),
+        dropout=Shell().dropout if dropout is None else dropout,
+        share_layers=asked.share_layers,
+        reversible=asked.reversible,
+    )
+
+
+def variants(asked: Asked) -> tuple[Variant, ...]:
+    """Every combination of widths, heads, number types and batches. Raises `UsageError`."""
+    column = preset(asked.preset)
+    combinations = product(
+        asked.read("width") or (column.width,),
+        asked.read("heads") or (column.heads,),
+        asked.read("dtype"),
+        asked.read("batch") or (None,),
+    )
+    return tuple(Variant(width=w, heads=h, dtype=t, batch=b) for w, h, t, b in combinations)
+
+
+def rounds(quick: bool, budget_s: float | None) -> int:
+    """The most rounds of a sweep: more than three fit into some budgets."""
+    return 1 if quick else 3 if budget_s is None else 12
+
+
+def settings(
+    device: Device,
+    threads: int | None,
+    seed: int,
+    quick: bool,
+    cold: bool,
+    budget_s: float | None,
+    cuda_graphs: bool = False,
+) -> Settings:
+    """How to measure: short runs under a budget, long ones without. Raises `UsageError`."""
+    if cold and not device.flushes_cache:
+        raise UsageError(f"--cold flushes a GPU's cache; it has no effect on {device.title()}")
+    if cuda_graphs and not device.captures:
+        raise UsageError(f"--cuda-graphs needs a GPU; it has no effect on {device.title()}")
+    return Settings(
+        seed=seed,
+        cold=cold,
+        cuda_graphs=cuda_graphs,
+        threads=threads or cores(),
+        **device.sampling(quick, bounded=quick or budget_s is not None),
+    )
+
+
+def written(request: Request) -> Mapping[str, str | bool]:
+    """Options that ask for this request whatever machine reads them: none is left open.
+
+    `request` of them is the same request, but for the memory limit, which is the machine's.
+    """
+    settings = request.settings
+    texts: dict[str, str | bool] = {
+        "models": ",".join(request.models),
+        "lengths": ",".join(map(str, request.lengths)),
+        "mode": ",".join(request.modes),
+        "level": str(request.level),
+        "causal": request.causal,
+        "padding": str(request.padding),
+        "preset": request.preset,
+        "device": request.device,
+        "threads": str(settings.threads),
+        "cold": settings.cold,
+        "cuda_graphs": settings.cuda_graphs,
+        "budget": _time(request.budget_s),
+        "rounds": str(request.rounds),
+        "quick": _is_quick(request),
+        "case_timeout": _time(request.case_timeout_s),
+        "seed": str(settings.seed),
+    }
+    for name in ("width", "heads", "dtype", "batch"):
+        values = dict.fromkeys(getattr(single, name) for single in request.each)
+        texts |= {name: ",".join(map(str, values))} if None not in values else {}
+    if request.batch is None:
+        texts["tokens"] = str(request.tokens)
+    if request.level is Level.MODEL:
+        texts |= {"layers": str(request.layers), "dropout": str(request.dropout)}
+        chosen = {name: getattr(request, name) for name in ("share_layers", "reversible")}
+        texts |= {name: value for name, value in chosen.items() if value is not None}
+    return texts
+
+
+def _time(seconds: float | None) -> str:
+    """A time limit as users write it: `300s`."""
+    return "none" if seconds is None else f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
+
+
+def _is_quick(request: Request) -> bool:
+    """Whether the settings are those of a quick sweep and not of another one."""
+    device, bounded = find(request.device), request.budget_s is not None
+
+    def fits(quick: bool) -> bool:
+        usual = device.sampling(quick, bounded=quick or bounded)
+        names = ("sample_s", "warmup_s", "interval_s")
+        return all(getattr(request.settings, n) == usual[n] for n in names if n in usual)
+
+    return fits(True) and not fits(False)

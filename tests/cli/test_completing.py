@@ -1,0 +1,129 @@
+"""Completion as a shell asks for it, by the protocol that `--install-completion` sets up."""
+
+import io
+import os
+import subprocess
+import sys
+from contextlib import redirect_stdout
+from unittest.mock import patch
+
+import pytest
+
+from attnbench.cli.completing import rejoined
+from attnbench.cli.main import run
+from attnbench.registry import forms, names
+from attnbench.workloads.asked import options
+from attnbench.workloads.presets import groups
+from tests.cli.commands import environment, here
+
+
+def answers(*words):
+    """What bash is answered for these words of a line, the last of them incomplete."""
+    asked = environment(
+        _ATTNBENCH_COMPLETE="complete_bash",
+        COMP_WORDS="\n".join(("attnbench", *words)),
+        COMP_CWORD=str(len(words)),
+    )
+    with (
+        patch.dict(os.environ, asked, clear=True),
+        redirect_stdout(io.StringIO()) as out,
+        pytest.raises(SystemExit),
+    ):
+        run()
+    return out.getvalue().split()
+
+
+def test_every_mechanism_and_group_is_offered():
+    assert answers("sweep", "--models", "") == [*names(), *groups()]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("sweep", "--models", "linf"), ["linformer"]),
+        (("sweep", "--models", "fastformer,linf"), ["fastformer,linformer"]),
+        (("sweep", "--models", "transformer", ":", "e"), ["eager"]),
+        (("sweep", "--models", "linformer,transformer", ":", "sd"), ["sdpa"]),
+        (("sweep", "--models", "longformer", ":"), [*forms("longformer")]),
+        (("sweep", "--models", "@", "fi"), ["@fig2"]),
+        (("sweep", "--models", "linformer,", "@", "fi"), ["@fig2"]),
+        (("sweep", "--models", "@"), [*groups()]),
+        (("sweep", "--models", "=", "linf"), ["linformer"]),
+        (("sweep", "--models", "linformer[rank", "=", "8],linf"), ["8],linformer"]),
+        (("sweep", "--models", "nobody", ":", ""), []),
+        (("sweep", "--mode", ""), ["inference", "training", "both"]),
+        (("sweep", "--level", "c"), ["core"]),
+        (("sweep", "--dtype", "fp32,b"), ["fp32,bfloat16", "fp32,bf16"]),
+        (("sweep", "--device", "c"), ["cpu", "cuda"]),
+        (("sweep", "--preset", "pub"), ["pubmed"]),
+        (("sweep", "--formats", "png,p"), ["png,png", "png,pdf"]),
+        (("sweep", "--on", ""), ["slurm", "ray"]),
+        (("sweep", "--case"), ["--case-timeout"]),
+        (("check", "--models", "fastf"), ["fastformer"]),
+        (("models", "fastf"), ["fastformer"]),
+        (
+            ("claims", "--only", "fastformer-fig2-inefficient-at-51"),
+            ["fastformer-fig2-inefficient-at-512"],
+        ),
+        (("mode",), ["models"]),
+    ],
+)
+def test_words_are_completed_as_bash_replaces_them(words, expected):
+    assert answers(*words) == expected
+
+
+def test_the_forms_that_files_name_are_those_of_the_cards():
+    from attnbench.registry import built_in, card
+
+    for name in built_in():
+        assert set(forms(name)) == set(card(name).forms), name
+
+
+def test_words_of_one_line_stay_apart():
+    words = ["attnbench", "sweep", "--models", "=", "a", ":", "b,", "@", "c", "--quick", ""]
+    assert rejoined(words, 10) == (
+        ["attnbench", "sweep", "--models=a:b,@c", "--quick", ""],
+        4,
+    )
+    assert rejoined(words[:3], 3) == (["attnbench", "sweep", "--models"], 3)
+
+
+def test_completion_loads_no_heavy_library():
+    line = "attnbench\nsweep\n--models\ntransformer\n:\ne"
+    code = (
+        "import sys, atexit; sys.argv = ['attnbench'];"
+        "atexit.register(lambda: print({'torch', 'pandas', 'numpy', 'rich'} & set(sys.modules)));"
+        "from attnbench.cli.main import main; main()"
+    )
+    asked = {"_ATTNBENCH_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": "5"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env=environment(**asked),
+        check=False,
+    )
+    assert done.stdout == "eager\nset()\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    "verb",
+    ["sweep", "models", "merge", "report", "compare", "claims", "check", "selftest", "doctor"],
+)
+def test_the_help_has_words_for_values_and_no_types_or_bounds(verb):
+    shown = here(verb, "--help").stdout
+    for absurd in ("<str>", "<int", "<path>", "<float", "<=x", "TEXT", "INTEGER", "PATH", "{"):
+        assert absurd not in shown, absurd
+
+
+def test_the_help_shows_every_option_in_its_group_with_its_default():
+    shown = here("sweep", "--help", COLUMNS="80").stdout
+    flat = " ".join(shown.split())
+    titles = [option.panel for option in options().values()]
+    assert all(f"\n{title}:\n" in shown for title in titles)
+    for name, option in options().items():
+        start = shown.index(f"\n{option.panel}:\n")
+        assert shown.find(f"  --{name.replace('_', '-')} ", start) > 0 or not option.metavar, name
+        if option.usual:
+            assert f"[default: {option.usual}]" in flat, name
+    assert "[default: 128..65536:x2]" in flat

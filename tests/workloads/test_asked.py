@@ -1,0 +1,159 @@
+"""Options as users write them: to requests and back, and in files."""
+
+import tomllib
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnbench.device import find
+from attnbench.errors import UsageError
+from attnbench.workloads import config
+from attnbench.workloads.asked import Asked, options, texts
+from attnbench.workloads.requests import request, written
+
+SIZES = st.lists(st.integers(1, 1 << 20), min_size=1, max_size=3, unique=True)
+TIMES = st.one_of(st.just("none"), st.integers(1, 9999).map("{}m".format))
+LISTED = st.sampled_from(["fastformer", "linformer[rank=64]", "@fig2", "transformer:*", "./m.py:A"])
+MEASURED = {
+    "models": st.lists(LISTED, min_size=1, max_size=3),
+    "lengths": st.lists(st.integers(1, 1 << 20), min_size=1, max_size=4),
+    "mode": st.sampled_from(["both", "inference", "training", "inference,training"]),
+    "causal": st.booleans(),
+    "padding": st.floats(0, 0.95),
+    "preset": st.sampled_from(["pubmed", "llama"]),
+    "width": SIZES,
+    "heads": SIZES,
+    "dtype": st.lists(st.sampled_from(["fp32", "bfloat16", "float64"]), min_size=1, unique=True),
+    "device": st.sampled_from(["auto", "cpu"]),
+    "threads": st.integers(1, 1 << 20),
+    "budget": TIMES,
+    "case-timeout": TIMES,
+    "rounds": st.integers(1, 99),
+    "quick": st.booleans(),
+    "seed": st.integers(0, (1 << 32) - 1),
+}
+OF_MODEL = {
+    "layers": st.integers(1, 99),
+    "dropout": st.floats(0, 0.9),
+    "share_layers": st.booleans(),
+    "reversible": st.booleans(),
+}
+VALUES = st.one_of(
+    st.fixed_dictionaries({}, optional={**MEASURED, **OF_MODEL, "tokens": st.sampled_from(["8k"])}),
+    st.fixed_dictionaries(
+        {"level": st.sampled_from(["core", "attention"])}, optional={**MEASURED, "batch": SIZES}
+    ),
+)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+
+def alike(first, second):
+    """Whether two requests agree in all but the memory that the machine has at the moment."""
+    limit = first.settings.memory_limit_bytes
+    settings = replace(second.settings, memory_limit_bytes=limit)
+    return first == replace(second, settings=settings)
+
+
+@given(VALUES)
+def test_a_request_is_written_as_options_that_ask_for_it(values):
+    asked = request(Asked.of(values))
+    assert alike(asked, request(Asked.of(written(asked))))
+
+
+@given(VALUES)
+def test_the_file_of_a_sweep_repeats_it(tmp_path_factory, values):
+    asked = Asked.of(values)
+    file = tmp_path_factory.mktemp("config") / config.FILE
+    file.write_bytes(config.content(asked, request(asked)))
+    assert Asked.of(config.read(file)) == asked
+
+
+@given(TEXT)
+def test_any_text_survives_the_file(tmp_path_factory, text):
+    asked = replace(Asked(), slurm=text)
+    content = config.content(asked, request(Asked()))
+    assert Asked.of(tomllib.loads(content.decode())) == asked
+
+
+def test_what_the_program_chose_is_a_comment():
+    asked = Asked.of({"models": ["fastformer"], "threads": 3})
+    content = config.content(asked, request(asked)).decode()
+    assert "\nthreads = 3\n" in content
+    assert "\n# chosen: tokens = 8192\n" in content
+    assert "chosen: models" not in content
+
+
+def test_numbers_lists_and_hyphens_are_read_as_text_is():
+    values = {"lengths": [128, "1k"], "case-timeout": 90, "width": 64, "cold": False, "heads": None}
+    assert texts(values) == {
+        "lengths": "128,1k",
+        "case_timeout": "90",
+        "width": "64",
+        "cold": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("lenghts = 5", "unknown option 'lenghts'; did you mean lengths"),
+        ("[sweep]\nlengths = 5", "unknown option 'sweep'"),
+        ("lengths = {a = 1}", r"--lengths is text, a number or a list of them, not \{"),
+        ("width = 'wide'", "--width 'wide' is not a whole number"),
+        ("width = true", "--width is text, a number or a list of them, not True"),
+        ("causal = 'yes'", "--causal is true or false, not 'yes'"),
+        ("models = 'linfromer'", "unknown mechanism 'linfromer'; did you mean linformer"),
+        ("out = 'somewhere'", "unknown option 'out'"),
+        ("lengths = ", "is not TOML: "),
+        ("lengths = '\udcff", "is not TOML: "),
+        ("x = " + "[" * 5000, "is not TOML: "),
+        ("#" * ((1 << 20) + 1), "is larger than 1 MiB"),
+    ],
+    ids=lambda value: value[:20],
+)
+def test_a_file_that_cannot_be_used_is_named_with_its_key(tmp_path, content, words):
+    file = tmp_path / "mine.toml"
+    file.write_text(content, errors="surrogateescape")
+    with pytest.raises(UsageError, match=rf"(?s)--config '.*mine\.toml'.*{words}") as caught:
+        config.read(file)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_folder_is_no_file_of_options(tmp_path):
+    with pytest.raises(UsageError, match=r"cannot read --config '.*': is a directory"):
+        config.read(tmp_path)
+
+
+def test_a_batch_and_tokens_are_not_both_asked_for():
+    with pytest.raises(UsageError, match="--batch fixes the batch, so --tokens has no effect"):
+        request(Asked.of({"batch": 4, "tokens": "8k"}))
+
+
+def test_every_combination_is_a_variant():
+    asked = request(Asked.of({"width": [64, 128], "heads": 2, "dtype": "fp32,bf16", "batch": 4}))
+    assert [(v.width, v.dtype, v.batch) for v in asked.variants] == [
+        (64, "float32", 4),
+        (64, "bfloat16", 4),
+        (128, "float32", 4),
+        (128, "bfloat16", 4),
+    ]
+    assert (asked.width, asked.dtype, asked.batch) == (64, "float32", 4)
+    assert [single.variants for single in asked.each] == [()] * 4
+    assert request(Asked.of({"width": 64})).variants == ()
+
+
+def test_a_divided_sweep_chooses_no_budget():
+    assert request(Asked(), divided=True).budget_s is None
+    assert request(Asked()).budget_s == find("cpu").budget_s
+
+
+@pytest.mark.parametrize("name", list(options()))
+def test_every_option_says_what_it_is(name):
+    option = options()[name]
+    assert option.help.endswith(".")
+    assert (option.read is None) == (not option.metavar), "a flag has neither"
+    assert (getattr(Asked(), name) is not None) or option.usual or option.panel == "Cluster"
+    if option.known is not None:
+        assert len(tuple(option.known(""))) > 1
