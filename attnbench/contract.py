@@ -381,12 +381,8 @@ class Card:
 
     def undecodable(self, form: str, workload: Workload) -> str | None:
         """Why the form cannot be measured in mode `decode` on the workload, or None."""
-        if self.causality is Causality.NEVER:
-            return self.undecoded or "the mechanism has no causal form"
-        if self.forms[form].package or self.forms[form].compiles:
-            return "the form is a function of whole sequences"
+        if reason := self.cannot_decode(form):
+            return reason
         if workload.level is not Level.ATTENTION:
             return "a step is measured with its projections, at level attention"
-        if workload.padding:
-            return "a prompt is measured without padding"
-        return self.cannot_decode(form)
+        return "a prompt is measured without padding" if workload.padding else None

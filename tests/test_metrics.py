@@ -11,7 +11,7 @@ from attnbench.metrics import COUNTED, TABLE, Better, Unit
 from attnbench.render.check_page import in_words
 from attnbench.render.grid import quantity
 
-EXACT = ("parameters", "flops", "operators")
+EXACT = ("parameters", "flops", "operators", "state_bytes")
 BYTES = ("allocated_peak_bytes", "saved_bytes", "moved_bytes")
 
 
@@ -75,7 +75,7 @@ def test_a_time_is_slower_and_not_larger():
 
 TIMES = ("time", "wall", "cpu", "device", "enqueue", "forward", "backward", "step")
 TIMES = (*TIMES, "forward_backward")
-TIMES = (*(f"{name}_s" for name in TIMES), "token_s")
+TIMES = (*(f"{name}_s" for name in TIMES), "token_s", "tokens_per_s", "tpot_s", "ttft_s")
 RECORDED = ("setup_s", "warmup_s", "warmup_iterations", "temperature_c", "power_w")
 RECORDED = (*RECORDED, "load_before", "load_after", "energy_j", "sm_clock_hz", "throttled_s")
 RECORDED = (*RECORDED, "context_bytes", "workspace_bytes", "device_before_bytes")

@@ -48,7 +48,8 @@ def seconds(
         known, took_s = nearest[-1]
         return took_s * work(planned) / work(known)
     other = [pair for pair in measured if alike(pair[0].case, planned.case, ANY_MODE)]
-    other = [pair for pair in other if {pair[0].block[0], planned.block[0]} <= {*PASSES}]
+    mode = planned.case.workload.mode
+    other = [p for p in other if {mode, p[0].case.workload.mode} <= {*PASSES}]
     if other:
         known, took_s = max(other, key=lambda pair: pair[0].case.workload.seq_len)
         factor = TRAINING if planned.case.workload.mode is Mode.TRAINING else 1 / TRAINING

@@ -12,7 +12,7 @@ For decoding, the state is the cache of k and v.
 Source: arXiv:1706.03762, equation (1).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -64,6 +64,12 @@ class Transformer(CachedAttention):
     def flops(config: Config, w: Workload) -> Flops:
         """q kᵀ and A v; the products are full even if causal."""
         return Flops(projection_flops(w), 2 * (2 * w.tokens * w.seq_len * w.width))
+
+    @classmethod
+    def step_flops(cls, config: Config, w: Workload) -> Flops:
+        """Those of one token, whose query reads N keys."""
+        one = cls.flops(config, replace(w, seq_len=1))
+        return replace(one, core=w.seq_len * one.core)
 
     @staticmethod
     def elements(config: Config, w: Workload) -> int:

@@ -127,13 +127,13 @@ def _score(row: Row) -> str:
 
 def _asked(sweep: Sweep) -> str:
     request = sweep.request
-    fixed = f"{units.many(request.batch, 'sequence')} per batch" if request.batch else None
     planned = (planned.case.workload for planned in sweep.plan)
     decoded = sorted({w.batch for w in planned if w.mode is Mode.DECODE})
-    usual = [f"{units.count(request.tokens)} tokens per batch"] * (request.modes != (Mode.DECODE,))
-    usual += [f"decode at batch {', '.join(map(units.count, decoded))}"] * bool(decoded)
-    sizes = [
-        *([fixed] if fixed else usual),
+    tokens = f"{units.count(request.tokens)} tokens"
+    batch = f"{units.many(request.batch, 'sequence') if request.batch else tokens} per batch"
+    sizes = [batch] * (request.modes != (Mode.DECODE,))
+    sizes += [f"decode at batch {', '.join(map(units.count, decoded))}"] * bool(decoded)
+    sizes += [
         f"width {request.width}",
         f"{request.heads} heads",
         f"{request.layers} layers",

@@ -44,8 +44,7 @@ def latency(summary: Frame, mode: str, tokens: int | None) -> Table:
     In decode, milliseconds of a step of the batch: the time per output token.
     """
     decode = mode == Mode.DECODE
-    if decode:
-        tokens = None
+    tokens = None if decode else tokens
 
     def cell(row: Row) -> Cell:
         scale = 1e3 * (tokens / row["tokens"] if tokens else 1.0)

@@ -61,15 +61,16 @@ class Asked:
         ),
     ] = BOTH
     level: Annotated[
-        str,
+        str | None,
         WHAT(
             metavar="LEVEL",
+            usual="model; attention to decode",
             read=partial(axes.word, known=Level),
             known=lambda text: Level,
             help="What to time: core (q, k, v to output), attention (with projections),"
             " model (a whole classifier).",
         ),
-    ] = Level.MODEL
+    ] = None
     causal: Annotated[bool, WHAT(help="Causal attention: no token sees later ones.")] = False
     padding: Annotated[
         str,
@@ -93,7 +94,7 @@ class Asked:
         SIZES(
             metavar="N[,N...]",
             read=axes.wholes,
-            usual="c // N",
+            usual="c // N, 1 to decode",
             help="Sequences of a batch, the same at every length; several are crossed too.",
         ),
     ] = None

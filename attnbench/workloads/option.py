@@ -60,7 +60,7 @@ def known_models(text: str) -> tuple[str, ...]:
 
 
 def modes(text: str, option: str = "--mode") -> tuple[Mode, ...]:
-    """`inference`, `training`, `both`, `decode`, or a list. Raises `UsageError`."""
+    """`inference`, `training`, `both` of these, `decode`, or a list. Raises `UsageError`."""
     if text == BOTH:
         return PASSES
     if not set(words := axes.listed(text)) <= set(Mode):

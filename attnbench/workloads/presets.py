@@ -125,6 +125,7 @@ def groups() -> Mapping[str, tuple[str, ...]]:
         ),
         "@decode": (  # what continues a sequence token by token
             "transformer",
+            "adaptively_sparse",
             "linear_transformer",
             "performer",
             "local",

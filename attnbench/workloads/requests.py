@@ -6,7 +6,7 @@ from itertools import product
 
 from attnbench.device import AUTO, Device, choose, find
 from attnbench.errors import UsageError
-from attnbench.records import Level, Request, Settings, Shell, Variant
+from attnbench.records import Level, Mode, Request, Settings, Shell, Variant
 from attnbench.run.cgroups import cores
 from attnbench.workloads.asked import Asked, flag
 from attnbench.workloads.presets import preset
@@ -22,7 +22,14 @@ def request(asked: Asked, *, divided: bool = False, elsewhere: bool = False) -> 
     """
     named = asked.read("device")
     device = find(named) if elsewhere and named != AUTO else choose(named)
-    level, column = asked.read("level"), preset(asked.preset)
+    modes, column = asked.read("mode"), preset(asked.preset)
+    decode = Mode.DECODE in modes
+    level = asked.read("level") or (Level.ATTENTION if decode else Level.MODEL)
+    if decode and level is not Level.ATTENTION:
+        raise UsageError(
+            f"--mode decode has no level {level}: a step is measured with its projections and"
+            " without a classifier; leave out --level"
+        )
     for name in OF_MODEL:
         if getattr(asked, name) is not None and level is not Level.MODEL:
             raise UsageError(
@@ -43,7 +50,7 @@ def request(asked: Asked, *, divided: bool = False, elsewhere: bool = False) -> 
         variants=crossed if len(crossed) > 1 else (),
         preset=asked.preset,
         level=level,
-        modes=asked.read("mode"),
+        modes=modes,
         device=device.name,
         layers=asked.read("layers") or column.layers,
         padding=asked.read("padding"),

@@ -57,6 +57,22 @@ def repeated(n):
     return Grouped(attention, KV_HEADS)
 
 
+class Repeated(Grouped):
+    """A step of grouped-query attention that copies the keys and values of its cache."""
+
+    def __init__(self, n):
+        super().__init__(F.scaled_dot_product_attention, KV_HEADS)
+        for name in ("k", "v"):
+            self.register_buffer(name, torch.randn(1, KV_HEADS, n, HEAD_WIDTH))
+
+    def forward(self, x):
+        q, *new = (m(x).unflatten(-1, (-1, HEAD_WIDTH)).transpose(1, 2) for m in self.projections)
+        for kept, token in zip((self.k, self.v), new, strict=True):
+            kept[:, :, -1:] = token
+        k, v = (kept.repeat_interleave(HEADS // KV_HEADS, 1) for kept in (self.k, self.v))
+        return self.output(self.attention(q, k, v).transpose(1, 2).flatten(2))
+
+
 def masked_window(n):
     i = torch.arange(n)
     allowed = (i <= i[:, None]) & (i[:, None] - i < WINDOW)
@@ -166,3 +182,8 @@ def modern_pairs():
         ("gated_delta_net", "transformers Qwen3NextGatedDeltaNet", qwen3_next),
         ("mamba2", "transformers Mamba2Mixer", mamba2_mixer),
     )
+
+
+def modern_steps():
+    """The same for decoding: N tokens of context, and a module from [1, 1, D] to [1, 1, D]."""
+    return (("grouped_query", "repeat_interleave of the cache", Repeated),)

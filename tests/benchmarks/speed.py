@@ -3,9 +3,9 @@
     python -W ignore -m tests.benchmarks.speed [--models NAME,…] [--seconds 4] > reports/speed.md
 
 Level `attention`, D = 256, 16 heads, float32; on a CPU one thread and process time, on a GPU the
-time between device events. Ours and theirs alternate iteration by iteration; the ratio (theirs over
-ours; above 1 ours is faster) is the median over pairs, with a 95 % confidence interval from order
-statistics.
+time between device events. In mode `decode` one step at a context of N tokens. Ours and theirs
+alternate iteration by iteration; the ratio (theirs over ours; above 1 ours is faster) is the median
+over pairs, with a 95 % confidence interval from order statistics.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from attnbench.records import PASSES, Causality, Level, Mode, Workload
 from attnbench.registry import card, names
 from attnbench.workloads.presets import preset
 from tests.benchmarks.header import begin
-from tests.benchmarks.modern_peers import HEADS, WIDTH, modern_pairs
+from tests.benchmarks.modern_peers import HEADS, WIDTH, modern_pairs, modern_steps
 
 BARE = "bare kernel"  # of torch, between the same projections
 FEWEST = 7
@@ -57,6 +57,24 @@ def main():
                 print(row(name, label, build, seq_len, mode, device, asked), flush=True)
                 gc.collect()
                 device.release()
+    for name, label, build in modern_steps():
+        if not asked.models or name in asked.models.split(","):
+            for seq_len in map(int, asked.lengths.split(",")):
+                print(row(name, label, build, seq_len, Mode.DECODE, device, asked), flush=True)
+
+
+class Step(nn.Module):
+    """One step, always from the state that the same N − 1 tokens left."""
+
+    def __init__(self, attention, seq_len):
+        super().__init__()
+        self.attention = attention
+        prompt = torch.randn(1, seq_len - 1, WIDTH, device=attention.output.weight.device)
+        with torch.no_grad():
+            _, self.state = attention.prefill(prompt, attention.start(1, seq_len))
+
+    def forward(self, x):
+        return self.attention.step(x, self.state)[0]
 
 
 class Bare(nn.Module):
@@ -81,7 +99,8 @@ def pairs():
 
 def row(name, label, build, seq_len, mode, device, asked):
     """A row of the table; where a public implementation does not run here, with the reason."""
-    mechanism, batch = card(name), max(1, (asked.tokens or device.tokens) // seq_len)
+    mechanism, decode = card(name), mode is Mode.DECODE
+    batch = 1 if decode else max(1, (asked.tokens or device.tokens) // seq_len)
     workload = Workload(
         batch=batch,
         seq_len=seq_len,
@@ -90,7 +109,7 @@ def row(name, label, build, seq_len, mode, device, asked):
         level=Level.ATTENTION,
         mode=mode,
         device=device.name,
-        causal=mechanism.causality is Causality.ALWAYS,
+        causal=decode or mechanism.causality is Causality.ALWAYS,
     )
     config = mechanism.configure(preset("mind-classification").options(name))
     form = mechanism.default(config, workload)
@@ -102,7 +121,8 @@ def row(name, label, build, seq_len, mode, device, asked):
         theirs = build(seq_len) if build else mechanism.forms[label](config, workload)
         both = (mechanism.forms[form](config, workload), theirs)
         module, theirs = (m.to(device.torch_name).train(training) for m in both)
-        x = torch.randn(batch, seq_len, WIDTH, device=device.torch_name)
+        module = Step(module, seq_len) if decode else module
+        x = torch.randn(batch, 1 if decode else seq_len, WIDTH, device=device.torch_name)
         ratios = compare(module, theirs, x, training, device, asked.seconds)
     except Exception as error:  # another version, no kernel for the device, or out of memory
         return f"{head} does not run: {described(error).replace('|', '/')} | | |"

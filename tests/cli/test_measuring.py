@@ -142,28 +142,29 @@ def test_a_later_try_of_a_shard_waits_for_the_earlier_one_to_end(tmp_path, monke
 
 def test_a_sweep_decodes_what_can_and_says_why_the_rest_cannot(tmp_path):
     done = here(
-        *("sweep", "--mode", "decode", "--level", "attention", "--lengths", "1,16,64"),
-        *("--models", "grouped_query[kv_heads=2],retention,fnet", *SMALL, "--out", tmp_path),
+        *("sweep", "--mode", "decode", "--lengths", "1,16,64"),
+        *("--models", "grouped_query[kv_heads=2],retention,fnet", "--batch", "3"),
+        *("--width", "16", "--heads", "2", "--quick", "--device", "cpu", "--out", tmp_path),
     )
     assert done.returncode == 0, done.stderr
     assert {"decode.png", "ttft.csv", "state.csv"} <= {file.name for file in tmp_path.iterdir()}
     assert not (tmp_path / "fig2.png").exists()
-    assert "cannot decode: the mechanism has no causal form" in done.stdout
+    assert "cannot decode: every output is a sum" in done.stdout
     cases = {
         (r["mechanism"], int(r["seq_len"])): r for r in attnbench.load(tmp_path).to_dict("records")
     }
     for n in (1, 16, 64):
         step = cases["grouped_query", n]
-        assert (step["batch"], step["causal"], step["outcome"]) == (1, True, "ok")
-        assert step["state_bytes"] == 2 * n * 16 * 4
-        assert cases["retention", n]["state_bytes"] == 16 * 8 * 2 * 4
+        assert (step["batch"], step["causal"], step["outcome"]) == (3, True, "ok")
+        assert step["state_bytes"] == 3 * 2 * n * 16 * 4
+        assert cases["retention", n]["state_bytes"] == 3 * 16 * 8 * 2 * 4
     assert cases["grouped_query", 16]["core_flops"] * 4 == cases["grouped_query", 64]["core_flops"]
 
 
 def test_a_level_without_steps_is_refused(tmp_path):
     done = here(
         *("sweep", "--mode", "decode", "--lengths", "16", "--models", "retention", *SMALL),
-        *("--out", tmp_path),
+        *("--level", "core", "--out", tmp_path),
     )
     assert done.returncode == 2
-    assert "a step is measured with its projections, at level attention" in done.stderr
+    assert "--mode decode has no level core: a step is measured with its proj" in done.stderr

@@ -12,13 +12,18 @@ from attnbench.measure.subject import Subject, iteration
 from attnbench.measure.worker import Worker
 from attnbench.records import Level, Mode
 from attnbench.registry import card
+from attnbench.workloads.plan import make_workload
+from tests import sweeps
 from tests.measure.cases import case
 
-# a cache, a ring that has turned, a latent, a state, and one with inputs of a convolution
+# caches, a ring that has turned, a latent, a memory, states, and one with inputs of a convolution
 KINDS = (
+    ("transformer", "sdpa", ()),
     ("grouped_query", "sdpa", ()),
     ("sliding_window", "blocked", (("sink_tokens", 2), ("window", 8))),
     ("latent", "sdpa", ()),
+    ("transformer_xl", "eager", (("memory", 8), ("segment", 8))),
+    ("linear_transformer", "eager", ()),
     ("retention", "chunked", ()),
     ("mamba2", "chunked", ()),
 )
@@ -67,12 +72,13 @@ def test_every_iteration_is_the_same_step(kind):
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind[0])
 def test_the_bytes_of_a_state_are_those_declared(kind):
-    subject = prefilled(*kind, batch=3)
-    w, module = subject.case.workload, subject.module
-    values, notes = subject.of_state()
-    assert values["state_bytes"] == 4 * module.state_elements(module.config, w)
-    assert not notes
-    assert prefilled(*kind, batch=6).of_state()[0]["state_bytes"] == 2 * values["state_bytes"]
+    for batch in (1, 3):
+        subject = prefilled(*kind, batch=batch)
+        module = subject.module
+        values, notes = subject.of_state()
+        declared = module.state_elements(module.config, subject.case.workload)
+        assert values["state_bytes"] == 4 * declared
+        assert not notes
 
 
 def test_memory_that_a_state_keeps_alive_counts_once_and_a_wrong_declaration_is_odd():
@@ -131,12 +137,12 @@ def test_memory_includes_the_prefill_and_counts_a_step(worker, checked):
 @pytest.mark.parametrize(
     ("mechanism", "form", "changes", "reason"),
     [
-        ("fnet", "eager", {}, "the mechanism has no causal form"),
-        ("grouped_query", "compiled", {}, "the form is a function of whole sequences"),
+        ("fnet", "eager", {}, "every output is a sum over the whole sequence"),
+        ("grouped_query", "compiled", {}, "this form has no step of its own"),
         ("grouped_query", "sdpa", {"level": Level.CORE}, "at level attention"),
         ("grouped_query", "sdpa", {"level": Level.MODEL}, "at level attention"),
         ("grouped_query", "sdpa", {"padding": 0.3}, "without padding"),
-        ("reformer", "eager", {}, "this form has no step of its own"),
+        ("reformer", "eager", {}, "its chunks are cut from all tokens sorted"),
     ],
 )
 def test_what_cannot_be_decoded_says_why(worker, mechanism, form, changes, reason):
@@ -166,3 +172,11 @@ def test_decoding_is_causal_without_being_asked_to_be(worker):
     asked["workload"] = asdict(replace(decoding().workload, causal=False))
     assert worker.answer("build", **asked)["outcome"] == "ok"
     assert worker.built.case.workload.causal
+
+
+def test_one_sequence_is_decoded_unless_a_batch_is_fixed():
+    request, retention = sweeps.decoded({"retention": lambda n: n}).request, card("retention")
+    w = make_workload(retention, request, Mode.DECODE, 64)
+    assert (w.batch, w.causal) == (1, True)
+    assert make_workload(retention, replace(request, batch=8), Mode.DECODE, 64).batch == 8
+    assert make_workload(retention, request, Mode.INFERENCE, 64).batch == 128
