@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
+from functools import cached_property
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, Self
 
@@ -221,7 +222,7 @@ class Case:
     options: tuple[tuple[str, Option], ...] = ()
     workload: Workload
 
-    @property
+    @cached_property
     def key(self) -> str:
         """The store's key: the whole case as canonical JSON."""
         return canonical(asdict(self))

@@ -27,7 +27,7 @@ GRACE_S = 5.0  # for a second Ctrl-C
 # options that shards do not get; they get the device as it was chosen
 OWN = frozenset(
     {"on", "shards", "shard", "slurm", "address", "device", "out", "resume"}
-    | {"formats", "json_", "dry_run"}
+    | {"formats", "size", "json_", "dry_run"}
 )
 
 

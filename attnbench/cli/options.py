@@ -7,6 +7,7 @@ import typer
 from attnbench.device import Device
 from attnbench.errors import UsageError
 from attnbench.records import SHORT_DTYPES, Level, Mode, Selection, Settings
+from attnbench.render.sizes import Size
 
 DTYPES = ", ".join(f"{full} or {short}" for short, full in SHORT_DTYPES.items())
 FORMATS = ("png", "svg", "pdf")
@@ -18,6 +19,10 @@ LARGEST_SEED = (1 << 32) - 1
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
 FormatsOption = Annotated[str, typer.Option(help="File formats of figures: png, svg, pdf.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the results as JSON.")]
+SizeOption = Annotated[
+    Size,
+    typer.Option(help="Size of figures: a column of a page, its text width, or a slide."),
+]
 LevelOption = Annotated[
     Level,
     typer.Option(help="core: without projections; attention: with them; model: a classifier."),

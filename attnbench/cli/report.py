@@ -8,6 +8,7 @@ import typer
 
 from attnbench.cli import console, options
 from attnbench.errors import UsageError
+from attnbench.render.sizes import Size
 
 
 def report(
@@ -15,6 +16,7 @@ def report(
         list[Path], typer.Argument(help="Folder of a sweep, or those of several devices.")
     ],
     formats: options.FormatsOption = "png",
+    size: options.SizeOption = Size.TEXT,
     json_: options.JsonOption = False,
     against: Annotated[
         str | None, typer.Option(help="Speed-ups and crossovers over this mechanism or series.")
@@ -35,17 +37,17 @@ def report(
     if len(sweeps) == 1:
         if out is not None:
             raise UsageError("--out is for several sweeps; the report of one goes into its folder")
-        publish(sweeps[0], figures, json_, against, slopes, everything)
+        publish(sweeps[0], figures, json_, against, slopes, everything, size)
         return
     if against or slopes or everything:
         raise UsageError("--against, --slopes and --all are for one sweep; report each by itself")
     if out is None:
         raise UsageError("several sweeps need --out, the folder for their report")
-    publish_devices(sweeps, out, figures, json_)
+    publish_devices(sweeps, out, figures, json_, size)
 
 
 def publish_devices(
-    folders: Sequence[Path], out: Path, formats: tuple[str, ...], as_json: bool
+    folders: Sequence[Path], out: Path, formats: tuple[str, ...], as_json: bool, size: Size
 ) -> None:
     """Write the report of several devices into `out`, and print its tables."""
     from attnbench.analysis.devices import device_names, side_by_side
@@ -57,7 +59,7 @@ def publish_devices(
     loaded = [load_results(folder) for folder in folders]
     cases = side_by_side(loaded)
     analyses = dict(zip(device_names(loaded), map(analyse, loaded), strict=True))
-    files = devices_files(analyses, cases, formats)
+    files = devices_files(analyses, cases, formats, size)
     with output.explained(f"cannot write '{out}'", "choose another folder with --out"):
         out.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
@@ -78,6 +80,7 @@ def publish(
     against: str | None = None,
     slopes: bool = False,
     everything: bool = False,
+    size: Size = Size.TEXT,
 ) -> None:
     """Write the report into the folder of the journal, and print its main tables."""
     from attnbench.analysis.report import analyse
@@ -91,7 +94,7 @@ def publish(
         folder = folder.parent
     for warning in warnings(analysis):
         console.err().print(f"warning: {warning}")
-    for name, content in report_files(analysis, formats, slopes, everything).items():
+    for name, content in report_files(analysis, formats, slopes, everything, size).items():
         output.write(folder / name, content, way_out="the journal is unharmed")
     if as_json:
         console.data(analysis.cases)

@@ -15,6 +15,7 @@ from attnbench.device import AUTO, choose, find
 from attnbench.errors import UsageError
 from attnbench.fleet.engine import Kind
 from attnbench.records import Level, Planned, Request
+from attnbench.render.sizes import Size
 from attnbench.units import many, seconds, size
 
 
@@ -129,6 +130,7 @@ def sweep(
     ] = "",
     address: Annotated[str | None, typer.Option(help="Address of the Ray cluster.")] = None,
     formats: options.FormatsOption = "png",
+    size: options.SizeOption = Size.TEXT,
     json_: options.JsonOption = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan with predictions; run nothing.")
@@ -213,7 +215,7 @@ def sweep(
             cluster.conduct(folder, fleet, engine, request, planned.cases, command)
         if part is None:
             refuse_empty(folder)
-            publish(folder, figure_formats, json_)
+            publish(folder, figure_formats, json_, size=size)
 
 
 def refuse_useless(given: Mapping[str, Any]) -> None:

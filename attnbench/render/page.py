@@ -1,6 +1,7 @@
 """Everything that `attnbench report` writes, from the analysis of a sweep."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.summary import Frame
@@ -9,7 +10,12 @@ from attnbench.render.conditions import conditions, warnings
 from attnbench.render.figures import MEMORY, TIME, cost_figure
 from attnbench.render.grid import Table
 from attnbench.render.growth_tables import complexity, crossovers, paper_tables
+from attnbench.render.panels import saved
 from attnbench.render.roofline import roofline_figure
+from attnbench.render.sizes import Size
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # columns of the summary that only the program needs
 INTERNAL = ("key", "match")
@@ -20,15 +26,17 @@ def report_files(
     formats: Sequence[str] = ("png",),
     slopes: bool = False,
     everything: bool = False,
+    size: Size = Size.TEXT,
 ) -> dict[str, bytes]:
     """File name to content: figures in each of `formats` (png, svg, pdf), tables, all cases.
 
-    `slopes` adds local exponents below Fig. 2, `everything` the tables that few need.
+    `size` is that of the figures. `slopes` adds local exponents below Fig. 2, `everything` the
+    tables that few need.
     """
     return _files(
         analysis.sweep.name,
         (warnings(analysis), conditions(analysis)),
-        lambda suffix: _pictures(analysis, suffix, slopes),
+        _pictures(analysis, slopes, size),
         report_tables(analysis, everything),
         analysis.cases,
         formats,
@@ -36,7 +44,10 @@ def report_files(
 
 
 def devices_files(
-    analyses: Mapping[str, Analysis], cases: Frame, formats: Sequence[str] = ("png",)
+    analyses: Mapping[str, Analysis],
+    cases: Frame,
+    formats: Sequence[str] = ("png",),
+    size: Size = Size.TEXT,
 ) -> dict[str, bytes]:
     """The costs on several devices side by side, from the analysis of each by its name.
 
@@ -51,7 +62,7 @@ def devices_files(
     return _files(
         " and ".join(analyses),
         (lines[0], lines[1]),
-        lambda suffix: _costs(cases, tokens, suffix),
+        _costs(cases, tokens, size),
         devices_tables(analyses, cases),
         cases,
         formats,
@@ -61,14 +72,19 @@ def devices_files(
 def _files(
     name: str,
     above: tuple[Sequence[str], Sequence[str]],
-    pictures: Callable[[str], Iterable[tuple[str, bytes]]],
+    figures: Iterable[tuple[str, "Figure"]],
     tables: Sequence[Table],
     cases: Frame,
     formats: Sequence[str],
 ) -> dict[str, bytes]:
-    """The files of a report, below its warnings and conditions; `pictures` draws in a format."""
-    files = {f"{stem}.{suffix}": pic for suffix in formats for stem, pic in pictures(suffix)}
-    embedded = _embeddable(files) or {f"{stem}.png": pic for stem, pic in pictures("png")}
+    """The files of a report, below its warnings and conditions; each figure is drawn once."""
+    drawn = dict(figures)
+    files = {
+        f"{stem}.{end}": saved(figure, end) for end in formats for stem, figure in drawn.items()
+    }
+    embedded = _embeddable(files) or {
+        f"{stem}.png": saved(figure, "png") for stem, figure in drawn.items()
+    }
     shown = [file for file in files if file.endswith(".png")]
     files["report.html"] = html.page(name, *above, embedded, tables)
     files["tables.md"] = markdown.page(name, *above, shown, map(markdown.table, tables))
@@ -78,23 +94,22 @@ def _files(
     return files
 
 
-def _pictures(analysis: Analysis, suffix: str, slopes: bool) -> Iterator[tuple[str, bytes]]:
+def _pictures(analysis: Analysis, slopes: bool, size: Size) -> Iterator[tuple[str, "Figure"]]:
     """The figures for which the sweep has numbers."""
     cases, tokens = analysis.cases, analysis.sweep.request.tokens
-    local_slopes = analysis.local_slopes if slopes else None
-    yield from _costs(cases, tokens, suffix, local_slopes)
+    yield from _costs(cases, tokens, size, analysis.local_slopes if slopes else None)
     if analysis.roof is not None and analysis.roofline is not None:
-        picture = roofline_figure(analysis.roofline, analysis.roof, suffix, cases["series"])
-        if picture is not None:
-            yield "roofline", picture
+        figure = roofline_figure(analysis.roofline, analysis.roof, size, cases["series"])
+        if figure is not None:
+            yield "roofline", figure
 
 
 def _costs(
-    cases: Frame, tokens: int, suffix: str, slopes: Frame | None = None
-) -> Iterator[tuple[str, bytes]]:
-    yield "fig2", cost_figure(cases, TIME, tokens, suffix, slopes)
+    cases: Frame, tokens: int, size: Size, slopes: Frame | None = None
+) -> Iterator[tuple[str, "Figure"]]:
+    yield "fig2", cost_figure(cases, TIME, tokens, size, slopes)
     if cases["allocated_peak_bytes"].notna().any():
-        yield "memory", cost_figure(cases, MEMORY, tokens, suffix)
+        yield "memory", cost_figure(cases, MEMORY, tokens, size)
 
 
 def report_tables(analysis: Analysis, everything: bool = False) -> list[Table]:
