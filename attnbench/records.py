@@ -18,7 +18,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, Self
 
-from msgspec import Meta, MsgspecError, convert
+from msgspec import Meta, MsgspecError, convert, to_builtins
 
 Option = str | int | float | bool | None
 
@@ -225,7 +225,7 @@ class Case:
     @cached_property
     def key(self) -> str:
         """The store's key: the whole case as canonical JSON."""
-        return canonical(asdict(self))
+        return canonical(to_builtins(self))
 
     @property
     def series(self) -> str:

@@ -125,7 +125,7 @@ def _notes(drawn: Sequence[Curve]) -> Iterator[str]:
     if causes := dict.fromkeys(cause for curve in guessed for cause in curve.causes):
         yield f"Open markers: predicted, not measured ({', '.join(causes)})."
     if any(np.isfinite(curve.low).any() for curve in drawn):
-        yield "Bands and bars: 95\N{NO-BREAK SPACE}% confidence intervals."
+        yield "Bands and bars: 95 % CI."
 
 
 def _legend(row: Sequence[Sequence[Curve]], styles: Styles) -> list[Ending]:
@@ -161,11 +161,14 @@ def _draw(axes: Axes, curve: Curve, style: Mapping[str, Any]) -> None:
 def _intervals(axes: Axes, curve: Curve, colour: str, weight: float) -> None:
     """A band, and a bar where neither neighbour has an interval."""
     low, high = curve.low, curve.high
-    axes.fill_between(curve.lengths, low, high, color=colour, alpha=0.15, linewidth=0, zorder=1)
     known = np.r_[False, np.isfinite(low) & np.isfinite(high), False]
     alone = known[1:-1] & ~known[:-2] & ~known[2:]
-    bars = (curve.lengths[alone], low[alone], high[alone])
-    axes.vlines(*bars, color=colour, linewidth=weight, zorder=2)
+    if known.any():
+        band: dict[str, Any] = {"color": colour, "alpha": 0.15, "linewidth": 0, "zorder": 1}
+        axes.fill_between(curve.lengths, low, high, **band)
+    if alone.any():
+        bars = (curve.lengths[alone], low[alone], high[alone])
+        axes.vlines(*bars, color=colour, linewidth=weight, zorder=2)
 
 
 def _heights(axes: Axes, drawn: Sequence[Curve], quantity: Quantity) -> None:

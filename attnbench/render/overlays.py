@@ -55,7 +55,9 @@ def _picture(
     """Quantities one below the other, each with its title and its panels in rows."""
     rows = [ceil(len(part.panels) / COLUMNS) for part in parts]
     step = (PANEL[0] + GAPS[0], PANEL[1] + GAPS[1])
-    size = (SHEETS[Size.TEXT].width, TOP + sum(HEAD + n * step[1] for n in rows))
+    columns = min(COLUMNS, max(len(part.panels) for part in parts))
+    width = max(SHEETS[Size.COLUMN].width, LEFT + columns * step[0])
+    size = (width, TOP + sum(HEAD + n * step[1] for n in rows))
     names = labels(panel.series for part in parts for panel in part.panels)
     with styled():
         figure = Figure(figsize=size, dpi=DPI)
@@ -130,7 +132,7 @@ def _panel(
     _scales(axes, *ends)
     axes.grid(True, linewidth=0.3, color="0.88")
     axes.set_title(label, fontsize=7, color=readable(colour), loc="left", pad=10)
-    printed = f"published {panel.printed}; " if panel.printed else ""
+    printed = f"{panel.printed}; " if panel.printed else ""
     note = f"{printed}1 at {units.length(round(panel.at))} tokens"
     axes.annotate(
         note, (0, 1), (0, 3), xycoords="axes fraction", textcoords="offset points", fontsize=6

@@ -88,7 +88,7 @@ def _files(
     shown = [file for file in files if file.endswith(".png")]
     files["report.html"] = html.page(name, *above, embedded, tables)
     files["tables.md"] = markdown.page(name, *above, shown, map(markdown.table, tables))
-    files["tables.tex"] = latex.page(tables).encode()
+    files |= {file: text.encode() for file, text in latex.files(tables).items()}
     files |= {f"{table.name}.csv": delimited.table(table) for table in tables}
     files["cases.csv"] = delimited.frame(cases.drop(columns=list(INTERNAL)))
     return files

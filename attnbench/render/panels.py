@@ -89,7 +89,7 @@ class Panels:
 
     def label(self, row: int, text: str) -> None:
         """Set the label of a row's vertical axis."""
-        self.rows[row][0].set_ylabel(text, labelpad=self.sheet.type / 3)
+        self.rows[row][0].set_ylabel(text)
 
     def arranged(self, legends: Sequence[Sequence[Ending]], notes: Sequence[str] = ()) -> Figure:
         """The figure, once its axes have scales and ticks: a legend for each row, notes below."""
@@ -120,6 +120,9 @@ class Panels:
                 x = left + column * (across + between)
                 axes.set_position((x / width, bottom / height, across / width, high / height))
                 _thin(axes, across, unit)
+                # set, not found from the sizes of all tick labels, which takes long
+                axes.xaxis.set_label_coords(0.5, -TICKS * unit / high)
+                axes.yaxis.set_label_coords((LABEL * unit - left) / across, 0.5)
             self._legend(row[-1], legend, entries, (width - gutter, bottom, high))
             top = bottom - unit * TICKS
         for i, line in enumerate(reversed(wrapped)):
@@ -171,7 +174,9 @@ class Panels:
 def title(axes: Axes, text: str, sheet: Sheet) -> None:
     """The title of a panel, above its left end."""
     size = LARGER * sheet.type
-    axes.set_title(text, loc="left", fontsize=size, fontweight="bold", pad=0.6 * sheet.type)
+    pad = 0.6 * sheet.type
+    # with a height of its own, as nothing can be in its way
+    axes.set_title(text, loc="left", fontsize=size, pad=pad, y=1.0)
 
 
 def length_axis(axes: Axes, lengths: Sequence[int], label: bool) -> None:

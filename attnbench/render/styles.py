@@ -106,7 +106,7 @@ def readable(colour: str) -> str:
     return _hex(levels * min(1.0, (DARK / max(luminance, 1e-9)) ** (1 / 2.2)))
 
 
-def labels(names: Iterable[str]) -> dict[str, str]:
+def labels(names: Iterable[str], longest: int = LONGEST) -> dict[str, str]:
     """The label of each series: the mechanism as papers name it, and what else makes it unique.
 
     Form and options are added where they distinguish series: `Transformer (sdpa)`. The device, if
@@ -114,7 +114,7 @@ def labels(names: Iterable[str]) -> dict[str, str]:
     """
     parts = {name: name.partition(AT)[::2] for name in names}
     printed = {
-        name: (_candidates(series), device and shortened(device))
+        name: (_candidates(series, longest), device and shortened(device, longest))
         for name, (series, device) in parts.items()
     }
     chosen = {}
@@ -126,7 +126,7 @@ def labels(names: Iterable[str]) -> dict[str, str]:
     return chosen
 
 
-def _candidates(series: str) -> list[str]:
+def _candidates(series: str, longest: int) -> list[str]:
     """The label of a series alone, with its form, its options, both, and as the tables have it."""
     mechanism = mechanism_of(series)
     bare, _, options = series.partition("[")
@@ -135,7 +135,7 @@ def _candidates(series: str) -> list[str]:
     further = ((), (form,), (options,), (form, options))
     told = [", ".join(filter(None, parts)) for parts in further]
     texts = [f"{name} ({more})" if more else name for more in told]
-    return [shortened(text) for text in (*texts, series)]
+    return [shortened(text, longest) for text in (*texts, series)]
 
 
 def shortened(name: str, longest: int = LONGEST) -> str:

@@ -48,7 +48,9 @@ def test_a_report_has_all_its_files(files: dict[str, bytes]):
 def test_tables_that_few_need_are_made_on_demand(files: dict[str, bytes]):
     found = analyse(sweep(("fastformer", "transformer", "longformer")))
     every = page.report_files(found, everything=True)
-    assert set(every) - set(files) == {"rates.csv", "predictions.csv"}
+    assert set(every) - set(files) == {
+        *("rates.csv", "rates.tex", "predictions.csv", "predictions.tex")
+    }
 
 
 def test_the_page_starts_with_request_and_machine(files: dict[str, bytes]):
