@@ -441,6 +441,13 @@ def replace_time(sample):
     return sample._replace(wall_s=sample.wall_s / 1e9)
 
 
+def test_csv_columns_do_not_depend_on_the_lengths(files: dict[str, bytes]):
+    other = page.report_files(analyse(sweep(lengths=(256, 512, 1024, 2048))))
+    for name in ("complexity.csv", "latency_training.csv", "memory_training.csv"):
+        assert files[name].split(b"\n")[0] == other[name].split(b"\n")[0], name
+    assert files["memory_training.csv"].startswith(b"series,seq_len,peak_mib,note\n")
+
+
 def test_csv_columns_are_snake_case_and_hold_numbers_or_words(files: dict[str, bytes]):
     for name, content in files.items():
         if not name.endswith(".csv"):
