@@ -18,7 +18,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, Self
 
-from msgspec import Meta, MsgspecError, convert
+from msgspec import Meta, MsgspecError, convert, to_builtins
 
 Option = str | int | float | bool | None
 
@@ -58,6 +58,14 @@ class Mode(StrEnum):
 
 
 PASSES = (Mode.TRAINING, Mode.INFERENCE)  # the modes that pass over whole sequences
+
+
+class FigureSize(StrEnum):
+    """Where a figure is meant to stand."""
+
+    COLUMN = "column"
+    TEXT = "text"
+    SLIDE = "slide"
 
 
 class Family(StrEnum):
@@ -234,7 +242,7 @@ class Case:
     @cached_property
     def key(self) -> str:
         """The store's key: the whole case as canonical JSON."""
-        return canonical(asdict(self))
+        return canonical(to_builtins(self))
 
     @property
     def series(self) -> str:

@@ -17,13 +17,11 @@ FIGURE = '''"""A figure for a test."""
 
 from matplotlib.figure import Figure
 
-from attnbench.render.panels import saved
 
-
-def parameters_figure(cases, suffix):
+def parameters_figure(cases):
     figure = Figure()
     figure.subplots().bar(cases["series"], cases["parameters"])
-    return saved(figure, suffix)
+    return figure
 '''
 VERB = '''"""`attnbench hello`: greet."""
 
@@ -106,8 +104,8 @@ def test_a_further_figure_is_one_function_and_the_line_that_yields_it(copy):
     (copy.package / "render" / "parameters.py").write_text(FIGURE)
     copy.insert(
         "render/page.py",
-        "    local_slopes = analysis.local_slopes if slopes else None\n",
-        '    yield "parameters", parameters_figure(cases, suffix)\n',
+        "    yield from _costs(cases, tokens, size, analysis.local_slopes if slopes else None)\n",
+        '    yield "parameters", parameters_figure(cases)\n',
     )
     copy.insert(
         "render/page.py",

@@ -87,16 +87,24 @@ class Sweep:
         return self._against(against).crossovers
 
     def plot(self, quantity: str = "time", suffix: str = "svg") -> Chart:
-        """A chart of `time` or `memory` against length, as svg, png or pdf. Raises `UsageError`."""
+        """A chart of `time` or `memory` against length, as svg, png or pdf. Raises `UsageError`.
+
+        Of a sweep that only decodes, step time and state.
+        """
         if quantity not in QUANTITIES:
             raise UsageError(f"quantity {quantity!r} is not one of {', '.join(QUANTITIES)}")
         if suffix not in FORMATS:
             raise UsageError(f"suffix {suffix!r} is not one of {', '.join(FORMATS)}")
+        from attnbench.records import PASSES
+        from attnbench.render.decoding import decode_figure
         from attnbench.render.figures import MEMORY, TIME, cost_figure
+        from attnbench.render.panels import saved
 
+        if not self.cases["mode"].isin(PASSES).any():
+            return Chart(suffix, saved(decode_figure(self.cases), suffix))
         drawn = TIME if quantity == "time" else MEMORY
         tokens = self._analysis.sweep.request.batch_tokens
-        return Chart(suffix, cost_figure(self.cases, drawn, tokens, suffix))
+        return Chart(suffix, saved(cost_figure(self.cases, drawn, tokens), suffix))
 
     def __repr__(self) -> str:
         measured = int((self.cases["outcome"] == "ok").sum())

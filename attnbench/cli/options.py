@@ -21,6 +21,7 @@ DeviceOption = Annotated[str, typed("device")]
 FormatsOption = Annotated[str, typed("formats")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the results as JSON.")]
 SeedOption = Annotated[str, typed("seed")]
+SizeOption = Annotated[str, typed("size")]
 ThreadsOption = Annotated[str | None, typed("threads")]
 
 

@@ -9,6 +9,7 @@ import typer
 
 from attnbench.cli import console, options
 from attnbench.errors import UsageError
+from attnbench.records import FigureSize
 
 if TYPE_CHECKING:
     from attnbench.analysis.report import Analysis
@@ -22,6 +23,7 @@ def report(
         typer.Argument(metavar="SWEEP", help="Folder of a sweep, or those of several devices."),
     ],
     formats: options.FormatsOption = "png",
+    size: options.SizeOption = FigureSize.TEXT,
     json_: options.JsonOption = False,
     against: Annotated[
         str | None,
@@ -43,21 +45,26 @@ def report(
     ] = None,
 ) -> None:
     """Make the figures and tables of a stored sweep again, or of several devices side by side."""
-    figures = options.read("formats", formats)
+    figures, drawn = options.read("formats", formats), options.read("size", size)
     if len(sweeps) == 1:
         if out is not None:
             raise UsageError("--out is for several sweeps; the report of one goes into its folder")
-        publish(sweeps[0], figures, json_, against, slopes, everything, at)
+        publish(sweeps[0], figures, json_, against, slopes, everything, at, drawn)
         return
     if against or slopes or everything:
         raise UsageError("--against, --slopes and --all are for one sweep; report each by itself")
     if out is None:
         raise UsageError("several sweeps need --out, the folder for their report")
-    publish_devices(sweeps, out, figures, json_, at)
+    publish_devices(sweeps, out, figures, json_, at, drawn)
 
 
 def publish_devices(
-    folders: Sequence[Path], out: Path, formats: tuple[str, ...], as_json: bool, at: str | None
+    folders: Sequence[Path],
+    out: Path,
+    formats: tuple[str, ...],
+    as_json: bool,
+    at: str | None,
+    size: FigureSize,
 ) -> None:
     """Write the report of several devices into `out`, and print its tables."""
     from attnbench.analysis.devices import device_names, side_by_side
@@ -70,7 +77,7 @@ def publish_devices(
     loaded = [variant(load_results(folder), at) for folder in folders]
     cases = side_by_side(loaded)
     analyses = dict(zip(device_names(loaded), map(analyse, loaded), strict=True))
-    files = devices_files(analyses, cases, formats)
+    files = devices_files(analyses, cases, formats, size)
     with output.explained(f"cannot write '{out}'", "choose another folder with --out"):
         out.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
@@ -92,6 +99,7 @@ def publish(
     slopes: bool = False,
     everything: bool = False,
     at: str | None = None,
+    size: FigureSize = FigureSize.TEXT,
 ) -> None:
     """Write the report into the folder of the journal, and print its main tables.
 
@@ -111,7 +119,7 @@ def publish(
     analyses = {name: analyse(part, against) for name, part in parts.items()}
     for name, analysis in analyses.items():
         warn(name, analysis)
-        files = report_files(analysis, formats, slopes, everything)
+        files = report_files(analysis, formats, slopes, everything, size)
         with output.explained(f"cannot write '{folder / name}'"):
             (folder / name).mkdir(exist_ok=True)
         for file, content in files.items():

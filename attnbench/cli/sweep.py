@@ -152,7 +152,7 @@ def sweep(
             cluster.conduct(folder, fleet, engine, requested, planned.cases, command, options_file)
         if part is None:
             refuse_empty(folder)
-            publish(folder, asked.read("formats"), json_)
+            publish(folder, asked.read("formats"), json_, size=asked.read("size"))
 
 
 def refuse_useless(

@@ -6,6 +6,7 @@ Most have a row for each series and a column for each length of the sweep.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf, log10
 from types import MappingProxyType
+from typing import Any
 
 from attnbench import units
 from attnbench.analysis.estimate import Kind
@@ -129,10 +130,13 @@ def by_length(
 ) -> Table:
     """A row per series and a column per length; where `metric` was not measured, why in words."""
     columns = sorted(set(lengths))
-    rows = []
-    for series, same in cases.groupby("series", sort=False):
-        known = {row["seq_len"]: row for _, row in same.iterrows()}
-        rows.append((words(series), *(_cell(known.get(n), metric, cell) for n in columns)))
+    by_series: dict[str, dict[int, Any]] = {}
+    for case in cases.to_dict("records"):
+        by_series.setdefault(case["series"], {})[case["seq_len"]] = case
+    rows = [
+        (words(series), *(_cell(known.get(n), metric, cell) for n in columns))
+        for series, known in by_series.items()
+    ]
     return Table(
         name=name,
         title=title,

@@ -10,7 +10,7 @@ from attnbench import units
 from attnbench.analysis.summary import Frame
 from attnbench.render.cost_tables import why
 
-LONGEST = 34  # characters of the reason at the end of a curve
+LONGEST = 22  # characters of the reason in a legend
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,18 +21,19 @@ class Quantity:
     low: str | None
     high: str | None
     predicted: str
-    per_token: bool  # scaled to the sweep's tokens per batch
+    per_tokens: int | None  # the number that a value is for; None: a batch of the sweep
     axis: str
     text: Callable[[float], str]
     base: int  # of the logarithmic axis
+    whole: bool = False  # a value is for the case as it is: a step, a state
 
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
     """One series in one mode, shortest length first.
 
-    `values` are NaN where nothing was measured; `guesses` hold the predictions there, if any, and
-    `end` gives the reason in a few words.
+    `values` are NaN where nothing was measured; `guesses` hold the predictions there, if any.
+    `causes` are the reasons, and `end` names those of lengths without a prediction.
     """
 
     series: str
@@ -41,6 +42,7 @@ class Curve:
     low: np.ndarray
     high: np.ndarray
     guesses: np.ndarray
+    causes: tuple[str, ...] = ()
     end: str = ""
 
     @property
@@ -65,33 +67,35 @@ def curves(summary: Frame, mode: str, quantity: Quantity, tokens: int | None) ->
 
 
 def _curve(series: str, rows: Frame, quantity: Quantity, tokens: int | None) -> Curve:
-    measured = rows["tokens"].to_numpy(float)
-    scale = (tokens if quantity.per_token and tokens else measured) / measured
+    own = rows["tokens"].to_numpy(float)
+    scale = (own if quantity.whole else quantity.per_tokens or tokens or own) / own
     values = rows[quantity.value].to_numpy(float) * scale
     nothing = np.full(len(rows), np.nan)
     missing = ~np.isfinite(values)
+    guesses = np.where(missing, rows[quantity.predicted].to_numpy(float) * scale, np.nan)
+    ends = zip(rows["outcome"], rows["cause"], missing, strict=True)
+    reasons = [why(outcome, cause) if gone else "" for outcome, cause, gone in ends]
+    unseen = ["" if np.isfinite(guess) else r for guess, r in zip(guesses, reasons, strict=True)]
     return Curve(
         series=series,
         lengths=rows["seq_len"].to_numpy(),
         values=values,
         low=rows[quantity.low].to_numpy(float) * scale if quantity.low else nothing,
         high=rows[quantity.high].to_numpy(float) * scale if quantity.high else nothing,
-        guesses=np.where(missing, rows[quantity.predicted].to_numpy(float) * scale, np.nan),
-        end=_end(rows, missing),
+        guesses=guesses,
+        causes=tuple(dict.fromkeys(filter(None, reasons))),
+        end=_end([int(n) for n in rows["seq_len"]], unseen),
     )
 
 
-def _end(rows: Frame, missing: np.ndarray) -> str:
-    """`over budget at 128, from 32K`: the lengths that are missing and why, in short."""
-    ends = zip(rows["outcome"], rows["cause"], missing, strict=True)
-    reasons = [why(outcome, cause) if gone else "" for outcome, cause, gone in ends]
+def _end(lengths: Sequence[int], reasons: Sequence[str]) -> str:
+    """`cannot run at 128, from 32K`: the lengths that a figure cannot show and why, in short."""
     causes = list(dict.fromkeys(filter(None, reasons)))
-    if missing.all() or not causes:
+    if all(reasons) or not causes:
         return causes[0] if len(causes) == 1 else "not measured" if causes else ""
-    lengths = [int(n) for n in rows["seq_len"]]
     parts = [f"{cause} {_where(lengths, [r == cause for r in reasons])}" for cause in causes]
-    text = "; ".join(parts)
-    return text if len(text) <= LONGEST else f"{int(missing.sum())} of {len(missing)} not measured"
+    text, gone = "; ".join(parts), sum(map(bool, reasons))
+    return text if len(text) <= LONGEST else f"{gone} of {len(lengths)} not measured"
 
 
 def _where(lengths: Sequence[int], gone: Sequence[bool]) -> str:

@@ -1,13 +1,16 @@
 """Decoding: the figure of step time and state against context, and its tables."""
 
+from matplotlib.figure import Figure
+
 from attnbench import units
 from attnbench.analysis.summary import Frame, Row
-from attnbench.records import Mode
+from attnbench.records import FigureSize, Mode
 from attnbench.render.cost_tables import by_length
 from attnbench.render.curves import Quantity, curves
-from attnbench.render.figures import endings, panel
+from attnbench.render.figures import notes, row_of
 from attnbench.render.grid import Cell, Table, bounded, words
-from attnbench.render.panels import grid, heading, room, saved, styled
+from attnbench.render.panels import Panels, styled
+from attnbench.render.sizes import SHEETS
 from attnbench.render.styles import series_styles
 
 STEP = Quantity(
@@ -15,38 +18,42 @@ STEP = Quantity(
     low="time_lo_s",
     high="time_hi_s",
     predicted="refined_s",
-    per_token=False,
+    per_tokens=None,
     axis="time per output token",
     text=units.seconds,
     base=10,
+    whole=True,
 )
 STATE = Quantity(
     value="state_bytes",
     low=None,
     high=None,
     predicted="state_bytes",  # it is counted or unknown
-    per_token=False,
+    per_tokens=None,
     axis="bytes of the state",
     text=units.size,
     base=2,
+    whole=True,
 )
 
 
-def decode_figure(summary: Frame, suffix: str = "png") -> bytes:
-    """Time per output token and bytes of the state against context; `suffix` as in `cost_figure`.
+def decode_figure(summary: Frame, size: FigureSize = FigureSize.TEXT) -> Figure:
+    """Time per output token and bytes of the state against context.
 
     Bands are 95 % confidence intervals; bytes are exact.
     """
-    styles = series_styles(summary["series"])
-    panels = [(q, curves(summary, Mode.DECODE, q, 1)) for q in (STEP, STATE)]
-    height = max(room(endings(drawn, styles)) for _, drawn in panels)
-    with styled():
-        figure, both = grid(1, len(panels), height)
-        for axes, title, (quantity, drawn) in zip(both, ("Step", "State"), panels, strict=True):
-            panel(axes, drawn, quantity, styles)
-            axes.set_xlabel("context, tokens")
-            heading(axes, title, quantity.axis)
-        return saved(figure, suffix)
+    sheet = SHEETS[size]
+    styles = series_styles(summary["series"], sheet.type)
+    step, state = (curves(summary, Mode.DECODE, quantity, None) for quantity in (STEP, STATE))
+    with styled(sheet):
+        panels = Panels(sheet, rows=2, columns=1)
+        legends = [
+            row_of(panels, 0, {"Step": step}, styles, STEP),
+            row_of(panels, 1, {"State": state}, styles, STATE),
+        ]
+        panels.label(0, STEP.axis)
+        panels.label(1, STATE.axis)
+        return panels.arranged(legends, [*notes(step)])
 
 
 def first_token(summary: Frame) -> Table:

@@ -22,8 +22,9 @@ def table(table: Table) -> bytes:
     """
     keys = table.keys or tuple(map(key, table.columns))
     if table.across:
-        ends = (table.across, f"{table.across}_low", f"{table.across}_high", "note")
-        return _written([[keys[0], "seq_len", *ends], *_melted(table)])
+        bounded = any(cell.low is not None for row in table.rows for cell in row)
+        ends = [table.across, *[f"{table.across}_low", f"{table.across}_high"] * bounded, "note"]
+        return _written([[keys[0], "seq_len", *ends], *_melted(table, bounded)])
     head: list[Value] = []
     rows: list[list[Value]] = [[] for _ in table.rows]
     for name, is_numeric, *cells in zip(keys, table.numeric, *table.rows, strict=True):
@@ -42,11 +43,12 @@ def key(label: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", plain).strip("_") or "value"
 
 
-def _melted(table: Table) -> Iterator[list[Value]]:
+def _melted(table: Table, bounded: bool) -> Iterator[list[Value]]:
     for row in table.rows:
         for length, cell in zip(table.columns[1:], row[1:], strict=True):
             seq_len = int(length.replace(",", ""))
-            yield [row[0].text, seq_len, cell.value, cell.low, cell.high, _note(cell)]
+            ends = [cell.low, cell.high] * bounded
+            yield [row[0].text, seq_len, cell.value, *ends, _note(cell)]
 
 
 def _note(cell: Cell) -> str:

@@ -1,39 +1,36 @@
 """Fig. 2 of the Fastformer paper from a sweep, and the same figure for memory.
 
-One panel per mode, both axes logarithmic. Where a case was not measured the curve continues dotted
-to an open marker at the predicted cost, and its label says why. A case that cannot run has no
-predicted cost and no marker.
+One panel per mode, both axes logarithmic. Where a case was not measured the curve continues, light
+and dotted, to an open marker at the predicted cost. A case that cannot run has no predicted cost
+and no marker; the legend says so.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.figure import Figure
 
 from attnbench import units
 from attnbench.analysis.summary import Frame
-from attnbench.records import PASSES
+from attnbench.records import PASSES, FigureSize, Mode
 from attnbench.render.cost_tables import batch
 from attnbench.render.curves import Curve, Quantity, curves
-from attnbench.render.panels import (
-    Ending,
-    direct_labels,
-    grid,
-    heading,
-    length_axis,
-    room,
-    saved,
-    styled,
-)
-from attnbench.render.styles import series_styles
+from attnbench.render.panels import Ending, Panels, fixed_ticks, length_axis, styled, title
+from attnbench.render.sizes import SHEETS
+from attnbench.render.styles import series_styles, tinted
 
 LEAST = 2.0  # least ratio of the top of a vertical axis to its bottom
+ROOM = 1.15  # margin below the least and above the greatest value, as a factor
+# predictions beyond what was measured leave the panel after this factor, so that curves keep room
+BEYOND = 4.0
 SPAN = (-0.5, 3.0)  # of local exponents; a noisy one may leave the panel
 MARGIN = 0.25  # below the least and above the greatest local exponent
+
+Styles = Mapping[str, Mapping[str, Any]]
 
 # for each base, powers between ticks and their multiples, from coarse to fine
 STEPS = MappingProxyType({
@@ -53,8 +50,8 @@ TIME = Quantity(
     low="time_lo_s",
     high="time_hi_s",
     predicted="refined_s",
-    per_token=True,
-    axis="time per batch of {batch}",
+    per_tokens=None,
+    axis="time per {batch}",
     text=units.seconds,
     base=10,
 )
@@ -63,8 +60,8 @@ MEMORY = Quantity(
     low=None,
     high=None,
     predicted="refined_bytes",
-    per_token=False,
-    axis="peak allocated memory per batch",
+    per_tokens=1,
+    axis="peak allocated memory per token",
     text=units.size,
     base=2,
 )
@@ -74,118 +71,175 @@ def cost_figure(
     summary: Frame,
     quantity: Quantity,
     tokens: int | None,
-    suffix: str = "png",
+    size: FigureSize = FigureSize.TEXT,
     slopes: Frame | None = None,
-) -> bytes:
-    """A cost against length, time per batch of `tokens` tokens; `suffix` is png, svg or pdf.
+) -> Figure:
+    """A cost against length, time per batch of `tokens` tokens, or of the sweep's batch.
 
-    `slopes`, from `scaling.local_slopes` with the column `expected`, adds a panel below each.
+    `slopes`, from `scaling.local_slopes` with the column `expected`, adds a row of panels.
     """
     modes = [mode for mode in PASSES if mode in set(summary["mode"])]
-    styles = series_styles(summary["series"])
-    panels = [curves(summary, mode, quantity, tokens) for mode in modes]
-    height = max(room(endings(drawn, styles)) for drawn in panels)
-    with styled():
-        figure, panel_axes = grid(1 if slopes is None else 2, len(modes), height)
-        for axes, mode, drawn in zip(panel_axes[: len(modes)], modes, panels, strict=True):
-            panel(axes, drawn, quantity, styles)
-            guessed = any(np.isfinite(curve.guesses).any() for curve in drawn)
-            label = quantity.axis.format(batch=batch(summary, tokens))
-            heading(axes, mode.capitalize(), label + "; open: predicted" * guessed)
+    sheet = SHEETS[size]
+    styles = series_styles(summary["series"], sheet.type)
+    found = {mode: curves(summary, mode, quantity, tokens) for mode in modes}
+    every = [curve for panel in found.values() for curve in panel]
+    rows = [[mode] for mode in modes] if sheet.stacked else [modes]
+    with styled(sheet):
+        panels = Panels(sheet, len(rows) * (1 if slopes is None else 2), len(rows[0]))
+        legends = [
+            row_of(panels, i, {mode.capitalize(): found[mode] for mode in row}, styles, quantity)
+            for i, row in enumerate(rows)
+        ]
+        for i in range(len(rows)):
+            panels.label(i, quantity.axis.format(batch=batch(summary, tokens)))
         if slopes is not None:
-            for axes, mode in zip(panel_axes[len(modes) :], modes, strict=True):
-                _slope_panel(axes, slopes[slopes["mode"] == mode], mode, styles)
-        return saved(figure, suffix)
+            lengths = [int(n) for n in summary["seq_len"]]
+            for i, row in enumerate(rows, len(rows)):
+                own = {mode: slopes[slopes["mode"] == mode] for mode in row}
+                legends.append(_slope_row(panels, i, own, styles, lengths))
+        return panels.arranged(legends, [*notes(every)])
 
 
-def panel(
-    axes: Axes, drawn: Sequence[Curve], quantity: Quantity, styles: Mapping[str, Mapping[str, Any]]
-) -> None:
-    """Draw curves with their labels, over lengths."""
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log", base=quantity.base)
-    for curve in drawn:
-        _draw(axes, curve, styles[curve.series])
-    length_axis(axes, [int(n) for curve in drawn for n in curve.lengths])
-    _heights(axes, quantity)
-    direct_labels(axes, endings(drawn, styles))
+def row_of(
+    panels: Panels,
+    i: int,
+    drawn: Mapping[str, Sequence[Curve]],
+    styles: Styles,
+    quantity: Quantity,
+) -> list[Ending]:
+    """Draw a row of panels, by their titles, with one vertical scale; the entries of its legend."""
+    for axes, (name, panel) in zip(panels.rows[i], drawn.items(), strict=True):
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        for curve in panel:
+            _draw(axes, curve, styles[curve.series])
+        lengths = [int(n) for curve in panel for n in curve.lengths]
+        length_axis(axes, lengths, label=i == len(panels.rows) - 1)
+        title(axes, name, panels.sheet)
+    _heights(panels.rows[i][0], [curve for panel in drawn.values() for curve in panel], quantity)
+    return _legend([*drawn.values()], styles)
 
 
-def endings(drawn: Sequence[Curve], styles: Mapping[str, Mapping[str, Any]]) -> list[Ending]:
-    """The labels of curves."""
-    return [Ending(c.series, c.end, c.last, styles[c.series]["color"]) for c in drawn]
+def notes(drawn: Sequence[Curve]) -> Iterator[str]:
+    """What open markers and bands are, if there are any."""
+    guessed = [curve for curve in drawn if np.isfinite(curve.guesses).any()]
+    if causes := dict.fromkeys(cause for curve in guessed for cause in curve.causes):
+        yield f"Open markers: predicted, not measured ({', '.join(causes)})."
+    if any(np.isfinite(curve.low).any() for curve in drawn):
+        yield "Bands and bars: 95 % CI."
+
+
+def _legend(row: Sequence[Sequence[Curve]], styles: Styles) -> list[Ending]:
+    """An entry for each curve of the row's panels, at its end in the last panel."""
+    last = {curve.series: curve for curve in row[-1]}
+    names = dict.fromkeys(curve.series for panel in reversed(row) for curve in panel)
+    return [
+        Ending(name, styles[name], last[name].last, last[name].end)
+        if name in last else Ending(name, styles[name], None)
+        for name in names
+    ]  # fmt: skip
 
 
 def _draw(axes: Axes, curve: Curve, style: Mapping[str, Any]) -> None:
     measured = np.isfinite(curve.values)
-    colour = style["color"]
-    axes.plot(curve.lengths, curve.values, **style, zorder=3)
-    axes.fill_between(
-        curve.lengths, curve.low, curve.high, color=colour, alpha=0.22, linewidth=0, zorder=2
-    )
+    colour, weight = style["color"], style["linewidth"]
+    axes.plot(curve.lengths, curve.values, **style)
+    _intervals(axes, curve, colour, weight)
     if measured.all() or curve.last is None:
         return
-    known = np.isfinite(curve.drawn)
-    axes.plot(
-        curve.lengths[known], curve.drawn[known], color=colour, linestyle=":", linewidth=1, zorder=1
-    )
-    hollow = {**style, "markerfacecolor": "white", "linestyle": "none", "markersize": 4.6}
     guessed = np.isfinite(curve.guesses)
-    axes.plot(curve.lengths[guessed], curve.guesses[guessed], **hollow, zorder=4)
+    beside = np.r_[guessed[1:], False] | np.r_[False, guessed[:-1]]
+    joined = np.where(guessed | beside, curve.drawn, np.nan)
+    light = tinted(colour, 0.35)
+    axes.plot(curve.lengths, joined, color=light, linestyle=":", linewidth=0.7 * weight, zorder=2)
+    axes.plot(
+        curve.lengths[guessed], curve.guesses[guessed], color=light, linestyle="none", zorder=2,
+        marker=style["marker"], markerfacecolor="white", markersize=0.85 * style["markersize"],
+        markeredgewidth=0.7 * style["markeredgewidth"],
+    )  # fmt: skip
 
 
-def _heights(axes: Axes, quantity: Quantity) -> None:
-    low, high = axes.get_ylim()
+def _intervals(axes: Axes, curve: Curve, colour: str, weight: float) -> None:
+    """A band, and a bar where neither neighbour has an interval."""
+    low, high = curve.low, curve.high
+    known = np.r_[False, np.isfinite(low) & np.isfinite(high), False]
+    alone = known[1:-1] & ~known[:-2] & ~known[2:]
+    if known.any():
+        band: dict[str, Any] = {"color": colour, "alpha": 0.15, "linewidth": 0, "zorder": 1}
+        axes.fill_between(curve.lengths, low, high, **band)
+    if alone.any():
+        bars = (curve.lengths[alone], low[alone], high[alone])
+        axes.vlines(*bars, color=colour, linewidth=weight, zorder=2)
+
+
+def _heights(axes: Axes, drawn: Sequence[Curve], quantity: Quantity) -> None:
+    """Scale and ticks of the vertical axis for what was measured and predictions close to it."""
+    measured = _finite([curve.values for curve in drawn])
+    guesses = _finite([curve.guesses for curve in drawn])
+    if measured.size:
+        bounds = (measured.min() / BEYOND, measured.max() * BEYOND)
+        ends = _finite([end for curve in drawn for end in (curve.low, curve.high)])
+        near = np.r_[guesses, ends].clip(*bounds)
+    else:
+        near = guesses
+    values = np.r_[measured, near]
+    low, high = (values.min(), values.max()) if values.size else (1.0, 1.0)
     # a flat curve looks flat, and there is room for distinct tick labels
-    wider = max(1.0, (LEAST / (high / low)) ** 0.5)
-    low, high = low / wider, high * wider
+    wider = ROOM * max(1.0, (LEAST / (high / low)) ** 0.5)
+    low, high = float(low / wider), float(high * wider)
     axes.set_ylim(low, high)
-    axes.yaxis.set_major_locator(FixedLocator(log_ticks(low, high, quantity.base)))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: units.round_tick(quantity.text(y))))
+    ticks = log_ticks(low, high, quantity.base)
+    fixed_ticks(axes.yaxis, {tick: units.round_tick(quantity.text(tick)) for tick in ticks})
 
 
-def _slope_panel(
-    axes: Axes, slopes: Frame, mode: str, styles: Mapping[str, Mapping[str, Any]]
-) -> None:
-    """One curve per series, at geometric means of lengths; dashed lines are published exponents."""
-    axes.set_xscale("log", base=2)
-    endings = [
-        _slope(axes, str(name), rows, styles[str(name)])
-        for name, rows in slopes.groupby("series", sort=False)
+def _finite(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """All finite numbers of some arrays."""
+    values = np.concatenate([np.empty(0), *parts])
+    return np.asarray(values[np.isfinite(values)])
+
+
+def _slope_row(
+    panels: Panels, i: int, slopes: Mapping[Mode, Frame], styles: Styles, lengths: Sequence[int]
+) -> list[Ending]:
+    """Local exponents at geometric means of lengths; dashed lines are published exponents."""
+    row = panels.rows[i]
+    expected = sorted({power for own in slopes.values() for power in own["expected"].dropna()})
+    known = [power for own in slopes.values() for power in own["slope"].dropna()]
+    ends: dict[str, tuple[float, float] | None] = {}
+    for axes, (mode, own) in zip(row, slopes.items(), strict=True):
+        title(axes, f"{mode.capitalize()}: local exponent", panels.sheet)
+        axes.set_xscale("log", base=2)
+        length_axis(axes, lengths, label=i == len(panels.rows) - 1)
+        ends = dict.fromkeys(ends) | {
+            str(name): _slope(axes, rows, styles[str(name)])
+            for name, rows in own.groupby("series", sort=False)
+        }
+        if own["slope"].isna().all():
+            axes.text(0.03, 0.05, "fewer than two lengths timed", transform=axes.transAxes)
+        for power in expected:
+            axes.axhline(power, color="0.45", linewidth=0.7, linestyle=(0, (4, 3)), zorder=1)
+    panels.label(i, "exponent of N")
+    reach = [*np.clip(known, *SPAN), *expected] or [0.0, 1.0]
+    low, high = min(reach) - MARGIN, max(reach) + MARGIN
+    row[0].set_ylim(low, high)
+    steps = {step / 2 for step in range(math.ceil(2 * low), math.floor(2 * high) + 1)}
+    ticks = sorted({*steps, *expected})
+    fixed_ticks(row[0].yaxis, {y: f"paper: {y:g}" if y in expected else f"{y:g}" for y in ticks})
+    return [
+        Ending(name, styles[name], at, "" if at else "fewer than 2 lengths")
+        for name, at in ends.items()
     ]
-    heading(axes, mode.capitalize(), "local exponent of N, time per sequence")
-    known = slopes.dropna(subset="slope")
-    if not len(known):
-        axes.set_axis_off()
-        axes.text(0.02, 0.9, "fewer than two lengths were timed", transform=axes.transAxes)
-        return
-    length_axis(axes, [int(n) for name in ("from_len", "to_len") for n in slopes[name]])
-    expected = sorted(set(known["expected"].dropna()))
-    reach = [*known["slope"].clip(*SPAN), *expected]
-    axes.set_ylim(min(reach) - MARGIN, max(reach) + MARGIN)
-    for power in expected:
-        axes.axhline(power, color="0.45", linewidth=0.7, linestyle=(0, (4, 3)), zorder=1)
-    low, high = axes.get_ylim()
-    steps = {step / 2 for step in range(round(2 * low), round(2 * high) + 1)}
-    axes.yaxis.set_major_locator(FixedLocator(sorted({*steps, *expected})))
-    axes.yaxis.set_major_formatter(
-        FuncFormatter(lambda y, _: f"paper: {y:g}" if y in expected else f"{y:g}")
-    )
-    axes.set_ylim(low, high)
-    direct_labels(axes, endings)
 
 
-def _slope(axes: Axes, name: str, rows: Frame, style: Mapping[str, Any]) -> Ending:
+def _slope(axes: Axes, rows: Frame, style: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Draw one series with its intervals; where its curve ends, if there is any."""
     middle = np.sqrt((rows["from_len"] * rows["to_len"]).to_numpy(float))
     slope, low, high = (rows[key].to_numpy(float) for key in ("slope", "low", "high"))
-    axes.plot(middle, slope, **style, zorder=3)
-    axes.fill_between(middle, low, high, color=style["color"], alpha=0.08, linewidth=0, zorder=2)
+    axes.plot(middle, slope, **style)
+    # bands of many series would overprint to grey
+    axes.vlines(middle, low, high, color=style["color"], linewidth=0.6, alpha=0.6, zorder=2)
     known = np.flatnonzero(np.isfinite(slope))
-    if not len(known):
-        return Ending(name, "fewer than two lengths", None, style["color"])
-    last = known[-1]
-    return Ending(name, "", (middle[last], float(np.clip(slope[last], *SPAN))), style["color"])
+    return (middle[known[-1]], float(np.clip(slope[known[-1]], *SPAN))) if len(known) else None
 
 
 def log_ticks(low: float, high: float, base: int) -> list[float]:

@@ -2,7 +2,6 @@
 
 import math
 import re
-import unicodedata
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -88,16 +87,14 @@ def pieces(text: str) -> list[str]:
 
 def clean(text: str) -> str:
     """The text on one line, with control, format and direction characters made visible."""
-    return "".join(c if c.isprintable() and _is_plain(c) else _visible(c) for c in text)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else _visible(c) for c in text)
 
 
 def bare(value: float | None) -> float | None:
     """A number or None for NaN."""
     return None if value is None or math.isnan(value) else value
-
-
-def _is_plain(character: str) -> bool:
-    return unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
 
 
 def _visible(character: str) -> str:

@@ -31,6 +31,7 @@ def complexity(summary: Frame, judged: Frame, cards: Sequence[CardFacts]) -> Tab
     length = int(summary["seq_len"].max())
     longest = summary[summary["seq_len"] == length].drop_duplicates("series").set_index("series")
     by_name = {card.mechanism: card for card in cards}
+    modes = list(dict.fromkeys(judged["mode"]))
     rows = []
     for series, fits in judged.groupby("series", sort=False):
         card = by_name.get(fits["mechanism"].iloc[0])
@@ -51,6 +52,11 @@ def complexity(summary: Frame, judged: Frame, cards: Sequence[CardFacts]) -> Tab
         name="complexity",
         title="Complexity: printed, counted and measured",
         columns=(*head, *_headings(judged), "Disagrees"),
+        keys=(
+            *("series", "as_printed", "parameters", "flops_per_token_at_longest"),
+            *(f"{metric}_exponent_{mode}" for metric in ("time", "memory") for mode in modes),
+            "disagrees",
+        ),
         rows=tuple(rows),
         note="Exponents are slopes of log cost per sequence on log N over the straight tail of "
         "the curve, with their 95 % confidence interval (time) or range (memory); “~” marks a "

@@ -33,9 +33,9 @@ NO_CHARTS = "no interactive charts: this copy of attnbench was not installed, se
 CAPTIONS = MappingProxyType(
     {
         "fig2": "Time against length, with 95 % confidence intervals; open markers are predicted.",
-        "memory": "Peak allocated memory against length; open markers are predicted.",
-        "roofline": "Roofline: achieved FLOP/s against arithmetic intensity; large markers where"
-        " the attention core dominates the FLOPs.",
+        "memory": "Peak allocated memory per token against length; open markers are predicted.",
+        "roofline": "Roofline: achieved FLOP/s against arithmetic intensity; markers grow with the"
+        " length.",
     }
 )
 

@@ -1,19 +1,27 @@
-"""Tables as LaTeX with booktabs; every character that is special to TeX is escaped."""
+"""Tables as LaTeX with booktabs: a piece for each, to be input, and a document that shows them.
+
+Every character that is special to TeX is escaped.
+"""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import MappingProxyType
+from typing import NamedTuple
 
-from attnbench.render.grid import Table, clean
+from attnbench.render.cost_tables import BOUNDS, WIDE
+from attnbench.render.grid import Cell, Table, clean, pieces
+from attnbench.render.styles import labels
+from attnbench.units import NOTHING, magnitude
 
 PREAMBLE = r"""\documentclass{article}
 \usepackage[T1]{fontenc}
 \usepackage[utf8]{inputenc}
-\usepackage{booktabs,graphicx,textcomp}
+\usepackage{array,booktabs,textcomp}
 \usepackage[margin=2cm]{geometry}
 \begin{document}
 """
 END = "\\end{document}\n"
+DASH = "—"  # in place of a number
 
 SPECIAL = MappingProxyType({
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "[": "{[}", "]": "{]}",
@@ -22,38 +30,197 @@ SPECIAL = MappingProxyType({
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
     '"': r"\textquotedbl{}", "`": r"\textasciigrave{}", "'": r"\textquotesingle{}",
     "“": r"\textquotedblleft{}", "”": r"\textquotedblright{}",
-    "–": r"\textendash{}", "…": r"\ldots{}", "†": r"\textdagger{}", "°": r"\textdegree{}",
+    "–": r"\textendash{}", "—": r"\textemdash{}",
+    "…": r"\ldots{}", "†": r"\textdagger{}", "°": r"\textdegree{}",
     "²": r"\textsuperscript{2}", "³": r"\textsuperscript{3}", "µ": r"\textmu{}",
+    "−": "$-$", "‖": r"$\Vert$", "₄": "$_4$", "₆": "$_6$",
     "±": r"$\pm$", "×": r"$\times$", "·": r"$\cdot$", "∝": r"$\propto$", "√": r"$\surd$",
     "≤": r"$\le$", "≥": r"$\ge$", "σ": r"$\sigma$", "ε": r"$\epsilon$",
     "✓": r"$\surd$", "✗": r"$\times$", "↑": r"$\uparrow$", "↓": r"$\downarrow$",
 })  # fmt: skip
 
-# a table with more columns than this is scaled to the width of the text
-WIDE = 4
+# columns of series, which are named as papers name mechanisms
+SERIES = frozenset({"Mechanism", "Faster", "Smaller", "Than", "Measured"})
+
+NUMBER = re.compile(r"(\D*)(\d[\d,]*)(\.\d+)?(?: ±[\d.,]+| \[[^]]*\])?(.*)", re.DOTALL)
+
+# in points at \footnotesize: a narrow text width, a letter, a raised one, the space of a column
+TEXT, LETTER, RAISED, SPACE = 390.0, 4.3, 3.2, 12.0
+LONG = 30  # letters; columns with longer texts are paragraphs
+TALL = 40  # lines; a taller table is cut
+
+SIDES = "Raised and lowered are the two sides of the 95 % confidence interval"
 
 
-def page(tables: Sequence[Table]) -> str:
-    """A document of all tables that compiles as it is; each table can be copied out of it."""
-    return PREAMBLE + "\n".join(map(table, tables)) + END
+class _Column(NamedTuple):
+    """A column as TeX: declaration, heading, cells, width in points, and lines of a row."""
+
+    declared: str
+    head: str
+    cells: list[str]
+    width: float
+    lines: int = 1
 
 
-def table(table: Table) -> str:
-    """A `table` environment with booktabs rules and the note below the grid."""
-    if not table.rows:
-        return f"% {escape(table.title)}: none\n"
-    columns = "".join("r" if number else "l" for number in table.numeric)
-    lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", _line(table.columns), r"\midrule"]
-    lines += [_line([cell.text for cell in row]) for row in table.rows]
-    grid = "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
-    if len(table.columns) > WIDE:
-        grid = f"\\resizebox{{\\textwidth}}{{!}}{{%\n{grid}}}"
-    note = rf"\par\smallskip\footnotesize {escape(table.note)}" + "\n" if table.note else ""
-    return (
-        "\\begin{table}[htbp]\n\\centering\n"
-        rf"\caption{{{escape(table.title)}}}"
-        f"\n\\label{{tab:{table.anchor}}}\n{grid}\n{note}\\end{{table}}\n"
-    )
+def files(tables: Sequence[Table]) -> dict[str, str]:
+    """File name to text: a piece for `\\input` for each table, and a document that shows all."""
+    shown = [table for table in tables if table.rows]
+    inputs = {f"{table.name}.tex": piece(table) for table in shown}
+    return {**inputs, "tables.tex": PREAMBLE + "\n".join(map(_shown, shown)) + END}
+
+
+def piece(table: Table) -> str:
+    """The grid alone, one `tabular` below another where it is wider than a text or too tall.
+
+    Numbers are aligned at the decimal point and followed by their uncertainty, one for each side
+    where they differ. Lengths at which nothing was measured have no column.
+    """
+    first, *rest = _columns(table)
+    grids = [
+        _tabular([first, *block], slice(i, i + step))
+        for block in _blocks(first, rest)
+        for step in [_rows_at_once([first, *block])]
+        for i in range(0, len(table.rows), step)
+    ]
+    comment = f"% {escape(table.title)}; needs \\usepackage{{array,booktabs}}\n"
+    return comment + "\\par\\medskip\n".join(grids)
+
+
+def _blocks(first: _Column, rest: Sequence[_Column]) -> list[Sequence[_Column]]:
+    """The columns in groups of one size that fit next to the first, or one by one."""
+    for size in range(len(rest), 0, -1):
+        blocks = [rest[i : i + size] for i in range(0, len(rest), size)]
+        if all(sum(column.width for column in (first, *block)) <= TEXT for block in blocks):
+            even = -(-len(rest) // len(blocks))
+            return [rest[i : i + even] for i in range(0, len(rest), even)]
+    return [[column] for column in rest] or [[]]
+
+
+def _shown(table: Table) -> str:
+    """A table with its title and note: it floats, unless it is too tall for a page."""
+    notes = (table.note.replace(BOUNDS, SIDES).replace(f"; {WIDE}", "."), _unmeasured(table))
+    lines = [f"\\input{{{table.name}}}", *(rf"\par\smallskip {escape(n)}" for n in notes if n)]
+    title = escape(table.title)
+    if len(table.rows) > _rows_at_once(_columns(table)):
+        start = f"\\begin{{center}}\\footnotesize\n{title}\\par\\medskip"
+        return "\n".join([start, *lines, "\\end{center}\n"])
+    start = f"\\begin{{table}}[htbp]\n\\centering\\footnotesize\n\\caption{{{title}}}"
+    label = f"\\label{{tab:{table.anchor}}}"
+    return "\n".join([start, label, *lines, "\\end{table}\n"])
+
+
+def _columns(table: Table) -> list[_Column]:
+    empty = _empty(table)
+    return [_column(table, i) for i in range(len(table.columns)) if i not in empty]
+
+
+def _rows_at_once(columns: Iterable[_Column]) -> int:
+    """How many rows a page has room for."""
+    return max(1, TALL // max(column.lines for column in columns))
+
+
+def _empty(table: Table) -> set[int]:
+    """The columns of a table across lengths in which nothing is a number."""
+    return {i for i, known in enumerate(table.numeric) if table.across and i and not known}
+
+
+def _unmeasured(table: Table) -> str:
+    """What a dash stands for, and which lengths have no column."""
+    if not table.across:
+        return ""
+    lengths = [table.columns[i] for i in sorted(_empty(table))]
+    cells = (cell for row in table.rows for cell in row[1:] if not cell.is_number)
+    words = ", ".join(dict.fromkeys(cell.text for cell in cells if cell.text != NOTHING))
+    left_out = f" Nothing was measured at {', '.join(lengths)} tokens." if lengths else ""
+    return (f"{DASH} not measured: {words}." if words else "") + left_out
+
+
+def _tabular(columns: Sequence[_Column], part: slice) -> str:
+    declared = "".join(column.declared for column in columns)
+    rows = zip(*(column.cells[part] for column in columns), strict=True)
+    lines = [_line([column.head for column in columns]), r"\midrule", *map(_line, rows)]
+    grid = "\n".join([r"\toprule", *lines, r"\bottomrule"])
+    return f"\\begin{{tabular}}{{{declared}}}\n{grid}\n\\end{{tabular}}\n"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+def _column(table: Table, i: int) -> _Column:
+    head, cells = table.columns[i], [row[i] for row in table.rows]
+    if table.numeric[i]:
+        parts = [_number(cell) for cell in cells]
+        shown = [_aligned(cell, part, table) for cell, part in zip(cells, parts, strict=True)]
+        widths = [len(head) * LETTER] + [
+            len(part.whole + part.fraction) * LETTER + part.raised
+            if part else len(DASH if table.across else cell.text) * LETTER
+            for cell, part in zip(cells, parts, strict=True)
+        ]  # fmt: skip
+        return _Column(
+            "r@{}l",
+            rf"\multicolumn{{2}}{{c}}{{{escape(head)}}}",
+            shown,
+            SPACE + max(widths),
+        )
+    texts = [cell.text for cell in cells]
+    if head in SERIES:
+        every = [r[j].text for r in table.rows for j, c in enumerate(table.columns) if c in SERIES]
+        names = labels(every, longest=3 * LONG)
+        texts = [names[text] for text in texts]
+    longest = max(map(len, (head, *texts)))
+    if longest <= LONG:
+        return _Column("l", escape(head), [*map(escape, texts)], SPACE + longest * LETTER)
+    declared = rf">{{\raggedright\arraybackslash}}p{{{LONG * LETTER:.0f}pt}}"
+    folded, width = [*map(_breakable, texts)], SPACE + LONG * LETTER
+    return _Column(declared, escape(head), folded, width, lines=-(-longest // LONG))
+
+
+def _breakable(text: str) -> str:
+    return r"\allowbreak{}".join(map(escape, pieces(text)))
+
+
+class _Parts(NamedTuple):
+    """A number before and after its decimal point, its uncertainty, and what follows."""
+
+    whole: str
+    fraction: str
+    uncertainty: str
+    raised: float  # width in points of the uncertainty
+    rest: str
+
+
+def _aligned(cell: Cell, parts: _Parts | None, table: Table) -> str:
+    if parts is None:
+        text = DASH if table.across else cell.text
+        return rf"\multicolumn{{2}}{{c}}{{{escape(text)}}}"
+    # a cell would lose the space in front of a unit
+    rest = re.sub("^ ", r"\\,", escape(parts.rest))
+    after = f"{escape(parts.fraction)}{parts.uncertainty}{rest}"
+    return f"{escape(parts.whole)} & {after}"
+
+
+def _number(cell: Cell) -> _Parts | None:
+    """The number of a cell as its text has it, None for words."""
+    found = NUMBER.fullmatch(clean(cell.text)) if cell.is_number else None
+    if found is None or not isinstance(cell.value, int | float):
+        return None
+    before, whole, fraction, rest = (text or "" for text in found.groups())
+    uncertainty, width = "", LETTER * len(rest)
+    if cell.low is not None and cell.high is not None:
+        above, below = cell.high - cell.value, cell.value - cell.low
+        places = len(fraction) - 1 if fraction else min(0, 1 - magnitude(max(above, below)))
+        up, down = (f"{round(max(x, 0.0), places):,.{max(0, places)}f}" for x in (above, below))
+        if up != down:
+            uncertainty = f"$^{{+{_math(up)}}}_{{-{_math(down)}}}$"
+            width += RAISED * (1 + max(len(up), len(down)))
+        elif float(up.replace(",", "")):
+            uncertainty, width = rf"$\,\pm\,${escape(up)}", width + LETTER * (len(up) + 3)
+    return _Parts(before + whole, fraction, uncertainty, width, rest)
+
+
+def _math(number: str) -> str:
+    return number.replace(",", "{,}")
 
 
 def escape(text: str) -> str:
@@ -63,10 +230,6 @@ def escape(text: str) -> str:
     ]
     # two of these in a row would form a ligature
     return re.sub(r"([-,])(?=\1)", r"\1{}", "".join(parts))
-
-
-def _line(texts: Sequence[str]) -> str:
-    return " & ".join(map(escape, texts)) + r" \\"
 
 
 def _is_latin(character: str) -> bool:

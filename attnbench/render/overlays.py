@@ -1,12 +1,13 @@
 """Published curves over measured ones, one small panel for each mechanism, both axes logarithmic.
 
-A solid line with its band was measured by the sweep, in the mechanism's colour; a dashed line with
-open markers was printed by the paper.
+A solid line with its band was measured by the sweep, in the mechanism's colour; a dashed grey line
+with small markers was printed by the paper.
 """
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from math import ceil
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,40 +19,49 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLoca
 from attnbench import units
 from attnbench.claims.bench import Bench
 from attnbench.claims.published import Overlay, Panel, overlay, sources
-from attnbench.render.panels import length_ticks, saved, styled
-from attnbench.render.styles import readable, series_styles, shortened
+from attnbench.records import FigureSize
+from attnbench.render.panels import DPI, length_ticks, saved, styled
+from attnbench.render.sizes import SHEETS
+from attnbench.render.styles import labels, readable, series_styles
 
-COLUMNS = 4
+COLUMNS = 3
 PANEL = (1.3, 1.05)  # inches of the axes themselves
-GAPS = (0.42, 0.55)  # inches to the right of each panel and below it
-LEFT, TOP, HEAD = 0.5, 0.58, 0.32  # inches: margins, and above each quantity
+GAPS = (0.37, 0.55)  # inches to the right of each panel and below it
+LEFT, TOP, HEAD = 0.45, 0.62, 0.32  # inches: margins, and above each quantity
 ABOVE = 0.22  # inches, of the gap below, for the name above each panel
 BEYOND = 2.0  # the factor by which a panel extends past the published lengths
 
-DASHED = (0, (3, 1.5))  # published
+# published values: grey, so that open markers mean predictions alone
+PRINTED: Mapping[str, Any] = MappingProxyType({
+    "color": "0.45", "linestyle": (0, (3, 1.5)), "marker": ".", "markersize": 3.5,
+    "linewidth": 0.9,
+})  # fmt: skip
 
 
 def overlays(bench: Bench, formats: Sequence[str] = ("png",)) -> dict[str, bytes]:
     """File name to figure, one for each paper that shares a mechanism with the sweep."""
     styles = series_styles(curve.series for curve in bench.curves)
-    files = {}
+    files: dict[str, bytes] = {}
     for figure, quantities in groupby(sources(), key=lambda source: (source.figure, source.title)):
         parts = [part for source in quantities if (part := overlay(bench, source)) is not None]
-        for suffix in formats if parts else ():
-            files[f"claims_{figure[0]}.{suffix}"] = _picture(figure[1], parts, styles, suffix)
+        if parts:
+            picture = _picture(figure[1], parts, styles)
+            files |= {f"claims_{figure[0]}.{end}": saved(picture, end) for end in formats}
     return files
 
 
 def _picture(
-    title: str, parts: Sequence[Overlay], styles: Mapping[str, Mapping[str, Any]], suffix: str
-) -> bytes:
+    title: str, parts: Sequence[Overlay], styles: Mapping[str, Mapping[str, Any]]
+) -> Figure:
     """Quantities one below the other, each with its title and its panels in rows."""
-    columns = min(COLUMNS, max(len(part.panels) for part in parts))
     rows = [ceil(len(part.panels) / COLUMNS) for part in parts]
     step = (PANEL[0] + GAPS[0], PANEL[1] + GAPS[1])
-    size = (max(LEFT + columns * step[0], 4.3), TOP + sum(HEAD + n * step[1] for n in rows))
+    columns = min(COLUMNS, max(len(part.panels) for part in parts))
+    width = max(SHEETS[FigureSize.COLUMN].width, LEFT + columns * step[0])
+    size = (width, TOP + sum(HEAD + n * step[1] for n in rows))
+    names = labels(panel.series for part in parts for panel in part.panels)
     with styled():
-        figure = Figure(figsize=size, dpi=200)
+        figure = Figure(figsize=size, dpi=DPI)
         _heading(figure, title, parts[0].hardware)
         top_of_part = TOP
         for part, count in zip(parts, rows, strict=True):
@@ -62,21 +72,20 @@ def _picture(
                 top = top_of_part + HEAD + ABOVE + i // COLUMNS * step[1]
                 box = (left / size[0], 1 - (top + PANEL[1]) / size[1])
                 axes = figure.add_axes((*box, PANEL[0] / size[0], PANEL[1] / size[1]))
-                _panel(axes, panel, styles[panel.series], ends)
+                _panel(axes, panel, styles[panel.series], names[panel.series], ends)
             top_of_part += HEAD + count * step[1]
-        return saved(figure, suffix)
+        return figure
 
 
 def _heading(figure: Figure, title: str, hardware: str) -> None:
     _note(figure, 0.1, 0.16, title, fontsize=9, fontweight="bold")
     grey = "0.25"
+    ours = {"color": grey, "marker": "o", "markersize": 3.5, "linewidth": 1.3}
     pairs = (
-        (f"published, {hardware}", {"linestyle": DASHED, "markerfacecolor": "white"}),
-        ("measured here, 95 % confidence interval", {"linestyle": "-"}),
+        (f"published, {hardware}", PRINTED),
+        ("measured here, 95 % confidence interval", ours),
     )
-    handles = [
-        Line2D([], [], color=grey, marker="o", label=label, **style) for label, style in pairs
-    ]
+    handles = [Line2D([], [], label=label, **style) for label, style in pairs]
     width, height = figure.get_size_inches()
     figure.legend(
         handles=handles,
@@ -110,6 +119,7 @@ def _panel(
     axes: Axes,
     panel: Panel,
     style: Mapping[str, Any],
+    label: str,
     ends: tuple[tuple[float, float], tuple[float, float]],
 ) -> None:
     colour = style["color"]
@@ -117,17 +127,16 @@ def _panel(
     axes.set_yscale("log")
     ours, theirs = panel.measured, panel.published
     band = (ours.lengths, np.exp(ours.low), np.exp(ours.high))
-    axes.fill_between(*band, color=colour, alpha=0.22, linewidth=0, zorder=2)
-    axes.plot(ours.lengths, np.exp(ours.logs), **{**style, "linestyle": "-"}, zorder=3)
-    hollow = {**style, "linestyle": DASHED, "markerfacecolor": "white", "markersize": 4.6}
-    axes.plot(theirs.lengths, np.exp(theirs.logs), **hollow, zorder=4)
+    axes.fill_between(*band, color=colour, alpha=0.22, linewidth=0, zorder=1)
+    axes.plot(ours.lengths, np.exp(ours.logs), **{**style, "linestyle": "-"})
+    axes.plot(theirs.lengths, np.exp(theirs.logs), **PRINTED, zorder=2)
     _scales(axes, *ends)
-    name = shortened(panel.series)
-    axes.set_title(name, fontsize=6.5, color=readable(colour), loc="left", pad=10)
-    printed = f"published {panel.printed}; " if panel.printed else ""
+    axes.grid(True, linewidth=0.3, color="0.88")
+    axes.set_title(label, fontsize=7, color=readable(colour), loc="left", pad=10)
+    printed = f"{panel.printed}; " if panel.printed else ""
     note = f"{printed}1 at {units.length(round(panel.at))} tokens"
     axes.annotate(
-        note, (0, 1), (0, 3), xycoords="axes fraction", textcoords="offset points", fontsize=5.5
+        note, (0, 1), (0, 3), xycoords="axes fraction", textcoords="offset points", fontsize=6
     )
 
 

@@ -1,11 +1,11 @@
 """Everything that `attnbench report` writes, from the analysis of a sweep."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.summary import Frame
-from attnbench.records import PASSES, Mode
+from attnbench.records import PASSES, FigureSize, Mode
 from attnbench.render import (
     charts,
     cost_tables,
@@ -22,7 +22,11 @@ from attnbench.render.decoding import decode_figure
 from attnbench.render.figures import MEMORY, TIME, cost_figure
 from attnbench.render.grid import Table
 from attnbench.render.growth_tables import complexity, crossovers, paper_tables
+from attnbench.render.panels import saved
 from attnbench.render.roofline import roofline_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # columns of the summary that only the program needs
 INTERNAL = ("key", "match")
@@ -33,15 +37,17 @@ def report_files(
     formats: Sequence[str] = ("png",),
     slopes: bool = False,
     everything: bool = False,
+    size: FigureSize = FigureSize.TEXT,
 ) -> dict[str, bytes]:
     """File name to content: figures in each of `formats` (png, svg, pdf), tables, all cases.
 
-    `slopes` adds local exponents below Fig. 2, `everything` the tables that few need.
+    `size` is that of the figures. `slopes` adds local exponents below Fig. 2, `everything` the
+    tables that few need.
     """
     return _files(
         analysis.sweep.name,
         (paragraphs(analysis.answers), warnings(analysis), conditions(analysis)),
-        lambda suffix: _pictures(analysis, suffix, slopes),
+        _pictures(analysis, slopes, size),
         report_tables(analysis, everything),
         analysis.cases,
         formats,
@@ -50,7 +56,10 @@ def report_files(
 
 
 def devices_files(
-    analyses: Mapping[str, Analysis], cases: Frame, formats: Sequence[str] = ("png",)
+    analyses: Mapping[str, Analysis],
+    cases: Frame,
+    formats: Sequence[str] = ("png",),
+    size: FigureSize = FigureSize.TEXT,
 ) -> dict[str, bytes]:
     """The costs on several devices side by side, from the analysis of each by its name.
 
@@ -70,7 +79,7 @@ def devices_files(
     return _files(
         " and ".join(analyses),
         (answers, lines[0], lines[1]),
-        lambda suffix: _costs(cases, tokens, suffix),
+        _costs(cases, tokens, size),
         devices_tables(analyses, cases),
         cases,
         formats,
@@ -81,23 +90,25 @@ def devices_files(
 def _files(
     name: str,
     above: tuple[Sequence[Paragraph], Sequence[str], Sequence[str]],
-    pictures: Callable[[str], Iterable[tuple[str, bytes]]],
+    figures: Iterable[tuple[str, "Figure"]],
     tables: Sequence[Table],
     cases: Frame,
     formats: Sequence[str],
     interactive: Mapping[str, Any],
 ) -> dict[str, bytes]:
-    """The files of a report, below its answers, warnings and conditions.
-
-    `pictures` draws in a format.
-    """
+    """The files of a report, below its answers, warnings and conditions; a figure is drawn once."""
     answers, warned, conditions = above
-    files = {f"{stem}.{suffix}": pic for suffix in formats for stem, pic in pictures(suffix)}
-    embedded = _embeddable(files) or {f"{stem}.png": pic for stem, pic in pictures("png")}
+    drawn = dict(figures)
+    files = {
+        f"{stem}.{end}": saved(figure, end) for end in formats for stem, figure in drawn.items()
+    }
+    embedded = _embeddable(files) or {
+        f"{stem}.png": saved(figure, "png") for stem, figure in drawn.items()
+    }
     shown = [file for file in files if file.endswith(".png")]
     sections = map(markdown.table, tables)
     files["tables.md"] = markdown.page(name, warned, conditions, shown, sections, answers=answers)
-    files["tables.tex"] = latex.page(tables).encode()
+    files |= {file: text.encode() for file, text in latex.files(tables).items()}
     sheets = {f"{table.name}.csv": delimited.table(table) for table in tables}
     sheets["cases.csv"] = delimited.frame(cases.drop(columns=list(INTERNAL)))
     files["report.html"] = html.page(
@@ -113,26 +124,25 @@ def _files(
     return files | sheets
 
 
-def _pictures(analysis: Analysis, suffix: str, slopes: bool) -> Iterator[tuple[str, bytes]]:
+def _pictures(analysis: Analysis, slopes: bool, size: FigureSize) -> Iterator[tuple[str, "Figure"]]:
     """The figures for which the sweep has numbers."""
     cases, tokens = analysis.cases, analysis.sweep.request.batch_tokens
-    local_slopes = analysis.local_slopes if slopes else None
-    yield from _costs(cases, tokens, suffix, local_slopes)
+    yield from _costs(cases, tokens, size, analysis.local_slopes if slopes else None)
     if analysis.roof is not None and analysis.roofline is not None:
-        picture = roofline_figure(analysis.roofline, analysis.roof, suffix, cases["series"])
-        if picture is not None:
-            yield "roofline", picture
+        figure = roofline_figure(analysis.roofline, analysis.roof, size, cases["series"])
+        if figure is not None:
+            yield "roofline", figure
 
 
 def _costs(
-    cases: Frame, tokens: int | None, suffix: str, slopes: Frame | None = None
-) -> Iterator[tuple[str, bytes]]:
+    cases: Frame, tokens: int | None, size: FigureSize, slopes: Frame | None = None
+) -> Iterator[tuple[str, "Figure"]]:
     if len(passes := cases[cases["mode"].isin(PASSES)]):
-        yield "fig2", cost_figure(cases, TIME, tokens, suffix, slopes)
+        yield "fig2", cost_figure(cases, TIME, tokens, size, slopes)
         if passes["allocated_peak_bytes"].notna().any():
-            yield "memory", cost_figure(cases, MEMORY, tokens, suffix)
+            yield "memory", cost_figure(cases, MEMORY, tokens, size)
     if cases.loc[cases["mode"] == Mode.DECODE, "time_s"].notna().any():
-        yield "decode", decode_figure(cases, suffix)
+        yield "decode", decode_figure(cases, size)
 
 
 def report_tables(analysis: Analysis, everything: bool = False) -> list[Table]:

@@ -2,7 +2,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 from zlib import crc32
 
@@ -17,19 +18,30 @@ HUES = ("#D55E00", "#000000", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4
 SHADES = ((0.0, 0.0), (0.0, 0.4), (1.0, 0.45), (0.0, 0.65))
 MARKERS = "osD^vPX<>ph*8dH"
 # solid, dashed, dash-dotted, then longer dashes; dotted is reserved for predictions
+FILLS = (0.0, 0.6, 0.3, 0.75, 0.45)  # how far towards white, inside the markers of each form
 STROKES = ("-", (0, (5, 1.5)), (0, (6, 1.5, 1, 1.5)), (0, (9, 2)), (0, (9, 2, 2, 2, 2, 2)))
 
-# The position here decides the style of a mechanism in every figure. The first seven, those of
-# Fig. 2 of the Fastformer paper, have the pure hues. A mechanism that is not listed, such as a
-# user's own, gets a position derived from its name.
-MECHANISMS = (
-    "fastformer", "transformer", "longformer", "linformer", "poolingformer", "bigbird",
-    "linear_transformer", "adaptively_sparse", "axial", "blockwise", "compressive_transformer",
-    "etc", "image_transformer", "local", "memory_compressed", "nystromformer", "performer",
-    "reformer", "routing_transformer", "set_transformer", "sinkhorn", "smart_bird",
-    "sparse_transformer", "star_transformer", "synthesizer", "transformer_xl", "fnet",
-    "gated_delta_net", "grouped_query", "latent", "mamba2", "retention", "sliding_window",
-)  # fmt: skip
+# The mechanisms as papers name them. The position here decides the style of a mechanism in every
+# figure. The first seven, those of Fig. 2 of the Fastformer paper, have the pure hues. A mechanism
+# that is not listed, such as a user's own, gets a position derived from its name.
+NAMES: Mapping[str, str] = MappingProxyType({
+    "fastformer": "Fastformer", "transformer": "Transformer", "longformer": "Longformer",
+    "linformer": "Linformer", "poolingformer": "Poolingformer", "bigbird": "Big Bird",
+    "linear_transformer": "Linear Transformer", "adaptively_sparse": "Adaptively sparse",
+    "axial": "Axial attention", "blockwise": "BlockBERT",
+    "compressive_transformer": "Compressive Transformer", "etc": "ETC",
+    "image_transformer": "Image Transformer", "local": "Local attention",
+    "memory_compressed": "Memory-compressed", "nystromformer": "Nyströmformer",
+    "performer": "Performer", "reformer": "Reformer",
+    "routing_transformer": "Routing Transformer", "set_transformer": "Set Transformer",
+    "sinkhorn": "Sinkhorn", "smart_bird": "Smart Bird", "sparse_transformer": "Sparse Transformer",
+    "star_transformer": "Star-Transformer", "synthesizer": "Synthesizer",
+    "transformer_xl": "Transformer-XL", "fnet": "FNet", "gated_delta_net": "Gated DeltaNet",
+    "grouped_query": "Grouped-query", "latent": "Latent attention", "mamba2": "Mamba-2",
+    "retention": "RetNet", "sliding_window": "Sliding-window",
+})  # fmt: skip
+MECHANISMS = tuple(NAMES)
+STRONGEST = MECHANISMS[:2]  # the two that every reader compares the others with
 PERIOD = 105  # positions after which hue and marker repeat together
 
 BRIGHT = 0.2  # luminance above which colours on a dark page have a contrast of 4 to 1
@@ -37,31 +49,51 @@ DARK = 0.16  # luminance below which text on white has a contrast of 5 to 1
 LONGEST = 24  # characters of a label
 
 
-def series_styles(series: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """The matplotlib style of each series, by name.
+def series_styles(series: Iterable[str], points: float = 7.0) -> dict[str, dict[str, Any]]:
+    """The matplotlib style of each series, by name, next to text of `points`.
 
-    Colour and marker are those of the mechanism; its forms, options and devices differ in line
-    style, in the order given.
+    Colour and marker are those of the mechanism, whose lines are strong if it is one of the
+    strongest. Its forms, options and devices, sorted by name, differ in line style and in the shade
+    inside the marker.
     """
     styles: dict[str, dict[str, Any]] = {}
     seen: Counter[str] = Counter()
-    for name in dict.fromkeys(series):
-        mechanism = re.split(rf"[:\[]|{AT}", name, maxsplit=1)[0]
-        stroke = STROKES[seen[mechanism] % len(STROKES)]
-        styles[name] = mechanism_style(mechanism) | {"linestyle": stroke}
+    for name in sorted(set(series)):
+        mechanism = mechanism_of(name)
+        style, i = mechanism_style(mechanism), seen[mechanism]
+        strong = mechanism in STRONGEST
+        styles[name] = style | {
+            "linestyle": STROKES[i % len(STROKES)],
+            "markerfacecolor": tinted(style["color"], FILLS[i % len(FILLS)]),
+            "linewidth": points * (0.21 if strong else 0.13),
+            "markersize": points * (0.58 if strong else 0.46),
+            "markeredgewidth": points * 0.1,
+            "zorder": 4.0 if strong else 3.0,
+        }
         seen[mechanism] += 1
     return styles
+
+
+def mechanism_of(series: str) -> str:
+    """The mechanism of a series, without form, options and device; `x.py:NAME` is one."""
+    file, ending, rest = series.partition(AT)[0].partition(".py:")
+    return file + ending + re.split(r"[:\[]", rest)[0] if ending else re.split(r"[:\[]", file)[0]
+
+
+def printed_name(mechanism: str) -> str:
+    """The mechanism as papers name it, or the name of the class in a user's own file."""
+    return NAMES.get(mechanism) or mechanism.rpartition(".py:")[2]
 
 
 def mechanism_style(mechanism: str) -> dict[str, Any]:
     """Colour and marker of a mechanism, the same in every figure."""
     listed = mechanism in MECHANISMS
-    i = MECHANISMS.index(mechanism) if listed else crc32(mechanism.encode("utf-8", "replace"))
+    own = printed_name(mechanism).encode("utf-8", "replace")
+    i = MECHANISMS.index(mechanism) if listed else crc32(own)
     target, amount = SHADES[i % PERIOD // len(HUES) % len(SHADES)]
-    hue = _levels(HUES[i % len(HUES)])
+    hue = HUES[i % len(HUES)]
     # black has no darker shade: its further cycles are greys
-    target = target if hue.any() else 1.0
-    colour = _hex(hue * (1 - amount) + target * amount)
+    colour = tinted(hue, amount, target if _levels(hue).any() else 1.0)
     marker = MARKERS[i % len(MARKERS)]
     return {"color": colour, "marker": marker, "markeredgecolor": colour}
 
@@ -82,27 +114,48 @@ def on_dark(colour: str) -> str:
     return _hex(levels)
 
 
-def labels(names: Iterable[str]) -> dict[str, str]:
-    """The label of each series: without options where it is unique without them.
+def labels(names: Iterable[str], longest: int = LONGEST) -> dict[str, str]:
+    """The label of each series: the mechanism as papers name it, and what else makes it unique.
 
-    The device, if it is part of the name, stands on a second line.
+    Form and options are added where they distinguish series: `Transformer (sdpa)`. The device, if
+    it is part of the name, stands on a second line.
     """
     parts = {name: name.partition(AT)[::2] for name in names}
-    bare = {name: (series.partition("[")[0], device) for name, (series, device) in parts.items()}
-    uses = Counter(bare.values())
-    return {
-        name: "\n".join(
-            map(shortened, filter(None, bare[name] if uses[bare[name]] == 1 else whole))
-        )
-        for name, whole in parts.items()
+    printed = {
+        name: (_candidates(series, longest), device and shortened(device, longest))
+        for name, (series, device) in parts.items()
     }
+    chosen = {}
+    for level in reversed(range(5)):
+        uses = Counter((texts[level], device) for texts, device in printed.values())
+        for name, (texts, device) in printed.items():
+            if level == 4 or uses[texts[level], device] == 1:
+                chosen[name] = "\n".join(filter(None, (texts[level], device)))
+    return chosen
 
 
-def shortened(name: str) -> str:
+def _candidates(series: str, longest: int) -> list[str]:
+    """The label of a series alone, with its form, its options, both, and as the tables have it."""
+    mechanism = mechanism_of(series)
+    bare, _, options = series.partition("[")
+    name, form = printed_name(mechanism), bare[len(mechanism) + 1 :]
+    options = options.removesuffix("]").replace(",", ", ")
+    further = ((), (form,), (options,), (form, options))
+    told = [", ".join(filter(None, parts)) for parts in further]
+    texts = [f"{name} ({more})" if more else name for more in told]
+    return [shortened(text, longest) for text in (*texts, series)]
+
+
+def shortened(name: str, longest: int = LONGEST) -> str:
     """A name short enough for a label: the middle of a long one is left out."""
     text = clean(name)
-    half = LONGEST // 2
-    return text if len(text) <= LONGEST else f"{text[:half]}…{text[1 - half :]}"
+    half = longest // 2
+    return text if len(text) <= longest else f"{text[:half]}…{text[1 + half - longest :]}"
+
+
+def tinted(colour: str, amount: float, target: float = 1.0) -> str:
+    """The colour moved towards white, or towards black with a target of 0."""
+    return _hex(_levels(colour) * (1 - amount) + target * amount)
 
 
 def _luminance(levels: np.ndarray) -> float:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Self, get_type_hints
 from attnbench.device import AUTO, kinds
 from attnbench.errors import UsageError
 from attnbench.fleet.engine import Kind
-from attnbench.records import SHORT_DTYPES, Level, Mode
+from attnbench.records import SHORT_DTYPES, FigureSize, Level, Mode
 from attnbench.registry import unknown
 from attnbench.workloads import axes, option, presets
 from attnbench.workloads.option import BOTH, FORMATS, LARGEST_SEED, Option, Panel
@@ -246,6 +246,17 @@ class Asked:
             help="File formats of figures: png, svg, pdf.",
         ),
     ] = "png"
+
+    size: Annotated[
+        str,
+        Option(
+            panel=Panel.OUTPUT,
+            metavar="SIZE",
+            read=partial(axes.word, known=FigureSize),
+            known=lambda text: FigureSize,
+            help="Size of figures: a column of a page, its text width, or a slide.",
+        ),
+    ] = FigureSize.TEXT
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:

@@ -6,7 +6,6 @@ import pytest
 
 from attnbench.analysis.devices import device_names, side_by_side
 from attnbench.errors import DifferentSweep
-from attnbench.render.panels import Ending
 from attnbench.render.styles import labels, series_styles
 from tests import sweeps
 
@@ -50,10 +49,9 @@ def test_labels_have_the_device_on_a_second_line_and_styles_differ_by_it():
         f"{series} @ {gpu}" for gpu in GPUS for series in ("linformer:eager[rank=16]", "x.py:Y")
     ]
     assert list(labels(names).values()) == [
-        *("linformer:eager\nNVIDIA A100", "x.py:Y\nNVIDIA A100"),
-        *("linformer:eager\nNVIDIA H100", "x.py:Y\nNVIDIA H100"),
+        *("Linformer\nNVIDIA A100", "Y\nNVIDIA A100"),
+        *("Linformer\nNVIDIA H100", "Y\nNVIDIA H100"),
     ]
     styles = series_styles(names)
     assert styles[names[0]]["color"] == styles[names[2]]["color"] != styles[names[1]]["color"]
     assert styles[names[0]]["linestyle"] != styles[names[2]]["linestyle"]
-    assert Ending(names[0], "", None, "#000000").lines == 2

@@ -56,6 +56,18 @@ def test_slopes_change_the_figure_alone(folder: Path):
     assert changed == {"fig2.png", "report.html"}
 
 
+def test_figures_have_the_size_that_was_asked_for(folder: Path):
+    done = report(folder, "--size", "column", "--formats", "png,svg,pdf")
+    assert done.returncode == 0, done.stderr
+    points = b"234"  # 3.25 inches
+    assert int.from_bytes((folder / "fig2.png").read_bytes()[16:20], "big") == 3.25 * 300
+    assert (
+        b'<svg xmlns:xlink="http://www.w3.org/1999/xlink" width="' + points + b"pt"
+        in (folder / "fig2.svg").read_bytes()
+    )
+    assert b"/MediaBox [ 0 0 " + points + b" " in (folder / "fig2.pdf").read_bytes()
+
+
 def test_crossovers_against_a_mechanism_are_shown(folder: Path):
     done = report(folder, "--against", "fastformer")
     assert done.returncode == 0, done.stderr

@@ -73,8 +73,10 @@ def tex(content: bytes) -> None:
     """No command that the writer does not write itself; nothing is a comment."""
     text = content.decode()
     known = latex.PREAMBLE + latex.END + "".join(latex.SPECIAL.values())
-    known += latex.table(any_table()) + r"\resizebox\textwidth\par\smallskip\footnotesize\label"
+    known += "".join(latex.files([any_table()]).values())
+    known += r"\multicolumn\pm\medskip\raggedright\arraybackslash\allowbreak"
     assert commands(text) <= commands(known)
+    assert re.findall(r"\\input(.*)", text) == re.findall(r"\\input(\{\w+\})", text)
     assert "^^" not in text
     for line in text.splitlines():
         if not line.startswith("% "):

@@ -1,7 +1,7 @@
-"""The contents of a figure file: each line of text and its position on the page."""
+"""The contents of a figure file: each line of text, its size and its position on the page."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 from unittest import mock
 from xml.etree import ElementTree
@@ -14,15 +14,17 @@ from matplotlib.textpath import TextToPath
 from matplotlib.transforms import Bbox
 
 from attnbench.render import panels
+from attnbench.render.panels import Ending, Panels
 
 NUMBER = r"(-?[\d.]+)"
 
 
 class Line(NamedTuple):
-    """A line of text and its box, from the lower left corner of the page."""
+    """A horizontal line of text, its box from the lower left corner of the page, and its size."""
 
     text: str
     box: Bbox
+    size: float
 
 
 class Page(NamedTuple):
@@ -33,12 +35,25 @@ class Page(NamedTuple):
     height: float
 
 
-def figure(module: object, draw: Callable[[], object]) -> Figure:
-    """The figure that `draw` passes to `saved` of `module`."""
-    taken = []
-    with mock.patch.object(module, "saved", lambda made, suffix: taken.append(made) or b""):
-        draw()
-    return taken[0]
+class Drawn(NamedTuple):
+    """A figure with the rows of its panels and their legends."""
+
+    figure: Figure
+    panels: Panels
+    legends: Sequence[Sequence[Ending]]
+
+
+def drawn(draw: Callable[[], Figure]) -> Drawn:
+    """The figure that `draw` makes, with what it asked for."""
+    arranged, taken = Panels.arranged, []
+
+    def spied(self: Panels, legends: Sequence[Sequence[Ending]], *notes: object) -> Figure:
+        taken.append((self, legends))
+        return arranged(self, legends, *notes)
+
+    with mock.patch.object(Panels, "arranged", spied):
+        figure = draw()
+    return Drawn(figure, *taken[0])
 
 
 BEYOND = "…"  # stands for every letter beyond Latin-1, which a PDF's text does not name
@@ -46,10 +61,9 @@ BEYOND = "…"  # stands for every letter beyond Latin-1, which a PDF's text doe
 
 def pages(made: Figure) -> Iterator[tuple[str, Page]]:
     """The page of the figure in each format."""
-    real = {"svg.fonttype": "none", "pdf.compression": 0}
-    with panels.styled(), matplotlib.rc_context(real):
-        yield "png", _png(made)
-        yield "svg", _svg(panels.saved(made, "svg").decode())
+    yield "png", _png(made)
+    yield "svg", _svg(panels.saved(made, "svg").decode())
+    with matplotlib.rc_context({"pdf.compression": 0}):
         yield "pdf", _pdf(panels.saved(made, "pdf"))
 
 
@@ -60,16 +74,15 @@ def _png(made: Figure) -> Page:
     renderer, points = canvas.get_renderer(), made.dpi / 72
     lines = []
     for text in made.findobj(matplotlib.text.Text):
-        if not (text.get_visible() and text.get_text()):
+        if not (text.get_visible() and text.get_text()) or text.get_rotation():
             continue
-        # of the text alone, without the line that leads to it
-        box = matplotlib.text.Text.get_window_extent(text, renderer)
+        box = text.get_window_extent(renderer)
         parts = text.get_text().split("\n")
         step = box.height / len(parts)
         for i, part in enumerate(parts):
             top = box.y1 - i * step
             corners = [box.x0 / points, (top - step) / points, box.x1 / points, top / points]
-            lines.append(Line(part, Bbox.from_extents(*corners)))
+            lines.append(Line(part, Bbox.from_extents(*corners), text.get_fontsize()))
     return Page(lines, *(72 * made.get_size_inches()))
 
 
@@ -78,6 +91,8 @@ def _svg(content: str) -> Page:
     _, _, width, height = map(float, root.attrib["viewBox"].split())
     lines = []
     for node in root.iter("{http://www.w3.org/2000/svg}text"):
+        if "rotate(-90 " in node.attrib.get("transform", ""):
+            continue
         size = float(re.search(rf"font-size: {NUMBER}px", node.attrib["style"])[1])
         moved = re.search(rf"translate\({NUMBER} {NUMBER}\)", node.attrib.get("transform", ""))
         x, y = moved.groups() if moved else (node.attrib["x"], node.attrib["y"])
@@ -90,12 +105,16 @@ def _svg(content: str) -> Page:
 def _pdf(content: bytes) -> Page:
     _, _, width, height = map(float, re.search(rb"/MediaBox \[([^]]*)\]", content)[1].split())
     block = re.compile(
-        rb"(?:1 0 -?0 1 (\S+) (\S+) cm\s+)?BT\s+/\S+ (\S+) Tf\s+(\S+) (\S+) Td\s(.*?)\bET\b", re.S
+        rb"(?:(\S+) \S+ \S+ \S+ (\S+) (\S+) cm\s+)?"
+        rb"BT\s+/\S+ (\S+) Tf\s+(?:\S+ \S+ \S+ \S+ )?(\S+) (\S+) T[dm]\s(.*?)\bET\b",
+        re.S,
     )
     lines = []
     for found in block.finditer(content):
-        x0, y0, size, x, y = (float(number or 0) for number in found.groups()[:5])
-        raw = b"".join(re.findall(rb"\(((?:\\.|[^\\()])*)\)", found[6], re.S))
+        turned, x0, y0, size, x, y = (float(number or 0) for number in found.groups()[:6])
+        if found[1] and not turned:
+            continue
+        raw = b"".join(re.findall(rb"\(((?:\\.|[^\\()])*)\)", found[7], re.S))
         text = re.sub(rb"\\(.)", rb"\1", raw, flags=re.S).decode("utf-16-be")
         text = text.replace("\0", BEYOND)
         lines.append(_line(text, x0 + x, y0 + y, size))
@@ -107,4 +126,4 @@ def _line(text: str, x: float, base: float, size: float, anchor: str = "start") 
         text, FontProperties(size=size), ismath=False
     )
     left = x - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
-    return Line(text, Bbox.from_bounds(left, base - descent, width, height))
+    return Line(text, Bbox.from_bounds(left, base - descent, width, height), size)

@@ -1,5 +1,6 @@
-"""Labels are on the page, in the panel of their curve, next to the end of that curve."""
+"""Legends are on the page, next to the ends of their curves, in type of the right size."""
 
+import ast
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -8,152 +9,105 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
+from matplotlib.lines import Line2D
 
 from attnbench.analysis.roofline import roof, roofline
 from attnbench.analysis.scaling import local_slopes
 from attnbench.analysis.summary import summary
-from attnbench.records import Outcome, Part, Run
-from attnbench.render import figures, styles
-from attnbench.render import roofline as roofs
-from attnbench.render.panels import MARGINS, PANEL
+from attnbench.records import Cause, FigureSize, Outcome, Part, Run
+from attnbench.render import styles
+from attnbench.render.figures import MEMORY, TIME, cost_figure
+from attnbench.render.panels import DPI
+from attnbench.render.roofline import roofline_figure
+from attnbench.render.sizes import SHEETS
 from attnbench.store.journal import load
-from tests.render.drawn import BEYOND, figure, pages
+from tests.render.drawn import BEYOND, drawn, pages
 from tests.sweeps import sweep
 
 STORED = sorted(path.parent for path in Path("reports").glob("*/sweep.jsonl"))
-RIGHT = 72 * MARGINS["right"]
-ACROSS = 72 * PANEL[0]
-LINE = 9.0  # points that no line of a label exceeds
+TYPES = {FigureSize.COLUMN: (6, 8), FigureSize.TEXT: (6, 8), FigureSize.SLIDE: (13, 18)}
 
 
-def labels(made):
-    """The annotations next to each panel of a figure, by panel."""
-    return [
-        [text for text in axes.texts if getattr(text, "arrow_patch", None) or _listed(text)]
-        for axes in made.axes
-    ]
-
-
-def _listed(text):
-    """Whether it names a curve of which nothing was drawn."""
-    return getattr(text, "anncoords", None) == "figure points"
-
-
-def check(made, names):
-    """`names`: for each panel, the series that it must name."""
-    columns = round(made.get_size_inches()[0] / PANEL[0])
-    texts = labels(made)
-    assert [Counter(t.get_text().split("\n")[0] for t in found) for found in texts] == names
-    columned = []
-    for suffix, page in pages(made):
-        for place, found in enumerate(texts):
-            column, axes = place % columns, made.axes[place]
-            left = (column + 1) * ACROSS - RIGHT
-            low, high = (page.height * y for y in axes.get_position().intervaly)
-            wanted = Counter(part for text in found for part in text.get_text().split("\n"))
-            if suffix == "pdf":
-                wanted = Counter({part.replace("–", BEYOND): n for part, n in wanted.items()})
-            inside = [
-                line
-                for line in page.lines
-                if line.text in wanted
-                and left < line.box.x0 and line.box.x1 <= left + RIGHT
-                and low - 20 <= line.box.y0 and line.box.y1 <= high + 20
+def check(made, size):
+    """Every entry of a legend is beside its row of panels, in the order of the curves' ends."""
+    whole = dict.fromkeys(ending.name for legend in made.legends for ending in legend)
+    names, line = styles.labels(whole), SHEETS[size].type * 1.2
+    assert made.figure.get_size_inches()[0] == SHEETS[size].width
+    keys = [artist for artist in made.figure.artists if artist.get_marker() != "None"]
+    assert len(keys) == sum(map(len, made.legends))
+    for suffix, page in pages(made.figure):
+        wanted = [
+            Counter(
+                part for e in legend for part in f"{names[e.name]}\n{e.why}".split("\n") if part
+            )
+            for legend in made.legends
+        ]
+        if suffix == "pdf":
+            wanted = [
+                Counter({"".join(c if ord(c) < 256 else BEYOND for c in part): n
+                         for part, n in row.items()})
+                for row in wanted
             ]  # fmt: skip
-            lost = [line for line in page.lines if line.text in wanted and line not in inside]
-            assert wanted == Counter(line.text for line in inside), (suffix, place, lost)
-            others = [line for line in page.lines if line.text not in wanted]
-            if suffix != "png":  # whose ticks off the axes are known but not drawn
-                hit = [o for line in inside for o in others if line.box.overlaps(o.box)]
-                assert not hit, (suffix, hit)
-            ordered = sorted(inside, key=lambda line: line.box.y0)
-            for below, above in pairwise(ordered):
+        every = sum(wanted, Counter())
+        found = [one for one in page.lines if one.text in every]
+        others = [one for one in page.lines if one.text not in every]
+        assert Counter(one.text for one in found) == every, suffix
+        for one in page.lines:
+            assert TYPES[size][0] <= one.size <= TYPES[size][1], (suffix, one)
+            assert -0.1 <= one.box.y0 < one.box.y1 <= page.height + 0.1, (suffix, one)
+            if one.text in every:
+                assert one.box.x1 <= page.width + 0.1, (suffix, one)
+        if suffix != "png":  # whose ticks off the axes are known but not drawn
+            hit = [(a, b) for a, b in pairs(others, page.lines) if a.box.overlaps(b.box)]
+            assert not hit, (suffix, hit)
+        for row, legend, texts in zip(made.panels.rows, made.legends, wanted, strict=True):
+            box = row[-1].get_position()
+            low, high = (page.height * y for y in box.intervaly)
+            inside = sorted(
+                (o for o in found if low - line <= o.box.y0 and o.box.y1 <= high + line),
+                key=lambda one: one.box.y0,
+            )
+            assert Counter(one.text for one in inside) == texts, suffix
+            assert all(one.box.x0 > page.width * box.x1 for one in inside)
+            for below, above in pairwise(inside):
                 # descenders may touch, letters may not
                 assert above.box.y0 >= below.box.y1 - 1.0, (suffix, below, above)
-            columned.append((suffix, found, ordered))
-    for suffix, found, ordered in columned:
-        _check_heights(found, [_end(text) for text in found], ordered, suffix)
+            check_order(legend, names, row[-1], inside, suffix)
 
 
-def _check_heights(found, ended, ordered, suffix):
-    """Names have the order of the ends of their curves, as close to them as possible."""
-    unused = list(ordered)
-    placed = []
-    for text, end in sorted(zip(found, ended, strict=True), key=lambda pair: _key(pair[1])):
-        name = text.get_text().split("\n")[0]
-        line = next(line for line in unused if line.text == name)
-        unused.remove(line)
-        placed.append((end, line))
-    known = [(end, line) for end, line in placed if end is not None]
-    for (one, below), (two, above) in pairwise(known):
-        if two > one + 1e-6:
-            assert above.box.y0 > below.box.y0, (suffix, below.text, above.text)
-    for end, line in known:
-        away = (line.box.y0 + line.box.y1) / 2 - end
-        # only a neighbour keeps a name from the end of its curve
-        if abs(away) > 2 * LINE:
-            beyond = (
-                (line.box.y1, line.box.y1 + LINE) if away < 0 else (line.box.y0 - LINE, line.box.y0)
-            )
-            near = [
-                o
-                for o in ordered
-                if o is not line and o.box.y0 < beyond[1] and o.box.y1 > beyond[0]
-            ]
-            assert near, (suffix, line, end)
+def pairs(first, second):
+    return ((a, b) for a in first for b in second if a is not b)
 
 
-def _key(end):
-    return -np.inf if end is None else end
+def check_order(legend, names, axes, inside, suffix):
+    """Entries have the order of the ends of their curves in the last panel."""
+    if suffix != "png":
+        return
+    heights = {}
+    for ending in legend:
+        y = -1.0 if ending.at is None else (axes.transData - axes.transAxes).transform(ending.at)[1]
+        line = next(one for one in inside if one.text == names[ending.name].split("\n")[0])
+        inside = [one for one in inside if one is not line]
+        heights[ending.name] = (np.clip(y, 0, 1), line.box.y0)
+    for (one, low), (two, high) in pairwise(sorted(heights.values())):
+        assert two - one < 1e-6 or low < high
 
 
-def _end(text):
-    """The height of the end of a curve on the page, in points; None where nothing was drawn."""
-    if text.arrow_patch is None:
-        return None
-    axes = text.axes
-    _, y = (axes.transData - axes.transAxes).transform(text.xy)
-    box = axes.get_position()
-    return 72 * axes.figure.get_size_inches()[1] * (box.y0 + np.clip(y, 0, 1) * box.height)
-
-
-def drawings(whole):
-    """Every figure of a sweep, with the names that belong to its panels."""
+def figures(whole, size):
+    """Two figures of a sweep that have every kind of panel."""
     cases = summary(whole)
-    modes = [mode for mode in ("training", "inference") if mode in set(cases["mode"])]
-    short = styles.labels(dict.fromkeys(cases["series"]))
-    every = [
-        Counter(short[s] for s in dict.fromkeys(cases.loc[cases["mode"] == mode, "series"]))
-        for mode in modes
-    ]
-    yield (
-        figure(figures, lambda: figures.cost_figure(cases, figures.TIME, whole.request.tokens)),
-        every,
-    )
-    yield (
-        figure(figures, lambda: figures.cost_figure(cases, figures.MEMORY, whole.request.tokens)),
-        every,
-    )
     local = local_slopes(cases)
-    if len(local.dropna(subset="slope")):
-        local["expected"] = 1.0
-        both = figure(
-            figures,
-            lambda: figures.cost_figure(cases, figures.TIME, whole.request.tokens, slopes=local),
-        )
-        sloped = [
-            Counter(short[s] for s in dict.fromkeys(local.loc[local["mode"] == mode, "series"]))
-            if len(local[local["mode"] == mode].dropna(subset="slope")) else Counter()
-            for mode in modes
-        ]  # fmt: skip
-        yield both, every + sloped
+    local["expected"] = 1.0
+    slopes = local if len(local.dropna(subset="slope")) else None
+    yield drawn(lambda: cost_figure(cases, TIME, whole.request.tokens, size, slopes))
+    yield drawn(lambda: cost_figure(cases, MEMORY, whole.request.tokens, size))
 
 
 @pytest.mark.parametrize("folder", STORED, ids=lambda path: path.name)
-def test_labels_of_stored_sweeps_are_next_to_their_curves(folder):
+def test_legends_of_stored_sweeps_are_next_to_their_curves(folder):
     whole = load(folder)
-    for made, names in drawings(whole):
-        check(made, names)
+    for made in figures(whole, FigureSize.TEXT):
+        check(made, FigureSize.TEXT)
 
 
 def with_ends(count, lengths, share, seed):
@@ -172,7 +126,7 @@ def with_ends(count, lengths, share, seed):
 
 # drawing is slow, so failing examples are not shrunk
 @settings(
-    max_examples=8,
+    max_examples=6,
     deadline=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
@@ -182,20 +136,94 @@ def with_ends(count, lengths, share, seed):
     st.sets(st.integers(1, 65_536), min_size=1, max_size=12),
     st.sampled_from([0.0, 0.2, 0.9, 1.0]),
     st.integers(0, 99),
+    st.sampled_from(FigureSize),
 )
-@example(26, {128 * 2**i for i in range(10)}, 0.9, 0)
-@example(17, {166, 499, 1230, 38_600, 40_681}, 0.2, 40)
-def test_labels_of_any_sweep_are_next_to_their_curves(count, lengths, share, seed):
-    for made, names in drawings(with_ends(count, lengths, share, seed)):
-        check(made, names)
+@example(26, {128 * 2**i for i in range(10)}, 0.9, 0, FigureSize.COLUMN)
+@example(17, {166, 499, 1230, 38_600, 40_681}, 0.2, 40, FigureSize.SLIDE)
+def test_legends_of_any_sweep_are_next_to_their_curves(count, lengths, share, seed, size):
+    made, _ = figures(with_ends(count, lengths, share, seed), size)
+    check(made, size)
 
 
-@pytest.mark.parametrize("count", [1, 26])
-def test_labels_of_the_roofline_are_next_to_their_series(count):
-    names = [f"mechanism_{i}" for i in range(count)]
+@pytest.mark.parametrize("size", FigureSize)
+def test_legends_of_the_roofline_are_beside_it(size):
+    names = [f"mechanism_{i}" for i in range(26)]
     whole = sweep(names, lengths=(128, 2048), rounds=1, samples=1)
-    cases = summary(whole)
-    points = roofline(cases, roof(whole))
-    made = figure(roofs, lambda: roofs.roofline_figure(points, roof(whole)))
-    short = Counter(styles.labels(dict.fromkeys(cases["series"])).values())
-    check(made, [short, short])
+    points = roofline(summary(whole), roof(whole))
+    made = drawn(lambda: roofline_figure(points, roof(whole), size))
+    assert [len(legend) for legend in made.legends] == [26] * (2 if SHEETS[size].stacked else 1)
+    check(made, size)
+
+
+def test_panels_in_a_row_share_their_scale_and_their_legend():
+    cases = summary(sweep())
+    text = drawn(lambda: cost_figure(cases, TIME, 8192, FigureSize.TEXT))
+    ((left, right),) = text.panels.rows
+    assert left.get_ylim() == right.get_ylim()
+    assert len(text.legends) == 1
+    column = drawn(lambda: cost_figure(cases, TIME, 8192, FigureSize.COLUMN))
+    assert [len(row) for row in column.panels.rows] == [1, 1]
+
+
+def test_predictions_leave_room_to_what_was_measured():
+    def end(case):
+        over = case.mechanism == "transformer" and case.workload.seq_len > 1024
+        ended = Run(case=case.key, part=Part.TIME, round=0, outcome=Outcome.SKIPPED,
+                    cause=Cause.BUDGET)  # fmt: skip
+        return ended if over else None
+
+    cases = summary(sweep(end=end))
+    made = drawn(lambda: cost_figure(cases, TIME, 8192))
+    slow = cases[cases["mechanism"] == "transformer"]
+    top = (8192 * slow["time_s"] / slow["tokens"]).max()
+    guessed = (8192 * slow["refined_s"] / slow["tokens"]).max()
+    (row,) = made.panels.rows
+    assert top < row[0].get_ylim()[1] < 5 * top < guessed
+    open_markers = [
+        line for axes in row for line in axes.lines if line.get_markerfacecolor() == "white"
+    ]
+    assert len(open_markers) == 2
+    assert all("predicted" in text.get_text() for text in made.figure.texts[-1:])
+
+
+def test_an_interval_without_neighbours_has_a_bar():
+    rare = summary(sweep(("fastformer",), lengths=(128, 512, 2048)))
+    rare.loc[rare["seq_len"] != 512, ["time_lo_s", "time_hi_s"]] = np.nan
+    ((axes, _),) = drawn(lambda: cost_figure(rare, TIME, 8192)).panels.rows
+    bars = [path for made in axes.collections[1:] for path in made.get_paths()]
+    (bar,) = [path for path in bars if len(path.vertices)]
+    (case,) = rare[(rare["seq_len"] == 512) & (rare["mode"] == "training")].to_dict("records")
+    assert bar.vertices[:, 0] == pytest.approx([512, 512])
+    assert bar.vertices[:, 1] == pytest.approx([case["time_lo_s"], case["time_hi_s"]])
+
+
+def test_the_strongest_lines_are_fastformer_and_transformer():
+    found = styles.series_styles(["fastformer", "transformer:sdpa", "linformer", "mine"])
+    strong, weak = found["fastformer"]["linewidth"], found["linformer"]["linewidth"]
+    assert strong == found["transformer:sdpa"]["linewidth"] > 1.5 * weak
+    assert weak == found["mine"]["linewidth"]
+
+
+def test_papers_name_a_mechanism_as_its_file_does():
+    files = {path.stem: path for path in Path("attnbench/mechanisms").glob("[a-z]*.py")}
+    assert set(styles.NAMES) == set(files)
+    for mechanism, path in files.items():
+        first = (ast.get_docstring(ast.parse(path.read_text())) or "").split("\n")[0]
+        assert styles.NAMES[mechanism].lower() in first.lower(), mechanism
+
+
+def test_labels_name_form_and_options_only_where_they_distinguish():
+    names = ["linear_transformer:folded", "transformer:eager", "transformer:sdpa @ cpu",
+             "linformer:eager[rank=4]", "linformer:eager[rank=16]", "mine:NAME"]  # fmt: skip
+    assert list(styles.labels(names).values()) == [
+        "Linear Transformer", "Transformer", "Transformer\ncpu",
+        "Linformer (rank=4)", "Linformer (rank=16)", "mine",
+    ]  # fmt: skip
+    both = styles.labels(["transformer:eager", "transformer:sdpa"])
+    assert list(both.values()) == ["Transformer (eager)", "Transformer (sdpa)"]
+
+
+def test_the_width_in_pixels_is_that_of_the_sheet():
+    figure = cost_figure(summary(sweep(lengths=(128, 512))), TIME, 8192, FigureSize.COLUMN)
+    assert figure.get_size_inches()[0] * DPI == 3.25 * 300
+    assert all(isinstance(artist, Line2D) for artist in figure.artists)

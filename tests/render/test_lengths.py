@@ -71,7 +71,7 @@ def test_every_number_is_in_the_column_of_its_length(gone, unmeasured):
             found, truth = shown(table), expected(made.cases, kind, mode, made.baseline)
             assert found.keys() == truth.keys()
             assert all(math.isclose(found[key], truth[key]) for key in truth)
-        latex.table(table), markdown.table(table), delimited.table(table)
+        latex.files([table]), markdown.table(table), delimited.table(table)
         printed(table, 80), html.page("x", [table])
 
 

@@ -85,13 +85,14 @@ def braces_balance(text: str) -> bool:
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_latex_escapes_everything_special_to_tex(name: str):
-    text = latex.table(table(name))
+    text = latex.piece(table(name))
     body = text[text.index("\\midrule") : text.index("\\bottomrule")]
     assert braces_balance(text)
-    assert len(re.findall(r"(?<!\\)&", body)) == 2
+    assert len(re.findall(r"(?<!\\)&", body)) == 3, "a number takes two columns"
     assert not re.search(r"(?<!\\)[%#]", body)
     commands = set(re.findall(r"\\([A-Za-z]+|.)", body))
-    assert all(c in ("midrule", "pm", *"\\%#&_{}$") or c.startswith("text") for c in commands)
+    harmless = ("midrule", "multicolumn", "allowbreak", "pm", ",", *"\\%#&_{}$")
+    assert all(c in harmless or c.startswith("text") for c in commands)
     assert all(c.isascii() or ord(c) < 256 for c in body)
 
 
@@ -102,12 +103,81 @@ def test_any_text_leaves_latex_balanced(text: str):
     assert "\n" not in escaped
 
 
-def test_a_latex_page_has_its_rules_and_ends():
-    page = latex.page([table("a"), table("b")])
-    assert page.startswith("\\documentclass")
-    assert page.endswith("\\end{document}\n")
-    for rule in ("\\toprule", "\\midrule", "\\bottomrule", "\\begin{table}", "\\end{table}"):
-        assert page.count(rule) == 2
+def test_a_piece_may_have_one_column():
+    one = Table(name="t", title="T", columns=("x",), rows=((Cell("1.5", 1.5),),))
+    assert "1 & .5" in latex.piece(one)
+
+
+def test_the_document_shows_a_piece_for_each_table():
+    one, two = table("a"), table("b")
+    empty = Table(name="none", title="T", columns=("a", "b"), rows=())
+    made = latex.files([one, replace(two, name="u"), empty])
+    assert set(made) == {"t.tex", "u.tex", "tables.tex"}
+    for name in ("t.tex", "u.tex"):
+        # nothing that only a preamble or a document may have
+        assert not re.search(
+            r"documentclass|usepackage(?!\{array,booktabs\}\n)|begin\{table", made[name]
+        )
+        for rule in ("toprule", "midrule", "bottomrule"):
+            assert made[name].count(rule) == 1
+    document = made["tables.tex"]
+    assert document.startswith("\\documentclass")
+    assert document.endswith("\\end{document}\n")
+    assert re.findall(r"\\input\{(\w+)\}", document) == ["t", "u"]
+    assert document.count("\\caption{Title}") == document.count(r"\par\smallskip A note.") == 2
+
+
+NUMBERS = (
+    (Cell("12.34 ±0.45", 12.34, 11.89, 12.79), r"12 & .34$\,\pm\,$0.45"),
+    (Cell("12.34 ±0.45", 12.34, 11.94, 12.79), "12 & .34$^{+0.45}_{-0.40}$"),
+    (Cell("24 [12, 2,062]", 24.0, 12.0, 2062.0), "24 & $^{+2{,}000}_{-0}$"),
+    (Cell("24 [12, 62]", 24.0, 12.0, 62.0), "24 & $^{+38}_{-12}$"),
+    (Cell("1,230 ±40 l", 1231.0, 1193.0, 1269.0), r"1,230 & $\,\pm\,$38\,l"),
+    (Cell("~1.93 [1.89, 1.97] ↑", 1.93, 1.89, 1.97),
+     r"\textasciitilde{}1 & .93$\,\pm\,$0.04\,$\uparrow$"),
+    (Cell("≤ 128 [128, 170]", 128.0, 128.0, 170.4), r"$\le$ 128 & $^{+42}_{-0}$"),
+    (Cell("1.00 [1.00, 1.00]", 1.0, 0.9999, 1.0001), "1 & .00"),
+    (Cell("188*", 188.0), "188 & *"),
+    (Cell("-1.5", -1.5), "-1 & .5"),
+    (Cell("3.268 GiB", 3.5e9), r"3 & .268\,GiB"),
+    (Cell("over budget"), r"\multicolumn{2}{c}{\textemdash{}}"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("cell", "shown"), NUMBERS)
+def test_numbers_are_aligned_at_the_point_with_their_uncertainty_on_each_side(cell, shown):
+    rows = ((words("a"), cell), (words("b"), Cell("1", 1)))
+    one = Table(name="t", title="T", columns=("Mechanism", "128"), rows=rows, across="time_ms")
+    assert rf"a & {shown} \\" in latex.piece(one)
+
+
+def test_a_piece_names_mechanisms_as_papers_do_and_leaves_out_what_was_not_measured():
+    names = ("linear_transformer:folded", "transformer:sdpa", "transformer:eager")
+    rows = tuple((words(n), Cell("1.5", 1.5), Cell("over budget"), Cell("–")) for n in names)
+    columns = ("Mechanism", "128", "256", "512")
+    one = Table(name="t", title="T", columns=columns, rows=rows, across="time_ms")
+    text = latex.piece(one)
+    for name in ("Linear Transformer", "Transformer (sdpa)", "Transformer (eager)", "{128}"):
+        assert text.count(name + " &") + text.count(name + r" \\") == 1
+    assert "{256}" not in text
+    document = latex.files([one])["tables.tex"]
+    assert "not measured: over budget. Nothing was measured at 256, 512 tokens." in document
+
+
+def test_a_table_that_is_too_wide_or_too_tall_is_cut_and_loses_nothing():
+    lengths = tuple(f"{2**n:,}" for n in range(7, 17))
+    cells = tuple(Cell(f"1,{n}.25 ±0.10", 1000.25 + n, 1000.15 + n, 1000.35 + n)
+                  for n in range(100, 110))  # fmt: skip
+    rows = tuple((words(f"m{i}"), *cells) for i in range(50))
+    one = Table(name="t", title="T", columns=("Mechanism", *lengths), rows=rows, across="time_ms")
+    text = latex.piece(one)
+    grids = text.split("\\par\\medskip\n")
+    widths = {grid.count("multicolumn") for grid in grids}
+    assert len(grids) == 2 * len(range(0, 10, max(widths)))
+    assert max(widths) < 10
+    for length in lengths:
+        assert text.count(f"{{{length}}}") == 2
+    assert all(text.count(f"1,{n} & .25") == 50 for n in range(100, 110))
 
 
 def printed(one: Table, width: int, **options: object) -> str:
@@ -164,7 +234,7 @@ def test_cleaned_text_is_one_printable_line(text: str):
     assert clean(found) == found
 
 
-@pytest.mark.parametrize("writer", [markdown.table, latex.table, delimited.table])
+@pytest.mark.parametrize("writer", [markdown.table, delimited.table])
 def test_an_empty_table_is_written_too(writer):
     assert writer(Table(name="t", title="T", columns=("a", "b"), rows=()))
 
@@ -172,8 +242,9 @@ def test_an_empty_table_is_written_too(writer):
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="there is no pdflatex here")
 def test_latex_compiles_with_every_latin_letter_and_hostile_name(tmp_path):
     letters = "".join(map(chr, range(32, 256))) + "".join(latex.SPECIAL)
-    (tmp_path / "page.tex").write_text(latex.page([table(*HOSTILE, letters)]), encoding="utf-8")
-    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"]
+    for name, text in latex.files([table(*HOSTILE, letters)]).items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "tables.tex"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:].decode(errors="replace")
 
