@@ -34,6 +34,7 @@ CAPTIONS = MappingProxyType(
     {
         "fig2": "Time against length, with 95 % confidence intervals; open markers are predicted.",
         "memory": "Peak allocated memory per token against length; open markers are predicted.",
+        "decode": "Time per output token and bytes of the state against context.",
         "roofline": "Roofline: achieved FLOP/s against arithmetic intensity; markers grow with the"
         " length.",
     }
