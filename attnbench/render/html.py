@@ -59,16 +59,17 @@ def page(
     `charts` is the data of `charts.charts`; `files` are the CSV files that the page offers, by
     their names, if there are others than those of its tables.
     """
-    style, script = (WEB.joinpath(file).read_text("utf-8") for file in ("page.css", "page.js"))
     drawn = charts is not None and VEGA.is_file()
+    own = ("page.css", "page.js", *["charts.js"] * drawn)
+    style, *scripts = (WEB.joinpath(file).read_text("utf-8") for file in own)
+    allowed = [script.encode() for script in scripts]
     if files is None:
         files = {f"{table.name}.csv": delimited.table(table) for table in tables}
     packed = {"files": _packed({name: text.decode() for name, text in files.items()})}
-    scripts = [script.encode()]
     if drawn:
         vega = VEGA.read_bytes()
         packed |= {"data": _packed(charts), "vega": b64encode(vega).decode("ascii")}
-        scripts.append(gzip.decompress(vega))
+        allowed.append(gzip.decompress(vega))
     text = _template().render(
         name=name,
         tables=tables,
@@ -80,9 +81,9 @@ def page(
         data=drawn,
         every_case="cases.csv" in files,
         packed=packed,
-        policy=policy(style.encode(), scripts),
-        style=Markup(style),
-        script=Markup(script),
+        policy=policy(style.encode(), allowed),
+        style=style,
+        scripts=scripts,
     )
     return text.encode("utf-8", "replace")
 

@@ -40,6 +40,13 @@ def test_a_sweep_against_itself_has_no_news():
     assert "FLOPs" in done.stdout
 
 
+def test_a_page_without_changes_keeps_the_reservation(tmp_path):
+    here("compare", DATA, DATA, "--html", tmp_path / "c.html")
+    text = (tmp_path / "c.html").read_text()
+    assert "<p>None.</p>" in text
+    assert "were not measured in turns" in text
+
+
 def test_growth_is_reported_and_written_where_asked(tmp_path):
     grown = rewritten(tmp_path / "grown", twice_the_work)
     files = ["--markdown", tmp_path / "c.md", "--csv", tmp_path / "c.csv"]

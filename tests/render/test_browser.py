@@ -102,15 +102,15 @@ class Opened:
         self.url = path.as_uri()
         self.page.goto(self.url)
         if options.get("java_script_enabled", True):
-            self.page.wait_for_selector("html.ready")
+            self.page.wait_for_selector("html.enhanced")
 
     def _asked(self, request) -> None:
         if request.url != self.url and not request.url.startswith(("data:", "blob:")):
             self.complaints.append(f"request to {request.url}")
 
     def quiet(self) -> bool:
-        """Whether nothing was said, once the charts are drawn."""
-        self.page.wait_for_timeout(200)
+        """Whether nothing was said, once all charts are drawn."""
+        self.page.wait_for_function("!document.querySelector('[aria-busy=true]')")
         return self.complaints == []
 
 
@@ -126,7 +126,7 @@ def opened(shared) -> Opened:
     """The shared page, loaded again."""
     shared.complaints.clear()
     shared.page.goto(shared.url)
-    shared.page.wait_for_selector("html.drawn.ready")
+    shared.page.wait_for_selector("html.drawn")
     return shared
 
 
