@@ -1,6 +1,8 @@
 """`attnbench report`: figures, tables and pages from a stored sweep; loads no torch."""
 
-from collections.abc import Sequence
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -49,13 +51,27 @@ def report(
     if len(sweeps) == 1:
         if out is not None:
             raise UsageError("--out is for several sweeps; the report of one goes into its folder")
-        publish(sweeps[0], figures, json_, against, slopes, everything, at, drawn)
+        with uncollected():
+            publish(sweeps[0], figures, json_, against, slopes, everything, at, drawn)
         return
     if against or slopes or everything:
         raise UsageError("--against, --slopes and --all are for one sweep; report each by itself")
     if out is None:
         raise UsageError("several sweeps need --out, the folder for their report")
-    publish_devices(sweeps, out, figures, json_, at, drawn)
+    with uncollected():
+        publish_devices(sweeps, out, figures, json_, at, drawn)
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """No garbage collection: a report is soon over, and a tenth of it was spent on collecting."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
 
 
 def publish_devices(
