@@ -114,3 +114,14 @@ def test_a_question_that_fails_later_keeps_the_peak():
     with Peak(ask) as seen:
         pass
     assert seen.peak == 7
+
+
+@pytest.mark.parametrize("mechanism", ["transformer", "retention"])
+def test_decoding_holds_its_state_and_peaks_in_its_prefill(shown, mechanism):
+    sizes = {"batch": 1, "heads": 4, "seq_len": 256, "width": 64, "causal": True}
+    values, _ = weighed(case(mechanism, device="cuda", mode=Mode.DECODE, **sizes))
+    state = 4 * (2 * 256 * 64 if mechanism == "transformer" else 64 * 16 * 2)
+    assert values["state_bytes"] == state
+    assert values["kept_bytes"] == 0
+    assert values["allocated_delta_bytes"] > state + 256 * 64 * 4
+    assert "saved_bytes" not in values
