@@ -153,7 +153,7 @@ def test_lengths_of_one_sided_rows_are_whole_numbers(tmp_path):
         ([DATA, "nowhere"], "no sweep in 'nowhere'"),
         ([DATA, DATA, "--against", "x"], "no mechanism 'x' in the sweep; known: "),
         ([DATA, DATA, "--csv", "/no/where"], "cannot write '/no/where'"),
-        ([DATA], "'second'"),
+        ([DATA], "'SWEEP_B'"),
     ],
 )
 def test_bad_usage_is_reported(arguments, words):
