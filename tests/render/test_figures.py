@@ -207,9 +207,9 @@ def test_the_strongest_lines_are_fastformer_and_transformer():
 def test_papers_name_a_mechanism_as_its_file_does():
     files = {path.stem: path for path in Path("attnbench/mechanisms").glob("[a-z]*.py")}
     assert set(styles.NAMES) <= set(files)  # a new mechanism does without
-    for mechanism, path in files.items():
-        first = (ast.get_docstring(ast.parse(path.read_text())) or "").split("\n")[0]
-        assert styles.NAMES[mechanism].lower() in first.lower(), mechanism
+    for mechanism, name in styles.NAMES.items():
+        docs = ast.get_docstring(ast.parse(files[mechanism].read_text())) or ""
+        assert name.lower() in docs.split("\n")[0].lower(), mechanism
 
 
 def test_labels_name_form_and_options_only_where_they_distinguish():
