@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+import attnbench
+from attnbench.workloads.asked import Asked
+from attnbench.workloads.requests import request
 from tests.cli.commands import here
 from tests.gate.repositories import Repository, planted
 from tests.test_architecture import FLOORS
@@ -22,7 +25,7 @@ BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
 LINES = tuple(line for block in BLOCKS for line in block.splitlines() if line.strip())
 COMMANDS = tuple(line for line in LINES if line.startswith("attnbench "))
 # the files of the user that the commands name
-((MODULE,), (CLAIMS,)) = (
+((MODULE, NOTEBOOK), (CLAIMS,)) = (
     re.findall(rf"```{kind}\n(.*?)```", README, re.DOTALL) for kind in ("python", "csv")
 )
 
@@ -54,11 +57,26 @@ def test_a_sweep_can_be_planned(line, folder):
     assert "Nothing was run." in done.stdout
 
 
-@pytest.mark.parametrize("line", of("models", "report", "compare", "claims", "doctor"))
+@pytest.mark.parametrize("line", of("models", "report", "recommend", "compare", "claims", "doctor"))
 def test_what_measures_nothing_runs(line, folder):
     done = run(line, folder)
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+def test_the_lines_of_the_notebook_run(folder, monkeypatch):
+    """Its sweep is planned: what a real one gives is tested in tests/api."""
+    monkeypatch.chdir(folder)
+    asked = []
+
+    def sweep(**options):
+        asked.append(request(Asked.of(options)))
+        return attnbench.load("reports/cpu-fig2")
+
+    monkeypatch.setattr(attnbench, "sweep", sweep)
+    exec(NOTEBOOK, {})
+    assert asked[0].lengths == (512, 1024)
+    assert (folder / "memory.pdf").stat().st_size > 1000
 
 
 def test_a_check_against_a_branch_runs(tmp_path):
@@ -96,4 +114,4 @@ def test_files_to_add_something_to_exist():
             found = [*(ROOT / "attnbench").glob(path), *folder.glob(path)]
             assert found, path
             folder = found[0].parent
-    assert len(rows) == 11
+    assert len(rows) == 13

@@ -44,6 +44,15 @@ def test_series_that_do_not_differ_tie_and_their_lengths_are_one_span():
             assert place.rest.series == "longformer:eager"
 
 
+def test_another_winner_begins_another_span():
+    whole = sweep(("transformer", "longformer"), lengths=(128, 512, 4096, 8192), **QUIET)
+    found = analyse(whole).answers.fastest
+    assert [[(p.first, p.seq_len) for p in span.places] for span in found] == 2 * [
+        [("transformer:eager", 128), ("transformer:eager", 512)],
+        [("longformer:eager", 4096), ("longformer:eager", 8192)],
+    ]
+
+
 def test_a_length_without_a_time_ends_a_span():
     def end(case):
         return skipped(case) if case.workload.seq_len == 512 else None
