@@ -10,7 +10,7 @@ As in Tukey's test, the factor of the standard errors is a quantile of the stude
 simulated, as blocks differ in their number of series. Blocks are taken as independent, which is on
 the safe side: they share processes.
 
-In simulations (five situations of tests/benchmarks/coverage.py, 200 sweeps each of 2, 3 and 6 equal
+In simulations (four situations of tests/benchmarks/coverage.py, 200 sweeps each of 2, 3 and 6 equal
 series in 3 and 8 rounds) 4 % of all sweeps told any pair apart, at most 8 % in one situation.
 """
 

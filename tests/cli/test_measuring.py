@@ -151,7 +151,8 @@ def test_a_sweep_decodes_what_can_and_says_why_the_rest_cannot(tmp_path):
     assert not (tmp_path / "fig2.png").exists()
     assert "cannot decode: every output is a sum" in done.stdout
     cases = {
-        (r["mechanism"], int(r["seq_len"])): r for r in attnbench.load(tmp_path).to_dict("records")
+        (r["mechanism"], int(r["seq_len"])): r
+        for r in attnbench.load(tmp_path).cases.to_dict("records")
     }
     for n in (1, 16, 64):
         step = cases["grouped_query", n]
