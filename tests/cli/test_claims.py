@@ -83,7 +83,7 @@ def test_only_what_is_asked_is_shown_but_all_is_written(folder, done):
     for row in rows:
         assert set(row) >= {"answer", "why", "numbers", "lengths", "claim", "check", "scope"}
         assert all(set(number) >= {"what", "value", "low", "high"} for number in row["numbers"])
-    assert len((folder / "claims.csv").read_bytes().splitlines()) == 81
+    assert len((folder / "claims.csv").read_bytes().splitlines()) == 89
     assert not list(folder.glob("claims_*.png"))
 
 
