@@ -18,7 +18,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, Self
 
-from msgspec import Meta, MsgspecError, convert, to_builtins
+from msgspec import Meta, MsgspecError, convert
 
 Option = str | int | float | bool | None
 
@@ -242,7 +242,7 @@ class Case:
     @cached_property
     def key(self) -> str:
         """The store's key: the whole case as canonical JSON."""
-        return canonical(to_builtins(self))
+        return canonical(asdict(self))
 
     @property
     def series(self) -> str:

@@ -119,7 +119,7 @@ def test_a_further_figure_is_one_function_and_the_line_that_yields_it(copy):
 
 def test_a_further_verb_is_one_file_and_its_name_among_the_verbs(copy):
     (copy.package / "cli" / "hello.py").write_text(VERB)
-    copy.insert("cli/verbs.py", "import check, claims, compare, doctor", ", hello")
+    copy.insert("cli/verbs.py", "    doctor,\n", "    hello,\n")
     copy.insert("cli/verbs.py", "        doctor.doctor,\n", "        hello.hello,\n")
     assert copy.run("hello") == "hello\n"
     assert "hello" in copy.run("--help")

@@ -18,6 +18,7 @@ from attnbench.fleet.engine import Engine, Kind
 from attnbench.fleet.folder import Fleet
 from attnbench.records import Planned, Request
 from attnbench.units import many, seconds
+from attnbench.workloads import config
 from attnbench.workloads.asked import Asked, flag, options
 from attnbench.workloads.option import Panel
 
@@ -119,6 +120,7 @@ def conduct(
             except CannotRun as error:
                 if drive.fleet.jobs:
                     raise CannotRun(f"{error}; {left(drive)}") from error
+                (folder / config.FILE).unlink(missing_ok=True)
                 fleets.abandon(folder)
                 raise
     numbers = range(1, fleet.shards + 1)

@@ -72,9 +72,9 @@ def show_choices(request: Request, here: Environment, journal: Journal, folder: 
 
 
 def sizes(request: Request) -> str:
-    """Batch and number types: `c = 8,192 tokens, float32`."""
+    """Batch and number types: `8,192 tokens per batch, float32`."""
     batches = dict.fromkeys(str(single.batch) for single in request.each)
-    batch = f"B = {', '.join(batches)}" if request.batch else f"c = {request.tokens:,} tokens"
+    batch = f"B = {', '.join(batches)}" if request.batch else f"{request.tokens:,} tokens per batch"
     return ", ".join((batch, *dict.fromkeys(single.dtype for single in request.each)))
 
 

@@ -81,11 +81,11 @@ def page_data(cases: Frame, drawn: Iterable[Drawn]) -> dict[str, Any]:
     """The data of quantities of these cases; columns needed: series, mode, seq_len."""
     modes = list(dict.fromkeys(map(str, cases["mode"])))
     styles = series_styles(map(str, cases["series"]))
-    indices = {name: i for i, name in enumerate(styles)}
+    indices = {name: i for i, name in enumerate(dict.fromkeys(map(str, cases["series"])))}
     return {
         "specs": {name: json.loads(WEB.joinpath(f"{name}.vl.json").read_text()) for name in SPECS},
         "modes": modes,
-        "series": [_look(name, style) for name, style in styles.items()],
+        "series": [_look(name, styles[name]) for name in indices],
         "quantities": [
             found for one in drawn if (found := _quantity(one, cases, indices, modes))["points"]
         ],

@@ -1,6 +1,6 @@
 """Decoding: the figure of step time and state against context, and its tables."""
 
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from attnbench import units
 from attnbench.analysis.summary import Frame, Row
@@ -12,6 +12,9 @@ from attnbench.render.grid import Cell, Table, bounded, words
 from attnbench.render.panels import Panels, styled
 from attnbench.render.sizes import SHEETS
 from attnbench.render.styles import series_styles
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 STEP = Quantity(
     value="time_s",
@@ -37,7 +40,7 @@ STATE = Quantity(
 )
 
 
-def decode_figure(summary: Frame, size: FigureSize = FigureSize.TEXT) -> Figure:
+def decode_figure(summary: Frame, size: FigureSize = FigureSize.TEXT) -> "Figure":
     """Time per output token and bytes of the state against context.
 
     Bands are 95 % confidence intervals; bytes are exact.
@@ -53,6 +56,8 @@ def decode_figure(summary: Frame, size: FigureSize = FigureSize.TEXT) -> Figure:
         ]
         panels.label(0, STEP.axis)
         panels.label(1, STATE.axis)
+        axes = panels.rows[1][0]
+        axes.set_xlabel(axes.get_xlabel().replace("sequence length", "context"))
         return panels.arranged(legends, [*notes(step)])
 
 

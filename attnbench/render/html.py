@@ -12,7 +12,7 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from functools import cache
 from hashlib import sha256
-from importlib import resources
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -22,7 +22,7 @@ from markupsafe import Markup
 from attnbench.render import delimited
 from attnbench.render.grid import Cell, Table, clean, pieces
 
-WEB = resources.files("attnbench.render") / "web"
+WEB = Path(__file__).with_name("web")
 # the charting library, compressed; made when the package is built
 VEGA = WEB / "vega.js.gz"
 

@@ -72,12 +72,12 @@ def test_a_resumed_sweep_that_is_done_measures_nothing(swept, words):
 def test_a_sweep_is_repeated_by_its_file(swept, tmp_path):
     done = here("sweep", "--config", swept[0] / "sweep.toml", "--dry-run", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    planned = {row["label"] for row in json.loads(done.stdout)}
+    planned = {row["label"] for row in json.loads(done.stdout)["cases"]}
     assert planned == {str(case.case) for case in load(swept[0]).plan}
     words = ("--config", swept[0] / "sweep.toml", "--lengths", "7", "--dry-run", "--json")
     assert {
         row["case"]["workload"]["seq_len"]
-        for row in json.loads(here("sweep", *words, cwd=tmp_path).stdout)
+        for row in json.loads(here("sweep", *words, cwd=tmp_path).stdout)["cases"]
     } == {7}, "what is written on the command line wins"
 
 
@@ -128,7 +128,7 @@ def test_a_number_type_has_a_short_name_and_records_have_the_full_one(short, ful
         (["--lengths", "0"], r"0 is not between 1"),
         (["--tokens", "lots"], r"'lots' is not a size"),
         (["--budget", "soon"], r"'soon' is not a time; write 90s"),
-        (["--mode", "sleeping"], r"not inference, training or both"),
+        (["--mode", "sleeping"], r"not inference, training, both or decode"),
         (["--level", "brain"], r"brain"),
         (["--dtype", "int8"], r"not one of float32"),
         (["--preset", "mind-clas"], r"unknown preset 'mind-clas'.*mind-classification"),

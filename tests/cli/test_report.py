@@ -40,8 +40,9 @@ def test_a_report_opens_with_what_the_sweep_found(folder: Path):
     assert lines[0] == "What the sweep found"
     assert lines[1].startswith("Fastest, inference: N = 512 to 2,048: fastformer:eager, 11.4×")
     page, text = ((folder / name).read_text() for name in ("report.html", "tables.md"))
+    assert "## What the sweep found" in text
     for shown in (page, text):
-        where = [shown.index(part) for part in ("What the sweep found", "Fastest, inf", "Request")]
+        where = [shown.index(part) for part in ("Fastest, inference", "Request")]
         assert where == sorted(where)
     found = json.loads(report(folder, "--json").stdout)
     assert list(found) == ["answers", "warnings", "cases"]

@@ -1,5 +1,6 @@
 """What `--resume` reads from a folder, and what may be written beside it."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -77,7 +78,8 @@ def test_the_folder_is_named_once(tmp_path):
 
 
 def test_a_recorded_sweep_is_planned_again_from_its_folder(tmp_path):
-    done = here("sweep", "--resume", CROSSED, "--dry-run", cwd=tmp_path)
+    done = here("sweep", "--resume", CROSSED, "--dry-run", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "fastformer:eager/B2-N16-D32-H2/model/inference/bfloat16/cpu" in done.stdout
-    assert "16 cases" in done.stdout
+    labels = [row["label"] for row in json.loads(done.stdout)["cases"]]
+    assert "fastformer:eager/B2-N16-D32-H2/model/inference/bfloat16/cpu" in labels
+    assert len(labels) == 16

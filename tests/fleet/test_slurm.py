@@ -160,7 +160,10 @@ def test_cancelled_jobs_end_the_sweep_and_resume_goes_on(idle, tmp_path):
     _, err = ended(driver, 2)
     last = err.strip().splitlines()[-1]
     assert last.startswith("attnbench: shard 1/2 (and 1 other) was given up: ")
-    assert f"what was measured is merged in '{tmp_path}'; repeat with --resume" in last
+    assert (
+        f"what was measured is merged in '{tmp_path}'; attnbench sweep --resume '{tmp_path}'"
+        in last
+    )
     assert load(tmp_path).runs
     assert not load(tmp_path).finished
     ended(begun(idle, tmp_path, *WHOLE_NODES, *LONG, "--resume"))
@@ -174,7 +177,10 @@ def test_one_interrupt_leaves_the_jobs_and_two_cancel_them(idle, tmp_path):
     os.kill(driver.pid, signal.SIGINT)
     _, err = ended(driver, 130)
     assert "the shards go on without this process; Ctrl-C within 5 s cancels them" in err
-    assert f"interrupted; jobs {', '.join(ids)} go on; repeat with --out '{tmp_path}'" in err
+    assert (
+        f"interrupted; jobs {', '.join(ids)} go on; attnbench sweep --resume '{tmp_path}' goes on"
+        in err
+    )
     again = begun(idle, tmp_path, *WHOLE_NODES, *LONG, "--resume")
     for line in again.stderr:
         if " shards done" in line:

@@ -86,7 +86,8 @@ def test_a_mode_that_is_new_needs_no_list(found):
     cases = found.cases.assign(mode=found.cases["mode"].replace("inference", "decode"))
     made = page_data(cases, costs(cases, 8192))
     assert made["modes"] == ["training", "decode"]
-    assert {point["mode"] for point in made["quantities"][0]["points"]} == {0, 1}
+    points = quantity(made, "time per token")["points"]
+    assert {point["mode"] for point in points} == {0, 1}
 
 
 def test_what_has_a_zero_has_no_logarithmic_axis(found):
