@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -41,13 +42,13 @@ def test_a_stored_sweep_has_its_cases_ratios_and_crossovers(sweep):
 
 
 def test_it_shows_itself_as_tables_and_a_chart(sweep):
-    page = sweep._repr_html_()
+    page = unescape(sweep._repr_html_().replace("<wbr>", ""))
     assert "<script" not in page
     assert page.count("<table") == sweep.cases["mode"].nunique()
     assert page.count('src="data:image/png;base64,') == 1
     assert all(series.split(":")[0] in page for series in sweep.cases["series"])
     assert repr(sweep).endswith("cases measured)")
-    assert all(line in page.replace("&#x27;", "'") for line in sweep.warnings)
+    assert all(line in page for line in sweep.warnings)
 
 
 def test_a_chart_is_a_file_of_its_kind(sweep, tmp_path):
