@@ -183,8 +183,8 @@ def watched(drive: Drive) -> Iterator[None]:
     with ProgressLine(console.err()) as line:
 
         def observe(p: Progress) -> None:
-            running = f"{many(p.running, 'shard')} running,"
-            line.show(running, f"{many(p.runs, 'run')} stored", p.done, p.shards, p.left_s)
+            stage = f"{many(p.running, 'shard')} running"
+            line.show(f"{many(p.runs, 'run')} stored,", stage, p.done, p.shards, p.left_s)
 
         drive.observe = observe
         yield

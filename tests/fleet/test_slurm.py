@@ -183,7 +183,7 @@ def test_one_interrupt_leaves_the_jobs_and_two_cancel_them(idle, tmp_path):
     )
     again = begun(idle, tmp_path, *WHOLE_NODES, *LONG, "--resume")
     for line in again.stderr:
-        if " running, " in line:
+        if " running" in line:
             os.kill(again.pid, signal.SIGINT)
         if "Ctrl-C within" in line:
             os.kill(again.pid, signal.SIGINT)
