@@ -60,8 +60,18 @@ def verbs(name, tmp_path):
     yield "models", name, "--device", "cpu", "--verify"
 
 
+# each starts processes and waits for their time limits: the others are marked `faults`
+ALWAYS = {"loops", "leaves", "segfaults", "DEFAULT_LOOPS", "FLOPS_LEAVE"}
+
+
+def each(names):
+    return [
+        pytest.param(name, marks=[] if name in ALWAYS else pytest.mark.faults) for name in names
+    ]
+
+
 @pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("which", AT_IMPORT)
+@pytest.mark.parametrize("which", each(AT_IMPORT))
 def test_a_file_that_does_harm_when_imported(which, tmp_path):
     file = tmp_path / f"{which}.py"
     file.write_text(AT_IMPORT[which])
@@ -72,7 +82,7 @@ def test_a_file_that_does_harm_when_imported(which, tmp_path):
 
 
 @pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("which", CARDS)
+@pytest.mark.parametrize("which", each(CARDS))
 def test_a_card_that_does_harm_when_asked(which, tmp_path):
     name = f"{FILE}:{which}"
     for words in verbs(name, tmp_path):

@@ -189,7 +189,7 @@ def test_one_interrupt_leaves_the_jobs_and_two_cancel_them(idle, tmp_path):
             os.kill(again.pid, signal.SIGINT)
             break
     _, err = ended(again, 130)
-    assert "interrupted; the shards were cancelled; repeat with --out" in err
+    assert "interrupted; the shards were cancelled; attnbench sweep --resume" in err
     until(lambda: not idle.asked("squeue", "-h", "-o", "%i"), "the end of the jobs")
 
 

@@ -64,6 +64,7 @@ def test_a_step_leaves_one_archive(step, tmp_path, tmp_path_factory):
     assert all(b'"device":"cuda"' in found[name] for name in found if name.endswith(".jsonl"))
 
 
+@pytest.mark.faults
 def test_a_second_call_goes_on_with_the_sweep_of_the_first(tmp_path):
     journals = []
     for _ in range(2):

@@ -13,8 +13,8 @@ from tests.inputs import driving, texts, values
 VERBS = driving.verbs()
 
 # how many inputs of each verb: in the ordinary suite, and twenty times as many at length
-SHARES = {"sweep": 60, "check": 40, "models": 25, "selftest": 20}
-USUAL, MORE = 15, 20
+SHARES = {"sweep": 30, "check": 20, "models": 12, "selftest": 10}
+USUAL, MORE = 8, 40
 SLOW = (
     "report",
     "claims",

@@ -82,6 +82,7 @@ def test_a_form_that_does_not_compile_has_no_time_to_compile():
     assert not {"compile_s", "recompiles"} & found.keys()
 
 
+@pytest.mark.faults
 @pytest.mark.usefixtures("captured")
 def test_more_shapes_than_torch_keeps_are_compiled_in_one_process():
     worker = Worker(None, seed=0)

@@ -86,21 +86,28 @@ def test_a_resident_peak_sees_a_large_tensor():
 SQUARE = {("sliding_window", "masked")}
 
 
+# forms that loop over the tokens in Python: minutes in training
+LOOPS = {(name, "eager") for name in ("gated_delta_net", "mamba2", "retention")}
+
+
 def lean():
-    """Every form whose card says that memory grows slower than N²."""
+    """Every form whose card says that memory grows slower than N², in both modes."""
     for name in names():
         tested: Card = card(name)
         if tested.cost.memory < 2:
             causal = tested.causality is Causality.ALWAYS
             forms = (own for own in tested.own_forms if not tested.forms[own].compiles)
             for form in (form for form in forms if (name, form) not in SQUARE):
-                yield pytest.param(name, form, causal, id=f"{name}-{form}")
-                if tested.causality is Causality.OPTIONAL:
-                    yield pytest.param(name, form, True, id=f"{name}-{form}-causal")
+                for mode in PASSES:
+                    long = mode is Mode.TRAINING and (name, form) in LOOPS
+                    marks = [pytest.mark.faults] * long
+                    label = f"{name}-{form}-{mode}"
+                    yield pytest.param(name, form, causal, mode, id=label, marks=marks)
+                    if tested.causality is Causality.OPTIONAL:
+                        yield pytest.param(name, form, True, mode, id=f"{label}-causal")
 
 
-@pytest.mark.parametrize(("name", "form", "causal"), list(lean()))
-@pytest.mark.parametrize("mode", PASSES)
+@pytest.mark.parametrize(("name", "form", "causal", "mode"), list(lean()))
 def test_lean_mechanisms_never_hold_a_square_of_the_length(name, form, causal, mode):
     """Four times the length costs about 4 to the card's exponent; an N×N tensor would cost 16.
 
