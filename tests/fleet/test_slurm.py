@@ -94,7 +94,9 @@ def test_three_shards_on_three_nodes_give_one_report(idle, tmp_path):
     assert {run.origin.host for run in sweep.runs} == set(clusters.NODES)
     assert {run.origin.attempt for run in sweep.runs} == {1}
     assert "Inference time" in printed
-    assert "3 shards on slurm, each on cpu; c = 64 tokens, float32, 3 rounds; predicted " in err
+    assert (
+        "3 shards on slurm, each on cpu; 64 tokens per batch, float32, 3 rounds; predicted " in err
+    )
     assert "3 shards merged in" in err
     assert (out / "fig2.png").read_bytes().startswith(b"\x89PNG")
     assert "Divided into 3 shards, on 3 nodes: " in (out / "tables.md").read_text()
