@@ -1,7 +1,7 @@
 """`attnbench report`: figures, tables and pages from a stored sweep; loads no torch."""
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from attnbench.records import FigureSize
 
 if TYPE_CHECKING:
     from attnbench.analysis.report import Analysis
+    from attnbench.render.grid import Table
 
 MOST = 3  # series that a list in the answers names on a terminal
 
@@ -124,7 +125,7 @@ def publish(
     from attnbench.analysis.report import analyse
     from attnbench.analysis.variants import variant, variants
     from attnbench.render.conditions import warnings
-    from attnbench.render.page import report_files
+    from attnbench.render.page import headlines, report_files, report_tables
     from attnbench.store import output
     from attnbench.store.journal import load_results
 
@@ -133,9 +134,10 @@ def publish(
         folder = folder.parent
     parts = variants(sweep) if at is None else {at: variant(sweep, at)}
     analyses = {name: analyse(part, against) for name, part in parts.items()}
+    tables = {name: report_tables(each, everything) for name, each in analyses.items()}
     for name, analysis in analyses.items():
         warn(name, analysis)
-        files = report_files(analysis, formats, slopes, everything, size)
+        files = report_files(analysis, formats, slopes, size, tables[name])
         with output.explained(f"cannot write '{folder / name}'"):
             (folder / name).mkdir(exist_ok=True)
         for file, content in files.items():
@@ -152,7 +154,7 @@ def publish(
         console.data(found if len(found) > 1 else next(iter(found.values())))
         return
     for name, analysis in analyses.items():
-        show(name, analysis)
+        show(name, analysis, headlines(analysis, tables[name]))
     within = f"{folder / name}" if len(analyses) == 1 else f"{folder}, in {', '.join(analyses)}"
     console.err().print(f"figures and tables are in {within}; report.html has them all")
 
@@ -166,13 +168,12 @@ def warn(variant: str, analysis: "Analysis") -> None:
         console.err().print(f"warning: {of}{warning}")
 
 
-def show(variant: str, analysis: "Analysis") -> None:
-    """Print what was found, and the main tables of an analysis."""
+def show(variant: str, analysis: "Analysis", tables: Iterable["Table"]) -> None:
+    """Print what was found, and tables of an analysis."""
     from attnbench.render.answers import TITLE, paragraphs
-    from attnbench.render.page import headlines
 
     title = f"{variant}: {TITLE}" if variant else TITLE
     console.tell(title, paragraphs(analysis.answers, most=MOST))
-    for table in headlines(analysis):
+    for table in tables:
         console.show(replace(table, title=f"{variant}: {table.title}") if variant else table)
         console.out().print()

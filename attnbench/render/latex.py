@@ -5,6 +5,7 @@ Every character that is special to TeX is escaped.
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import starmap
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -64,18 +65,18 @@ class _Column(NamedTuple):
 
 def files(tables: Sequence[Table]) -> dict[str, str]:
     """File name to text: a piece for `\\input` for each table, and a document that shows all."""
-    shown = [table for table in tables if table.rows]
-    inputs = {f"{table.name}.tex": piece(table) for table in shown}
-    return {**inputs, "tables.tex": PREAMBLE + "\n".join(map(_shown, shown)) + END}
+    shown = [(table, _columns(table)) for table in tables if table.rows]
+    inputs = {f"{table.name}.tex": _piece(table, columns) for table, columns in shown}
+    return {**inputs, "tables.tex": PREAMBLE + "\n".join(starmap(_shown, shown)) + END}
 
 
-def piece(table: Table) -> str:
+def _piece(table: Table, columns: Sequence[_Column]) -> str:
     """The grid alone, one `tabular` below another where it is wider than a text or too tall.
 
     Numbers are aligned at the decimal point and followed by their uncertainty, one for each side
     where they differ. Lengths at which nothing was measured have no column.
     """
-    first, *rest = _columns(table)
+    first, *rest = columns
     grids = [
         _tabular([first, *block], slice(i, i + step))
         for block in _blocks(first, rest)
@@ -96,12 +97,12 @@ def _blocks(first: _Column, rest: Sequence[_Column]) -> list[Sequence[_Column]]:
     return [[column] for column in rest] or [[]]
 
 
-def _shown(table: Table) -> str:
+def _shown(table: Table, columns: Sequence[_Column]) -> str:
     """A table with its title and note: it floats, unless it is too tall for a page."""
     notes = (table.note.replace(BOUNDS, SIDES).replace(f"; {WIDE}", "."), _unmeasured(table))
     lines = [f"\\input{{{table.name}}}", *(rf"\par\smallskip {escape(n)}" for n in notes if n)]
     title = escape(table.title)
-    if len(table.rows) > _rows_at_once(_columns(table)):
+    if len(table.rows) > _rows_at_once(columns):
         start = f"\\begin{{center}}\\footnotesize\n{title}\\par\\medskip"
         return "\n".join([start, *lines, "\\end{center}\n"])
     start = f"\\begin{{table}}[htbp]\n\\centering\\footnotesize\n\\caption{{{title}}}"

@@ -36,19 +36,19 @@ def report_files(
     analysis: Analysis,
     formats: Sequence[str] = ("png",),
     slopes: bool = False,
-    everything: bool = False,
     size: FigureSize = FigureSize.TEXT,
+    tables: Sequence[Table] = (),
 ) -> dict[str, bytes]:
     """File name to content: figures in each of `formats` (png, svg, pdf), tables, all cases.
 
-    `size` is that of the figures. `slopes` adds local exponents below Fig. 2, `everything` the
-    tables that few need.
+    `size` is that of the figures. `slopes` adds local exponents below Fig. 2. `tables` are those of
+    `report_tables` unless given.
     """
     return _files(
         analysis.sweep.name,
         (paragraphs(analysis.answers), warnings(analysis), conditions(analysis)),
         _pictures(analysis, slopes, size),
-        report_tables(analysis, everything),
+        tables or report_tables(analysis),
         analysis.cases,
         formats,
         charts.charts(analysis),
@@ -186,19 +186,15 @@ def devices_tables(analyses: Mapping[str, Analysis], cases: Frame) -> list[Table
     return [*tables, cost_tables.outcomes(cases)]
 
 
-def headlines(analysis: Analysis) -> list[Table]:
-    """What a terminal shows after a sweep: times, and the cases that were not measured.
+def headlines(analysis: Analysis, tables: Iterable[Table]) -> list[Table]:
+    """Of the tables of a report, those that a terminal shows: times, and what was not measured.
 
     If a series was chosen to compare with, crossovers with it are included.
     """
-    cases, tokens = analysis.cases, analysis.sweep.request.batch_tokens
-    tables = [cost_tables.latency(cases, mode, tokens) for mode in analysis.modes]
-    if len(analysis.decoding):
-        tables.append(decoding.overview(analysis.decoding))
+    names = {*(f"latency_{mode}" for mode in analysis.modes), "decode", "outcomes"}
     if analysis.against is not None:
-        tables.append(crossovers(analysis.crossovers, analysis.against))
-    lost = cost_tables.outcomes(cases)
-    return [*tables, lost] if lost.rows else tables
+        names.add("crossovers")
+    return [table for table in tables if table.name in names and table.rows]
 
 
 def _embeddable(files: Mapping[str, bytes]) -> dict[str, bytes]:

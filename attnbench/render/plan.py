@@ -1,7 +1,6 @@
 """What `sweep --dry-run` shows: the cost of every case, what is left out, and the sweep in all."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import nan
 
 from attnbench import units
 from attnbench.records import Outcome, Planned, Request, Run
@@ -80,8 +79,7 @@ def _row(
         words(name),
         words(planned.case.workload.mode),
         Cell(units.length(n), n),
-        # 0 is unknown: FLOPs count matrix products only
-        Cell(units.seconds(planned.predicted_s or nan), planned.predicted_s),
+        Cell(units.seconds(planned.predicted_s), planned.predicted_s),
         Cell(units.size(planned.predicted_bytes), planned.predicted_bytes),
         words(measured),
     )

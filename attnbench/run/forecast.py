@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from attnbench.analysis import predict
 from attnbench.records import Block, Case, Part, Planned, Request, Run, Sample, canonical
 from attnbench.run import schedule
 from attnbench.run.session import Session
@@ -17,7 +18,6 @@ from attnbench.run.workers import Answer
 
 LOADING_S = 3.0  # loading torch and reading cards, before the budget begins to run
 PEAKS_S = 1.5  # measuring the peak rates of the machine
-TICK_S = 1e-9  # of a case predicted to take no time
 CASE = tuple(f.name for f in fields(Case))
 
 
@@ -95,7 +95,7 @@ class Simulated:
         planned, iterations = self.planned, asked.get("iterations", 1)
         each_s = planned.predicted_s
         compile_s = schedule.COMPILE_S * planned.compiles
-        before_s = compile_s + each_s * planned.compiles
+        before_s = compile_s + each_s * planned.compiles + predict.prefill_s(planned)
         took_s = {
             "build": before_s + schedule.build_s(each_s, self.machine.settings),
             "lap": each_s * iterations,
@@ -106,7 +106,7 @@ class Simulated:
         self.machine.now += min(took_s, limit_s)
         if took_s > limit_s:
             return {"outcome": "timeout", "reason": f"no answer after {limit_s:.0f} s"}
-        sample = Sample(iterations, took_s or TICK_S, took_s, None, took_s, 0.0, 0.0)
+        sample = Sample(iterations, took_s, took_s, None, took_s, 0.0, 0.0)
         answers: Mapping[str, Answer] = {
             "build": {"iteration_s": each_s},
             "lap": {"sample": sample},

@@ -61,8 +61,7 @@ class History:
                 self.compiled.setdefault(self.name(planned), []).append((planned, took_s))
             if ttft_s := run.values.get("ttft_s"):
                 self.prefills.setdefault(self.name(planned), []).append((planned, ttft_s))
-            if planned.predicted_s:
-                self.ratios.append(seconds / planned.predicted_s)
+            self.ratios.append(seconds / planned.predicted_s)
         self.context_bytes = run.values.get("context_bytes", self.context_bytes)
         if peak := run.values.get("allocated_peak_bytes"):
             self.peaks.setdefault(self.name(planned), []).append((planned, peak))

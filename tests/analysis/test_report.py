@@ -14,7 +14,7 @@ from attnbench.analysis.ratios import Ratios
 from attnbench.analysis.report import Analysis, WarningKind, analyse
 from attnbench.records import Mode, Part, Sample
 from attnbench.render.conditions import conditions, warnings
-from attnbench.render.page import headlines, report_files
+from attnbench.render.page import headlines, report_files, report_tables
 from tests.cli.commands import here
 from tests.sweeps import environment, on_gpu, sweep
 
@@ -56,8 +56,9 @@ class Calls:
 def test_a_report_computes_each_part_once():
     with Calls(ONCE, *PARTS, (Ratios, "__init__")) as counts:
         found = analyse(sweep(lengths=(128, 512, 2048, 8192)), "linformer")
-        report_files(found, ("png", "svg"), slopes=True, everything=True)
-        headlines(found)
+        tables = report_tables(found, everything=True)
+        report_files(found, ("png", "svg"), slopes=True, tables=tables)
+        headlines(found, tables)
     # crossovers of times, and of memory
     assert counts == {name: 1 for _, name in (ONCE, *PARTS)} | {"crossovers": 2, "__init__": 1}
 

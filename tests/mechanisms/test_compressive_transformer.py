@@ -5,16 +5,17 @@ import torch
 
 from attnbench.mechanisms import compressive_transformer, transformer_xl
 from attnbench.records import Level, Workload
+from tests.kept import kept_bytes
 
 
 def workload(seq_len, level=Level.ATTENTION):
     return Workload(batch=2, seq_len=seq_len, width=16, heads=4, level=level, causal=True)
 
 
-def build(seq_len=24, **options):
+def build(seq_len=24, form="eager", **options):
     torch.manual_seed(0)
     config = compressive_transformer.Config(**options)
-    return compressive_transformer.CompressiveTransformer(config, workload(seq_len)).double()
+    return compressive_transformer.CARD.forms[form](config, workload(seq_len)).double()
 
 
 def plain(module, seq_len=24, **options):
@@ -133,3 +134,14 @@ def test_there_is_no_separate_core():
     card = compressive_transformer.CARD
     reason = card.refusal("eager", card.config(), workload(8, Level.CORE))
     assert "computed from x" in reason
+
+
+def test_recomputing_keeps_no_scores():
+    x = torch.randn(2, 256, 16, dtype=torch.float64, requires_grad=True)
+    scores = 2 * 4 * 256 * (32 + 32 + 32) * 8
+    options = {"segment": 32, "memory": 32, "compressed": 32}
+    eager, y = kept_bytes(build(256, **options), x)
+    less, y2 = kept_bytes(build(256, "recomputed", **options), x)
+    torch.testing.assert_close(y, y2)
+    assert eager > scores * 0.9
+    assert less < scores * 0.7

@@ -47,7 +47,7 @@ def test_a_report_has_all_its_files(files: dict[str, bytes]):
 
 def test_tables_that_few_need_are_made_on_demand(files: dict[str, bytes]):
     found = analyse(sweep(("fastformer", "transformer", "longformer")))
-    every = page.report_files(found, everything=True)
+    every = page.report_files(found, tables=page.report_tables(found, everything=True))
     assert set(every) - set(files) == {
         *("rates.csv", "rates.tex", "predictions.csv", "predictions.tex")
     }
@@ -136,9 +136,10 @@ def nothing_ran(case):
     ids=["all timed out", "one case", "all censored", "one sample", "no runs", "no cards"],
 )
 def test_poor_sweeps_have_reports_too(whole):
-    made = page.report_files(analyse(whole))
+    found = analyse(whole)
+    made = page.report_files(found)
     assert made["fig2.png"].startswith(HEADS["png"])
-    assert page.headlines(analyse(whole))
+    assert page.headlines(found, page.report_tables(found))
 
 
 def test_figures_with_many_series_are_drawn():

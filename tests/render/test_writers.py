@@ -39,6 +39,10 @@ def table(*names: str) -> Table:
     return Table(name="t", title="Title", columns=("Name", "64", "128"), rows=rows, note="A note.")
 
 
+def piece(one: Table) -> str:
+    return latex.files([one])[f"{one.name}.tex"]
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_markdown_keeps_its_grid_for_any_name(name: str):
     lines = markdown.table(table(name)).splitlines()
@@ -85,7 +89,7 @@ def braces_balance(text: str) -> bool:
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_latex_escapes_everything_special_to_tex(name: str):
-    text = latex.piece(table(name))
+    text = piece(table(name))
     body = text[text.index("\\midrule") : text.index("\\bottomrule")]
     assert braces_balance(text)
     assert len(re.findall(r"(?<!\\)&", body)) == 3, "a number takes two columns"
@@ -105,7 +109,7 @@ def test_any_text_leaves_latex_balanced(text: str):
 
 def test_a_piece_may_have_one_column():
     one = Table(name="t", title="T", columns=("x",), rows=((Cell("1.5", 1.5),),))
-    assert "1 & .5" in latex.piece(one)
+    assert "1 & .5" in piece(one)
 
 
 def test_the_document_shows_a_piece_for_each_table():
@@ -148,7 +152,7 @@ NUMBERS = (
 def test_numbers_are_aligned_at_the_point_with_their_uncertainty_on_each_side(cell, shown):
     rows = ((words("a"), cell), (words("b"), Cell("1", 1)))
     one = Table(name="t", title="T", columns=("Mechanism", "128"), rows=rows, across="time_ms")
-    assert rf"a & {shown} \\" in latex.piece(one)
+    assert rf"a & {shown} \\" in piece(one)
 
 
 def test_a_piece_names_mechanisms_as_papers_do_and_leaves_out_what_was_not_measured():
@@ -156,7 +160,7 @@ def test_a_piece_names_mechanisms_as_papers_do_and_leaves_out_what_was_not_measu
     rows = tuple((words(n), Cell("1.5", 1.5), Cell("over budget"), Cell("–")) for n in names)
     columns = ("Mechanism", "128", "256", "512")
     one = Table(name="t", title="T", columns=columns, rows=rows, across="time_ms")
-    text = latex.piece(one)
+    text = piece(one)
     for name in ("Linear Transformer", "Transformer (sdpa)", "Transformer (eager)", "{128}"):
         assert text.count(name + " &") + text.count(name + r" \\") == 1
     assert "{256}" not in text
@@ -170,7 +174,7 @@ def test_a_table_that_is_too_wide_or_too_tall_is_cut_and_loses_nothing():
                   for n in range(100, 110))  # fmt: skip
     rows = tuple((words(f"m{i}"), *cells) for i in range(50))
     one = Table(name="t", title="T", columns=("Mechanism", *lengths), rows=rows, across="time_ms")
-    text = latex.piece(one)
+    text = piece(one)
     grids = text.split("\\par\\medskip\n")
     widths = {grid.count("multicolumn") for grid in grids}
     assert len(grids) == 2 * len(range(0, 10, max(widths)))

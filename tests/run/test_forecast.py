@@ -49,6 +49,14 @@ def test_what_torch_compiles_takes_longer():
     assert compiled.total_s - plain.total_s > processes * schedule.COMPILE_S
 
 
+def test_a_prompt_takes_its_time_in_every_process():
+    plain = forecast(REQUEST, PLAN, GIB)
+    decoding = [replace(p, prefill_flops=10 * p.flops) for p in PLAN]
+    prefills_s = sum(10 * p.predicted_s for p in PLAN)
+    found = forecast(REQUEST, decoding, GIB)
+    assert found.total_s - plain.total_s == pytest.approx((3 + 1) * prefills_s)
+
+
 def test_a_shard_takes_its_share():
     share = {PLAN[0].block: (0, 2), PLAN[1].block: (1,)}
     found = forecast(REQUEST, PLAN, GIB, share)

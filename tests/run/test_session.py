@@ -112,13 +112,6 @@ def test_every_case_is_visited_in_every_round_and_measured_once():
     assert len(machine.stored) == len(PLAN) * 4
 
 
-def test_a_mechanism_without_matrix_products_is_measured():
-    machine = Machine()
-    sweep(machine, (planned("fnet", 128, 0), *PLAN))
-    assert ("fnet:eager", False) in machine.started
-    assert {run.outcome for run in machine.stored} == {Outcome.OK}
-
-
 def test_a_round_has_one_process_for_each_series_and_one_to_measure_memory_for_each_case():
     machine = Machine()
     sweep(machine)
