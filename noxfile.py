@@ -19,7 +19,8 @@ def groups(*names: str) -> list[str]:
 def tests(session: nox.Session) -> None:
     """All tests, with the public implementations for tests of parity."""
     session.install("-e", ".[peers]", *groups("test"))
-    session.run("pytest", "-n", "logical", *session.posargs, env={"OMP_NUM_THREADS": "1"})
+    parallel = ("-n", "logical", "--dist", "worksteal")
+    session.run("pytest", *parallel, *session.posargs, env={"OMP_NUM_THREADS": "1"})
 
 
 @nox.session

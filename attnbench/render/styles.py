@@ -16,6 +16,7 @@ from attnbench.render.grid import clean
 HUES = ("#D55E00", "#000000", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 # target and share of each further cycle of hues: darker, lighter, then darker still
 SHADES = ((0.0, 0.0), (0.0, 0.4), (1.0, 0.45), (0.0, 0.65))
+GREY = 0.55  # share of white where a later cycle would be black again
 MARKERS = "osD^vPX<>ph*8dH"
 # solid, dashed, dash-dotted, then longer dashes; dotted is reserved for predictions
 FILLS = (0.0, 0.6, 0.3, 0.75, 0.45)  # how far towards white, inside the markers of each form
@@ -90,10 +91,12 @@ def mechanism_style(mechanism: str) -> dict[str, Any]:
     listed = mechanism in MECHANISMS
     own = printed_name(mechanism).encode("utf-8", "replace")
     i = MECHANISMS.index(mechanism) if listed else crc32(own)
-    target, amount = SHADES[i % PERIOD // len(HUES) % len(SHADES)]
+    cycle = i % PERIOD // len(HUES)
+    target, amount = SHADES[cycle % len(SHADES)]
     hue = HUES[i % len(HUES)]
-    # black has no darker shade: its further cycles are greys
-    colour = tinted(hue, amount, target if _levels(hue).any() else 1.0)
+    if not _levels(hue).any():  # black has no darker shade: its further cycles are greys
+        target, amount = 1.0, amount or GREY * (cycle > 0)
+    colour = tinted(hue, amount, target)
     marker = MARKERS[i % len(MARKERS)]
     return {"color": colour, "marker": marker, "markeredgecolor": colour}
 

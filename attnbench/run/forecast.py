@@ -13,6 +13,7 @@ from typing import Any
 from attnbench.analysis import predict
 from attnbench.records import Block, Case, Part, Planned, Request, Run, Sample, canonical
 from attnbench.run import schedule
+from attnbench.run.schedule import OTHER_S
 from attnbench.run.session import Session
 from attnbench.run.workers import Answer
 
@@ -97,7 +98,7 @@ class Simulated:
         compile_s = schedule.COMPILE_S * planned.compiles
         before_s = compile_s + each_s * planned.compiles + predict.prefill_s(planned)
         took_s = {
-            "build": before_s + schedule.build_s(each_s, self.machine.settings),
+            "build": before_s + OTHER_S[Part.TIME] + schedule.warm_s(each_s, self.machine.settings),
             "lap": each_s * iterations,
             "finish": 0.0,
             "weigh": before_s + schedule.memory_s(each_s),

@@ -25,6 +25,7 @@ class History:
     plan: Sequence[Planned]
     finished: frozenset[tuple[str, Part, int]] = frozenset()
     times: dict[str, Known] = field(default_factory=dict)  # of one iteration in seconds, by series
+    walls: dict[str, list[float]] = field(default_factory=dict)  # wall time over those times
     peaks: dict[str, Known] = field(default_factory=dict)  # in bytes, by series
     ratios: list[float] = field(default_factory=list)  # times over their first predictions
     ended: list[tuple[Case, Run]] = field(default_factory=list)  # out of memory or time
@@ -34,6 +35,7 @@ class History:
     prefills: dict[str, Known] = field(default_factory=dict)  # seconds to the first token, likewise
     failed: set[str] = field(default_factory=set)  # cases with a timed run that failed
     examined: set[Case] = field(default_factory=set)  # families checked for odd behaviour
+    others: dict[Part, list[float]] = field(default_factory=dict)  # seconds besides iterations
     context_bytes: float = 0.0  # memory of the device that a process takes before any tensor
 
     def __post_init__(self) -> None:
@@ -47,14 +49,20 @@ class History:
         """Take a run into account."""
         if run.part is Part.MEMORY:
             self.memory.add(run.case)
+            if run.outcome is Outcome.OK:
+                ran_s = schedule.memory_s(self.wall_s(planned), 0.0)
+                self.learn_other(run, ran_s + self.prepare_s(planned))
         elif run.outcome is not Outcome.OK:
             self.failed.add(run.case)
             if run.outcome in schedule.ENDS:
                 self.ended.append((planned.case, run))
         elif run.samples:
+            again = (run.case, run.round) in self.timed  # an anchor, in another race
             self.timed[run.case, run.round] = run
             self.examined.add(schedule.family(planned.case))
             seconds = median(sample.seconds for sample in run.samples)
+            walls = [s.wall_s / s.iterations / s.seconds for s in run.samples]
+            self.walls.setdefault(self.name(planned), []).append(median(walls))
             self.times.setdefault(self.name(planned), []).append((planned, seconds))
             if planned.compiles:
                 took_s = sum(run.values.get(key, 0.0) for key in ("setup_s", "compile_s"))
@@ -62,9 +70,20 @@ class History:
             if ttft_s := run.values.get("ttft_s"):
                 self.prefills.setdefault(self.name(planned), []).append((planned, ttft_s))
             self.ratios.append(seconds / planned.predicted_s)
+            ran_s = sum(sample.wall_s for sample in run.samples) + run.values.get("warmup_s", 0.0)
+            if not again:
+                self.learn_other(run, ran_s + self.prepare_s(planned))
         self.context_bytes = run.values.get("context_bytes", self.context_bytes)
         if peak := run.values.get("allocated_peak_bytes"):
             self.peaks.setdefault(self.name(planned), []).append((planned, peak))
+
+    def learn_other(self, run: Run, known_s: float) -> None:
+        """Take into account what a process took besides the `known_s` of its iterations."""
+        self.others.setdefault(run.part, []).append(max(0.0, run.elapsed_s - known_s))
+
+    def other_s(self, part: Part) -> float:
+        """Seconds of a process besides its iterations: measured if possible, else assumed."""
+        return median(self.others.get(part, [schedule.OTHER_S[part]]))
 
     def iteration_s(self, planned: Planned) -> float:
         """Seconds of one iteration: measured if possible, else predicted."""
@@ -72,6 +91,10 @@ class History:
         own = [seconds for other, seconds in known if other is planned]
         factor = median(self.ratios) if self.ratios else 1.0
         return own[-1] if own else predict.seconds(planned, known, factor)
+
+    def wall_s(self, planned: Planned) -> float:
+        """Seconds that an iteration occupies a process: more where launches take longer."""
+        return self.iteration_s(planned) * median(self.walls.get(self.name(planned), [1.0]))
 
     def prepare_s(self, planned: Planned) -> float:
         """Seconds in a process before the first iteration: of compiling, or of a prefill."""

@@ -2,16 +2,18 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 from attnbench import units
 from attnbench.analysis.curves import series_names
-from attnbench.records import Block, Case, Cause, Outcome, Planned, Run, Settings
+from attnbench.records import Block, Case, Cause, Outcome, Part, Planned, Run, Settings
 from attnbench.run.race import Turns
 
-START_S = 0.15  # a visit without its iterations: building the module, a share of the process
+# seconds of a process besides its iterations, before any was measured: building the module and
+# its inputs, and a share of starting the process
+OTHER_S = MappingProxyType({Part.TIME: 0.15, Part.MEMORY: 0.5})
 COMPILE_S = 20.0  # loading and running torch.compile, before a series has been compiled
-MEMORY_S = 0.5  # a process that measures memory, without its iterations
 MEMORY_ITERATIONS = 1.3  # cost of an iteration under the profiler and of the small ones
 MARGIN = 1.1  # memory kept free, relative to the prediction
 SHARED = 0.6  # share of memory that the processes of one race may use together
@@ -37,22 +39,21 @@ def turns(iteration_s: float, settings: Settings) -> Turns:
     return Turns(pairs=pairs, iterations=max(1, round(wanted_s / max(iteration_s, 1e-9))))
 
 
-def build_s(iteration_s: float, settings: Settings) -> float:
-    """Seconds until a case is warm: its share of the process, building it, and the warm-up."""
-    warm = min(max(0.0, settings.warmup_s - iteration_s), 10 * iteration_s)
-    return START_S + iteration_s + warm
+def warm_s(iteration_s: float, settings: Settings) -> float:
+    """Seconds of the first iteration and the warm-up."""
+    return iteration_s + min(max(0.0, settings.warmup_s - iteration_s), 10 * iteration_s)
 
 
-def visit_s(iteration_s: float, settings: Settings) -> float:
+def visit_s(iteration_s: float, settings: Settings, other_s: float = OTHER_S[Part.TIME]) -> float:
     """Seconds of one visit to a case: build, warm-up and laps."""
     planned = turns(iteration_s, settings)
     laps_s = 2 * planned.pairs * planned.iterations * iteration_s
-    return build_s(iteration_s, settings) + laps_s
+    return other_s + warm_s(iteration_s, settings) + laps_s
 
 
-def memory_s(iteration_s: float) -> float:
+def memory_s(iteration_s: float, other_s: float = OTHER_S[Part.MEMORY]) -> float:
     """Seconds of measuring the memory of a case."""
-    return MEMORY_S + MEMORY_ITERATIONS * iteration_s
+    return other_s + MEMORY_ITERATIONS * iteration_s
 
 
 def groups(

@@ -362,8 +362,8 @@ class Session:
 
     def memory_s(self, planned: Planned) -> float:
         """Predicted seconds of measuring the memory of a case."""
-        iteration_s = self.history.iteration_s(planned)
-        return self.history.prepare_s(planned) + schedule.memory_s(iteration_s)
+        wall_s, other_s = self.history.wall_s(planned), self.history.other_s(Part.MEMORY)
+        return self.history.prepare_s(planned) + schedule.memory_s(wall_s, other_s)
 
     def is_light(self, planned: Planned) -> bool:
         """Whether measuring the memory of a case is cheap compared to the budget."""
@@ -374,10 +374,11 @@ class Session:
         """Predicted seconds of one visit to each case."""
         return sum(map(self.visit_s, cases))
 
-    def visit_s(self, planned: Planned, iteration_s: float = 0.0) -> float:
-        """Predicted seconds of one visit to a case; `iteration_s` if measured."""
-        seconds = iteration_s or self.history.iteration_s(planned)
-        return self.history.prepare_s(planned) + schedule.visit_s(seconds, self.request.settings)
+    def visit_s(self, planned: Planned, wall_s: float = 0.0) -> float:
+        """Predicted seconds of one visit to a case; `wall_s` of an iteration if measured."""
+        wall_s, other_s = wall_s or self.history.wall_s(planned), self.history.other_s(Part.TIME)
+        visit_s = schedule.visit_s(wall_s, self.request.settings, other_s)
+        return self.history.prepare_s(planned) + visit_s
 
     def cost_s(self, cases: Sequence[Planned]) -> float:
         """Predicted seconds of what remains of round 0 for these cases."""

@@ -14,8 +14,9 @@ from matplotlib.lines import Line2D
 from attnbench.analysis.roofline import roof, roofline
 from attnbench.analysis.scaling import local_slopes
 from attnbench.analysis.summary import summary
-from attnbench.records import Cause, FigureSize, Outcome, Part, Run
+from attnbench.records import Cause, FigureSize, Mode, Outcome, Part, Run
 from attnbench.render import styles
+from attnbench.render.decoding import decode_figure
 from attnbench.render.figures import MEMORY, TIME, cost_figure
 from attnbench.render.panels import DPI
 from attnbench.render.roofline import roofline_figure
@@ -94,8 +95,11 @@ def check_order(legend, names, axes, inside, suffix):
 
 
 def figures(whole, size):
-    """Two figures of a sweep that have every kind of panel."""
+    """Figures of a sweep that have every kind of panel."""
     cases = summary(whole)
+    if cases["mode"].eq(Mode.DECODE).all():
+        yield drawn(lambda: decode_figure(cases, size))
+        return
     local = local_slopes(cases)
     local["expected"] = 1.0
     slopes = local if len(local.dropna(subset="slope")) else None

@@ -12,7 +12,7 @@ class Machine:
 
     A fate is an answer that is not `ok`, with the seconds that it takes as `after_s`. With
     `hold_s` there is a device clock, and the wall time of each sample is longer by that. A case is
-    compiled in `compile_s(case)` when it is built or weighed.
+    compiled in `compile_s(case)` when it is built or weighed; either takes `other_s` besides.
     """
 
     def __init__(
@@ -21,10 +21,12 @@ class Machine:
         fate=lambda case, do: None,
         hold_s=None,
         compile_s=lambda case: 0.0,
+        other_s=0.1,
     ):
         self.now, self.stored = 50.0, []
         self.started, self.asked, self.builds = [], [], []
         self.seconds, self.fate, self.hold_s, self.compile_s = seconds, fate, hold_s, compile_s
+        self.other_s = other_s
         self.pids = itertools.count(1)
 
     def clock(self):
@@ -63,8 +65,8 @@ class Worker:
             return fate
         each, iterations = machine.seconds(self.case), asked.get("iterations", 1)
         compile_s = machine.compile_s(self.case)
-        took = {"build": 0.1 + each, "lap": each * iterations, "weigh": 0.2 + each}
-        took |= {do: took[do] + compile_s for do in ("build", "weigh")}
+        first = machine.other_s + each + compile_s
+        took = {"lap": each * iterations, "build": first, "weigh": first}
         elapsed = took.get(do, 0.0)
         if timeout_s is not None and elapsed > timeout_s:
             machine.now += timeout_s

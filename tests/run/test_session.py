@@ -512,6 +512,24 @@ def test_predictions_learn_from_the_device_clock_where_there_is_one():
     assert predicted == pytest.approx(0.1)
 
 
+def test_visits_take_as_long_as_the_wall_clock_says():
+    machine = Machine(lambda case: 0.1, hold_s=0.5)
+    session = sweep(machine)
+    assert session.history.wall_s(PLAN[0]) == pytest.approx(0.6)
+    expected = schedule.visit_s(0.6, REQUEST.settings, session.history.other_s(Part.TIME))
+    assert session.visit_s(PLAN[0]) == pytest.approx(expected)
+
+
+def test_what_processes_take_besides_iterations_is_learnt():
+    """A process takes 3 s to start, so that only some repeats fit into the budget."""
+    machine = Machine(other_s=3.0)
+    session = sweep(machine, request=replace(REQUEST, budget_s=100.0))
+    assert session.history.other_s(Part.TIME) == pytest.approx(3.0)
+    assert session.history.other_s(Part.MEMORY) == pytest.approx(3.0, abs=0.1)
+    assert 80.0 < machine.now - 50.0 <= 100.0
+    assert not session.over_budget
+
+
 def test_large_tensors_go_back_only_where_a_heap_that_keeps_them_would_not_fit():
     sizes = {"slow": GIB // 2, "fast": GIB // 4}
     plan = tuple(planned(name, 128, 10**8, size=size) for name, size in sizes.items())
