@@ -37,19 +37,24 @@ from attnbench.records import Causality, Family, Workload
 
 @dataclass(frozen=True, kw_only=True)
 class Config(BaseConfig):
-    """`kv_heads`: K, heads of keys and values; it divides H."""
+    """`kv_heads`: K, heads of keys and values, which divides H; None: H/4, or the next divisor
+    below."""
 
-    kv_heads: int = 4
+    kv_heads: int | None = None
 
     def __post_init__(self) -> None:
         self.require_at_least(1, "kv_heads")
 
 
 class GroupedQuery(CachedAttention):
+    def __init__(self, config: Config, workload: Workload) -> None:
+        super().__init__(config, workload)
+        self.kv_heads = kv_heads(config, workload)
+
     @staticmethod
     def core_inputs(config: Config, workload: Workload) -> tuple[tuple[int, ...], ...]:
         w = workload
-        kv = (w.batch, config.kv_heads, w.seq_len, w.head_width)
+        kv = (w.batch, kv_heads(config, w), w.seq_len, w.head_width)
         return (w.batch, w.heads, w.seq_len, w.head_width), kv, kv
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
@@ -61,15 +66,15 @@ class GroupedQuery(CachedAttention):
 
     def rows(self, q: Tensor) -> Tensor:
         """[B, H, N, d] to [B, K, G N, d]."""
-        return q.unflatten(1, (self.config.kv_heads, -1)).flatten(2, 3)
+        return q.unflatten(1, (self.kv_heads, -1)).flatten(2, 3)
 
     def by_head(self, o: Tensor) -> Tensor:
         """[B, K, G N, d] to [B, H, N, d]."""
-        return o.unflatten(2, (self.heads // self.config.kv_heads, -1)).flatten(1, 2)
+        return o.unflatten(2, (self.heads // self.kv_heads, -1)).flatten(1, 2)
 
     def start(self, batch: int, capacity: int) -> Cache:
         d = self.width // self.heads
-        return caches.empty(self.key.weight, batch, self.config.kv_heads, capacity, d)
+        return caches.empty(self.key.weight, batch, self.kv_heads, capacity, d)
 
     def attend_next(self, q: Tensor, state: Cache) -> Tensor:
         k, v = state.held()
@@ -77,12 +82,12 @@ class GroupedQuery(CachedAttention):
 
     @staticmethod
     def state_elements(config: Config, workload: Workload) -> int:
-        return 2 * workload.tokens * config.kv_heads * workload.head_width
+        return 2 * workload.tokens * kv_heads(config, workload) * workload.head_width
 
     @staticmethod
     def flops(config: Config, w: Workload) -> Flops:
         """W_Q, W_O and the narrower W_K, W_V; then q kᵀ and A v, in full even if causal."""
-        width = config.kv_heads * w.head_width
+        width = kv_heads(config, w) * w.head_width
         projections = 2 * w.tokens * w.width * 2 * (w.width + width)
         return Flops(projections, 2 * (2 * w.tokens * w.seq_len * w.width))
 
@@ -115,7 +120,7 @@ class Repeat(GroupedQuery):
 
     def repeated(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """[B, K, N, d] to [B, H, N, d]."""
-        group = self.heads // self.config.kv_heads
+        group = self.heads // self.kv_heads
         return k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
 
     def attend_next(self, q: Tensor, state: Cache) -> Tensor:
@@ -142,7 +147,7 @@ class Folded(GroupedQuery):
 
 
 def reference(module: GroupedQuery, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
-    d, group = module.width // module.heads, module.heads // module.config.kv_heads
+    d, group = module.width // module.heads, module.heads // module.kv_heads
     rows = []
     for i in range(len(x)):
         keys = [j for j in range(len(x)) if mask is None or mask[j]]
@@ -157,9 +162,16 @@ def reference(module: GroupedQuery, x: Tensor, mask: Tensor | None, draws: Draws
     return module.output(torch.stack(rows))
 
 
+def kv_heads(config: Config, w: Workload) -> int:
+    """K."""
+    if config.kv_heads is not None:
+        return config.kv_heads
+    return max(K for K in range(1, max(1, w.heads // 4) + 1) if w.heads % K == 0)
+
+
 def parameters(config: Config, w: Workload) -> int:
     """W_Q and W_O, D × D, and W_K and W_V, D × K d (with biases)."""
-    width = config.kv_heads * w.head_width
+    width = kv_heads(config, w) * w.head_width
     return 2 * (w.width + width) * w.width + config.bias * 2 * (w.width + width)
 
 
@@ -169,7 +181,7 @@ def default(config: Config, w: Workload) -> str:
 
 
 def needs(config: Config, w: Workload) -> str | None:
-    if w.heads % config.kv_heads:
+    if w.heads % kv_heads(config, w):
         return f"{w.heads} heads cannot share {config.kv_heads} heads of keys equally"
     return None
 

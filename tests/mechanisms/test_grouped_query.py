@@ -51,3 +51,10 @@ def test_heads_that_cannot_share_equally_are_refused():
     assert "different keys" in CARD.refusal("folded", Config(kv_heads=2), W)
     with pytest.raises(ValueError, match="kv_heads is 0; it must be at least 1"):
         Config(kv_heads=0)
+
+
+def test_by_default_a_quarter_of_the_heads_have_keys():
+    for heads, expected in ((16, 4), (12, 3), (14, 2), (6, 1), (1, 1)):
+        w = replace(W, heads=heads, width=4 * heads)
+        assert GroupedQuery.state_elements(Config(), w) == 2 * w.tokens * 4 * expected
+        assert CARD.refusal("eager", Config(), w) is None

@@ -153,6 +153,10 @@ def test_series_look_different():
     found = [styles.mechanism_style(name) for name in names]
     assert len({(style["color"], style["marker"]) for style in found}) == len(names)
     assert len({styles.mechanism_style(name)["color"] for name in styles.MECHANISMS[:7]}) == 7
+    black = [style["color"] for style in found].count(
+        styles.mechanism_style("transformer")["color"]
+    )
+    assert black == 1, "softmax attention alone is black"
 
 
 def test_a_mechanism_looks_the_same_next_to_any_others():
