@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnbench.analysis.crossover import Answer
 from attnbench.analysis.estimate import Kind
-from attnbench.analysis.places import MEMORY, TIME, Span, spans
+from attnbench.analysis.places import MEMORY, STATE, TIME, Span, spans
 from attnbench.analysis.standings import Standings
 from attnbench.records import Cause, Outcome
 
@@ -97,7 +97,8 @@ class Answers:
     series: tuple[str, ...]
     intervals: bool
     fastest: tuple[Span, ...]
-    smallest: tuple[Span, ...]
+    smallest: tuple[Span, ...]  # in peak memory
+    lightest: tuple[Span, ...]  # in the state that decoding keeps
     baseline: str | None
     against: tuple[Against, ...]
     limits: tuple[Limit, ...]
@@ -130,6 +131,7 @@ def answers(
         intervals=intervals,
         fastest=tuple(spans(cases, TIME, standings, functions)),
         smallest=tuple(spans(cases, MEMORY, None, functions)),
+        lightest=tuple(spans(cases, STATE, None, functions)),
         baseline=baseline if against else None,
         against=against,
         limits=tuple(_limits(cases)),

@@ -14,7 +14,7 @@ from attnbench.metrics import TABLE
 if TYPE_CHECKING:
     import pandas as pd
 
-TIME, MEMORY = "time_s", "allocated_peak_bytes"
+TIME, MEMORY, STATE = "time_s", "allocated_peak_bytes", "state_bytes"
 
 
 @dataclass(frozen=True, kw_only=True)

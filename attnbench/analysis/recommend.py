@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from attnbench.analysis.places import MEMORY, TIME
+from attnbench.analysis.places import MEMORY, STATE, TIME
 from attnbench.analysis.standings import UNKNOWN, Margin, Standings, groups
 from attnbench.analysis.summary import MISSING
 from attnbench.errors import UsageError
@@ -49,6 +49,7 @@ class Choice:
     high: float
     margin: Margin
     peak_bytes: float  # NaN where unknown
+    state_bytes: float  # what decoding keeps; NaN in other modes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,6 +158,7 @@ def _at(series: str, rows: "pd.DataFrame", seq_len: int, tokens: int | None) -> 
         high=scale * cost("time_hi_s", per=per),
         margin=UNKNOWN,
         peak_bytes=cost(MEMORY, "refined_bytes"),
+        state_bytes=cost(STATE),
     )
 
 

@@ -262,7 +262,7 @@ def _warnings(analysis: Analysis) -> Warnings:
     yield from _of_a_gpu(analysis)
     disturbed = [*_disturbed(analysis)]
     yield from disturbed
-    if disturbed and analysis.widening is not None:
+    if disturbed and (analysis.widening or 0.0) > 1:
         yield WarningKind.WIDENED, {"factor": analysis.widening}
     kinds = set(cases.loc[cases["time_s"].notna(), "interval_kind"])
     if kinds and Kind.ROUNDS not in kinds:

@@ -134,13 +134,8 @@ def least_bytes(cases: pd.DataFrame, item_bytes: int) -> pd.Series:
     tensors = cases["level"].map({Level.MODEL: 1, Level.ATTENTION: 2, Level.CORE: 4}).astype(float)
     parameters = np.where(cases["level"] == Level.CORE, 0, cases["parameters"])
     times = np.where(cases["mode"] == Mode.TRAINING, ADAM, 1)
-    moved = times * parameters + tensors * _outputs(cases) * cases["width"]
+    moved = times * parameters + tensors * cases["outputs"] * cases["width"]
     return pd.Series(item_bytes * moved, cases.index) + cases["state_bytes"].fillna(0)
-
-
-def _outputs(cases: pd.DataFrame) -> pd.Series:
-    """The tokens whose outputs an iteration computes, as `Workload.outputs`."""
-    return cases["tokens"].where(cases["mode"] != Mode.DECODE, cases["batch"])
 
 
 def too_fast(sweep: Sweep, summary: pd.DataFrame) -> list[str]:
@@ -154,7 +149,7 @@ def too_fast(sweep: Sweep, summary: pd.DataFrame) -> list[str]:
 def _impossible(machine: Roof, timed: pd.DataFrame) -> pd.Series:
     """Which cases took less time than reading the mechanism's input, even from a cache."""
     tensors = np.where(timed["level"] == Level.CORE, 3, 1)
-    read = machine.item_bytes * tensors * _outputs(timed) * timed["width"]
+    read = machine.item_bytes * tensors * timed["outputs"] * timed["width"]
     below: pd.Series = timed["time_s"] < read / (CACHE * machine.bytes_per_s)
     return below
 

@@ -86,10 +86,14 @@ def expectations(cards: Sequence[CardFacts], level: Level) -> dict[tuple[str, st
 def expected_of(
     powers: Mapping[tuple[str, str], float], mechanism: str, metric: str, mode: str
 ) -> float:
-    """What the card states of a metric; in decode a time is that of one of N steps."""
+    """What the card states of a metric; in decode a time is that of one of N steps.
+
+    NaN for the peak of decoding, which is that of its prompt.
+    """
     power = powers.get((mechanism, metric), np.nan)
-    stepped = mode == Mode.DECODE and metric == "time_s"
-    return float(np.maximum(power - STEPS, 0.0)) if stepped else power
+    if mode != Mode.DECODE:
+        return power
+    return float(np.maximum(power - STEPS, 0.0)) if metric == "time_s" else np.nan
 
 
 def local_slopes(summary: pd.DataFrame) -> pd.DataFrame:

@@ -66,15 +66,16 @@ def summary(sweep: Sweep) -> pd.DataFrame:
 
     Identity: case, key, match (equal for the same case on another device or in another dtype),
     series, mechanism, form, options, batch, seq_len, width, heads, level, mode, dtype, device,
-    causal, padding, tokens, layers. Ending: outcome, cause (a `Cause` if the case was not started),
-    reason, rounds. Recorded, or empty: attention_kernel and attention_device_kernels (see
-    `measure.kernels`), number_types in which operators gave results.
+    causal, padding, tokens, outputs (the tokens that an iteration computes), layers. Ending:
+    outcome, cause (a `Cause` if the case was not started), reason, rounds. Recorded, or empty:
+    attention_kernel and attention_device_kernels (see `measure.kernels`), number_types in which
+    operators gave results.
 
     Times of one iteration in seconds: time_s is device time on a GPU, else wall time; time_lo_s and
     time_hi_s are its 95 % confidence interval, time_log_se and time_df the standard error of its
     logarithm and the degrees of freedom, interval_kind a `Kind`, samples their number; wall_s,
     cpu_s, device_s, enqueue_s, forward_s, backward_s, step_s, forward_backward_s; token_s is
-    time_s / tokens, in decode time_s / batch, and tokens_per_s its inverse. launch_bound: the host
+    time_s / outputs, and tokens_per_s its inverse. launch_bound: the host
     enqueues an iteration more slowly than the GPU runs it, or waits for the GPU in between.
 
     In decode an iteration is one step, so that tpot_s is time_s; ttft_s is the time to the first
@@ -215,6 +216,7 @@ def _identity(case: Case, series: str) -> dict[str, Any]:
         "options": options_text(case.options),
         **{name: str(value) if isinstance(value, str) else value for name, value in fields.items()},
         "tokens": workload.tokens,
+        "outputs": workload.outputs,
         "layers": shell.get("layers", 1),
     }
 

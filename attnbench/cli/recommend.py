@@ -18,7 +18,7 @@ def recommend(
         typer.Option(help="inference, training or decode; default: each mode of the sweep."),
     ] = None,
     memory: Annotated[
-        str | None, typer.Option(help="Most peak memory of a batch: 8GiB, 512MiB.")
+        str | None, typer.Option(help="Most peak memory of a batch, prompt included: 8GiB.")
     ] = None,
     at: options.AtOption = None,
     json_: options.JsonOption = False,

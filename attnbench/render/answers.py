@@ -11,7 +11,7 @@ from attnbench import units
 from attnbench.analysis.answers import Against, Answers, Finding, Limit, Missing
 from attnbench.analysis.places import Place, Rival, Span
 from attnbench.analysis.summary import MISSING
-from attnbench.records import Cause, Outcome
+from attnbench.records import Cause, Mode, Outcome
 from attnbench.render.grid import clean
 
 TITLE = "What the sweep found"
@@ -75,8 +75,11 @@ def _all(found: Answers, write: "_Writer") -> Iterator[Paragraph]:
         baseline = write.names[found.baseline or ""]
         yield Paragraph(f"Compared with {baseline}, {mode}", tuple(write.against([*same])))
     yield Paragraph("Largest length that fits", tuple(map(write.limit, found.limits)))
+    for mode, spans in groupby(found.lightest, lambda span: span.mode):
+        yield Paragraph(f"Smallest state, {mode}", tuple(map(write.smallest, spans)))
     for mode, spans in groupby(found.smallest, lambda span: span.mode):
-        yield Paragraph(f"Least memory, {mode}", tuple(map(write.smallest, spans)))
+        heading = f"Least memory, {mode}" + ", prompt included" * (mode == Mode.DECODE)
+        yield Paragraph(heading, tuple(map(write.smallest, spans)))
     yield Paragraph("Not measured", tuple(write.missing(found)))
     if found.intervals and write.most is None:
         yield Paragraph("Confidence intervals", INTERVALS)

@@ -68,7 +68,7 @@ def charts(analysis: Analysis) -> dict[str, Any]:
     cases, sweep = analysis.cases, analysis.sweep
     drawn = [*costs(cases, sweep.request.batch_tokens)]
     if analysis.speedups is not None and analysis.baseline is not None:
-        drawn.insert(1, _speedup(cases, analysis.speedups, analysis.baseline))
+        drawn.insert(2, _speedup(cases, analysis.speedups, analysis.baseline))
     data = page_data(cases, drawn)
     names = {name: i for i, name in enumerate(dict.fromkeys(map(str, cases["series"])))}
     data["samples"] = [*_samples(sweep, cases, names, data["modes"])]
@@ -105,7 +105,7 @@ def costs(cases: Frame, tokens: int | None) -> Iterator[Drawn]:
     time, low, high, guess = (
         cases[name].to_numpy(float) for name in ("time_s", "time_lo_s", "time_hi_s", "refined_s")
     )
-    sizes = np.where(decode, cases["batch"].to_numpy(float), all_tokens)
+    sizes = cases["outputs"].to_numpy(float)
     per = f"time per batch of {batch(cases, tokens)}"
     for label, scale in ((per, per_batch), (TABLE["token_s"].label, 1 / sizes)):
         yield Drawn(

@@ -1,5 +1,6 @@
 """Decoding: the figure of step time and state against context, and its tables."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from attnbench import units
@@ -15,6 +16,8 @@ from attnbench.render.styles import series_styles
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+USUAL_WIDTH = 64  # of a head, at least, in models of today
 
 STEP = Quantity(
     value="time_s",
@@ -85,7 +88,7 @@ def state(summary: Frame) -> Table:
     """KiB of the state that the tokens of a batch leave."""
 
     def cell(row: Row) -> Cell:
-        return Cell(units.plain(row["state_bytes"] / 1024, 4), float(row["state_bytes"]))
+        return Cell(f"{row['state_bytes'] / 1024:,.6g}", float(row["state_bytes"]))
 
     return by_length(
         summary[summary["mode"] == Mode.DECODE],
@@ -124,8 +127,22 @@ def overview(decoding: Frame) -> Table:
             )
             for _, row in decoding.iterrows()
         ),
-        note="One layer. A step of a batch gives one token of each of its sequences.",
+        note=" ".join(
+            [
+                "One layer. A step of a batch gives one token of each of its sequences.",
+                *_narrow(decoding),
+            ]
+        ),
     )
+
+
+def _narrow(decoding: Frame) -> Iterator[str]:
+    """That narrow heads flatter recurrent states."""
+    if (d := int((decoding["width"] // decoding["heads"]).min())) < USUAL_WIDTH:
+        yield (
+            f"Recurrent states grow with d²: here d = {d}, in today's models at least"
+            f" {USUAL_WIDTH}."
+        )
 
 
 def step_time(row: Row) -> Cell:

@@ -6,9 +6,10 @@ printed exponent by more than `BEND`. Everything outside the core is linear in N
 no exponent below 1 is expected.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from math import log, sqrt
+from types import MappingProxyType
 from typing import Any
 
 from attnbench import units
@@ -21,6 +22,7 @@ from attnbench.render.decoding import state_size, step_time
 from attnbench.render.grid import Cell, Table, bare, words
 
 TIME, MEMORY, _ = METRICS
+METRIC_NAMES: Mapping[str, str] = MappingProxyType({TIME: "time", MEMORY: "memory"})
 
 
 def complexity(summary: Frame, judged: Frame, cards: Sequence[CardFacts]) -> Table:
@@ -31,7 +33,6 @@ def complexity(summary: Frame, judged: Frame, cards: Sequence[CardFacts]) -> Tab
     length = int(summary["seq_len"].max())
     longest = summary[summary["seq_len"] == length].drop_duplicates("series").set_index("series")
     by_name = {card.mechanism: card for card in cards}
-    modes = list(dict.fromkeys(judged["mode"]))
     rows = []
     for series, fits in judged.groupby("series", sort=False):
         card = by_name.get(fits["mechanism"].iloc[0])
@@ -54,7 +55,7 @@ def complexity(summary: Frame, judged: Frame, cards: Sequence[CardFacts]) -> Tab
         columns=(*head, *_headings(judged), "Disagrees"),
         keys=(
             *("series", "as_printed", "parameters", "flops_per_token_at_longest"),
-            *(f"{metric}_exponent_{mode}" for metric in ("time", "memory") for mode in modes),
+            *(f"{METRIC_NAMES[metric]}_exponent_{mode}" for metric, mode in _kinds(judged)),
             "disagrees",
         ),
         rows=tuple(rows),
@@ -119,21 +120,27 @@ def _number(
 ) -> Cell:
     if row is None:
         return Cell(units.NOTHING)
-    value = float(row[key] / row["tokens"] if per_token else row[key])
+    value = float(row[key] / row["outputs"] if per_token else row[key])
     return Cell(text(value), value)
 
 
 def _headings(fits: Frame) -> list[str]:
     """`Time exponent, training` of each metric and mode."""
+    kinds = _kinds(fits)
+    return [f"{METRIC_NAMES[metric].capitalize()} exponent, {mode}" for metric, mode in kinds]
+
+
+def _kinds(fits: Frame) -> list[tuple[str, str]]:
+    """The metrics and modes of exponents; the peak of decoding is that of its prompt."""
     modes = dict.fromkeys(fits["mode"])
-    return [f"{metric} exponent, {mode}" for metric in ("Time", "Memory") for mode in modes]
+    kinds = [(metric, mode) for metric in METRIC_NAMES for mode in modes]
+    return [kind for kind in kinds if kind != (MEMORY, Mode.DECODE)]
 
 
 def _by_kind(fits: Frame, every: Frame) -> list[Row | None]:
     """The fits of one series in the order of the headings of `every`, None where one is missing."""
     known = {(fit["metric"], fit["mode"]): fit for _, fit in fits.iterrows()}
-    modes = dict.fromkeys(every["mode"])
-    return [known.get((metric, mode)) for metric in (TIME, MEMORY) for mode in modes]
+    return [known.get(kind) for kind in _kinds(every)]
 
 
 def exponent(fit: Row | None) -> Cell:
@@ -150,8 +157,7 @@ def exponent(fit: Row | None) -> Cell:
 def _disagreements(fits: Frame) -> str:
     """`time, training: published exponent 2` for each exponent that differs from the card's."""
     return "; ".join(
-        f"{'time' if fit['metric'] == TIME else 'memory'}, {fit['mode']}: "
-        f"published exponent {fit['expected']:g}"
+        f"{METRIC_NAMES[fit['metric']]}, {fit['mode']}: published exponent {fit['expected']:g}"
         for _, fit in fits[fits["disagrees"]].iterrows()
     )
 

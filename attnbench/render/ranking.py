@@ -39,11 +39,12 @@ def table(found: Recommendation) -> Table:
     batch = (
         f"a batch of {units.count(found.tokens)} tokens" if found.tokens else "the sweep's batch"
     )
-    of = "one step" if found.mode == Mode.DECODE else batch
+    decode = found.mode == Mode.DECODE
+    of = "one step" if decode else batch
     notes = [
         f"Series that tie share a rank. {WIDE[0].upper()}{WIDE[1:]} Times are of {of}, with 95 %"
-        " confidence intervals; those of ratios to the best are simultaneous.",
-        "Peak memory is that of the sweep's batch.",
+        " confidence intervals; those of ratios to the first are simultaneous.",
+        f"Peak memory is that of the sweep's batch{', prompt included' * decode}.",
     ]
     if any(choice.basis is Basis.BETWEEN for choice in found.choices):
         notes.append("Between two measured lengths costs are interpolated in log–log.")
@@ -52,13 +53,20 @@ def table(found: Recommendation) -> Table:
     return Table(
         name=f"ranking_{found.mode}",
         title=f"Ranking at N = {units.length(found.seq_len)}, {found.mode}",
-        columns=("Mechanism", "Rank", "Time, ms", "Ratio to the best", "Peak, MiB", "Basis"),
-        rows=(*map(_choice, found.choices), *(_excluded(e, found) for e in found.excluded)),
+        columns=(
+            *("Mechanism", "Rank", "Time, ms", "Ratio to the first", "Peak, MiB"),
+            *(("State",) * decode),
+            "Basis",
+        ),
+        rows=(
+            *(_choice(choice, decode) for choice in found.choices),
+            *(_excluded(each, found, decode) for each in found.excluded),
+        ),
         note=" ".join(notes),
     )
 
 
-def _choice(choice: Choice) -> tuple[Cell, ...]:
+def _choice(choice: Choice, decode: bool) -> tuple[Cell, ...]:
     predicted = choice.basis is Basis.PREDICTED
     time, low, high = (1e3 * value for value in (choice.seconds, choice.low, choice.high))
     margin, peak = choice.margin, choice.peak_bytes
@@ -70,6 +78,7 @@ def _choice(choice: Choice) -> tuple[Cell, ...]:
         Cell(f"≈ {units.plain(time)}", time) if predicted else bounded(time, low, high),
         Cell(factor, bare(margin.factor), bare(margin.low), bare(margin.high)),
         Cell(units.plain(peak / units.MIB, 4), bare(peak / units.MIB)),
+        *((Cell(units.size(choice.state_bytes), bare(choice.state_bytes)),) * decode),
         words(_basis(choice)),
     )
 
@@ -81,7 +90,7 @@ def _basis(choice: Choice) -> str:
     return f"{choice.basis}, {' to '.join(map(units.length, choice.lengths))}"
 
 
-def _excluded(excluded: Excluded, found: Recommendation) -> tuple[Cell, ...]:
+def _excluded(excluded: Excluded, found: Recommendation, decode: bool) -> tuple[Cell, ...]:
     peak = excluded.peak_bytes / units.MIB
     if excluded.ending:
         reason = excluded.reason or why(excluded.ending, excluded.ending)
@@ -90,4 +99,8 @@ def _excluded(excluded: Excluded, found: Recommendation) -> tuple[Cell, ...]:
     else:
         reason = "its peak memory is not known"
     number = Cell(units.plain(peak, 4), bare(peak))
-    return (words(excluded.series), NOTHING, NOTHING, NOTHING, number, words(clean(reason)))
+    state = (NOTHING,) * decode
+    return (
+        *(words(excluded.series), NOTHING, NOTHING, NOTHING),
+        *(number, *state, words(clean(reason))),
+    )

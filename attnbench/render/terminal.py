@@ -18,7 +18,8 @@ from attnbench.render.grid import Table, clean, pieces
 
 GAP = 2  # between two columns
 LEAST = 12  # width of the first column, which may fold
-LINES = 12  # of prose above the tables
+LINES = 24  # of prose above the tables
+REST = "…: everything is in tables.md and report.html."
 INDENT = 2  # of its lines after the first
 BAR = 24  # width of the bar of progress
 WIDE, NARROW = 100, 60  # terminals with room for the bar, and for the time elapsed
@@ -170,18 +171,23 @@ def _least(table: Table, column: int) -> int:
 def prose(title: str, paragraphs: Sequence[Paragraph], width: int) -> Text:
     """A title, and as many sentences of each paragraph as `LINES` lines of that width hold.
 
-    Each paragraph gets one sentence, then the first ones get more; the last may be left out.
+    Each paragraph gets one sentence, then the first ones get more; the last may be left out. What
+    is left out is said to be in the report.
     """
+    rest = folded(REST, width - INDENT).split("\n")
+    most = LINES - len(rest)
     folds = [partial(_folded, paragraph, width=width - INDENT) for paragraph in paragraphs]
     shown = [fold(1) for fold in folds]
     for i, paragraph in enumerate(paragraphs):
         for said in range(2, len(paragraph.sentences) + 1):
             more = [*shown[:i], folds[i](said), *shown[i + 1 :]]
-            if sum(map(len, more)) > LINES:
+            if sum(map(len, more)) > most:
                 break
             shown = more
-    while len(shown) > 1 and sum(map(len, shown)) > LINES:
+    while len(shown) > 1 and sum(map(len, shown)) > most:
         shown.pop()
+    if len(shown) < len(paragraphs) or any(fold[-1].endswith("…") for fold in shown):
+        shown.append(rest)
     lines = "\n".join(f"\n{' ' * INDENT}".join(lines) for lines in shown)
     return Text.assemble((clean(title), "bold"), "\n", lines)
 

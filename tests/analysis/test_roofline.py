@@ -21,6 +21,7 @@ def case(**changes: object) -> pd.DataFrame:
         "level": "attention",
         "seq_len": 100,
         "tokens": 1000,
+        "outputs": 1000,
         "batch": 10,
         "state_bytes": np.nan,
         "width": 10,
@@ -81,7 +82,7 @@ def test_least_bytes_are_those_that_must_be_read_and_written(level: str, mode: s
 
 
 def test_a_step_reads_its_state_and_one_token_of_each_sequence():
-    step = case(mode=Mode.DECODE, state_bytes=3000.0)
+    step = case(mode=Mode.DECODE, state_bytes=3000.0, outputs=10)
     # 400 parameters, and 10 numbers in and out of each of 10 sequences
     assert least_bytes(step, 2).tolist() == [2 * (400 + 2 * 10 * 10) + 3000]
     # the prompt is not read again

@@ -2,9 +2,11 @@
 
 import pytest
 
+from attnbench.analysis.recommend import recommend
 from attnbench.analysis.report import analyse
 from attnbench.records import FigureSize, Mode
-from attnbench.render import decoding, page
+from attnbench.render import decoding, page, ranking
+from attnbench.render.answers import paragraphs
 from attnbench.store.journal import Journal, load
 from tests.sweeps import decoded
 
@@ -77,3 +79,24 @@ def test_the_survey_has_measured_steps_beside_its_ticks(found):
     assert performer[2].text == "✓"
     assert performer[3].text.endswith(" at 65,536")
     assert performer[4].value == 16_384
+
+
+def test_complexity_is_of_one_step(found):
+    (table,) = (t for t in page.report_tables(found) if t.name == "complexity")
+    assert not any(column.startswith("Memory exponent") for column in table.columns)
+    longest = found.cases[found.cases["seq_len"] == found.cases["seq_len"].max()]
+    flops = dict(zip(longest["series"], longest["flops"] / longest["batch"], strict=True))
+    assert {row[0].text: row[3].value for row in table.rows} == flops
+
+
+def test_the_answers_name_the_smallest_state_and_the_least_peak(found):
+    said = {paragraph.heading: paragraph.text for paragraph in paragraphs(found.answers)}
+    assert "performer:eager" in said["Smallest state, decode"]
+    assert "16.00 KiB" in said["Smallest state, decode"]
+
+
+def test_a_ranking_shows_states(found):
+    args = found.cases, found.standings, None
+    table = ranking.table(recommend(*args, seq_len=65_536, mode=Mode.DECODE))
+    at = table.columns.index("State")
+    assert {row[0].text: row[at].value for row in table.rows}["performer:eager"] == 16_384
