@@ -85,16 +85,20 @@ def parameters() -> list[inspect.Parameter]:
     ]
 
 
-def typed(name: str, panel: str | None = None, text: str = "") -> Any:
-    """An option of `Asked` as Typer has it; `text` replaces its help, where it means less."""
+def typed(name: str, panel: str | None = None, text: str = "", usual: str | None = None) -> Any:
+    """An option of `Asked` as Typer has it.
+
+    `text` replaces its help, where it means less, and `usual` the default that the help states.
+    """
     option, names = options()[name], [flag(name)]
+    usual = option.usual if usual is None else usual
     if option.read is None and option.usual:  # neither on nor off by default
         names = [f"{names[0]}/{flag('no_' + name)}"]
     return typer.Option(
         *names,
-        help=text or option.help + f"  [default: {option.usual}]" * bool(option.usual),
+        help=text or option.help + f"  [default: {usual}]" * bool(usual),
         metavar=option.metavar or None,
         rich_help_panel=panel,
         autocompletion=completing(option.known) if option.known else None,
-        show_default=not option.usual and option.read is not None,
+        show_default=not usual and option.read is not None,
     )

@@ -42,7 +42,7 @@ def check(
         typer.Option(
             metavar="FILE",
             rich_help_panel=AGAINST,
-            help="Write such a file; without --models, for @all.",
+            help="Write a baseline file; without --models, for @all.",
         ),
     ] = None,
     models: Annotated[
@@ -62,7 +62,7 @@ def check(
         ),
     ] = False,
     lengths: Annotated[str, typed("lengths", Panel.WHAT)] = "128,512",
-    level: Annotated[str, typed("level", Panel.WHAT)] = "attention",
+    level: Annotated[str, typed("level", Panel.WHAT, usual="attention")] = "attention",
     mode: Annotated[str, typed("mode", Panel.WHAT)] = "both",
     device: Annotated[str, typed("device", Panel.WHAT)] = "cpu",
     seed: Annotated[str, typed("seed", Panel.WHAT)] = "0",

@@ -14,7 +14,7 @@ AtOption = Annotated[
     str | None,
     typer.Option(
         metavar="VARIANT",
-        help="One variant of a sweep with several sizes or number types, as D512.",
+        help="One variant of a sweep with several sizes or number types, such as D512.",
     ),
 ]
 DeviceOption = Annotated[str, typed("device")]

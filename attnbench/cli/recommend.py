@@ -11,19 +11,23 @@ from attnbench.errors import BadAxis
 
 
 def recommend(
-    sweep: Annotated[Path, typer.Argument(help="Folder of the sweep.")],
-    length: Annotated[str, typer.Option(help="Sequence length N: 4096 or 4k.")],
+    sweep: Annotated[Path, typer.Argument(metavar="SWEEP", help="Folder of the sweep.")],
+    length: Annotated[str, typer.Option(metavar="N", help="Sequence length: 4096 or 4k.")],
     mode: Annotated[
         str | None,
-        typer.Option(help="inference, training or decode; default: each mode of the sweep."),
+        typer.Option(
+            metavar="MODE",
+            help="inference, training or decode.  [default: each mode of the sweep]",
+        ),
     ] = None,
     memory: Annotated[
-        str | None, typer.Option(help="Most peak memory of a batch, prompt included: 8GiB.")
+        str | None,
+        typer.Option(metavar="BYTES", help="Most peak memory of a batch, prompt included: 8GiB."),
     ] = None,
     at: options.AtOption = None,
     json_: options.JsonOption = False,
 ) -> None:
-    """Rank the mechanisms of a stored sweep at one length, with ties, memory and what is unfit."""
+    """Rank the mechanisms of a stored sweep at one length, and say which were excluded and why."""
     from attnbench.analysis.recommend import recommend
     from attnbench.analysis.report import analyse
     from attnbench.analysis.variants import variant

@@ -40,7 +40,7 @@ def report(
     at: options.AtOption = None,
     everything: Annotated[
         bool,
-        typer.Option("--all", help="Add how well costs were predicted, and the rates of work."),
+        typer.Option("--all", help="Also show prediction errors and rates of work."),
     ] = False,
     out: Annotated[
         Path | None,

@@ -31,7 +31,7 @@ def selftest(
     seed: options.SeedOption = "0",
     json_: options.JsonOption = False,
 ) -> None:
-    """Measure rates of false alarm and detection, by adding 0, 2, 5, 10 and 20 % of work."""
+    """Measure false-alarm and detection rates, by adding 0, 2, 5, 10 and 20 % of work."""
     chosen = options.selections(models)
     console.begin("starting the processes that measure")
     from attnbench.cli.starting import bench

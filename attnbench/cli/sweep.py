@@ -28,7 +28,7 @@ def sweep(
         typer.Option(
             metavar="FILE",
             rich_help_panel=Panel.WHAT,
-            help="TOML file of options; those given here win.",
+            help="TOML file of options; options on the command line override it.",
         ),
     ] = None,
     shard: Annotated[
@@ -36,7 +36,7 @@ def sweep(
         typer.Option(
             metavar="I/N",
             rich_help_panel=Panel.CLUSTER,
-            help="Measure only shard I of N, as 2/6; attnbench merge joins them.",
+            help="Measure only shard I of N, e.g. 2/6; attnbench merge joins them.",
         ),
     ] = None,
     out: Annotated[

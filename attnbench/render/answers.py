@@ -19,9 +19,9 @@ LONGEST_REASON = 100  # characters
 UNCERTAIN = 1000  # an interval whose ends differ by a larger factor says nothing
 SAME = " (the same function)"
 INTERVALS = (
-    "Those of the fastest are simultaneous: in 95 % of sweeps they hold for all pairs of series at"
-    " all lengths together, and a tie is a ratio whose interval contains 1.",
-    "Those of speed-ups and crossovers are of each one by itself, at 95 %.",
+    "Those of the fastest are simultaneous: in 95 % of sweeps they all contain the true ratio, for"
+    " all pairs of series at all lengths together; a tie is a ratio whose interval contains 1.",
+    "Those of speed-ups and crossovers hold for each one separately, at 95 %.",
 )
 
 FINDINGS: Mapping[Finding, str] = MappingProxyType({
@@ -42,7 +42,7 @@ ENDINGS: Mapping[str, str] = MappingProxyType({
 CAUSES: Mapping[str, str] = MappingProxyType({
     Cause.BUDGET: "did not fit into the time budget",
     Cause.CASE_TIMEOUT: "would have exceeded the time limit of a case",
-    Cause.MEMORY_LIMIT: "would have exceeded the memory",
+    Cause.MEMORY_LIMIT: "would have exceeded memory",
     Cause.OOM: "did not start, since a shorter length ran out of memory",
     Cause.TIMEOUT: "did not start, since a shorter length timed out",
 })  # fmt: skip
@@ -74,7 +74,7 @@ def _all(found: Answers, write: "_Writer") -> Iterator[Paragraph]:
     for mode, same in groupby(found.against, lambda against: against.mode):
         baseline = write.names[found.baseline or ""]
         yield Paragraph(f"Compared with {baseline}, {mode}", tuple(write.against([*same])))
-    yield Paragraph("Largest length that fits", tuple(map(write.limit, found.limits)))
+    yield Paragraph("Limits of length", tuple(map(write.limit, found.limits)))
     for mode, spans in groupby(found.lightest, lambda span: span.mode):
         yield Paragraph(f"Smallest state, {mode}", tuple(map(write.smallest, spans)))
     for mode, spans in groupby(found.smallest, lambda span: span.mode):
@@ -168,10 +168,12 @@ class _Writer:
         return text if shared else f"{text} at {units.length(against.at)}"
 
     def limit(self, limit: Limit) -> str:
-        """`transformer:eager in training: 4,096; 16,384 would exceed the memory.`"""
-        fits = "none" if limit.fits is None else units.length(limit.fits)
+        """`transformer:eager in training: measured up to 4,096; 16,384 would exceed memory.`"""
+        fits = "nothing measured"
+        if limit.fits is not None:
+            fits = f"measured up to {units.length(limit.fits)}"
         if limit.is_predicted:
-            ends = "would exceed the " + ("memory" if limit.is_memory else "time limit of a case")
+            ends = "would exceed " + ("memory" if limit.is_memory else "the time limit of a case")
         else:
             ends = "ran out of memory" if limit.is_memory else "timed out"
         stops = units.length(limit.stops)
@@ -185,7 +187,7 @@ class _Writer:
         yield from map(self.reason, found.missing)
 
     def reason(self, missing: Missing) -> str:
-        """`6 cases would have exceeded the memory (transformer:eager, N = 16,384 to 65,536).`"""
+        """`6 cases would have exceeded memory (transformer:eager, N = 16,384 to 65,536).`"""
         what = CAUSES.get(missing.cause) or ENDINGS.get(missing.outcome, "did not run")
         who = [self.names[name] for name in missing.series]
         few = f"{self.listed(who)}, " if len(who) < 3 else ""

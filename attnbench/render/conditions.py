@@ -109,7 +109,7 @@ def _sentence(warning: SweepWarning) -> str:
         case WarningKind.WIDENED:
             factor = units.plain(details["factor"], 2)
             return (
-                f"variation between processes makes confidence intervals {factor} times wider than"
+                f"variation between processes makes confidence intervals {factor} times as wide as"
                 " variation within one process suggests"
             )
         case WarningKind.ONE_ROUND:
@@ -187,7 +187,7 @@ def _how(analysis: Analysis) -> str:
     text += ", cold cache" * settings.cold + ", CUDA graphs" * settings.cuda_graphs
     if (spread := analysis.process_spread) is not None:
         text += f"; times vary by {units.percent(spread)} between processes (1 σ)"
-        if (wider := analysis.widening) is not None:
+        if (wider := analysis.widening or 0.0) > 1:
             text += f", {units.plain(wider, 2)} times what one process alone suggests"
         if (share := analysis.node_share) is not None:
             text += f"; {units.percent(share)} of this variance lies between nodes"

@@ -52,7 +52,7 @@ def complexity(summary: Frame, judged: Frame, cards: Sequence[CardFacts]) -> Tab
     return Table(
         name="complexity",
         title="Complexity: printed, counted and measured",
-        columns=(*head, *_headings(judged), "Disagrees"),
+        columns=(*head, *_headings(judged), "Differs from paper"),
         keys=(
             *("series", "as_printed", "parameters", "flops_per_token_at_longest"),
             *(f"{METRIC_NAMES[metric]}_exponent_{mode}" for metric, mode in _kinds(judged)),
@@ -87,7 +87,7 @@ def crossovers(pairs: Frame, baseline: str | None = None) -> Table:
         title=f"Crossover lengths ({'time' if timed else 'memory'}), tokens",
         columns=("Faster" if timed else "Smaller", "Than", *(mode.capitalize() for mode in modes)),
         rows=tuple(rows),
-        note=f"The length from which the first costs less {'time' if timed else 'memory'} than the"
+        note=f"The length from which the first needs less {'time' if timed else 'memory'} than the"
         " second, interpolated between measured lengths"
         f"{', with a 95 % confidence interval' if timed else '; peaks are exact'}; ≤ marks a"
         " crossing at or before the shortest length. Pairs that are not listed do not cross.",

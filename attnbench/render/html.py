@@ -40,6 +40,8 @@ CAPTIONS = MappingProxyType(
     }
 )
 
+OF_TIMES = ("fig2", "decode")
+
 
 def page(
     name: str,
@@ -77,7 +79,7 @@ def page(
         conditions=conditions,
         conditions_title=conditions_title,
         answers=answers,
-        figures=[_figure(file, content) for file, content in pictures.items()],
+        figures=[_figure(file, content, answers) for file, content in pictures.items()],
         data=drawn,
         every_case="cases.csv" in files,
         packed=packed,
@@ -155,7 +157,13 @@ def _hash(content: bytes) -> str:
     return f"'sha256-{b64encode(sha256(content).digest()).decode('ascii')}'"
 
 
-def _figure(file: str, content: bytes) -> dict[str, str]:
+def _figure(
+    file: str, content: bytes, answers: Sequence[tuple[str, Sequence[str]]] = ()
+) -> dict[str, str]:
+    """A figure with its caption; one of times is described by the first answer."""
     stem, _, suffix = file.rpartition(".")
     source = f"data:{TYPES[suffix]};base64,{b64encode(content).decode('ascii')}"
-    return {"source": source, "caption": CAPTIONS.get(stem, stem)}
+    caption = CAPTIONS.get(stem, stem)
+    first = [f"{heading}: {sentences[0]}" for heading, sentences in answers[:1]]
+    described = " ".join([caption, *(first if stem in OF_TIMES else ())])
+    return {"source": source, "caption": caption, "described": described}

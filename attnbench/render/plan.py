@@ -51,7 +51,7 @@ def plan_tables(
     visits = sum(rounds.values())
     total = Table(
         name="forecast",
-        title="In all",
+        title="Total",
         columns=("Prediction", "Value"),
         rows=(
             (words("Total time"), words(f"{units.seconds(total_s)}; budget: {budget}")),

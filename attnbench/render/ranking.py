@@ -16,10 +16,11 @@ def sentence(found: Recommendation) -> str:
     ranked = [choice for choice in found.choices if choice.rank is not None]
     where = f"At N = {units.length(found.seq_len)} in {found.mode}"
     if not ranked:
-        limit = "" if found.memory_bytes is None else f" and fits {units.size(found.memory_bytes)}"
         guess = names[found.choices[0].series] if found.choices else ""
         least = f"; {guess} is predicted to take the least time" if guess else ""
-        return f"{where}: no series was measured{limit}{least}."
+        if found.memory_bytes is not None and found.excluded:
+            return f"{where}: no measured series fits into {units.size(found.memory_bytes)}{least}."
+        return f"{where}: no series was measured{least}."
     best, first = names[ranked[0].series], [choice for choice in ranked if choice.rank == 1]
     if len(ranked) == 1:
         text = f"{best}, the only series that was measured" + " and fits" * bool(found.memory_bytes)

@@ -153,7 +153,7 @@ def too_expensive(iteration_s: float, case_s: float, left_s: float) -> Refusal:
     return Refusal(
         Cause.BUDGET,
         f"would exceed --budget ({left}):"
-        f" predicted {units.seconds(iteration_s)} per iteration, {units.seconds(case_s)} in all",
+        f" predicted {units.seconds(iteration_s)} per iteration, {units.seconds(case_s)} in total",
     )
 
 

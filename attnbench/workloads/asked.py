@@ -95,7 +95,7 @@ class Asked:
             metavar="N[,N...]",
             read=axes.wholes,
             usual="c // N, 1 to decode",
-            help="Sequences of a batch, the same at every length; several are crossed too.",
+            help="Sequences of a batch, the same at every length; lists are crossed.",
         ),
     ] = None
     preset: Annotated[
@@ -104,7 +104,7 @@ class Asked:
             metavar="NAME",
             read=option.preset,
             known=lambda text: presets.presets(),
-            help="Sizes of a column of Fastformer's Table 9, of llama or of qwen-next.",
+            help="Sizes from a column of Fastformer's Table 9, or of llama or qwen-next.",
         ),
     ] = "mind-classification"
     width: Annotated[
@@ -113,7 +113,7 @@ class Asked:
             metavar="N[,N...]",
             read=axes.wholes,
             usual="the preset's",
-            help="Width of the model, D; several are crossed with all other sizes.",
+            help="Width of the model, D; lists are crossed.",
         ),
     ] = None
     heads: Annotated[
@@ -122,7 +122,7 @@ class Asked:
             metavar="N[,N...]",
             read=axes.wholes,
             usual="the preset's",
-            help="Attention heads, H; several are crossed too.",
+            help="Attention heads, H; lists are crossed.",
         ),
     ] = None
     layers: Annotated[
@@ -156,7 +156,7 @@ class Asked:
             read=option.dtypes,
             known=lambda text: (*SHORT_DTYPES.values(), *SHORT_DTYPES),
             help="float32, bfloat16, float16, float64 or fp32, bf16, fp16, fp64;"
-            " several are crossed too.",
+            " lists are crossed.",
         ),
     ] = "float32"
     device: Annotated[
@@ -254,7 +254,7 @@ class Asked:
             metavar="SIZE",
             read=partial(axes.word, known=FigureSize),
             known=lambda text: FigureSize,
-            help="Size of figures: a column of a page, its text width, or a slide.",
+            help="Size of figures: column, text (the width of a page) or slide.",
         ),
     ] = FigureSize.TEXT
 

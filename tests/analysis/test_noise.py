@@ -100,7 +100,7 @@ def test_warnings_name_load_and_throttling_of_single_runs_and_the_widening():
     (load,) = [line for line in lines if "load above" in line]
     assert re.match(r"\d+ of 60 timed runs began under a load above 3, up to 5.5", load)
     assert any("throttled: SwThermalSlowdown in" in line for line in lines)
-    assert "times wider than variation within one process" in lines[-1]
+    assert "times as wide as variation within one process" in lines[-1]
 
 
 def test_the_load_of_the_sweeps_threads_is_not_a_disturbance():

@@ -127,3 +127,7 @@ def test_the_help_shows_every_option_in_its_group_with_its_default():
         if option.usual:
             assert f"[default: {option.usual}]" in flat, name
     assert "[default: 128..65536:x2]" in flat
+
+
+def test_help_states_the_default_of_the_verb():
+    assert "[default: attention]" in " ".join(here("check", "--help", COLUMNS="120").stdout.split())

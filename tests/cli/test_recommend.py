@@ -39,7 +39,7 @@ def test_what_ran_out_of_memory_or_would_is_said():
     assert "transformer:eager" in done.stdout
     done = recommended("--length", "512", "--mode", "training", "--memory", "1MiB")
     assert done.returncode == 0, done.stderr
-    assert "no series was measured and fits 1.000 MiB." in done.stdout
+    assert "no measured series fits into 1.000 MiB." in done.stdout
     assert "needs more than 1.000 MiB" in done.stdout
 
 

@@ -191,8 +191,8 @@ def test_nothing_measured_is_said():
 
 def test_limits_and_reasons_are_counted_in_words():
     found = text(sweep(("transformer", "fastformer")))
-    assert found["Largest length that fits"] == (
-        "transformer:eager in training: 16,384; 32,768 ran out of memory."
+    assert found["Limits of length"] == (
+        "transformer:eager in training: measured up to 16,384; 32,768 ran out of memory."
     )
     assert found["Not measured"] == (
         "3 of 40 cases."

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from attnbench.analysis.report import analyse
 from attnbench.render import delimited, html, page
+from attnbench.render.answers import paragraphs
 from attnbench.render.grid import Cell, Table, clean, words
 from tests.render.test_writers import HOSTILE
 from tests.sweeps import sweep
@@ -161,3 +162,11 @@ def test_figures_are_embedded_for_any_requested_formats(formats: tuple[str, ...]
     made = page.report_files(analyse(sweep(("transformer",), lengths=(128, 512))), formats)
     assert made["report.html"].decode().count(f"data:image/{kind};base64,") == 3
     assert not [name for name in made if name.endswith(".png") and "png" not in formats]
+
+
+def test_a_figure_of_times_is_described_by_the_first_answer():
+    found = analyse(sweep(("transformer", "fastformer"), lengths=(128, 512)))
+    text = unescape(page.report_files(found)["report.html"].decode())
+    first, *_ = paragraphs(found.answers)
+    (described,) = re.findall(r'alt="(Time against[^"]*)"', text)
+    assert first.sentences[0] in described

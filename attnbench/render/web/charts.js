@@ -25,6 +25,11 @@ function config() {
   };
 }
 
+// a name may be broken after a bracket or a comma
+function breakable(name) {
+  return name.split(/(?<=[[,])/).flatMap((part, i) => (i ? [made("wbr"), part] : [part]));
+}
+
 function swatch(series) {
   const svg = document.createElementNS(SVG, "svg");
   svg.setAttribute("viewBox", "-22 -9 44 18");
@@ -237,7 +242,7 @@ class Charts {
     const hidden = new Set(this.boxes().filter((box) => !box.checked).map((box) => box.value));
     const items = this.data.series.map((series, i) => {
       const box = made("input", { type: "checkbox", value: i, checked: !hidden.has(`${i}`) });
-      const label = made("label", {}, box, swatch(series), series.name);
+      const label = made("label", {}, box, swatch(series), ...breakable(series.name));
       const light = (name) => () => {
         this.costs.highlight(name);
         this.roofline.highlight(name);
