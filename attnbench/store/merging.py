@@ -17,7 +17,7 @@ from attnbench.errors import DifferentSweep
 from attnbench.records import Outcome, Part, Sweep, canonical
 from attnbench.store import output, reading, schema
 from attnbench.store.journal import FILE, load
-from attnbench.store.resuming import machine_differences, request_differences
+from attnbench.store.resuming import OTHER_DIVISION, machine_differences, request_differences
 from attnbench.store.schema import Entry
 
 KEPT_APART = "only shards of one request on one kind of machine are one sweep; report both folders"
@@ -99,6 +99,8 @@ def _refuse_other(first: Piece, other: Piece) -> None:
     differences = request_differences(a.request, b.request, divided=bool(a.shards or b.shards))
     if a.shards and b.shards and a.shards[0].of != b.shards[0].of:
         differences.append(f"shards: {a.shards[0].of} there, {b.shards[0].of} here")
+    elif len(a.divisions | b.divisions) > 1:
+        differences.append(OTHER_DIVISION)
     known = [session.fingerprint for session in (*a.sessions, *b.sessions)]
     for machine in known[1:]:
         differences += machine_differences(known[0], machine)

@@ -10,6 +10,11 @@ from attnbench.records import Environment, Fingerprint, Part, Request, Shard, Sw
 FREE = ("rounds", "budget_s", "case_timeout_s", "memory_limit_bytes")
 FREE_OF_SHARDS = FREE[1:]  # the rounds decide which shard measures what
 
+OTHER_DIVISION = (
+    "the shards are divided differently, as not the same forms run there and here: install the same"
+    " packages, or name forms that run on all nodes, and give all shards the same --case-timeout"
+)
+
 
 def done(sweep: Sweep) -> frozenset[tuple[str, Part, int]]:
     """Case key, part and round of every run that need not be repeated.
@@ -20,9 +25,13 @@ def done(sweep: Sweep) -> frozenset[tuple[str, Part, int]]:
 
 
 def refuse_other(
-    sweep: Sweep, request: Request, environment: Environment, shard: Shard | None = None
+    sweep: Sweep,
+    request: Request,
+    environment: Environment,
+    shard: Shard | None = None,
+    division: str = "",
 ) -> None:
-    """Raises `DifferentSweep` unless request, machine and shard are those of the sweep.
+    """Raises `DifferentSweep` unless request, machine, shard and division are those of the sweep.
 
     A journal of several shards is one of a whole sweep.
     """
@@ -32,6 +41,8 @@ def refuse_other(
         differences.append(f"shard: {stored or 'all'} there, {shard or 'all'} here")
     if sweep.sessions:
         differences += machine_differences(sweep.sessions[0].fingerprint, environment.fingerprint)
+    if division and sweep.divisions - {division}:
+        differences.append(OTHER_DIVISION)
     if differences:
         raise DifferentSweep(
             f"cannot resume {sweep.name!r} as another sweep ({'; '.join(differences)}); "

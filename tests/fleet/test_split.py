@@ -115,6 +115,29 @@ def test_shares_of_all_shards_are_the_plan():
     assert held == Counter(product(blocks, range(3)))
 
 
+def test_the_division_of_one_plan_has_one_digest():
+    again = [replace(planned) for planned in SWEEP.plan]
+    assert digest(again) == digest(SWEEP.plan) != digest(SWEEP.plan, shards=3)
+
+
+def test_a_form_that_is_refused_on_one_node_gives_its_division_another_digest():
+    first, *others = SWEEP.plan
+    refused = [replace(first, refusal="needs a compiler"), *others]
+    assert digest(refused) != digest(SWEEP.plan)
+    assert digest(refused, shards=1) != digest(SWEEP.plan, shards=1)
+
+
+def test_a_limit_changes_the_digest_only_with_the_division():
+    hasty = replace(SWEEP.request, case_timeout_s=1e-6)
+    assert digest(SWEEP.plan, hasty) != digest(SWEEP.plan)
+    patient = replace(SWEEP.request, case_timeout_s=1e9)
+    assert digest(SWEEP.plan, patient) == digest(SWEEP.plan)
+
+
+def digest(plan, request=SWEEP.request, shards=4):
+    return split.division(plan, request, shards)
+
+
 def test_more_shards_than_units_are_refused():
     units = split.units(SWEEP.plan, SWEEP.request)
     with pytest.raises(UsageError, match=r"61 shards: the plan has only 60 units .*fewer shards"):
