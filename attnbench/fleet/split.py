@@ -114,9 +114,11 @@ def makespan_s(parts: Iterable[Units]) -> float:
 
 
 def most_useful(units: Sequence[Unit]) -> int:
-    """The number of shards above which the longest unit alone decides."""
+    """The least number of shards that take only as long as the longest unit: no more is faster."""
     longest = longest_s(units)
-    return max(1, math.ceil(total_s(units) / longest)) if longest else 1
+    least = max(1, math.floor(total_s(units) / longest)) if longest else 1
+    numbers = range(least, len(units) + 1)
+    return next(n for n in numbers if makespan_s(split(units, n)) <= longest)
 
 
 def share(

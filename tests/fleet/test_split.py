@@ -152,6 +152,21 @@ def test_the_largest_useful_number_is_where_the_longest_unit_decides():
     assert split.most_useful([Unit((Mode.TRAINING, 1), 0, 0.0)]) == 1
 
 
+def test_three_shards_are_not_enough_where_two_units_do_not_fit_into_the_longest():
+    units = [Unit((Mode.TRAINING, n), 0, cost) for n, cost in enumerate((6.0, 4.0, 4.0, 4.0), 1)]
+    assert split.makespan_s(split.split(units, 3)) == 8
+    assert split.most_useful(units) == 4
+
+
+@given(divisions(most_blocks=6, most_rounds=3))
+def test_no_number_above_the_largest_useful_one_is_faster_and_all_below_are_slower(division):
+    units, _ = division
+    took = {n: split.makespan_s(split.split(units, n)) for n in range(1, len(units) + 1)}
+    useful = split.most_useful(units)
+    assert took[useful] == min(took.values())
+    assert all(took[n] > took[useful] for n in range(1, useful))
+
+
 @pytest.mark.parametrize("seed", ["1", "2"])
 def test_another_process_divides_alike(seed):
     code = (
