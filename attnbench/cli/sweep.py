@@ -125,7 +125,9 @@ def sweep(
     if on and not dry_run:
         fleet = cluster.started(folder, on, shards, resuming=earlier is not None)
         gpus = find(requested.device).gpus
-        engine = cluster.engine(on, asked.slurm, asked.address, gpus, threads)
+        # beside a GPU a shard needs few cores, and this machine's number is not the nodes'
+        cpus = 1 if gpus and asked.threads is None else threads
+        engine = cluster.engine(on, asked.slurm, asked.address, gpus, cpus)
     with stoppable(lambda: kept(folder)):
         with own_server(threads, requested.settings.seed) as server:
             planned = plan(requested, server)
