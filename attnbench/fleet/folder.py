@@ -34,7 +34,7 @@ LOCK = "fleet.lock"
 JOB = """\
 #!/bin/sh
 # One shard of a sweep: sh job.sh NUMBER, or a task of a Slurm array.
-number=${{SLURM_ARRAY_TASK_ID:-$1}}
+number=${{1:-$SLURM_ARRAY_TASK_ID}}
 out={out}
 cd {cwd} || exit 2
 if ! grep -qs {token} "$out/fleet.json"; then

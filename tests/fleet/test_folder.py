@@ -54,6 +54,7 @@ def test_a_job_measures_one_shard_and_a_later_try_resumes_it(fleet):
     own = ["--shard", "2/3", "--out", f"{fleet}/shard-2"]
     assert run(fleet, "2") == (0, own, "")
     assert run(fleet, SLURM_ARRAY_TASK_ID="2") == (0, own, "")
+    assert run(fleet, "2", SLURM_ARRAY_TASK_ID="3") == (0, own, "")  # Ray within an array
     (fleet / "shard-2").mkdir()
     (fleet / "shard-2" / "sweep.jsonl").touch()
     assert run(fleet, "2") == (0, own, "")
