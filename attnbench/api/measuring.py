@@ -57,8 +57,7 @@ def measure(
     begun = time.monotonic()
     here = environment(server, request.device, request.settings.threads, request.dtype)
     if shard:
-        claim = fleets.Claim(machine=here.fingerprint, division=division)
-        fleets.claim(folder.parent, claim)
+        fleets.claim(folder.parent, fleets.Claim(machine=here, division=division))
     keep_bytes = schedule.kept_bytes(plan.cases, here.memory_bytes)
     limit_bytes = request.settings.memory_limit_bytes
 

@@ -23,10 +23,10 @@ import msgspec
 
 from attnbench.errors import DifferentSweep, StoreError, SweepBusy
 from attnbench.fleet.engine import Kind
-from attnbench.records import Fingerprint, Many, Sweep
+from attnbench.records import Environment, Many, Sweep
 from attnbench.store import journal, output
 from attnbench.store.locked import LockedFile
-from attnbench.store.resuming import OTHER_DIVISION, machine_differences
+from attnbench.store.resuming import OTHER_DIVISION, shard_differences
 
 FILE, MACHINE, SCRIPT, LOGS = "fleet.json", "machine.json", "job.sh", "logs"
 LOCK = "fleet.lock"
@@ -58,9 +58,9 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What all shards of a fleet have in common: the kind of machine, and who measures what."""
+    """What all shards of a fleet share: kind of machine, version, and who measures what."""
 
-    machine: Fingerprint
+    machine: Environment  # of the first shard
     division: str  # the digest of `split.division`
 
 
@@ -164,10 +164,11 @@ def claim(folder: Path, own: Claim) -> None:
             os.link(mine, folder / MACHINE)  # whole or not at all, and for one shard only
         mine.unlink()
         first = msgspec.json.decode((folder / MACHINE).read_bytes(), type=Claim)
-    if differences := machine_differences(first.machine, own.machine):
+    if differences := shard_differences(first.machine, own.machine):
         raise DifferentSweep(
             f"the first shard ran on another kind of machine ({'; '.join(differences)}):"
-            " allocate nodes of one kind, and sweep each kind into its own folder"
+            " allocate nodes of one kind with one attnbench, and sweep each kind into its own"
+            " folder"
         )
     if first.division != own.division:
         raise DifferentSweep(f"another node measured the first shard; {OTHER_DIVISION}")

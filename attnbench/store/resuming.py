@@ -40,7 +40,11 @@ def refuse_other(
     if stored != shard:
         differences.append(f"shard: {stored or 'all'} there, {shard or 'all'} here")
     if sweep.sessions:
-        differences += machine_differences(sweep.sessions[0].fingerprint, environment.fingerprint)
+        first = sweep.sessions[0]
+        if shard is not None:
+            differences += shard_differences(first, environment)
+        else:
+            differences += machine_differences(first.fingerprint, environment.fingerprint)
     if division and sweep.divisions - {division}:
         differences.append(OTHER_DIVISION)
     if differences:
@@ -54,6 +58,12 @@ def request_differences(stored: Request, new: Request, divided: bool = False) ->
     """What differs of what defines the cases, in a `divided` sweep also the shards."""
     free = FREE_OF_SHARDS if divided else FREE
     return _differences(_asked(stored, free), _asked(new, free))
+
+
+def shard_differences(stored: Environment, new: Environment) -> list[str]:
+    """What differs between the machines of two shards, or between the versions that ran there."""
+    versions = {"attnbench": stored.attnbench}, {"attnbench": new.attnbench}
+    return _differences(*versions) + machine_differences(stored.fingerprint, new.fingerprint)
 
 
 def machine_differences(stored: Fingerprint, new: Fingerprint) -> list[str]:

@@ -14,8 +14,8 @@ from attnbench.fleet.engine import Kind
 from attnbench.fleet.folder import Claim, Fleet, Job
 from tests.sweeps import environment
 
-CLAIM = Claim(machine=environment().fingerprint, division="a1")
-H100 = replace(CLAIM, machine=replace(CLAIM.machine, device="NVIDIA H100"))
+CLAIM = Claim(machine=environment(), division="a1")
+H100 = replace(CLAIM, machine=environment(device="NVIDIA H100"))
 ECHO = ("printf", "%s\\n")
 
 
@@ -102,6 +102,13 @@ def test_a_shard_that_would_be_divided_differently_is_refused(fleet):
     fleets.claim(fleet, CLAIM)
     with pytest.raises(DifferentSweep, match=r"not the same forms run there and here: install the"):
         fleets.claim(fleet, replace(CLAIM, division="b2"))
+
+
+def test_a_shard_measured_by_another_version_is_refused(fleet):
+    fleets.claim(fleet, CLAIM)
+    fleets.claim(fleet, replace(CLAIM, machine=environment(host="n2", load=1.0)))
+    with pytest.raises(DifferentSweep, match=r"\(attnbench: 0.1.0 there, 0.2.0 here\)"):
+        fleets.claim(fleet, replace(CLAIM, machine=environment(attnbench="0.2.0")))
 
 
 def test_of_many_shards_at_once_one_decides(fleet):
