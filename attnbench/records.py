@@ -508,6 +508,7 @@ class Sweep:
     finished: bool
     warnings: tuple[str, ...] = ()  # lines set aside while reading
     shards: tuple[Shard, ...] = ()  # that the journal holds, in order
+    divisions: frozenset[str] = frozenset()  # digests of what each shard measures
 
 
 def canonical(data: Any) -> str:

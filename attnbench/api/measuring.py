@@ -52,11 +52,12 @@ def measure(
     Raises `StoreError`, and `CannotRun` if no worker starts.
     """
     share = split.share(plan.cases, request, shard) if shard else None
+    division = split.division(plan.cases, request, shard.of) if shard else ""
     refuse_unwritable(folder)
     begun = time.monotonic()
     here = environment(server, request.device, request.settings.threads, request.dtype)
     if shard:
-        fleets.claim(folder.parent, here.fingerprint)
+        fleets.claim(folder.parent, fleets.Claim(machine=here, division=division))
     keep_bytes = schedule.kept_bytes(plan.cases, here.memory_bytes)
     limit_bytes = request.settings.memory_limit_bytes
 
@@ -64,9 +65,9 @@ def measure(
         return server.worker(weighs=weighs, keep_bytes=keep_bytes, limit_bytes=limit_bytes)
 
     if resume:
-        journal = resumed(folder, request, here, shard, anyway)
+        journal = resumed(folder, request, here, shard, division, anyway)
     else:
-        journal = Journal.create(folder, folder.name, request, here, shard)
+        journal = Journal.create(folder, folder.name, request, here, shard, division)
     with journal:
         if shard is None and options_file:
             keep(folder, options_file)
@@ -96,13 +97,18 @@ def measure(
 
 
 def resumed(
-    folder: Path, request: Request, here: Environment, shard: Shard | None, anyway: bool
+    folder: Path,
+    request: Request,
+    here: Environment,
+    shard: Shard | None,
+    division: str,
+    anyway: bool,
 ) -> Journal:
     """The folder's journal, to go on with; waits for an earlier try of the shard to end."""
     end_s = time.monotonic() + (BUSY_S if shard else 0.0)
     while True:
         try:
-            return Journal.resume(folder, request, here, shard, anyway=anyway)
+            return Journal.resume(folder, request, here, shard, division, anyway=anyway)
         except SweepBusy:
             if time.monotonic() >= end_s:
                 raise

@@ -10,7 +10,7 @@ from attnbench.api.measuring import begun_in, keep
 from attnbench.cli import console
 from attnbench.cli.measuring import sizes
 from attnbench.cli.stopping import stoppable
-from attnbench.errors import CannotRun, DifferentSweep, SweepExists, UsageError
+from attnbench.errors import CannotRun, DifferentSweep, StoreError, SweepExists, UsageError
 from attnbench.fleet import folder as fleets
 from attnbench.fleet import split
 from attnbench.fleet.drive import Drive, Progress
@@ -95,10 +95,10 @@ def conduct(
     plan: Sequence[Planned],
     command: Sequence[str],
     options_file: bytes,
-) -> None:
+) -> str:
     """Run every shard to its end and merge them in the folder, next to the options of the sweep.
 
-    Raises `CannotRun` if a shard was given up, after the others were merged.
+    Returns which shards were given up, and why; nothing if all were measured. Raises `CannotRun`.
     """
     from attnbench.store.merging import merge
 
@@ -132,14 +132,27 @@ def conduct(
             f"{many(len(stored), 'shard')} merged in {folder}: {many(runs, 'run')} of"
             f" {many(len(merged.plan), 'case')} from {many(len(hosts), 'node')}"
         )
-    if drive.failed:
-        number, why = min(drive.failed.items())
-        more = f" (and {many(len(drive.failed) - 1, 'other')})" if len(drive.failed) > 1 else ""
-        kept = f"what was measured is merged in '{folder}'" if stored else "nothing was measured"
-        raise CannotRun(
-            f"shard {number}/{fleet.shards}{more} was given up: {why}; {kept};"
-            f" {resuming(folder)} to try again"
-        )
+    if not drive.failed:
+        return ""
+    number, why = min(drive.failed.items())
+    more = f" (and {many(len(drive.failed) - 1, 'other')})" if len(drive.failed) > 1 else ""
+    kept = f"what was measured is merged in '{folder}'" if stored else "nothing was measured"
+    return (
+        f"shard {number}/{fleet.shards}{more} was given up: {why}; {kept};"
+        f" {resuming(folder)} to try again"
+    )
+
+
+@contextmanager
+def despite(lost: str) -> Iterator[None]:
+    """Report as much as can be reported, and only then say what was lost. Raises `CannotRun`."""
+    try:
+        yield
+    except (CannotRun, StoreError):
+        if not lost:
+            raise
+    if lost:
+        raise CannotRun(lost)
 
 
 @contextmanager

@@ -121,11 +121,13 @@ def sweep(
         refuse_begun(folder)
     options_file = file.content(asked, requested)
     command = [sys.executable, "-m", "attnbench", *cluster.words(asked, requested.device)]
-    threads, fleet, engine = requested.settings.threads, None, None
+    threads, fleet, engine, lost = requested.settings.threads, None, None, ""
     if on and not dry_run:
         fleet = cluster.started(folder, on, shards, resuming=earlier is not None)
         gpus = find(requested.device).gpus
-        engine = cluster.engine(on, asked.slurm, asked.address, gpus, threads)
+        # beside a GPU a shard needs few cores, and this machine's number is not the nodes'
+        cpus = 1 if gpus and asked.threads is None else threads
+        engine = cluster.engine(on, asked.slurm, asked.address, gpus, cpus)
     with stoppable(lambda: kept(folder)):
         with own_server(threads, requested.settings.seed) as server:
             planned = plan(requested, server)
@@ -149,10 +151,13 @@ def sweep(
                 resume_it = earlier is not None
                 measure(requested, planned, server, folder, resume_it, anyway, part, options_file)
         if fleet and engine:
-            cluster.conduct(folder, fleet, engine, requested, planned.cases, command, options_file)
+            lost = cluster.conduct(
+                folder, fleet, engine, requested, planned.cases, command, options_file
+            )
         if part is None:
-            refuse_empty(folder)
-            publish(folder, asked.read("formats"), json_, size=asked.read("size"))
+            with cluster.despite(lost):
+                refuse_empty(folder)
+                publish(folder, asked.read("formats"), json_, size=asked.read("size"))
 
 
 def refuse_useless(

@@ -87,6 +87,8 @@ class Drive:
                 self.open.remove(number)
             elif now.state is State.CANCELLED:
                 self.give_up(number, "its job was cancelled")
+            elif now.state is State.UNSTARTED:
+                again[number] = job
             elif now.state is State.ENDED and job.tries >= MOST_TRIES:
                 self.give_up(number, f"it was lost {MOST_TRIES} times; {self.last_words(number)}")
             elif now.state is State.ENDED:

@@ -18,6 +18,7 @@ class State(StrEnum):
 
     WAITING = "waiting"
     RUNNING = "running"
+    UNSTARTED = "unstarted"  # ended by the engine, which had no device for too long
     ENDED = "ended"  # also of a job that the engine no longer knows
     CANCELLED = "cancelled"  # by a person
 

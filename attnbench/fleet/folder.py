@@ -2,7 +2,7 @@
 
     fleet.json     how the sweep is divided, and the last job of each shard
     job.sh         what a node runs for a shard
-    machine.json   the kind of machine, which the first shard decides
+    machine.json   the kind of machine and the division, which the first shard decides
     logs/          the output of each shard
     shard-1/ …     the journals
     sweep.jsonl    all of them merged
@@ -23,10 +23,10 @@ import msgspec
 
 from attnbench.errors import DifferentSweep, StoreError, SweepBusy
 from attnbench.fleet.engine import Kind
-from attnbench.records import Fingerprint, Many, Sweep
+from attnbench.records import Environment, Many, Sweep
 from attnbench.store import journal, output
 from attnbench.store.locked import LockedFile
-from attnbench.store.resuming import machine_differences
+from attnbench.store.resuming import OTHER_DIVISION, shard_differences
 
 FILE, MACHINE, SCRIPT, LOGS = "fleet.json", "machine.json", "job.sh", "logs"
 LOCK = "fleet.lock"
@@ -34,7 +34,7 @@ LOCK = "fleet.lock"
 JOB = """\
 #!/bin/sh
 # One shard of a sweep: sh job.sh NUMBER, or a task of a Slurm array.
-number=${{SLURM_ARRAY_TASK_ID:-$1}}
+number=${{1:-$SLURM_ARRAY_TASK_ID}}
 out={out}
 cd {cwd} || exit 2
 if ! grep -qs {token} "$out/fleet.json"; then
@@ -54,6 +54,14 @@ class Job:
     id: str
     tries: Many = 1
     avoid: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """What all shards of a fleet share: kind of machine, version, and who measures what."""
+
+    machine: Environment  # of the first shard
+    division: str  # the digest of `split.division`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,8 +150,8 @@ def stored(folder: Path, number: int) -> Sweep | None:
     return None
 
 
-def claim(folder: Path, machine: Fingerprint) -> None:
-    """Let the first shard decide the kind of machine. Raises `DifferentSweep` on another kind.
+def claim(folder: Path, own: Claim) -> None:
+    """Let the first shard decide for all. Raises `DifferentSweep` if this one differs from it.
 
     Shards without a common folder are compared when they are merged.
     """
@@ -151,19 +159,22 @@ def claim(folder: Path, machine: Fingerprint) -> None:
         return
     with output.explained(f"cannot write {str(folder)!r}"):
         mine = folder / f".machine-{secrets.token_hex(6)}"
-        mine.write_bytes(msgspec.json.encode(machine))
+        mine.write_bytes(msgspec.json.encode(own))
         with suppress(FileExistsError):
             os.link(mine, folder / MACHINE)  # whole or not at all, and for one shard only
         mine.unlink()
-        first = msgspec.json.decode((folder / MACHINE).read_bytes(), type=Fingerprint)
-    if differences := machine_differences(first, machine):
+        first = msgspec.json.decode((folder / MACHINE).read_bytes(), type=Claim)
+    if differences := shard_differences(first.machine, own.machine):
         raise DifferentSweep(
             f"the first shard ran on another kind of machine ({'; '.join(differences)}):"
-            " allocate nodes of one kind, and sweep each kind into its own folder"
+            " allocate nodes of one kind with one attnbench, and sweep each kind into its own"
+            " folder"
         )
+    if first.division != own.division:
+        raise DifferentSweep(f"another node measured the first shard; {OTHER_DIVISION}")
 
 
 def disclaim(folder: Path) -> None:
-    """Forget the kind of machine; only before anything was measured."""
+    """Forget what the first shard decided; only before anything was measured."""
     with suppress(OSError):
         (folder / MACHINE).unlink()

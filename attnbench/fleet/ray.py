@@ -11,6 +11,9 @@ from attnbench.fleet.engine import Kind, Seen, State
 
 NODE = "ray.io/node-id"  # the label that Ray gives every node
 UNKNOWN = "does not exist"
+# of a failed job that waited for its resources longer than RAY_JOB_START_TIMEOUT_SECONDS
+UNSTARTED = "JOB_SUPERVISOR_ACTOR_START_TIMEOUT"
+UNSTARTED_WORDS = "failed to start within"  # of a Ray that gives its errors no type
 
 
 class Ray:
@@ -61,8 +64,7 @@ class Ray:
             if UNKNOWN not in str(error):
                 raise
             return Seen(State.ENDED)
-        states = {"PENDING": State.WAITING, "RUNNING": State.RUNNING, "STOPPED": State.CANCELLED}
-        return Seen(states.get(job.status.name, State.ENDED), job.driver_node_id or "")
+        return Seen(read(job), job.driver_node_id or "")
 
     def cancel(self, ids: Collection[str]) -> None:
         """Ends the jobs. Raises `CannotRun`."""
@@ -77,3 +79,12 @@ class Ray:
             *_, reason = str(error).strip().splitlines() or [type(error).__name__]
             where = self.address or "its usual address"
             raise CannotRun(f"Ray at {where}: {reason}") from error
+
+
+def read(job: Any) -> State:
+    """The state of a job by Ray's `JobDetails`."""
+    if job.status.name == "FAILED":
+        untyped = job.error_type is None and UNSTARTED_WORDS in (job.message or "")
+        return State.UNSTARTED if job.error_type == UNSTARTED or untyped else State.ENDED
+    states = {"PENDING": State.WAITING, "RUNNING": State.RUNNING, "STOPPED": State.CANCELLED}
+    return states.get(job.status.name, State.ENDED)

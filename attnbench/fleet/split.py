@@ -6,7 +6,9 @@ shortest possible time (Graham 1969, "Bounds on multiprocessing timing anomalies
 block go to different shards as long as the slowest shard stays within 4/3 of an even division, or
 of the longest unit: what differs between machines then shows in the confidence intervals.
 
-The same plan is divided alike in every process.
+The same plan is divided alike in every process, but not every node makes the same plan of a
+request: a form may run on one and lack its compiler or package on another. A digest of the whole
+division tells such nodes apart.
 """
 
 import math
@@ -16,9 +18,10 @@ from typing import NamedTuple, TypeAlias
 
 from attnbench.analysis import predict
 from attnbench.errors import UsageError
-from attnbench.records import Block, Planned, Request, Shard
+from attnbench.records import Block, Planned, Request, Shard, canonical
 from attnbench.run import schedule
 from attnbench.run.history import blocks
+from attnbench.store.schema import digest
 
 SLACK = 4 / 3
 
@@ -111,9 +114,11 @@ def makespan_s(parts: Iterable[Units]) -> float:
 
 
 def most_useful(units: Sequence[Unit]) -> int:
-    """The number of shards above which the longest unit alone decides."""
+    """The least number of shards that take only as long as the longest unit: no more is faster."""
     longest = longest_s(units)
-    return max(1, math.ceil(total_s(units) / longest)) if longest else 1
+    least = max(1, math.floor(total_s(units) / longest)) if longest else 1
+    numbers = range(least, len(units) + 1)
+    return next(n for n in numbers if makespan_s(split(units, n)) <= longest)
 
 
 def share(
@@ -121,3 +126,14 @@ def share(
 ) -> Mapping[Block, tuple[int, ...]]:
     """The rounds of each block that a shard measures. Raises `UsageError`."""
     return rounds(split(units(plan, request), shard.of)[shard.number - 1])
+
+
+def division(plan: Sequence[Planned], request: Request, shards: int) -> str:
+    """A digest of what each shard measures and of the cases that can run. Raises `UsageError`.
+
+    Costs count only by what they decide: nodes may round them differently.
+    """
+    parts = split(units(plan, request), shards)
+    places = [[(unit.block, unit.round) for unit in part] for part in parts]
+    can_run = sorted(planned.case.key for planned in plan if not planned.refusal)
+    return digest(canonical([places, can_run]).encode())

@@ -121,6 +121,7 @@ class Journal:
         request: Request,
         environment: Environment,
         shard: Shard | None = None,
+        division: str = "",
     ) -> Self:
         """A new sweep in `folder`, which is created if necessary, or one shard of a sweep.
 
@@ -136,7 +137,8 @@ class Journal:
                         "--resume to go on, --out for another folder"
                     )
                 head = Head(name=name, attnbench=__version__, request=request)
-                file.append(_sealed(1, head, _session(request, environment, shard)))
+                session = _session(request, environment, shard, division)
+                file.append(_sealed(1, head, session))
                 sync_folder(folder)
                 return cls(file, folder, _origin(environment, shard))
 
@@ -147,13 +149,14 @@ class Journal:
         request: Request,
         environment: Environment,
         shard: Shard | None = None,
+        division: str = "",
         *,
         anyway: bool = False,
     ) -> Self:
         """The sweep in `folder`, to go on; a torn last line is moved to `sweep.jsonl.torn`.
 
-        Raises `DifferentSweep` unless request, machine and shard are those of the sweep or
-        `anyway`, `SweepBusy`, `StoreError` if it cannot be written, and what `load` raises.
+        Raises `DifferentSweep` unless request, machine, shard and division are those of the sweep
+        or `anyway`, `SweepBusy`, `StoreError` if it cannot be written, and what `load` raises.
         """
         folder = Path(folder)
         if not os.path.isfile(folder / FILE):
@@ -165,10 +168,10 @@ class Journal:
             journal = cls(file, folder, _origin(environment, shard))
             journal.origin = replace(journal.origin, attempt=len(journal.sweep.sessions) + 1)
             if not anyway:
-                refuse_other(journal.sweep, request, environment, shard)
+                refuse_other(journal.sweep, request, environment, shard, division)
             _repair(file, folder)
             journal._next_line = reading.next_line(file.content)
-            journal._write(_session(request, environment, shard))
+            journal._write(_session(request, environment, shard, division))
             return journal
 
     def append(self, *records: CardFacts | Planned | Run) -> None:
@@ -240,8 +243,12 @@ def _sealed(line: int, *records: Record) -> bytes:
     return b"".join(map(schema.seal, entries))
 
 
-def _session(request: Request, environment: Environment, shard: Shard | None) -> Session:
-    return Session(environment=environment, request=request, pid=os.getpid(), shard=shard)
+def _session(
+    request: Request, environment: Environment, shard: Shard | None, division: str
+) -> Session:
+    return Session(
+        environment=environment, request=request, pid=os.getpid(), shard=shard, division=division
+    )
 
 
 def _origin(environment: Environment, shard: Shard | None) -> Origin:

@@ -17,10 +17,13 @@ from attnbench.errors import DifferentSweep
 from attnbench.records import Outcome, Part, Sweep, canonical
 from attnbench.store import output, reading, schema
 from attnbench.store.journal import FILE, load
-from attnbench.store.resuming import machine_differences, request_differences
+from attnbench.store.resuming import OTHER_DIVISION, request_differences, shard_differences
 from attnbench.store.schema import Entry
 
-KEPT_APART = "only shards of one request on one kind of machine are one sweep; report both folders"
+KEPT_APART = (
+    "only shards of one request, measured by one version of attnbench on one kind of machine, are"
+    " one sweep; report both folders"
+)
 
 # what identifies a record among those of its kind; of others all distinct ones are kept
 NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -49,8 +52,9 @@ class Piece:
 def merge(folders: Sequence[Path], out: Path) -> Sweep:
     """Joins the journals of the folders, and the one that `out` may hold already, in `out`.
 
-    Raises `DifferentSweep` if they are not of one request and one kind of machine, or hold
-    different runs of the same case and round, and `StoreError` if one cannot be read or written.
+    Raises `DifferentSweep` if they are not of one request, kind of machine and version of
+    attnbench, or hold different runs of the same case and round, and `StoreError` if one cannot
+    be read or written.
     """
     pieces = [Piece(folder, _content(folder)) for folder in folders]
     if (out / FILE).exists():
@@ -94,14 +98,16 @@ def _entries(content: bytes) -> Iterator[Entry]:
 
 
 def _refuse_other(first: Piece, other: Piece) -> None:
-    """Raises `DifferentSweep` unless both are of one request, division and kind of machine."""
+    """Raises `DifferentSweep` unless request, division, machine and version are the same."""
     a, b = first.sweep, other.sweep
     differences = request_differences(a.request, b.request, divided=bool(a.shards or b.shards))
     if a.shards and b.shards and a.shards[0].of != b.shards[0].of:
         differences.append(f"shards: {a.shards[0].of} there, {b.shards[0].of} here")
-    known = [session.fingerprint for session in (*a.sessions, *b.sessions)]
-    for machine in known[1:]:
-        differences += machine_differences(known[0], machine)
+    elif len(a.divisions | b.divisions) > 1:
+        differences.append(OTHER_DIVISION)
+    known = (*a.sessions, *b.sessions)
+    for session in known[1:]:
+        differences += shard_differences(known[0], session)
     if differences:
         what = "; ".join(dict.fromkeys(differences))
         here, there = (repr(str(piece.path)) for piece in (other, first))

@@ -168,6 +168,7 @@ class _Contents:
             finished=self._finished(),
             warnings=(*self.warnings, *order),
             shards=self._shards(),
+            divisions=frozenset(s.division for s in self.sessions if s.division),
         )
 
     def _shards(self) -> tuple[Shard, ...]:

@@ -10,6 +10,11 @@ from attnbench.records import Environment, Fingerprint, Part, Request, Shard, Sw
 FREE = ("rounds", "budget_s", "case_timeout_s", "memory_limit_bytes")
 FREE_OF_SHARDS = FREE[1:]  # the rounds decide which shard measures what
 
+OTHER_DIVISION = (
+    "the shards are divided differently, as not the same forms run there and here: install the same"
+    " packages, or name forms that run on all nodes, and give all shards the same --case-timeout"
+)
+
 
 def done(sweep: Sweep) -> frozenset[tuple[str, Part, int]]:
     """Case key, part and round of every run that need not be repeated.
@@ -20,9 +25,13 @@ def done(sweep: Sweep) -> frozenset[tuple[str, Part, int]]:
 
 
 def refuse_other(
-    sweep: Sweep, request: Request, environment: Environment, shard: Shard | None = None
+    sweep: Sweep,
+    request: Request,
+    environment: Environment,
+    shard: Shard | None = None,
+    division: str = "",
 ) -> None:
-    """Raises `DifferentSweep` unless request, machine and shard are those of the sweep.
+    """Raises `DifferentSweep` unless request, machine, shard and division are those of the sweep.
 
     A journal of several shards is one of a whole sweep.
     """
@@ -31,7 +40,13 @@ def refuse_other(
     if stored != shard:
         differences.append(f"shard: {stored or 'all'} there, {shard or 'all'} here")
     if sweep.sessions:
-        differences += machine_differences(sweep.sessions[0].fingerprint, environment.fingerprint)
+        first = sweep.sessions[0]
+        if shard is not None:
+            differences += shard_differences(first, environment)
+        else:
+            differences += machine_differences(first.fingerprint, environment.fingerprint)
+    if division and sweep.divisions - {division}:
+        differences.append(OTHER_DIVISION)
     if differences:
         raise DifferentSweep(
             f"cannot resume {sweep.name!r} as another sweep ({'; '.join(differences)}); "
@@ -43,6 +58,12 @@ def request_differences(stored: Request, new: Request, divided: bool = False) ->
     """What differs of what defines the cases, in a `divided` sweep also the shards."""
     free = FREE_OF_SHARDS if divided else FREE
     return _differences(_asked(stored, free), _asked(new, free))
+
+
+def shard_differences(stored: Environment, new: Environment) -> list[str]:
+    """What differs between the machines of two shards, or between the versions that ran there."""
+    versions = {"attnbench": stored.attnbench}, {"attnbench": new.attnbench}
+    return _differences(*versions) + machine_differences(stored.fingerprint, new.fingerprint)
 
 
 def machine_differences(stored: Fingerprint, new: Fingerprint) -> list[str]:

@@ -76,6 +76,7 @@ class Session:
     request: Request
     pid: int
     shard: Shard | None = None
+    division: str = ""  # digest of what each shard measures
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from itertools import product
 
-from attnbench.device import AUTO, Device, choose, find
+from attnbench.device import AUTO, Device, choose, find, kinds
 from attnbench.errors import UsageError
 from attnbench.records import Level, Mode, Request, Settings, Shell, Variant
 from attnbench.run.cgroups import cores
@@ -18,10 +18,16 @@ def request(asked: Asked, *, divided: bool = False, elsewhere: bool = False) -> 
     """The request of these options, with what the program chooses for those left out.
 
     A `divided` sweep gets no budget of its own; the device of one measured `elsewhere` need not be
-    here. Raises `UsageError`, `CannotRun`.
+    here, and must be named. Raises `UsageError`, `CannotRun`.
     """
     named = asked.read("device")
-    device = find(named) if elsewhere and named != AUTO else choose(named)
+    if elsewhere and named == AUTO:
+        devices = " or ".join(f"--device {kind}" for kind in kinds())
+        raise UsageError(
+            f"--on with --device auto: the nodes may have other devices than this machine; write"
+            f" {devices}"
+        )
+    device = find(named) if elsewhere else choose(named)
     modes, column = asked.read("mode"), preset(asked.preset)
     decode = Mode.DECODE in modes
     level = asked.read("level") or (Level.ATTENTION if decode else Level.MODEL)

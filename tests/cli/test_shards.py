@@ -169,6 +169,10 @@ def test_too_many_shards_are_refused_before_anything_is_written(tmp_path):
         (("--shard", "1/2", "--shards", "2"), "leave out --shards"),
         (("--shard", "1/2", "--slurm", "-t 1"), "--slurm goes with --on slurm"),
         (("--on", "slurm", "--shards", "2", "--address", "x"), "--address goes with --on ray"),
+        (
+            ("--on", "slurm", "--shards", "2", "--device", "auto"),
+            "other devices than this machine; write --device cpu or --device cuda",
+        ),
         (("--shard", "1/2", "--json"), "--json has no effect with --shard"),
         (("--shard", "1/2", "--device", "cuda:1"), "a scheduler gives each shard its device"),
         (("--shard", "0/2"), "--shard '0/2' is not I/N with I from 1 to N; write 2/6"),

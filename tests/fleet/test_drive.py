@@ -18,6 +18,7 @@ ENDED, RUNNING, WAITING = (Seen(s, "n1") for s in (State.ENDED, State.RUNNING, S
 LOST = Seen(State.ENDED, "n1")
 DONE = "done"
 CANCELLED = Seen(State.CANCELLED)
+UNSTARTED = Seen(State.UNSTARTED)
 
 
 @dataclass
@@ -123,6 +124,14 @@ def test_a_shard_is_given_up_after_three_tries_with_its_last_line(driven, tmp_pa
     driving, engine, _, _ = driven([LOST], [DONE])
     assert driving.failed == {1: "it was lost 3 times; its last line: attnbench: no such device"}
     assert sum(1 in shards for shards, _ in engine.submitted) == MOST_TRIES
+
+
+def test_a_shard_that_the_engine_never_started_waits_on_without_a_lost_try(driven):
+    story = [LOST, *[WAITING, UNSTARTED] * MOST_TRIES, RUNNING, DONE]
+    driving, engine, _, _ = driven(story, [RUNNING, DONE])
+    assert not driving.failed
+    assert engine.submitted[1:] == [((1,), ("n1",))] * (1 + MOST_TRIES)
+    assert driving.fleet.jobs[1].tries == 2
 
 
 def test_a_shard_that_printed_nothing_may_not_see_the_folder(driven):

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from attnbench.errors import DifferentSweep, StoreError, SweepBusy
 from attnbench.fleet import folder as fleets
 from attnbench.fleet.engine import Kind
-from attnbench.fleet.folder import Fleet, Job
+from attnbench.fleet.folder import Claim, Fleet, Job
 from tests.sweeps import environment
 
-MACHINE = environment().fingerprint
+CLAIM = Claim(machine=environment(), division="a1")
+H100 = replace(CLAIM, machine=environment(device="NVIDIA H100"))
 ECHO = ("printf", "%s\\n")
 
 
@@ -53,6 +54,7 @@ def test_a_job_measures_one_shard_and_a_later_try_resumes_it(fleet):
     own = ["--shard", "2/3", "--out", f"{fleet}/shard-2"]
     assert run(fleet, "2") == (0, own, "")
     assert run(fleet, SLURM_ARRAY_TASK_ID="2") == (0, own, "")
+    assert run(fleet, "2", SLURM_ARRAY_TASK_ID="3") == (0, own, "")  # Ray within an array
     (fleet / "shard-2").mkdir()
     (fleet / "shard-2" / "sweep.jsonl").touch()
     assert run(fleet, "2") == (0, own, "")
@@ -85,21 +87,34 @@ def test_a_node_that_sees_another_folder_measures_nothing(fleet):
 
 
 def test_the_first_shard_decides_the_kind_of_machine(fleet):
-    fleets.claim(fleet, MACHINE)
-    fleets.claim(fleet, MACHINE)
+    fleets.claim(fleet, CLAIM)
+    fleets.claim(fleet, CLAIM)
     with pytest.raises(DifferentSweep, match=r"\(device: cpu there, NVIDIA H100 here\): allocate"):
-        fleets.claim(fleet, replace(MACHINE, device="NVIDIA H100"))
+        fleets.claim(fleet, H100)
     fleets.disclaim(fleet)
-    fleets.claim(fleet, replace(MACHINE, device="NVIDIA H100"))
+    fleets.claim(fleet, H100)
     assert {path.name for path in fleet.iterdir()} == {
         *(fleets.FILE, fleets.MACHINE, fleets.SCRIPT, fleets.LOGS)
     }
 
 
+def test_a_shard_that_would_be_divided_differently_is_refused(fleet):
+    fleets.claim(fleet, CLAIM)
+    with pytest.raises(DifferentSweep, match=r"not the same forms run there and here: install the"):
+        fleets.claim(fleet, replace(CLAIM, division="b2"))
+
+
+def test_a_shard_measured_by_another_version_is_refused(fleet):
+    fleets.claim(fleet, CLAIM)
+    fleets.claim(fleet, replace(CLAIM, machine=environment(host="n2", load=1.0)))
+    with pytest.raises(DifferentSweep, match=r"\(attnbench: 0.1.0 there, 0.2.0 here\)"):
+        fleets.claim(fleet, replace(CLAIM, machine=environment(attnbench="0.2.0")))
+
+
 def test_of_many_shards_at_once_one_decides(fleet):
     def claimed(number):
         try:
-            fleets.claim(fleet, replace(MACHINE, device=f"GPU {number % 2}"))
+            fleets.claim(fleet, replace(CLAIM, division=f"{number % 2}"))
         except DifferentSweep:
             return None
         return number % 2
@@ -110,7 +125,7 @@ def test_of_many_shards_at_once_one_decides(fleet):
 
 
 def test_without_a_fleet_nothing_is_decided(tmp_path):
-    fleets.claim(tmp_path, MACHINE)
+    fleets.claim(tmp_path, CLAIM)
     assert not list(tmp_path.iterdir())
 
 

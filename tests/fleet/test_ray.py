@@ -5,12 +5,14 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from attnbench.errors import CannotRun
 from attnbench.fleet import folder as fleets
-from attnbench.fleet.ray import Ray
+from attnbench.fleet.engine import State
+from attnbench.fleet.ray import Ray, read
 from tests.fleet.cluster import free_ports, kill, processes_with, until
 from tests.fleet.sweeps import LONG, ended, start, stored, whole
 
@@ -83,6 +85,25 @@ def test_an_address_without_a_cluster_is_named(ray, tmp_path):
     _, err = ended(done, 2)
     assert "attnbench: Ray at http://127.0.0.1:1: Failed to connect" in err.splitlines()[-1]
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("status", "error_type", "message", "means"),
+    [
+        ("PENDING", None, "waiting for resources", State.WAITING),
+        ("RUNNING", None, None, State.RUNNING),
+        ("STOPPED", None, None, State.CANCELLED),
+        ("SUCCEEDED", None, None, State.ENDED),
+        ("FAILED", "JOB_ENTRYPOINT_COMMAND_ERROR", "exit code 2", State.ENDED),
+        ("FAILED", "JOB_SUPERVISOR_ACTOR_DIED", "the node was lost", State.ENDED),
+        ("FAILED", None, None, State.ENDED),
+        ("FAILED", "JOB_SUPERVISOR_ACTOR_START_TIMEOUT", "too late", State.UNSTARTED),
+        ("FAILED", None, "Job supervisor actor failed to start within 900 s", State.UNSTARTED),
+    ],
+)
+def test_states(status, error_type, message, means):
+    name = SimpleNamespace(name=status)
+    assert read(SimpleNamespace(status=name, error_type=error_type, message=message)) is means
 
 
 def test_without_ray_the_way_out_is_named(monkeypatch):

@@ -115,6 +115,29 @@ def test_shares_of_all_shards_are_the_plan():
     assert held == Counter(product(blocks, range(3)))
 
 
+def test_the_division_of_one_plan_has_one_digest():
+    again = [replace(planned) for planned in SWEEP.plan]
+    assert digest(again) == digest(SWEEP.plan) != digest(SWEEP.plan, shards=3)
+
+
+def test_a_form_that_is_refused_on_one_node_gives_its_division_another_digest():
+    first, *others = SWEEP.plan
+    refused = [replace(first, refusal="needs a compiler"), *others]
+    assert digest(refused) != digest(SWEEP.plan)
+    assert digest(refused, shards=1) != digest(SWEEP.plan, shards=1)
+
+
+def test_a_limit_changes_the_digest_only_with_the_division():
+    hasty = replace(SWEEP.request, case_timeout_s=1e-6)
+    assert digest(SWEEP.plan, hasty) != digest(SWEEP.plan)
+    patient = replace(SWEEP.request, case_timeout_s=1e9)
+    assert digest(SWEEP.plan, patient) == digest(SWEEP.plan)
+
+
+def digest(plan, request=SWEEP.request, shards=4):
+    return split.division(plan, request, shards)
+
+
 def test_more_shards_than_units_are_refused():
     units = split.units(SWEEP.plan, SWEEP.request)
     with pytest.raises(UsageError, match=r"61 shards: the plan has only 60 units .*fewer shards"):
@@ -127,6 +150,21 @@ def test_the_largest_useful_number_is_where_the_longest_unit_decides():
     assert split.most_useful(units) == 3
     assert split.makespan_s(split.split(units, 3)) == split.makespan_s(split.split(units, 4)) == 6
     assert split.most_useful([Unit((Mode.TRAINING, 1), 0, 0.0)]) == 1
+
+
+def test_three_shards_are_not_enough_where_two_units_do_not_fit_into_the_longest():
+    units = [Unit((Mode.TRAINING, n), 0, cost) for n, cost in enumerate((6.0, 4.0, 4.0, 4.0), 1)]
+    assert split.makespan_s(split.split(units, 3)) == 8
+    assert split.most_useful(units) == 4
+
+
+@given(divisions(most_blocks=6, most_rounds=3))
+def test_no_number_above_the_largest_useful_one_is_faster_and_all_below_are_slower(division):
+    units, _ = division
+    took = {n: split.makespan_s(split.split(units, n)) for n in range(1, len(units) + 1)}
+    useful = split.most_useful(units)
+    assert took[useful] == min(took.values())
+    assert all(took[n] > took[useful] for n in range(1, useful))
 
 
 @pytest.mark.parametrize("seed", ["1", "2"])

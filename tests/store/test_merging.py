@@ -155,9 +155,10 @@ def test_a_torn_last_line_costs_its_run_alone(folders, tmp_path):
         ({"device": "NVIDIA H100"}, "device: cpu there, NVIDIA H100 here"),
         ({"torch": "2.14"}, "torch: 2.13.0 there, 2.14 here"),
         ({"threads": 4}, "threads: 2 there, 4 here"),
+        ({"attnbench": "0.2.0"}, "attnbench: 0.1.0 there, 0.2.0 here"),
     ],
 )
-def test_another_kind_of_machine_is_refused(folders, tmp_path, changes, words):
+def test_another_kind_of_machine_or_version_is_refused(folders, tmp_path, changes, words):
     shards, _ = folders
     other = measured(tmp_path / "other", Shard(3, 3), **changes)
     with pytest.raises(DifferentSweep) as refused:
@@ -250,6 +251,15 @@ def test_a_plain_resume_of_merged_shards_measures_what_they_lack(folders, tmp_pa
     assert sweep.finished
     assert contents(sweep)[-1].keys() == contents(load(whole))[-1].keys()
     assert {key(run) for run in sweep.runs if run.origin.shard is None} == missing
+
+
+def test_a_shard_is_resumed_by_one_version_alone(folders, tmp_path):
+    shards, whole = folders
+    copies = [shutil.copytree(folder, tmp_path / folder.name) for folder in (shards[0], whole)]
+    later = environment(attnbench="0.2.0")
+    with pytest.raises(DifferentSweep, match=r"attnbench: 0.1.0 there, 0.2.0 here"):
+        Journal.resume(copies[0], REQUEST, later, Shard(1, 3))
+    Journal.resume(copies[1], REQUEST, later).close()
 
 
 @pytest.mark.parametrize(("shard", "said"), [(Shard(2, 3), "1/3 there, 2/3"), (None, "there, all")])

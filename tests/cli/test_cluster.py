@@ -1,0 +1,58 @@
+"""What `sweep --on` asks of a cluster, and what it leaves when shards are lost."""
+
+import pytest
+
+from attnbench.cli import cluster
+from attnbench.errors import CannotRun
+from attnbench.fleet import drive
+from attnbench.run.cgroups import cores
+from tests.cli.commands import here
+from tests.cli.test_shards import SMALL
+from tests.fleet.test_drive import CANCELLED, DONE, LOST, RUNNING, Fake
+
+ON_RAY = ("sweep", "--on", "ray", "--shards", "2")
+
+
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        (("--device", "cpu"), (0, cores())),
+        (("--device", "cpu", "--threads", "3"), (0, 3)),
+        (("--device", "cuda"), (1, 1)),
+        (("--device", "cuda", "--threads", "3"), (1, 3)),
+    ],
+)
+def test_a_shard_on_a_gpu_asks_for_no_more_cores_than_were_written(
+    options, asked, tmp_path, monkeypatch
+):
+    seen = []
+
+    def engine(kind, slurm, address, gpus, cpus):
+        seen.append((gpus, cpus))
+        raise CannotRun("no cluster answers")
+
+    monkeypatch.setattr(cluster, "engine", engine)
+    done = here(*ON_RAY, *options, "--out", tmp_path / "out")
+    assert "no cluster answers" in done.stderr
+    assert seen == [asked]
+
+
+def test_what_was_measured_is_reported_before_a_lost_shard_is_named(tmp_path, monkeypatch):
+    engine = Fake(tmp_path, {1: [RUNNING, DONE], 2: [LOST]})
+    monkeypatch.setattr(cluster, "engine", lambda *about: engine)
+    monkeypatch.setattr(drive, "PAUSE_S", 0.0)
+    done = here(*SMALL, "--on", "slurm", "--shards", "2", "--out", tmp_path)
+    assert done.returncode == 2
+    assert "Inference time" in done.stdout
+    assert (tmp_path / "fig2.png").exists()
+    assert "attnbench: shard 2/2 was given up: it was lost 3 times" in done.stderr.splitlines()[-1]
+
+
+def test_where_nothing_was_measured_only_the_lost_shards_are_named(tmp_path, monkeypatch):
+    engine = Fake(tmp_path, {1: [CANCELLED], 2: [CANCELLED]})
+    monkeypatch.setattr(cluster, "engine", lambda *about: engine)
+    monkeypatch.setattr(drive, "PAUSE_S", 0.0)
+    done = here(*SMALL, "--on", "slurm", "--shards", "2", "--out", tmp_path)
+    assert done.returncode == 2
+    said = "attnbench: shard 1/2 (and 1 other) was given up: its job was cancelled; nothing was"
+    assert said in done.stderr.splitlines()[-1]
