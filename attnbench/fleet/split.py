@@ -118,7 +118,8 @@ def most_useful(units: Sequence[Unit]) -> int:
     longest = longest_s(units)
     least = max(1, math.floor(total_s(units) / longest)) if longest else 1
     numbers = range(least, len(units) + 1)
-    return next(n for n in numbers if makespan_s(split(units, n)) <= longest)
+    fast = (n for n in numbers if makespan_s(split(units, n)) <= longest)
+    return next(fast, 1)
 
 
 def share(
