@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from attnbench.api.sweeps import Sweep
     from attnbench.run.session import Progress
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def sweep(
