@@ -80,9 +80,9 @@ class Sweep:
     @property
     def cases(self) -> "Frame":
         """One row per case, with estimates, counts and outcome: the columns of `cases.csv`."""
-        from pandas import concat
+        from attnbench.analysis.variants import joined
 
-        return concat([each.cases for each in self._analyses.values()], ignore_index=True)
+        return joined(each.cases for each in self._analyses.values())
 
     @property
     def warnings(self) -> list[str]:
