@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from attnbench.api.sweeps import Sweep
     from attnbench.run.session import Progress
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def sweep(
@@ -31,8 +31,12 @@ def sweep(
     return sweeps.sweep(out, progress, **options)
 
 
-def load(folder: "str | PathLike[str]") -> "Sweep":
-    """A stored sweep. Raises `StoreError` if the folder holds none, or one without cases."""
+def load(folder: "str | PathLike[str]", at: "str | None" = None) -> "Sweep":
+    """A stored sweep, or only its variant `at`, such as `D512`.
+
+    Raises `StoreError` if the folder holds none, or one without cases, and `UsageError` if it has
+    no such variant.
+    """
     from attnbench.api.sweeps import Sweep
 
-    return Sweep(folder)
+    return Sweep(folder, at)

@@ -4,10 +4,13 @@ Whatever is compared, fitted or drawn belongs to one variant, so each is analyse
 own. It is named after what differs, in the way of cases: `D512-bfloat16`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+import pandas as pd
+
+from attnbench.analysis.summary import Frame
 from attnbench.errors import UsageError
 from attnbench.records import Request, Sweep, Workload
 
@@ -66,3 +69,8 @@ def belongs(workload: Workload, single: Request) -> bool:
         None,
         workload.batch,
     )
+
+
+def joined(cases: Iterable[Frame]) -> Frame:
+    """The cases of several variants one below the other."""
+    return pd.concat(list(cases), ignore_index=True)

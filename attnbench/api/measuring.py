@@ -1,14 +1,15 @@
 """From a request to the journal in a folder: what the command line and Python both call."""
 
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from attnbench.errors import CannotRun, SweepBusy, SweepExists
 from attnbench.fleet import folder as fleets
 from attnbench.fleet import split
-from attnbench.records import CardFacts, Environment, Planned, Request, Shard, Sweep
+from attnbench.records import CardFacts, Environment, Planned, Request, Run, Shard, Sweep
 from attnbench.run import schedule
 from attnbench.run.processes import Server
 from attnbench.run.session import Progress, Session
@@ -157,14 +158,26 @@ def described(journal: Journal, plan: Plan) -> Sweep:
 
 
 def refuse_empty(folder: Path) -> None:
-    """Raises `CannotRun`, with one of the stored reasons, if no case of the sweep ran."""
+    """Raises `CannotRun`, with the most frequent of the stored reasons, if no case ran."""
     sweep = load(folder)
     if any(run.elapsed_s for run in sweep.runs):
         return
-    reasons = list(dict.fromkeys(run.reason for run in sweep.runs))
-    more = f" (and {many(len(reasons) - 1, 'other reason')})" if len(reasons) > 1 else ""
     raise CannotRun(
         f"nothing was measured: 0 of {many(len(sweep.plan), 'case')} ran;"
-        f" {reasons[0] if reasons else 'nothing was planned'}{more};"
+        f" {why_most(sweep.plan, sweep.runs)};"
         f" '{folder}' lists the cases that did not run, and why"
     )
+
+
+def why_most(plan: Iterable[Planned], runs: Iterable[Run]) -> str:
+    """Why most cases did not run, with the first series concerned: `fnet: no causal form`."""
+    series = {planned.case.key: planned.case.series for planned in plan}
+    last = {run.case: run for run in runs}
+    # reasons of the same cause have each the numbers of its case
+    kinds = {key: run.cause or run.reason for key, run in last.items()}
+    if not kinds:
+        return "nothing was planned"
+    (most, cases), *others = Counter(kinds.values()).most_common()
+    first = next(key for key, kind in kinds.items() if kind == most)
+    rest = f" ({cases} of {many(len(kinds), 'case')}; {many(len(others), 'other reason')})"
+    return f"{series.get(first, first)}: {last[first].reason}{rest if others else ''}"

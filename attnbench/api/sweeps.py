@@ -1,7 +1,8 @@
 """Sweeps from Python: `attnbench.sweep` measures one, `attnbench.load` reads one."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from copy import copy
+from dataclasses import dataclass, replace
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from attnbench.run.session import Progress
 
 QUANTITIES = ("time", "memory")
+MOST = 3  # series that a list in the answers names in a notebook
 ELSEWHERE = (Panel.CLUSTER, Panel.OUTPUT)  # options that need the command line
 
 
@@ -40,37 +42,66 @@ class Chart:
 
 
 class Sweep:
-    """A stored sweep; a notebook shows its times as tables and as a chart.
+    """A stored sweep; a notebook shows what it found, its times as tables, and a chart.
 
     What it says of its cases follows from the journal in `folder`, as it was when this was made.
+    Of several variants (widths, heads, number types or batches), `cases`, `warnings` and the view
+    of a notebook have all; what compares or draws belongs to one, which `at` chooses.
     """
 
-    def __init__(self, folder: str | PathLike[str]) -> None:
-        """Raises `StoreError` if the folder holds no readable sweep, or one without cases."""
+    def __init__(self, folder: str | PathLike[str], at: str | None = None) -> None:
+        """Raises `StoreError` if the folder holds no readable sweep, or one without cases.
+
+        `at` is the name of a variant, by default all. Raises `UsageError` if there is no such.
+        """
         from attnbench.analysis.report import analyse
+        from attnbench.analysis.variants import variants
         from attnbench.store.journal import load_results
 
         self.folder = Path(folder)
-        self._analysis = analyse(load_results(self.folder))
+        parts = variants(load_results(self.folder))
+        if at is not None:
+            refuse_unknown(at, parts)
+        chosen = parts if at is None else {at: parts[at]}
+        self._analyses = {name: analyse(part) for name, part in chosen.items()}
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """The names of the variants, as `D512-bfloat16`; none if there is only one."""
+        return tuple(self._analyses) if len(self._analyses) > 1 else ()
+
+    def at(self, variant: str) -> "Sweep":
+        """One of the variants, as a sweep of its own. Raises `UsageError`."""
+        refuse_unknown(variant, self._analyses)
+        part = copy(self)
+        part._analyses = {variant: self._analyses[variant]}
+        return part
 
     @property
     def cases(self) -> "Frame":
         """One row per case, with estimates, counts and outcome: the columns of `cases.csv`."""
-        return self._analysis.cases
+        from attnbench.analysis.variants import joined
+
+        return joined(each.cases for each in self._analyses.values())
 
     @property
     def warnings(self) -> list[str]:
         """Reasons to trust the numbers less, in words."""
         from attnbench.render.conditions import warnings
 
-        return warnings(self._analysis)
+        return [
+            f"{name}: {line}" if self.variants else line
+            for name, each in self._analyses.items()
+            for line in warnings(each)
+        ]
 
     def ratios(self, against: str | None = None) -> "Frame":
         """How many times faster than a series each other one is, at each mode and length.
 
         Columns: `series`, `mode`, `seq_len`, `ratio`, `low` and `high`, the 95 % confidence
         interval, and `paired`, whether the two took turns. `against` is a series or mechanism of
-        the sweep, by default the Transformer if it is there. Raises `UnknownMechanism`.
+        the sweep, by default the Transformer if it is there. Raises `UnknownMechanism`, and
+        `UsageError` if there are several variants.
         """
         analysis = self._against(against)
         if analysis.speedups is not None:
@@ -82,46 +113,92 @@ class Sweep:
     def crossovers(self, against: str | None = None) -> "Frame":
         """The lengths from which one series is faster than another, with confidence intervals.
 
-        Only those with the series `against`, if given. Raises `UnknownMechanism`.
+        Only those with the series `against`, if given. Raises what `ratios` raises.
         """
         return self._against(against).crossovers
 
     def plot(self, quantity: str = "time", suffix: str = "svg") -> Chart:
-        """A chart of `time` or `memory` against length, as svg, png or pdf. Raises `UsageError`.
+        """A chart of `time` or `memory` against length, as svg, png or pdf.
 
-        Of a sweep that only decodes, step time and state.
+        The time of a sweep that only decodes is that of a step, above the bytes of the state.
+        Raises `UsageError` if that was not measured, or if there are several variants.
         """
         if quantity not in QUANTITIES:
             raise UsageError(f"quantity {quantity!r} is not one of {', '.join(QUANTITIES)}")
         if suffix not in FORMATS:
             raise UsageError(f"suffix {suffix!r} is not one of {', '.join(FORMATS)}")
-        from attnbench.records import PASSES
-        from attnbench.render.decoding import decode_figure
-        from attnbench.render.figures import MEMORY, TIME, cost_figure
-        from attnbench.render.panels import saved
-
-        if not self.cases["mode"].isin(PASSES).any():
-            return Chart(suffix, saved(decode_figure(self.cases), suffix))
-        drawn = TIME if quantity == "time" else MEMORY
-        tokens = self._analysis.sweep.request.batch_tokens
-        return Chart(suffix, saved(cost_figure(self.cases, drawn, tokens), suffix))
+        return drawn(self._one, quantity, suffix)
 
     def __repr__(self) -> str:
         measured = int((self.cases["outcome"] == "ok").sum())
-        return f"Sweep({str(self.folder)!r}: {measured} of {len(self.cases)} cases measured)"
+        of = f", variants {', '.join(self.variants)}" if self.variants else ""
+        return f"Sweep({str(self.folder)!r}: {measured} of {len(self.cases)} cases measured{of})"
 
     def _repr_html_(self) -> str:
-        from attnbench.render.cost_tables import latency
-        from attnbench.render.html import fragment
+        return "".join(shown(name, each) for name, each in self._analyses.items())
 
-        tokens = self._analysis.sweep.request.batch_tokens
-        tables = [latency(self.cases, mode, tokens) for mode in self._analysis.modes]
-        return fragment(self.warnings, {"fig2.png": self.plot(suffix="png").content}, tables)
+    @property
+    def _one(self) -> "Analysis":
+        """The analysis of the only variant."""
+        if self.variants:
+            raise UsageError(
+                f"the sweep in '{self.folder}' has several variants, {', '.join(self.variants)};"
+                f" choose one, as in sweep.at({self.variants[0]!r})"
+            )
+        return next(iter(self._analyses.values()))
 
     def _against(self, series: str | None) -> "Analysis":
         from attnbench.analysis.report import analyse
 
-        return self._analysis if series is None else analyse(self._analysis.sweep, series)
+        return self._one if series is None else analyse(self._one.sweep, series)
+
+
+def refuse_unknown(variant: str, known: Iterable[str]) -> None:
+    """Raises `UsageError` with the known names if the variant is none of them."""
+    names = [name for name in known if name]
+    if variant not in names:
+        there = f"its variants are {', '.join(names)}" if names else "it has only one"
+        raise UsageError(f"the sweep has no variant {variant!r}; {there}")
+
+
+def drawn(analysis: "Analysis", quantity: str, suffix: str) -> Chart:
+    """The chart of one variant. Raises `UsageError` if that was not measured."""
+    from attnbench.records import PASSES
+    from attnbench.render.decoding import decode_figure
+    from attnbench.render.figures import MEMORY, TIME, cost_figure
+    from attnbench.render.panels import saved
+
+    cases, tokens = analysis.cases, analysis.sweep.request.batch_tokens
+    if cases["mode"].isin(PASSES).any():
+        cost = TIME if quantity == "time" else MEMORY
+        return Chart(suffix, saved(cost_figure(cases, cost, tokens), suffix))
+    if quantity == "time":
+        return Chart(suffix, saved(decode_figure(cases), suffix))
+    raise UsageError(
+        "there is no chart of the memory of decoding; plot('time') has the bytes of the state,"
+        " and `cases` has `allocated_peak_bytes`"
+    )
+
+
+def shown(variant: str, analysis: "Analysis") -> str:
+    """HTML of what was found, and the tables and chart of times."""
+    from attnbench.records import PASSES
+    from attnbench.render.answers import TITLE, paragraphs
+    from attnbench.render.conditions import warnings
+    from attnbench.render.cost_tables import latency
+    from attnbench.render.html import fragment
+
+    of, tokens = f"{variant}: " * bool(variant), analysis.sweep.request.batch_tokens
+    tables = [latency(analysis.cases, mode, tokens) for mode in analysis.modes]
+    chart = "fig2" if set(PASSES) & set(analysis.modes) else "decode"
+    return fragment(
+        f"{of}{TITLE}",
+        # names are the targets of links, which a page has only once
+        [replace(t, name=f"{variant} {t.name}".strip(), title=f"{of}{t.title}") for t in tables],
+        answers=paragraphs(analysis.answers, most=MOST),
+        warnings=warnings(analysis),
+        pictures={f"{chart}.png": drawn(analysis, "time", "png").content},
+    )
 
 
 def sweep(

@@ -94,6 +94,11 @@ def show(table: "Table") -> None:
     console.print(rendered(table, console.width))
 
 
+def literally(text: str) -> None:
+    """Print lines among the results as they are, however wide; a terminal folds them itself."""
+    out().print(text, soft_wrap=True)
+
+
 def tell(title: str, paragraphs: "Sequence[Paragraph]") -> None:
     """Print a few sentences of each paragraph among the results."""
     from attnbench.render.terminal import prose

@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from attnbench.api.measuring import why_most
 from attnbench.cli import console
+from attnbench.errors import CannotRun
 from attnbench.fleet import split
 from attnbench.records import Planned, Request, Run, Shard
 from attnbench.run.forecast import forecast
+from attnbench.units import many
 
 
 def show_plan(
@@ -21,7 +24,14 @@ def show_plan(
     """Print every case and the whole sweep, or one `shard` of it, with predictions.
 
     With `shards`, also how the sweep is divided. `memory_bytes` is what there is, if known.
+    Raises `CannotRun` if no case of the plan can run.
     """
+    if all(planned.refusal for planned in plan):
+        refused = forecast(request, plan, memory_bytes).left_out
+        raise CannotRun(
+            f"none of {many(len(plan), 'case')} can run; {why_most(plan, refused.values())};"
+            " choose other options or mechanisms"
+        )
     share = split.share(plan, request, shard) if shard else None
     found = forecast(request, plan, memory_bytes, share)
     units = split.units(plan, request)

@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
+from attnbench import units
 from attnbench.cli import console, options
 from attnbench.cli.completing import completing
 from attnbench.cli.stopping import stoppable
 from attnbench.device import choose
 from attnbench.errors import UnknownMechanism
 from attnbench.registry import names, unknown
-from attnbench.units import count
 
 
 def models(
@@ -20,8 +20,8 @@ def models(
         str,
         typer.Argument(
             metavar="NAME",
-            autocompletion=completing(lambda text: names()),
-            help="A name, or a pattern such as synth*.",
+            autocompletion=completing(lambda text: offered()),
+            help="A name, a pattern such as synth*, or a group such as @modern.",
         ),
     ] = "*",
     device: options.DeviceOption = "auto",
@@ -35,10 +35,7 @@ def models(
     from attnbench.api.servers import own_server
     from attnbench.workloads import reading, remembered
 
-    own_file = ".py:" in pattern
-    matches = [pattern] if own_file else [name for name in names() if fnmatchcase(name, pattern)]
-    if not matches:
-        raise UnknownMechanism(unknown(pattern, names()))
+    matches = named(pattern)
     chosen = choose(device)
 
     def read(names: list[str]) -> list[reading.Described]:
@@ -56,6 +53,27 @@ def models(
         show_one(rows[0])
     else:
         show_all(rows)
+
+
+def named(pattern: str) -> list[str]:
+    """The mechanisms of a name, pattern or group, or one of a file. Raises `UsageError`."""
+    from attnbench.workloads.axes import selection
+    from attnbench.workloads.presets import group
+
+    if ".py:" in pattern:
+        return [pattern]
+    if pattern.startswith("@"):
+        return list(dict.fromkeys(selection(member).name for member in group(pattern)))
+    if matches := [name for name in names() if fnmatchcase(name, pattern)]:
+        return matches
+    raise UnknownMechanism(unknown(pattern, names()))
+
+
+def offered() -> list[str]:
+    """Candidates for completion."""
+    from attnbench.workloads.presets import groups
+
+    return [*names(), *groups()]
 
 
 def show_checks(checked: dict[str, list[dict[str, str]]], as_json: bool) -> None:
@@ -108,8 +126,8 @@ def show_all(rows: Sequence[Mapping[str, Any]]) -> None:
 
 def show_one(row: Mapping[str, Any]) -> None:
     """Print equations, paper, parameters, forms, and options with their defaults."""
+    console.literally((row["equations"] or row["name"]).rstrip())
     shown = console.out().print
-    shown((row["equations"] or row["name"]).rstrip())
     paper = row["paper"]
     cited = (paper["title"], f"{paper['authors']} {paper['year'] or ''}".strip(), paper["source"])
     shown(f"\nPaper      {', '.join(filter(None, cited))}")
@@ -126,7 +144,7 @@ def show_one(row: Mapping[str, Any]) -> None:
         parts += ["the default here"] * (form == row["default"])
         parts += by_package(row["packages"].get(form))
         if row["declared"] and (flops := row["flops"].get(form)):
-            work = f"{count(flops['projections'])} + {count(flops['core'])} FLOPs"
+            work = " + ".join(units.flops(flops[part]) for part in ("projections", "core"))
             parts.append(f"{work} (projections + core), one sequence of 1,024")
         shown(f"  {form:{width}}  {'; '.join(parts)}")
     shown("Options")

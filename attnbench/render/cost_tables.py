@@ -210,6 +210,7 @@ def outcomes(summary: Frame) -> Table:
         ),
         note=f"{len(summary) - len(lost)} of {len(summary)} cases were measured in full."
         " Predictions are for one iteration.",
+        leading=3,
     )
 
 

@@ -33,7 +33,9 @@ class Table:
 
     `keys` are the names of the columns in a CSV file, by default derived from `columns`. `across`
     is set where the columns after the first are lengths: the file then has a row for each of their
-    cells, with the numbers in a column of that name.
+    cells, with the numbers in a column of that name. The first `leading` columns tell the rows
+    apart, so that on a narrow terminal they start every block of columns. A terminal moves words
+    that all rows share into the title, but not those of the columns `kept`.
     """
 
     name: str
@@ -43,6 +45,8 @@ class Table:
     note: str = ""
     keys: tuple[str, ...] = ()
     across: str = ""
+    leading: int = 1
+    kept: tuple[str, ...] = ()
 
     @property
     def anchor(self) -> str:

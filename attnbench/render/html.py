@@ -91,11 +91,21 @@ def page(
 
 
 def fragment(
-    warnings: Sequence[str], pictures: Mapping[str, bytes], tables: Sequence[Table]
+    title: str,
+    tables: Sequence[Table],
+    *,
+    answers: Sequence[tuple[str, Sequence[str]]],
+    warnings: Sequence[str],
+    pictures: Mapping[str, bytes],
 ) -> str:
     """The body of a page without its style, to stand within another page."""
-    figures = [_figure(file, content) for file, content in pictures.items()]
-    return _template("fragment.html").render(warnings=warnings, figures=figures, tables=tables)
+    return _template("fragment.html").render(
+        title=title,
+        tables=tables,
+        answers=answers,
+        warnings=warnings,
+        figures=[_figure(file, content) for file, content in pictures.items()],
+    )
 
 
 def policy(style: bytes, scripts: Sequence[bytes]) -> str:

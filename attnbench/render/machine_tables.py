@@ -46,6 +46,7 @@ def rates(rates: Frame) -> Table:
     return Table(
         name="rates",
         title="Throughput of the attention core and of the rest",
+        leading=2,
         columns=("Mechanism", "Mode", "Lengths", "Core, GFLOP/s", "Projections and shell, GFLOP/s"),
         rows=tuple(
             (

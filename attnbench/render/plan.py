@@ -37,6 +37,8 @@ def plan_tables(
         title=f"Plan ({shared})",
         columns=("Mechanism", "Mode", "N", "Time per iteration", "Peak memory", "Measured"),
         rows=rows,
+        leading=3,
+        kept=("Measured",) * any(planned.refusal for planned in plan),
     )
     lost = [(name, p) for name, p in zip(names, plan, strict=True) if p.case.key in left_out]
     missing = Table(
@@ -44,6 +46,7 @@ def plan_tables(
         title="Left out",
         columns=("Reason", "Mechanism", "Mode", "N"),
         rows=tuple(_lost(lost, left_out)),
+        kept=("N",),
     )
     peaks = [planned.predicted_bytes for planned in plan if planned.case.key in rounds]
     of_memory = "" if memory_bytes is None else f" of {units.size(memory_bytes)} available"
@@ -74,15 +77,14 @@ def _row(
     if key in rounds:
         measured = units.many(rounds[key], "round")
     else:
-        measured = _why(left_out[key]) if key in left_out else "in another shard"
-    return (
-        words(name),
-        words(planned.case.workload.mode),
-        Cell(units.length(n), n),
-        Cell(units.seconds(planned.predicted_s), planned.predicted_s),
-        Cell(units.size(planned.predicted_bytes), planned.predicted_bytes),
-        words(measured),
-    )
+        elsewhere = planned.refusal or "in another shard"
+        measured = _why(left_out[key]) if key in left_out else elsewhere
+    time = Cell(units.seconds(planned.predicted_s), planned.predicted_s)
+    memory = Cell(units.size(planned.predicted_bytes), planned.predicted_bytes)
+    if planned.refusal:
+        time = memory = Cell(units.NOTHING)
+    identity = (words(name), words(planned.case.workload.mode), Cell(units.length(n), n))
+    return (*identity, time, memory, words(measured))
 
 
 def _lost(

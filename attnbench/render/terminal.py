@@ -35,7 +35,7 @@ def table(table: Table, width: int) -> RenderableType:
     parts: list[RenderableType] = [Text(clean(table.title), style="bold")]
     if not table.rows:
         parts.append(Text("none"))
-    elif _is_mostly_numbers(table):
+    elif _is_mostly_numbers(table) and (table.leading == 1 or _left(table, width) > 0):
         grids = [_grid(table, block, widths) for block, widths in _blocks(table, width)]
         parts += [part for grid in grids for part in (grid, Text())][:-1]
     elif (widths := _shares(table, width)) is not None:
@@ -52,7 +52,8 @@ def without_shared(table: Table) -> Table:
     kept, shared = [0], []
     for i in range(1, len(table.columns)):
         texts = {row[i].text for row in table.rows}
-        if table.across or table.numeric[i] or len(table.rows) < 2 or len(texts) > 1:
+        stays = table.across or table.numeric[i] or table.columns[i] in table.kept
+        if stays or len(table.rows) < 2 or len(texts) > 1:
             kept.append(i)
         elif text := texts.pop():
             shared.append(f"{table.columns[i]}: {text}")
@@ -62,6 +63,7 @@ def without_shared(table: Table) -> Table:
         columns=tuple(table.columns[i] for i in kept),
         rows=tuple(tuple(row[i] for i in kept) for row in table.rows),
         keys=(),
+        leading=sum(i < table.leading for i in kept),
     )
 
 
@@ -101,22 +103,33 @@ def _list(table: Table, width: int) -> Text:
 
 
 def _blocks(table: Table, width: int) -> Iterator[tuple[Sequence[int], list[int]]]:
-    """The column numbers of each block and their widths; the first column starts every block."""
+    """The column numbers of each block and their widths; the leading columns start every block."""
+    leading = range(1, table.leading)
+    taken = [_width(table, column) for column in leading]
+    width -= sum(taken) + GAP * len(taken)
     least = min(_least(table, 0), width - LEAST)
     wide = min(_width(table, 0), max(LEAST, width // 2, least))
     block, widths = [0], [wide]
-    for column in range(1, len(table.columns)):
+    for column in range(table.leading, len(table.columns)):
         # headings and words fold before a name of the first column is broken
         room = max(_least(table, column), width - GAP - least)
         needed = min(_width(table, column), room)
         if sum(widths) + GAP * len(widths) + needed > width and len(block) > 1:
-            yield block, widths
+            yield [0, *leading, *block[1:]], [widths[0], *taken, *widths[1:]]
             block, widths = [0], [wide]
         block.append(column)
         # a number is never broken: the first column gives up width for it
         widths[0] = max(1, min(widths[0], width - GAP - needed))
         widths.append(needed)
-    yield block, widths
+    yield [0, *leading, *block[1:]], [widths[0], *taken, *widths[1:]]
+
+
+def _left(table: Table, width: int) -> int:
+    """What is left of the width beside the leading columns and the widest of the others."""
+    leading, others = range(1, table.leading), range(table.leading, len(table.columns))
+    taken = sum(_width(table, column) + GAP for column in leading)
+    widest = max((_least(table, column) for column in others), default=0)
+    return width - taken - LEAST - GAP - widest
 
 
 def _grid(table: Table, columns: Sequence[int], widths: Sequence[int]) -> rich.table.Table:

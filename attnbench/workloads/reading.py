@@ -18,8 +18,9 @@ from attnbench.registry import built_in
 from attnbench.run.processes import Server
 from attnbench.workloads.presets import expand
 
-# importing a large library from a cold disk takes some seconds; torch is loaded already
+# of a user's file or package: importing a large library from a cold disk takes some seconds
 TIMEOUT_S = 30.0
+OWN_TIMEOUT_S = 600.0  # of this package, whose cards only wait if the machine is busy
 VERIFY_TIMEOUT_S = 300.0
 READER = "attnbench.workloads.reader"
 
@@ -93,18 +94,19 @@ def process_groups(names: Iterable[str]) -> list[tuple[str, ...]]:
 
 def ask(server: Server, names: tuple[str, ...], **asked: Any) -> Mapping[str, Any]:
     """The reader's answer about some mechanisms. Raises its errors, or `CannotRun`."""
+    ours = built_in().issuperset(names)
+    limit_s = OWN_TIMEOUT_S if ours else TIMEOUT_S
     with server.worker(module=READER) as worker:
-        answer = worker.ask(TIMEOUT_S, names=names, **asked)
+        answer = worker.ask(limit_s, names=names, **asked)
     if answer["outcome"] == "ok":
         return answer
     if "error" in answer:
         raise getattr(errors, answer["error"])(answer["reason"])
     which = f"mechanism {names[0]!r}" if len(names) == 1 else "the registered mechanisms"
     if answer["outcome"] == "timeout":
-        raise CannotRun(
-            f"{which} could not be read within {TIMEOUT_S:g} s;"
-            " neither its import nor its card may wait or compute"
-        )
+        busy = "the machine may be too busy; try again"
+        way_out = busy if ours else "neither its import nor its card may wait or compute"
+        raise CannotRun(f"{which} could not be read within {limit_s:g} s; {way_out}")
     raise CannotRun(
         f"{which} could not be read: while it was imported or its card read, {answer['reason']}"
     )

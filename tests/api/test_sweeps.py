@@ -1,5 +1,6 @@
 """Sweeps from Python, without a kernel: what is read, and what is refused."""
 
+import re
 import subprocess
 import sys
 from html import unescape
@@ -10,9 +11,12 @@ import pytest
 import attnbench
 from attnbench.errors import AttnbenchError, SweepExists, UnknownMechanism, UsageError
 from attnbench.store.journal import load as stored
+from tests.store.recorded import CROSSED
+from tests.sweeps import decoded
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "tests" / "data" / "schema3"
+NAMES = ("D16-float32", "D16-bfloat16", "D32-float32", "D32-bfloat16")
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +53,54 @@ def test_it_shows_itself_as_tables_and_a_chart(sweep):
     assert all(series.split(":")[0] in page for series in sweep.cases["series"])
     assert repr(sweep).endswith("cases measured)")
     assert all(line in page for line in sweep.warnings)
+
+
+def test_the_view_of_a_notebook_opens_with_what_the_sweep_found(sweep):
+    page = unescape(sweep._repr_html_().replace("<wbr>", ""))
+    assert page.lstrip().startswith("<h1>What the sweep found</h1>")
+    assert page.index("Fastest, ") < page.index("<table")
+
+
+def test_of_several_variants_all_are_shown_and_one_is_chosen_to_compare():
+    crossed = attnbench.load(CROSSED)
+    assert crossed.variants == NAMES
+    assert len(crossed.cases) == len(stored(CROSSED).plan)
+    assert set(crossed.cases["width"]) == {16, 32}
+    assert all(line.startswith(NAMES) for line in crossed.warnings)
+    assert all(name in repr(crossed) for name in NAMES)
+    page = unescape(crossed._repr_html_().replace("<wbr>", ""))
+    assert re.findall("<h1>(.*): What the sweep found</h1>", page) == [*NAMES]
+    ids = re.findall(' id="([^"]*)"', page)
+    assert len(ids) == len(set(ids)) == len(NAMES)
+    for needs_one in (crossed.plot, crossed.ratios, crossed.crossovers):
+        with pytest.raises(
+            UsageError, match=r"variants, D16-float32, .*sweep\.at\('D16-float32'\)"
+        ):
+            needs_one()
+
+
+def test_a_variant_is_a_sweep_of_its_own():
+    part = attnbench.load(CROSSED, at="D32-bfloat16")
+    assert part.variants == ()
+    assert set(zip(part.cases["width"], part.cases["dtype"], strict=True)) == {(32, "bfloat16")}
+    assert part.cases.equals(attnbench.load(CROSSED).at("D32-bfloat16").cases)
+    assert len(part.ratios())
+    assert part.plot().content
+    for folder, said in ((CROSSED, "its variants are D16-float32, "), (FOLDER, "has only one")):
+        with pytest.raises(UsageError, match=said):
+            attnbench.load(folder, at="D64")
+        with pytest.raises(UsageError, match=said):
+            attnbench.load(folder).at("")
+
+
+def test_steps_have_no_chart_of_memory(monkeypatch):
+    made = decoded({"transformer": lambda n: 2048 * n}, lengths=(128, 512))
+    monkeypatch.setattr("attnbench.store.journal.load_results", lambda folder: made)
+    steps = attnbench.load(FOLDER)
+    assert steps.plot().content
+    assert "Time per output token" in steps._repr_html_()
+    with pytest.raises(UsageError, match="no chart of the memory of decoding"):
+        steps.plot("memory")
 
 
 def test_a_chart_is_a_file_of_its_kind(sweep, tmp_path):

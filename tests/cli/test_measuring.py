@@ -6,11 +6,12 @@ import pytest
 
 import attnbench
 from attnbench.api import measuring
-from attnbench.api.measuring import refuse_empty
+from attnbench.api.measuring import refuse_empty, why_most
 from attnbench.cli.doctor import load
+from attnbench.cli.dry_run import show_plan
 from attnbench.cli.measuring import doubts, kept
 from attnbench.errors import CannotRun, SweepBusy
-from attnbench.records import Outcome, Part, Run, Shard
+from attnbench.records import Cause, Outcome, Part, Run, Shard
 from attnbench.run.processes import Server
 from attnbench.store.journal import Journal
 from tests import sweeps
@@ -93,13 +94,35 @@ def test_a_sweep_without_a_run_is_refused_with_its_reasons(folder):
     with pytest.raises(CannotRun, match=r"0 of \d cases ran; nothing was planned"):
         refuse_empty(path)
     journal.append(refused(made.plan[0], "no causal form"))
-    with pytest.raises(CannotRun, match=r"0 of \d cases ran; no causal form; '.*' lists"):
+    with pytest.raises(CannotRun, match=r"0 of 2 cases ran; fastformer:eager: no causal form; '"):
         refuse_empty(path)
     journal.append(refused(made.plan[-1], "another"))
-    with pytest.raises(CannotRun, match=r"no causal form \(and 1 other reason\)"):
+    with pytest.raises(CannotRun, match=r"no causal form \(1 of 2 cases; 1 other reason\)"):
         refuse_empty(path)
     journal.append(made.runs[0])
     refuse_empty(path)
+
+
+def test_the_most_frequent_reason_is_named_with_a_series_that_it_concerns():
+    made = sweeps.sweep(("fastformer", "linformer"), lengths=(128, 256))
+    first, *rest = made.plan
+    late = [
+        replace(refused(line, f"would exceed --budget: predicted {i} s"), cause=Cause.BUDGET)
+        for i, line in enumerate(rest)
+    ]
+    runs = [*(refused(first, "cannot decode") for _ in range(9)), *late]
+    total, series = len(made.plan), rest[0].case.series
+    said = f"{series}: would exceed --budget: predicted 0 s"
+    assert why_most(made.plan, runs) == (f"{said} ({total - 1} of {total} cases; 1 other reason)")
+
+
+@pytest.mark.parametrize("as_json", [(), ("--json",)])
+def test_a_dry_run_of_what_cannot_run_is_one_line_and_ends_as_the_sweep_would(as_json):
+    made = sweeps.sweep(("fastformer",), lengths=(128,))
+    plan = [replace(line, refusal="heads cannot share keys") for line in made.plan]
+    with pytest.raises(CannotRun, match="none of 2 cases can run; fastformer:eager: heads"):
+        show_plan(plan, made.request, memory_bytes=None, as_json=bool(as_json))
+    show_plan([*plan[1:], made.plan[0]], made.request, memory_bytes=None, as_json=bool(as_json))
 
 
 def test_the_advice_after_a_signal_is_true(folder, tmp_path):

@@ -1,11 +1,15 @@
 """What a dry run shows."""
 
+import re
 from dataclasses import replace
+
+import pytest
 
 from attnbench.records import Mode
 from attnbench.render.labels import apart
 from attnbench.render.plan import plan_tables
 from attnbench.run.forecast import forecast
+from tests.render.test_writers import printed
 from tests.run.test_session import PLAN, REQUEST, planned
 
 GIB = 1 << 30
@@ -51,6 +55,34 @@ def test_what_is_left_out_is_listed_by_reason_and_series():
     assert {row[0] for row in texts(lost)} == {"over budget", "it cannot"}
     assert {row[-1] for row in texts(cases)} >= {"over budget", "it cannot", "1 round"}
     assert len(tables(REQUEST, PLAN)[1]) == 2, "nothing is left out"
+
+
+def test_what_cannot_run_has_a_reason_instead_of_costs():
+    refused = tuple(planned("odd", n, 10**8, refusal="it cannot") for n in (128, 256))
+    _, (cases, *_) = tables(REQUEST, (*PLAN, *refused))
+    assert [row[3:] for row in texts(cases)[-2:]] == [["–", "–", "it cannot"]] * 2
+    assert "–" not in texts(cases)[0]
+    _, (alone, *_) = tables(REQUEST, refused)
+    text = printed(alone, 160)
+    assert "it cannot" not in text.splitlines()[0]
+    assert text.count("it cannot") == 2
+
+
+@pytest.mark.parametrize("width", [50, 60, 80])
+def test_on_a_narrow_terminal_every_line_of_the_plan_says_of_which_case_it_is(width):
+    plan = tuple(
+        planned(name, n, n * 10**6, mode=mode)
+        for name in ("longformer", "fastformer")
+        for mode in Mode
+        for n in (1024, 65536)
+    )
+    lines = printed(tables(REQUEST, plan)[1][0], width).splitlines()
+    numbers = [line for line in lines if re.search(r"\d (ms|s|min|B)\b", line)]
+    assert len(numbers) >= len(plan)
+    for line in numbers:
+        assert re.search(
+            r"^(longformer|fastformer).* (training|inference|decode) +(1,024|65,536) ", line
+        )
 
 
 def test_what_all_cases_share_is_in_the_title():

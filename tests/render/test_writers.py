@@ -313,6 +313,22 @@ def test_a_heading_above_numbers_is_broken_between_words():
     assert all(printed(one, width).count("Predicted") == 2 for width in range(40, 120))
 
 
+def test_the_columns_that_tell_rows_apart_start_every_block():
+    sizes = [(words("fastformer"), words("training")), (words("fastformer"), words("inference"))]
+    rows = tuple((*key, *(Cell(f"{i}.25 s", i + 0.25) for i in range(8))) for key in sizes)
+    columns = ("Mechanism", "Mode", *(f"Quantity {i}" for i in range(8)))
+    one = Table(name="t", title="T", columns=columns, rows=rows, leading=2)
+    for width in (50, 80):
+        text = printed(one, width)
+        assert max(map(len, text.splitlines())) <= width
+        for line in filter(re.compile(r"\d\.25 s").search, text.splitlines()):
+            assert re.match("fastformer +(training|inference) +", line)
+        assert text.count("Mode") == text.count("fastformer") / 2 > 1
+    narrow = printed(one, 24)  # no room for both beside a number: a line for each cell
+    assert max(map(len, narrow.splitlines())) <= 24
+    assert narrow.count("Mode: ") == 2
+
+
 COUNTS = st.floats(0.01, 99_999).map(lambda x: Cell(f"{x:,.3g} ±{x / 9:,.2g}", x))
 SERIES = st.sampled_from(
     (
