@@ -190,5 +190,15 @@ def test_a_card_and_a_part_of_one_have_names_of_their_own(monkeypatch):
     assert uuid_of(monkeypatch, set()) == f"GPU-{number}"
 
 
+@pytest.mark.parametrize("name", ["cpu", "cuda"])
+def test_torch_compiles_only_with_the_headers_of_python(monkeypatch, tmp_path, name):
+    monkeypatch.setattr(f"attnbench.measure.devices.{name}.which", lambda program: program)
+    monkeypatch.setattr(cuda, "find_spec", lambda package: package)
+    monkeypatch.setattr(device.sysconfig, "get_path", lambda kind: str(tmp_path))
+    assert "C headers of Python (Python.h): install" in device.find(name).cannot_compile()
+    (tmp_path / "Python.h").touch()
+    assert device.find(name).cannot_compile() == ""
+
+
 def test_the_gate_ignores_as_much_on_a_cpu_as_its_rule_was_tried_with():
     assert device.find("cpu").threshold == Plan().threshold

@@ -54,7 +54,7 @@ class Cuda(Device):
             return "torch.compile needs triton, which is not installed"
         if not any(map(which, filter(None, (os.environ.get("CC"), "gcc", "clang")))):
             return "torch.compile needs a C compiler: install gcc, or name another one in CC"
-        return ""
+        return self.lacks_headers()  # Triton compiles a module for each kernel's launches
 
     def select(self) -> None:
         import torch
