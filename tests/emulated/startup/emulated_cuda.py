@@ -245,7 +245,10 @@ def on_cpu(torch):
             if func is torch.Tensor.cuda:
                 return args[0]
             kwargs = {name: host(value) for name, value in (kwargs or {}).items()}
-            return func(*map(host, args), **kwargs)
+            out = func(*map(host, args), **kwargs)
+            if isinstance(out, torch.Tensor) and out.nbytes > TOTAL:  # even where nothing counts
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate too much")
+            return out
 
     class Generator(torch.Generator):
         def __new__(cls, device="cpu"):
