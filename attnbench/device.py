@@ -9,6 +9,8 @@ within the methods that a measuring process calls.
 import importlib
 import pkgutil
 import re
+import sys
+import sysconfig
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -119,6 +121,17 @@ class Device(ABC):
     def cannot_compile(self) -> str:
         """Why torch cannot compile for the device; empty if it can. Does not load torch."""
         return ""
+
+    @staticmethod
+    def lacks_headers() -> str:
+        """Why code that includes Python's headers does not compile; empty if it does."""
+        if Path(sysconfig.get_path("include"), "Python.h").exists():
+            return ""
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        return (
+            "torch.compile needs the C headers of Python (Python.h): install them, for instance"
+            f" python{version}-dev"
+        )
 
     # the rest is for measuring processes
 

@@ -115,7 +115,7 @@ ROWS = (
     _count("parameters", "parameters", Unit.COUNT, "trainable parameters", Join.EXACT),
     _count("flops", "FLOPs", Unit.FLOPS, "matrix products of the forward pass", Join.EXACT),
     Metric("error", "error", Unit.RATIO, "relative, against the float64 reference", Join.LARGEST),
-    Metric("energy_j", "energy", Unit.JOULES, "of the GPU during the samples", Join.MEDIAN),
+    Metric("energy_j", "energy", Unit.JOULES, "of the GPU during samples and holds", Join.MEDIAN),
     _recorded("setup_s", "set-up", Unit.SECONDS, "building the module and its inputs"),
     _recorded("compile_s", "compile time", Unit.SECONDS, "before any iteration", Join.LARGEST),
     _recorded("recompiles", "recompiled", Unit.COUNT, "graphs, after the warm-up", Join.LARGEST),

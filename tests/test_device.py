@@ -112,14 +112,18 @@ def test_auto_takes_a_gpu_that_torch_can_use(monkeypatch, count, built, chosen):
 class Driver:
     """libcuda with two devices, or one that does not start."""
 
-    def __init__(self, code=0):
-        self.code = code
+    def __init__(self, code=0, mode=0):
+        self.code, self.mode = code, mode
 
     def cuInit(self, flags):  # noqa: N802
         return self.code
 
     def cuDeviceGetCount(self, count):  # noqa: N802
         count._obj.value = 2
+        return 0
+
+    def cuDeviceGetAttribute(self, answer, attribute, number):  # noqa: N802
+        answer._obj.value = self.mode if attribute == 20 else -1
         return 0
 
     def cuDeviceGetName(self, name, size, number):  # noqa: N802
@@ -138,6 +142,18 @@ def test_the_driver_says_how_many_gpus_there_are_and_their_names(monkeypatch):
     assert device.find("cuda").title() == "NVIDIA H200 0"
     monkeypatch.setattr(cuda.ctypes, "CDLL", lambda name: Driver(code=100))
     assert cuda.device_count() == 0
+
+
+@pytest.mark.parametrize(("mode", "allowed"), [(0, ""), (2, "no process"), (3, "one process")])
+def test_a_card_must_allow_several_processes(monkeypatch, tmp_path, mode, allowed):
+    monkeypatch.setattr(cuda.ctypes, "CDLL", lambda name: Driver(mode=mode))
+    monkeypatch.setattr(cuda, "built_for", lambda platform: platform == "cuda")
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    reason = device.find("cuda").missing()
+    assert bool(reason) == bool(allowed)
+    assert allowed in reason
+    (tmp_path / "control").touch()  # whose server is the one process
+    assert device.find("cuda").missing() == ""
 
 
 def test_what_torch_was_built_for_is_read_without_loading_it():
@@ -188,6 +204,16 @@ def test_a_card_and_a_part_of_one_have_names_of_their_own(monkeypatch):
     assert uuid_of(monkeypatch, {f"GPU-{number}"}) == f"GPU-{number}"
     assert uuid_of(monkeypatch, {f"MIG-{number}"}) == f"MIG-{number}"
     assert uuid_of(monkeypatch, set()) == f"GPU-{number}"
+
+
+@pytest.mark.parametrize("name", ["cpu", "cuda"])
+def test_torch_compiles_only_with_the_headers_of_python(monkeypatch, tmp_path, name):
+    monkeypatch.setattr(f"attnbench.measure.devices.{name}.which", lambda program: program)
+    monkeypatch.setattr(cuda, "find_spec", lambda package: package)
+    monkeypatch.setattr(device.sysconfig, "get_path", lambda kind: str(tmp_path))
+    assert "C headers of Python (Python.h): install" in device.find(name).cannot_compile()
+    (tmp_path / "Python.h").touch()
+    assert device.find(name).cannot_compile() == ""
 
 
 def test_the_gate_ignores_as_much_on_a_cpu_as_its_rule_was_tried_with():

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnbench.cli import console, options
 from attnbench.cli.stopping import stoppable
-from attnbench.device import Device, choose
+from attnbench.device import Device, choose, find, kinds
 from attnbench.errors import AttnbenchError
 from attnbench.records import Environment
 from attnbench.units import many, rate, size
@@ -42,6 +42,7 @@ def doctor(
         **asdict(here),
         "nvml": nvml.state(),
         "resident_peak": f"peaks {resident}",
+        "missing_devices": missing_devices(),
         "torch_compile": f"{cannot}; forms that use it do not run" if cannot else "runs",
     }
     if json_:
@@ -82,6 +83,8 @@ def show(
         free = size(here.device_memory_bytes)
         rows["GPU memory"] = f"{free} free, driver {here.driver}"
         rows["GPU"] = gpu_settings(here)
+    for name, reason in facts["missing_devices"].items():
+        rows[f"no {name}"] = reason
     shown = console.out().print
     for name, text in rows.items():
         shown(f"{name:12}{text}")
@@ -96,6 +99,12 @@ def show(
     shown("forms that do not run here" if others else "forms       all installed ones run here")
     for form, reason in others.items():
         shown(f"  {form}: {reason}")
+
+
+def missing_devices() -> dict[str, str]:
+    """Why this machine has none of a kind of device, for each kind that it lacks."""
+    reasons = {kind: find(kind).missing() for kind in kinds()}
+    return {kind: reason for kind, reason in reasons.items() if reason}
 
 
 def package_lines(packages: Packages, missing: list[str]) -> Iterator[str]:

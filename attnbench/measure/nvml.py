@@ -21,12 +21,13 @@ THROTTLED = 0.05  # a reason that lowered the clock for less of the samples' tim
 REASON = re.compile("nvmlClocks(?:Event|Throttle)Reason(.+)")
 IDLE = 1
 PART = "MIG-"  # begins the UUID of a part of a card
+POWER_CAP = "power cap"
 
 # nanoseconds for which the clock was lowered, by NVML's name of the counter. The counters of
 # thermal reasons in the newest drivers are left out: their numbers differ between releases
 COUNTERS: Mapping[str, str] = MappingProxyType(
     {
-        "NVML_FI_DEV_PERF_POLICY_POWER": "power cap",
+        "NVML_FI_DEV_PERF_POLICY_POWER": POWER_CAP,
         "NVML_FI_DEV_PERF_POLICY_THERMAL": "temperature",
         "NVML_FI_DEV_PERF_POLICY_SYNC_BOOST": "sync boost",
         "NVML_FI_DEV_PERF_POLICY_BOARD_LIMIT": "board limit",
@@ -111,11 +112,14 @@ class GpuMeter(Meter):
 
     def __exit__(self, *error: object) -> None:
         self.elapsed_s += time.perf_counter() - self.begun
-        self.is_slow = self._read_clock()
-        self.slow += self.is_slow
+        low = self._read_clock()
+        self.slow += low
         after = cumulative(self.uuid)
-        for key in self.before.keys() & after.keys():
-            self.grown[key] = self.grown.get(key, 0.0) + after[key] - self.before[key]
+        grown = {key: after[key] - self.before[key] for key in self.before.keys() & after.keys()}
+        for key, more in grown.items():
+            self.grown[key] = self.grown.get(key, 0.0) + more
+        # under a cap of the power the clock would be as low again
+        self.is_slow = low and not grown.get(POWER_CAP)
         if not set(COUNTERS.values()) & after.keys() and (reasons := throttle(self.uuid)):
             self.seen[reasons] = None
 

@@ -191,4 +191,5 @@ def _how(analysis: Analysis) -> str:
             text += f", {units.plain(wider, 2)} times what one process alone suggests"
         if (share := analysis.node_share) is not None:
             text += f"; {units.percent(share)} of this variance lies between nodes"
-    return text + "."
+    graphs = " Peaks and counts are those of iterations without graphs." * settings.cuda_graphs
+    return f"{text}.{graphs}"

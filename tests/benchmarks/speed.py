@@ -61,6 +61,8 @@ def main():
         if not asked.models or name in asked.models.split(","):
             for seq_len in map(int, asked.lengths.split(",")):
                 print(row(name, label, build, seq_len, Mode.DECODE, device, asked), flush=True)
+                gc.collect()
+                device.release()
 
 
 class Step(nn.Module):

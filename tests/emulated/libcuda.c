@@ -1,6 +1,6 @@
 /* A stand-in for NVIDIA's driver: as many imaginary GPUs as EMULATED_CUDA_DEVICES says, or one.
 
-   The last byte of a UUID is the number of the GPU; with "mig" in EMULATED_NVML, 128 more. */
+   EMULATED_CUDA_MODE is their compute mode. The last byte of a UUID is the number of the GPU; with "mig" in EMULATED_NVML, 128 more. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,4 +35,11 @@ int cuDeviceGetUuid_v2(unsigned char *uuid, int device)
     memset(uuid, 0, 16);
     uuid[15] = device + (nvml && strstr(nvml, "mig") ? 128 : 0);
     return device >= count();
+}
+
+int cuDeviceGetAttribute(int *answer, int attribute, int device)
+{
+    const char *mode = getenv("EMULATED_CUDA_MODE");
+    *answer = mode ? atoi(mode) : 0;
+    return attribute != 20 || device >= count();
 }

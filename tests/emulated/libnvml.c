@@ -26,7 +26,7 @@ typedef struct {
 } field_value;
 
 static gpu cards[CARDS], parts[CARDS];
-static volatile unsigned long long reserved;
+static volatile unsigned long long reserved[CARDS];
 
 static int said(const char *word)
 {
@@ -42,9 +42,9 @@ static unsigned long long nanoseconds(void)
 }
 
 /* Not of NVML: the emulated torch tells how much it has reserved. */
-void emulated_reserve(unsigned long long bytes)
+void emulated_reserve(int card, unsigned long long bytes)
 {
-    reserved = bytes;
+    reserved[card] = bytes;
 }
 
 int nvmlInitWithFlags(unsigned flags)
@@ -97,20 +97,19 @@ int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(gpu *part, gpu **handle)
 
 int nvmlDeviceGetMemoryInfo(gpu *handle, memory *answer)
 {
-    (void)handle;
-    *answer = (memory){TOTAL, TOTAL - CONTEXT - reserved, CONTEXT + reserved};
+    unsigned long long used = CONTEXT + reserved[handle->number];
+    *answer = (memory){TOTAL, TOTAL - used, used};
     return OK;
 }
 
 int nvmlDeviceGetComputeRunningProcesses_v3(gpu *handle, unsigned *count, process *list)
 {
     unsigned room = *count;
-    (void)handle;
     *count = said("hidden") ? 0 : 1;
     if (room < *count)
         return INSUFFICIENT_SIZE;
     if (*count)
-        list[0] = (process){getpid(), CONTEXT + reserved, 0, 0};
+        list[0] = (process){getpid(), CONTEXT + reserved[handle->number], 0, 0};
     return OK;
 }
 

@@ -123,8 +123,17 @@ def test_the_second_card_and_a_part_of_a_card_are_measured(attnbench, tmp_path):
     assert session.notes["NVIDIA_TF32_OVERRIDE"] == "0"
     (run,) = timed(sweep)
     assert run.values["sm_clock_hz"] == 1.98e9, "that of the card"
+    (weighed,) = (run for run in sweep.runs if run.part is Part.MEMORY)
+    peak = weighed.values["device_process_bytes"]
+    assert peak >= weighed.values["allocated_peak_bytes"] + weighed.values["context_bytes"]
     done = attnbench("doctor", "--device", "cuda:2", **settings)
     assert (done.returncode, "this machine has 2 CUDA devices" in done.stderr) == (2, True)
+
+
+def test_a_card_that_allows_one_process_is_refused(attnbench):
+    done = attnbench("doctor", "--device", "cuda", EMULATED_CUDA_MODE=3)
+    assert done.returncode == 2
+    assert "--device cuda: it allows one process only; nvidia-smi -c DEFAULT" in done.stderr
 
 
 def test_doctor_describes_the_gpu(attnbench):

@@ -12,7 +12,8 @@ A step takes at most nine minutes:
     speed        the stopwatch against other timers, and speed against public implementations
 
 It leaves one archive, DIR/STEP.tar.gz, with journals, reports, logs and versions, packed again
-after every command. Where DIR has that of an earlier call, sweeps in it are resumed.
+after every command. Where DIR has that of an earlier call, sweeps in it are resumed. With `--tiny`
+the script is tried in minutes, where there is no GPU on an emulated one (`tests/emulated`).
 Nothing is fetched from a network. `--needs` lists the packages that the machine must have, without
 those that FILE (the output of `pip list --format freeze` there) names already.
 """
@@ -111,7 +112,36 @@ def main():
         # so that what there is so far is packed
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         size = TINY if asked.tiny else FULL
-        sys.exit(run(asked.step, asked.out.absolute(), asked.device, size))
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ |= emulation(asked.device, asked.tiny, Path(folder))
+            sys.exit(run(asked.step, asked.out.absolute(), asked.device, size))
+
+
+def emulation(name, tiny, folder):
+    """Variables of an emulated GPU if the device is missing and the script is only tried.
+
+    Where that is not so, or the emulation cannot be built, the script ends with the reason.
+    """
+    # here, since `--needs` must do without the packages that these need
+    import pytest
+
+    from attnbench.device import find
+    from attnbench.errors import UsageError
+    from tests import emulated
+
+    try:
+        device = find(name)
+        if not (reason := device.missing()):
+            return {}
+        if tiny:
+            variables = emulated.environment(folder, EMULATED_CUDA_DEVICES=device.index + 1)
+            print(f"--device {name}: {reason}; the script is tried on an emulated GPU", flush=True)
+            return variables
+        reason = f"--device {name}: {reason}; run this on a machine with a GPU, or try it: --tiny"
+    except (UsageError, pytest.skip.Exception) as error:
+        reason = str(error)
+    print(reason, file=sys.stderr)
+    sys.exit(2)
 
 
 def run(step, out, device, size):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from attnbench.device import find
 from tests import emulated
 from tests.gpu import half_hour
 from tests.gpu.half_hour import FULL, STEP_S, STEPS, Command, carried_out, ended
@@ -51,9 +52,10 @@ EACH = [pytest.param(s, marks=[pytest.mark.faults] * (s != QUICKEST)) for s in S
 
 @pytest.mark.parametrize("step", EACH)
 def test_a_step_leaves_one_archive(step, tmp_path, tmp_path_factory):
-    gpu = emulated.environment(tmp_path_factory.mktemp("libraries"))
-    done = half_an_hour(step, tmp_path, **gpu)
+    emulated.environment(tmp_path_factory.mktemp("libraries"))  # or this test is skipped
+    done = half_an_hour(step, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert ("tried on an emulated GPU" in done.stdout) == bool(find("cuda").missing())
     assert [path.name for path in tmp_path.iterdir()] == [f"{step}.tar.gz"]
     found = contents(tmp_path / f"{step}.tar.gz")
     assert HELD[step] | {"commands.json", "versions.json"} <= found.keys()
@@ -62,6 +64,18 @@ def test_a_step_leaves_one_archive(step, tmp_path, tmp_path_factory):
     assert {f"{command['name']}.log" for command in commands} <= found.keys()
     assert "torch" in json.loads(found["versions.json"])["packages"]
     assert all(b'"device":"cuda"' in found[name] for name in found if name.endswith(".jsonl"))
+
+
+@pytest.mark.parametrize("name", ["cuda:99", "tpu"])
+def test_without_the_device_nothing_begins(name, tmp_path):
+    command = [sys.executable, "-m", "tests.gpu.half_hour", "figure", "--device", name]
+    done = subprocess.run(
+        [*command, "--out", tmp_path / "d"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert ("--tiny" if name == "cuda:99" else "--device 'tpu'") in done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.faults

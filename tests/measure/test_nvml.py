@@ -137,6 +137,18 @@ def test_the_clock_is_judged_by_its_maximum(card):
     assert meter.notes()["clock"] == "below 75 % of its maximum after 1 of 3 samples"
 
 
+def test_a_low_clock_under_a_power_cap_is_noted_but_no_reason_to_measure_again(card):
+    card.nanoseconds, card.mhz = {"POWER": 0, "THERMAL": 0}, 345
+    meter = nvml.GpuMeter("GPU-1")
+    slow = []
+    for reason in ("POWER", "THERMAL"):
+        with meter:
+            card.nanoseconds[reason] += 10**8
+        slow.append(meter.is_slow)
+    assert slow == [False, True]
+    assert meter.notes()["clock"] == "below 75 % of its maximum after 2 of 2 samples"
+
+
 def test_a_part_of_a_card_has_the_clock_and_energy_of_the_card(card, library):
     library.nvmlDeviceGetDeviceHandleFromMigDeviceHandle = lambda part: f"the card of {part}"
     seen = []

@@ -264,6 +264,7 @@ def test_what_is_special_about_a_gpu_is_said_and_marked():
     lines = conditions(found)
     assert "GPU settings: TF32 off; NVIDIA_TF32_OVERRIDE 1; cuDNN TF32 off." in lines
     assert any("cold cache, CUDA graphs" in line for line in lines)
+    assert any("Peaks and counts are those of iterations without graphs." in line for line in lines)
     table = latency(found.cases, "inference", 8192)
     assert table.rows[0][1].text.endswith(" l")
     assert "“l” marks launch-bound cases" in table.note

@@ -47,7 +47,7 @@ class Cpu(Device):
     def cannot_compile(self) -> str:
         compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
         if which(compiler):
-            return ""
+            return self.lacks_headers()
         return f"torch.compile needs a C++ compiler: install {compiler}, or name another one in CXX"
 
     def stopwatch(self, cold: bool = False) -> Stopwatch:

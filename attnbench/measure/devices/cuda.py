@@ -8,6 +8,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +21,10 @@ VARIABLES = (
     *("NVIDIA_TF32_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG", "CUDA_LAUNCH_BLOCKING"),
     *("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "CUDA_VISIBLE_DEVICES"),
 )
+
+COMPUTE_MODE = 20  # CU_DEVICE_ATTRIBUTE_COMPUTE_MODE
+# processes that the modes of the driver allow which are too few: CUcomputemode_enum
+ALLOWED = MappingProxyType({2: "no process", 3: "one process only"})
 
 
 class Cuda(Device):
@@ -35,7 +40,18 @@ class Cuda(Device):
             return "the installed torch is for AMD GPUs (ROCm), which attnbench cannot measure"
         if (count := device_count()) <= self.index:
             return f"this machine has {count} CUDA devices"
-        return "" if built_for("cuda") else "the installed torch was built without CUDA"
+        if not built_for("cuda"):
+            return "the installed torch was built without CUDA"
+        return self.exclusive()
+
+    def exclusive(self) -> str:
+        """Why several processes cannot use the device, as races do; empty if they can."""
+        mode = ctypes.c_int()
+        with suppress(OSError):
+            driver().cuDeviceGetAttribute(ctypes.byref(mode), COMPUTE_MODE, self.index)
+        if mode.value not in ALLOWED or shared_by_mps():
+            return ""
+        return f"it allows {ALLOWED[mode.value]}; nvidia-smi -c DEFAULT lets several use it"
 
     def title(self) -> str:
         name = ctypes.create_string_buffer(256)
@@ -54,7 +70,7 @@ class Cuda(Device):
             return "torch.compile needs triton, which is not installed"
         if not any(map(which, filter(None, (os.environ.get("CC"), "gcc", "clang")))):
             return "torch.compile needs a C compiler: install gcc, or name another one in CC"
-        return ""
+        return self.lacks_headers()  # Triton compiles a module for each kernel's launches
 
     def select(self) -> None:
         import torch
@@ -137,6 +153,12 @@ def driver() -> Any:
     if code := library.cuInit(0):
         raise OSError(f"the CUDA driver does not start: error {code}")
     return library
+
+
+def shared_by_mps() -> bool:
+    """Whether NVIDIA's Multi-Process Service runs: one process for the device, whose clients are
+    many."""
+    return Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"), "control").exists()
 
 
 def built_for(platform: str) -> bool:

@@ -70,16 +70,33 @@ class Queue:
 QUEUE = Queue()
 
 
-class Memory:
-    """Bytes of living tensors, and of the blocks that hold them."""
+class Used:
+    """Bytes of one GPU: of living tensors, and of the blocks that hold them."""
 
-    def __init__(self, torch):
+    def __init__(self, index):
+        self.index = index
+        self.live = self.peak = self.reserved = self.reserved_peak = 0
+
+
+class Memory:
+    """Bytes of each GPU; a tensor is on the one that was current when it was made."""
+
+    def __init__(self, torch, index):
         self.torch, self.library = torch, None
+        self.index = index  # of a GPU by what torch calls it; without a name, of the current one
         with suppress(OSError):
             self.library = ctypes.CDLL("libnvidia-ml.so.1")
         self.counted = weakref.WeakSet()
-        self.live = self.peak = self.reserved = self.reserved_peak = 0
+        self.used = {}
         self.mode = None
+
+    def of(self, device=None):
+        index = self.index(device)
+        return self.used.setdefault(index, Used(index))
+
+    @property
+    def reserved(self):
+        return self.of().reserved
 
     def begin(self):
         """Count what lives already, and everything from now on."""
@@ -102,41 +119,43 @@ class Memory:
         storage = tensor.untyped_storage()
         if storage in self.counted:
             return
-        size = storage.nbytes()
-        if self.live + size > TOTAL - CONTEXT:
+        size, used = storage.nbytes(), self.of()
+        if used.live + size > TOTAL - CONTEXT:
             text = f"CUDA out of memory. Tried to allocate {size} bytes"
             raise self.torch.OutOfMemoryError(text)
         self.counted.add(storage)
-        weakref.finalize(storage, self.change, -size).atexit = False
-        self.change(size)
+        weakref.finalize(storage, self.change, used, -size).atexit = False
+        self.change(used, size)
 
-    def change(self, size):
-        self.live += size
-        self.peak = max(self.peak, self.live)
-        self.reserve(max(self.reserved, blocks(self.live)))
+    def change(self, used, size):
+        used.live += size
+        used.peak = max(used.peak, used.live)
+        self.reserve(used, max(used.reserved, blocks(used.live)))
 
-    def reserve(self, size):
-        self.reserved = size
-        self.reserved_peak = max(self.reserved_peak, size)
+    def reserve(self, used, size):
+        used.reserved = size
+        used.reserved_peak = max(used.reserved_peak, size)
         if self.library is not None:
-            self.library.emulated_reserve(ctypes.c_ulonglong(size))
+            self.library.emulated_reserve(used.index, ctypes.c_ulonglong(size))
 
-    def reset(self, *_):
+    def reset(self, device=None):
         self.begin()
-        self.peak, self.reserved_peak = self.live, self.reserved
+        used = self.of(device)
+        used.peak, used.reserved_peak = used.live, used.reserved
 
     def shrink(self):
-        self.reserve(blocks(self.live))
+        for used in self.used.values():
+            self.reserve(used, blocks(used.live))
 
     def asked(self, name):
-        def answer(*_):
+        def answer(device=None):
             self.begin()
-            return getattr(self, name)
+            return getattr(self.of(device), name)
 
         return answer
 
-    def info(self, *_):
-        return TOTAL - CONTEXT - self.reserved, TOTAL
+    def info(self, device=None):
+        return TOTAL - CONTEXT - self.of(device).reserved, TOTAL
 
 
 def blocks(size):
@@ -226,7 +245,10 @@ def on_cpu(torch):
             if func is torch.Tensor.cuda:
                 return args[0]
             kwargs = {name: host(value) for name, value in (kwargs or {}).items()}
-            return func(*map(host, args), **kwargs)
+            out = func(*map(host, args), **kwargs)
+            if isinstance(out, torch.Tensor) and out.nbytes > TOTAL:  # even where nothing counts
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate too much")
+            return out
 
     class Generator(torch.Generator):
         def __new__(cls, device="cpu"):
@@ -238,9 +260,13 @@ def on_cpu(torch):
 
 def emulate(torch, put=setattr):
     """Put the emulation in the place of `torch.cuda`'s functions; returns its memory."""
-    queue, memory = QUEUE, Memory(torch)
-    graphs = Graphs(torch, queue)
     current = [0]
+
+    def index(device=None):
+        return current[0] if device is None else int(str(device).rpartition(":")[2] or 0)
+
+    queue, memory = QUEUE, Memory(torch, index)
+    graphs = Graphs(torch, queue)
 
     class Event:
         def __init__(self, enable_timing=False, **_):
@@ -267,10 +293,9 @@ def emulate(torch, put=setattr):
         synchronize = queue.wait
 
     def properties(device=None):
-        number = current[0] if device is None else int(str(device).rpartition(":")[2] or 0)
         return types.SimpleNamespace(
             name="Emulated GPU",
-            uuid=f"00000000-0000-0000-0000-{number:012x}",
+            uuid=f"00000000-0000-0000-0000-{index(device):012x}",
             major=9,
             minor=0,
             total_memory=TOTAL,

@@ -1,0 +1,42 @@
+"""Tests that need a GPU, on the emulated one: without one, at least their bodies have run.
+
+What needs silicon is left out: kernels of known speed, and a device that is busy or computes.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import emulated
+from tests.cli.commands import environment
+
+ROOT = Path(__file__).parents[2]
+CHOSEN = {
+    "memory": "not float16 or bfloat16",  # products in float16 take minutes on a CPU
+    "questions": "not kernels or (float32 and not 128)",
+    "endings": "out_of_memory or Dies",
+    "parity": "(transformer-0-eager or fastformer-0-eager or linformer-0-eager) and not compiled",
+    "timing": "not triton",
+}
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize(("module", "which"), CHOSEN.items())
+def test_a_test_for_a_gpu_runs(module, which, tmp_path):
+    settings = emulated.environment(tmp_path, EMULATED_CUDA_TENSORS=1, PYTEST_ADDOPTS="")
+    env = environment(**settings)
+    env.pop("PYTEST_XDIST_WORKER", None)  # this process has the emulated device alone
+    command = [sys.executable, "-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, f"tests/gpu/test_{module}.py", "-k", which],
+        cwd=ROOT,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout
+    assert " skipped" not in done.stdout

@@ -1,0 +1,90 @@
+"""What a worker does happens on the device of the case, and leaves none of its memory behind."""
+
+import json
+from dataclasses import asdict
+
+import pytest
+import torch
+
+from attnbench.measure import environment, nvml
+from attnbench.measure.devices.cuda import Cuda
+from attnbench.measure.worker import EXTRA_SIZE, Worker
+from tests.measure.cases import case
+
+MIB = 1 << 20
+OTHER = "cpu:0"  # another name of the CPU, of which nothing is the default
+
+
+@pytest.fixture
+def gpu(emulated_gpu, monkeypatch):
+    """An emulated GPU of which NVML tells nothing, and whose memory is counted from now on."""
+    torch.cuda.memory_allocated()
+    monkeypatch.setattr(nvml, "hides_process", lambda uuid: "hidden")
+    return emulated_gpu
+
+
+@pytest.fixture
+def extras(gpu, monkeypatch):
+    """The devices on which extra work was made, where those of a GPU are called `OTHER`."""
+    full, devices = torch.full, []
+
+    def spied(size, value, **options):
+        if tuple(size) == (EXTRA_SIZE, EXTRA_SIZE):
+            devices.append(options["device"])
+        return full(size, value, **options)
+
+    monkeypatch.setattr(Cuda, "torch_name", OTHER)
+    monkeypatch.setattr(torch, "full", spied)
+    return devices
+
+
+def ask(worker, do, **question):
+    answer = worker.answer(do, **question)
+    assert answer["outcome"] == "ok", answer
+
+
+def asked(**sizes):
+    return json.loads(json.dumps(asdict(case(**sizes))))
+
+
+@pytest.mark.parametrize("do", ["build", "weigh"])
+def test_a_case_is_on_the_card_that_it_names(gpu, do):
+    before = torch.cuda.memory_allocated(0)
+    ask(Worker(None, seed=0, weighs=do == "weigh"), do, **asked(device="cuda:1"))
+    assert torch.cuda.max_memory_allocated(1) > 0
+    assert torch.cuda.memory_allocated(0) <= before
+
+
+def test_a_build_with_extra_work_does_it_on_the_device(extras):
+    ask(Worker(None, seed=0), "build", extra=3, **asked(device="cuda"))
+    assert extras == [OTHER]
+
+
+def test_extra_work_is_calibrated_on_the_device(extras):
+    ask(Worker(None, seed=0), "calibrate", device="cuda")
+    assert extras == [OTHER]
+
+
+def test_what_a_case_reserved_is_given_back(gpu):
+    sizes = asked(device="cuda", batch=1, seq_len=1024, heads=4)  # 16 MiB of scores
+    before = torch.cuda.memory_reserved()
+    timing = Worker(None, seed=0)
+    ask(timing, "build", **sizes)
+    assert torch.cuda.memory_reserved() > before + 16 * MIB
+    ask(timing, "finish")
+    assert torch.cuda.memory_reserved() < before + 8 * MIB
+    ask(Worker(None, seed=0, weighs=True), "weigh", **sizes)
+    assert torch.cuda.max_memory_reserved() > before + 16 * MIB
+    assert torch.cuda.memory_reserved() < before + 8 * MIB
+
+
+def test_free_memory_is_read_before_the_peaks_take_any_and_they_give_it_back(gpu, monkeypatch):
+    monkeypatch.setattr(environment, "PEAK_S", 0.0)
+    monkeypatch.setattr(environment, "LOOK_S", 0.0)
+    monkeypatch.setattr(Cuda, "copy_elements", 16 * MIB // 4)
+    monkeypatch.setattr(Cuda, "title", lambda self: "Emulated GPU")
+    torch.cuda.empty_cache()
+    free, _ = torch.cuda.mem_get_info()
+    found = environment.environment("cuda", 1, "float32")
+    assert torch.cuda.max_memory_reserved() >= 32 * MIB
+    assert found.device_memory_bytes == free == torch.cuda.mem_get_info()[0]
