@@ -34,7 +34,8 @@ def fleet(session: nox.Session) -> None:
 def modern(session: nox.Session) -> None:
     """Parity with releases of public implementations that older tests cannot use."""
     session.install("-e", ".", *groups("test", "modern"))
-    session.run("pytest", "tests/parity_modern", *session.posargs, env={"OMP_NUM_THREADS": "1"})
+    tested = ("tests/parity_modern", "tests/parity/test_parity_packages.py")
+    session.run("pytest", *tested, *session.posargs, env={"OMP_NUM_THREADS": "1"})
 
 
 @nox.session

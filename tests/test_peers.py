@@ -66,6 +66,17 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(name, form
     assert reason.startswith(f"{package} is not installed: pip install ")
 
 
+@pytest.mark.parametrize("found", ["4.46.3", "55.0"])
+def test_another_release_is_named_beside_the_one_that_a_form_needs(found, monkeypatch):
+    monkeypatch.setattr(peers, "find_spec", lambda module: True)
+    monkeypatch.setattr(peers, "installed", lambda package: found)
+    card, w = registry.card("grouped_query"), Workload(**{**vars(W), "causal": True})
+    reason = card.refusal("transformers", card.config(), w)
+    assert reason == f"it needs transformers 5; {found} is installed"
+    monkeypatch.setattr(peers, "installed", lambda package: "5.23.0")
+    assert card.refusal("transformers", card.config(), w) is None
+
+
 def test_no_package_is_imported_before_a_form_is_built():
     code = """
 import sys
@@ -118,7 +129,7 @@ def test_a_case_names_the_package_and_what_departs(name, form):
     assert module.package
     assert "pip install" in module.install
     assert not module.departs.endswith(".")
-    assert form == module.__module__.rpartition(".")[2]
+    assert form == module.__module__.split(".")[2]
     assert module.module.partition(".")[0] == form
 
 

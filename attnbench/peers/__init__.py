@@ -1,6 +1,6 @@
 """Forms that other packages compute: `longformer:transformers` is Longformer by transformers.
 
-A package is one file, named as the package is imported, with `FORMS`: a class for each mechanism
+A package is one file or folder, named as it is imported, with `FORMS`: a class for each mechanism
 that it computes. A package is imported when one of its forms is built, and never before.
 
     Peer      part of the mechanism's own class computed by functions of the package
@@ -47,12 +47,14 @@ def installed(package: str) -> str:
 class Peer(Attention):
     """A form that a package computes.
 
-    `module` is what to import of the package and `install` how to get the package. `tolerance` is
-    the largest error in float64, relative to the largest output, of a form that does not depart.
+    `module` is what to import of the package and `install` how to get the package. `release` is the
+    only major version of the package that has it; empty: any. `tolerance` is the largest error in
+    float64, relative to the largest output, of a form that does not depart.
     """
 
     module: str
     install = EXTRA
+    release = ""
     counted = True
     takes_causal = False
     takes_padding = False
@@ -80,6 +82,9 @@ class Peer(Attention):
         """Why the package cannot run the workload, or None; the package is not imported."""
         if find_spec(cls.module.partition(".")[0]) is None:
             return f"{cls.package} is not installed: {cls.install}"
+        found = installed(cls.package)
+        if cls.release and found.partition(".")[0] != cls.release:
+            return f"it needs {cls.package} {cls.release}; {found} is installed"
         if workload.causal and not cls.takes_causal:
             return f"{cls.package} has no causal form of it"
         if workload.padding and not cls.takes_padding:

@@ -53,7 +53,7 @@ def cases(name, form, *dtypes):
             found += [(config, w)] * (reason is None)
         if found:
             return found
-    missing = [reason for reason in reasons if "not installed" in reason or "CPU" in reason]
+    missing = [reason for reason in reasons if "installed" in reason or "CPU" in reason]
     assert missing, f"no example of {name} suits {form}: {'; '.join(reasons)}"
     pytest.skip(missing[0])
 
@@ -140,7 +140,7 @@ def test_it_runs_as_a_case_and_counts_what_it_declares(name, form, mode, level):
             counted = counted_flops(subject.module, *subject.inputs)
             declared = card.forms[form].flops(config, w)
             total = declared.projections + declared.core
-            assert counted > 0
+            assert counted > 0 or total == 0
             assert card.forms[form].counted or counted == total
     gradients = [tensor.grad for tensor in (*subject.parameters, *subject.inputs)]
     assert all(gradient.isfinite().all() for gradient in gradients if gradient is not None)

@@ -1,8 +1,7 @@
-"""transformers: the layers of its models, without the residuals and norms around them.
+"""Layers of models before those of today.
 
-Its layers end before the output projection, which is added, except Transformer-XL's. Longformer
-computes softmax in float32, Nyströmformer's identity matrix and Transformer-XL's sinusoids are
-float32.
+They end before the output projection, which is added, except Transformer-XL's. Longformer computes
+softmax in float32, Nyströmformer's identity matrix and Transformer-XL's sinusoids are float32.
 """
 
 from functools import partial
@@ -176,6 +175,7 @@ class Reformer(Shared, reformer.Reformer):
 class TransformerXL(Shared, transformer_xl.TransformerXL):
     package = PACKAGE
     module = f"{MODELS}.deprecated.transfo_xl.modeling_transfo_xl"
+    release = "4"
     takes_causal = True
     tolerance = 1e-4
 

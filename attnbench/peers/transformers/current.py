@@ -1,0 +1,265 @@
+"""Layers of today's models, most of which need release 5.
+
+Their norms and recurrences compute in float32. Queries and keys are rotated, by angles of 0.
+Gated DeltaNet's projections are brought into the order of their layer in every pass.
+"""
+
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attnbench.mechanisms import (
+    fnet,
+    gated_delta_net,
+    grouped_query,
+    latent,
+    mamba2,
+    sliding_window,
+)
+from attnbench.mechanisms.mamba2 import inner_heads
+from attnbench.peers import Packed, Shared
+from attnbench.records import Workload
+
+PACKAGE = "transformers"
+MODELS = "transformers.models"
+
+
+class FNet(Shared, fnet.FNet):
+    package = PACKAGE
+    module = f"{MODELS}.fnet.modeling_fnet"
+    takes_padding = True
+
+    def layer(self, config: Any, workload: Workload) -> nn.Module:
+        sizes = self.library.FNetConfig(hidden_size=workload.width)
+        return self.library.FNetBasicFourierTransform(sizes)
+
+    def mixed(self, x: Tensor) -> Tensor:
+        return self.theirs(x)[0]
+
+
+class GatedDeltaNet(Shared, gated_delta_net.Chunked):
+    package = PACKAGE
+    module = f"{MODELS}.qwen3_next.modeling_qwen3_next"
+    release = "5"
+    takes_causal = True
+    tolerance = 1e-5
+
+    def layer(self, config: Any, workload: Workload) -> nn.Module:
+        H, d = workload.heads, workload.head_width
+        sizes = self.library.Qwen3NextConfig(
+            hidden_size=workload.width,
+            linear_num_key_heads=H,
+            linear_num_value_heads=H,
+            linear_key_head_dim=d,
+            linear_value_head_dim=config.wider * d,
+            linear_conv_kernel_dim=config.conv,
+            num_hidden_layers=1,
+            layer_types=["linear_attention"],
+        )
+        theirs = self.library.Qwen3NextGatedDeltaNet(sizes, 0)
+        theirs.in_proj_qkvz = ByHead(
+            H, (d, d, config.wider * d, config.wider * d), self.mix, self.gate
+        )
+        theirs.in_proj_ba = ByHead(H, (1, 1), self.rates)
+        theirs.A_log, theirs.dt_bias = self.A, self.b
+        theirs.norm.weight, theirs.out_proj = self.norm.weight, self.output
+        theirs.conv1d = Taps(self.taps)
+        return theirs
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.theirs(x)
+
+    @staticmethod
+    def refuses(config: Any, w: Workload) -> str | None:
+        if not config.gate:
+            return "transformers' Qwen3-Next has no DeltaNet without gates; leave gate=False out"
+        if config.negative:
+            return "transformers' Qwen3-Next has β below 1; leave negative out"
+        return None
+
+
+class Mamba2(Shared, mamba2.Chunked):
+    package = PACKAGE
+    module = f"{MODELS}.mamba2.modeling_mamba2"
+    release = "5"  # older ones add the states of chunks along the wrong axis
+    takes_causal = True
+    tolerance = 1e-5
+
+    def layer(self, config: Any, workload: Workload) -> nn.Module:
+        _, heads, head_width = inner_heads(config, workload)
+        sizes = self.library.Mamba2Config(
+            hidden_size=workload.width,
+            expand=config.expand,
+            num_heads=heads,
+            head_dim=head_width,
+            state_size=config.state,
+            n_groups=config.groups,
+            conv_kernel=config.conv,
+            chunk_size=config.chunk,
+            num_hidden_layers=1,
+        )
+        theirs = self.library.Mamba2Mixer(sizes, 0)
+        theirs.in_proj, theirs.out_proj = self.mix, self.output
+        theirs.A_log, theirs.dt_bias, theirs.D = self.A, self.beta, self.skip
+        theirs.norm.weight = self.scales
+        theirs.conv1d = Taps(self.taps, self.taps_bias)
+        return theirs
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.theirs(x)
+
+
+class Latent(Shared, latent.Sdpa):
+    package = PACKAGE
+    module = f"{MODELS}.deepseek_v3.modeling_deepseek_v3"
+    release = "5"
+    takes_causal = True
+    tolerance = 1e-5
+
+    def layer(self, config: Any, workload: Workload) -> nn.Module:
+        sizes = self.library.DeepseekV3Config(
+            hidden_size=workload.width,
+            num_attention_heads=workload.heads,
+            num_key_value_heads=workload.heads,
+            q_lora_rank=config.query_rank,
+            kv_lora_rank=self.rank,
+            qk_nope_head_dim=workload.head_width,
+            qk_rope_head_dim=self.rope,
+            v_head_dim=workload.head_width,
+            num_hidden_layers=1,
+            attn_implementation="sdpa",
+        )
+        theirs = self.library.DeepseekV3Attention(sizes, 0)
+        if config.query_rank is None:
+            theirs.q_proj = self.query
+        else:
+            queries: Any = self.query
+            theirs.q_a_proj, norm, theirs.q_b_proj = queries
+            theirs.q_a_layernorm.weight = norm.weight
+        theirs.kv_a_proj_with_mqa, theirs.kv_b_proj = self.down, self.up
+        theirs.kv_a_layernorm.weight, theirs.o_proj = self.norm.weight, self.output
+        return theirs
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.theirs(x, unrotated(x, self.rope), None, is_causal=self.causal)[0]
+
+    @staticmethod
+    def refuses(config: Any, w: Workload) -> str | None:
+        _, rope = latent.widths(config, w)
+        if rope % 2:
+            return f"transformers' DeepSeek-V3 rotates pairs, and rope={rope} is odd"
+        return None
+
+
+class GroupedQuery(Shared, grouped_query.Sdpa):
+    package = PACKAGE
+    module = f"{MODELS}.llama.modeling_llama"
+    release = "5"
+    takes_causal = True
+
+    def layer(self, config: Any, workload: Workload) -> nn.Module:
+        sizes = self.library.LlamaConfig(**sizes_of(self, workload))
+        return sharing(self, self.library.LlamaAttention(sizes, 0))
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        rotation = unrotated(x, self.width // self.heads)
+        return self.theirs(x, rotation, None, is_causal=self.causal)[0]
+
+
+class SlidingWindow(Shared, sliding_window.Masked):
+    package = PACKAGE
+    module = f"{MODELS}.mistral.modeling_mistral"
+    release = "5"
+    takes_causal = True
+
+    def layer(self, config: Any, workload: Workload) -> nn.Module:
+        sizes = self.library.MistralConfig(
+            **sizes_of(self, workload), head_dim=workload.head_width, sliding_window=config.window
+        )
+        theirs = sharing(self, self.library.MistralAttention(sizes, 0))
+        N, w = workload.seq_len, config.window
+        # its models give no mask where the window holds every token
+        band = torch.ones(N, N, dtype=torch.bool).tril().triu(1 - w) if w < N else None
+        theirs.register_buffer("band", band, persistent=False)
+        return theirs
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        theirs: Any = self.theirs
+        return theirs(x, unrotated(x, self.width // self.heads), theirs.band)[0]
+
+    @staticmethod
+    def refuses(config: Any, w: Workload) -> str | None:
+        if config.sink_tokens or config.sink_logit:
+            return "transformers' Mistral has no sinks; leave sink_tokens and sink_logit out"
+        return None
+
+
+class ByHead(Packed):
+    """Linear maps whose outputs are parts of `widths` for each head, with each head's together."""
+
+    def __init__(self, heads: int, widths: tuple[int, ...], *linears: nn.Linear) -> None:
+        super().__init__(*linears)
+        self.heads, self.parts = heads, [heads * width for width in widths]
+
+    @property
+    def weight(self) -> Tensor:
+        return self.reordered(super().weight)
+
+    @property
+    def bias(self) -> Tensor | None:
+        bias = super().bias
+        return None if bias is None else self.reordered(bias)
+
+    def reordered(self, rows: Tensor) -> Tensor:
+        parts = [part.unflatten(0, (self.heads, -1)) for part in rows.split(self.parts)]
+        return torch.cat(parts, 1).flatten(0, 1)
+
+
+class Taps(nn.Module):
+    """Filters [W, channels] in the place of a convolution, which has them as [channels, 1, W]."""
+
+    def __init__(self, taps: Tensor, bias: Tensor | None = None) -> None:
+        super().__init__()
+        self.taps, self.bias = taps, bias
+
+    @property
+    def weight(self) -> Tensor:
+        return self.taps.mT[:, None]
+
+
+def sizes_of(module: Any, w: Workload) -> dict[str, Any]:
+    """What configurations of models with grouped queries need."""
+    return {
+        "hidden_size": w.width,
+        "num_attention_heads": w.heads,
+        "num_key_value_heads": module.kv_heads,
+        "num_hidden_layers": 1,
+        "attn_implementation": "sdpa",
+    }
+
+
+def sharing(module: Any, theirs: Any) -> nn.Module:
+    """Their attention with the projections of a module."""
+    theirs.q_proj, theirs.k_proj, theirs.v_proj = module.query, module.key, module.value
+    theirs.o_proj = module.output
+    return theirs
+
+
+def unrotated(x: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of no rotation, [1, N, width] each."""
+    shape = 1, x.shape[1], width
+    return x.new_ones(shape), x.new_zeros(shape)
+
+
+FORMS = MappingProxyType(
+    {
+        "fnet": FNet,
+        "gated_delta_net": GatedDeltaNet,
+        "mamba2": Mamba2,
+        "latent": Latent,
+        "grouped_query": GroupedQuery,
+        "sliding_window": SlidingWindow,
+    }
+)
