@@ -39,9 +39,15 @@ def forms(name: str) -> tuple[str, ...]:
         return ()
     folder = Path(__file__).parent
     own = _dictionaries(folder / "mechanisms" / f"{name}.py")
-    peers = (file for file in sorted((folder / "peers").glob("*.py")) if file.stem != "__init__")
-    offered = tuple(file.stem for file in peers if name in _dictionaries(file).get("FORMS", ()))
+    packages = pkgutil.iter_modules([str(folder / "peers")])
+    offered = (p.name for p in packages if _offers(folder / "peers" / p.name, name))
     return (*own.get("forms", ("eager",)), *offered, "compiled")
+
+
+def _offers(package: Path, mechanism: str) -> bool:
+    """Whether a file or folder of `peers` has a form of the mechanism."""
+    files = (package.with_suffix(".py"), *package.glob("*.py"))
+    return any(mechanism in _dictionaries(f).get("FORMS", ()) for f in files if f.is_file())
 
 
 def _dictionaries(file: Path) -> dict[str, tuple[str, ...]]:

@@ -156,11 +156,11 @@ def test_a_later_try_of_a_shard_waits_for_the_earlier_one_to_end(tmp_path, monke
             first.close()
 
     monkeypatch.setattr(measuring.time, "sleep", pause)
-    measuring.resumed(tmp_path, made.request, here, shard, False).close()
+    measuring.resumed(tmp_path, made.request, here, shard, "", False).close()
     assert len(pauses) == 3
     monkeypatch.setattr(measuring, "BUSY_S", 0.0)
     with Journal.resume(tmp_path, made.request, here, shard), pytest.raises(SweepBusy):
-        measuring.resumed(tmp_path, made.request, here, shard, False)
+        measuring.resumed(tmp_path, made.request, here, shard, "", False)
 
 
 def test_a_sweep_decodes_what_can_and_says_why_the_rest_cannot(tmp_path):
