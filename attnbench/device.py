@@ -87,6 +87,7 @@ class Device(ABC):
     gpus = 1  # that a scheduler has to give to a process
     matmul_size = 8192  # rows of the square product that measures peak arithmetic
     copy_elements = 1 << 28  # float32 numbers of the copy that measures peak bandwidth
+    bytes_per_s = 1e12  # sustained, guessed for a machine that has not been measured
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -111,7 +112,7 @@ class Device(ABC):
         return {"sample_s": sample_s, "warmup_s": warmup_s, "interval_s": 0.001}
 
     def flops_per_s(self, threads: int) -> float:
-        """Sustained FLOP/s, guessed for a machine that has not been measured."""
+        """Sustained FLOP/s, a guess like `bytes_per_s`."""
         return 15e12
 
     def memory_bytes(self) -> int | None:

@@ -1,6 +1,6 @@
 """Predictions of what a case will cost: seconds of one iteration, and peak bytes.
 
-The first guess uses FLOPs alone; every measured case improves the next prediction.
+The first guess uses FLOPs and bytes alone; every measured case improves the next prediction.
 
 The journal stores first guesses only. `replayed` recomputes the refined predictions from the runs
 in the order in which they were written: that of a case from all runs before it first ran, or before
@@ -19,6 +19,7 @@ from attnbench.records import PASSES, Block, Case, Mode, Outcome, Part, Planned,
 
 Known = list[tuple[Planned, float]]
 
+CALLS_S = 1e-4  # of some ten calls of torch, whatever they compute
 TRAINING = 3.0  # forward and backward over forward: two more products for each one
 
 # the fields that all lengths of a curve share, in one mode and in any
@@ -85,9 +86,9 @@ def alike(a: Case, b: Case, same: Callable[[Workload], object] = OWN_MODE) -> bo
     )
 
 
-def first_guess(flops: int, training: bool, flops_per_s: float) -> float:
-    """Seconds of one iteration at an assumed rate."""
-    return (TRAINING if training else 1.0) * flops / flops_per_s
+def first_guess(products_s: float, moved_s: float, training: bool) -> float:
+    """Seconds of one iteration, from those of its products and of moving its data."""
+    return (TRAINING if training else 1.0) * max(products_s, moved_s, CALLS_S)
 
 
 def prefill_s(planned: Planned) -> float:

@@ -62,10 +62,10 @@ def plan_tables(
             (words("Rounds"), words(f"{_span(rounds.values())}; {units.many(visits, 'visit')}")),
             (words("Largest peak memory"), words(units.size(max(peaks, default=0)) + of_memory)),
         ),
-        note="Predicted from FLOPs at an assumed rate, before anything is measured: often wrong by"
-        f" a factor of up to {FACTOR}. The total includes starting processes, building, warm-up and"
-        " measuring memory, but not the report. A sweep refines its predictions as it goes and"
-        " decides by those. Nothing was run.",
+        note="Predicted from FLOPs and bytes at assumed rates, before anything is measured: often"
+        f" wrong by a factor of up to {FACTOR}. The total includes starting processes, building,"
+        " warm-up and measuring memory, but not the report. A sweep refines its predictions as it"
+        " goes and decides by those. Nothing was run.",
     )
     return [cases, *[missing] * bool(lost), total]
 

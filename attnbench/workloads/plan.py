@@ -143,8 +143,10 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
     parameters += sets * card.parameters(config, w)
     total = projections + core + shell
     elements = form.elements(config, w)
+    moved = 2 * layers * (elements + w.tokens * w.width)
     if w.mode is Mode.DECODE and not refusal:
-        elements += form.state_elements(config, w)
+        state = form.state_elements(config, w)
+        elements, moved = elements + state, state + w.batch * w.width
     counts = {"parameters": parameters, "FLOPs": total, "elements": elements}
     for name, count in counts.items():
         if type(count) is not int or count < 0:
@@ -153,9 +155,9 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
                 " it must be a whole number of at least 0"
             )
     training = w.mode is Mode.TRAINING
-    rate = find(w.device).flops_per_s(request.settings.threads)
-    # a mechanism without products still reads its input
-    work = max(total, w.outputs * w.width)
+    device = find(w.device)
+    moved_s = ITEM_BYTES[w.dtype] * (moved + parameters) / device.bytes_per_s
+    products_s = total / device.flops_per_s(request.settings.threads)
     return Planned(
         case=case,
         parameters=parameters,
@@ -164,7 +166,7 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
         shell_flops=shell,
         predicted_bytes=predicted_bytes(elements, parameters, w, kept),
         prefill_flops=prefill.projections + prefill.core if w.mode is Mode.DECODE else 0,
-        predicted_s=predict.first_guess(work, training, rate),
+        predicted_s=predict.first_guess(products_s, moved_s, training),
         refusal=refusal,
         compiles=form.compiles,
     )

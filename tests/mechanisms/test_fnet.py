@@ -46,9 +46,12 @@ def test_a_bias_has_no_place():
         Config(bias=True)
 
 
-def test_its_time_is_predicted_though_it_has_no_products():
+def test_its_time_is_predicted_from_its_bytes_since_it_has_no_products():
     """Without a prediction no budget could hold it."""
-    asked = replace(sweep(["fastformer"]).request, level=Level.ATTENTION, lengths=(128,))
-    for planned in plan(Selection(name="fnet"), asked):
+    asked = replace(sweep(["fastformer"]).request, level=Level.ATTENTION, lengths=(8192,))
+    more = replace(asked, tokens=8 * asked.tokens, lengths=(8 * 8192,))
+    for planned, longer in zip(
+        plan(Selection(name="fnet"), asked), plan(Selection(name="fnet"), more), strict=True
+    ):
         assert planned.flops == 0
-        assert planned.predicted_s > 0
+        assert 7 < longer.predicted_s / planned.predicted_s < 9

@@ -23,6 +23,7 @@ class Cpu(Device):
     gpus = 0
     matmul_size = 1024
     copy_elements = 1 << 24
+    bytes_per_s = 1e10
 
     @property
     def torch_name(self) -> str:
