@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 
 from attnbench.analysis.curves import Array, cost_curve
-from attnbench.analysis.estimate import LEVEL, MANY, Kind
+from attnbench.analysis.estimate import LEVEL, MANY, IntervalKind
 from attnbench.analysis.ratios import Ratios
 
 DRAWS = 10_000  # of the studentized range: its quantile is known to 1 to 2 %
@@ -80,7 +80,7 @@ class Standings:
                 pairs += [(str(mode), a, b, int(n)) for n in curve.lengths]
                 rows += zip(curve.logs, curve.errors, curve.df, strict=True)
         logs, errors, df = np.array(rows, float).reshape(-1, 3).T
-        if Kind.ROUNDS not in set(timed["interval_kind"]):
+        if IntervalKind.ROUNDS not in set(timed["interval_kind"]):
             errors = np.full_like(errors, np.nan)
         sizes = sorted(timed.groupby(["mode", "seq_len"])["series"].nunique())
         factors = joint_quantiles(tuple(sizes), df)

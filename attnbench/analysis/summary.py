@@ -73,10 +73,10 @@ def summary(sweep: Sweep) -> pd.DataFrame:
 
     Times of one iteration in seconds: time_s is device time on a GPU, else wall time; time_lo_s and
     time_hi_s are its 95 % confidence interval, time_log_se and time_df the standard error of its
-    logarithm and the degrees of freedom, interval_kind a `Kind`, samples their number; wall_s,
-    cpu_s, device_s, enqueue_s, forward_s, backward_s, step_s, forward_backward_s; token_s is
-    time_s / outputs, and tokens_per_s its inverse. launch_bound: the host
-    enqueues an iteration more slowly than the GPU runs it, or waits for the GPU in between.
+    logarithm and the degrees of freedom, interval_kind an `IntervalKind`, samples their number;
+    wall_s, cpu_s, device_s, enqueue_s, forward_s, backward_s, step_s, forward_backward_s; token_s
+    is time_s / outputs, and tokens_per_s its inverse. launch_bound: the host enqueues an iteration
+    more slowly than the GPU runs it, or waits for the GPU in between.
 
     In decode an iteration is one step, so that tpot_s is time_s; ttft_s is the time to the first
     token, with ttft_lo_s, ttft_hi_s, ttft_log_se and ttft_df; state_bytes is what N tokens leave.

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from attnbench import units
-from attnbench.analysis.estimate import Kind
+from attnbench.analysis.estimate import IntervalKind
 from attnbench.analysis.summary import Frame, Row
 from attnbench.records import Cause, Mode, Outcome
 from attnbench.render.grid import Cell, Table, bare, bounded, words
@@ -270,8 +270,8 @@ def _compiled(summary: Frame, mode: str) -> Iterator[str]:
 def _intervals(summary: Frame) -> str:
     """The variation that the confidence intervals of a table include."""
     kinds = set(summary.loc[summary["time_s"].notna(), "interval_kind"])
-    if Kind.ROUNDS in kinds:
+    if IntervalKind.ROUNDS in kinds:
         return f"{BOUNDS} over rounds; {WIDE} {MARK}"
-    if Kind.WITHIN in kinds:
+    if IntervalKind.WITHIN in kinds:
         return f"{BOUNDS} {WITHIN}; {WIDE} {MARK}"
     return MARK
