@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pandas as pd
 
@@ -43,6 +44,6 @@ def side_by_side(sweeps: Sequence[Sweep]) -> Frame:
             )
     frames = []
     for sweep, device in zip(sweeps, device_names(sweeps), strict=True):
-        cases = summary(sweep)
+        cases = summary(replace(sweep, request=sweeps[0].request))  # times of the same tokens
         frames.append(cases.assign(series=cases["series"] + AT + device))
     return pd.concat(frames, ignore_index=True)

@@ -135,9 +135,7 @@ def keep(folder: Path, options_file: bytes) -> None:
 def refuse_begun(folder: Path) -> None:
     """Raises `SweepExists` if a sweep began in the folder."""
     if begun_in(folder):
-        raise SweepExists(
-            f"'{folder}' already holds a sweep; --resume to go on, --out for another folder"
-        )
+        raise SweepExists(folder)
 
 
 def begun_in(folder: Path) -> bool:

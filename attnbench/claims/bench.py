@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 import pandas as pd
 
-from attnbench.analysis.curves import LogCurve
+from attnbench.analysis.curves import LogCurve, cost_curve
 from attnbench.analysis.ratios import Ratios
 from attnbench.claims.claim import ClaimedCost, ClaimedMode, ClaimedSeries, OutOfScope
 from attnbench.records import PASSES, CardFacts, Level, Mode, Option, Outcome, Sweep
@@ -141,7 +141,7 @@ class Bench:
         for (mode, series), rows in groups:
             case = cases[rows["key"].iloc[0]]
             card = self.cards.get(case.mechanism)
-            rows = rows.sort_values("seq_len").drop_duplicates("seq_len").set_index("seq_len")
+            rows = rows.sort_values("seq_len").drop_duplicates("seq_len")
             curves.append(
                 CostCurve(
                     series=str(series),
@@ -149,7 +149,7 @@ class Bench:
                     mode=Mode(str(mode)),
                     options={**(card.options if card else {}), **dict(case.options)},
                     kernels=frozenset(rows["attention_kernel"]) - {""},
-                    rows=rows[["form", "outcome", "reason"]],
+                    rows=rows.set_index("seq_len")[["form", "outcome", "reason"]],
                     costs=_costs(rows),
                     ratios=self.ratios,
                 )
@@ -170,18 +170,20 @@ def _has_options(curve: CostCurve, subject: ClaimedSeries) -> bool:
 
 def _costs(rows: pd.DataFrame) -> dict[ClaimedCost, LogCurve]:
     """Each quantity of one sequence by length."""
-    peak = rows["allocated_delta_bytes"].where(rows["allocated_delta_bytes"] > 0)
-    peak = peak if peak.notna().any() else rows["allocated_peak_bytes"]
-    lengths, batch = rows.index, rows["batch"]
-    times = (rows["time_s"] / batch, rows["time_log_se"], rows["time_df"])
-    counted = {
-        ClaimedCost.MEMORY: peak / batch,
-        ClaimedCost.CORE_FLOPS: rows["core_flops"] / batch / rows["layers"],
-        ClaimedCost.PROJECTION_FLOPS: rows["projection_flops"] / batch / rows["layers"],
-        ClaimedCost.STATE: rows["state_bytes"] / batch,
+    delta = rows["allocated_delta_bytes"].where(rows["allocated_delta_bytes"] > 0)
+    known = rows.assign(
+        memory=delta if delta.notna().any() else rows["allocated_peak_bytes"],
+        core=rows["core_flops"] / rows["layers"],
+        projections=rows["projection_flops"] / rows["layers"],
+    )
+    columns = {
+        ClaimedCost.TIME: "time_s",
+        ClaimedCost.MEMORY: "memory",
+        ClaimedCost.STATE: "state_bytes",
+        ClaimedCost.CORE_FLOPS: "core",
+        ClaimedCost.PROJECTION_FLOPS: "projections",
     }
-    costs = {quantity: LogCurve.of(lengths, cost) for quantity, cost in counted.items()}
-    costs[ClaimedCost.TIME] = LogCurve.of(lengths, *times)
+    costs = {cost: cost_curve(known, column) for cost, column in columns.items()}
     first = rows.reindex(columns=["ttft_s", "ttft_log_se", "ttft_df"])
-    costs[ClaimedCost.FIRST_TOKEN] = LogCurve.of(lengths, *(first[name] for name in first))
+    costs[ClaimedCost.FIRST_TOKEN] = LogCurve.of(rows["seq_len"], *(first[name] for name in first))
     return costs

@@ -67,9 +67,7 @@ def started(folder: Path, kind: EngineKind, shards: int | None, *, resuming: boo
                 f"--on {kind} needs --shards, the number of parts; --dry-run shows them"
             )
         if fleets.begun(folder) or begun_in(folder):
-            raise SweepExists(
-                f"'{folder}' already holds a sweep; --resume to go on, --out for another folder"
-            )
+            raise SweepExists(folder)
         return Fleet(engine=kind, shards=shards)
     fleet = fleets.read(folder)
     asked = {"engine": (fleet.engine, kind), "shards": (fleet.shards, shards or fleet.shards)}

@@ -10,9 +10,9 @@ from typing import NamedTuple
 from attnbench import units
 from attnbench.analysis.answers import Against, Answers, Limit, Speed, Unmeasured
 from attnbench.analysis.places import Place, Rival, Span
-from attnbench.analysis.summary import MISSING
-from attnbench.records import Cause, Mode, Outcome
+from attnbench.records import Mode, Outcome
 from attnbench.render.grid import clean
+from attnbench.render.labels import happened
 
 TITLE = "What the sweep found"
 LONGEST_REASON = 100  # characters
@@ -31,20 +31,6 @@ SPEEDS: Mapping[Speed, str] = MappingProxyType({
     Speed.SLOWER: "Slower at every common length",
     Speed.UNCLEAR: "Cannot tell",
     Speed.APART: "No length in common",
-})  # fmt: skip
-
-# after "5 cases" or "1 case"
-ENDINGS: Mapping[str, str] = MappingProxyType({
-    Outcome.OOM: "ran out of memory", Outcome.TIMEOUT: "timed out", Outcome.CRASHED: "crashed",
-    Outcome.FAILED: "failed", Outcome.UNSUPPORTED: "cannot run here",
-    Outcome.SKIPPED: "did not start", MISSING: "did not run before the sweep ended",
-})  # fmt: skip
-CAUSES: Mapping[str, str] = MappingProxyType({
-    Cause.BUDGET: "did not fit into the time budget",
-    Cause.CASE_TIMEOUT: "would have exceeded the time limit of a case",
-    Cause.MEMORY_LIMIT: "would have exceeded memory",
-    Cause.OOM: "did not start, since a shorter length ran out of memory",
-    Cause.TIMEOUT: "did not start, since a shorter length timed out",
 })  # fmt: skip
 
 
@@ -188,7 +174,7 @@ class _Writer:
 
     def reason(self, missing: Unmeasured) -> str:
         """`6 cases would have exceeded memory (transformer:eager, N = 16,384 to 65,536).`"""
-        what = CAUSES.get(missing.cause) or ENDINGS.get(missing.outcome, "did not run")
+        what = happened(missing.outcome, missing.cause)
         who = [self.names[name] for name in missing.series]
         few = f"{self.listed(who)}, " if len(who) < 3 else ""
         lengths = _lengths(missing.shortest, missing.longest)

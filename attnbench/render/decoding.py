@@ -24,22 +24,18 @@ STEP = Quantity(
     low="time_lo_s",
     high="time_hi_s",
     predicted="refined_s",
-    per_tokens=None,
     axis="time per output token",
     text=units.seconds,
     base=10,
-    whole=True,
 )
 STATE = Quantity(
     value="state_bytes",
     low=None,
     high=None,
     predicted="state_bytes",  # it is counted or unknown
-    per_tokens=None,
     axis="bytes of the state",
     text=units.size,
     base=2,
-    whole=True,
 )
 
 
@@ -50,7 +46,7 @@ def decode_figure(summary: Frame, size: FigureSize = FigureSize.TEXT) -> "Figure
     """
     sheet = SHEETS[size]
     styles = series_styles(summary["series"], sheet.type)
-    step, state = (curves(summary, Mode.DECODE, quantity, None) for quantity in (STEP, STATE))
+    step, state = (curves(summary, Mode.DECODE, quantity) for quantity in (STEP, STATE))
     with styled(sheet):
         panels = Panels(sheet, rows=2, columns=1)
         legends = [

@@ -50,7 +50,6 @@ TIME = Quantity(
     low="time_lo_s",
     high="time_hi_s",
     predicted="refined_s",
-    per_tokens=None,
     axis="time per {batch}",
     text=units.seconds,
     base=10,
@@ -60,7 +59,7 @@ MEMORY = Quantity(
     low=None,
     high=None,
     predicted="refined_bytes",
-    per_tokens=1,
+    per_token=True,
     axis="peak allocated memory per token",
     text=units.size,
     base=2,
@@ -81,7 +80,7 @@ def cost_figure(
     modes = [mode for mode in PASSES if mode in set(summary["mode"])]
     sheet = SHEETS[size]
     styles = series_styles(summary["series"], sheet.type)
-    found = {mode: curves(summary, mode, quantity, tokens) for mode in modes}
+    found = {mode: curves(summary, mode, quantity) for mode in modes}
     every = [curve for panel in found.values() for curve in panel]
     rows = [[mode] for mode in modes] if sheet.stacked else [modes]
     with styled(sheet):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # columns of the summary that only the program needs
-INTERNAL = ("key", "match")
+INTERNAL = ("key", "match", "batch_scale")
 
 
 def report_files(

@@ -132,10 +132,7 @@ class Journal:
             folder.mkdir(parents=True, exist_ok=True)
             with _opened(folder, create=True, lock=shard is not None) as file:
                 if file.content:
-                    raise SweepExists(
-                        f"{str(folder)!r} already holds a sweep; "
-                        "--resume to go on, --out for another folder"
-                    )
+                    raise SweepExists(folder)
                 head = Head(name=name, attnbench=__version__, request=request)
                 session = _session(request, environment, shard, division)
                 file.append(_sealed(1, head, session))

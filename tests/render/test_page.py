@@ -20,8 +20,9 @@ from attnbench.errors import UnknownMechanism
 from attnbench.records import Cause, Mode, Outcome, Part, Run, Sample, Settings
 from attnbench.render import cost_tables, figures, machine_tables, page, styles
 from attnbench.render.conditions import conditions, warnings
-from attnbench.render.cost_tables import CAUSES, ENDINGS, latency, why
+from attnbench.render.cost_tables import CAUSES, ENDINGS, latency
 from attnbench.render.curves import Quantity, curves
+from attnbench.render.labels import why
 from attnbench.render.panels import saved
 from attnbench.render.roofline import roofline_figure
 from tests.sweeps import environment, on_gpu, sweep
@@ -179,7 +180,7 @@ TIME = Quantity(
 
 
 def test_curves_are_scaled_to_the_tokens_and_continue_with_predictions():
-    found = {c.series: c for c in curves(summary(sweep()), "inference", TIME, 8192)}
+    found = {c.series: c for c in curves(summary(sweep()), "inference", TIME)}
     fast, slow = found["fastformer:eager"], found["transformer:eager"]
     # the cost of a token is constant, so the curve is flat beyond the batch too
     assert np.ptp(np.log(fast.values)) < 0.2
@@ -193,7 +194,7 @@ def test_curves_are_scaled_to_the_tokens_and_continue_with_predictions():
 def unpredicted(whole):
     """The end of the first curve of a sweep without predictions."""
     cases = summary(whole).assign(predicted_s=np.nan)
-    return curves(cases, "training", TIME, 8192)[0].end
+    return curves(cases, "training", TIME)[0].end
 
 
 def test_a_gap_in_a_curve_is_named():
@@ -477,7 +478,7 @@ def test_what_cannot_run_has_no_predicted_cost():
     table = cost_tables.outcomes(summary(whole))
     assert [[cell.text for cell in row[-2:]] for row in table.rows] == [["–", "–"]] * 4
     refined = replace(TIME, predicted="refined_s")
-    (curve,) = curves(summary(whole), "training", refined, 8192)
+    (curve,) = curves(summary(whole), "training", refined)
     assert (curve.last, curve.end) == (None, "cannot run")
 
 
