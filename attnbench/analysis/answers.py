@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnbench.analysis.crossover import Crossed
 from attnbench.analysis.estimate import IntervalKind
-from attnbench.analysis.places import MEMORY, STATE, TIME, Span, spans
-from attnbench.analysis.standings import Standings
+from attnbench.analysis.standings import MEMORY, STATE, TIME, Span, Standings, spans
 from attnbench.records import Cause, Outcome
 
 if TYPE_CHECKING:

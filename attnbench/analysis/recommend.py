@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from attnbench.analysis.places import MEMORY, STATE, TIME
-from attnbench.analysis.standings import UNKNOWN, Margin, Standings, groups
+from attnbench.analysis.standings import MEMORY, STATE, TIME, UNKNOWN, Margin, Standings, groups
 from attnbench.analysis.summary import MISSING
 from attnbench.errors import UsageError
 from attnbench.records import Cause, Mode

@@ -13,9 +13,9 @@ import numpy as np
 from attnbench.analysis import noise, roofline, scaling
 from attnbench.analysis.answers import Answers, answers
 from attnbench.analysis.crossover import crossovers, speedups
-from attnbench.analysis.decoding import decoding
 from attnbench.analysis.estimate import IntervalKind
 from attnbench.analysis.ratios import Ratios
+from attnbench.analysis.scaling import decoding
 from attnbench.analysis.standings import Standings
 from attnbench.analysis.summary import (
     Frame,

@@ -11,12 +11,12 @@ from statistics import median
 from attnbench.analysis.verdict import Verdict, of_count
 from attnbench.device import find
 from attnbench.errors import UsageError
-from attnbench.gate import rule, worktree
+from attnbench.gate import repository, rule
 from attnbench.gate.cases import CheckedCase, CheckPlan, Compared, Counted, families, planned
-from attnbench.gate.changed import changed, shared
 from attnbench.gate.finding import TIME, Conditions, Finding, Report, counts, runs
 from attnbench.gate.measuring import Measuring, Runner
 from attnbench.gate.pairs import Evidence, Statistic
+from attnbench.gate.repository import changed, shared
 from attnbench.metrics import TABLE
 from attnbench.records import Outcome, Selection
 from attnbench.run.pairs import BASE, HEAD
@@ -42,14 +42,14 @@ def against_revision(
     Without selections, the mechanisms whose files differ are checked: every form is counted, and
     the default is timed. Raises `UsageError` or `CannotRun`.
     """
-    root = worktree.root(folder or Path.cwd())
-    commit = worktree.commit(root, revision)
-    changes = worktree.changes(root, commit)
+    root = repository.root(folder or Path.cwd())
+    commit = repository.commit(root, revision)
+    changes = repository.changes(root, commit)
     notes = tuple(f"{file}, which all mechanisms share, differs too" for file in shared(changes))
     report = Report(
-        base=f"{revision} ({commit[:10]})", head=worktree.describe(root), findings=(), notes=notes
+        base=f"{revision} ({commit[:10]})", head=repository.describe(root), findings=(), notes=notes
     )
-    with runner.within(plan.budget_s), worktree.worktree(root, commit, plan.budget_s) as tree:
+    with runner.within(plan.budget_s), repository.worktree(root, commit, plan.budget_s) as tree:
         differing = changed(tree, root, changes)
         compared = wanted(differing, selections, only_changed, root)
         if not compared:

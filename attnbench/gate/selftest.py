@@ -19,8 +19,8 @@ from attnbench.gate.cases import CheckedCase, CheckPlan, planned
 from attnbench.gate.check import in_forms, on_both_sides
 from attnbench.gate.measuring import Runner
 from attnbench.gate.pairs import Evidence, Pair, Stage
+from attnbench.gate.repository import top
 from attnbench.gate.rule import judge
-from attnbench.gate.worktree import top
 from attnbench.records import Outcome, Selection
 from attnbench.run.pairs import AGAIN, BASE, START_S, Failed, Laps, TreeRace, of_trees
 from attnbench.run.processes import Server

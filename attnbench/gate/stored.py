@@ -9,8 +9,8 @@ from attnbench.gate.cases import MISSING, CheckedCase, CheckPlan, Compared, Coun
 from attnbench.gate.check import from_top, in_forms, on_both_sides
 from attnbench.gate.finding import Conditions, Finding, Report, counts, runs
 from attnbench.gate.measuring import NO_BATCHES, Measuring, Runner
+from attnbench.gate.repository import top
 from attnbench.gate.rule import stored_time_finding
-from attnbench.gate.worktree import top
 from attnbench.metrics import COUNTED
 from attnbench.records import Case, Fingerprint, Outcome, Selection
 from attnbench.registry import names

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from attnbench import units
 from attnbench.analysis.answers import Against, Answers, Limit, Speed, Unmeasured
-from attnbench.analysis.places import Place, Rival, Span
+from attnbench.analysis.standings import Place, Rival, Span
 from attnbench.records import Mode, Outcome
 from attnbench.render.grid import clean
 from attnbench.render.labels import happened

@@ -24,8 +24,7 @@ from attnbench.render.cost_tables import batch
 from attnbench.render.grid import clean, quantity
 from attnbench.render.html import WEB
 from attnbench.render.labels import why
-from attnbench.render.markers import marker_path
-from attnbench.render.styles import on_dark, series_styles
+from attnbench.render.styles import marker_path, on_dark, series_styles
 
 MOSTLY = 0.5  # of the FLOPs
 SPECS = ("costs", "roofline", "samples")

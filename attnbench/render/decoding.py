@@ -11,8 +11,7 @@ from attnbench.render.curves import Quantity, curves
 from attnbench.render.figures import notes, row_of
 from attnbench.render.grid import Cell, Table, bounded, words
 from attnbench.render.panels import Panels, styled
-from attnbench.render.sizes import SHEETS
-from attnbench.render.styles import series_styles
+from attnbench.render.styles import SHEETS, series_styles
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -20,8 +20,7 @@ from attnbench.records import PASSES, FigureSize, Mode
 from attnbench.render.cost_tables import batch
 from attnbench.render.curves import Curve, Quantity, curves
 from attnbench.render.panels import Ending, Panels, fixed_ticks, length_axis, styled, title
-from attnbench.render.sizes import SHEETS
-from attnbench.render.styles import series_styles, tinted
+from attnbench.render.styles import SHEETS, series_styles, tinted
 
 LEAST = 2.0  # least ratio of the top of a vertical axis to its bottom
 ROOM = 1.15  # margin below the least and above the greatest value, as a factor

@@ -17,8 +17,7 @@ from attnbench.analysis.summary import Frame
 from attnbench.records import PASSES, FigureSize
 from attnbench.render.figures import log_ticks
 from attnbench.render.panels import Ending, Panels, fixed_ticks, styled, title
-from attnbench.render.sizes import SHEETS, Sheet
-from attnbench.render.styles import series_styles
+from attnbench.render.styles import SHEETS, Sheet, series_styles
 
 SMALL, LARGE = 0.2, 0.65  # marker sizes at the shortest and longest length, in units of the type
 
