@@ -205,7 +205,7 @@ def _with_ends(first: Estimate) -> dict[str, float]:
 
 def _identity(case: Case, series: str, batch_tokens: int | None) -> dict[str, Any]:
     workload = case.workload
-    fixed = batch_tokens is None or workload.mode is Mode.DECODE
+    decode = workload.mode is Mode.DECODE
     fields = asdict(workload)
     shell = fields.pop("shell") or {}
     return {
@@ -219,7 +219,7 @@ def _identity(case: Case, series: str, batch_tokens: int | None) -> dict[str, An
         **{name: str(value) if isinstance(value, str) else value for name, value in fields.items()},
         "tokens": workload.tokens,
         "outputs": workload.outputs,
-        "batch_scale": 1.0 if fixed else batch_tokens / workload.tokens,
+        "batch_scale": 1.0 if decode or batch_tokens is None else batch_tokens / workload.tokens,
         "layers": shell.get("layers", 1),
     }
 

@@ -44,6 +44,11 @@ def test_tokens_lengths_and_seeds_may_differ():
     assert len(side_by_side([on(GPUS[0]), on(GPUS[1], tokens=131072, lengths=(128,))]))
 
 
+def test_times_are_of_the_tokens_of_the_first_sweep():
+    found = side_by_side([on(GPUS[0], tokens=4096), on(GPUS[1])])
+    assert set(found["batch_scale"] * found["tokens"]) == {4096}
+
+
 def test_labels_have_the_device_on_a_second_line_and_styles_differ_by_it():
     names = [
         f"{series} @ {gpu}" for gpu in GPUS for series in ("linformer:eager[rank=16]", "x.py:Y")
