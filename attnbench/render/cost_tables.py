@@ -10,7 +10,7 @@ from typing import Any
 from attnbench import units
 from attnbench.analysis.estimate import IntervalKind
 from attnbench.analysis.summary import Frame, Row
-from attnbench.records import Case, Cause, Mode, Outcome
+from attnbench.records import Cause, Mode, Outcome, Planned
 from attnbench.render.grid import Cell, Table, bare, bounded, words
 from attnbench.render.labels import apart, why
 
@@ -168,10 +168,11 @@ def precision(errors: Frame, dtype: str) -> Table:
     )
 
 
-def outcomes(summary: Frame) -> Table:
+def outcomes(summary: Frame, plan: Iterable[Planned]) -> Table:
     """Every case that was not measured in full, with the reason and its predicted cost."""
     lost = summary[summary["outcome"] != Outcome.OK]
-    shared, _ = apart([Case.read(label).workload for label in lost["case"]])
+    keys = set(lost["key"])
+    shared, _ = apart([planned.case.workload for planned in plan if planned.case.key in keys])
     return Table(
         name="outcomes",
         title="Cases not measured" + (f" ({shared})" if shared else ""),

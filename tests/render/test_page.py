@@ -496,7 +496,8 @@ def test_what_cannot_run_has_no_predicted_cost():
         )
 
     whole = sweep(("fastformer",), lengths=(128, 512), end=end)
-    table = cost_tables.outcomes(summary(whole))
+    table = cost_tables.outcomes(summary(whole), whole.plan)
+    assert table.title == "Cases not measured (D256-H16/model/float32/cpu)"
     assert [[cell.text for cell in row[-2:]] for row in table.rows] == [["–", "–"]] * 4
     refined = replace(TIME, predicted="refined_s")
     (curve,) = curves(summary(whole), "training", refined)
