@@ -113,7 +113,7 @@ def roofline(summary: pd.DataFrame, roof: Roof) -> pd.DataFrame:
 
     Columns: series, mode, seq_len, flops (of the whole iteration), core_share (of these FLOPs),
     floor_s (the bound), bound (a `Bound`), over (time over the bound, with low and high),
-    intensity (FLOP per byte moved) and rate (FLOP/s achieved).
+    intensity (FLOP per byte moved, NaN unless both were counted) and rate (FLOP/s achieved).
     """
     known = summary[summary["time_s"] > 0]
     work = _work(known)
@@ -128,7 +128,7 @@ def roofline(summary: pd.DataFrame, roof: Roof) -> pd.DataFrame:
         over=known["time_s"] / floor,
         low=known["time_lo_s"] / floor,
         high=known["time_hi_s"] / floor,
-        intensity=work / known["moved_bytes"],
+        intensity=(work / known["moved_bytes"]).where((work > 0) & (known["moved_bytes"] > 0)),
         rate=work / known["time_s"],
     )
 

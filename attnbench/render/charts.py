@@ -205,7 +205,7 @@ def _quantity(
 def _roofline(
     roofline: Frame, roof: Roof, series: Mapping[str, int], modes: Sequence[str]
 ) -> dict[str, Any] | None:
-    known = roofline[np.isfinite(roofline["intensity"]) & (roofline["rate"] > 0)]
+    known = roofline.dropna(subset=["intensity"])
     if known.empty:
         return None
     unit, size = units.rate_unit(roof.flops_per_s)

@@ -29,7 +29,7 @@ def roofline_figure(
 
     `series` are all of the sweep, so that each has the same style as in other figures.
     """
-    points = roofline[np.isfinite(roofline["intensity"]) & (roofline["rate"] > 0)]
+    points = roofline.dropna(subset=["intensity"])
     modes = [mode for mode in PASSES if mode in set(points["mode"])]
     if not modes:
         return None
