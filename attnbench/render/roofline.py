@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from attnbench import units
 from attnbench.analysis.roofline import ROOM, Roof
-from attnbench.analysis.summary import Frame
+from attnbench.analysis.summary import Frame, Row
 from attnbench.records import PASSES, FigureSize
 from attnbench.render.figures import log_ticks
 from attnbench.render.panels import Ending, Panels, fixed_ticks, styled, title
@@ -74,7 +74,7 @@ def _panel(
     roof: Roof,
     styles: Mapping[str, Mapping[str, Any]],
     sheet: Sheet,
-    lengths: Frame,
+    lengths: Row,
 ) -> dict[str, float]:
     """Draw the series of one mode; the rate at which each ends."""
     axes.set_xscale("log", base=2)
