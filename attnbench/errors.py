@@ -20,6 +20,7 @@ A message is one line: what was requested, the limit, the way out.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 
 
 class AttnbenchError(Exception):
@@ -62,6 +63,10 @@ class StoreError(AttnbenchError):
 
 class SweepExists(StoreError):
     """The folder already holds a sweep."""
+
+    def __init__(self, folder: Path) -> None:
+        ways_out = "--resume to go on, --out for another folder"
+        super().__init__(f"{str(folder)!r} already holds a sweep; {ways_out}")
 
 
 class SweepBusy(StoreError):

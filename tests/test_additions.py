@@ -4,6 +4,7 @@ A further device is added in `test_device.py`.
 """
 
 import csv
+import json
 import os
 import shutil
 import subprocess
@@ -30,6 +31,11 @@ def hello() -> None:
     """Greet."""
     print("hello")
 '''
+
+OPTION = """    note: Annotated[
+        str, TIME(metavar="TEXT", read=option.verbatim, help="A remark to store with the sweep.")
+    ] = ""
+"""
 
 PACKAGE = '''"""numpy: nothing of its own."""
 
@@ -71,11 +77,11 @@ class Copy:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def sweep(self, models):
+    def sweep(self, models, *more):
         """The rows of `cases.csv` of a small sweep into the folder `s`."""
         sizes = ("--lengths", "16,32", "--tokens", "32", "--width", "16", "--heads", "2")
         mode = ("--level", "attention", "--mode", "inference", "--quick")
-        self.run("sweep", "--models", models, *sizes, *mode, "--out", "s")
+        self.run("sweep", "--models", models, *sizes, *mode, "--out", "s", *more)
         with open(self.folder / "s" / "cases.csv", newline="") as stream:
             return list(csv.DictReader(stream))
 
@@ -123,6 +129,19 @@ def test_a_further_verb_is_one_file_and_its_name_among_the_verbs(copy):
     copy.insert("cli/verbs.py", "        doctor.doctor,\n", "        hello.hello,\n")
     assert copy.run("hello") == "hello\n"
     assert "hello" in copy.run("--help")
+
+
+def test_a_further_option_is_one_field_and_the_field_that_it_fills(copy):
+    copy.insert("workloads/asked.py", 'inputs and order.",\n        ),\n    ] = "0"\n', OPTION)
+    copy.insert("records.py", "# None: max(1, tokens // N)", '\n    note: str = ""')
+    copy.insert(
+        "workloads/requests.py", "        causal=asked.causal,\n", "        note=asked.note,\n"
+    )
+    assert "--note" in copy.run("sweep", "--help")
+    (copy.folder / "mine.toml").write_text('note = "before the repair"\n')
+    copy.sweep("local", "--config", "mine.toml")
+    head = (copy.folder / "s" / "sweep.jsonl").read_text().splitlines()[0]
+    assert json.loads(head)["data"]["request"]["note"] == "before the repair"
 
 
 def test_a_further_package_is_one_file(copy):

@@ -11,7 +11,7 @@ import pytest
 
 from attnbench import device
 from attnbench.errors import CannotRun, UsageError
-from attnbench.gate.cases import Plan
+from attnbench.gate.cases import CheckPlan
 from attnbench.measure.devices import cuda
 from attnbench.store.journal import load
 
@@ -217,4 +217,4 @@ def test_torch_compiles_only_with_the_headers_of_python(monkeypatch, tmp_path, n
 
 
 def test_the_gate_ignores_as_much_on_a_cpu_as_its_rule_was_tried_with():
-    assert device.find("cpu").threshold == Plan().threshold
+    assert device.find("cpu").threshold == CheckPlan().threshold

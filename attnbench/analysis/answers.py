@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from attnbench.analysis.crossover import Answer
-from attnbench.analysis.estimate import Kind
-from attnbench.analysis.places import MEMORY, STATE, TIME, Span, spans
-from attnbench.analysis.standings import Standings
+from attnbench.analysis.crossover import Crossed
+from attnbench.analysis.estimate import IntervalKind
+from attnbench.analysis.standings import MEMORY, STATE, TIME, Span, Standings, spans
 from attnbench.records import Cause, Outcome
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ IN_TIME = frozenset({Outcome.TIMEOUT, Cause.TIMEOUT, Cause.CASE_TIMEOUT})
 PREDICTED = frozenset({Cause.MEMORY_LIMIT, Cause.CASE_TIMEOUT})
 
 
-class Finding(StrEnum):
+class Speed(StrEnum):
     """One series against the baseline, over the lengths at which both were timed."""
 
     FASTER = "always faster"
@@ -43,7 +42,7 @@ class Against:
     mode: str
     series: str
     same_function: bool  # another form of the baseline
-    finding: Finding
+    finding: Speed
     length: float
     low: float
     high: float
@@ -76,7 +75,7 @@ class Limit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Missing:
+class Unmeasured:
     """Cases that were not measured in full, for one reason."""
 
     outcome: str
@@ -102,7 +101,7 @@ class Answers:
     baseline: str | None
     against: tuple[Against, ...]
     limits: tuple[Limit, ...]
-    missing: tuple[Missing, ...]
+    missing: tuple[Unmeasured, ...]
 
 
 def answers(
@@ -118,7 +117,7 @@ def answers(
     `crossovers` are those of times with `baseline`, `speedups` those over it. `departing` are forms
     that compute another function than their mechanism.
     """
-    intervals = Kind.ROUNDS in set(cases.loc[cases["time_s"].notna(), "interval_kind"])
+    intervals = IntervalKind.ROUNDS in set(cases.loc[cases["time_s"].notna(), "interval_kind"])
     functions = _functions(cases, departing)
     against: tuple[Against, ...] = ()
     if baseline is not None and speedups is not None:
@@ -161,14 +160,14 @@ def _against(
         if other != baseline:
             continue
         back = found[mode, baseline, series]
-        finding = _finding(row, back) if intervals else Finding.UNCLEAR
-        crossing = back if finding is Finding.SLOWER_FROM else row
+        finding = _speed(row, back) if intervals else Speed.UNCLEAR
+        crossing = back if finding is Speed.SLOWER_FROM else row
         own = speedups[(speedups["series"] == series) & (speedups["mode"] == mode)]
         if len(own):
             last = own.loc[own["seq_len"].idxmax()]
             at, *ratio = int(last["seq_len"]), *(last[n] for n in ("ratio", "low", "high"))
         else:
-            finding, at, ratio = Finding.APART, 0, [math.nan] * 3
+            finding, at, ratio = Speed.APART, 0, [math.nan] * 3
         yield Against(
             mode=str(mode),
             series=str(series),
@@ -185,15 +184,15 @@ def _against(
         )
 
 
-def _finding(row: dict[Hashable, Any], back: dict[Hashable, Any]) -> Finding:
+def _speed(row: dict[Hashable, Any], back: dict[Hashable, Any]) -> Speed:
     """From the crossover of a series over the baseline, and that of the baseline over it."""
     answers = {
-        Finding.FASTER: row["answer"] == Answer.ALWAYS,
-        Finding.FASTER_FROM: row["answer"] == Answer.FROM,
-        Finding.SLOWER: back["answer"] == Answer.ALWAYS,
-        Finding.SLOWER_FROM: back["answer"] == Answer.FROM,
+        Speed.FASTER: row["answer"] == Crossed.ALWAYS,
+        Speed.FASTER_FROM: row["answer"] == Crossed.FROM,
+        Speed.SLOWER: back["answer"] == Crossed.ALWAYS,
+        Speed.SLOWER_FROM: back["answer"] == Crossed.FROM,
     }
-    return next((finding for finding, found in answers.items() if found), Finding.UNCLEAR)
+    return next((finding for finding, found in answers.items() if found), Speed.UNCLEAR)
 
 
 def _limits(cases: "pd.DataFrame") -> Iterator[Limit]:
@@ -213,12 +212,12 @@ def _limits(cases: "pd.DataFrame") -> Iterator[Limit]:
                 break
 
 
-def _missing(cases: "pd.DataFrame") -> Iterator[Missing]:
+def _missing(cases: "pd.DataFrame") -> Iterator[Unmeasured]:
     """The cases that were not measured in full by their reasons, the most frequent first."""
     lost = cases[cases["outcome"] != Outcome.OK]
     groups = [*lost.groupby(["outcome", "cause"], sort=False)]
     for (outcome, cause), own in sorted(groups, key=lambda group: -len(group[1])):
-        yield Missing(
+        yield Unmeasured(
             outcome=str(outcome),
             cause=str(cause),
             cases=len(own),

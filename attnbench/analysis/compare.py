@@ -16,7 +16,7 @@ import pandas as pd
 
 from attnbench.analysis.crossover import moved_crossovers
 from attnbench.analysis.curves import half_widths
-from attnbench.analysis.estimate import Kind, p_value
+from attnbench.analysis.estimate import IntervalKind, p_value
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.verdict import THRESHOLD, Verdict, of_count, verdicts
 from attnbench.errors import UsageError
@@ -167,7 +167,7 @@ def _timed(both: pd.DataFrame, threshold: float) -> pd.DataFrame:
     logs = np.log(rows["ratio"])
     errors = pd.Series(np.hypot(both["time_log_se_1"], both["time_log_se_2"]))
     dfs = both[["time_df_1", "time_df_2"]].min(axis=1)
-    repeated = [both[f"interval_kind{end}"] == Kind.ROUNDS for end in ("_1", "_2")]
+    repeated = [both[f"interval_kind{end}"] == IntervalKind.ROUNDS for end in ("_1", "_2")]
     known = errors.notna() & dfs.notna() & repeated[0] & repeated[1]
     halves = half_widths(errors.where(known), dfs)
     p_values = [

@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 
 from attnbench.analysis.curves import LogCurve, cost_curve
-from attnbench.analysis.estimate import Kind
+from attnbench.analysis.estimate import IntervalKind
 from attnbench.analysis.ratios import Ratios
 
 
-class Answer(StrEnum):
+class Crossed(StrEnum):
     """Whether, and from which length, one series is cheaper than another."""
 
     FROM = "from"
@@ -33,7 +33,7 @@ class Crossing:
     A length or end of the interval at the shortest length measured may in fact lie before it.
     """
 
-    answer: Answer
+    answer: Crossed
     length: float = np.nan
     low: float = np.nan
     high: float = np.nan
@@ -79,17 +79,17 @@ def find_crossing(log_ratio: LogCurve) -> Crossing:
     """
     logs, half = log_ratio.logs, log_ratio.half
     if not len(log_ratio) or not np.isfinite(half).all():
-        return Crossing(answer=Answer.UNCLEAR)
+        return Crossing(answer=Crossed.UNCLEAR)
     upper, lower = logs + half, logs - half
     if (upper < 0).all():
-        return Crossing(answer=Answer.ALWAYS)
+        return Crossing(answer=Crossed.ALWAYS)
     if lower[-1] > 0 or (logs[-1] == 0 and not half[-1]):
-        return Crossing(answer=Answer.NEVER)
+        return Crossing(answer=Crossed.NEVER)
     if upper[-1] >= 0:
-        return Crossing(answer=Answer.UNCLEAR)
+        return Crossing(answer=Crossed.UNCLEAR)
     x = np.log(log_ratio.lengths)
     low, length, high = (np.exp(_last_zero(x, y)) for y in (lower, logs, upper))
-    return Crossing(answer=Answer.FROM, length=float(length), low=float(low), high=float(high))
+    return Crossing(answer=Crossed.FROM, length=float(length), low=float(low), high=float(high))
 
 
 def speedups(summary: pd.DataFrame, baseline: str, ratios: Ratios | None = None) -> pd.DataFrame:
@@ -129,7 +129,7 @@ def moved_crossovers(
     mode, series, other, then answer, length, low, high, from_len and to_len of each sweep with
     the suffixes _1 and _2.
     """
-    repeated = [set(c.loc[c["interval_kind"] == Kind.ROUNDS, "match"]) for c in cases]
+    repeated = [set(c.loc[c["interval_kind"] == IntervalKind.ROUNDS, "match"]) for c in cases]
     first, second = (c[c["match"].isin(set.intersection(*repeated))] for c in cases)
     # series of the second sweep take the names of the first, as a form may have changed along one
     names = second["match"].map(dict(zip(first["match"], first["series"], strict=True)))
@@ -150,18 +150,18 @@ def moved_crossovers(
 def _bounds(row: pd.Series, end: str) -> tuple[float, float]:
     """The lengths between which the crossing lies."""
     match row["answer" + end]:
-        case Answer.ALWAYS:
+        case Crossed.ALWAYS:
             return 0.0, row["from_len" + end]
-        case Answer.NEVER:
+        case Crossed.NEVER:
             return row["to_len" + end], np.inf
-        case Answer.FROM:
+        case Crossed.FROM:
             return row["low" + end], row["high" + end]
     return 0.0, np.inf
 
 
 def _one_order(rows: pd.DataFrame) -> pd.DataFrame:
     """One of the two orders of each pair: that with a length, else the first."""
-    crosses = (rows["answer_1"] == Answer.FROM) | (rows["answer_2"] == Answer.FROM)
+    crosses = (rows["answer_1"] == Crossed.FROM) | (rows["answer_2"] == Crossed.FROM)
     ordered = pd.concat([rows[crosses], rows[~crosses]])
     columns = (ordered[name] for name in ("mode", "series", "other"))
     pairs = [(mode, *sorted(pair)) for mode, *pair in zip(*columns, strict=True)]

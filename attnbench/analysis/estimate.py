@@ -38,7 +38,7 @@ MANY = 1e5
 POINTS, WEIGHTS = (tuple(values) for values in np.polynomial.legendre.leggauss(64))
 
 
-class Kind(StrEnum):
+class IntervalKind(StrEnum):
     """The variation that an interval includes."""
 
     ROUNDS = "rounds"  # between processes
@@ -56,7 +56,7 @@ class Estimate:
     point: float = math.nan
     low: float = math.nan
     high: float = math.nan
-    kind: Kind = Kind.NONE
+    kind: IntervalKind = IntervalKind.NONE
     log_se: float = math.nan
     df: float = math.nan
 
@@ -96,10 +96,10 @@ def shrunk(
 def over_rounds(logs: Sequence[float], spread: Spread) -> Estimate:
     """The geometric mean over rounds with Student's interval, from their log medians."""
     log_se = math.sqrt(spread.variance / len(logs))
-    return from_log(float(np.mean(logs)), log_se, spread.df, Kind.ROUNDS)
+    return from_log(float(np.mean(logs)), log_se, spread.df, IntervalKind.ROUNDS)
 
 
-def from_log(mean: float, log_se: float, df: float, kind: Kind) -> Estimate:
+def from_log(mean: float, log_se: float, df: float, kind: IntervalKind) -> Estimate:
     """The estimate whose logarithm has this mean and standard error."""
     half = student_quantile(LEVEL, df) * log_se
     point, low, high = (math.exp(log) for log in (mean, mean - half, mean + half))
@@ -119,7 +119,9 @@ def of_median(samples: Sequence[float]) -> Estimate:
     rank, ordered = _rank(n), np.sort(samples)
     low, high = float(ordered[rank]), float(ordered[n - 1 - rank])
     log_se = math.log(high / low) / (2 * student_quantile(LEVEL, n - 1))
-    return Estimate(point=point, low=low, high=high, kind=Kind.WITHIN, log_se=log_se, df=n - 1)
+    return Estimate(
+        point=point, low=low, high=high, kind=IntervalKind.WITHIN, log_se=log_se, df=n - 1
+    )
 
 
 def student_within(t: float, df: float) -> float:

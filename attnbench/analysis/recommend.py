@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from attnbench.analysis.places import MEMORY, STATE, TIME
-from attnbench.analysis.standings import UNKNOWN, Margin, Standings, groups
+from attnbench.analysis.standings import MEMORY, STATE, TIME, UNKNOWN, Margin, Standings, groups
 from attnbench.analysis.summary import MISSING
 from attnbench.errors import UsageError
 from attnbench.records import Cause, Mode
@@ -97,10 +96,7 @@ def recommend(
             f"--length {seq_len}: the sweep has {lengths[0]} to {lengths[-1]} in {mode};"
             f" the nearest is {nearest}, and attnbench sweep --lengths {seq_len} measures it"
         )
-    tokens = None if mode == Mode.DECODE else tokens
-    found = [
-        _at(str(name), rows, seq_len, tokens) for name, rows in own.groupby("series", sort=False)
-    ]
+    found = [_at(str(name), rows, seq_len) for name, rows in own.groupby("series", sort=False)]
     fitting, excluded = [], [each for each in found if isinstance(each, Excluded)]
     for choice in (each for each in found if isinstance(each, Choice)):
         if memory_bytes is None or choice.peak_bytes <= memory_bytes:
@@ -112,14 +108,14 @@ def recommend(
     return Recommendation(
         mode=mode,
         seq_len=seq_len,
-        tokens=tokens,
+        tokens=None if mode == Mode.DECODE else tokens,
         memory_bytes=memory_bytes,
         choices=tuple(_ranked(fitting, _margins(own, standings, mode, seq_len))),
         excluded=tuple(excluded),
     )
 
 
-def _at(series: str, rows: "pd.DataFrame", seq_len: int, tokens: int | None) -> Choice | Excluded:
+def _at(series: str, rows: "pd.DataFrame", seq_len: int) -> Choice | Excluded:
     """One series at that length, from its rows of one mode."""
     known: dict[int, dict[Hashable, Any]] = {r["seq_len"]: r for r in rows.to_dict("records")}
     below = max((n for n in known if n <= seq_len), default=None)
@@ -139,23 +135,23 @@ def _at(series: str, rows: "pd.DataFrame", seq_len: int, tokens: int | None) -> 
                 peak_bytes=float(end["refined_bytes"]),
             )
 
-    def cost(column: str, predicted: str | None = None, per: str | None = None) -> float:
+    def cost(column: str, predicted: str | None = None, scale: str | None = None) -> float:
         values = [
-            end[column] if end[column] > 0 or predicted is None else end[predicted] for end in ends
+            (end[column] if end[column] > 0 or predicted is None else end[predicted])
+            * (end[scale] if scale else 1.0)
+            for end in ends
         ]
-        scaled = [v / end[per] if per else v for v, end in zip(values, ends, strict=True)]
-        return _between(lengths, scaled, seq_len)
+        return _between(lengths, values, seq_len)
 
-    scale, per = (tokens, "tokens") if tokens else (1, None)
     basis = Basis.MEASURED if len(ends) == 1 else Basis.BETWEEN
     return Choice(
         series=series,
         rank=None,
         basis=basis if all(measured) else Basis.PREDICTED,
         lengths=lengths,
-        seconds=scale * cost(TIME, "refined_s", per),
-        low=scale * cost("time_lo_s", per=per),
-        high=scale * cost("time_hi_s", per=per),
+        seconds=cost(TIME, "refined_s", "batch_scale"),
+        low=cost("time_lo_s", scale="batch_scale"),
+        high=cost("time_hi_s", scale="batch_scale"),
         margin=UNKNOWN,
         peak_bytes=cost(MEMORY, "refined_bytes"),
         state_bytes=cost(STATE),

@@ -13,9 +13,9 @@ import numpy as np
 from attnbench.analysis import noise, roofline, scaling
 from attnbench.analysis.answers import Answers, answers
 from attnbench.analysis.crossover import crossovers, speedups
-from attnbench.analysis.decoding import decoding
-from attnbench.analysis.estimate import Kind
+from attnbench.analysis.estimate import IntervalKind
 from attnbench.analysis.ratios import Ratios
+from attnbench.analysis.scaling import decoding
 from attnbench.analysis.standings import Standings
 from attnbench.analysis.summary import (
     Frame,
@@ -207,7 +207,7 @@ class Analysis:
     @property
     def process_spread(self) -> float | None:
         """The standard deviation of a log time between processes; None after one round."""
-        if Kind.ROUNDS not in set(self.cases["interval_kind"]):
+        if IntervalKind.ROUNDS not in set(self.cases["interval_kind"]):
             return None
         return float((self.cases["time_log_se"] * np.sqrt(self.cases["rounds"])).median())
 
@@ -265,7 +265,7 @@ def _warnings(analysis: Analysis) -> Warnings:
     if disturbed and (analysis.widening or 0.0) > 1:
         yield WarningKind.WIDENED, {"factor": analysis.widening}
     kinds = set(cases.loc[cases["time_s"].notna(), "interval_kind"])
-    if kinds and Kind.ROUNDS not in kinds:
+    if kinds and IntervalKind.ROUNDS not in kinds:
         yield WarningKind.ONE_ROUND, {}
 
 

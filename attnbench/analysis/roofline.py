@@ -31,6 +31,7 @@ ADAM = 6  # parameters and both moments, each read and written
 CACHE = 4.0  # bandwidth of a cache, which may hold an input of some MiB, over that of a large copy
 
 FEWEST = 4  # lengths for fitting two rates and their errors
+ROOM = 1.4  # from a point to the ends of the outline, as a factor
 MIN_CHANGE = 0.3  # least change of the core's share of FLOPs that separates the two rates
 
 
@@ -54,6 +55,13 @@ class Roof:
     def ridge(self) -> float:
         """The intensity in FLOP per byte above which products, not memory, are the limit."""
         return self.flops_per_s / self.bytes_per_s
+
+    def outline(self, points: pd.DataFrame) -> tuple[list[float], list[float]]:
+        """The roof above these rows of `roofline`: intensities, with the ridge, and FLOP/s."""
+        low = min(points["intensity"].min(), self.ridge) / ROOM
+        high = max(points["intensity"].max(), self.ridge) * ROOM
+        corners = [float(low), self.ridge, float(high)]
+        return corners, [min(self.flops_per_s, x * self.bytes_per_s) for x in corners]
 
 
 def roof(sweep: Sweep, summary: pd.DataFrame | None = None) -> Roof | None:
@@ -105,7 +113,7 @@ def roofline(summary: pd.DataFrame, roof: Roof) -> pd.DataFrame:
 
     Columns: series, mode, seq_len, flops (of the whole iteration), core_share (of these FLOPs),
     floor_s (the bound), bound (a `Bound`), over (time over the bound, with low and high),
-    intensity (FLOP per byte moved) and rate (FLOP/s achieved).
+    intensity (FLOP per byte moved, NaN unless both were counted) and rate (FLOP/s achieved).
     """
     known = summary[summary["time_s"] > 0]
     work = _work(known)
@@ -120,7 +128,7 @@ def roofline(summary: pd.DataFrame, roof: Roof) -> pd.DataFrame:
         over=known["time_s"] / floor,
         low=known["time_lo_s"] / floor,
         high=known["time_hi_s"] / floor,
-        intensity=work / known["moved_bytes"],
+        intensity=(work / known["moved_bytes"]).where((work > 0) & (known["moved_bytes"] > 0)),
         rate=work / known["time_s"],
     )
 

@@ -7,6 +7,8 @@ other. If no suffix qualifies, the last four lengths give the slope, marked "sti
 
 Confidence intervals of time exponents follow from the rounds. Memory and FLOPs are exact, so their
 range is that of the slopes between neighbouring lengths.
+
+Of decoding, what a step takes at the longest context, and by how much the state grows with a token.
 """
 
 from collections.abc import Mapping, Sequence
@@ -136,3 +138,20 @@ def _is_straight(curve: LogCurve) -> bool:
     _, low, high = known.coefficient(2)
     limit = BEND / (2 * np.ptp(np.log(curve.lengths)))
     return bool(low <= limit and high >= -limit)
+
+
+def decoding(cases: pd.DataFrame) -> pd.DataFrame:
+    """One row per series that was decoded, at its longest length with a step and a state.
+
+    `cases` are those of `summary`. Columns: those of the case, and token_bytes, by how much the
+    state of a sequence grows with a token: the slope between the two longest lengths, NaN if there
+    is only one.
+    """
+    known = cases[(cases["mode"] == Mode.DECODE) & cases["time_s"].notna()]
+    known = known[known["state_bytes"].notna()].sort_values("seq_len", kind="stable")
+    own = known["state_bytes"] / known["batch"]
+    series = known["series"]
+    grown = own.groupby(series).diff() / known["seq_len"].groupby(series).diff()
+    longest = known.assign(token_bytes=grown.astype(float)).groupby("series", sort=False).tail(1)
+    order = {name: i for i, name in enumerate(dict.fromkeys(cases["series"]))}
+    return longest.sort_values("series", key=lambda names: names.map(order).astype(np.int64))

@@ -66,17 +66,18 @@ def summary(sweep: Sweep) -> pd.DataFrame:
 
     Identity: case, key, match (equal for the same case on another device or in another dtype),
     series, mechanism, form, options, batch, seq_len, width, heads, level, mode, dtype, device,
-    causal, padding, tokens, outputs (the tokens that an iteration computes), layers. Ending:
-    outcome, cause (a `Cause` if the case was not started), reason, rounds. Recorded, or empty:
-    attention_kernel and attention_device_kernels (see `measure.kernels`), number_types in which
-    operators gave results.
+    causal, padding, tokens, outputs (the tokens that an iteration computes), layers. batch_scale is
+    the factor from the time of an iteration to that of the sweep's tokens per batch, 1 in decode
+    and if the batch is fixed. Ending: outcome, cause (a `Cause` if the case was not started),
+    reason, rounds. Recorded, or empty: attention_kernel and attention_device_kernels (see
+    `measure.kernels`), number_types in which operators gave results.
 
     Times of one iteration in seconds: time_s is device time on a GPU, else wall time; time_lo_s and
     time_hi_s are its 95 % confidence interval, time_log_se and time_df the standard error of its
-    logarithm and the degrees of freedom, interval_kind a `Kind`, samples their number; wall_s,
-    cpu_s, device_s, enqueue_s, forward_s, backward_s, step_s, forward_backward_s; token_s is
-    time_s / outputs, and tokens_per_s its inverse. launch_bound: the host
-    enqueues an iteration more slowly than the GPU runs it, or waits for the GPU in between.
+    logarithm and the degrees of freedom, interval_kind an `IntervalKind`, samples their number;
+    wall_s, cpu_s, device_s, enqueue_s, forward_s, backward_s, step_s, forward_backward_s; token_s
+    is time_s / outputs, and tokens_per_s its inverse. launch_bound: the host enqueues an iteration
+    more slowly than the GPU runs it, or waits for the GPU in between.
 
     In decode an iteration is one step, so that tpot_s is time_s; ttft_s is the time to the first
     token, with ttft_lo_s, ttft_hi_s, ttft_log_se and ttft_df; state_bytes is what N tokens leave.
@@ -90,7 +91,7 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     cases = [runs.get(planned.case.key, []) for planned in sweep.plan]
     predictions = replayed(sweep.plan, sweep.runs)
     rows = [
-        _identity(planned.case, names[planned.case.key])
+        _identity(planned.case, names[planned.case.key], sweep.request.batch_tokens)
         | _ending(planned, own)
         | {note: _noted(own, note) for note in NOTED}
         | _times(own, estimate, planned.case.workload)
@@ -202,8 +203,9 @@ def _with_ends(first: Estimate) -> dict[str, float]:
     return ends | {"ttft_log_se": first.log_se, "ttft_df": first.df}
 
 
-def _identity(case: Case, series: str) -> dict[str, Any]:
+def _identity(case: Case, series: str, batch_tokens: int | None) -> dict[str, Any]:
     workload = case.workload
+    decode = workload.mode is Mode.DECODE
     fields = asdict(workload)
     shell = fields.pop("shell") or {}
     return {
@@ -217,6 +219,7 @@ def _identity(case: Case, series: str) -> dict[str, Any]:
         **{name: str(value) if isinstance(value, str) else value for name, value in fields.items()},
         "tokens": workload.tokens,
         "outputs": workload.outputs,
+        "batch_scale": 1.0 if decode or batch_tokens is None else batch_tokens / workload.tokens,
         "layers": shell.get("layers", 1),
     }
 

@@ -1,17 +1,19 @@
-"""A sweep of several widths, heads, number types or batches, taken apart.
+"""A sweep of several widths, heads, number types or batches, taken apart; devices side by side.
 
 Whatever is compared, fitted or drawn belongs to one variant, so each is analysed as a sweep of its
-own. It is named after what differs, in the way of cases: `D512-bfloat16`.
+own. It is named after what differs, in the way of cases: `D512-bfloat16`. Sweeps of several
+devices become curves side by side, each named after its device.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
 import pandas as pd
 
-from attnbench.analysis.summary import Frame
-from attnbench.errors import UsageError
+from attnbench.analysis.summary import Frame, summary
+from attnbench.errors import DifferentSweep, UsageError
 from attnbench.records import Request, Sweep, Workload
 
 LETTERS = MappingProxyType({"width": "D", "heads": "H", "dtype": "", "batch": "B"})
@@ -74,3 +76,42 @@ def belongs(workload: Workload, single: Request) -> bool:
 def joined(cases: Iterable[Frame]) -> Frame:
     """The cases of several variants one below the other."""
     return pd.concat(list(cases), ignore_index=True)
+
+
+AT = " @ "  # between a series and its device
+
+# what has to agree for a series to be the same on each device
+SAME = (
+    *("level", "dtype", "width", "heads", "layers", "padding", "causal", "dropout"),
+    *("share_layers", "reversible"),
+)
+
+
+def device_names(sweeps: Sequence[Sweep]) -> list[str]:
+    """The device of each sweep, numbered where several have the same one."""
+    names = [sweep.sessions[0].device if sweep.sessions else "unknown device" for sweep in sweeps]
+    uses = Counter(names)
+    return [
+        name if uses[name] == 1 else f"{name} ({names[:i].count(name) + 1})"
+        for i, name in enumerate(names)
+    ]
+
+
+def side_by_side(sweeps: Sequence[Sweep]) -> Frame:
+    """The `summary` of all sweeps, with series such as `transformer:sdpa @ NVIDIA H100`.
+
+    Raises `DifferentSweep` unless they measured the same model and dtype.
+    """
+    for other in sweeps[1:]:
+        pairs = ((n, getattr(sweeps[0].request, n), getattr(other.request, n)) for n in SAME)
+        differences = [f"{name}: {a} and {b}" for name, a, b in pairs if a != b]
+        if differences:
+            raise DifferentSweep(
+                f"{sweeps[0].name!r} and {other.name!r} do not belong into one figure"
+                f" ({'; '.join(differences)}); report each by itself"
+            )
+    frames = []
+    for sweep, device in zip(sweeps, device_names(sweeps), strict=True):
+        cases = summary(replace(sweep, request=sweeps[0].request))  # times of the same tokens
+        frames.append(cases.assign(series=cases["series"] + AT + device))
+    return pd.concat(frames, ignore_index=True)

@@ -17,7 +17,7 @@ from attnbench.run.workers import Worker
 from attnbench.store import output
 from attnbench.store.journal import FILE, Journal, load, refuse_unwritable
 from attnbench.store.resuming import done
-from attnbench.store.schema import Ending
+from attnbench.store.schema import EndReason
 from attnbench.units import many
 from attnbench.workloads import config
 from attnbench.workloads.reading import Plan
@@ -26,7 +26,7 @@ PEAKS_TIMEOUT_S = 300.0
 BUSY_S, BUSY_PAUSE_S = 120.0, 1.0  # a lost try of a shard may take this long to end
 
 
-class Measured(NamedTuple):
+class Spent(NamedTuple):
     """How long a session took, and the share of it in warm-up and samples."""
 
     took_s: float
@@ -45,7 +45,7 @@ def measure(
     *,
     announce: Callable[[Environment, Journal], None] = lambda here, journal: None,
     observe: Callable[[Progress], None] = lambda progress: None,
-) -> Measured:
+) -> Spent:
     """Measure the plan, or a shard of it, into the folder's journal, a new or a resumed one.
 
     A whole sweep keeps its options next to its journal. `announce` is called once, before anything
@@ -58,7 +58,7 @@ def measure(
     begun = time.monotonic()
     here = environment(server, request.device, request.settings.threads, request.dtype)
     if shard:
-        fleets.claim(folder.parent, fleets.Claim(machine=here, division=division))
+        fleets.claim(folder.parent, fleets.Agreement(machine=here, division=division))
     keep_bytes = schedule.kept_bytes(plan.cases, here.memory_bytes)
     limit_bytes = request.settings.memory_limit_bytes
 
@@ -90,11 +90,11 @@ def measure(
         try:
             session.run()
         except KeyboardInterrupt:
-            journal.end(Ending.INTERRUPTED)
+            journal.end(EndReason.INTERRUPTED)
             raise
-        journal.end(Ending.BUDGET if session.over_budget else Ending.FINISHED)
+        journal.end(EndReason.BUDGET if session.over_budget else EndReason.FINISHED)
         took_s = time.monotonic() - begun
-        return Measured(took_s, session.useful_s / took_s)
+        return Spent(took_s, session.useful_s / took_s)
 
 
 def resumed(
@@ -135,9 +135,7 @@ def keep(folder: Path, options_file: bytes) -> None:
 def refuse_begun(folder: Path) -> None:
     """Raises `SweepExists` if a sweep began in the folder."""
     if begun_in(folder):
-        raise SweepExists(
-            f"'{folder}' already holds a sweep; --resume to go on, --out for another folder"
-        )
+        raise SweepExists(folder)
 
 
 def begun_in(folder: Path) -> bool:

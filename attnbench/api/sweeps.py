@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnbench.errors import UsageError
-from attnbench.workloads.option import FORMATS, Panel
+from attnbench.workloads.option import FORMATS, HelpPanel
 
 if TYPE_CHECKING:
     from attnbench.analysis.report import Analysis
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 QUANTITIES = ("time", "memory")
 MOST = 3  # series that a list in the answers names in a notebook
-ELSEWHERE = (Panel.CLUSTER, Panel.OUTPUT)  # options that need the command line
+ELSEWHERE = (HelpPanel.CLUSTER, HelpPanel.OUTPUT)  # options that need the command line
 
 
 @dataclass(frozen=True)

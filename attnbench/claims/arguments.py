@@ -11,12 +11,12 @@ from typing import Any, NewType
 
 from attnbench.claims.claim import (
     NEAR,
+    ClaimedCost,
+    ClaimedGroup,
     ClaimedMode,
+    ClaimedSeries,
     Formula,
-    Group,
     Lengths,
-    Quantity,
-    Subject,
 )
 from attnbench.records import Level, Mode, Option
 
@@ -66,7 +66,7 @@ def _powers(node: ast.expr, sign: int) -> tuple[float, float] | None:
     return None
 
 
-def _subject(node: ast.expr) -> Subject | None:
+def _subject(node: ast.expr) -> ClaimedSeries | None:
     named, keywords = node, list[ast.keyword]()
     if isinstance(node, ast.Call):
         named, keywords = node.func, node.keywords
@@ -77,9 +77,9 @@ def _subject(node: ast.expr) -> Subject | None:
         return None
     match named:
         case ast.Name(mechanism):
-            return Subject(mechanism=mechanism, options=options)
+            return ClaimedSeries(mechanism=mechanism, options=options)
         case ast.Attribute(ast.Name(mechanism), form):
-            return Subject(mechanism=mechanism, form=form, options=options)
+            return ClaimedSeries(mechanism=mechanism, form=form, options=options)
     return None
 
 
@@ -97,10 +97,10 @@ def _options(node: ast.expr) -> tuple[Option, ...]:
     return tuple(values) if len(values) == len(nodes) else ()
 
 
-def _group(node: ast.expr) -> Group | None:
+def _group(node: ast.expr) -> ClaimedGroup | None:
     names = list(map(_name, node.elts)) if isinstance(node, ast.Set) else []
     members = tuple(name for name in names if name)
-    return Group(members) if members and all(names) else None
+    return ClaimedGroup(members) if members and all(names) else None
 
 
 def _lengths(node: ast.expr) -> Lengths | None:
@@ -146,10 +146,10 @@ def _text(node: ast.expr) -> str | None:
 # for each type of parameter its reader, and what an error says was expected
 KINDS: Mapping[Any, tuple[Callable[[ast.expr], Any], str]] = MappingProxyType(
     {
-        Subject: (_subject, "a mechanism such as linformer(rank=128) or transformer.eager"),
-        Group: (_group, "mechanisms in braces such as {linformer, performer}"),
+        ClaimedSeries: (_subject, "a mechanism such as linformer(rank=128) or transformer.eager"),
+        ClaimedGroup: (_group, "mechanisms in braces such as {linformer, performer}"),
         Mode: (_word(ClaimedMode), f"one of {', '.join(ClaimedMode)}"),
-        Quantity: (_word(Quantity), f"one of {', '.join(Quantity)}"),
+        ClaimedCost: (_word(ClaimedCost), f"one of {', '.join(ClaimedCost)}"),
         Lengths: (_lengths, "lengths such as N >= 512, 512 <= N <= 4096 or N in {1000, 2000}"),
         int: (_length, "a whole number of tokens"),
         str: (_name, "the name of an option"),

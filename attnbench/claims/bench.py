@@ -12,9 +12,9 @@ from types import MappingProxyType
 
 import pandas as pd
 
-from attnbench.analysis.curves import LogCurve
+from attnbench.analysis.curves import LogCurve, cost_curve
 from attnbench.analysis.ratios import Ratios
-from attnbench.claims.claim import ClaimedMode, OutOfScope, Quantity, Subject
+from attnbench.claims.claim import ClaimedCost, ClaimedMode, ClaimedSeries, OutOfScope
 from attnbench.records import PASSES, CardFacts, Level, Mode, Option, Outcome, Sweep
 
 # the form that a claim names, and the forms here that may stand for it, best first: `flash` is a
@@ -28,7 +28,7 @@ PLAIN = "math"  # the kernel that stores the weights
 
 
 @dataclass(frozen=True, kw_only=True)
-class Curve:
+class CostCurve:
     """One series in one mode.
 
     `rows`: form, outcome and reason by length; `costs`: each quantity where it is known.
@@ -40,23 +40,23 @@ class Curve:
     options: Mapping[str, Option]
     kernels: frozenset[str]  # of attention, where the sweep recorded them
     rows: pd.DataFrame
-    costs: Mapping[Quantity, LogCurve]
+    costs: Mapping[ClaimedCost, LogCurve]
     ratios: Ratios
 
-    def over(self, other: "Curve", quantity: Quantity) -> LogCurve:
+    def over(self, other: "CostCurve", quantity: ClaimedCost) -> LogCurve:
         """The log ratio to another curve at the lengths of both.
 
         Times of series that took turns are compared lap by lap.
         """
         independent = self.costs[quantity].minus(other.costs[quantity])
-        if quantity is not Quantity.TIME:
+        if quantity is not ClaimedCost.TIME:
             return independent
         return self.ratios.in_turns(independent, self.series, other.series, self.mode)[0]
 
     @property
     def fitting(self) -> list[int]:
         """The lengths that were measured."""
-        return [int(n) for n in self.costs[Quantity.TIME].lengths]
+        return [int(n) for n in self.costs[ClaimedCost.TIME].lengths]
 
     @property
     def lost(self) -> list[int]:
@@ -101,7 +101,7 @@ class Bench:
             raise OutOfScope(f"the sweep has no {claimed} (--mode {mode})")
         return (mode,)
 
-    def curve(self, subject: Subject, mode: Mode) -> Curve:
+    def curve(self, subject: ClaimedSeries, mode: Mode) -> CostCurve:
         """The best curve of a subject. Raises `OutOfScope` naming what the sweep has instead."""
         if curves := self.matching(subject, mode):
             return curves[0]
@@ -112,7 +112,7 @@ class Bench:
             raise OutOfScope(f"{subject.mechanism} is not in the sweep")
         raise OutOfScope(f"the sweep has {', '.join(others)}, not {subject}")
 
-    def matching(self, subject: Subject, mode: Mode) -> list[Curve]:
+    def matching(self, subject: ClaimedSeries, mode: Mode) -> list[CostCurve]:
         """Every curve of a subject in a mode, best first.
 
         The best is in the preferred form of the claim, then measured at the most lengths, then the
@@ -131,7 +131,7 @@ class Bench:
         return [curve for _, curve in sorted(ranked, key=lambda pair: pair[0])]
 
     @cached_property
-    def curves(self) -> tuple[Curve, ...]:
+    def curves(self) -> tuple[CostCurve, ...]:
         """Every series in every mode, in the order of the plan."""
         if not self.sweep.plan:
             return ()
@@ -141,15 +141,15 @@ class Bench:
         for (mode, series), rows in groups:
             case = cases[rows["key"].iloc[0]]
             card = self.cards.get(case.mechanism)
-            rows = rows.sort_values("seq_len").drop_duplicates("seq_len").set_index("seq_len")
+            rows = rows.sort_values("seq_len").drop_duplicates("seq_len")
             curves.append(
-                Curve(
+                CostCurve(
                     series=str(series),
                     mechanism=case.mechanism,
                     mode=Mode(str(mode)),
                     options={**(card.options if card else {}), **dict(case.options)},
                     kernels=frozenset(rows["attention_kernel"]) - {""},
-                    rows=rows[["form", "outcome", "reason"]],
+                    rows=rows.set_index("seq_len")[["form", "outcome", "reason"]],
                     costs=_costs(rows),
                     ratios=self.ratios,
                 )
@@ -157,31 +157,33 @@ class Bench:
         return tuple(curves)
 
 
-def forms(subject: Subject) -> tuple[str, ...] | None:
+def forms(subject: ClaimedSeries) -> tuple[str, ...] | None:
     """The forms that a subject may be judged by, best first, or None for any."""
     return None if subject.form is None else FORMS.get(subject.form, (subject.form,))
 
 
-def _has_options(curve: Curve, subject: Subject) -> bool:
+def _has_options(curve: CostCurve, subject: ClaimedSeries) -> bool:
     return all(
         name in curve.options and curve.options[name] in values for name, values in subject.options
     )
 
 
-def _costs(rows: pd.DataFrame) -> dict[Quantity, LogCurve]:
+def _costs(rows: pd.DataFrame) -> dict[ClaimedCost, LogCurve]:
     """Each quantity of one sequence by length."""
-    peak = rows["allocated_delta_bytes"].where(rows["allocated_delta_bytes"] > 0)
-    peak = peak if peak.notna().any() else rows["allocated_peak_bytes"]
-    lengths, batch = rows.index, rows["batch"]
-    times = (rows["time_s"] / batch, rows["time_log_se"], rows["time_df"])
-    counted = {
-        Quantity.MEMORY: peak / batch,
-        Quantity.CORE_FLOPS: rows["core_flops"] / batch / rows["layers"],
-        Quantity.PROJECTION_FLOPS: rows["projection_flops"] / batch / rows["layers"],
-        Quantity.STATE: rows["state_bytes"] / batch,
+    delta = rows["allocated_delta_bytes"].where(rows["allocated_delta_bytes"] > 0)
+    known = rows.assign(
+        memory=delta if delta.notna().any() else rows["allocated_peak_bytes"],
+        core=rows["core_flops"] / rows["layers"],
+        projections=rows["projection_flops"] / rows["layers"],
+    )
+    columns = {
+        ClaimedCost.TIME: "time_s",
+        ClaimedCost.MEMORY: "memory",
+        ClaimedCost.STATE: "state_bytes",
+        ClaimedCost.CORE_FLOPS: "core",
+        ClaimedCost.PROJECTION_FLOPS: "projections",
     }
-    costs = {quantity: LogCurve.of(lengths, cost) for quantity, cost in counted.items()}
-    costs[Quantity.TIME] = LogCurve.of(lengths, *times)
+    costs = {cost: cost_curve(known, column) for cost, column in columns.items()}
     first = rows.reindex(columns=["ttft_s", "ttft_log_se", "ttft_df"])
-    costs[Quantity.FIRST_TOKEN] = LogCurve.of(lengths, *(first[name] for name in first))
+    costs[ClaimedCost.FIRST_TOKEN] = LogCurve.of(rows["seq_len"], *(first[name] for name in first))
     return costs

@@ -35,7 +35,7 @@ class ClaimedMode(StrEnum):
     GENERATION = "generation"  # token by token, the mode decode of a sweep
 
 
-class Quantity(StrEnum):
+class ClaimedCost(StrEnum):
     """A cost of one sequence, and for FLOPs of one layer, that is compared."""
 
     TIME = "time"  # in generation of a step
@@ -58,7 +58,7 @@ class Sign(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subject:
+class ClaimedSeries:
     """A mechanism as a claim names it; an option with several values matches any of them."""
 
     mechanism: str
@@ -72,7 +72,7 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Group:
+class ClaimedGroup:
     """Several mechanisms."""
 
     members: tuple[str, ...]
@@ -164,14 +164,14 @@ class Call:
         return None
 
     @property
-    def subjects(self) -> Iterator[Subject]:
+    def subjects(self) -> Iterator[ClaimedSeries]:
         """Every mechanism that the call names."""
         for argument in self.arguments.values():
             match argument:
-                case Subject():
+                case ClaimedSeries():
                     yield argument
-                case Group(members):
-                    yield from (Subject(mechanism=name) for name in members)
+                case ClaimedGroup(members):
+                    yield from (ClaimedSeries(mechanism=name) for name in members)
                 case Call():
                     yield from argument.subjects
 

@@ -15,20 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnbench.analysis.curves import half_widths
-from attnbench.claims.bench import Bench, Curve
+from attnbench.claims.bench import Bench, CostCurve
 from attnbench.claims.claim import (
     EVERYWHERE,
     Answer,
-    Group,
+    ClaimedCost,
+    ClaimedGroup,
+    ClaimedSeries,
     Judgement,
     Lengths,
     Measured,
     Number,
     OutOfScope,
-    Quantity,
     Relation,
     Sign,
-    Subject,
     as_ratio,
     nearest,
 )
@@ -42,14 +42,14 @@ FEWEST = 3
 
 
 def faster(
-    bench: Bench, a: Subject, b: Subject, mode: Mode, lengths: Lengths = EVERYWHERE
+    bench: Bench, a: ClaimedSeries, b: ClaimedSeries, mode: Mode, lengths: Lengths = EVERYWHERE
 ) -> Judgement:
     """A takes less time than B, at every length of the claim that both were measured at."""
     return _above_one([speedup(bench, a, b, mode, lengths)], lengths)
 
 
 def less_memory(
-    bench: Bench, a: Subject, b: Subject, mode: Mode, lengths: Lengths = EVERYWHERE
+    bench: Bench, a: ClaimedSeries, b: ClaimedSeries, mode: Mode, lengths: Lengths = EVERYWHERE
 ) -> Judgement:
     """A needs less memory than B, at every length of the claim that both were measured at."""
     return _above_one([memory_saving(bench, a, b, mode, lengths)], lengths)
@@ -57,9 +57,9 @@ def less_memory(
 
 def same(
     bench: Bench,
-    a: Subject,
-    b: Subject,
-    quantity: Quantity,
+    a: ClaimedSeries,
+    b: ClaimedSeries,
+    quantity: ClaimedCost,
     mode: Mode,
     lengths: Lengths = EVERYWHERE,
 ) -> Judgement:
@@ -77,7 +77,7 @@ def same(
 
 
 def fastest(
-    bench: Bench, a: Subject, among: Group, mode: Mode, lengths: Lengths = EVERYWHERE
+    bench: Bench, a: ClaimedSeries, among: ClaimedGroup, mode: Mode, lengths: Lengths = EVERYWHERE
 ) -> Judgement:
     """A takes less time than every other of the group, at every length of the claim.
 
@@ -85,21 +85,21 @@ def fastest(
     may be missing from the sweep, and only lengths count at which each was measured or ran out of
     memory or time.
     """
-    return _extreme(bench, a, among, Quantity.TIME, mode, lengths, least=True)
+    return _extreme(bench, a, among, ClaimedCost.TIME, mode, lengths, least=True)
 
 
 def slowest(
-    bench: Bench, a: Subject, among: Group, mode: Mode, lengths: Lengths = EVERYWHERE
+    bench: Bench, a: ClaimedSeries, among: ClaimedGroup, mode: Mode, lengths: Lengths = EVERYWHERE
 ) -> Judgement:
     """A takes more time than every other of the group; lengths and members as in `fastest`."""
-    return _extreme(bench, a, among, Quantity.TIME, mode, lengths, least=False)
+    return _extreme(bench, a, among, ClaimedCost.TIME, mode, lengths, least=False)
 
 
 def least_memory(
-    bench: Bench, a: Subject, among: Group, mode: Mode, lengths: Lengths = EVERYWHERE
+    bench: Bench, a: ClaimedSeries, among: ClaimedGroup, mode: Mode, lengths: Lengths = EVERYWHERE
 ) -> Judgement:
     """A needs less memory than every other of the group; lengths and members as in `fastest`."""
-    return _extreme(bench, a, among, Quantity.MEMORY, mode, lengths, least=True)
+    return _extreme(bench, a, among, ClaimedCost.MEMORY, mode, lengths, least=True)
 
 
 def increasing(bench: Bench, of: Measured, *, mode: Mode) -> Judgement:
@@ -115,9 +115,9 @@ def increasing(bench: Bench, of: Measured, *, mode: Mode) -> Judgement:
 
 def rises_with(
     bench: Bench,
-    a: Subject,
+    a: ClaimedSeries,
     option: str,
-    quantity: Quantity,
+    quantity: ClaimedCost,
     mode: Mode,
     lengths: Lengths = EVERYWHERE,
 ) -> Judgement:
@@ -127,7 +127,7 @@ def rises_with(
     """
     allowed = dict(a.options).get(option)
     others = tuple(pair for pair in a.options if pair[0] != option)
-    variants: dict[float, Curve] = {}
+    variants: dict[float, CostCurve] = {}
     for curve in bench.matching(replace(a, options=others), mode):
         value = curve.options.get(option)
         if isinstance(value, int | float) and (allowed is None or value in allowed):
@@ -140,21 +140,21 @@ def rises_with(
 
 
 def speedup(
-    bench: Bench, a: Subject, b: Subject, mode: Mode, lengths: Lengths = EVERYWHERE
+    bench: Bench, a: ClaimedSeries, b: ClaimedSeries, mode: Mode, lengths: Lengths = EVERYWHERE
 ) -> Measured:
     """The time of B over that of A, of one sequence."""
-    return ratio(bench, b, a, Quantity.TIME, mode, lengths)
+    return ratio(bench, b, a, ClaimedCost.TIME, mode, lengths)
 
 
 def speedup_over_passes(
-    bench: Bench, a: Subject, b: Subject, mode: Mode, lengths: Lengths = EVERYWHERE
+    bench: Bench, a: ClaimedSeries, b: ClaimedSeries, mode: Mode, lengths: Lengths = EVERYWHERE
 ) -> Measured:
     """The time of a pass of B over the tokens before a step, over the time of a step of A.
 
     The speed-up of A with a state over B without one, which computes all past tokens again.
     """
     slow, fast = bench.curve(b, mode), bench.curve(a, mode)
-    logs = slow.costs[Quantity.FIRST_TOKEN].minus(fast.costs[Quantity.TIME])
+    logs = slow.costs[ClaimedCost.FIRST_TOKEN].minus(fast.costs[ClaimedCost.TIME])
     if not len(logs):
         raise OutOfScope(f"{fast.series} and {slow.series} were not decoded at a common length")
     chosen = lengths.among([int(n) for n in logs.lengths])
@@ -163,17 +163,17 @@ def speedup_over_passes(
 
 
 def memory_saving(
-    bench: Bench, a: Subject, b: Subject, mode: Mode, lengths: Lengths = EVERYWHERE
+    bench: Bench, a: ClaimedSeries, b: ClaimedSeries, mode: Mode, lengths: Lengths = EVERYWHERE
 ) -> Measured:
     """The memory of B over that of A, of one sequence."""
-    return ratio(bench, b, a, Quantity.MEMORY, mode, lengths)
+    return ratio(bench, b, a, ClaimedCost.MEMORY, mode, lengths)
 
 
 def ratio(
     bench: Bench,
-    a: Subject,
-    b: Subject,
-    quantity: Quantity,
+    a: ClaimedSeries,
+    b: ClaimedSeries,
+    quantity: ClaimedCost,
     mode: Mode,
     lengths: Lengths = EVERYWHERE,
 ) -> Measured:
@@ -182,7 +182,7 @@ def ratio(
 
 
 def growth(
-    bench: Bench, quantity: Quantity, a: Subject, mode: Mode, first: int, last: int
+    bench: Bench, quantity: ClaimedCost, a: ClaimedSeries, mode: Mode, first: int, last: int
 ) -> Measured:
     """The quantity of one sequence of A at the second length over that at the first."""
     curve = bench.curve(a, mode)
@@ -230,7 +230,7 @@ def compare(bench: Bench, of: Measured, *, relation: Relation, mode: Mode) -> Ju
     return Judgement(answer=answer, why=why, numbers=(number,), lengths=of.lengths)
 
 
-def compare_curves(a: Curve, b: Curve, quantity: Quantity, lengths: Lengths) -> Measured:
+def compare_curves(a: CostCurve, b: CostCurve, quantity: ClaimedCost, lengths: Lengths) -> Measured:
     """The ratio of a quantity of two curves. Raises `OutOfScope` if they share no length."""
     logs = a.over(b, quantity)
     if not len(logs):
@@ -284,9 +284,9 @@ def _above_one(parts: Sequence[Measured], lengths: Lengths) -> Judgement:
 
 def _extreme(
     bench: Bench,
-    a: Subject,
-    among: Group,
-    quantity: Quantity,
+    a: ClaimedSeries,
+    among: ClaimedGroup,
+    quantity: ClaimedCost,
     mode: Mode,
     lengths: Lengths,
     *,
@@ -294,7 +294,7 @@ def _extreme(
 ) -> Judgement:
     own = bench.curve(a, mode)
     others = [name for name in among.members if name != a.mechanism]
-    best = {name: bench.matching(Subject(mechanism=name), mode)[:1] for name in others}
+    best = {name: bench.matching(ClaimedSeries(mechanism=name), mode)[:1] for name in others}
     rivals = [curve for curves in best.values() for curve in curves]
     if not rivals:
         raise OutOfScope(f"the sweep has no other of {', '.join(among.members)}")
@@ -316,7 +316,7 @@ def _extreme(
     return judged
 
 
-def _ended(curve: Curve, length: int, quantity: Quantity) -> bool:
+def _ended(curve: CostCurve, length: int, quantity: ClaimedCost) -> bool:
     """Whether a curve was measured at a length, or ran out of memory or time there."""
     if length in curve.costs[quantity].lengths:
         return True

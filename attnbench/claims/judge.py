@@ -9,10 +9,10 @@ from attnbench.claims.claim import (
     Answer,
     Call,
     Claim,
+    ClaimedCost,
     ClaimedMode,
     Judgement,
     OutOfScope,
-    Quantity,
 )
 from attnbench.records import Mode
 
@@ -87,14 +87,14 @@ def _judged(bench: Bench, call: Call) -> Judgement:
     except OutOfScope as reason:
         return Judgement(answer=Answer.OUT_OF_SCOPE, why=str(reason))
     # counts and facts stored with the sweep are the same in every mode
-    costs = (Quantity.TIME, Quantity.MEMORY)
+    costs = (ClaimedCost.TIME, ClaimedCost.MEMORY)
     exact = call.mode is None and not any(cost in call.arguments.values() for cost in costs)
     return agreed([_in_mode(bench, call, mode) for mode in (modes[-1:] if exact else modes)])
 
 
 def _claimed_mode(call: Call) -> ClaimedMode:
     """The mode that a call names; one about states is about generation."""
-    if call.mode is None and Quantity.STATE in call.arguments.values():
+    if call.mode is None and ClaimedCost.STATE in call.arguments.values():
         return ClaimedMode.GENERATION
     return call.mode or ClaimedMode.UNPRINTED
 

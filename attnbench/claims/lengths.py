@@ -15,25 +15,24 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
-from attnbench.analysis.crossover import Answer as Crossed
-from attnbench.analysis.crossover import Crossing, find_crossing
+from attnbench.analysis.crossover import Crossed, Crossing, find_crossing
 from attnbench.analysis.curves import LogCurve
 from attnbench.analysis.scaling import BEND, FEWEST
-from attnbench.claims.bench import Bench, Curve
+from attnbench.claims.bench import Bench, CostCurve
 from attnbench.claims.claim import (
     EVERYWHERE,
     NEAR,
     Answer,
     Bracket,
+    ClaimedCost,
+    ClaimedSeries,
     Exactly,
     Formula,
     Judgement,
     Measured,
     Number,
     OutOfScope,
-    Quantity,
     Sign,
-    Subject,
     nearest,
 )
 from attnbench.claims.costs import compare_curves
@@ -44,7 +43,9 @@ from attnbench.records import Causality, Level, Mode
 NEARER = 0.75
 
 
-def crossover(bench: Bench, a: Subject, b: Subject, mode: Mode, *, relation: Bracket) -> Judgement:
+def crossover(
+    bench: Bench, a: ClaimedSeries, b: ClaimedSeries, mode: Mode, *, relation: Bracket
+) -> Judgement:
     """The length from which B takes less time than A, for good, interpolated in log–log.
 
     `x <= crossover(…) <= y`: A is faster at x and B at y; reproduced if the confidence interval of
@@ -53,7 +54,7 @@ def crossover(bench: Bench, a: Subject, b: Subject, mode: Mode, *, relation: Bra
     factor of 2. A sweep that ends before x, or begins beyond y, is out of scope.
     """
     curve_a, curve_b = bench.curve(a, mode), bench.curve(b, mode)
-    measured = compare_curves(curve_b, curve_a, Quantity.TIME, EVERYWHERE)
+    measured = compare_curves(curve_b, curve_a, ClaimedCost.TIME, EVERYWHERE)
     first, last = measured.lengths[0], measured.lengths[-1]
     low, high = relation.bounds
     least = max(low, high if relation.sign is Sign.AT_MOST else 0)
@@ -75,7 +76,7 @@ def crossover(bench: Bench, a: Subject, b: Subject, mode: Mode, *, relation: Bra
 
 
 def order(
-    bench: Bench, a: Subject, quantity: Quantity, *, mode: Mode, formula: Formula
+    bench: Bench, a: ClaimedSeries, quantity: ClaimedCost, *, mode: Mode, formula: Formula
 ) -> Judgement:
     """The cost grows like the formula, over the last four lengths that ran in one form.
 
@@ -90,7 +91,7 @@ def order(
     if len(logs) < 2:
         raise OutOfScope(f"{curve.series} has no {quantity} at two lengths")
     slopes = logs.slopes()
-    counted = quantity in (Quantity.CORE_FLOPS, Quantity.PROJECTION_FLOPS, Quantity.STATE)
+    counted = quantity in (ClaimedCost.CORE_FLOPS, ClaimedCost.PROJECTION_FLOPS, ClaimedCost.STATE)
     number = Number(
         what=f"exponent of N of {quantity} of {curve.series}" + ("" if counted else f", {mode}"),
         unit=Unit.EXPONENT,
@@ -103,10 +104,10 @@ def order(
     return Judgement(answer=answer, why=why, numbers=(number,), lengths=lengths)
 
 
-def projections_over_core(bench: Bench, a: Subject, *, mode: Mode) -> Measured:
+def projections_over_core(bench: Bench, a: ClaimedSeries, *, mode: Mode) -> Measured:
     """FLOPs of the linear projections over FLOPs of the core, exact; the least over all lengths."""
     curve = bench.curve(a, mode)
-    logs = curve.costs[Quantity.PROJECTION_FLOPS].minus(curve.costs[Quantity.CORE_FLOPS])
+    logs = curve.costs[ClaimedCost.PROJECTION_FLOPS].minus(curve.costs[ClaimedCost.CORE_FLOPS])
     if not len(logs):
         raise OutOfScope(f"{curve.series} has no FLOPs of projections and core")
     label = f"FLOPs of the projections over those of the core of {curve.series}"
@@ -114,7 +115,7 @@ def projections_over_core(bench: Bench, a: Subject, *, mode: Mode) -> Measured:
     return Measured(label=label, logs=logs[[int(np.argmin(logs.logs))]], lengths=lengths)
 
 
-def oom(bench: Bench, a: Subject, mode: Mode, length: int) -> Judgement:
+def oom(bench: Bench, a: ClaimedSeries, mode: Mode, length: int) -> Judgement:
     """A runs out of memory, or is predicted to, at that length or a shorter one.
 
     Not reproduced if A was measured at that length; otherwise the answer is "cannot tell".
@@ -123,13 +124,13 @@ def oom(bench: Bench, a: Subject, mode: Mode, length: int) -> Judgement:
     return _limit(curve, length, lost=Answer.REPRODUCED, fits=Answer.NOT_REPRODUCED)
 
 
-def fits(bench: Bench, a: Subject, mode: Mode, length: int) -> Judgement:
+def fits(bench: Bench, a: ClaimedSeries, mode: Mode, length: int) -> Judgement:
     """A was measured at the length; not reproduced if it ran out of memory there or before."""
     curve = bench.curve(a, mode)
     return _limit(curve, length, lost=Answer.NOT_REPRODUCED, fits=Answer.REPRODUCED)
 
 
-def max_length(bench: Bench, a: Subject, mode: Mode, *, relation: Exactly) -> Judgement:
+def max_length(bench: Bench, a: ClaimedSeries, mode: Mode, *, relation: Exactly) -> Judgement:
     """The longest length that fits is the claim's: A was measured there and ran out at the next.
 
     Not reproduced if A was measured beyond, or ran out of memory at it or before; otherwise the
@@ -148,7 +149,7 @@ def max_length(bench: Bench, a: Subject, mode: Mode, *, relation: Exactly) -> Ju
     )
 
 
-def throughput(bench: Bench, a: Subject, mode: Mode) -> Measured:
+def throughput(bench: Bench, a: ClaimedSeries, mode: Mode) -> Measured:
     """The most core FLOPs per second of any length, in TFLOP/s, forward, at level core.
 
     Judged only on the device of the claim; at other levels further work is timed too.
@@ -156,7 +157,7 @@ def throughput(bench: Bench, a: Subject, mode: Mode) -> Measured:
     if bench.level is not Level.CORE or mode != Mode.INFERENCE:
         raise OutOfScope("a rate is judged at inference, at level core")
     curve = bench.curve(a, mode)
-    rates = curve.costs[Quantity.CORE_FLOPS].minus(curve.costs[Quantity.TIME])
+    rates = curve.costs[ClaimedCost.CORE_FLOPS].minus(curve.costs[ClaimedCost.TIME])
     if not len(rates):
         raise OutOfScope(f"{curve.series} was not measured")
     rates = replace(rates, logs=rates.logs - log(1e12))
@@ -165,7 +166,7 @@ def throughput(bench: Bench, a: Subject, mode: Mode) -> Measured:
     return Measured(label=label, logs=best, lengths=tuple(int(n) for n in rates.lengths))
 
 
-def no_causal_form(bench: Bench, a: Subject, *, mode: Mode) -> Judgement:
+def no_causal_form(bench: Bench, a: ClaimedSeries, *, mode: Mode) -> Judgement:
     """The card of A, as stored with the sweep, has no causal form; nothing is measured."""
     card = bench.cards.get(a.mechanism)
     if card is None:
@@ -199,7 +200,7 @@ def _crossed(
     return Answer.CANNOT_TELL, "the interval reaches both sides"
 
 
-def _tail(curve: Curve, quantity: Quantity) -> LogCurve:
+def _tail(curve: CostCurve, quantity: ClaimedCost) -> LogCurve:
     """The longest lengths that ran in one form, where a counted cost is straight."""
     logs = curve.costs[quantity]
     form = curve.rows["form"].loc[list(logs.lengths)]
@@ -239,7 +240,7 @@ def _fit(logs: LogCurve, formula: Formula) -> tuple[NDArray[np.float64], bool]:
     return steps, leading in kept
 
 
-def _limit(curve: Curve, limit: int, *, lost: Answer, fits: Answer) -> Judgement:
+def _limit(curve: CostCurve, limit: int, *, lost: Answer, fits: Answer) -> Judgement:
     """The answer `lost` if memory ran out by a length, or `fits` if it was measured there."""
     out = [n for n in curve.lost if n <= limit * NEAR]
     if out:
@@ -253,7 +254,7 @@ def _limit(curve: Curve, limit: int, *, lost: Answer, fits: Answer) -> Judgement
     return _judgement(curve, Answer.CANNOT_TELL, f"{row['outcome']} at {at:,}: {row['reason']}")
 
 
-def _judgement(curve: Curve, answer: Answer, why: str) -> Judgement:
+def _judgement(curve: CostCurve, answer: Answer, why: str) -> Judgement:
     """The answer with the longest length measured."""
     label = f"longest length measured of {curve.series}, {curve.mode}"
     numbers = [Number(what=label, unit=Unit.COUNT, value=n) for n in curve.fitting[-1:]]

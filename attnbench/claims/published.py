@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 from attnbench.analysis.curves import LogCurve
-from attnbench.claims.bench import Bench, Curve
-from attnbench.claims.claim import Quantity, Subject
+from attnbench.claims.bench import Bench, CostCurve
+from attnbench.claims.claim import ClaimedCost, ClaimedSeries
 from attnbench.records import Mode, Option
 
 # curves are 1 here, or at the nearest common length: short enough for softmax attention in most
@@ -58,7 +58,7 @@ class Source:
     title: str
     table: str
     metric: str
-    quantity: Quantity
+    quantity: ClaimedCost
     mode: Mode
     gain: bool
 
@@ -113,8 +113,8 @@ def overlay(bench: Bench, source: Source) -> Overlay | None:
     """The published quantity and the sweep's curves, or None if they share no mechanism."""
     rows = table(source.table)
     rows = rows[(rows["metric"] == source.metric) & ~rows["note"].str.contains("suspected slip")]
-    softmax = bench.matching(Subject(mechanism="transformer", form="eager"), source.mode)
-    softmax = softmax or bench.matching(Subject(mechanism="transformer"), source.mode)
+    softmax = bench.matching(ClaimedSeries(mechanism="transformer", form="eager"), source.mode)
+    softmax = softmax or bench.matching(ClaimedSeries(mechanism="transformer"), source.mode)
     if source.gain and not softmax:
         return None
     baseline = softmax[0] if source.gain else None
@@ -123,19 +123,21 @@ def overlay(bench: Bench, source: Source) -> Overlay | None:
         return None
     label = f"{source.quantity.capitalize()} per sequence"
     if baseline is not None:
-        gain = "Speed-up" if source.quantity is Quantity.TIME else "Memory saving"
+        gain = "Speed-up" if source.quantity is ClaimedCost.TIME else "Memory saving"
         label = f"{gain} over {baseline.series}"
     hardware = str(rows["hardware"].iloc[0])
     return Overlay(title=f"{label} in {source.mode}", hardware=hardware, panels=panels)
 
 
 def _panels(
-    bench: Bench, source: Source, rows: pd.DataFrame, baseline: Curve | None
+    bench: Bench, source: Source, rows: pd.DataFrame, baseline: CostCurve | None
 ) -> Iterator[Panel]:
     for (mechanism, form), same in rows.groupby(["mechanism", "form"], sort=False):
         # only FlashAttention's paper says which form it ran, so any form matches the others
         wanted = str(form) if mechanism == "transformer" else None
-        for curve in bench.matching(Subject(mechanism=str(mechanism), form=wanted), source.mode):
+        for curve in bench.matching(
+            ClaimedSeries(mechanism=str(mechanism), form=wanted), source.mode
+        ):
             printed, chosen = _nearest(same, curve.options)
             # a rate becomes a cost
             sign = -1 if source.metric == "steps_per_s" else 1

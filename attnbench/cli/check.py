@@ -12,7 +12,7 @@ from attnbench.cli.asking import typed
 from attnbench.cli.stopping import stoppable
 from attnbench.device import choose
 from attnbench.errors import UsageError
-from attnbench.workloads.option import Panel
+from attnbench.workloads.option import HelpPanel
 
 if TYPE_CHECKING:
     from attnbench.gate.finding import Report
@@ -49,7 +49,7 @@ def check(
         str | None,
         typed(
             "models",
-            Panel.WHAT,
+            HelpPanel.WHAT,
             "Same syntax as in sweep; name:* checks every form, not only the default.",
         ),
     ] = None,
@@ -57,15 +57,15 @@ def check(
         bool,
         typer.Option(
             "--changed",
-            rich_help_panel=Panel.WHAT,
+            rich_help_panel=HelpPanel.WHAT,
             help="Only mechanisms whose files differ from --base.",
         ),
     ] = False,
-    lengths: Annotated[str, typed("lengths", Panel.WHAT)] = "128,512",
-    level: Annotated[str, typed("level", Panel.WHAT, usual="attention")] = "attention",
-    mode: Annotated[str, typed("mode", Panel.WHAT)] = "both",
-    device: Annotated[str, typed("device", Panel.WHAT)] = "cpu",
-    seed: Annotated[str, typed("seed", Panel.WHAT)] = "0",
+    lengths: Annotated[str, typed("lengths", HelpPanel.WHAT)] = "128,512",
+    level: Annotated[str, typed("level", HelpPanel.WHAT, usual="attention")] = "attention",
+    mode: Annotated[str, typed("mode", HelpPanel.WHAT)] = "both",
+    device: Annotated[str, typed("device", HelpPanel.WHAT)] = "cpu",
+    seed: Annotated[str, typed("seed", HelpPanel.WHAT)] = "0",
     budget: Annotated[
         str,
         typer.Option(
@@ -91,7 +91,7 @@ def check(
         Path | None,
         typer.Option(
             metavar="FILE",
-            rich_help_panel=Panel.OUTPUT,
+            rich_help_panel=HelpPanel.OUTPUT,
             help="Write a Markdown page for a job's summary.",
         ),
     ] = None,
@@ -99,17 +99,17 @@ def check(
         Path | None,
         typer.Option(
             metavar="FILE",
-            rich_help_panel=Panel.OUTPUT,
+            rich_help_panel=HelpPanel.OUTPUT,
             help="Write an HTML page, as one file.",
         ),
     ] = None,
     junit: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", rich_help_panel=Panel.OUTPUT, help="Write JUnit XML."),
+        typer.Option(metavar="FILE", rich_help_panel=HelpPanel.OUTPUT, help="Write JUnit XML."),
     ] = None,
     json_: Annotated[
         bool,
-        typer.Option("--json", rich_help_panel=Panel.OUTPUT, help="Print the results as JSON."),
+        typer.Option("--json", rich_help_panel=HelpPanel.OUTPUT, help="Print the results as JSON."),
     ] = False,
 ) -> None:
     """Compare with a revision or a stored baseline; exit with 1 if slower, larger or failing.
@@ -124,15 +124,15 @@ def check(
         raise UsageError("--changed goes with --base")
     chosen = None if models is None else options.selections(models)
     console.begin("starting the processes that measure")
-    from attnbench.cli.starting import bench
+    from attnbench.cli.starting import runner
     from attnbench.gate import stored
-    from attnbench.gate.cases import Plan
+    from attnbench.gate.cases import CheckPlan
     from attnbench.gate.check import against_revision
     from attnbench.gate.finding import traded
     from attnbench.workloads import axes
 
     measured, drawn = choose(device), options.read("seed", seed)
-    plan = Plan(
+    plan = CheckPlan(
         lengths=axes.lengths(lengths),
         level=options.read("level", level),
         modes=options.read("mode", mode),
@@ -144,7 +144,7 @@ def check(
     )
     own = base is not None
     unchanged = "nothing was kept, the repository is unchanged"
-    with stoppable(lambda: unchanged), bench(device, drawn, own) as measuring:
+    with stoppable(lambda: unchanged), runner(device, drawn, own) as measuring:
         if save is not None:
             chosen = chosen or options.selections("@all")
             cases, left_out = stored.save(plan, save, chosen, measuring, __version__)

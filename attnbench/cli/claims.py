@@ -64,7 +64,7 @@ def claims(
     json_: options.JsonOption = False,
 ) -> None:
     """Judge what papers claim by what a sweep measured; without a sweep, list the claims."""
-    from attnbench.claims.reading import shipped
+    from attnbench.claims.checks import shipped
 
     figure_formats = options.read("formats", formats)
     claims = shipped() if file is None else read_own(file)
@@ -86,7 +86,7 @@ def claims(
 
 def read_own(path: Path) -> Sequence["Claim"]:
     """The claims in a user's file. Raises `UsageError` after listing rows that cannot be read."""
-    from attnbench.claims.reading import read_claims
+    from attnbench.claims.checks import read_claims
 
     try:
         with open(path, "rb") as stream:

@@ -13,14 +13,14 @@ from attnbench.cli.stopping import stoppable
 from attnbench.errors import CannotRun, DifferentSweep, StoreError, SweepExists, UsageError
 from attnbench.fleet import folder as fleets
 from attnbench.fleet import split
-from attnbench.fleet.drive import Drive, Progress
-from attnbench.fleet.engine import Engine, Kind
+from attnbench.fleet.drive import Drive, FleetProgress
+from attnbench.fleet.engine import Engine, EngineKind
 from attnbench.fleet.folder import Fleet
 from attnbench.records import Planned, Request
 from attnbench.units import many, seconds
 from attnbench.workloads import config
 from attnbench.workloads.asked import Asked, flag, options
-from attnbench.workloads.option import Panel
+from attnbench.workloads.option import HelpPanel
 
 if TYPE_CHECKING:
     from attnbench.render.grid import Table
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 GRACE_S = 5.0  # for a second Ctrl-C
 
 
-def engine(kind: Kind, options: str, address: str | None, gpus: int, cpus: int) -> Engine:
+def engine(kind: EngineKind, options: str, address: str | None, gpus: int, cpus: int) -> Engine:
     """The cluster to use. Raises `CannotRun` if it does not answer, `UsageError`."""
     match kind:
-        case Kind.SLURM:
+        case EngineKind.SLURM:
             from attnbench.fleet.slurm import Slurm
 
             return Slurm(options)
-        case Kind.RAY:
+        case EngineKind.RAY:
             from attnbench.fleet.ray import Ray
 
             return Ray(address, gpus, cpus=cpus)
@@ -46,7 +46,7 @@ def words(asked: Asked, device: str) -> list[str]:
     words, usual = ["sweep", "--device", device], Asked()
     for name, option in options().items():
         value = getattr(asked, name)
-        not_theirs = name == "device" or option.panel in (Panel.CLUSTER, Panel.OUTPUT)
+        not_theirs = name == "device" or option.panel in (HelpPanel.CLUSTER, HelpPanel.OUTPUT)
         if not_theirs or value == getattr(usual, name):
             continue
         if isinstance(value, bool):
@@ -56,7 +56,7 @@ def words(asked: Asked, device: str) -> list[str]:
     return words
 
 
-def started(folder: Path, kind: Kind, shards: int | None, *, resuming: bool) -> Fleet:
+def started(folder: Path, kind: EngineKind, shards: int | None, *, resuming: bool) -> Fleet:
     """The stored state of a fleet to go on with, or a new one.
 
     Raises `SweepExists`, `StoreError`, `DifferentSweep` with another engine or number of shards.
@@ -67,9 +67,7 @@ def started(folder: Path, kind: Kind, shards: int | None, *, resuming: bool) -> 
                 f"--on {kind} needs --shards, the number of parts; --dry-run shows them"
             )
         if fleets.begun(folder) or begun_in(folder):
-            raise SweepExists(
-                f"'{folder}' already holds a sweep; --resume to go on, --out for another folder"
-            )
+            raise SweepExists(folder)
         return Fleet(engine=kind, shards=shards)
     fleet = fleets.read(folder)
     asked = {"engine": (fleet.engine, kind), "shards": (fleet.shards, shards or fleet.shards)}
@@ -82,7 +80,7 @@ def started(folder: Path, kind: Kind, shards: int | None, *, resuming: bool) -> 
     return fleet
 
 
-def script(folder: Path, kind: Kind, shards: int, command: Sequence[str]) -> str:
+def script(folder: Path, kind: EngineKind, shards: int, command: Sequence[str]) -> str:
     """What a node would run."""
     return fleets.script(folder, Fleet(engine=kind, shards=shards), command)
 
@@ -195,7 +193,7 @@ def watched(drive: Drive) -> Iterator[None]:
 
     with ProgressLine(console.err()) as line:
 
-        def observe(p: Progress) -> None:
+        def observe(p: FleetProgress) -> None:
             stage = f"{many(p.running, 'shard')} running"
             line.show(f"{many(p.runs, 'run')} stored,", stage, p.done, p.shards, p.left_s)
 
@@ -203,7 +201,7 @@ def watched(drive: Drive) -> Iterator[None]:
         yield
 
 
-def shards_table(units: Sequence[split.Unit], parts: Sequence[split.Units]) -> "Table":
+def shards_table(units: Sequence[split.BlockRound], parts: Sequence[split.Units]) -> "Table":
     """What each shard would measure, and how long it is predicted to take."""
     from attnbench.render.grid import Cell, Table, words
 

@@ -84,9 +84,8 @@ def publish_devices(
     size: FigureSize,
 ) -> None:
     """Write the report of several devices into `out`, and print its tables."""
-    from attnbench.analysis.devices import device_names, side_by_side
     from attnbench.analysis.report import analyse
-    from attnbench.analysis.variants import variant
+    from attnbench.analysis.variants import device_names, side_by_side, variant
     from attnbench.render.page import devices_files, devices_tables
     from attnbench.store import output
     from attnbench.store.journal import load_results

@@ -34,8 +34,8 @@ def selftest(
     """Measure false-alarm and detection rates, by adding 0, 2, 5, 10 and 20 % of work."""
     chosen = options.selections(models)
     console.begin("starting the processes that measure")
-    from attnbench.cli.starting import bench
-    from attnbench.gate.cases import Plan
+    from attnbench.cli.starting import runner
+    from attnbench.gate.cases import CheckPlan
     from attnbench.gate.selftest import detected
     from attnbench.render import check_page
     from attnbench.store import selftest as cache
@@ -44,7 +44,7 @@ def selftest(
     budget_s = axes.seconds(budget, "--budget")
     if budget_s is None:
         raise UsageError("--budget of a selftest is a time, such as 3m")
-    plan = Plan(
+    plan = CheckPlan(
         lengths=(axes.whole(length, "--length", most=axes.LONGEST),),
         modes=(Mode.INFERENCE,),
         device=measured.name,
@@ -52,7 +52,7 @@ def selftest(
         threshold=options.threshold(threshold, measured.threshold),
         seed=drawn,
     )
-    with stoppable(lambda: "nothing was kept"), bench(measured.name, drawn) as measuring:
+    with stoppable(lambda: "nothing was kept"), runner(measured.name, drawn) as measuring:
         detection = detected(plan, chosen, budget_s, measuring)
         machine = measuring.machine()
     sentence = check_page.reliability(detection)

@@ -16,17 +16,17 @@ from attnbench.run.processes import Server
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from attnbench.gate.measuring import Bench
+    from attnbench.gate.measuring import Runner
 
 
 @contextmanager
-def bench(device: str, seed: int, own: bool = False) -> Iterator["Bench"]:
+def runner(device: str, seed: int, own: bool = False) -> Iterator["Runner"]:
     """What a check measures with; `own`: only mechanisms that the measured trees contain."""
-    from attnbench.gate.measuring import Bench
+    from attnbench.gate.measuring import Runner
 
     shown = console.err()
     with Server(SCRIPT, own=own, seed=seed) as server, watched(shown) as observe:
-        yield Bench(
+        yield Runner(
             server=server,
             machine=partial(fingerprint, server, device),
             observe=observe,

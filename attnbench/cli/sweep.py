@@ -13,11 +13,11 @@ from attnbench.cli.asking import asking
 from attnbench.cli.stopping import stoppable
 from attnbench.device import find
 from attnbench.errors import UsageError
-from attnbench.fleet.engine import Kind
+from attnbench.fleet.engine import EngineKind
 from attnbench.records import Shard
 from attnbench.workloads import axes
 from attnbench.workloads.asked import Asked
-from attnbench.workloads.option import Panel
+from attnbench.workloads.option import HelpPanel
 
 
 @asking
@@ -27,7 +27,7 @@ def sweep(
         Path | None,
         typer.Option(
             metavar="FILE",
-            rich_help_panel=Panel.WHAT,
+            rich_help_panel=HelpPanel.WHAT,
             help="TOML file of options; options on the command line override it.",
         ),
     ] = None,
@@ -35,7 +35,7 @@ def sweep(
         str | None,
         typer.Option(
             metavar="I/N",
-            rich_help_panel=Panel.CLUSTER,
+            rich_help_panel=HelpPanel.CLUSTER,
             help="Measure only shard I of N, e.g. 2/6; attnbench merge joins them.",
         ),
     ] = None,
@@ -43,7 +43,7 @@ def sweep(
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            rich_help_panel=Panel.OUTPUT,
+            rich_help_panel=HelpPanel.OUTPUT,
             show_default="reports/<date>",
             help="Folder of the sweep.",
         ),
@@ -52,7 +52,7 @@ def sweep(
         str | None,
         typer.Option(
             metavar="FOLDER",
-            rich_help_panel=Panel.OUTPUT,
+            rich_help_panel=HelpPanel.OUTPUT,
             help="Resume the sweep in this folder; its options need not be repeated.",
         ),
     ] = None,
@@ -60,19 +60,19 @@ def sweep(
         bool,
         typer.Option(
             "--anyway",
-            rich_help_panel=Panel.OUTPUT,
+            rich_help_panel=HelpPanel.OUTPUT,
             help="Resume even if options or machine differ.",
         ),
     ] = False,
     json_: Annotated[
         bool,
-        typer.Option("--json", rich_help_panel=Panel.OUTPUT, help="Print the results as JSON."),
+        typer.Option("--json", rich_help_panel=HelpPanel.OUTPUT, help="Print the results as JSON."),
     ] = False,
     trace: Annotated[
         str | None,
         typer.Option(
             metavar="CASE",
-            rich_help_panel=Panel.OUTPUT,
+            rich_help_panel=HelpPanel.OUTPUT,
             help="Only profile one case, such as fastformer/training/1024: write its trace for"
             " chrome://tracing into the folder and print its costliest operators.",
         ),
@@ -81,7 +81,7 @@ def sweep(
         bool,
         typer.Option(
             "--dry-run",
-            rich_help_panel=Panel.OUTPUT,
+            rich_help_panel=HelpPanel.OUTPUT,
             help="Print the plan with predictions; run nothing.",
         ),
     ] = False,
@@ -169,8 +169,8 @@ def refuse_useless(
         (on and shard, "--shard measures one shard here and --on all on a cluster; give one"),
         (shard and shards, "--shard I/N already has the number of shards; leave out --shards"),
         (shards and not (on or dry_run), "--shards goes with --on or --dry-run; see also --shard"),
-        (asked.slurm and on is not Kind.SLURM, "--slurm goes with --on slurm"),
-        (asked.address and on is not Kind.RAY, "--address goes with --on ray"),
+        (asked.slurm and on is not EngineKind.SLURM, "--slurm goes with --on slurm"),
+        (asked.address and on is not EngineKind.RAY, "--address goes with --on ray"),
         (anyway and on, "--anyway has no effect with --on"),
         (as_json and shard and not dry_run, "--json has no effect with --shard"),
         (

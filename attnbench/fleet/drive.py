@@ -21,7 +21,7 @@ ACTIVE = (State.WAITING, State.RUNNING)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Progress:
+class FleetProgress:
     """How far the shards are; `left_s` is predicted for the slowest one."""
 
     shards: int
@@ -45,7 +45,7 @@ class Drive:
     request: Request
     plan: Sequence[Planned]
     parts: Sequence[Units]
-    observe: Callable[[Progress], None] = lambda progress: None
+    observe: Callable[[FleetProgress], None] = lambda progress: None
     pause: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
     open: set[int] = field(default_factory=set)
@@ -135,10 +135,10 @@ class Drive:
         sweep = self.sweeps[number] = fleets.stored(self.folder, number)
         return sweep is not None and sweep.finished
 
-    def progress(self, running: int) -> Progress:
+    def progress(self, running: int) -> FleetProgress:
         """How far the shards are."""
         sweeps = [self.sweeps.get(number) for number in range(1, self.fleet.shards + 1)]
-        return Progress(
+        return FleetProgress(
             shards=self.fleet.shards,
             done=self.fleet.shards - len(self.open) - len(self.failed),
             running=running,

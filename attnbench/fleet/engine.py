@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 
-class Kind(StrEnum):
+class EngineKind(StrEnum):
     """The engines that there are."""
 
     SLURM = "slurm"
@@ -36,7 +36,7 @@ class Engine(Protocol):
     It never repeats a job by itself. Every method raises `CannotRun` if the engine does not answer.
     """
 
-    name: Kind
+    name: EngineKind
 
     def submit(
         self, folder: Path, shards: Collection[int], avoid: Collection[str] = ()

@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 from attnbench.errors import DifferentSweep, StoreError, SweepBusy
-from attnbench.fleet.engine import Kind
+from attnbench.fleet.engine import EngineKind
 from attnbench.records import Environment, Many, Sweep
 from attnbench.store import journal, output
 from attnbench.store.locked import LockedFile
@@ -57,7 +57,7 @@ class Job:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Claim:
+class Agreement:
     """What all shards of a fleet share: kind of machine, version, and who measures what."""
 
     machine: Environment  # of the first shard
@@ -68,7 +68,7 @@ class Claim:
 class Fleet:
     """A sweep divided into `shards`, and the job of each by its number."""
 
-    engine: Kind
+    engine: EngineKind
     shards: Many
     token: str = field(default_factory=lambda: secrets.token_hex(8))
     jobs: Mapping[int, Job] = field(default_factory=dict)
@@ -150,7 +150,7 @@ def stored(folder: Path, number: int) -> Sweep | None:
     return None
 
 
-def claim(folder: Path, own: Claim) -> None:
+def claim(folder: Path, own: Agreement) -> None:
     """Let the first shard decide for all. Raises `DifferentSweep` if this one differs from it.
 
     Shards without a common folder are compared when they are merged.
@@ -163,7 +163,7 @@ def claim(folder: Path, own: Claim) -> None:
         with suppress(FileExistsError):
             os.link(mine, folder / MACHINE)  # whole or not at all, and for one shard only
         mine.unlink()
-        first = msgspec.json.decode((folder / MACHINE).read_bytes(), type=Claim)
+        first = msgspec.json.decode((folder / MACHINE).read_bytes(), type=Agreement)
     if differences := shard_differences(first.machine, own.machine):
         raise DifferentSweep(
             f"the first shard ran on another kind of machine ({'; '.join(differences)}):"

@@ -7,7 +7,7 @@ from typing import Any
 
 from attnbench.errors import CannotRun
 from attnbench.fleet import folder as fleets
-from attnbench.fleet.engine import Kind, Seen, State
+from attnbench.fleet.engine import EngineKind, Seen, State
 
 NODE = "ray.io/node-id"  # the label that Ray gives every node
 UNKNOWN = "does not exist"
@@ -23,7 +23,7 @@ class Ray:
     does not answer.
     """
 
-    name = Kind.RAY
+    name = EngineKind.RAY
 
     def __init__(self, address: str | None = None, gpus: int = 0, cpus: int = 1) -> None:
         try:

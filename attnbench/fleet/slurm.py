@@ -13,7 +13,7 @@ from pathlib import Path
 
 from attnbench.errors import CannotRun, UsageError
 from attnbench.fleet import folder as fleets
-from attnbench.fleet.engine import Kind, Seen, State
+from attnbench.fleet.engine import EngineKind, Seen, State
 
 TIMEOUT_S = 120.0  # of one command, on a busy controller
 WAITING = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SUSPENDED"})
@@ -28,7 +28,7 @@ class Slurm:
     Raises `CannotRun` where there is no cluster, and `UsageError` at options that do not parse.
     """
 
-    name = Kind.SLURM
+    name = EngineKind.SLURM
 
     def __init__(self, options: str = "") -> None:
         if shutil.which("sbatch") is None:

@@ -25,10 +25,10 @@ from attnbench.store.schema import digest
 
 SLACK = 4 / 3
 
-Units: TypeAlias = tuple["Unit", ...]
+Units: TypeAlias = tuple["BlockRound", ...]
 
 
-class Unit(NamedTuple):
+class BlockRound(NamedTuple):
     """One round of a block, with its predicted seconds; the first one includes the memory."""
 
     block: Block
@@ -36,14 +36,14 @@ class Unit(NamedTuple):
     cost_s: float
 
 
-def units(plan: Sequence[Planned], request: Request) -> list[Unit]:
+def units(plan: Sequence[Planned], request: Request) -> list[BlockRound]:
     """Every round of every block; cases that cannot run, or would take too long, cost nothing."""
     found = []
     for block, cases in blocks(plan).items():
         visits = visits_s(cases, request)
         memory_s = sum(schedule.memory_s(p.predicted_s) for p in cases if p.case.key in visits)
         cost_s = sum(visits.values())
-        found += [Unit(block, r, cost_s + memory_s * (r == 0)) for r in range(request.rounds)]
+        found += [BlockRound(block, r, cost_s + memory_s * (r == 0)) for r in range(request.rounds)]
     return found
 
 
@@ -58,7 +58,7 @@ def visits_s(plan: Iterable[Planned], request: Request) -> dict[str, float]:
     return {key: visit_s for key, visit_s in visits.items() if visit_s <= limit_s}
 
 
-def split(units: Sequence[Unit], shards: int) -> tuple[Units, ...]:
+def split(units: Sequence[BlockRound], shards: int) -> tuple[Units, ...]:
     """The units of each shard. Raises `UsageError` if there are fewer units than shards."""
     if shards > len(units):
         raise UsageError(
@@ -72,13 +72,13 @@ def split(units: Sequence[Unit], shards: int) -> tuple[Units, ...]:
 
 
 def dealt(
-    units: Sequence[Unit], shards: int, rank: Callable[[int, float], tuple[float, float]]
+    units: Sequence[BlockRound], shards: int, rank: Callable[[int, float], tuple[float, float]]
 ) -> tuple[Units, ...]:
     """Each unit, longest first, to the shard of the lowest rank.
 
     `rank` is given how many rounds of the unit's block a shard has, and its seconds so far.
     """
-    parts: list[list[Unit]] = [[] for _ in range(shards)]
+    parts: list[list[BlockRound]] = [[] for _ in range(shards)]
     loads_s = [0.0] * shards
     held: Counter[tuple[int, Block]] = Counter()
     for unit in sorted(units, key=lambda unit: (-unit.cost_s, unit.block, unit.round)):
@@ -90,7 +90,7 @@ def dealt(
     return tuple(map(tuple, parts))
 
 
-def rounds(units: Iterable[Unit]) -> Mapping[Block, tuple[int, ...]]:
+def rounds(units: Iterable[BlockRound]) -> Mapping[Block, tuple[int, ...]]:
     """The rounds of each block, in order."""
     found: dict[Block, tuple[int, ...]] = {}
     for unit in sorted(units, key=lambda unit: unit.round):
@@ -98,12 +98,12 @@ def rounds(units: Iterable[Unit]) -> Mapping[Block, tuple[int, ...]]:
     return found
 
 
-def total_s(units: Iterable[Unit]) -> float:
+def total_s(units: Iterable[BlockRound]) -> float:
     """Predicted seconds of the units, one after another."""
     return math.fsum(unit.cost_s for unit in units)
 
 
-def longest_s(units: Iterable[Unit]) -> float:
+def longest_s(units: Iterable[BlockRound]) -> float:
     """Predicted seconds of the longest unit, which no division can beat."""
     return max(unit.cost_s for unit in units)
 
@@ -113,7 +113,7 @@ def makespan_s(parts: Iterable[Units]) -> float:
     return max(map(total_s, parts))
 
 
-def most_useful(units: Sequence[Unit]) -> int:
+def most_useful(units: Sequence[BlockRound]) -> int:
     """The least number of shards that take only as long as the longest unit: no more is faster."""
     longest = longest_s(units)
     least = max(1, math.floor(total_s(units) / longest)) if longest else 1

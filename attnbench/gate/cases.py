@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from statistics import median
 from typing import Any
 
-from attnbench.gate.pairs import Pair, Stage, Statistic, Trial, mean, mean_of
+from attnbench.gate.pairs import Evidence, Pair, Stage, Statistic, mean, mean_of
 from attnbench.records import PASSES, Case, Level, Mode, Outcome, Selection, Shell, Workload
 from attnbench.run.pairs import AGAIN, BASE, HEAD, Failed, Laps, TreeRace
 
@@ -18,7 +18,7 @@ MISSING = "missing"  # outcome on a side that lacks the mechanism or form
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class CheckPlan:
     """How a check measures.
 
     `tokens` is B · N of the batch that is counted; the batch that is timed is sized so that one
@@ -161,7 +161,7 @@ class CheckedCase:
         return tuple(of(laps[side]) for stage in self.stages for laps in stage if side in laps)
 
     @property
-    def trial(self) -> Trial:
+    def evidence(self) -> Evidence:
         """The pairs of processes, as the rule takes them."""
         first, second = (
             Stage(
@@ -170,7 +170,7 @@ class CheckedCase:
             )
             for stage in self.stages
         )
-        return Trial(name=self.label, first=first, second=second)
+        return Evidence(name=self.label, first=first, second=second)
 
     @property
     def family(self) -> str:
@@ -178,7 +178,7 @@ class CheckedCase:
         return f"{self.compared.selection}, {self.workload.mode}"
 
 
-def planned(plan: Plan, compared: Sequence[Compared]) -> list[CheckedCase]:
+def planned(plan: CheckPlan, compared: Sequence[Compared]) -> list[CheckedCase]:
     """Every mechanism in every mode at every length."""
     return [
         CheckedCase(compared=mechanism, workload=plan.workload(mode, n))
@@ -188,15 +188,15 @@ def planned(plan: Plan, compared: Sequence[Compared]) -> list[CheckedCase]:
     ]
 
 
-def families(cases: Sequence[CheckedCase]) -> Iterator[tuple[list[CheckedCase], Trial]]:
+def families(cases: Sequence[CheckedCase]) -> Iterator[tuple[list[CheckedCase], Evidence]]:
     """Every raced case, then the mean over lengths of each series and mode that has several."""
     raced = [case for case in cases if case.race and not case.failed]
-    yield from (([case], case.trial) for case in raced)
+    yield from (([case], case.evidence) for case in raced)
     for family in dict.fromkeys(case.family for case in raced):
         members = [case for case in raced if case.family == family and case.stages[0]]
         if len(members) > 1:
             name = f"{family}, mean of {len(members)} lengths"
-            yield members, mean_of(name, [case.trial for case in members])
+            yield members, mean_of(name, [case.evidence for case in members])
 
 
 def as_asked(workload: Workload) -> dict[str, Any]:

@@ -11,12 +11,12 @@ from statistics import median
 from attnbench.analysis.verdict import Verdict, of_count
 from attnbench.device import find
 from attnbench.errors import UsageError
-from attnbench.gate import rule, worktree
-from attnbench.gate.cases import CheckedCase, Compared, Counted, Plan, families, planned
-from attnbench.gate.changed import changed, shared
+from attnbench.gate import repository, rule
+from attnbench.gate.cases import CheckedCase, CheckPlan, Compared, Counted, families, planned
 from attnbench.gate.finding import TIME, Conditions, Finding, Report, counts, runs
-from attnbench.gate.measuring import Bench, Measuring
-from attnbench.gate.pairs import Statistic, Trial
+from attnbench.gate.measuring import Measuring, Runner
+from attnbench.gate.pairs import Evidence, Statistic
+from attnbench.gate.repository import changed, shared
 from attnbench.metrics import TABLE
 from attnbench.records import Outcome, Selection
 from attnbench.run.pairs import BASE, HEAD
@@ -25,14 +25,14 @@ from attnbench.store import selftest
 FORMS_TIMEOUT_S = 60.0
 NO_SELFTEST = "unknown, since no selftest was run on this machine; run attnbench selftest"
 
-Trials = Sequence[tuple[list[CheckedCase], Trial]]
+Families = Sequence[tuple[list[CheckedCase], Evidence]]
 
 
 def against_revision(
-    plan: Plan,
+    plan: CheckPlan,
     revision: str,
     selections: Sequence[Selection] | None,
-    bench: Bench,
+    runner: Runner,
     *,
     only_changed: bool = False,
     folder: Path | None = None,
@@ -42,14 +42,14 @@ def against_revision(
     Without selections, the mechanisms whose files differ are checked: every form is counted, and
     the default is timed. Raises `UsageError` or `CannotRun`.
     """
-    root = worktree.root(folder or Path.cwd())
-    commit = worktree.commit(root, revision)
-    changes = worktree.changes(root, commit)
+    root = repository.root(folder or Path.cwd())
+    commit = repository.commit(root, revision)
+    changes = repository.changes(root, commit)
     notes = tuple(f"{file}, which all mechanisms share, differs too" for file in shared(changes))
     report = Report(
-        base=f"{revision} ({commit[:10]})", head=worktree.describe(root), findings=(), notes=notes
+        base=f"{revision} ({commit[:10]})", head=repository.describe(root), findings=(), notes=notes
     )
-    with bench.within(plan.budget_s), worktree.worktree(root, commit, plan.budget_s) as tree:
+    with runner.within(plan.budget_s), repository.worktree(root, commit, plan.budget_s) as tree:
         differing = changed(tree, root, changes)
         compared = wanted(differing, selections, only_changed, root)
         if not compared:
@@ -58,11 +58,11 @@ def against_revision(
             return replace(report, notes=notes)
         if selections is None:
             names = ", ".join(mechanism.selection.name for mechanism in compared)
-            bench.announce(f"mechanisms that differ: {names}")
-        compared = tuple(in_forms(compared, bench, root, every=selections is None))
+            runner.announce(f"mechanisms that differ: {names}")
+        compared = tuple(in_forms(compared, runner, root, every=selections is None))
         # read before the race, which may use up the budget
-        quoted = selftest.sentence(bench.machine()) or NO_SELFTEST if plan.times else ""
-        race = Measuring(plan, planned(plan, compared), bench, {BASE: tree, HEAD: root})
+        quoted = selftest.sentence(runner.machine()) or NO_SELFTEST if plan.times else ""
+        race = Measuring(plan, planned(plan, compared), runner, {BASE: tree, HEAD: root})
         race.race()
     return reported(report, race, quoted)
 
@@ -105,7 +105,7 @@ def from_top(name: str, folder: Path, root: Path) -> str:
 
 
 def in_forms(
-    compared: Sequence[Compared], bench: Bench, root: Path, *, every: bool = False
+    compared: Sequence[Compared], runner: Runner, root: Path, *, every: bool = False
 ) -> Iterator[Compared]:
     """Patterns of forms expanded to those of the working tree.
 
@@ -118,7 +118,7 @@ def in_forms(
             yield mechanism
         if not set("*?") & set(pattern):
             continue
-        with bench.server.worker(root) as worker:
+        with runner.server.worker(root) as worker:
             name = mechanism.head.name if mechanism.head else ""
             answer = worker.ask(FORMS_TIMEOUT_S, do="forms", mechanism=name)
         unasked = () if form else answer.get("compiled", ())
@@ -130,12 +130,12 @@ def in_forms(
 def reported(report: Report, race: Measuring, quoted: str) -> Report:
     """The report with the findings of a race and how it measured."""
     plan, cases = race.plan, race.cases
-    trials = list(families(cases))
-    contaminated = rule.contaminated([trial for _, trial in trials], plan.threshold)
-    single = [trial for members, trial in trials if len(members) == 1]
+    grouped = list(families(cases))
+    contaminated = rule.contaminated([evidence for _, evidence in grouped], plan.threshold)
+    single = [evidence for members, evidence in grouped if len(members) == 1]
     return replace(
         report,
-        findings=(*counted(cases), *broken(cases), *times(plan, trials, bool(contaminated))),
+        findings=(*counted(cases), *broken(cases), *times(plan, grouped, bool(contaminated))),
         contaminated=contaminated,
         notes=(*notes(plan, cases), *report.notes),
         conditions=Conditions(
@@ -170,10 +170,12 @@ def broken(cases: Sequence[CheckedCase]) -> Iterator[Finding]:
             yield failure
 
 
-def times(plan: Plan, trials: Trials, contaminated: bool) -> Iterator[Finding]:
+def times(plan: CheckPlan, grouped: Families, contaminated: bool) -> Iterator[Finding]:
     """The verdict on the time of each case, and on the means over lengths."""
-    judged = rule.judge([trial for _, trial in trials], plan.threshold)
-    for (members, trial), (verdict, effect, reason, statistic) in zip(trials, judged, strict=True):
+    judged = rule.judge([evidence for _, evidence in grouped], plan.threshold)
+    for (members, evidence), (verdict, effect, reason, statistic) in zip(
+        grouped, judged, strict=True
+    ):
         single = members[0] if len(members) == 1 else None
         known = effect.low > -math.inf
         ratio, low, high = (math.exp(log) if known else None for log in effect[:3])
@@ -185,7 +187,7 @@ def times(plan: Plan, trials: Trials, contaminated: bool) -> Iterator[Finding]:
             reason = single.skipped
         yield Finding(
             mechanism=members[0].name,
-            case=trial.name,
+            case=evidence.name,
             metric=TIME,
             base=base,
             head=head,
@@ -200,7 +202,7 @@ def times(plan: Plan, trials: Trials, contaminated: bool) -> Iterator[Finding]:
         )
 
 
-def notes(plan: Plan, cases: Sequence[CheckedCase]) -> Iterator[str]:
+def notes(plan: CheckPlan, cases: Sequence[CheckedCase]) -> Iterator[str]:
     """What a reader should know about the cases."""
     for case in cases:
         base, head = (case.counted[side].form for side in (BASE, HEAD))

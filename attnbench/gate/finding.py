@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from attnbench.analysis.verdict import Verdict, of_count
-from attnbench.gate.cases import MISSING, Counted, Plan
+from attnbench.gate.cases import MISSING, CheckPlan, Counted
 from attnbench.metrics import COUNTED, TABLE
 from attnbench.records import Outcome
 
@@ -39,7 +39,7 @@ class Finding:
 class Conditions:
     """How a check measured; what does not apply is None or empty."""
 
-    plan: Plan
+    plan: CheckPlan
     clock: str = ""  # that took the times
     worst_floor: float | None = None  # the largest noise of base against base, a log ratio
     elapsed_s: float | None = None

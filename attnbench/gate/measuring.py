@@ -17,7 +17,7 @@ from msgspec import convert
 
 from attnbench.errors import CannotRun
 from attnbench.gate import rule
-from attnbench.gate.cases import MISSING, CheckedCase, Counted, Plan, families
+from attnbench.gate.cases import MISSING, CheckedCase, CheckPlan, Counted, families
 from attnbench.records import Fingerprint, Outcome
 from attnbench.run.pairs import AGAIN, BASE, HEAD, Failed, TreeRace, of_trees
 from attnbench.run.processes import Server
@@ -34,7 +34,7 @@ def silent(text: str) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bench:
+class Runner:
     """The processes that measure, and where progress is reported.
 
     `machine` gives the fingerprint of this machine, once torch is loaded. `observe` is called with
@@ -64,10 +64,10 @@ class Measuring:
     """One check of `cases` between `trees`: base and head, or head alone."""
 
     def __init__(
-        self, plan: Plan, cases: list[CheckedCase], bench: Bench, trees: Mapping[str, Path]
+        self, plan: CheckPlan, cases: list[CheckedCase], runner: Runner, trees: Mapping[str, Path]
     ) -> None:
         self.plan, self.cases = plan, cases
-        self.server, self.observe = bench.server, bench.observe
+        self.server, self.observe = runner.server, runner.observe
         self.sides = tuple(trees)
         self.trees = {**trees, AGAIN: trees.get(BASE, trees[HEAD])}
         self.draw = random.Random(plan.seed)
@@ -204,10 +204,10 @@ class Measuring:
     def doubtful(self, cases: list[CheckedCase]) -> list[CheckedCase]:
         """The cases for the second stage: suspects first, then those that are not settled."""
         suspects, unsettled = [], []
-        for members, trial in families(cases):
-            if rule.suspected(trial, self.plan.threshold):
+        for members, evidence in families(cases):
+            if rule.suspected(evidence, self.plan.threshold):
                 suspects += members
-            elif not rule.settled(trial, self.plan.threshold):
+            elif not rule.settled(evidence, self.plan.threshold):
                 unsettled += members
         unique = {id(case): case for case in (*suspects, *unsettled)}
         return [case for case in unique.values() if case.stages[0]]

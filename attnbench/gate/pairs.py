@@ -80,7 +80,7 @@ class Stage:
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """One statistic of a trial: log ratios of both stages, and of base over base."""
+    """One statistic of a case: log ratios of both stages, and of base over base."""
 
     first: tuple[float, ...]
     second: tuple[float, ...]
@@ -105,7 +105,7 @@ class View:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial:
+class Evidence:
     """One case, or the mean of several, in one or two stages."""
 
     name: str
@@ -130,13 +130,13 @@ def effect(logs: Sequence[float], level: float = LEVEL) -> Effect:
     return Effect(point, point - half, point + half, p_value(point, error, len(logs) - 1))
 
 
-def mean_of(name: str, trials: Sequence[Trial]) -> Trial:
+def mean_of(name: str, cases: Sequence[Evidence]) -> Evidence:
     """The geometric mean of several cases, pair by pair, since each pair visits all of them."""
     first, second = (
         Stage(head=_means([s.head for s in stages]), again=_means([s.again for s in stages]))
-        for stages in ([t.first for t in trials], [t.second for t in trials])
+        for stages in ([t.first for t in cases], [t.second for t in cases])
     )
-    return Trial(name=name, first=first, second=second)
+    return Evidence(name=name, first=first, second=second)
 
 
 def mean(times: Sequence[float]) -> float:

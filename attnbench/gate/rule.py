@@ -18,7 +18,7 @@ import numpy as np
 from attnbench.analysis.estimate import student_quantile
 from attnbench.analysis.verdict import Verdict, discoveries
 from attnbench.gate.finding import TIME, Finding
-from attnbench.gate.pairs import FEWEST, LEVEL, Effect, Statistic, Trial, View, effect
+from attnbench.gate.pairs import FEWEST, LEVEL, Effect, Evidence, Statistic, View, effect
 from attnbench.units import change, percent
 
 # two one-sided tests at 5 % each amount to a confidence interval of 90 %
@@ -33,8 +33,8 @@ BETWEEN_DAYS = 0.10
 JUDGED = (Statistic.TYPICAL, Statistic.AVERAGE)
 
 
-class Judged(NamedTuple):
-    """The verdict on a trial, with the effect and statistic behind it."""
+class Ruling(NamedTuple):
+    """The verdict on a case, with the effect and statistic behind it."""
 
     verdict: Verdict
     effect: Effect
@@ -42,46 +42,46 @@ class Judged(NamedTuple):
     statistic: Statistic = Statistic.TYPICAL
 
 
-def suspected(trial: Trial, threshold: float) -> bool:
+def suspected(evidence: Evidence, threshold: float) -> bool:
     """Whether the first stage indicates that head differs."""
-    return any(trial.view(statistic).is_suspect(threshold) for statistic in JUDGED)
+    return any(evidence.view(statistic).is_suspect(threshold) for statistic in JUDGED)
 
 
-def settled(trial: Trial, threshold: float) -> bool:
+def settled(evidence: Evidence, threshold: float) -> bool:
     """Whether the first stage shows that head does not differ."""
-    if suspected(trial, threshold):
+    if suspected(evidence, threshold):
         return False
-    return all(_is_same(trial, stat, trial.view(stat).first, threshold) for stat in JUDGED)
+    return all(_is_same(evidence, stat, evidence.view(stat).first, threshold) for stat in JUDGED)
 
 
-def judge(trials: Sequence[Trial], threshold: float) -> list[Judged]:
-    """The verdict on each trial of one check, `slower` or `faster` only after both stages."""
-    views = [trial.view(statistic) for trial in trials for statistic in JUDGED]
+def judge(cases: Sequence[Evidence], threshold: float) -> list[Ruling]:
+    """The verdict on each case of one check, `slower` or `faster` only after both stages."""
+    views = [evidence.view(statistic) for evidence in cases for statistic in JUDGED]
     p_values = [effect(v.second).p if v.is_suspect(threshold) else math.nan for v in views]
     real = discoveries(p_values)
     called = [
         bool(call) and _confirms(view, threshold) for view, call in zip(views, real, strict=True)
     ]
     return [
-        _judged(trial, dict(zip(JUDGED, calls, strict=True)), threshold)
-        for trial, calls in zip(trials, zip(called[::2], called[1::2], strict=True), strict=True)
+        _judged(evidence, dict(zip(JUDGED, calls, strict=True)), threshold)
+        for evidence, calls in zip(cases, zip(called[::2], called[1::2], strict=True), strict=True)
     ]
 
 
-def contaminated(trials: Sequence[Trial], threshold: float) -> tuple[str, ...]:
-    """Trials in which base differs from base, so that no time of the check can be trusted."""
-    effects = [effect(trial.view(Statistic.TYPICAL).again) for trial in trials]
+def contaminated(cases: Sequence[Evidence], threshold: float) -> tuple[str, ...]:
+    """Cases in which base differs from base, so that no time of the check can be trusted."""
+    effects = [effect(evidence.view(Statistic.TYPICAL).again) for evidence in cases]
     real = discoveries([e.p for e in effects])
     return tuple(
-        trial.name
-        for trial, e, call in zip(trials, effects, real, strict=True)
+        evidence.name
+        for evidence, e, call in zip(cases, effects, real, strict=True)
         if call and e.excludes_zero and abs(e.point) > math.log1p(threshold)
     )
 
 
-def unevenness(trial: Trial) -> str:
+def unevenness(evidence: Evidence) -> str:
     """How the slowest calls changed, if differently from a typical call, or nothing."""
-    pairs = trial.first.head + trial.second.head
+    pairs = evidence.first.head + evidence.second.head
     gap = effect([pair.slowest - pair.typical for pair in pairs])
     if not gap.excludes_zero or abs(gap.point) < math.log1p(UNEVEN):
         return ""
@@ -121,23 +121,23 @@ def stored_time_finding(
     )
 
 
-def _judged(trial: Trial, called: dict[Statistic, bool], threshold: float) -> Judged:
+def _judged(evidence: Evidence, called: dict[Statistic, bool], threshold: float) -> Ruling:
     if any(called.values()):
-        statistic = _shown(trial, [s for s in JUDGED if called[s]], threshold)
-        last = effect(trial.view(statistic).second)
+        statistic = _shown(evidence, [s for s in JUDGED if called[s]], threshold)
+        last = effect(evidence.view(statistic).second)
         verdict = Verdict.SLOWER if last.point > 0 else Verdict.FASTER
-        return Judged(verdict, last, _reason(statistic, unevenness(trial)), statistic)
+        return Ruling(verdict, last, _reason(statistic, unevenness(evidence)), statistic)
     for statistic in JUDGED:
-        view = trial.view(statistic)
+        view = evidence.view(statistic)
         # stage one chose the suspects, so only stage two may clear them; otherwise pool both
         logs = view.second if view.is_suspect(threshold) else view.first + view.second
-        if not _is_same(trial, statistic, logs, threshold):
+        if not _is_same(evidence, statistic, logs, threshold):
             shown = effect(logs if len(logs) >= FEWEST else view.first)
             doubt = _reason(statistic, _doubt(view, threshold))
-            return Judged(Verdict.UNSURE, shown, doubt, statistic)
-    view = trial.view(Statistic.TYPICAL)
+            return Ruling(Verdict.UNSURE, shown, doubt, statistic)
+    view = evidence.view(Statistic.TYPICAL)
     logs = view.second if view.is_suspect(threshold) else view.first + view.second
-    return Judged(Verdict.SAME, effect(logs), unevenness(trial))
+    return Ruling(Verdict.SAME, effect(logs), unevenness(evidence))
 
 
 def _reason(statistic: Statistic, reason: str) -> str:
@@ -145,11 +145,11 @@ def _reason(statistic: Statistic, reason: str) -> str:
     return "; ".join(filter(None, ("on average over all calls" if average else "", reason)))
 
 
-def _shown(trial: Trial, called: Sequence[Statistic], threshold: float) -> Statistic:
+def _shown(evidence: Evidence, called: Sequence[Statistic], threshold: float) -> Statistic:
     """The called statistic to show: the average if it differs from the typical."""
     if len(called) == 1:
         return called[0]
-    gap = effect([pair.average - pair.typical for pair in trial.second.head])
+    gap = effect([pair.average - pair.typical for pair in evidence.second.head])
     differs = gap.excludes_zero and abs(gap.point) > math.log1p(threshold)
     return Statistic.AVERAGE if differs else Statistic.TYPICAL
 
@@ -160,8 +160,10 @@ def _confirms(view: View, threshold: float) -> bool:
     return first.point * second.point > 0 and abs(second.point) > view.limit(threshold)
 
 
-def _is_same(trial: Trial, statistic: Statistic, logs: Sequence[float], threshold: float) -> bool:
-    limit = trial.view(statistic).limit(threshold)
+def _is_same(
+    evidence: Evidence, statistic: Statistic, logs: Sequence[float], threshold: float
+) -> bool:
+    limit = evidence.view(statistic).limit(threshold)
     if limit > math.log1p(max(threshold, MAX_USABLE_LIMIT)):
         return False
     if statistic is Statistic.AVERAGE:

@@ -15,12 +15,12 @@ from statistics import median
 
 from attnbench.analysis.verdict import Verdict
 from attnbench.errors import CannotRun, UsageError
-from attnbench.gate.cases import CheckedCase, Plan, planned
+from attnbench.gate.cases import CheckedCase, CheckPlan, planned
 from attnbench.gate.check import in_forms, on_both_sides
-from attnbench.gate.measuring import Bench
-from attnbench.gate.pairs import Pair, Stage, Trial
+from attnbench.gate.measuring import Runner
+from attnbench.gate.pairs import Evidence, Pair, Stage
+from attnbench.gate.repository import top
 from attnbench.gate.rule import judge
-from attnbench.gate.worktree import top
 from attnbench.records import Outcome, Selection
 from attnbench.run.pairs import AGAIN, BASE, START_S, Failed, Laps, TreeRace, of_trees
 from attnbench.run.processes import Server
@@ -80,7 +80,7 @@ class Injected:
 
 
 def detected(
-    plan: Plan, selections: Sequence[Selection], budget_s: float, bench: Bench
+    plan: CheckPlan, selections: Sequence[Selection], budget_s: float, runner: Runner
 ) -> Detection:
     """The verdict rates of the gate on injected slowdowns, from as many pairs as the budget allows.
 
@@ -92,20 +92,20 @@ def detected(
     refuse_below(least_s(plan, len(SHARES) + 2), budget_s)
     root = top(Path.cwd())
     laps = []
-    with bench.within(budget_s):
-        compared = tuple(in_forms(on_both_sides(selections, root), bench, root))
+    with runner.within(budget_s):
+        compared = tuple(in_forms(on_both_sides(selections, root), runner, root))
         if len(compared) != 1:
             raise UsageError("a selftest takes one mechanism; name one with --models")
         (case,) = planned(plan, compared)
-        injected = prepare(bench.server, root, case, SHARES, plan)
+        injected = prepare(runner.server, root, case, SHARES, plan)
         spent_s = time.monotonic() - begun
         refuse_below(spent_s + pairs * injected.race.cost_s, budget_s)
         fit = int((budget_s - spent_s) / injected.race.cost_s)
-        bench.announce(f"about {fit} pairs of processes fit into {budget_s:.0f} s")
+        runner.announce(f"about {fit} pairs of processes fit into {budget_s:.0f} s")
         draw = random.Random(plan.seed)
-        for lap in visits(bench.server, root, injected, draw, begun + budget_s):
+        for lap in visits(runner.server, root, injected, draw, begun + budget_s):
             laps.append(lap)
-            bench.observe(f"{len(laps)} pairs")
+            runner.observe(f"{len(laps)} pairs")
     if len(laps) < pairs:
         raise CannotRun(
             f"only {len(laps)} of {pairs} pairs fitted into {budget_s:.0f} s, which was fewer than"
@@ -119,7 +119,7 @@ def detected(
 
 
 def prepare(
-    server: Server, tree: Path, case: CheckedCase, shares: Sequence[float], plan: Plan
+    server: Server, tree: Path, case: CheckedCase, shares: Sequence[float], plan: CheckPlan
 ) -> Injected:
     """Size the batch and the extra work, a number of small products. Raises `CannotRun`."""
     try:
@@ -173,7 +173,7 @@ def against_base(laps: Sequence[Laps], entrant: str) -> tuple[Pair, ...]:
     return tuple(Pair.of(lap[BASE], lap[entrant]) for lap in laps)
 
 
-def least_s(plan: Plan, entrants: int) -> float:
+def least_s(plan: CheckPlan, entrants: int) -> float:
     """About the least seconds that the pairs of one check take, for any mechanism."""
     samples_s = 2 * plan.rounds * plan.iteration_s  # longer iterations get fewer rounds
     return (plan.pairs + plan.confirm) * entrants * (START_S + samples_s)
@@ -190,7 +190,7 @@ def refuse_below(needed_s: float, budget_s: float) -> None:
 
 
 def detection(
-    shares: Mapping[float, Sequence[Pair]], again: Sequence[Pair], plan: Plan
+    shares: Mapping[float, Sequence[Pair]], again: Sequence[Pair], plan: CheckPlan
 ) -> Detection:
     """Rates from the pairs by share of extra work; `again` is base over base.
 
@@ -207,8 +207,8 @@ def detection(
                 Stage(head=tuple(pairs[part]), again=tuple(again[part]))
                 for part in (slice(start, middle), slice(middle, end))
             )
-            trial = Trial(name="", first=first, second=second)
-            verdicts.append(judge([trial], plan.threshold)[0].verdict)
+            evidence = Evidence(name="", first=first, second=second)
+            verdicts.append(judge([evidence], plan.threshold)[0].verdict)
         counts = {v: verdicts.count(v) for v in (Verdict.SLOWER, Verdict.FASTER, Verdict.UNSURE)}
         rates.append(Rate(share=share, checks=len(verdicts), **counts))
     return Detection(rates=tuple(rates), pairs=len(again))

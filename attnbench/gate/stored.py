@@ -5,24 +5,24 @@ from dataclasses import replace
 from pathlib import Path
 
 from attnbench.errors import CannotRun, UsageError
-from attnbench.gate.cases import MISSING, CheckedCase, Compared, Counted, Plan, planned
+from attnbench.gate.cases import MISSING, CheckedCase, CheckPlan, Compared, Counted, planned
 from attnbench.gate.check import from_top, in_forms, on_both_sides
 from attnbench.gate.finding import Conditions, Finding, Report, counts, runs
-from attnbench.gate.measuring import NO_BATCHES, Bench, Measuring
+from attnbench.gate.measuring import NO_BATCHES, Measuring, Runner
+from attnbench.gate.repository import top
 from attnbench.gate.rule import stored_time_finding
-from attnbench.gate.worktree import top
 from attnbench.metrics import COUNTED
 from attnbench.records import Case, Fingerprint, Outcome, Selection
 from attnbench.registry import names
 from attnbench.run.pairs import HEAD
 from attnbench.store import baseline
-from attnbench.store.baseline import Baseline, Entry, Timing
+from attnbench.store.baseline import Baseline, StoredCase, Timing
 
 PAIRS = 3  # processes per case: a stored time is a hint, not a gate
 
 
 def save(
-    plan: Plan, path: Path, selections: Sequence[Selection], bench: Bench, version: str
+    plan: CheckPlan, path: Path, selections: Sequence[Selection], runner: Runner, version: str
 ) -> tuple[int, list[str]]:
     """Write a baseline of the working tree.
 
@@ -30,18 +30,18 @@ def save(
     `CannotRun` or `StoreError`.
     """
     root = top(Path.cwd())
-    with bench.within(plan.budget_s):
-        machine = bench.machine()
-        compared = tuple(in_forms(on_both_sides(selections, root), bench, root))
+    with runner.within(plan.budget_s):
+        machine = runner.machine()
+        compared = tuple(in_forms(on_both_sides(selections, root), runner, root))
         cases = planned(plan, compared)
-        measure(Measuring(plan, cases, bench, {HEAD: root}), plan.times)
+        measure(Measuring(plan, cases, runner, {HEAD: root}), plan.times)
     entries = {case.label: entry(case) for case in cases if case.ran}
     baseline.save(Baseline(attnbench=version, machine=machine, cases=entries), path)
     return len(entries), [f"{c.label}: {c.counted[HEAD].reason}" for c in cases if not c.ran]
 
 
 def against_file(
-    plan: Plan, path: Path, selections: Sequence[Selection] | None, bench: Bench
+    plan: CheckPlan, path: Path, selections: Sequence[Selection] | None, runner: Runner
 ) -> Report:
     """The working tree against a stored baseline, case by case.
 
@@ -54,11 +54,11 @@ def against_file(
         raise UsageError(f"'{path}' has no case of the mechanisms in --models")
     if {case.workload.device for case in cases} != {plan.device}:
         raise CannotRun(f"'{path}' was saved on another device than --device {plan.device}")
-    with bench.within(plan.budget_s):
-        machine = bench.machine()
+    with runner.within(plan.budget_s):
+        machine = runner.machine()
         other_machine = kept.machine.differences(machine)
         batches = {label: e.time.batch for label, e in kept.cases.items() if e.time is not None}
-        race = Measuring(plan, cases, bench, {HEAD: root})
+        race = Measuring(plan, cases, runner, {HEAD: root})
         measure(race, plan.times and not other_machine, batches)
     return Report(
         base=str(path),
@@ -69,7 +69,7 @@ def against_file(
     )
 
 
-def notes(plan: Plan, kept: Baseline, machine: Fingerprint, *, every: bool) -> Iterator[str]:
+def notes(plan: CheckPlan, kept: Baseline, machine: Fingerprint, *, every: bool) -> Iterator[str]:
     """What a reader should know; `every`: no mechanism of the file was left out."""
     differences = kept.machine.differences(machine)
     if plan.times and differences and any(entry.time for entry in kept.cases.values()):
@@ -106,10 +106,10 @@ def stored_cases(
             yield CheckedCase(compared=compared, workload=case.workload)
 
 
-def entry(case: CheckedCase) -> Entry:
+def entry(case: CheckedCase) -> StoredCase:
     """What the baseline keeps of a case."""
     seconds, values = case.seconds(HEAD), case.counted[HEAD].values
-    return Entry(
+    return StoredCase(
         counts={key: values[key] for key in COUNTED if key in values},
         time=Timing(batch=case.batch, seconds=seconds) if case.batch and seconds else None,
     )

@@ -8,11 +8,11 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from attnbench import units
-from attnbench.analysis.answers import Against, Answers, Finding, Limit, Missing
-from attnbench.analysis.places import Place, Rival, Span
-from attnbench.analysis.summary import MISSING
-from attnbench.records import Cause, Mode, Outcome
+from attnbench.analysis.answers import Against, Answers, Limit, Speed, Unmeasured
+from attnbench.analysis.standings import Place, Rival, Span
+from attnbench.records import Mode, Outcome
 from attnbench.render.grid import clean
+from attnbench.render.labels import happened
 
 TITLE = "What the sweep found"
 LONGEST_REASON = 100  # characters
@@ -24,27 +24,13 @@ INTERVALS = (
     "Those of speed-ups and crossovers hold for each one separately, at 95 %.",
 )
 
-FINDINGS: Mapping[Finding, str] = MappingProxyType({
-    Finding.FASTER: "Faster at every common length",
-    Finding.FASTER_FROM: "Faster from a length on",
-    Finding.SLOWER_FROM: "Slower from a length on",
-    Finding.SLOWER: "Slower at every common length",
-    Finding.UNCLEAR: "Cannot tell",
-    Finding.APART: "No length in common",
-})  # fmt: skip
-
-# after "5 cases" or "1 case"
-ENDINGS: Mapping[str, str] = MappingProxyType({
-    Outcome.OOM: "ran out of memory", Outcome.TIMEOUT: "timed out", Outcome.CRASHED: "crashed",
-    Outcome.FAILED: "failed", Outcome.UNSUPPORTED: "cannot run here",
-    Outcome.SKIPPED: "did not start", MISSING: "did not run before the sweep ended",
-})  # fmt: skip
-CAUSES: Mapping[str, str] = MappingProxyType({
-    Cause.BUDGET: "did not fit into the time budget",
-    Cause.CASE_TIMEOUT: "would have exceeded the time limit of a case",
-    Cause.MEMORY_LIMIT: "would have exceeded memory",
-    Cause.OOM: "did not start, since a shorter length ran out of memory",
-    Cause.TIMEOUT: "did not start, since a shorter length timed out",
+SPEEDS: Mapping[Speed, str] = MappingProxyType({
+    Speed.FASTER: "Faster at every common length",
+    Speed.FASTER_FROM: "Faster from a length on",
+    Speed.SLOWER_FROM: "Slower from a length on",
+    Speed.SLOWER: "Slower at every common length",
+    Speed.UNCLEAR: "Cannot tell",
+    Speed.APART: "No length in common",
 })  # fmt: skip
 
 
@@ -146,10 +132,10 @@ class _Writer:
 
     def against(self, group: Sequence[Against]) -> Iterator[str]:
         """A sentence for each finding, the largest speed-ups first."""
-        for finding, words in FINDINGS.items():
+        for finding, words in SPEEDS.items():
             found = sorted((a for a in group if a.finding is finding), key=lambda a: -a.ratio)
             ends = {against.at for against in found}
-            shared = len(ends) == 1 and finding is not Finding.APART
+            shared = len(ends) == 1 and finding is not Speed.APART
             where = f" (speed-up at {units.length(ends.pop())})" if shared else ""
             if found:
                 yield f"{words}{where}: {self.listed([self.one(a, shared) for a in found])}."
@@ -157,7 +143,7 @@ class _Writer:
     def one(self, against: Against, shared: bool) -> str:
         """`longformer from 286 [254, 321], 10.5× [9.87, 11.1]`."""
         name = self.names[against.series] + SAME * against.same_function
-        if against.finding is Finding.APART:
+        if against.finding is Speed.APART:
             return name
         if units.known(against.length):
             ends = (against.length, against.low, against.high)
@@ -186,9 +172,9 @@ class _Writer:
             yield f"{units.count(lost)} of {units.many(found.cases, 'case')}."
         yield from map(self.reason, found.missing)
 
-    def reason(self, missing: Missing) -> str:
+    def reason(self, missing: Unmeasured) -> str:
         """`6 cases would have exceeded memory (transformer:eager, N = 16,384 to 65,536).`"""
-        what = CAUSES.get(missing.cause) or ENDINGS.get(missing.outcome, "did not run")
+        what = happened(missing.outcome, missing.cause)
         who = [self.names[name] for name in missing.series]
         few = f"{self.listed(who)}, " if len(who) < 3 else ""
         lengths = _lengths(missing.shortest, missing.longest)

@@ -20,11 +20,11 @@ from attnbench.analysis.roofline import Roof
 from attnbench.analysis.summary import Frame
 from attnbench.metrics import TABLE, Better, Metric, Unit
 from attnbench.records import Mode, Part, Run, Sweep
-from attnbench.render.cost_tables import batch, why
+from attnbench.render.cost_tables import batch
 from attnbench.render.grid import clean, quantity
 from attnbench.render.html import WEB
-from attnbench.render.markers import marker_path
-from attnbench.render.styles import on_dark, series_styles
+from attnbench.render.labels import why
+from attnbench.render.styles import marker_path, on_dark, series_styles
 
 MOSTLY = 0.5  # of the FLOPs
 SPECS = ("costs", "roofline", "samples")
@@ -99,11 +99,9 @@ def page_data(cases: Frame, drawn: Iterable[Drawn]) -> dict[str, Any]:
 def costs(cases: Frame, tokens: int | None) -> Iterator[Drawn]:
     """Time in its three scales, peak memory, then every other metric that was recorded.
 
-    A batch is scaled to `tokens` tokens, if they are given; in decode a step has no such scale.
+    A batch is one of `tokens` tokens, or of the sweep's; in decode a step has no such time.
     """
-    decode = (cases["mode"] == Mode.DECODE).to_numpy()
-    all_tokens = cases["tokens"].to_numpy(float)
-    per_batch = np.where(decode, np.nan, tokens / all_tokens if tokens else 1.0)
+    per_batch = np.where(cases["mode"] == Mode.DECODE, np.nan, cases["batch_scale"])
     time, low, high, guess = (
         cases[name].to_numpy(float) for name in ("time_s", "time_lo_s", "time_hi_s", "refined_s")
     )
@@ -207,21 +205,18 @@ def _quantity(
 def _roofline(
     roofline: Frame, roof: Roof, series: Mapping[str, int], modes: Sequence[str]
 ) -> dict[str, Any] | None:
-    known = roofline[np.isfinite(roofline["intensity"]) & (roofline["rate"] > 0)]
+    known = roofline.dropna(subset=["intensity"])
     if known.empty:
         return None
-    size, unit = (1e12, "TFLOP/s") if roof.flops_per_s >= 5e12 else (1e9, "GFLOP/s")
-    near, far = known["intensity"].min(), known["intensity"].max()
-    outline = sorted({min(near, roof.ridge) / 1.5, roof.ridge, max(far, roof.ridge) * 1.5})
-    heights = [min(roof.flops_per_s, x * roof.bytes_per_s) / size for x in outline]
+    unit, size = units.rate_unit(roof.flops_per_s)
     return {
         "axis": f"achieved {unit}",
         "note": f"The line is the roof of this machine: {units.rate(roof.flops_per_s)},"
         f" {units.size(roof.bytes_per_s)}/s. Large markers: mostly FLOPs of the attention core."
         " A point may lie above the slope if its operands came from a cache.",
         "roof": [
-            {"intensity": _short(x), "value": _short(height)}
-            for x, height in zip(outline, heights, strict=True)
+            {"intensity": _short(x), "value": _short(height / size)}
+            for x, height in zip(*roof.outline(known), strict=True)
         ],
         "points": [
             {

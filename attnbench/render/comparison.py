@@ -11,9 +11,9 @@ from attnbench.metrics import TABLE
 from attnbench.records import Outcome
 from attnbench.render import charts, delimited, html
 from attnbench.render.check_page import in_words
-from attnbench.render.cost_tables import why
 from attnbench.render.grid import Cell, Table, bare, quantity, words
 from attnbench.render.growth_tables import crossing
+from attnbench.render.labels import why
 
 TIME = "time_s"
 UNPAIRED = (

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from attnbench import units
 from attnbench.analysis.report import Analysis, SweepWarning, WarningKind
 from attnbench.analysis.summary import ALL, Row
-from attnbench.records import Environment, Mode, Sweep
+from attnbench.records import Environment, Level, Mode, Request, Shell, Sweep
 from attnbench.render.grid import clean
 
 MOST_NODES = 8  # that are named
@@ -141,6 +141,8 @@ def _asked(sweep: Sweep) -> str:
     ]
     sizes += ["causal"] * request.causal
     sizes += [f"{units.percent(request.padding)} padding"] * (request.padding > 0)
+    if request.level is Level.MODEL:
+        sizes += _shell(request)
     lengths = request.lengths
     span = f"{units.length(min(lengths))} to {units.length(max(lengths))}" if lengths else "none"
     return (
@@ -148,6 +150,16 @@ def _asked(sweep: Sweep) -> str:
         f"{' and '.join(request.modes)}; {units.many(len(lengths), 'length')}, {span};"
         f" {', '.join(sizes)}."
     )
+
+
+def _shell(request: Request) -> Iterator[str]:
+    """The options of the classifier that are not the defaults."""
+    if request.dropout != Shell().dropout:
+        yield f"{units.percent(request.dropout)} dropout"
+    if request.share_layers is not None:
+        yield "shared layers" if request.share_layers else "separate layers"
+    if request.reversible is not None:
+        yield "reversible layers" if request.reversible else "irreversible layers"
 
 
 def _machine(session: Environment) -> Iterator[str]:

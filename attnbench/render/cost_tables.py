@@ -3,16 +3,16 @@
 Most have a row for each series and a column for each length of the sweep.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from math import inf, log10
-from types import MappingProxyType
 from typing import Any
 
 from attnbench import units
-from attnbench.analysis.estimate import Kind
+from attnbench.analysis.estimate import IntervalKind
 from attnbench.analysis.summary import Frame, Row
-from attnbench.records import Cause, Mode, Outcome
+from attnbench.records import Cause, Mode, Outcome, Planned
 from attnbench.render.grid import Cell, Table, bare, bounded, words
+from attnbench.render.labels import apart, why
 
 PREDICTED = ("Predicted time", "Predicted memory")
 BOUNDS = "± is the larger half-width of the 95 % confidence interval"
@@ -20,16 +20,6 @@ WIDE = "a wide interval is written [low, high]."
 WITHIN = "within one process, without the variation between processes"
 MARK = f"{units.UNBOUNDED} marks too few samples for a confidence interval."
 LAUNCHES = " l"  # marks a launch-bound case
-
-ENDINGS: Mapping[str, str] = MappingProxyType({
-    Outcome.OK: "not measured",  # only the memory is missing
-    Outcome.OOM: "out of memory", Outcome.TIMEOUT: "timed out", Outcome.CRASHED: "crashed",
-    Outcome.FAILED: "failed", Outcome.UNSUPPORTED: "cannot run", Outcome.SKIPPED: "skipped",
-})  # fmt: skip
-CAUSES: Mapping[str, str] = MappingProxyType({
-    Cause.BUDGET: "over budget", Cause.CASE_TIMEOUT: "over time limit",
-    Cause.MEMORY_LIMIT: "exceeds memory", Cause.OOM: "out of memory", Cause.TIMEOUT: "timed out",
-})  # fmt: skip
 
 
 def batch(summary: Frame, tokens: int | None) -> str:
@@ -45,10 +35,9 @@ def latency(summary: Frame, mode: str, tokens: int | None) -> Table:
     In decode, milliseconds of a step of the batch: the time per output token.
     """
     decode = mode == Mode.DECODE
-    tokens = None if decode else tokens
 
     def cell(row: Row) -> Cell:
-        scale = 1e3 * (tokens / row["tokens"] if tokens else 1.0)
+        scale = 1e3 * row["batch_scale"]
         point, low, high = (scale * row[key] for key in ("time_s", "time_lo_s", "time_hi_s"))
         return bounded(point, low, high, LAUNCHES if row["launch_bound"] else "")
 
@@ -56,7 +45,7 @@ def latency(summary: Frame, mode: str, tokens: int | None) -> Table:
         *(_intervals(summary), *_launches(summary, mode)),
         *(*_forms(summary, mode), *_compiled(summary, mode)),
     ]
-    if tokens and summary["tokens"].max() > tokens:
+    if tokens and not decode and summary["tokens"].max() > tokens:
         limit = units.count(tokens)
         scaled = f"For N > {limit} the batch is one sequence; the time is scaled to {limit} tokens."
         notes.insert(1, scaled)
@@ -179,10 +168,11 @@ def precision(errors: Frame, dtype: str) -> Table:
     )
 
 
-def outcomes(summary: Frame) -> Table:
+def outcomes(summary: Frame, plan: Iterable[Planned]) -> Table:
     """Every case that was not measured in full, with the reason and its predicted cost."""
     lost = summary[summary["outcome"] != Outcome.OK]
-    shared = ", ".join(dict.fromkeys((_shared(row) for _, row in lost.iterrows())))
+    keys = set(lost["key"])
+    shared, _ = apart([planned.case.workload for planned in plan if planned.case.key in keys])
     return Table(
         name="outcomes",
         title="Cases not measured" + (f" ({shared})" if shared else ""),
@@ -212,19 +202,6 @@ def outcomes(summary: Frame) -> Table:
         " Predictions are for one iteration.",
         leading=3,
     )
-
-
-def why(outcome: str, cause: str) -> str:
-    """Why a case was not measured, in two or three words; never empty."""
-    return CAUSES.get(cause) or ENDINGS.get(outcome, "not run")
-
-
-def _shared(row: Row) -> str:
-    """`D256-H16/model/float32/cpu`: the part of a case's label that its whole sweep shares."""
-    sizes = f"D{row['width']}-H{row['heads']}"
-    parts = [sizes, *(str(row[name]) for name in ("level", "dtype", "device"))]
-    parts += ["causal"] * bool(row["causal"])
-    return "/".join(parts + [f"padding={row['padding']}"] * (row["padding"] > 0))
 
 
 def _cell(row: Row | None, metric: str, cell: Callable[[Row], Cell]) -> Cell:
@@ -270,8 +247,8 @@ def _compiled(summary: Frame, mode: str) -> Iterator[str]:
 def _intervals(summary: Frame) -> str:
     """The variation that the confidence intervals of a table include."""
     kinds = set(summary.loc[summary["time_s"].notna(), "interval_kind"])
-    if Kind.ROUNDS in kinds:
+    if IntervalKind.ROUNDS in kinds:
         return f"{BOUNDS} over rounds; {WIDE} {MARK}"
-    if Kind.WITHIN in kinds:
+    if IntervalKind.WITHIN in kinds:
         return f"{BOUNDS} {WITHIN}; {WIDE} {MARK}"
     return MARK

@@ -8,7 +8,7 @@ import numpy as np
 
 from attnbench import units
 from attnbench.analysis.summary import Frame
-from attnbench.render.cost_tables import why
+from attnbench.render.labels import why
 
 LONGEST = 22  # characters of the reason in a legend
 
@@ -21,11 +21,10 @@ class Quantity:
     low: str | None
     high: str | None
     predicted: str
-    per_tokens: int | None  # the number that a value is for; None: a batch of the sweep
     axis: str
     text: Callable[[float], str]
     base: int  # of the logarithmic axis
-    whole: bool = False  # a value is for the case as it is: a step, a state
+    per_token: bool = False  # not of a batch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,18 +56,17 @@ class Curve:
         return (self.lengths[known[-1]], self.drawn[known[-1]]) if len(known) else None
 
 
-def curves(summary: Frame, mode: str, quantity: Quantity, tokens: int | None) -> list[Curve]:
+def curves(summary: Frame, mode: str, quantity: Quantity) -> list[Curve]:
     """Every series of a mode, in the order of the plan."""
     cases = summary[summary["mode"] == mode]
     return [
-        _curve(str(series), rows.sort_values("seq_len"), quantity, tokens)
+        _curve(str(series), rows.sort_values("seq_len"), quantity)
         for series, rows in cases.groupby("series", sort=False)
     ]
 
 
-def _curve(series: str, rows: Frame, quantity: Quantity, tokens: int | None) -> Curve:
-    own = rows["tokens"].to_numpy(float)
-    scale = (own if quantity.whole else quantity.per_tokens or tokens or own) / own
+def _curve(series: str, rows: Frame, quantity: Quantity) -> Curve:
+    scale = (1 / rows["tokens"] if quantity.per_token else rows["batch_scale"]).to_numpy(float)
     values = rows[quantity.value].to_numpy(float) * scale
     nothing = np.full(len(rows), np.nan)
     missing = ~np.isfinite(values)

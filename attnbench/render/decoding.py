@@ -11,8 +11,7 @@ from attnbench.render.curves import Quantity, curves
 from attnbench.render.figures import notes, row_of
 from attnbench.render.grid import Cell, Table, bounded, words
 from attnbench.render.panels import Panels, styled
-from attnbench.render.sizes import SHEETS
-from attnbench.render.styles import series_styles
+from attnbench.render.styles import SHEETS, series_styles
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,22 +23,18 @@ STEP = Quantity(
     low="time_lo_s",
     high="time_hi_s",
     predicted="refined_s",
-    per_tokens=None,
     axis="time per output token",
     text=units.seconds,
     base=10,
-    whole=True,
 )
 STATE = Quantity(
     value="state_bytes",
     low=None,
     high=None,
     predicted="state_bytes",  # it is counted or unknown
-    per_tokens=None,
     axis="bytes of the state",
     text=units.size,
     base=2,
-    whole=True,
 )
 
 
@@ -50,7 +45,7 @@ def decode_figure(summary: Frame, size: FigureSize = FigureSize.TEXT) -> "Figure
     """
     sheet = SHEETS[size]
     styles = series_styles(summary["series"], sheet.type)
-    step, state = (curves(summary, Mode.DECODE, quantity, None) for quantity in (STEP, STATE))
+    step, state = (curves(summary, Mode.DECODE, quantity) for quantity in (STEP, STATE))
     with styled(sheet):
         panels = Panels(sheet, rows=2, columns=1)
         legends = [

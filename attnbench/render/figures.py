@@ -20,8 +20,7 @@ from attnbench.records import PASSES, FigureSize, Mode
 from attnbench.render.cost_tables import batch
 from attnbench.render.curves import Curve, Quantity, curves
 from attnbench.render.panels import Ending, Panels, fixed_ticks, length_axis, styled, title
-from attnbench.render.sizes import SHEETS
-from attnbench.render.styles import series_styles, tinted
+from attnbench.render.styles import SHEETS, series_styles, tinted
 
 LEAST = 2.0  # least ratio of the top of a vertical axis to its bottom
 ROOM = 1.15  # margin below the least and above the greatest value, as a factor
@@ -50,7 +49,6 @@ TIME = Quantity(
     low="time_lo_s",
     high="time_hi_s",
     predicted="refined_s",
-    per_tokens=None,
     axis="time per {batch}",
     text=units.seconds,
     base=10,
@@ -60,7 +58,7 @@ MEMORY = Quantity(
     low=None,
     high=None,
     predicted="refined_bytes",
-    per_tokens=1,
+    per_token=True,
     axis="peak allocated memory per token",
     text=units.size,
     base=2,
@@ -81,7 +79,7 @@ def cost_figure(
     modes = [mode for mode in PASSES if mode in set(summary["mode"])]
     sheet = SHEETS[size]
     styles = series_styles(summary["series"], sheet.type)
-    found = {mode: curves(summary, mode, quantity, tokens) for mode in modes}
+    found = {mode: curves(summary, mode, quantity) for mode in modes}
     every = [curve for panel in found.values() for curve in panel]
     rows = [[mode] for mode in modes] if sheet.stacked else [modes]
     with styled(sheet):

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from attnbench import units
-from attnbench.analysis.crossover import Answer
+from attnbench.analysis.crossover import Crossed
 from attnbench.analysis.scaling import BEND, LEAST_EXPONENT, METRICS, STEPS, Tail
 from attnbench.analysis.summary import Frame, Row
 from attnbench.claims.published import PrintedCost, printed_costs
@@ -78,7 +78,9 @@ def crossovers(pairs: Frame, baseline: str | None = None) -> Table:
     rows = []
     for a, b in dict.fromkeys(zip(pairs["series"], pairs["other"], strict=True)):
         mine, back = ([answers.get((*pair, m)) for m in modes] for pair in ((a, b), (b, a)))
-        crosses = any(r is not None and r["answer"] in (Answer.FROM, Answer.UNCLEAR) for r in mine)
+        crosses = any(
+            r is not None and r["answer"] in (Crossed.FROM, Crossed.UNCLEAR) for r in mine
+        )
         if _rank(mine) >= _rank(back) and (crosses or baseline in (a, b)):
             rows.append((words(a), words(b), *map(crossing, mine)))
             answers = {key: row for key, row in answers.items() if key[:2] != (b, a)}
@@ -96,8 +98,8 @@ def crossovers(pairs: Frame, baseline: str | None = None) -> Table:
 
 def _rank(answers: Sequence[Row | None]) -> int:
     """How informative a row is: a crossing counts more than a win, a win more than nothing."""
-    worth = {Answer.FROM: 100, Answer.ALWAYS: 10, Answer.UNCLEAR: 1}
-    return sum(worth.get(Answer(r["answer"]), 0) for r in answers if r is not None)
+    worth = {Crossed.FROM: 100, Crossed.ALWAYS: 10, Crossed.UNCLEAR: 1}
+    return sum(worth.get(Crossed(r["answer"]), 0) for r in answers if r is not None)
 
 
 def crossing(row: Row | None, suffix: str = "") -> Cell:
@@ -107,7 +109,7 @@ def crossing(row: Row | None, suffix: str = "") -> Cell:
     """
     if row is None:
         return Cell(units.NOTHING)
-    if row["answer" + suffix] != Answer.FROM:
+    if row["answer" + suffix] != Crossed.FROM:
         return Cell(str(row["answer" + suffix]))
     length, low, high = (row[name + suffix] for name in ("length", "low", "high"))
     edge = "≤ " if length <= row["from_len" + suffix] else ""

@@ -21,8 +21,7 @@ from attnbench.claims.bench import Bench
 from attnbench.claims.published import Overlay, Panel, overlay, sources
 from attnbench.records import FigureSize
 from attnbench.render.panels import DPI, length_ticks, saved, styled
-from attnbench.render.sizes import SHEETS
-from attnbench.render.styles import labels, readable, series_styles
+from attnbench.render.styles import SHEETS, labels, readable, series_styles
 
 COLUMNS = 3
 PANEL = (1.3, 1.05)  # inches of the axes themselves

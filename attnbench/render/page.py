@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # columns of the summary that only the program needs
-INTERNAL = ("key", "match")
+INTERNAL = ("key", "match", "batch_scale")
 
 
 def report_files(
@@ -172,7 +172,7 @@ def report_tables(analysis: Analysis, everything: bool = False) -> list[Table]:
         tables.append(machine_tables.kernels(analysis.kernels))
     if everything:
         tables.append(machine_tables.predictions(analysis.prediction_errors))
-    tables.append(cost_tables.outcomes(cases))
+    tables.append(cost_tables.outcomes(cases, analysis.sweep.plan))
     return tables
 
 
@@ -183,7 +183,8 @@ def devices_tables(analyses: Mapping[str, Analysis], cases: Frame) -> list[Table
     tokens = first.sweep.request.batch_tokens
     tables = [cost_tables.latency(cases, mode, tokens) for mode in modes]
     tables += [cost_tables.memory(cases, mode) for mode in modes]
-    return [*tables, cost_tables.outcomes(cases)]
+    plan = [planned for each in analyses.values() for planned in each.sweep.plan]
+    return [*tables, cost_tables.outcomes(cases, plan)]
 
 
 def headlines(analysis: Analysis, tables: Iterable[Table]) -> list[Table]:

@@ -27,8 +27,7 @@ from matplotlib.transforms import Affine2D
 
 from attnbench import units
 from attnbench.records import FigureSize
-from attnbench.render.sizes import SHEETS, Sheet
-from attnbench.render.styles import labels, readable, shortened
+from attnbench.render.styles import SHEETS, Sheet, labels, readable, shortened
 
 DPI = 300  # of PNG
 

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from attnbench import units
 from attnbench.records import Outcome, Planned, Request, Run
-from attnbench.render.cost_tables import why
 from attnbench.render.grid import Cell, Table, words
-from attnbench.render.labels import apart
+from attnbench.render.labels import apart, why
 
 FACTOR = 3  # by which first predictions are often wrong, either way
 

@@ -4,8 +4,9 @@ from attnbench import units
 from attnbench.analysis.recommend import Basis, Choice, Excluded, Recommendation
 from attnbench.records import Mode
 from attnbench.render.answers import in_order, names_of, ratio
-from attnbench.render.cost_tables import WIDE, why
+from attnbench.render.cost_tables import WIDE
 from attnbench.render.grid import Cell, Table, bare, bounded, clean, words
+from attnbench.render.labels import why
 
 NOTHING = Cell(units.NOTHING)
 

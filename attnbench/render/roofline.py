@@ -12,15 +12,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from attnbench import units
-from attnbench.analysis.roofline import Roof
-from attnbench.analysis.summary import Frame
+from attnbench.analysis.roofline import ROOM, Roof
+from attnbench.analysis.summary import Frame, Row
 from attnbench.records import PASSES, FigureSize
 from attnbench.render.figures import log_ticks
 from attnbench.render.panels import Ending, Panels, fixed_ticks, styled, title
-from attnbench.render.sizes import SHEETS, Sheet
-from attnbench.render.styles import series_styles
+from attnbench.render.styles import SHEETS, Sheet, series_styles
 
-ROOM = 1.4  # margin around the points, as a factor
 SMALL, LARGE = 0.2, 0.65  # marker sizes at the shortest and longest length, in units of the type
 
 
@@ -31,7 +29,7 @@ def roofline_figure(
 
     `series` are all of the sweep, so that each has the same style as in other figures.
     """
-    points = roofline[np.isfinite(roofline["intensity"]) & (roofline["rate"] > 0)]
+    points = roofline.dropna(subset=["intensity"])
     modes = [mode for mode in PASSES if mode in set(points["mode"])]
     if not modes:
         return None
@@ -46,7 +44,7 @@ def roofline_figure(
             low, high = shown["rate"].min(), max(roof.flops_per_s, shown["rate"].max())
             panels.rows[i][0].set_yscale("log")
             panels.rows[i][0].set_ylim(low / ROOM, high * ROOM)
-            unit, scale = _unit(roof)
+            unit, scale = units.rate_unit(roof.flops_per_s)
             ticks = log_ticks(low / ROOM, high * ROOM, 10)
             fixed_ticks(panels.rows[i][0].yaxis, {y: f"{y / scale:,g}" for y in ticks})
             panels.label(i, f"{unit} achieved")
@@ -76,16 +74,14 @@ def _panel(
     roof: Roof,
     styles: Mapping[str, Mapping[str, Any]],
     sheet: Sheet,
-    lengths: Frame,
+    lengths: Row,
 ) -> dict[str, float]:
     """Draw the series of one mode; the rate at which each ends."""
     axes.set_xscale("log", base=2)
-    low, high = points["intensity"].min() / ROOM, points["intensity"].max() * ROOM
-    low, high = min(low, roof.ridge / ROOM), max(high, roof.ridge * ROOM)
+    corners, heights = roof.outline(points)
+    low, _, high = corners
     axes.set_xlim(low, high)
     fixed_ticks(axes.xaxis, {x: f"{x:g}" for x in log_ticks(low, high, 2)})
-    corners = np.array([low, roof.ridge, high])
-    heights = np.minimum(roof.flops_per_s, corners * roof.bytes_per_s)
     axes.plot(corners, heights, color="0.3", linewidth=0.16 * sheet.type, zorder=1)
     span = max(float(np.log(lengths.max() / lengths.min())), 1e-9)
     ends = {}
@@ -108,8 +104,3 @@ def _panel(
         )
         ends[str(name)] = float(y[-1])
     return ends
-
-
-def _unit(roof: Roof) -> tuple[str, float]:
-    """The unit of the vertical axis and its size, by the height of the roof."""
-    return ("TFLOP/s", 1e12) if roof.flops_per_s >= 5e12 else ("GFLOP/s", 1e9)

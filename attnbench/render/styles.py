@@ -1,15 +1,20 @@
-"""Colours, line styles and markers of curves: distinct, colour-blind safe, readable in print."""
+"""Colours, line styles, markers and sizes: distinct, colour-blind safe, readable in print.
+
+Loads no drawing library.
+"""
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 
-from attnbench.analysis.devices import AT
+from attnbench.analysis.variants import AT
+from attnbench.records import FigureSize
 from attnbench.render.grid import clean
 
 # Okabe and Ito (2008), "Color Universal Design", without yellow, which is faint on white
@@ -174,3 +179,60 @@ def _levels(colour: str) -> np.ndarray:
 
 def _hex(levels: np.ndarray) -> str:
     return "#" + "".join(f"{round(255 * level):02X}" for level in levels)
+
+
+ARM = 0.32  # half the width of the arms of a cross
+THIN = 0.6  # the width of a thin diamond, relative to its height
+ROUND = (32, 0.0, 1.0)  # a circle, and what is not listed
+
+# corners, degrees of turn, and the inner radius of a star
+OUTLINES: Mapping[str, tuple[int, float, float]] = MappingProxyType({
+    "s": (4, 45, 1.0), "D": (4, 0, 1.0), "d": (4, 0, 1.0), "^": (3, 0, 1.0), "v": (3, 180, 1.0),
+    "<": (3, -90, 1.0), ">": (3, 90, 1.0), "p": (5, 0, 1.0), "h": (6, 0, 1.0), "H": (6, 30, 1.0),
+    "8": (8, 22.5, 1.0), "*": (5, 0, 0.45),
+})  # fmt: skip
+
+
+def marker_path(marker: str) -> str:
+    """A marker of matplotlib as an SVG path within -1 to 1."""
+    if marker in ("P", "X"):
+        quarter = np.array([-ARM - 1j, ARM - 1j, ARM - ARM * 1j])
+        corners, turn = np.concatenate([quarter * 1j**i for i in range(4)]), 45.0 * (marker == "X")
+    else:
+        count, turn, inner = OUTLINES.get(marker, ROUND)
+        corners = -1j * np.exp(2j * np.pi * np.arange(count) / count)
+        if inner < 1:
+            between = inner * corners * np.exp(1j * np.pi / count)
+            corners = np.stack([corners, between], 1).ravel()
+    turned = corners * np.exp(1j * np.radians(turn))
+    if marker == "d":
+        turned = THIN * turned.real + 1j * turned.imag
+    return f"M{'L'.join(f'{z.real:.3f},{z.imag:.3f}' for z in turned)}Z"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sheet:
+    """The measures of a size. All that is not the width is in units of the type, so it scales.
+
+    `width`: inches. `type`: points of the labels; ticks and notes are a little smaller, titles
+    larger. `height`: least height of a panel's axes. `stacked`: one panel to a row.
+    """
+
+    width: float
+    type: float
+    height: float
+    stacked: bool = False
+
+    @property
+    def inches(self) -> float:
+        """The type size in inches."""
+        return self.type / 72
+
+
+# The narrowest column of the usual two-column styles (ICML), and the narrowest text width of the
+# one-column ones (NeurIPS): no style has to shrink a figure below its type size.
+SHEETS: Mapping[FigureSize, Sheet] = MappingProxyType({
+    FigureSize.COLUMN: Sheet(width=3.25, type=6.5, height=15, stacked=True),
+    FigureSize.TEXT: Sheet(width=5.5, type=7.0, height=19),
+    FigureSize.SLIDE: Sheet(width=12.0, type=15.0, height=19),
+})  # fmt: skip

@@ -54,7 +54,7 @@ class Race:
 
 
 @dataclass
-class Entry:
+class Entrant:
     """What one entrant gave in a race; `failed` is an answer that is not `ok`."""
 
     laps: dict[int, Sample] = field(default_factory=dict)
@@ -87,9 +87,9 @@ class Round:
 
     def race(
         self, race: Race, observe: Callable[[str], None] = lambda entrant: None
-    ) -> dict[str, Entry]:
+    ) -> dict[str, Entrant]:
         """What each entrant gave; `observe` is called with the entrant whose turn it is."""
-        entries = {name: Entry() for name in race.builds}
+        entries = {name: Entrant() for name in race.builds}
         if race.end_others:
             for name in self.running.keys() - race.builds.keys():
                 self.running[name].end()
@@ -127,7 +127,7 @@ class Round:
             entries |= self.race(replace(race, builds=again), observe)
         return entries
 
-    def ask(self, race: Race, name: str, entry: Entry, **asked: Any) -> Answer:
+    def ask(self, race: Race, name: str, entry: Entrant, **asked: Any) -> Answer:
         """The answer of an entrant's process; one that is not `ok` is its failure."""
         worker = self.running.get(name)
         if worker is None or (asked["do"] == "build" and not worker.alive):

@@ -23,7 +23,7 @@ from attnbench.device import find
 from attnbench.records import Block, Cause, Outcome, Part, Planned, Request, Run
 from attnbench.run import schedule
 from attnbench.run.history import History, blocks
-from attnbench.run.race import CUT_OFF, LEAST_S, Entry, Race, Round
+from attnbench.run.race import CUT_OFF, LEAST_S, Entrant, Race, Round
 from attnbench.run.schedule import Refusal
 from attnbench.run.workers import Worker
 
@@ -298,7 +298,7 @@ class Session:
             self.useful_s += run.values.get("warmup_s", 0.0) + laps_s
         self.visits += len(cases)
 
-    def to_run(self, planned: Planned, entry: Entry) -> Run:
+    def to_run(self, planned: Planned, entry: Entrant) -> Run:
         """The run of one case; an anchor's laps are added to those of its earlier races."""
         failed = entry.failed or {}
         run = Run(

@@ -33,7 +33,7 @@ class Timing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class StoredCase:
     """What is stored of one case."""
 
     counts: Mapping[str, Count | Amount] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Baseline:
 
     attnbench: str
     machine: Fingerprint
-    cases: Mapping[str, Entry]
+    cases: Mapping[str, StoredCase]
     schema: int = SCHEMA
 
 

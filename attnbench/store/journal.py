@@ -22,7 +22,7 @@ from attnbench.store import reading, schema
 from attnbench.store.locked import LockedFile, sync_folder
 from attnbench.store.output import explained
 from attnbench.store.resuming import refuse_other
-from attnbench.store.schema import End, Ending, Head, Record, Session
+from attnbench.store.schema import End, EndReason, Head, Record, Start
 
 FILE = "sweep.jsonl"
 TORN = "sweep.jsonl.torn"
@@ -132,10 +132,7 @@ class Journal:
             folder.mkdir(parents=True, exist_ok=True)
             with _opened(folder, create=True, lock=shard is not None) as file:
                 if file.content:
-                    raise SweepExists(
-                        f"{str(folder)!r} already holds a sweep; "
-                        "--resume to go on, --out for another folder"
-                    )
+                    raise SweepExists(folder)
                 head = Head(name=name, attnbench=__version__, request=request)
                 session = _session(request, environment, shard, division)
                 file.append(_sealed(1, head, session))
@@ -182,7 +179,7 @@ class Journal:
         """
         self._write(*(replace(r, origin=self.origin) if isinstance(r, Run) else r for r in records))
 
-    def end(self, ending: Ending) -> None:
+    def end(self, ending: EndReason) -> None:
         """Writes how the session ended. Raises what `append` raises."""
         self._write(End(outcome=ending, shard=self.origin.shard))
 
@@ -245,8 +242,8 @@ def _sealed(line: int, *records: Record) -> bytes:
 
 def _session(
     request: Request, environment: Environment, shard: Shard | None, division: str
-) -> Session:
-    return Session(
+) -> Start:
+    return Start(
         environment=environment, request=request, pid=os.getpid(), shard=shard, division=division
     )
 
@@ -291,7 +288,7 @@ def _holder(folder: Path) -> str:
         for _, line in reversed(list(reading.lines((folder / FILE).read_bytes()))):
             with suppress(ValueError, NewerSchema):
                 record = schema.from_entry(schema.unseal(line))
-                if isinstance(record, Session):
+                if isinstance(record, Start):
                     return f"process {record.pid}"
     return "another process"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from attnbench.errors import DamagedJournal
 from attnbench.records import CardFacts, Planned, Run, Shard, Sweep
 from attnbench.store import schema
-from attnbench.store.schema import End, Ending, Entry, Head, Session
+from attnbench.store.schema import End, EndReason, Entry, Head, Start
 
 TORN = "the last line is torn: the run in flight was lost"
 
@@ -128,7 +128,7 @@ class _Contents:
     """What has been read so far."""
 
     head: Head
-    sessions: list[Session] = field(default_factory=list)
+    sessions: list[Start] = field(default_factory=list)
     cards: dict[str, CardFacts] = field(default_factory=dict)
     cases: dict[str, Planned] = field(default_factory=dict)
     runs: list[tuple[int, Run]] = field(default_factory=list)
@@ -140,7 +140,7 @@ class _Contents:
         match schema.from_entry(entry):
             case Head():
                 raise ValueError("a second beginning")
-            case Session() as session:
+            case Start() as session:
                 self.sessions.append(session)
                 self.ended[session.shard] = False
             case CardFacts() as card:
@@ -152,7 +152,7 @@ class _Contents:
             case Run() as run:
                 self.runs.append((number, run))
             case End(outcome=outcome, shard=shard):
-                self.ended[shard] = outcome is not Ending.INTERRUPTED
+                self.ended[shard] = outcome is not EndReason.INTERRUPTED
 
     def sweep(self, order: tuple[str, ...]) -> Sweep:
         runs = {(run.case, run.part, run.round): run for run in self._known_runs()}

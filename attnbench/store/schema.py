@@ -51,7 +51,7 @@ CAUSES = (
 )
 
 
-class Ending(StrEnum):
+class EndReason(StrEnum):
     """Why a session of a sweep ended."""
 
     FINISHED = "finished"
@@ -69,7 +69,7 @@ class Head:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Session:
+class Start:
     """A start or a resume: machine, process, and what was requested this time."""
 
     environment: Environment
@@ -83,14 +83,14 @@ class Session:
 class End:
     """The last line of a session."""
 
-    outcome: Ending
+    outcome: EndReason
     shard: Shard | None = None
 
 
-Record = Head | Session | CardFacts | Planned | Run | End
+Record = Head | Start | CardFacts | Planned | Run | End
 
 KINDS: Mapping[str, type[Record]] = MappingProxyType(
-    {"sweep": Head, "session": Session, "card": CardFacts, "case": Planned, "run": Run, "end": End}
+    {"sweep": Head, "session": Start, "card": CardFacts, "case": Planned, "run": Run, "end": End}
 )
 
 

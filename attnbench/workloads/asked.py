@@ -12,17 +12,17 @@ from typing import Annotated, Any, Self, get_type_hints
 
 from attnbench.device import AUTO, kinds
 from attnbench.errors import UsageError
-from attnbench.fleet.engine import Kind
+from attnbench.fleet.engine import EngineKind
 from attnbench.records import SHORT_DTYPES, FigureSize, Level, Mode
 from attnbench.registry import unknown
 from attnbench.workloads import axes, option, presets
-from attnbench.workloads.option import BOTH, FORMATS, LARGEST_SEED, Option, Panel
+from attnbench.workloads.option import BOTH, FORMATS, LARGEST_SEED, HelpPanel, Option
 
-WHAT = partial(Option, panel=Panel.WHAT)
-SIZES = partial(Option, panel=Panel.SIZES)
-NUMBERS = partial(Option, panel=Panel.NUMBERS)
-TIME = partial(Option, panel=Panel.TIME)
-CLUSTER = partial(Option, panel=Panel.CLUSTER)
+WHAT = partial(Option, panel=HelpPanel.WHAT)
+SIZES = partial(Option, panel=HelpPanel.SIZES)
+NUMBERS = partial(Option, panel=HelpPanel.NUMBERS)
+TIME = partial(Option, panel=HelpPanel.TIME)
+CLUSTER = partial(Option, panel=HelpPanel.CLUSTER)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,8 +215,8 @@ class Asked:
         str | None,
         CLUSTER(
             metavar="CLUSTER",
-            read=partial(axes.word, known=Kind),
-            known=lambda text: Kind,
+            read=partial(axes.word, known=EngineKind),
+            known=lambda text: EngineKind,
             help="Measure all shards on a cluster, slurm or ray, then merge and report them.",
         ),
     ] = None
@@ -239,7 +239,7 @@ class Asked:
     formats: Annotated[
         str,
         Option(
-            panel=Panel.OUTPUT,
+            panel=HelpPanel.OUTPUT,
             metavar="FORMATS",
             read=option.formats,
             known=lambda text: FORMATS,
@@ -250,7 +250,7 @@ class Asked:
     size: Annotated[
         str,
         Option(
-            panel=Panel.OUTPUT,
+            panel=HelpPanel.OUTPUT,
             metavar="SIZE",
             read=partial(axes.word, known=FigureSize),
             known=lambda text: FigureSize,

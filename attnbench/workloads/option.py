@@ -16,7 +16,7 @@ BOTH = "both"
 LARGEST_SEED = (1 << 32) - 1
 
 
-class Panel(StrEnum):
+class HelpPanel(StrEnum):
     """The groups of options in the help."""
 
     WHAT = "What to measure"
@@ -35,7 +35,7 @@ class Option:
     default stands for, `known` gives words that may complete a text.
     """
 
-    panel: Panel
+    panel: HelpPanel
     help: str
     metavar: str = ""
     read: Callable[[str, str], Any] | None = None

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from attnbench.analysis.answers import Finding, Limit, Missing
+from attnbench.analysis.answers import Limit, Speed, Unmeasured
 from attnbench.analysis.report import analyse
 from attnbench.records import Cause, Mode, Outcome, Part, Run
 from tests import sweeps
@@ -67,14 +67,14 @@ def test_each_series_is_compared_with_the_transformer():
     found = {(a.mode, a.series): a for a in analyse(whole).answers.against}
     assert analyse(whole).answers.baseline == "transformer:eager"
     fast = found["inference", "fastformer:eager"]
-    assert fast.finding is Finding.FASTER
+    assert fast.finding is Speed.FASTER
     assert fast.at == 32_768  # the transformer has no time beyond
     assert fast.ratio == pytest.approx((1.6 + 1.5e-3 * 32_768) / 1.1, rel=0.05)
     assert fast.ratio_low < fast.ratio < fast.ratio_high
     assert found["training", "fastformer:eager"].at == 16_384
     # equal where 1.6 µs + 1.5 ns · N is 4 µs
     slow = found["training", "longformer:eager"]
-    assert slow.finding is Finding.FASTER_FROM
+    assert slow.finding is Speed.FASTER_FROM
     assert slow.low <= 1600 * 1.1
     assert slow.high >= 1600 / 1.1
     assert slow.shortest == 128
@@ -83,17 +83,17 @@ def test_each_series_is_compared_with_the_transformer():
 def test_a_series_that_becomes_slower_is_not_called_never_faster():
     whole = replace(sweep(("transformer", "fastformer", "longformer"), **QUIET))
     against = {a.series: a for a in analyse(whole, "longformer").answers.against}
-    assert against["transformer:eager"].finding is Finding.SLOWER_FROM
+    assert against["transformer:eager"].finding is Speed.SLOWER_FROM
     assert against["transformer:eager"].length == pytest.approx(1600, rel=0.1)
-    assert against["fastformer:eager"].finding is Finding.FASTER
+    assert against["fastformer:eager"].finding is Speed.FASTER
     against = {a.series: a for a in analyse(whole, "fastformer").answers.against}
-    assert against["longformer:eager"].finding is Finding.SLOWER
+    assert against["longformer:eager"].finding is Speed.SLOWER
 
 
 def test_after_one_round_nothing_is_certain():
     found = analyse(sweep(rounds=1, **QUIET)).answers
     assert not found.intervals
-    assert {a.finding for a in found.against} == {Finding.UNCLEAR}
+    assert {a.finding for a in found.against} == {Speed.UNCLEAR}
     for span in found.fastest:
         for place in span.places:
             assert place.rest is None
@@ -137,7 +137,7 @@ def test_what_was_not_measured_is_counted_by_reason():
     found = analyse(sweep()).answers
     # over the budget in two modes, and out of memory once
     assert found.missing == (
-        Missing(
+        Unmeasured(
             outcome="skipped",
             cause="budget",
             cases=2,
@@ -146,7 +146,7 @@ def test_what_was_not_measured_is_counted_by_reason():
             longest=65_536,
             reason="over the budget: predicted 370 s",
         ),
-        Missing(
+        Unmeasured(
             outcome="oom",
             cause="",
             cases=1,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from attnbench.analysis.devices import device_names, side_by_side
+from attnbench.analysis.variants import device_names, side_by_side
 from attnbench.errors import DifferentSweep
 from attnbench.render.styles import labels, series_styles
 from tests import sweeps
@@ -42,6 +42,11 @@ def test_other_models_do_not_belong_into_one_figure(changes):
 
 def test_tokens_lengths_and_seeds_may_differ():
     assert len(side_by_side([on(GPUS[0]), on(GPUS[1], tokens=131072, lengths=(128,))]))
+
+
+def test_times_are_of_the_tokens_of_the_first_sweep():
+    found = side_by_side([on(GPUS[0], tokens=4096), on(GPUS[1])])
+    assert set(found["batch_scale"] * found["tokens"]) == {4096}
 
 
 def test_labels_have_the_device_on_a_second_line_and_styles_differ_by_it():

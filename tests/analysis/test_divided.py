@@ -8,7 +8,7 @@ import pytest
 from attnbench.analysis.curves import half_widths
 from attnbench.analysis.ratios import means, numbered, processes
 from attnbench.fleet import split
-from attnbench.fleet.split import Unit
+from attnbench.fleet.split import BlockRound
 from attnbench.records import PASSES, Origin, Outcome, Part, Run, Sample, Shard
 
 ROUNDS = 3
@@ -17,7 +17,7 @@ SAMPLE = Sample(1, 1.0, 1.0, None, 1.0, 0.0, 0.0, 0)
 
 def runs(blocks, shards):
     """One case in each block, its rounds where a split puts them; one session if `shards` is 1."""
-    units = [Unit(b, r, 1 + b[1] ** 0.5 + (r == 0)) for b in blocks for r in range(ROUNDS)]
+    units = [BlockRound(b, r, 1 + b[1] ** 0.5 + (r == 0)) for b in blocks for r in range(ROUNDS)]
     return [
         Run(
             case=str(unit.block),

@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnbench.analysis import estimate
-from attnbench.analysis.estimate import Kind, of_median, over_rounds, spreads, student_quantile
+from attnbench.analysis.estimate import (
+    IntervalKind,
+    of_median,
+    over_rounds,
+    spreads,
+    student_quantile,
+)
 
 CASES, ROUNDS = 20, 3
 Draw = Callable[[np.random.Generator], np.ndarray]
@@ -88,7 +94,7 @@ def test_too_few_samples_have_a_point_and_no_interval():
     found = of_median([1.0, 3.0, 2.0])
     assert found.point == 2.0
     assert math.isnan(found.low)
-    assert found.kind is Kind.NONE
+    assert found.kind is IntervalKind.NONE
 
 
 def test_equal_samples_give_an_interval_of_zero_width():
@@ -105,7 +111,7 @@ def test_a_single_round_takes_the_spread_of_the_others():
     groups = [list(0.05 * rng.standard_normal(3)) for _ in range(30)] + [[0.4]]
     found = spreads(groups)
     alone = over_rounds(groups[-1], found[-1])
-    assert alone.kind is Kind.ROUNDS
+    assert alone.kind is IntervalKind.ROUNDS
     assert alone.log_se == pytest.approx(0.05, rel=0.3)
 
 
@@ -118,7 +124,7 @@ def test_equal_rounds_give_zero_width_and_zero_error():
 @given(st.lists(st.floats(1e-9, 1e6), min_size=1, max_size=40))
 def test_the_interval_of_a_median_contains_it_and_lies_within_the_samples(samples: list[float]):
     found = of_median(samples)
-    if found.kind is Kind.WITHIN:
+    if found.kind is IntervalKind.WITHIN:
         assert min(samples) <= found.low <= found.point <= found.high <= max(samples)
 
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.analysis.crossover import Answer, crossovers, speedups
+from attnbench.analysis.crossover import Crossed, crossovers, speedups
 from attnbench.analysis.ratios import Ratios, by_pair
 from attnbench.analysis.summary import summary
 from attnbench.claims.bench import Bench
-from attnbench.claims.claim import Quantity
+from attnbench.claims.claim import ClaimedCost
 from attnbench.records import Case, Mode, Outcome, Part, Sample, Sweep
 from tests import sweeps
 
@@ -185,12 +185,12 @@ def test_a_crossover_that_drift_hides_is_found_by_paired_ratios():
 
     whole = sweep(laps)
 
-    def answer(ratios: Ratios | None) -> Answer:
+    def answer(ratios: Ratios | None) -> Crossed:
         found = crossovers(summary(whole), ratios=ratios, baseline=B)
         return found.loc[found["series"] == A, "answer"].item()
 
-    assert answer(Ratios(whole)) == Answer.FROM
-    assert answer(None) == Answer.UNCLEAR
+    assert answer(Ratios(whole)) == Crossed.FROM
+    assert answer(None) == Crossed.UNCLEAR
 
 
 def test_claims_use_paired_ratios_of_times_where_there_are_any():
@@ -198,13 +198,13 @@ def test_claims_use_paired_ratios_of_times_where_there_are_any():
         ratios = Ratios(whole)
         bench = Bench(sweep=whole, cases=summary(whole), ratios=ratios)
         curves = {curve.series: curve for curve in bench.curves}
-        found = curves[B].over(curves[A], Quantity.TIME)
+        found = curves[B].over(curves[A], ClaimedCost.TIME)
         assert (found.errors < most).all()
         assert (log(ratios, B, A) is None) == math.isinf(most)
         if ratio := ratios.ratio(B, A, Mode.INFERENCE, 512):
             assert found.at([512]).logs == [ratio.log]
         # memory is counted, so there is nothing to pair
-        assert len(curves[B].over(curves[A], Quantity.MEMORY)) == len(LENGTHS)
+        assert len(curves[B].over(curves[A], ClaimedCost.MEMORY)) == len(LENGTHS)
 
 
 @given(st.dictionaries(st.integers(0, 9), st.floats(1e-6, 1e3), max_size=10))

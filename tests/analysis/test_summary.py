@@ -178,3 +178,11 @@ def test_counts_of_a_run_replace_guesses():
     assert (found["flops"] == 11).all()
     assert found["core_flops"].isna().all()
     assert guessed["core_flops"].notna().all()
+
+
+def test_neither_a_fixed_batch_nor_a_step_is_scaled_to_the_tokens_of_the_sweep():
+    whole = sweep(("fastformer",), lengths=(128,))
+    fixed = replace(whole, request=replace(whole.request, batch=4))
+    step = sweep(("fastformer",), lengths=(128,), modes=(Mode.DECODE,))
+    scales = [set(summary(each)["batch_scale"]) for each in (fixed, step)]
+    assert scales == [{1.0}, {1.0}]

@@ -7,7 +7,7 @@ import pytest
 from attnbench.api import measuring
 from attnbench.errors import DifferentSweep
 from attnbench.fleet import folder as fleets
-from attnbench.fleet.engine import Kind
+from attnbench.fleet.engine import EngineKind
 from attnbench.fleet.folder import Fleet
 from attnbench.records import Shard
 from attnbench.store.merging import merge
@@ -51,7 +51,7 @@ def shard(tmp_path, monkeypatch):
 
 
 def test_a_node_without_one_of_the_forms_measures_no_shard_of_a_fleet(shard, tmp_path):
-    fleets.prepare(tmp_path, Fleet(engine=Kind.SLURM, shards=2), ("true",))
+    fleets.prepare(tmp_path, Fleet(engine=EngineKind.SLURM, shards=2), ("true",))
     shard(1)
     with pytest.raises(DifferentSweep, match="not the same forms run there and here"):
         shard(2, REFUSED)

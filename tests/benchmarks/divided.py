@@ -32,7 +32,7 @@ from attnbench.records import PASSES, Level, Part, Request, Shard
 from attnbench.run.session import Session
 from attnbench.store.journal import Journal, load
 from attnbench.store.merging import merge
-from attnbench.store.schema import Ending
+from attnbench.store.schema import EndReason
 from attnbench.workloads.reading import plan
 from attnbench.workloads.requests import settings
 from tests.benchmarks.header import begin
@@ -94,7 +94,7 @@ def measured(folder, number, shard=None):
                 share=split.share(planned.cases, asked, shard) if shard else None,
                 name=str(shard or ""),
             ).run()
-            journal.end(Ending.FINISHED)
+            journal.end(EndReason.FINISHED)
     return folder
 
 

@@ -23,9 +23,9 @@ from pathlib import Path
 
 from attnbench.api.servers import SCRIPT
 from attnbench.cli import options
-from attnbench.gate.cases import CheckedCase, Plan
+from attnbench.gate.cases import CheckedCase, CheckPlan
 from attnbench.gate.check import on_both_sides
-from attnbench.gate.pairs import Pair, Stage, Statistic, Trial
+from attnbench.gate.pairs import Evidence, Pair, Stage, Statistic
 from attnbench.gate.rule import judge, settled
 from attnbench.gate.selftest import prepare
 from attnbench.measure.environment import processor
@@ -57,7 +57,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("reports/gate"))
     asked = parser.parse_args()
-    plan = Plan(modes=(Mode.INFERENCE,), seed=asked.seed)
+    plan = CheckPlan(modes=(Mode.INFERENCE,), seed=asked.seed)
     draw = random.Random(asked.seed)
     plain = max(0, asked.trials - asked.injected)
     rows = [tuple(KINDS)] * asked.injected + [(NOTHING,)] * plain
@@ -144,13 +144,13 @@ def verdicts(server, root, race, kinds, plan, draw):
         for kind in opened:
             stages[kind].append(Stage(**{key: tuple(of) for key, of in visits[kind].items()}))
             first, second = (*stages[kind], Stage())[:2]
-            trials[kind] = Trial(name="", first=first, second=second)
+            trials[kind] = Evidence(name="", first=first, second=second)
     return [record(kind, trials[kind], samples_s[kind]) for kind in kinds]
 
 
 def record(kind, trial, samples_s):
     """One verdict as data; pairs hold log ratios: typical, average, slowest."""
-    verdict, effect, reason, statistic = judge([trial], Plan().threshold)[0]
+    verdict, effect, reason, statistic = judge([trial], CheckPlan().threshold)[0]
     stages = (trial.first, trial.second)
     return {
         "kind": kind,

@@ -8,19 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnbench.claims import costs
-from attnbench.claims.checks import FUNCTIONS, LONGEST, BadCheck, read_check
+from attnbench.claims.checks import FUNCTIONS, LONGEST, BadCheck, read_check, shipped
 from attnbench.claims.claim import (
     Call,
+    ClaimedCost,
+    ClaimedGroup,
     ClaimedMode,
+    ClaimedSeries,
     Formula,
-    Group,
     Lengths,
-    Quantity,
     Relation,
     Sign,
-    Subject,
 )
-from attnbench.claims.reading import shipped
 from attnbench.records import Level
 
 SHIPPED = sorted({claim.text for claim in shipped()})
@@ -35,8 +34,8 @@ def test_a_call_has_its_arguments_by_the_names_of_the_signature():
     assert one("faster(linformer(rank=128), transformer.eager, training, N > 256)") == Call(
         function=costs.faster,
         arguments={
-            "a": Subject(mechanism="linformer", options=(("rank", (128,)),)),
-            "b": Subject(mechanism="transformer", form="eager"),
+            "a": ClaimedSeries(mechanism="linformer", options=(("rank", (128,)),)),
+            "b": ClaimedSeries(mechanism="transformer", form="eager"),
             "mode": ClaimedMode.TRAINING,
             "lengths": Lengths(text="N > 256", low=257),
         },
@@ -53,7 +52,7 @@ def test_a_quantity_is_compared_with_a_number():
     assert call.mode is ClaimedMode.INFERENCE
     within = one("2 <= ratio(a, b, memory, training) <= 3").arguments
     assert within["relation"] == Relation(sign=Sign.WITHIN, values=(2, 3))
-    assert within["of"].arguments["quantity"] is Quantity.MEMORY
+    assert within["of"].arguments["quantity"] is ClaimedCost.MEMORY
 
 
 @pytest.mark.parametrize(
@@ -105,7 +104,7 @@ def test_all_repeats_an_assertion_and_and_joins_several():
 def test_a_call_names_its_subjects():
     call = one("fastest(a, {b, c}, inference)")
     assert [subject.mechanism for subject in call.subjects] == ["a", "b", "c"]
-    assert call.arguments["among"] == Group(("b", "c"))
+    assert call.arguments["among"] == ClaimedGroup(("b", "c"))
     inner = one("increasing(speedup(e, f.eager, training))")
     assert [str(subject) for subject in inner.subjects] == ["e", "f:eager"]
 
@@ -233,7 +232,20 @@ def test_a_long_sum_is_read_or_refused():
 
 
 WORDS = st.sampled_from(
-    (*FUNCTIONS, *ClaimedMode, *Quantity, *Level, "all", "for", "in", "and", "N", "a", "on", "log")
+    (
+        *FUNCTIONS,
+        *ClaimedMode,
+        *ClaimedCost,
+        *Level,
+        "all",
+        "for",
+        "in",
+        "and",
+        "N",
+        "a",
+        "on",
+        "log",
+    )
     + ("(", ")", "{", "}", ",", ",", ".", "=", "==", "<=", ">=", "**", "/", "+", "not", "lambda")
     + ("1", "0", "1e9", "1e999", "512", "'x'", "b'x'", "1j", "...", "True", "None", "*", "f'{a}'")
 )

@@ -17,14 +17,14 @@ from attnbench.claims.claim import (
     NEAR,
     Answer,
     Claim,
+    ClaimedCost,
+    ClaimedGroup,
     ClaimedMode,
-    Group,
+    ClaimedSeries,
     Judgement,
     Lengths,
     Number,
     OutOfScope,
-    Quantity,
-    Subject,
     nearest,
 )
 from attnbench.claims.costs import everywhere
@@ -491,10 +491,12 @@ LENGTH = st.sampled_from((1, 128, 1000, 4096, 65536, 10**15)).map(str)
 SERIES = ("transformer", "transformer.flash", "transformer.eager", "longformer(window={1, 256})")
 MEMBERS = ("linformer(rank=128)", "reformer", "poolingformer", "absent")
 PIECES = {
-    Subject: st.sampled_from(SERIES + MEMBERS),
-    Group: st.sampled_from(("{absent}", "{fastformer, absent}", "{transformer, poolingformer}")),
+    ClaimedSeries: st.sampled_from(SERIES + MEMBERS),
+    ClaimedGroup: st.sampled_from(
+        ("{absent}", "{fastformer, absent}", "{transformer, poolingformer}")
+    ),
     Mode: st.sampled_from(tuple(ClaimedMode)),
-    Quantity: st.sampled_from(tuple(Quantity)),
+    ClaimedCost: st.sampled_from(tuple(ClaimedCost)),
     Lengths: st.tuples(st.sampled_from(["<", "<=", "==", ">=", ">"]), LENGTH).map(
         "N {0[0]} {0[1]}".format
     ),

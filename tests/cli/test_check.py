@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from attnbench.cli import selftest
-from attnbench.gate.measuring import Bench
+from attnbench.gate.measuring import Runner
 from attnbench.gate.selftest import Detection, Rate
 from attnbench.store.selftest import sentence
 from tests.cli.commands import here, start
@@ -128,9 +128,9 @@ def test_a_selftest_prints_what_it_keeps_for_check(tmp_path, monkeypatch, capsys
     rates = [Rate(share=share, checks=9, slower=9 * (share > 0), faster=0, unsure=0)
              for share in (0.0, 0.2)]  # fmt: skip
     machine = environment().fingerprint
-    bench = Bench(server=None, machine=lambda: machine)
+    runner = Runner(server=None, machine=lambda: machine)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr("attnbench.cli.starting.bench", lambda device, seed: nullcontext(bench))
+    monkeypatch.setattr("attnbench.cli.starting.runner", lambda device, seed: nullcontext(runner))
     monkeypatch.setattr(
         "attnbench.gate.selftest.detected", lambda *_: Detection(rates=tuple(rates), pairs=24)
     )

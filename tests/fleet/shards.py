@@ -7,7 +7,7 @@ from attnbench.records import Shard
 from attnbench.run.session import Session
 from attnbench.store.journal import Journal
 from attnbench.store.resuming import done
-from attnbench.store.schema import Ending
+from attnbench.store.schema import EndReason
 from tests import sweeps
 from tests.run.machine import Machine
 from tests.run.test_session import PLAN, REQUEST
@@ -44,7 +44,7 @@ def measured(folder, shard=None, request=REQUEST, plan=PLAN, resume=False, secon
             share=split.share(plan, request, shard) if shard else None,
             name=str(shard or ""),
         ).run()
-        journal.end(Ending.FINISHED)
+        journal.end(EndReason.FINISHED)
     return folder
 
 

@@ -8,7 +8,7 @@ from attnbench.errors import CannotRun
 from attnbench.fleet import drive, split
 from attnbench.fleet import folder as fleets
 from attnbench.fleet.drive import MOST_TRIES, Drive, left_s
-from attnbench.fleet.engine import Kind, Seen, State
+from attnbench.fleet.engine import EngineKind, Seen, State
 from attnbench.fleet.folder import Fleet, Job
 from attnbench.records import Shard
 from tests.fleet.shards import measured
@@ -30,7 +30,7 @@ class Fake:
 
     folder: object
     stories: dict
-    name = Kind.SLURM
+    name = EngineKind.SLURM
     submitted: list = field(default_factory=list)
     cancelled: list = field(default_factory=list)
     outage: int = 0
@@ -66,7 +66,7 @@ def driven(tmp_path):
 
     def run(*stories, jobs=None, outage=0):
         engine = Fake(tmp_path, {i: list(story) for i, story in enumerate(stories, 1)})
-        fleet = Fleet(engine=Kind.SLURM, shards=len(stories), jobs=jobs or {})
+        fleet = Fleet(engine=EngineKind.SLURM, shards=len(stories), jobs=jobs or {})
         fleets.prepare(tmp_path, fleet, ("true",))
         units = split.units(PLAN, REQUEST)
         pauses, seen = [], []

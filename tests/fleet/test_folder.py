@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from attnbench.errors import DifferentSweep, StoreError, SweepBusy
 from attnbench.fleet import folder as fleets
-from attnbench.fleet.engine import Kind
-from attnbench.fleet.folder import Claim, Fleet, Job
+from attnbench.fleet.engine import EngineKind
+from attnbench.fleet.folder import Agreement, Fleet, Job
 from tests.sweeps import environment
 
-CLAIM = Claim(machine=environment(), division="a1")
+CLAIM = Agreement(machine=environment(), division="a1")
 H100 = replace(CLAIM, machine=environment(device="NVIDIA H100"))
 ECHO = ("printf", "%s\\n")
 
@@ -22,7 +22,7 @@ ECHO = ("printf", "%s\\n")
 @pytest.fixture
 def fleet(tmp_path):
     """A prepared folder whose jobs print their arguments."""
-    made = Fleet(engine=Kind.SLURM, shards=3)
+    made = Fleet(engine=EngineKind.SLURM, shards=3)
     fleets.prepare(tmp_path, made, ECHO)
     return tmp_path
 
@@ -35,7 +35,7 @@ def run(folder, *arguments, **env):
 
 def test_the_state_is_read_as_it_was_written(tmp_path):
     jobs = {1: Job(id="7_1"), 3: Job(id="8_3", tries=2, avoid=("n1", "n2"))}
-    made = Fleet(engine=Kind.RAY, shards=3, jobs=jobs)
+    made = Fleet(engine=EngineKind.RAY, shards=3, jobs=jobs)
     assert not fleets.begun(tmp_path)
     fleets.write(tmp_path, made)
     assert fleets.begun(tmp_path)
@@ -69,7 +69,7 @@ def test_names_and_options_reach_the_shard_as_they_are(tmp_path_factory, text):
         folder.mkdir()
     except OSError:
         return
-    made = Fleet(engine=Kind.RAY, shards=2)
+    made = Fleet(engine=EngineKind.RAY, shards=2)
     fleets.prepare(folder, made, ("printf", "%s\\0", "--models", text))
     done = subprocess.run(["sh", folder / fleets.SCRIPT, "1"], capture_output=True, check=True)
     own = ["--shard", "1/2", "--out", f"{folder}/shard-1"]
@@ -77,7 +77,7 @@ def test_names_and_options_reach_the_shard_as_they_are(tmp_path_factory, text):
 
 
 def test_a_node_that_sees_another_folder_measures_nothing(fleet):
-    fleets.write(fleet, Fleet(engine=Kind.SLURM, shards=3))
+    fleets.write(fleet, Fleet(engine=EngineKind.SLURM, shards=3))
     code, out, err = run(fleet, "1")
     assert (code, out) == (2, [])
     assert f"attnbench: {fleet} on " in err
@@ -143,6 +143,6 @@ def test_one_process_at_a_time_drives_a_fleet(tmp_path):
 def test_what_was_prepared_in_vain_is_removed(tmp_path):
     folder = tmp_path / "fleet"
     with fleets.driven(folder):
-        fleets.prepare(folder, Fleet(engine=Kind.RAY, shards=1), ECHO)
+        fleets.prepare(folder, Fleet(engine=EngineKind.RAY, shards=1), ECHO)
         fleets.abandon(folder)
     assert not folder.exists()

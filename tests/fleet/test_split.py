@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from attnbench.errors import UsageError
 from attnbench.fleet import split
-from attnbench.fleet.split import Unit
+from attnbench.fleet.split import BlockRound
 from attnbench.records import Mode, Shard
 from tests import sweeps
 
@@ -28,7 +28,7 @@ def divisions(draw, most_blocks=12, most_rounds=4, most_shards=8):
     rounds = draw(st.integers(1, most_rounds))
     extra = draw(st.floats(0, 10))
     units = [
-        Unit((draw(st.sampled_from(Mode)), n), r, cost + extra * (r == 0))
+        BlockRound((draw(st.sampled_from(Mode)), n), r, cost + extra * (r == 0))
         for n, cost in enumerate(costs, 1)
         for r in range(rounds)
     ]
@@ -76,7 +76,7 @@ def test_rounds_of_a_block_are_apart_where_that_costs_little(division, more):
 def test_rounds_are_not_apart_at_any_price():
     """Apart, one of five shards would have a long unit and a short one, and two almost nothing."""
     costs = ((1, 9.0), (2, 3.0))
-    units = [Unit((Mode.TRAINING, n), r, cost) for n, cost in costs for r in range(3)]
+    units = [BlockRound((Mode.TRAINING, n), r, cost) for n, cost in costs for r in range(3)]
     parts = split.split(units, 5)
     assert split.makespan_s(parts) == split.longest_s(units) == 9
     assert max(map(len, parts)) == 2
@@ -146,14 +146,18 @@ def test_more_shards_than_units_are_refused():
 
 
 def test_the_largest_useful_number_is_where_the_longest_unit_decides():
-    units = [Unit((Mode.TRAINING, n), 0, cost) for n, cost in enumerate((6.0, 3.0, 2.0, 2.0), 1)]
+    units = [
+        BlockRound((Mode.TRAINING, n), 0, cost) for n, cost in enumerate((6.0, 3.0, 2.0, 2.0), 1)
+    ]
     assert split.most_useful(units) == 3
     assert split.makespan_s(split.split(units, 3)) == split.makespan_s(split.split(units, 4)) == 6
-    assert split.most_useful([Unit((Mode.TRAINING, 1), 0, 0.0)]) == 1
+    assert split.most_useful([BlockRound((Mode.TRAINING, 1), 0, 0.0)]) == 1
 
 
 def test_three_shards_are_not_enough_where_two_units_do_not_fit_into_the_longest():
-    units = [Unit((Mode.TRAINING, n), 0, cost) for n, cost in enumerate((6.0, 4.0, 4.0, 4.0), 1)]
+    units = [
+        BlockRound((Mode.TRAINING, n), 0, cost) for n, cost in enumerate((6.0, 4.0, 4.0, 4.0), 1)
+    ]
     assert split.makespan_s(split.split(units, 3)) == 8
     assert split.most_useful(units) == 4
 

@@ -3,8 +3,7 @@
 import pytest
 
 from attnbench.gate.cases import Compared
-from attnbench.gate.changed import changed, shared
-from attnbench.gate.worktree import Change
+from attnbench.gate.repository import Change, changed, shared
 from attnbench.records import Selection
 
 CARD = "raise RuntimeError('run')\nCARD = Card()\n"

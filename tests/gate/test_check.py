@@ -8,15 +8,17 @@ import pytest
 from attnbench.cli import options
 from attnbench.cli.starting import fingerprint
 from attnbench.errors import CannotRun, UsageError
-from attnbench.gate.cases import Plan
+from attnbench.gate.cases import CheckPlan
 from attnbench.gate.check import against_revision
 from attnbench.gate.finding import traded
-from attnbench.gate.measuring import Bench, Measuring
+from attnbench.gate.measuring import Measuring, Runner
 from attnbench.records import Mode
 from attnbench.run.workers import OverBudget
 from tests.gate.repositories import MECHANISM, Repository, planted
 
-COUNTING = Plan(lengths=(16,), modes=(Mode.INFERENCE,), width=32, heads=2, tokens=64, times=False)
+COUNTING = CheckPlan(
+    lengths=(16,), modes=(Mode.INFERENCE,), width=32, heads=2, tokens=64, times=False
+)
 TIMING = replace(
     COUNTING,
     lengths=(64,),
@@ -39,10 +41,10 @@ def check(repository, server, plan=COUNTING, base="HEAD", models=None, only_chan
     """A report, after verifying that the repository is unchanged."""
     before = repository.state
     chosen = models and options.selections(models)
-    bench = Bench(server=server, machine=partial(fingerprint, server, "cpu"))
+    runner = Runner(server=server, machine=partial(fingerprint, server, "cpu"))
     how = {"only_changed": only_changed, "folder": repository.folder}
     try:
-        return against_revision(plan, base, chosen, bench, **how)
+        return against_revision(plan, base, chosen, runner, **how)
     finally:
         assert repository.state == before
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.gate.pairs import BOUND, Pair, Stage, Trial, effect, mean
+from attnbench.gate.pairs import BOUND, Evidence, Pair, Stage, effect, mean
 from attnbench.gate.rule import judge, settled
 
 THRESHOLD, SAMPLES = 0.02, 40
@@ -41,10 +41,10 @@ def verdict(seed, head):
             pairs.append((Pair.of(base, head(draw)), Pair.of(base, process(draw))))
         return Stage(head=tuple(p[0] for p in pairs), again=tuple(p[1] for p in pairs))
 
-    trial = Trial(name="", first=stage(6))
-    if not settled(trial, THRESHOLD):
-        trial = Trial(name="", first=trial.first, second=stage(10))
-    return judge([trial], THRESHOLD)[0]
+    evidence = Evidence(name="", first=stage(6))
+    if not settled(evidence, THRESHOLD):
+        evidence = Evidence(name="", first=evidence.first, second=stage(10))
+    return judge([evidence], THRESHOLD)[0]
 
 
 @pytest.mark.parametrize(("every", "share"), [(5, 0.5), (5, -0.4), (10, 1.0), (3, 0.3)])

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from attnbench.gate import worktree
+from attnbench.gate import repository as git_repository
 from attnbench.run import scratch
 from attnbench.run.scratch import LOCK, Scratch, abandoned
 from tests.gate.repositories import Repository
@@ -15,7 +15,7 @@ from tests.gate.repositories import Repository
 HOLD = """
 import sys
 from pathlib import Path
-from attnbench.gate.worktree import worktree
+from attnbench.gate.repository import worktree
 with worktree(Path(sys.argv[1]), "HEAD") as tree:
     print(tree, flush=True)
     sys.stdin.read()
@@ -49,7 +49,7 @@ def test_the_worktree_of_a_killed_process_is_removed_and_that_of_a_living_one_st
         assert listed(repository) == 3
         dead.send_signal(signal.SIGKILL)
         dead.wait()
-        with worktree.worktree(repository.folder, "HEAD") as tree:
+        with git_repository.worktree(repository.folder, "HEAD") as tree:
             assert (tree / "small.py").exists()
             assert listed(repository) == 3
             assert not os.path.exists(gone)
@@ -67,7 +67,7 @@ def test_a_worktree_whose_folder_is_gone_is_forgotten(repository):
     for folder in abandoned():
         (folder / LOCK).unlink()
     Scratch().close()
-    worktree.sweep_up(repository.folder)
+    git_repository.sweep_up(repository.folder)
     assert listed(repository) == 1
 
 
@@ -98,7 +98,7 @@ def test_a_new_folder_replaces_abandoned_ones(tmp_path, monkeypatch):
 
 
 def test_a_worktree_of_the_user_is_not_touched(repository, tmp_path):
-    own = tmp_path / "mine" / worktree.TREE
+    own = tmp_path / "mine" / git_repository.TREE
     repository.git("worktree", "add", "--detach", "--quiet", own, "HEAD")
-    worktree.sweep_up(repository.folder)
+    git_repository.sweep_up(repository.folder)
     assert (own / "small.py").exists()

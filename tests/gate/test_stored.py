@@ -11,7 +11,7 @@ from msgspec import convert
 from attnbench.gate.rule import stored_time_finding
 from attnbench.gate.stored import stored_cases
 from attnbench.records import Case, Level, Selection, Workload
-from attnbench.store.baseline import Baseline, Entry
+from attnbench.store.baseline import Baseline, StoredCase
 from tests.cases import CASES
 from tests.sweeps import environment
 
@@ -41,7 +41,7 @@ def test_a_stored_case_is_requested_as_it_was_saved(case):
     if ".py:" in case.mechanism:  # a file must be there
         case = replace(case, mechanism="small.py:CARD")
     machine = environment().fingerprint
-    kept = Baseline(attnbench="0.1", machine=machine, cases={str(case): Entry()})
+    kept = Baseline(attnbench="0.1", machine=machine, cases={str(case): StoredCase()})
     (found,) = stored_cases(kept, None, Path.cwd())
     assert (found.label, found.workload) == (str(case), case.workload)
     asked = found.asked("head")
@@ -51,6 +51,6 @@ def test_a_stored_case_is_requested_as_it_was_saved(case):
 def test_only_selected_cases_are_taken_from_a_file():
     cases = [Case(mechanism=name, form="eager", workload=WORKLOAD) for name in ("local", "etc")]
     machine = environment().fingerprint
-    kept = Baseline(attnbench="0.1", machine=machine, cases={str(c): Entry() for c in cases})
+    kept = Baseline(attnbench="0.1", machine=machine, cases={str(c): StoredCase() for c in cases})
     (found,) = stored_cases(kept, [Selection(name="etc")], Path.cwd())
     assert found.label == str(cases[1])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import convert
 
-from attnbench.gate.cases import CheckedCase, Compared, Plan, as_asked
+from attnbench.gate.cases import CheckedCase, CheckPlan, Compared, as_asked
 from attnbench.gate.selftest import prepare, visits
 from attnbench.records import Level, Mode, Selection, Workload
 from attnbench.run.pairs import BASE, Failed, TreeRace, of_trees
@@ -17,7 +17,7 @@ from attnbench.run.workers import OverBudget
 from tests.cases import CASES
 from tests.gate.repositories import Repository, planted
 
-PLAN = Plan(
+PLAN = CheckPlan(
     lengths=(64,),
     modes=(Mode.INFERENCE,),
     width=32,
@@ -34,7 +34,7 @@ CASE = CheckedCase(
 
 @given(st.floats(1e-6, 100), st.sampled_from([1, 8]), st.sampled_from([16, 512, 1 << 20]))
 def test_a_batch_lasts_as_long_as_planned_and_no_longer_than_twice(took, batch, seq_len):
-    found = Plan().batch_for(Workload(batch=batch, seq_len=seq_len), took)
+    found = CheckPlan().batch_for(Workload(batch=batch, seq_len=seq_len), took)
     assert found.bit_count() == 1
     assert found * seq_len <= max(1 << 16, seq_len)
     if 1 < found < (1 << 16) // seq_len:
@@ -43,7 +43,7 @@ def test_a_batch_lasts_as_long_as_planned_and_no_longer_than_twice(took, batch, 
 
 
 def test_long_iterations_get_fewer_rounds():
-    plan = Plan()
+    plan = CheckPlan()
     assert plan.rounds_for(3, 0.005) == plan.rounds
     assert 4 <= plan.rounds_for(3, 0.025) < 8
     assert plan.rounds_for(3, 60.0) == 4

@@ -21,7 +21,7 @@ from attnbench.cli.verbs import application
 from attnbench.errors import CannotRun
 from attnbench.records import Fingerprint, Mode
 from attnbench.run.processes import Server
-from attnbench.store.baseline import Baseline, Entry, save
+from attnbench.store.baseline import Baseline, StoredCase, save
 from attnbench.store.journal import FILE, Journal
 from attnbench.workloads import reader, reading
 from tests import sweeps
@@ -132,7 +132,9 @@ def furnish(folder: Path) -> None:
         file.write(b'{"schema":1,"kind":"run"')
     label = "fastformer:eager/B8-N128-D256-H16/attention/inference/float32/cpu"
     machine = Fingerprint(processor="p", cores=2, threads=1, torch="2.13.0", device="cpu")
-    kept = Baseline(attnbench="0.1", machine=machine, cases={label: Entry(counts={"flops": 2.0})})
+    kept = Baseline(
+        attnbench="0.1", machine=machine, cases={label: StoredCase(counts={"flops": 2.0})}
+    )
     save(kept, folder / "kept.json")
     (folder / "empty").mkdir()
     (folder / "rubbish").write_bytes(bytes(range(256)))

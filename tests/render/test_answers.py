@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnbench.analysis.answers import Finding
+from attnbench.analysis.answers import Speed
 from attnbench.analysis.recommend import Basis, recommend
 from attnbench.analysis.report import analyse
 from attnbench.records import Cause, Mode, Outcome, Part, Run
@@ -79,9 +79,9 @@ def test_sentences_of_any_sweep_are_true_and_fit_to_read(whole, width):
             assert all(tie.margin.low <= 1 <= tie.margin.high for tie in place.ties)
             assert place.rest is None or place.rest.margin.low > 1
     for against in found.against:
-        if against.finding in (Finding.FASTER, Finding.FASTER_FROM):
+        if against.finding in (Speed.FASTER, Speed.FASTER_FROM):
             assert against.ratio_low > 1
-        if against.finding in (Finding.SLOWER, Finding.SLOWER_FROM):
+        if against.finding in (Speed.SLOWER, Speed.SLOWER_FROM):
             assert against.ratio_high < 1
     lost = sum(missing.cases for missing in found.missing)
     assert lost == (analysis.cases["outcome"] != "ok").sum()

@@ -12,8 +12,7 @@ from attnbench.analysis.report import analyse
 from attnbench.metrics import TABLE
 from attnbench.records import Mode
 from attnbench.render.charts import charts, costs, page_data
-from attnbench.render.markers import marker_path
-from attnbench.render.styles import HUES, MARKERS, on_dark, series_styles
+from attnbench.render.styles import HUES, MARKERS, marker_path, on_dark, series_styles
 from tests.sweeps import environment, sweep
 
 MECHANISMS = ("fastformer", "transformer", "linformer")

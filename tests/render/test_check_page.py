@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnbench.analysis.verdict import Verdict
-from attnbench.gate.cases import Plan
+from attnbench.gate.cases import CheckPlan
 from attnbench.gate.finding import Conditions, Finding, Report
 from attnbench.gate.selftest import Detection, Rate
 from attnbench.render import check_page
@@ -112,7 +112,7 @@ def test_junit_counts_failures_and_skips():
 
 
 CONDITIONS = Conditions(
-    plan=Plan(),
+    plan=CheckPlan(),
     clock="process CPU time",
     worst_floor=0.00235,
     elapsed_s=48.1,
@@ -156,7 +156,7 @@ def test_counts_that_grew_where_time_fell_are_reported():
     [((), "on this machine."), (("torch: 1 and 2",), "on another machine (torch: 1 and 2).")],
 )
 def test_the_page_says_where_a_baseline_was_saved(other_machine, words):
-    made = report(SAME, conditions=Conditions(plan=Plan(), other_machine=other_machine))
+    made = report(SAME, conditions=Conditions(plan=CheckPlan(), other_machine=other_machine))
     assert list(check_page.method(made))[-1] == f"The baseline was saved {words}"
 
 

@@ -20,7 +20,7 @@ from attnbench.render.decoding import decode_figure
 from attnbench.render.figures import MEMORY, TIME, cost_figure
 from attnbench.render.panels import DPI
 from attnbench.render.roofline import roofline_figure
-from attnbench.render.sizes import SHEETS
+from attnbench.render.styles import SHEETS
 from attnbench.store.journal import load
 from tests.render.drawn import BEYOND, drawn, pages
 from tests.sweeps import sweep

@@ -15,13 +15,14 @@ from attnbench import units
 from attnbench.analysis.report import analyse
 from attnbench.analysis.roofline import Roof, roofline
 from attnbench.analysis.scaling import local_slopes
-from attnbench.analysis.summary import summary
+from attnbench.analysis.summary import MISSING, summary
 from attnbench.errors import UnknownMechanism
-from attnbench.records import Cause, Mode, Outcome, Part, Run, Sample, Settings
+from attnbench.records import Cause, Level, Mode, Outcome, Part, Run, Sample, Settings
 from attnbench.render import cost_tables, figures, machine_tables, page, styles
 from attnbench.render.conditions import conditions, warnings
-from attnbench.render.cost_tables import CAUSES, ENDINGS, latency, why
+from attnbench.render.cost_tables import latency
 from attnbench.render.curves import Quantity, curves
+from attnbench.render.labels import CAUSES, ENDINGS, why
 from attnbench.render.panels import saved
 from attnbench.render.roofline import roofline_figure
 from tests.sweeps import environment, on_gpu, sweep
@@ -174,12 +175,12 @@ def test_a_mechanism_looks_the_same_next_to_any_others():
 
 TIME = Quantity(
     value="time_s", low="time_lo_s", high="time_hi_s", predicted="predicted_s",
-    per_tokens=None, axis="time", text=str, base=10,
+    axis="time", text=str, base=10,
 )  # fmt: skip
 
 
 def test_curves_are_scaled_to_the_tokens_and_continue_with_predictions():
-    found = {c.series: c for c in curves(summary(sweep()), "inference", TIME, 8192)}
+    found = {c.series: c for c in curves(summary(sweep()), "inference", TIME)}
     fast, slow = found["fastformer:eager"], found["transformer:eager"]
     # the cost of a token is constant, so the curve is flat beyond the batch too
     assert np.ptp(np.log(fast.values)) < 0.2
@@ -193,7 +194,7 @@ def test_curves_are_scaled_to_the_tokens_and_continue_with_predictions():
 def unpredicted(whole):
     """The end of the first curve of a sweep without predictions."""
     cases = summary(whole).assign(predicted_s=np.nan)
-    return curves(cases, "training", TIME, 8192)[0].end
+    return curves(cases, "training", TIME)[0].end
 
 
 def test_a_gap_in_a_curve_is_named():
@@ -222,7 +223,7 @@ def test_the_end_of_a_curve_has_a_short_reason(outcome: str, cause: str, text: s
 
 
 def test_every_outcome_and_cause_has_its_own_words():
-    assert {*ENDINGS} == {*Outcome}
+    assert {*ENDINGS} == {*Outcome, MISSING}
     assert {*CAUSES} == {*Cause}
 
 
@@ -273,6 +274,27 @@ def test_what_is_special_about_a_gpu_is_said_and_marked():
 def test_quiet_conditions_give_no_warning():
     whole = sweep(("fastformer",), machine=FAST)
     assert not warnings(analyse(whole))
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ({"dropout": 0.1}, "10 % dropout"),
+        ({"share_layers": True}, "shared layers"),
+        ({"share_layers": False}, "separate layers"),
+        ({"reversible": True}, "reversible layers"),
+        ({"reversible": False}, "irreversible layers"),
+    ],
+)
+def test_the_request_states_options_of_the_model_that_are_not_the_defaults(option, said):
+    def line(level, **changes):
+        asked = replace(whole.request, level=level, **changes)
+        return conditions(analyse(replace(whole, request=asked)))[0]
+
+    whole = sweep(("fastformer",), lengths=(128,))
+    assert f"float32, {said}." in line(Level.MODEL, **option)
+    assert line(Level.MODEL).endswith("float32.")
+    assert line(Level.ATTENTION, **option).endswith("float32.")
 
 
 def test_prediction_errors_are_shown():
@@ -474,10 +496,11 @@ def test_what_cannot_run_has_no_predicted_cost():
         )
 
     whole = sweep(("fastformer",), lengths=(128, 512), end=end)
-    table = cost_tables.outcomes(summary(whole))
+    table = cost_tables.outcomes(summary(whole), whole.plan)
+    assert table.title == "Cases not measured (D256-H16/model/float32/cpu)"
     assert [[cell.text for cell in row[-2:]] for row in table.rows] == [["–", "–"]] * 4
     refined = replace(TIME, predicted="refined_s")
-    (curve,) = curves(summary(whole), "training", refined, 8192)
+    (curve,) = curves(summary(whole), "training", refined)
     assert (curve.last, curve.end) == (None, "cannot run")
 
 

@@ -10,7 +10,7 @@ from attnbench.errors import NewerSchema, StoreError
 from attnbench.records import Fingerprint
 from attnbench.store.baseline import (
     Baseline,
-    Entry,
+    StoredCase,
     Timing,
     dump,
     load,
@@ -25,7 +25,7 @@ LABEL = "fastformer:eager/B8-N128-D256-H16/attention/inference/float32/cpu/paddi
 sizes = st.integers(1, 2**20)
 numbers = st.integers(0, 2**53) | st.floats(0, 1e15, allow_nan=False)
 entries = st.builds(
-    Entry,
+    StoredCase,
     counts=st.dictionaries(st.sampled_from(["flops", "operators", "parameters"]), numbers),
     time=st.none()
     | st.builds(
@@ -76,7 +76,7 @@ def test_a_damaged_file_is_refused_or_still_a_baseline(baseline, data):
 
 def test_a_diff_shows_one_number_a_line(tmp_path):
     def made(operators):
-        entry = Entry(counts={"operators": operators, "flops": 2.0, "parameters": 3})
+        entry = StoredCase(counts={"operators": operators, "flops": 2.0, "parameters": 3})
         return Baseline(attnbench="0.1", machine=MACHINE, cases={LABEL: entry})
 
     save(made(22), tmp_path / "one.json")
@@ -111,7 +111,7 @@ def test_wrong_fields_are_named(change, words):
 
 def test_a_number_that_is_none_is_refused():
     for value in ("NaN", "-1", "true", '"1"', "[]", "1e999"):
-        text = dump(Baseline(attnbench="0.1", machine=MACHINE, cases={LABEL: Entry()}))
+        text = dump(Baseline(attnbench="0.1", machine=MACHINE, cases={LABEL: StoredCase()}))
         with pytest.raises(StoreError):
             parse(text.replace(f'"{LABEL}": {{}}', f'"{LABEL}": {{"flops": {value}}}'))
 

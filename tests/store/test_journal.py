@@ -9,7 +9,7 @@ from attnbench.errors import DamagedJournal, ForeignJournal, StoreError, SweepEx
 from attnbench.records import Outcome, Part, Run
 from attnbench.store import reading, schema
 from attnbench.store.journal import FILE, TORN, Journal, list_sweeps, load, load_results
-from attnbench.store.schema import Ending
+from attnbench.store.schema import EndReason
 from tests.store.recorded import LINES, SMALL, SWEEP, create, resume, rows
 
 
@@ -20,7 +20,7 @@ def test_what_is_written_is_read(tmp_path):
         for run in SWEEP.runs:
             open_journal.append(run)
         assert load(open_journal.folder) == replace(SWEEP, name="a sweep", finished=False)
-        open_journal.end(Ending.FINISHED)
+        open_journal.end(EndReason.FINISHED)
     assert load(tmp_path / "new" / "sweep") == replace(SWEEP, name="a sweep")
 
 
@@ -55,13 +55,13 @@ def test_a_sweep_that_never_began_is_no_sweep(tmp_path):
 
 def test_a_resumed_sweep_is_not_finished_until_it_ends_again(tmp_path):
     with create(tmp_path) as open_journal:
-        open_journal.end(Ending.FINISHED)
+        open_journal.end(EndReason.FINISHED)
     longer = replace(SWEEP.request, budget_s=900.0, rounds=5)
     with resume(tmp_path, longer) as open_journal:
         assert open_journal.sweep.finished
         assert not load(tmp_path).finished
         assert load(tmp_path).request == longer
-        open_journal.end(Ending.INTERRUPTED)
+        open_journal.end(EndReason.INTERRUPTED)
     assert not load(tmp_path).finished
     assert len(load(tmp_path).sessions) == 2
 

@@ -13,7 +13,7 @@ from attnbench.records import Outcome, Part, Run, Shard
 from attnbench.store import locked, schema
 from attnbench.store.journal import FILE, Journal, load
 from attnbench.store.merging import Piece, joined, merge
-from attnbench.store.schema import Ending
+from attnbench.store.schema import EndReason
 from tests.fleet.shards import contents, divided, measured
 from tests.run.test_session import PLAN, REQUEST
 from tests.store.recorded import RECORDED
@@ -112,7 +112,7 @@ def test_a_clock_that_is_behind_does_not_undo_a_resume(folders, tmp_path):
     file = copy / FILE
     file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:-3]))
     with Journal.resume(copy, REQUEST, environment(), Shard(1, 3)) as journal:
-        journal.end(Ending.INTERRUPTED)
+        journal.end(EndReason.INTERRUPTED)
     before = len(file.read_bytes().splitlines())
     measured(copy, Shard(1, 3), resume=True)
     entries = [schema.unseal(line) for line in file.read_bytes().splitlines()]
@@ -130,7 +130,7 @@ def test_what_a_shard_has_replaced_since_does_not_come_back(folders, tmp_path):
     run = next(run for run in load(copy).runs if run.part is Part.TIME)
     with Journal.resume(copy, REQUEST, environment(host="later"), Shard(1, 3)) as journal:
         journal.append(replace(run, elapsed_s=run.elapsed_s + 1))
-        journal.end(Ending.FINISHED)
+        journal.end(EndReason.FINISHED)
     for order in ([copy, *shards[1:]], [*shards[1:], copy]):
         merged = merge(order, tmp_path / "merged")
         (found,) = [r for r in merged.runs if (r.case, r.part, r.round) == key(run)]
@@ -220,7 +220,7 @@ def test_a_case_that_one_shard_left_out_and_another_measured_was_measured(folder
             case=case, part=Part.TIME, round=0, outcome=Outcome.SKIPPED, reason="over budget"
         )
         journal.append(left)
-        journal.end(Ending.FINISHED)
+        journal.end(EndReason.FINISHED)
     merged = merge(copies, tmp_path / "merged")
     rounds = {run.round: run for run in merged.runs if (run.case, run.part) == (case, Part.TIME)}
     assert set(rounds) == {1, 2}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from attnbench.errors import NewerSchema
 from attnbench.records import CardFacts, Environment, Planned, Request, Run, Sample
 from attnbench.store import schema
-from attnbench.store.schema import SIGNED, End, Entry, Head, Session
+from attnbench.store.schema import SIGNED, End, Entry, Head, Start
 
 # a busy machine is no failure
 UNTIMED = settings(deadline=None, max_examples=40)
@@ -56,7 +56,7 @@ def through(record):
     return schema.from_entry(schema.unseal(schema.seal(schema.to_entry(record, NOW))))
 
 
-@pytest.mark.parametrize("kind", [Head, Session, CardFacts, Planned, End, Request, Environment])
+@pytest.mark.parametrize("kind", [Head, Start, CardFacts, Planned, End, Request, Environment])
 @UNTIMED
 @given(data=st.data())
 def test_a_record_comes_back_equal(kind, data):

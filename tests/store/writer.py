@@ -10,7 +10,7 @@ from attnbench.errors import StoreError
 from attnbench.records import Outcome, Part, Run
 from attnbench.store.journal import FILE, Journal, load
 from attnbench.store.resuming import done
-from attnbench.store.schema import Ending
+from attnbench.store.schema import EndReason
 
 RECORDED = Path(__file__).parents[1] / "data" / "schema1"
 
@@ -45,7 +45,7 @@ def main(folder: str, rounds: str, how: str = "", limit: str = "") -> None:
             print(number, flush=True)
         if how == "wait":
             sys.stdin.read()
-        journal.end(Ending.FINISHED)
+        journal.end(EndReason.FINISHED)
 
 
 if __name__ == "__main__":
