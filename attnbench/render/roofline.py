@@ -16,7 +16,8 @@ from attnbench.analysis.roofline import Roof
 from attnbench.analysis.summary import Frame
 from attnbench.records import PASSES, FigureSize
 from attnbench.render.figures import log_ticks
-from attnbench.render.panels import Ending, Panels, fixed_ticks, styled, title
+from attnbench.render.legends import Ending
+from attnbench.render.panels import Panels, fixed_ticks, styled, title
 from attnbench.render.sizes import SHEETS, Sheet
 from attnbench.render.styles import series_styles
 
