@@ -95,10 +95,10 @@ def publish_devices(
     cases = side_by_side(loaded)
     analyses = dict(zip(device_names(loaded), map(analyse, loaded), strict=True))
     files = devices_files(analyses, cases, formats, size)
-    with output.explained(f"cannot write '{out}'", "choose another folder with --out"):
+    with output.writing(out, output.ELSEWHERE):
         out.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
-        output.write(out / name, content, way_out="the journals are unharmed")
+        output.write(out / name, content, then="; the journals are unharmed")
     if as_json:
         console.data(cases)
         return
@@ -138,10 +138,10 @@ def publish(
     for name, analysis in analyses.items():
         warn(name, analysis)
         files = report_files(analysis, formats, slopes, size, tables[name])
-        with output.explained(f"cannot write '{folder / name}'"):
+        with output.writing(folder / name):
             (folder / name).mkdir(exist_ok=True)
         for file, content in files.items():
-            output.write(folder / name / file, content, way_out="the journal is unharmed")
+            output.write(folder / name / file, content, then="; the journal is unharmed")
     if as_json:
         found = {
             name: {

@@ -60,9 +60,9 @@ def merge(folders: Sequence[Path], out: Path) -> Sweep:
     if (out / FILE).exists():
         pieces.append(Piece(out, _content(out)))
     content = joined(pieces, out.name)
-    with output.explained(f"cannot write {str(out)!r}", "choose another folder with --out"):
+    with output.writing(out, output.ELSEWHERE):
         out.mkdir(parents=True, exist_ok=True)
-    output.write(out / FILE, content, way_out="the merged journals are unharmed")
+    output.write(out / FILE, content, then="; the merged journals are unharmed")
     return load(out)
 
 
