@@ -88,7 +88,7 @@ def read(folder: Path) -> Fleet:
 
 def begun(folder: Path) -> bool:
     """Whether a fleet was started in the folder."""
-    return (folder / FILE).exists()
+    return os.path.exists(folder / FILE)
 
 
 @contextmanager
