@@ -12,7 +12,7 @@ from attnbench.records import CardFacts
 from attnbench.render.grid import Table
 
 # a letter, with its index
-SYMBOL = re.compile(r"[^\W\d_](?:_[a-z]+)?")
+SYMBOL = re.compile(r"[A-Za-zα-ω](?:_[a-z]+)?")
 LENGTH, WIDTH = "sequence length", "width"
 GENERAL: Mapping[str, str] = MappingProxyType({
     "N": LENGTH, "n": LENGTH, "d": WIDTH, "D": WIDTH, "d_h": WIDTH,
