@@ -1,5 +1,6 @@
 """From a request to the journal in a folder: what the command line and Python both call."""
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -141,7 +142,7 @@ def refuse_begun(folder: Path) -> None:
 def begun_in(folder: Path) -> bool:
     """Whether a sweep began there; one stopped earlier leaves an empty journal."""
     file = folder / FILE
-    return file.exists() and file.stat().st_size > 0
+    return os.path.exists(file) and file.stat().st_size > 0
 
 
 def described(journal: Journal, plan: Plan) -> Sweep:

@@ -129,8 +129,10 @@ def check(
     from attnbench.gate.cases import CheckPlan
     from attnbench.gate.check import against_revision
     from attnbench.gate.finding import traded
+    from attnbench.store import output
     from attnbench.workloads import axes
 
+    output.refuse_unwritable(save, markdown, html, junit)
     measured, drawn = choose(device), options.read("seed", seed)
     plan = CheckPlan(
         lengths=axes.lengths(lengths),
@@ -172,10 +174,14 @@ def publish(
     html: Path | None,
     junit: Path | None,
 ) -> None:
-    """Write the files that were asked for, annotate a job on GitHub, and print."""
+    """Print, write the files that were asked for, and annotate a job on GitHub."""
     from attnbench.render import check_page, ci
     from attnbench.store import output
 
+    if as_json:
+        console.data(check_page.data(report, strict))
+    else:
+        show(report)
     page = check_page.page(report).encode()
     if markdown is not None:
         output.write(markdown, page, stream=True)
@@ -183,17 +189,13 @@ def publish(
         output.write(html, check_page.web_page(report), stream=True)
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         # other steps of a job write the same file
-        with output.explained(f"cannot write {summary!r}"), open(summary, "ab") as file:
+        with output.writing(summary), open(summary, "ab") as file:
             file.write(page)
     if junit is not None:
         output.write(junit, ci.junit(report), stream=True)
     if os.environ.get("GITHUB_ACTIONS"):
         for line in ci.annotations(report):
             typer.echo(line, err=as_json)
-    if as_json:
-        console.data(check_page.data(report, strict))
-    else:
-        show(report)
 
 
 def show(report: "Report") -> None:

@@ -134,10 +134,10 @@ def publish(
     judged = judge(bench, claims)
     if at is not None:
         folder = folder / at
-        with output.explained(f"cannot write '{folder}'"):
+        with output.writing(folder):
             folder.mkdir(exist_ok=True)
     for name, content in files(analysis, bench, judged, formats):
-        output.write(folder / name, content, way_out="the journal is unharmed")
+        output.write(folder / name, content, then="; the journal is unharmed")
     console.err().print(f"claims.md, claims.csv and overlays are in {folder}")
     return judged
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from attnbench.analysis.report import Analysis
     from attnbench.render.grid import Table
 
+UNHARMED = "; the journal is unharmed, and attnbench report --out writes elsewhere"
 MOST = 3  # series that a list in the answers names on a terminal
 
 
@@ -44,16 +45,17 @@ def report(
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Folder for the report on several devices."),
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder for the report; several devices need one.  [default: that of the sweep]",
+        ),
     ] = None,
 ) -> None:
     """Make the figures and tables of a stored sweep again, or of several devices side by side."""
     figures, drawn = options.read("formats", formats), options.read("size", size)
     if len(sweeps) == 1:
-        if out is not None:
-            raise UsageError("--out is for several sweeps; the report of one goes into its folder")
         with uncollected():
-            publish(sweeps[0], figures, json_, against, slopes, everything, at, drawn)
+            publish(sweeps[0], figures, json_, against, slopes, everything, at, drawn, out)
         return
     if against or slopes or everything:
         raise UsageError("--against, --slopes and --all are for one sweep; report each by itself")
@@ -94,10 +96,10 @@ def publish_devices(
     cases = side_by_side(loaded)
     analyses = dict(zip(device_names(loaded), map(analyse, loaded), strict=True))
     files = devices_files(analyses, cases, formats, size)
-    with output.explained(f"cannot write '{out}'", "choose another folder with --out"):
+    with output.writing(out, output.ELSEWHERE):
         out.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
-        output.write(out / name, content, way_out="the journals are unharmed")
+        output.write(out / name, content, then="; the journals are unharmed")
     if as_json:
         console.data(cases)
         return
@@ -116,8 +118,9 @@ def publish(
     everything: bool = False,
     at: str | None = None,
     size: FigureSize = FigureSize.TEXT,
+    out: Path | None = None,
 ) -> None:
-    """Write the report into the folder of the journal, and print its main tables.
+    """Write the report into `out` or the folder of the journal, and print its main tables.
 
     Of several variants, each has a report in a folder of its own.
     """
@@ -129,18 +132,17 @@ def publish(
     from attnbench.store.journal import load_results
 
     sweep = load_results(folder)
-    if not folder.is_dir():
-        folder = folder.parent
+    folder = out or (folder if folder.is_dir() else folder.parent)
     parts = variants(sweep) if at is None else {at: variant(sweep, at)}
     analyses = {name: analyse(part, against) for name, part in parts.items()}
     tables = {name: report_tables(each, everything) for name, each in analyses.items()}
     for name, analysis in analyses.items():
         warn(name, analysis)
         files = report_files(analysis, formats, slopes, size, tables[name])
-        with output.explained(f"cannot write '{folder / name}'"):
-            (folder / name).mkdir(exist_ok=True)
+        with output.writing(folder / name, UNHARMED):
+            (folder / name).mkdir(parents=True, exist_ok=True)
         for file, content in files.items():
-            output.write(folder / name / file, content, way_out="the journal is unharmed")
+            output.write(folder / name / file, content, then=UNHARMED)
     if as_json:
         found = {
             name: {

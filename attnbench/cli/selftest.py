@@ -57,10 +57,10 @@ def selftest(
         machine = measuring.machine()
     sentence = check_page.reliability(detection)
     result = {"sentence": sentence, "threshold": plan.threshold, **asdict(detection)}
-    path = cache.keep(machine, result)
     if json_:
         console.data({**result, "machine": asdict(machine)})
-        return
-    console.out().print(sentence)
-    console.show(check_page.rates(detection))
+    else:
+        console.out().print(sentence)
+        console.show(check_page.rates(detection))
+    path = cache.keep(machine, result)
     console.err().print(f"stored in {path}, where check finds it")

@@ -13,6 +13,7 @@ from attnbench.records import Planned, Request, Selection
 from attnbench.registry import unknown
 from attnbench.run.processes import Server
 from attnbench.store import output
+from attnbench.store.journal import refuse_unwritable
 from attnbench.units import many, percent, seconds, size
 from attnbench.workloads import axes
 
@@ -36,6 +37,7 @@ def trace(
     case = planned.case
     if planned.refusal:
         raise CannotRun(f"--trace {wanted}: {planned.refusal}")
+    refuse_unwritable(folder)
     part = server.folder / "trace.json"
     with server.worker(limit_bytes=request.settings.memory_limit_bytes) as worker:
         answer = worker.ask(
@@ -48,7 +50,7 @@ def trace(
     if answer["outcome"] != "ok":
         raise CannotRun(f"--trace {wanted}: {answer['outcome']}: {answer['reason']}")
     file = folder / f"trace-{file_name(str(case))}.json"
-    with output.explained(f"cannot write {str(folder)!r}", "choose another folder with --out"):
+    with output.writing(folder, output.ELSEWHERE):
         folder.mkdir(parents=True, exist_ok=True)
         content = part.read_bytes()
     json.loads(content)  # a mechanism may have written to the file

@@ -76,7 +76,7 @@ class Fleet:
 
 def write(folder: Path, fleet: Fleet) -> None:
     """Store the state of the fleet. Raises `StoreError`."""
-    output.write(folder / FILE, msgspec.json.encode(fleet), way_out="correct that and --resume")
+    output.write(folder / FILE, msgspec.json.encode(fleet), then=" and --resume")
 
 
 def read(folder: Path) -> Fleet:
@@ -88,13 +88,13 @@ def read(folder: Path) -> Fleet:
 
 def begun(folder: Path) -> bool:
     """Whether a fleet was started in the folder."""
-    return (folder / FILE).exists()
+    return os.path.exists(folder / FILE)
 
 
 @contextmanager
 def driven(folder: Path) -> Iterator[None]:
     """Only one process at a time drives a fleet. Raises `SweepBusy`, `StoreError`."""
-    with output.explained(f"cannot write {str(folder)!r}", "choose another folder with --out"):
+    with output.writing(folder, output.ELSEWHERE):
         folder.mkdir(parents=True, exist_ok=True)
         try:
             file = LockedFile(folder / LOCK, create=True)
@@ -108,7 +108,7 @@ def driven(folder: Path) -> Iterator[None]:
 
 def prepare(folder: Path, fleet: Fleet, command: Sequence[str]) -> None:
     """Write what the jobs need: folders, state and script. Raises `StoreError`."""
-    with output.explained(f"cannot write {str(folder)!r}"):
+    with output.writing(folder):
         (folder / LOGS).mkdir(exist_ok=True)
     write(folder, fleet)
     output.write(folder / SCRIPT, script(folder, fleet, command).encode())
@@ -157,7 +157,7 @@ def claim(folder: Path, own: Agreement) -> None:
     """
     if not begun(folder):
         return
-    with output.explained(f"cannot write {str(folder)!r}"):
+    with output.writing(folder):
         mine = folder / f".machine-{secrets.token_hex(6)}"
         mine.write_bytes(msgspec.json.encode(own))
         with suppress(FileExistsError):

@@ -19,7 +19,8 @@ from attnbench.analysis.summary import Frame
 from attnbench.records import PASSES, FigureSize, Mode
 from attnbench.render.cost_tables import batch
 from attnbench.render.curves import Curve, Quantity, curves
-from attnbench.render.panels import Ending, Panels, fixed_ticks, length_axis, styled, title
+from attnbench.render.legends import Ending
+from attnbench.render.panels import Panels, fixed_ticks, length_axis, styled, title
 from attnbench.render.styles import SHEETS, series_styles, tinted
 
 LEAST = 2.0  # least ratio of the top of a vertical axis to its bottom

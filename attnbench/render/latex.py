@@ -4,7 +4,7 @@ Every character that is special to TeX is escaped.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import starmap
 from types import MappingProxyType
 from typing import NamedTuple
@@ -53,6 +53,17 @@ TALL = 40  # lines; a taller table is cut
 SIDES = "Raised and lowered are the two sides of the 95 % confidence interval"
 
 
+class Best(NamedTuple):
+    """The cells of a table that are bold, by series and heading, and what that says of them."""
+
+    cells: frozenset[tuple[str, str]]
+    note: str
+
+
+NONE = Best(frozenset(), "")
+NO_BEST: Mapping[str, Best] = MappingProxyType({})
+
+
 class _Column(NamedTuple):
     """A column as TeX: declaration, heading, cells, width in points, and lines of a row."""
 
@@ -63,14 +74,18 @@ class _Column(NamedTuple):
     lines: int = 1
 
 
-def files(tables: Sequence[Table]) -> dict[str, str]:
-    """File name to text: a piece for `\\input` for each table, and a document that shows all."""
-    shown = [(table, _columns(table)) for table in tables if table.rows]
-    inputs = {f"{table.name}.tex": _piece(table, columns) for table, columns in shown}
+def files(tables: Sequence[Table], best: Mapping[str, Best] = NO_BEST) -> dict[str, str]:
+    """File name to text: a piece for `\\input` for each table, and a document that shows all.
+
+    `best` are the bold cells of tables, by the names of the tables.
+    """
+    marked = [(table, best.get(table.name, NONE)) for table in tables if table.rows]
+    shown = [(table, _columns(table, bold.cells), bold.note) for table, bold in marked]
+    inputs = {f"{one[0].name}.tex": _piece(*one) for one in shown}
     return {**inputs, "tables.tex": PREAMBLE + "\n".join(starmap(_shown, shown)) + END}
 
 
-def _piece(table: Table, columns: Sequence[_Column]) -> str:
+def _piece(table: Table, columns: Sequence[_Column], bold: str) -> str:
     """The grid alone, one `tabular` below another where it is wider than a text or too tall.
 
     Numbers are aligned at the decimal point and followed by their uncertainty, one for each side
@@ -84,6 +99,7 @@ def _piece(table: Table, columns: Sequence[_Column]) -> str:
         for i in range(0, len(table.rows), step)
     ]
     comment = f"% {escape(table.title)}; needs \\usepackage{{array,booktabs}}\n"
+    comment += f"% {escape(bold)}\n" if bold else ""
     return comment + "\\par\\medskip\n".join(grids)
 
 
@@ -97,22 +113,23 @@ def _blocks(first: _Column, rest: Sequence[_Column]) -> list[Sequence[_Column]]:
     return [[column] for column in rest] or [[]]
 
 
-def _shown(table: Table, columns: Sequence[_Column]) -> str:
+def _shown(table: Table, columns: Sequence[_Column], bold: str) -> str:
     """A table with its title and note: it floats, unless it is too tall for a page."""
-    notes = (table.note.replace(BOUNDS, SIDES).replace(f"; {WIDE}", "."), _unmeasured(table))
+    bounds = table.note.replace(BOUNDS, SIDES).replace(f"; {WIDE}", ".")
+    notes = (bold, bounds, _unmeasured(table))
     lines = [f"\\input{{{table.name}}}", *(rf"\par\smallskip {escape(n)}" for n in notes if n)]
     title = escape(table.title)
     if len(table.rows) > _rows_at_once(columns):
-        start = f"\\begin{{center}}\\footnotesize\n{title}\\par\\medskip"
+        start = f"\\begin{{center}}\\footnotesize\n{title}\\par\\nobreak\\medskip"
         return "\n".join([start, *lines, "\\end{center}\n"])
     start = f"\\begin{{table}}[htbp]\n\\centering\\footnotesize\n\\caption{{{title}}}"
     label = f"\\label{{tab:{table.anchor}}}"
     return "\n".join([start, label, *lines, "\\end{table}\n"])
 
 
-def _columns(table: Table) -> list[_Column]:
+def _columns(table: Table, bold: frozenset[tuple[str, str]]) -> list[_Column]:
     empty = _empty(table)
-    return [_column(table, i) for i in range(len(table.columns)) if i not in empty]
+    return [_column(table, i, bold) for i in range(len(table.columns)) if i not in empty]
 
 
 def _rows_at_once(columns: Iterable[_Column]) -> int:
@@ -148,11 +165,13 @@ def _line(cells: Sequence[str]) -> str:
     return " & ".join(cells) + r" \\"
 
 
-def _column(table: Table, i: int) -> _Column:
+def _column(table: Table, i: int, bold: frozenset[tuple[str, str]]) -> _Column:
     head, cells = table.columns[i], [row[i] for row in table.rows]
+    strong = [(row[0].text, head) in bold for row in table.rows]
     if table.numeric[i]:
         parts = [_number(cell) for cell in cells]
-        shown = [_aligned(cell, part, table) for cell, part in zip(cells, parts, strict=True)]
+        rows = zip(cells, parts, strong, strict=True)
+        shown = [_aligned(cell, part, table, bold) for cell, part, bold in rows]
         widths = [len(head) * LETTER] + [
             len(part.whole + part.fraction) * LETTER + part.raised
             if part else len(DASH if table.across else cell.text) * LETTER
@@ -191,14 +210,17 @@ class _Parts(NamedTuple):
     rest: str
 
 
-def _aligned(cell: Cell, parts: _Parts | None, table: Table) -> str:
+def _aligned(cell: Cell, parts: _Parts | None, table: Table, bold: bool) -> str:
     if parts is None:
         text = DASH if table.across else cell.text
         return rf"\multicolumn{{2}}{{c}}{{{escape(text)}}}"
     # a cell would lose the space in front of a unit
     rest = re.sub("^ ", r"\\,", escape(parts.rest))
-    after = f"{escape(parts.fraction)}{parts.uncertainty}{rest}"
-    return f"{escape(parts.whole)} & {after}"
+    whole, fraction = (
+        rf"\textbf{{{escape(text)}}}" if bold and text else escape(text)
+        for text in (parts.whole, parts.fraction)
+    )
+    return f"{whole} & {fraction}{parts.uncertainty}{rest}"
 
 
 def _number(cell: Cell) -> _Parts | None:

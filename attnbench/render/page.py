@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from attnbench import units
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.summary import Frame
+from attnbench.metrics import PEAKS
 from attnbench.records import PASSES, FigureSize, Mode
 from attnbench.render import (
     charts,
@@ -24,12 +26,21 @@ from attnbench.render.grid import Table
 from attnbench.render.growth_tables import complexity, crossovers, paper_tables
 from attnbench.render.panels import saved
 from attnbench.render.roofline import roofline_figure
+from attnbench.render.symbols import explained
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # columns of the summary that only the program needs
 INTERNAL = ("key", "match", "batch_scale")
+
+# what is bold in LaTeX
+SIMULTANEOUS = (
+    "Bold: the fastest at each length and those that tie with it, by 95 % confidence intervals"
+    " that hold for all pairs together."
+)
+LEAST = "Bold: the least at each length."
+CLOSE = f"{LEAST[:-1]}, and what needs at most {units.percent(PEAKS)} more."
 
 
 def report_files(
@@ -52,7 +63,34 @@ def report_files(
         analysis.cases,
         formats,
         charts.charts(analysis),
+        best(analysis),
     )
+
+
+def best(analysis: Analysis) -> dict[str, latex.Best]:
+    """The cheapest series at each length and those that tie with it, by the name of the table."""
+    found = analysis.answers
+    faster = found.fastest if found.intervals else ()
+    kinds = [
+        (faster, ("latency", "speedup"), SIMULTANEOUS),
+        (found.smallest, ("memory",), CLOSE),
+        (found.lightest, ("state",), LEAST),
+    ]
+    return {
+        name if name == "state" else f"{name}_{mode}": latex.Best(
+            frozenset(
+                (series, units.length(place.seq_len))
+                for span in spans
+                if span.mode == mode
+                for place in span.places
+                for series in (place.first, *(rival.series for rival in place.ties))
+            ),
+            note,
+        )
+        for spans, names, note in kinds
+        for mode in dict.fromkeys(span.mode for span in spans)
+        for name in names
+    }
 
 
 def devices_files(
@@ -95,6 +133,7 @@ def _files(
     cases: Frame,
     formats: Sequence[str],
     interactive: Mapping[str, Any],
+    best: Mapping[str, latex.Best] = latex.NO_BEST,
 ) -> dict[str, bytes]:
     """The files of a report, below its answers, warnings and conditions; a figure is drawn once."""
     answers, warned, conditions = above
@@ -108,7 +147,7 @@ def _files(
     shown = [file for file in files if file.endswith(".png")]
     sections = map(markdown.table, tables)
     files["tables.md"] = markdown.page(name, warned, conditions, shown, sections, answers=answers)
-    files |= {file: text.encode() for file, text in latex.files(tables).items()}
+    files |= {file: text.encode() for file, text in latex.files(tables, best).items()}
     sheets = {f"{table.name}.csv": delimited.table(table) for table in tables}
     sheets["cases.csv"] = delimited.frame(cases.drop(columns=list(INTERNAL)))
     files["report.html"] = html.page(
@@ -156,10 +195,10 @@ def report_tables(analysis: Analysis, everything: bool = False) -> list[Table]:
     if len(analysis.decoding):
         tables += [decoding.overview(analysis.decoding)]
         tables += [decoding.first_token(cases), decoding.state(cases)]
-    tables.append(complexity(cases, analysis.exponents, analysis.sweep.cards))
-    tables += paper_tables(
-        analysis.exponents, analysis.sweep.cards, request.level, analysis.decoding
-    )
+    cards = analysis.sweep.cards
+    papers = paper_tables(analysis.exponents, cards, request.level, analysis.decoding)
+    costs = [complexity(cases, analysis.exponents, cards), *papers]
+    tables += [explained(table, cases, cards) for table in costs]
     tables += [crossovers(p, base) for p in (analysis.crossovers, analysis.memory_crossovers)]
     if analysis.roof is not None and (roofline := analysis.roofline) is not None:
         modes = dict.fromkeys(roofline["mode"])

@@ -16,7 +16,8 @@ from attnbench.analysis.roofline import ROOM, Roof
 from attnbench.analysis.summary import Frame, Row
 from attnbench.records import PASSES, FigureSize
 from attnbench.render.figures import log_ticks
-from attnbench.render.panels import Ending, Panels, fixed_ticks, styled, title
+from attnbench.render.legends import Ending
+from attnbench.render.panels import Panels, fixed_ticks, styled, title
 from attnbench.render.styles import SHEETS, Sheet, series_styles
 
 SMALL, LARGE = 0.2, 0.65  # marker sizes at the shortest and longest length, in units of the type

@@ -48,14 +48,14 @@ def table(table: Table, width: int) -> RenderableType:
 
 
 def without_shared(table: Table) -> Table:
-    """The table without columns of words that say the same in every row; its title says it."""
+    """The table without columns of words that are the same in every row; its title has them."""
     kept, shared = [0], []
     for i in range(1, len(table.columns)):
         texts = {row[i].text for row in table.rows}
         stays = table.across or table.numeric[i] or table.columns[i] in table.kept
         if stays or len(table.rows) < 2 or len(texts) > 1:
             kept.append(i)
-        elif text := texts.pop():
+        elif (text := texts.pop()) not in ("", units.NOTHING):
             shared.append(f"{table.columns[i]}: {text}")
     return replace(
         table,

@@ -20,7 +20,7 @@ from attnbench.errors import ForeignJournal, NewerSchema, StoreError, SweepBusy,
 from attnbench.records import CardFacts, Environment, Origin, Planned, Request, Run, Shard, Sweep
 from attnbench.store import reading, schema
 from attnbench.store.locked import LockedFile, sync_folder
-from attnbench.store.output import explained
+from attnbench.store.output import ELSEWHERE, explained, writing
 from attnbench.store.resuming import refuse_other
 from attnbench.store.schema import End, EndReason, Head, Record, Start
 
@@ -74,9 +74,8 @@ def refuse_unwritable(folder: Path) -> None:
     Folders created to find out are removed again.
     """
     missing = [path for path in (folder, *folder.parents) if not os.path.lexists(path)]
-    way_out = "free some space there, or choose another folder with --out"
     try:
-        with explained(f"cannot write {str(folder)!r}", way_out):
+        with writing(folder, ELSEWHERE):
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
                 written = file.write(bytes(FIRST_BYTES))
@@ -128,7 +127,7 @@ class Journal:
         Raises `SweepExists`, `SweepBusy`, or `StoreError` if it cannot be written.
         """
         folder = Path(folder)
-        with explained(f"cannot write {str(folder)!r}", "choose another folder with --out"):
+        with writing(folder, ELSEWHERE):
             folder.mkdir(parents=True, exist_ok=True)
             with _opened(folder, create=True, lock=shard is not None) as file:
                 if file.content:
@@ -159,7 +158,7 @@ class Journal:
         if not os.path.isfile(folder / FILE):
             raise StoreError(_missing(folder))
         with (
-            explained(f"cannot resume {str(folder)!r}", "correct that and --resume"),
+            writing(folder, " and --resume"),
             _opened(folder, lock=shard is not None) as file,
         ):
             journal = cls(file, folder, _origin(environment, shard))
@@ -195,7 +194,7 @@ class Journal:
 
     def _write(self, *records: Record) -> None:
         data = _sealed(self._next_line, *records)
-        with explained(f"cannot write {str(self.folder)!r}", "free some space and --resume"):
+        with writing(self.folder, " and --resume"):
             if done := self._file.intruder():
                 raise ForeignJournal(self._rescued(done, data))
             self._file.append(data)

@@ -5,6 +5,7 @@ written; each journal's own order is kept even where the clocks of machines diff
 not depend on the order of the journals, nor on how often one of them is given.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -57,12 +58,12 @@ def merge(folders: Sequence[Path], out: Path) -> Sweep:
     be read or written.
     """
     pieces = [Piece(folder, _content(folder)) for folder in folders]
-    if (out / FILE).exists():
+    if os.path.exists(out / FILE):
         pieces.append(Piece(out, _content(out)))
     content = joined(pieces, out.name)
-    with output.explained(f"cannot write {str(out)!r}", "choose another folder with --out"):
+    with output.writing(out, output.ELSEWHERE):
         out.mkdir(parents=True, exist_ok=True)
-    output.write(out / FILE, content, way_out="the merged journals are unharmed")
+    output.write(out / FILE, content, then="; the merged journals are unharmed")
     return load(out)
 
 

@@ -1,27 +1,68 @@
 """Files written whole or not at all and never through a link."""
 
+import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 
 from attnbench.errors import StoreError
 
+ELSEWHERE = ", or choose another folder with --out"
 
-def write(path: Path, content: bytes, *, way_out: str = "", stream: bool = False) -> None:
+# the way out of errors of the system that have one
+ADVICE: Mapping[int | None, str] = MappingProxyType({
+    errno.EACCES: "change its permissions", errno.EPERM: "change its permissions",
+    errno.EROFS: "make that file system writable",
+    errno.ENOSPC: "free some space there", errno.EDQUOT: "free some of your quota",
+    errno.EFBIG: "raise the limit of file sizes",
+    errno.ENOTDIR: "move the file that is in the way",
+    errno.EEXIST: "move the file that is in the way",
+    errno.EISDIR: "name a file, not a folder",
+    errno.ENOENT: "create its folder first",
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.ELOOP: "mend the links that lead to themselves",
+})  # fmt: skip
+
+
+def write(path: Path, content: bytes, *, then: str = "", stream: bool = False) -> None:
     """Replaces whatever has this name, even a link, by a file with this content.
 
     The folder may be reached through links, since the user chose it. With `stream`, for paths that
     users name, a device or pipe such as /dev/stdout gets the content directly. Raises `StoreError`
-    with the system's reason and `way_out`; an older file is then unchanged.
+    as `writing` does; an older file is then unchanged.
     """
-    with explained(f"cannot write {str(path)!r}", way_out):
+    with writing(path, then):
         if stream and _is_stream(path):
             path.write_bytes(content)
         else:
             _replace(path, content)
+
+
+def refuse_unwritable(*paths: Path | None) -> None:
+    """Raises `StoreError` unless a new file can be written beside each of the named ones."""
+    for path in paths:
+        if path is None:
+            continue
+        with writing(path):
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            if not _is_stream(path):
+                _created(path).unlink()
+
+
+@contextmanager
+def writing(path: str | Path, then: str = "") -> Iterator[None]:
+    """Turns an error of the system into a `StoreError` with advice, which `then` continues."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        advice = ADVICE.get(getattr(error, "errno", None), "correct that") + then
+        with explained(f"cannot write {str(path)!r}", advice):
+            raise
 
 
 @contextmanager
@@ -36,16 +77,26 @@ def explained(what: str, way_out: str = "") -> Iterator[None]:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    # not named after the file, whose name may have the greatest possible length
-    part = path.parent / f".attnbench-{secrets.token_hex(6)}.part"
+    part = _created(path)
     try:
-        with open(part, "xb") as file:
-            file.write(content)
+        part.write_bytes(content)
         os.replace(part, path)
     except BaseException:
         with suppress(OSError):
             part.unlink()
         raise
+
+
+def _created(path: Path) -> Path:
+    """A new file in the same folder, not named after `path`, whose name may be as long as can be.
+
+    Raises `OSError`, also if no file can have the name of `path`.
+    """
+    with suppress(FileNotFoundError):
+        path.lstat()
+    part = path.parent / f".attnbench-{secrets.token_hex(6)}.part"
+    part.open("xb").close()
+    return part
 
 
 def _is_stream(path: Path) -> bool:

@@ -23,7 +23,7 @@ def keep(machine: Fingerprint, result: Mapping[str, Any]) -> Path:
     """Write the result of a machine; returns the path. Raises `StoreError`."""
     path = cache_path(machine)
     text = json.dumps({**result, "schema": SCHEMA, "machine": asdict(machine)}, indent=1)
-    with output.explained(f"cannot write {str(path)!r}"):
+    with output.writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     output.write(path, f"{text}\n".encode())
     return path

@@ -86,10 +86,17 @@ def test_another_machine_is_refused_in_one_line(copies, tmp_path):
     assert "NVIDIA H100: Machine: " in (tmp_path / "both" / "tables.md").read_text()
 
 
+def test_the_report_of_one_sweep_goes_into_any_folder(copies, tmp_path):
+    before = sorted(copies[0].iterdir())
+    done = here("report", copies[0], "--out", tmp_path / "new" / "report")
+    assert done.returncode == 0, done.stderr
+    assert {"report.html", "tables.md"} <= {p.name for p in (tmp_path / "new/report").iterdir()}
+    assert sorted(copies[0].iterdir()) == before
+
+
 def test_the_report_on_one_device_needs_no_folder_and_that_on_several_does(copies, tmp_path):
     for arguments, words in (
         (copies, "several sweeps need --out"),
-        ([copies[0], "--out", tmp_path], "--out is for several sweeps"),
         ([*copies, "--out", tmp_path, "--slopes"], "are for one sweep"),
     ):
         done = here("report", *arguments)

@@ -67,7 +67,7 @@ def test_a_limit_of_file_sizes_is_a_full_disk(tmp_path, limit):
             resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY)
         ),
     )
-    said(done, 2, "cannot write", "file too large; free some space and --resume")
+    said(done, 2, "cannot write", "file too large; raise the limit of file sizes and --resume")
     assert 0 < len(runs(tmp_path)) < RUNS
     said(attnbench("sweep", *SMALL, "--out", tmp_path, "--resume"), 0)
     complete(tmp_path)
@@ -96,7 +96,7 @@ def test_a_journal_that_is_closed_in_the_middle_stops_the_sweep_with_a_line(tmp_
         said(process, 2, "cannot write", "operation not permitted")
         kept = runs(tmp_path)
         again = attnbench("sweep", *SMALL, "--out", tmp_path, "--resume")
-        said(again, 2, "cannot resume", "operation not permitted")
+        said(again, 2, "cannot write", "not permitted; change its permissions and --resume")
     finally:
         process.kill()
         subprocess.run(["chattr", "-i", file], capture_output=True, check=False)

@@ -14,7 +14,8 @@ from matplotlib.textpath import TextToPath
 from matplotlib.transforms import Bbox
 
 from attnbench.render import panels
-from attnbench.render.panels import Ending, Panels
+from attnbench.render.legends import Ending
+from attnbench.render.panels import Panels
 
 NUMBER = r"(-?[\d.]+)"
 

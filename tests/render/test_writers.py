@@ -168,6 +168,25 @@ def test_a_piece_names_mechanisms_as_papers_do_and_leaves_out_what_was_not_measu
     assert "not measured: over budget. Nothing was measured at 256, 512 tokens." in document
 
 
+def test_the_best_of_a_column_are_bold_without_their_uncertainty_and_a_line_says_why():
+    one = Table(
+        name="t",
+        title="T",
+        columns=("Mechanism", "128", "256"),
+        rows=tuple(
+            (Cell(name), Cell("1.25 ±0.30", 1.25, 0.95, 1.55), Cell("24", 24.0))
+            for name in ("fastformer", "linformer")
+        ),
+        across="ms",
+    )
+    best = {"t": latex.Best(frozenset({("fastformer", "128"), ("linformer", "256")}), "Bold: 1 %.")}
+    made = latex.files([one], best)
+    assert r"Fastformer & \textbf{1} & \textbf{.25}$\,\pm\,$0.30 & 24" in made["t.tex"]
+    assert r"Linformer & 1 & .25$\,\pm\,$0.30 & \textbf{24}" in made["t.tex"]
+    assert made["t.tex"].count("Bold: 1") == made["tables.tex"].count(r"smallskip Bold: 1 \%.") == 1
+    assert "bf" not in latex.files([one])["t.tex"]
+
+
 def test_a_table_that_is_too_wide_or_too_tall_is_cut_and_loses_nothing():
     lengths = tuple(f"{2**n:,}" for n in range(7, 17))
     cells = tuple(Cell(f"1,{n}.25 ±0.10", 1000.25 + n, 1000.15 + n, 1000.35 + n)

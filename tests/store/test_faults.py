@@ -78,7 +78,7 @@ def test_a_killed_writer_loses_at_most_the_run_in_flight(tmp_path):
 def test_a_full_disk_leaves_a_journal_that_can_be_resumed(tmp_path, limit):
     with start_writer(tmp_path, 60, "limit", limit) as writer:
         *written, error = writer.communicate()[0].splitlines()
-    assert "file too large; free some space and --resume" in error
+    assert "file too large; raise the limit of file sizes and --resume" in error
     sweep = load(tmp_path)
     assert sweep.warnings == ()
     assert [str(run.round) for run in sweep.runs] == written
@@ -91,14 +91,14 @@ def test_a_full_disk_leaves_a_journal_that_can_be_resumed(tmp_path, limit):
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
 def test_a_full_disk_at_the_start_says_so(tmp_path):
     (tmp_path / FILE).symlink_to("/dev/full")
-    with pytest.raises(StoreError, match="no space left on device; choose another folder"):
+    with pytest.raises(StoreError, match=r"no space left on device; free some .*, or choose"):
         create(tmp_path)
 
 
 def test_a_folder_that_cannot_be_made_says_why(tmp_path):
     (tmp_path / "file").touch()
     for folder in (tmp_path / "file", tmp_path / "file" / "below", Path("\0"), Path("x" * 5000)):
-        with pytest.raises(StoreError, match=r"cannot write .*; choose another folder with --out"):
+        with pytest.raises(StoreError, match=r"cannot write .*; .*, or choose another folder"):
             create(folder)
 
 
@@ -106,5 +106,5 @@ def test_a_read_only_folder_says_why(tmp_path):
     tmp_path.chmod(0o500)
     if os.access(tmp_path, os.W_OK):
         pytest.skip("permission bits do not bind this user")
-    with pytest.raises(StoreError, match="permission denied; choose another folder"):
+    with pytest.raises(StoreError, match="permission denied; change its permissions, or choose"):
         create(tmp_path)

@@ -2,13 +2,15 @@
 
 import os
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from attnbench.errors import StoreError
-from attnbench.store.output import write
+from attnbench.store import journal
+from attnbench.store.output import refuse_unwritable, write
 
 
 def test_a_file_is_replaced_whole(tmp_path):
@@ -54,8 +56,8 @@ def test_a_full_disk_leaves_the_older_file_and_nothing_else(tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
     try:
-        with pytest.raises(StoreError, match=r"cannot write '.*a': file too large; delete some"):
-            write(tmp_path / "a", b"x" * 100_000, way_out="delete some")
+        with pytest.raises(StoreError, match=r"'.*a': file too large; raise .*; delete some"):
+            write(tmp_path / "a", b"x" * 100_000, then="; delete some")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert (tmp_path / "a").read_bytes() == b"old"
@@ -69,6 +71,53 @@ def test_what_cannot_be_written_is_reported_in_one_line(tmp_path):
             write(path, b"")
         assert "\n" not in str(caught.value)
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def refusals(folder):
+    """Places that cannot be written, each with the advice that fits."""
+    (folder / "file").touch()
+    (folder / "folder").mkdir()
+    (folder / "loop").symlink_to("loop")
+    yield folder / "folder", "name a file, not a folder"
+    yield folder / "file" / "a", "move the file that is in the way"
+    yield folder / "no" / "a", "create its folder first"
+    yield folder / ("x" * 300), "choose a shorter name"
+    yield folder / "loop" / "a", "mend the links that lead to themselves"
+    yield Path("\0"), "correct that"
+
+
+def test_advice_fits_the_reason_before_and_after_the_work(tmp_path):
+    for path, advice in refusals(tmp_path):
+        message = f"cannot write .*; {advice}$"
+        with pytest.raises(StoreError, match=message):
+            write(path, b"")
+        with pytest.raises(StoreError, match=message):
+            refuse_unwritable(path)
+    refuse_unwritable(tmp_path / "new", None, Path("/dev/null"))
+    assert {path.name for path in tmp_path.iterdir()} == {"file", "folder", "loop"}
+
+
+@pytest.fixture(params=["size=4k", "ro"])
+def mounted(request, tmp_path):
+    """A file system that is full, and one that is read-only."""
+    mount = ["mount", "-t", "tmpfs", "-o", request.param, "none", str(tmp_path)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("this user cannot mount a file system")
+    if request.param != "ro":
+        (tmp_path / "filling").write_bytes(bytes(4096))
+    yield tmp_path, request.param
+    subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+def test_a_full_and_a_read_only_file_system_have_advice_of_their_own(mounted):
+    folder, kind = mounted
+    advice = "make that file system writable" if kind == "ro" else "free some space there"
+    before = list(folder.iterdir())
+    with pytest.raises(StoreError, match=f"; {advice}; nothing is lost$"):
+        write(folder / "a", b"x" * 4096, then="; nothing is lost")
+    with pytest.raises(StoreError, match=f"; {advice}, or choose another folder with --out$"):
+        journal.refuse_unwritable(folder / "new")
+    assert list(folder.iterdir()) == before
 
 
 def test_a_name_as_long_as_names_can_be_is_written(tmp_path):

@@ -21,7 +21,7 @@ def test_what_is_no_folder_is_refused(tmp_path, path):
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to(tmp_path / "nowhere" / "at all")
     before = sorted(tmp_path.iterdir())
-    with pytest.raises(StoreError, match=r"cannot write .*; free some space there, or choose"):
+    with pytest.raises(StoreError, match=r"cannot write .*; move the file .*, or choose another"):
         refuse_unwritable(tmp_path / path)
     assert sorted(tmp_path.iterdir()) == before
 

@@ -1,0 +1,51 @@
+"""An output that cannot be written: one line that says why and what to do, before any work."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import here
+
+STORED = Path(__file__).parents[2] / "reports" / "cpu-decode"
+VERBS = {
+    "sweep": ("sweep", "--models", "fnet", "--lengths", "16", "--out"),
+    "shard": ("sweep", "--models", "fnet", "--lengths", "16", "--shard", "1/2", "--out"),
+    "trace": ("sweep", "--models", "fnet", "--lengths", "16", "--trace", "fnet/training/16",
+              "--out"),
+    "resume": ("sweep", "--resume"),
+    "report": ("report", STORED, "--out"),
+    "merge": ("merge", STORED, "--out"),
+    "save": ("check", "--models", "fnet", "--no-times", "--save"),
+    "markdown": ("check", "--baseline", ".ci/baseline.json", "--markdown"),
+    "html": ("check", "--baseline", ".ci/baseline.json", "--html"),
+    "junit": ("check", "--baseline", ".ci/baseline.json", "--junit"),
+    "compare": ("compare", STORED, STORED, "--csv"),
+}  # fmt: skip
+PLACES = {
+    "file/below": "; move the file that is in the way",
+    "file/far/below": "; move the file that is in the way",
+    "x" * 300: "; choose a shorter name",
+    "\udcff" * 300: "; choose a shorter name",
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_what_cannot_be_written_is_refused_in_one_line(verb, tmp_path):
+    (tmp_path / "file").touch()
+    for place, advice in PLACES.items():
+        done = here(*VERBS[verb], tmp_path / place)
+        assert done.returncode == 2, done.stderr
+        *before, last = done.stderr.splitlines()
+        assert all(line.startswith(("attnbench 0", "warning: ")) for line in before), before
+        assert "no sweep in" in last if verb == "resume" else advice in last, last
+        assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_report_in_the_place_of_a_file_leaves_what_is_there(tmp_path):
+    shutil.copy(STORED / "sweep.jsonl", tmp_path)
+    (tmp_path / "decode.png").mkdir()
+    done = here("report", tmp_path)
+    assert done.returncode == 2
+    assert "is a directory; name a file, not a folder; the journal is unharmed" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["decode.png", "sweep.jsonl"]

@@ -1,0 +1,63 @@
+"""Every symbol of a printed complexity is explained, with options that exist."""
+
+from dataclasses import fields
+
+import pytest
+
+from attnbench.analysis.report import analyse
+from attnbench.claims.published import printed_costs
+from attnbench.registry import card, names
+from attnbench.render import html, latex, markdown
+from attnbench.render.page import report_tables
+from attnbench.render.symbols import GENERAL, OWN, symbols
+from attnbench.store.journal import load
+
+FORMULAS = [(cost.mechanism, cost.printed) for cost in printed_costs()]
+
+
+@pytest.mark.parametrize(
+    ("formula", "expected"),
+    [
+        ("O(N·d/ε²)", ["N", "d", "ε"]),
+        ("O(n log n)", ["n"]),
+        ("O(kn)", ["k", "n"]),
+        ("O(N²·d_s + N·K·D)", ["N", "d_s", "K", "D"]),
+        ("O(n√n)", ["n"]),
+    ],
+)
+def test_the_symbols_of_a_formula(formula, expected):
+    assert symbols(formula) == expected
+
+
+def test_every_symbol_that_is_printed_is_explained():
+    formulas = [*FORMULAS, *((name, card(name).cost.printed) for name in names())]
+    for name, formula in formulas:
+        for symbol in symbols(formula):
+            assert symbol in {*OWN.get(name, {}), *GENERAL}, (name, formula, symbol)
+
+
+def test_what_is_explained_is_printed_and_set_by_options_that_exist():
+    for name, own in OWN.items():
+        known = card(name)
+        printed = [formula for mechanism, formula in FORMULAS if mechanism == name]
+        printed = {s for formula in (*printed, known.cost.printed) for s in symbols(formula)}
+        options = {field.name for field in fields(known.examples[0])}
+        for symbol, (_, *named) in own.items():
+            assert symbol in printed, (name, symbol)
+            assert set(named) <= options, (name, symbol)
+
+
+def test_the_tables_of_a_report_explain_their_symbols_with_the_values_used():
+    tables = {table.name: table for table in report_tables(analyse(load("reports/cpu-fig2")))}
+    for name in ("complexity", "fastformer_table7"):
+        note = tables[name].note
+        assert note.startswith("Symbols: N: sequence length (128 to 65,536); d: width (256); ")
+        assert "ε of linformer: error of the projection, which sets the rank (rank=16)" in note
+        assert (
+            "K of longformer: tokens that a query attends to (window=16, global_tokens=16)" in note
+        )
+
+    table = tables["complexity"]
+    assert "Symbols: N: sequence length" in markdown.table(table)
+    assert "Symbols: N: sequence length" in latex.files([table])["tables.tex"]
+    assert b"Symbols: N: sequence length" in html.page("x", [table])
