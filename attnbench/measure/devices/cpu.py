@@ -20,6 +20,7 @@ class Cpu(Device):
     threshold = 0.02
     clock = "process CPU time"
     hides_page_faults = True
+    weighs_afresh = True  # what the allocator keeps of earlier cases is resident
     gpus = 0
     matmul_size = 1024
     copy_elements = 1 << 24
@@ -55,6 +56,11 @@ class Cpu(Device):
 
     def notes(self, watch: Stopwatch) -> Mapping[str, str]:
         return {"allocator": "pages kept"}
+
+    def left_bytes(self) -> int:
+        from attnbench.measure.allocator import private_bytes
+
+        return private_bytes()
 
     def weigh(self, build: Build, case: Case) -> Weighed:
         from attnbench.measure.memory import on_cpu
