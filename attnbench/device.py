@@ -166,7 +166,7 @@ class Device(ABC):
         """Return unused memory of the device that torch caches, which other processes may need."""
 
     def left_bytes(self) -> int:
-        """What this process still holds of the device's memory once it is released, if known."""
+        """What this process still has allocated of the device's memory, if that is known."""
         return 0
 
     def facts(self) -> Mapping[str, Any]:

@@ -75,8 +75,7 @@ class Worker:
 
     `own`: only mechanisms of the tree itself count, not those of an installed package.
     `weighs`: this process measures memory, so freed pages go back to the system; one that measures
-    time keeps them, and is used up once it holds more than `keep_bytes` of the device's memory
-    after a case.
+    time keeps them. Either is used up once it keeps more than `keep_bytes` after a case.
     """
 
     def __init__(
@@ -259,7 +258,7 @@ class Worker:
         gc.enable()
         gc.collect()
         device.release()
-        spoiled = bool(changed) or device.left_bytes() > self.keep_bytes
+        spoiled = bool(changed) or self.keeps_too_much()
         notes = {key: note for key, note in notes.items() if note}
         return {"outcome": "ok", "values": values, "notes": notes, "spoiled": spoiled}
 
@@ -268,8 +267,9 @@ class Worker:
 
         With `checked`, output and gradients are checked first, and the values include parameters
         and forward FLOPs of one layer. `spoiled` says that the process should not measure the
-        memory of another case: the device does not allow that, or the mechanism has changed the
-        process or left tensors on the device, which a later case might use instead of its own.
+        memory of another case: the device does not allow that, the mechanism has changed the
+        process or left tensors on the device, which a later case might use instead of its own, or
+        the process keeps too much memory of the host.
         """
         state = torch_state()
         card, config, case = self.resolve(**asked)
@@ -303,11 +303,16 @@ class Worker:
         gc.collect()
         device.release()
         left = device.left_bytes() > LEFT_BYTES
-        spoiled = device.weighs_afresh or left or bool(changes(state, torch_state()))
+        changed = bool(changes(state, torch_state()))
+        spoiled = device.weighs_afresh or left or changed or self.keeps_too_much()
         if note := left_running():
             notes["processes"] = note
         about = {"form": case.form, "case": str(case), "spoiled": spoiled}
         return {"outcome": "ok", "values": values, "notes": notes, **about}
+
+    def keeps_too_much(self) -> bool:
+        """Whether the process keeps more memory than it may."""
+        return allocator.private_bytes() > self.keep_bytes
 
     def trace(self, path: str, **asked: Any) -> Answer:
         """Build and warm up a case, trace it to `path`, and return its costliest operators."""

@@ -120,11 +120,9 @@ def test_a_process_that_a_mechanism_has_changed_weighs_no_other_case(gpu, monkey
         torch.set_float32_matmul_precision("highest")
 
 
-@pytest.mark.parametrize(("device", "spoiled"), [("cpu", True), ("cuda", False)])
-def test_only_pages_that_hold_tensors_use_a_process_up(gpu, device, spoiled):
-    timing = Worker(None, seed=0, keep_bytes=-1)  # nothing more than now
-    ask(timing, "build", **asked(device=device))
-    assert timing.answer("finish")["spoiled"] == spoiled
+def test_a_process_that_keeps_too_much_of_the_host_weighs_no_other_case(gpu):
+    worker = Worker(None, seed=0, weighs=True, keep_bytes=-(1 << 30))
+    assert worker.answer("weigh", **asked(device="cuda"))["spoiled"]
 
 
 def test_free_memory_is_read_before_the_peaks_take_any_and_they_give_it_back(gpu, monkeypatch):

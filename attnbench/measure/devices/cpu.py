@@ -57,11 +57,6 @@ class Cpu(Device):
     def notes(self, watch: Stopwatch) -> Mapping[str, str]:
         return {"allocator": "pages kept"}
 
-    def left_bytes(self) -> int:
-        from attnbench.measure.allocator import private_bytes
-
-        return private_bytes()
-
     def weigh(self, build: Build, case: Case) -> Weighed:
         from attnbench.measure.memory import on_cpu
         from attnbench.measure.subject import iteration, small
