@@ -83,6 +83,7 @@ class Device(ABC):
     hides_page_faults = False  # whether copies into fresh memory cost more than is measured
     flushes_cache = False  # whether `cold` samples can be taken
     captures = False  # whether iterations can be captured in graphs
+    weighs_afresh = False  # whether to measure memory a process must be new for each case
     context_bytes = 0  # of its memory that a process takes before any tensor, until measured
     gpus = 1  # that a scheduler has to give to a process
     matmul_size = 8192  # rows of the square product that measures peak arithmetic
@@ -164,6 +165,10 @@ class Device(ABC):
 
     def release(self) -> None:
         """Return unused memory of the device that torch caches, which other processes may need."""
+
+    def left_bytes(self) -> int:
+        """What this process still has allocated of the device's memory, if that is known."""
+        return 0
 
     def facts(self) -> Mapping[str, Any]:
         """Fields of `Environment` that describe the device; of its memory, what is free."""

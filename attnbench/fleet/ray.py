@@ -1,5 +1,6 @@
 """Ray through its job submission interface: a job is a command that Ray gives a device."""
 
+import os
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from shlex import quote
@@ -10,6 +11,7 @@ from attnbench.fleet import folder as fleets
 from attnbench.fleet.engine import EngineKind, Seen, State
 
 NODE = "ray.io/node-id"  # the label that Ray gives every node
+VARIABLE = "RAY_API_SERVER_ADDRESS"  # comes before RAY_ADDRESS
 UNKNOWN = "does not exist"
 # of a failed job that waited for its resources longer than RAY_JOB_START_TIMEOUT_SECONDS
 UNSTARTED = "JOB_SUPERVISOR_ACTOR_START_TIMEOUT"
@@ -31,6 +33,8 @@ class Ray:
         except ImportError as error:
             raise CannotRun("--on ray needs Ray: pip install 'attnbench[ray]'") from error
         self.address, self.gpus, self.cpus = address, gpus, cpus
+        if address is not None:  # Ray obeys its variables before its arguments
+            os.environ[VARIABLE] = address
         self.client = self.asked(JobSubmissionClient, address)
 
     def submit(

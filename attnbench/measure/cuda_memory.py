@@ -20,11 +20,15 @@ def weigh(build: Callable[[], Subject], uuid: str) -> Weighed:
 
     The first iteration warms up (autotuning allocates), the second is measured, operators are
     counted in the third, and the kernels of attention recorded in a fourth, if there are any. Peaks
-    of decoding include its prefill. Where
-    NVML does not show the process, the memory in use on the whole device stands for it: before the
-    case was built, and at its peak.
+    of decoding include its prefill. What is allocated already, and the workspaces of cuBLAS, are
+    not part of the allocated peak. The context has the code of all kernels that the process has
+    run, those of earlier cases included. Where NVML does not show the process, the memory in use on
+    the whole device stands for it: before the case was built, and at its peak.
     """
     device = torch.cuda.current_device()
+    free_workspaces()
+    torch.cuda.empty_cache()
+    left = torch.cuda.memory_allocated()
     used_before = used_bytes(device)
     subject = build()
     iterate = iteration(subject)
@@ -46,18 +50,21 @@ def weigh(build: Callable[[], Subject], uuid: str) -> Weighed:
         iterate(lambda phase: saved.update({phase: torch.cuda.memory_allocated() - before}))
         torch.cuda.synchronize()
     peak = torch.cuda.max_memory_allocated()
+    subject.clear()
+    kept = torch.cuda.memory_allocated() - before
+    workspace = free_workspaces()  # the warm-up allocated them
     values: dict[str, float] = {
-        "allocated_peak_bytes": peak,
+        "allocated_peak_bytes": peak - left - workspace,
         "allocated_delta_bytes": peak - before,
         "reserved_peak_bytes": torch.cuda.max_memory_reserved(),
         "saved_bytes": saved["forward"],
+        "kept_bytes": kept,
+        "workspace_bytes": workspace,
     }
     if hidden:
         values |= {"device_before_bytes": used_before, "device_used_bytes": seen.peak}
     else:
         values |= {"device_process_bytes": seen.peak, "context_bytes": seen.first - reserved}
-    subject.clear()
-    values["kept_bytes"] = torch.cuda.memory_allocated() - before
     notes = {"nvml": hidden} if hidden else {}
     if subject.decodes:
         of_state = subject.of_state()
@@ -73,7 +80,6 @@ def weigh(build: Callable[[], Subject], uuid: str) -> Weighed:
         notes |= counter.notes
     subject.clear()
     notes |= kernels.of_attention(trace, iterate)
-    values["workspace_bytes"] = free_workspaces()
     return values, notes
 
 

@@ -45,6 +45,7 @@ SHORT_S = 0.01  # shorter iterations first run untimed: other processes have use
 UNHELD_S = 0.002  # of samples that show launches: long against one wait for the device
 EXTRA_SIZE = 64  # rows of the square matrices whose products are the extra work
 CALIBRATION_S, PRODUCTS = 0.3, 100
+LEFT_BYTES = 1 << 20  # graphs leave less, the state of random numbers
 COLD_S = 2.0  # a first prefill below this is mostly warm-up, and does not count
 PREFILLS_S, PREFILLS = 0.2, 5  # further ones take up to this time, and are at most this many
 
@@ -74,7 +75,7 @@ class Worker:
 
     `own`: only mechanisms of the tree itself count, not those of an installed package.
     `weighs`: this process measures memory, so freed pages go back to the system; one that measures
-    time keeps them, and is used up once it keeps more than `keep_bytes` after a case.
+    time keeps them. Either is used up once it keeps more than `keep_bytes` after a case.
     """
 
     def __init__(
@@ -257,7 +258,7 @@ class Worker:
         gc.enable()
         gc.collect()
         device.release()
-        spoiled = bool(changed) or allocator.private_bytes() > self.keep_bytes
+        spoiled = bool(changed) or self.keeps_too_much()
         notes = {key: note for key, note in notes.items() if note}
         return {"outcome": "ok", "values": values, "notes": notes, "spoiled": spoiled}
 
@@ -265,8 +266,12 @@ class Worker:
         """Peaks, saved bytes and counts of one iteration, and the error against the reference.
 
         With `checked`, output and gradients are checked first, and the values include parameters
-        and forward FLOPs of one layer.
+        and forward FLOPs of one layer. `spoiled` says that the process should not measure the
+        memory of another case: the device does not allow that, the mechanism has changed the
+        process or left tensors on the device, which a later case might use instead of its own, or
+        the process keeps too much memory of the host.
         """
+        state = torch_state()
         card, config, case = self.resolve(**asked)
         device, values = find(case.workload.device), dict[str, float]()
         if getattr(card.forms[case.form], "compiles", False):
@@ -297,10 +302,17 @@ class Worker:
             notes["departs"] = departs
         gc.collect()
         device.release()
+        left = device.left_bytes() > LEFT_BYTES
+        changed = bool(changes(state, torch_state()))
+        spoiled = device.weighs_afresh or left or changed or self.keeps_too_much()
         if note := left_running():
             notes["processes"] = note
-        about = {"form": case.form, "case": str(case)}
+        about = {"form": case.form, "case": str(case), "spoiled": spoiled}
         return {"outcome": "ok", "values": values, "notes": notes, **about}
+
+    def keeps_too_much(self) -> bool:
+        """Whether the process keeps more memory than it may."""
+        return allocator.private_bytes() > self.keep_bytes
 
     def trace(self, path: str, **asked: Any) -> Answer:
         """Build and warm up a case, trace it to `path`, and return its costliest operators."""

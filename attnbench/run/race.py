@@ -67,16 +67,21 @@ class Entrant:
 
 
 class Round:
-    """The processes of one round, each started when first needed; a context manager."""
+    """The processes of one round, each started when first needed; a context manager.
+
+    Memory is measured in processes of their own, since a profiler that has run makes the process
+    slower. `start` is called with the entrant's name, and for these with `weighs=True`.
+    """
 
     def __init__(
         self,
-        start: Callable[[str], Worker],
+        start: Callable[..., Worker],
         draw: random.Random,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.start, self.draw, self.clock = start, draw, clock
         self.running: dict[str, Worker] = {}
+        self.weighing: dict[str, Worker] = {}
         self.stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -93,6 +98,8 @@ class Round:
         if race.end_others:
             for name in self.running.keys() - race.builds.keys():
                 self.running[name].end()
+            for worker in self.weighing.values():
+                worker.end()
         for name in self.draw.sample(list(entries), len(entries)):
             observe(name)
             entry = entries[name]
@@ -142,6 +149,17 @@ class Round:
         if answer["outcome"] != "ok" and entry.failed is None:
             entry.failed = answer
             entry.lost_s = self.clock() if answer.get("lost") else None
+        return answer
+
+    def weigh(self, name: str, limit_s: float, **asked: Any) -> Answer:
+        """The memory of a case of an entrant; the process is kept if it may weigh another."""
+        worker = self.weighing.get(name)
+        if worker is None or not worker.alive:
+            worker = self.weighing[name] = self.start(name, weighs=True)
+            self.stack.callback(worker.end)
+        answer = worker.ask(limit_s, do="weigh", **asked)
+        if answer.get("spoiled", True):
+            worker.end()
         return answer
 
 

@@ -134,13 +134,14 @@ class Session:
                 self.visit(processes, admitted)
                 for planned in admitted:
                     if self.was_timed(planned) and self.is_light(planned):
-                        self.measure_memory(planned)
+                        self.measure_memory(processes, planned)
         waiting = [p for p in self.plan if self.was_timed(p) and self.lacks_memory(p)]
-        for planned in sorted(waiting, key=self.history.iteration_s):
-            if self.left_s() >= self.memory_s(planned):
-                self.measure_memory(planned)
-            else:
-                self.over_budget = True
+        with self.processes() as processes:
+            for planned in sorted(waiting, key=self.history.iteration_s):
+                if self.left_s() >= self.memory_s(planned):
+                    self.measure_memory(processes, planned)
+                else:
+                    self.over_budget = True
 
     def admitted(self, block: Sequence[Planned]) -> list[Planned]:
         """The cases of a block that run now, cheapest first; stores why others do not."""
@@ -320,18 +321,15 @@ class Session:
             notes["later"] = f"{run.outcome} in a later race of its round: {run.reason}"
         return replace(before, samples=before.samples + run.samples, notes=notes)
 
-    def measure_memory(self, planned: Planned) -> None:
-        """Measure peaks and counts of a case in a separate process."""
+    def measure_memory(self, processes: Round, planned: Planned) -> None:
+        """Measure peaks and counts of a case."""
         if not self.lacks_memory(planned):
             return
         name = self.history.name(planned)
         self.show(planned, f"{name}, memory")
-        begun, worker = self.clock(), self.start(name, weighs=True)
-        try:
-            limit_s = min(self.timeout_s(planned), max(LEAST_S, self.left_s()))
-            answer = worker.ask(limit_s, do="weigh", **asdict(planned.case))
-        finally:
-            worker.end()
+        begun = self.clock()
+        limit_s = min(self.timeout_s(planned), max(LEAST_S, self.left_s()))
+        answer = processes.weigh(name, limit_s, **asdict(planned.case))
         if answer["outcome"] == "timeout" and self.left_s() <= 0:
             self.over_budget = True
             return

@@ -16,6 +16,7 @@ Environment variables, all optional (`environment` takes them as arguments):
     EMULATED_CUDA_DEVICES   number of GPUs, 1
     EMULATED_CUDA_RATE      time on the GPU over time to enqueue, 1.5; below 1 all is launch-bound
     EMULATED_CUDA_MODE      compute mode, 0; 3 allows one process
+    EMULATED_CUDA_PROCESSES a file to which each process that uses a GPU adds its number
     EMULATED_CUDA_TENSORS   "1": `device="cuda"` means the CPU in every call of torch, for tests
                             that use torch themselves; not for compiled forms
     EMULATED_NVML           words: hidden (no process is listed), mig, capped (power), slow (clock)

@@ -69,6 +69,16 @@ def test_a_sweep_times_weighs_and_reports_both_modes(attnbench, tmp_path):
     assert "driver 999.0" in done.stderr
 
 
+def test_a_round_takes_a_process_for_each_series_and_memory_one_more(attnbench, tmp_path):
+    file = tmp_path / "processes"
+    settings = {"EMULATED_CUDA_PROCESSES": file}
+    models = ("--models", "fastformer,transformer:eager", "--rounds", "2")
+    sweep, _ = swept(attnbench, tmp_path, *models, **settings)
+    assert sum(run.part is Part.MEMORY for run in sweep.runs) == 8
+    of_peaks, series, rounds = 1, 2, 2
+    assert len(file.read_text().split()) == of_peaks + series * (rounds + 1)
+
+
 def test_cases_for_which_the_host_is_too_slow_are_marked(attnbench, tmp_path):
     models = ("--models", "transformer", "--mode", "inference")
     sweep, done = swept(attnbench, tmp_path, *models, EMULATED_CUDA_RATE=0.2)

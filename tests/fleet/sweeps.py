@@ -17,7 +17,9 @@ SMALL = (
     *("--heads", "2", "--level", "attention", "--threads", "1", "--quick", "--rounds", "3"),
 )
 PATIENCE_S = 900.0  # a limit, never a wait
-LONG = ("--lengths", "16,32,48,64,80,96,112,128")  # long enough to be killed in the middle
+# long enough to go on until its driver was interrupted and another one has started
+LONGER = ("--lengths", "16,32,48,64,80,96,112,128")
+LONG = (*LONGER, "--mode", "inference")  # long enough to be killed in the middle
 
 
 def start(out, *arguments, device="cpu", cwd=ROOT, env=os.environ):

@@ -79,9 +79,11 @@ def test_a_killed_driver_is_taken_up_where_it_was(ray, tmp_path):
 
 
 def test_an_address_without_a_cluster_is_named(ray, tmp_path):
-    done = start(
-        tmp_path / "out", "--on", "ray", "--address", "http://127.0.0.1:1", "--shards", "2"
-    )
+    """Even where Ray's own variable has the address of one."""
+    _, address = ray
+    on_ray = ("--on", "ray", "--address", "http://127.0.0.1:1")
+    env = {**os.environ, "RAY_ADDRESS": address}
+    done = start(tmp_path / "out", *on_ray, "--shards", "2", env=env)
     _, err = ended(done, 2)
     assert "attnbench: Ray at http://127.0.0.1:1: Failed to connect" in err.splitlines()[-1]
     assert not (tmp_path / "out").exists()

@@ -18,7 +18,7 @@ from attnbench.store import schema
 from attnbench.store.journal import FILE, load
 from tests.fleet import cluster as clusters
 from tests.fleet.cluster import Cluster, kill, processes, until
-from tests.fleet.sweeps import LONG, ROOT, ended, start, stored, whole
+from tests.fleet.sweeps import LONG, LONGER, ROOT, ended, start, stored, whole
 
 WHOLE_NODES = ("--slurm", "--exclusive")
 CARD = '''"""A device that a scheduler hands out, for a test."""
@@ -173,7 +173,7 @@ def test_cancelled_jobs_end_the_sweep_and_resume_goes_on(idle, tmp_path):
 
 
 def test_one_interrupt_leaves_the_jobs_and_two_cancel_them(idle, tmp_path):
-    driver = begun(idle, tmp_path, "--shards", "2", *WHOLE_NODES, *LONG)
+    driver = begun(idle, tmp_path, "--shards", "2", *WHOLE_NODES, *LONGER)
     until(lambda: stored(tmp_path, 1) and stored(tmp_path, 2), "runs of both shards")
     ids = [job.id for job in fleets.read(tmp_path).jobs.values()]
     os.kill(driver.pid, signal.SIGINT)
@@ -183,7 +183,7 @@ def test_one_interrupt_leaves_the_jobs_and_two_cancel_them(idle, tmp_path):
         f"interrupted; jobs {', '.join(ids)} go on; attnbench sweep --resume '{tmp_path}' goes on"
         in err
     )
-    again = begun(idle, tmp_path, *WHOLE_NODES, *LONG, "--resume")
+    again = begun(idle, tmp_path, *WHOLE_NODES, *LONGER, "--resume")
     for line in again.stderr:
         if " running" in line:
             os.kill(again.pid, signal.SIGINT)

@@ -42,6 +42,7 @@ PACKING_S = 15.0
 GRACE_S = 20.0  # from TERM to KILL: a sweep closes its journal
 AROUND_S = 30.0  # for the start of a sweep, and its report
 TAIL = 12  # lines of each command's output that are shown
+MOST_WORKERS = 8  # of the tests: a process with a GPU takes some GB of the host's memory
 CACHES = Path(tempfile.gettempdir(), "attnbench-caches")  # of compiled kernels, for all steps
 
 
@@ -210,7 +211,10 @@ def ended(process):
 
 
 def environment():
-    """Variables of every command: this repository, and caches that outlive a command."""
+    """Variables of every command: this repository, and caches that outlive a command.
+
+    Tests run in several processes, each of which compiles by itself.
+    """
     caches = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
     paths = filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))
     return {
@@ -218,6 +222,7 @@ def environment():
         **{name: str(CACHES / folder) for name, folder in caches.items()},
         "PYTHONPATH": os.pathsep.join(paths),
         "PYTHONUNBUFFERED": "1",
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
         "MPLBACKEND": "agg",
         "NO_COLOR": "1",
     }
@@ -253,10 +258,12 @@ def swept(work, name, limit_s, device, size, models, *options):
 
 def tests(work, device, size):
     """What the machine is, a small sweep, and the tests: first those of time, alone."""
+    from attnbench.run.cgroups import cores
+
     usual = ("-m", "pytest", "-m", "gpu", "-v", "-p", "no:cacheprovider", *size.tested)
     usual += ("-o", "filterwarnings=default")  # of other versions than those of this project
     timing, parity = "tests/gpu/test_timing.py", "tests/gpu/test_parity.py"
-    several = (*usual, "-n", "4")
+    several = (*usual, "-n", str(min(MOST_WORKERS, max(1, cores() // 2))))
     if shutil.which("nvidia-smi"):
         yield Command(name="machine", words=("nvidia-smi", "-q"), limit_s=40.0)
     yield python("doctor", 80.0, "-m", "attnbench", "doctor", "--device", device)
@@ -265,7 +272,9 @@ def tests(work, device, size):
     yield python("timing", 90.0, *usual, timing, f"--junitxml={work}/timing.xml")
     rest = ("tests/gpu", f"--ignore={timing}", f"--ignore={parity}")
     yield python("others", 130.0, *several, *rest, f"--junitxml={work}/others.xml")
-    yield python("parity", 250.0, *several, parity, f"--junitxml={work}/parity.xml")
+    for name, which in (("parity", "not compiled"), ("compiled", "compiled")):
+        chosen = (parity, "-k", which, f"--junitxml={work}/{name}.xml")
+        yield python(name, 200.0, *several, *chosen)
 
 
 def figure(work, device, size):

@@ -8,6 +8,13 @@ from torch import nn
 
 LENGTH = 512  # tokens at which it begins
 SPIN_S = 60.0  # bounded, should nobody end the process
+SHARE = 4  # a process to be killed holds this part of the device's memory
+
+
+def part_of_memory(device):
+    """A tensor as large as that part."""
+    _, total = torch.cuda.mem_get_info()
+    return torch.empty(total // SHARE, dtype=torch.int8, device=device)
 
 
 class Usual(nn.Module):
@@ -38,6 +45,7 @@ class Dies(Usual):
     """Is killed while the device computes."""
 
     def end(self, x):
+        self.held = part_of_memory(x.device)
         torch.cuda._sleep(10_000_000)
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -46,6 +54,7 @@ class Spins(Usual):
     """Waits for a kernel that takes longer than anyone waits."""
 
     def end(self, x):
+        self.held = part_of_memory(x.device)
         device = torch.cuda.current_device()
         rate = getattr(torch.cuda.get_device_properties(device), "clock_rate", 1_500_000)
         torch.cuda._sleep(int(SPIN_S * rate * 1000))

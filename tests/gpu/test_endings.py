@@ -9,13 +9,13 @@ import attnbench as package
 from attnbench.device import find
 from attnbench.records import Cause, Outcome
 from tests.cli.commands import attnbench
-from tests.gpu.rough import LENGTH
+from tests.fleet.cluster import until
+from tests.gpu.rough import LENGTH, SHARE
 
 pytestmark = pytest.mark.gpu
 
 FILE = Path(__file__).with_name("rough.py")
 LENGTHS = (LENGTH // 4, LENGTH // 2, LENGTH, 2 * LENGTH)
-FREED = 1 << 30  # bytes that may be missing after a process has ended: others use the device too
 
 
 def swept(folder, models, *more, device="cuda"):
@@ -50,12 +50,13 @@ def test_running_out_of_memory_is_an_outcome_and_ends_a_curve(tmp_path):
     ],
 )
 def test_a_worker_that_is_killed_gives_the_device_back(tmp_path, name, outcome, more):
-    free_before, _ = torch.cuda.mem_get_info()
+    """Other tests may take half of what it held, or more for a while."""
+    free_before, total = torch.cuda.mem_get_info()
+    least = free_before - total // SHARE // 2
     cases = swept(tmp_path / "s", f"{FILE}:{name},fastformer", *more)
-    free_after, _ = torch.cuda.mem_get_info()
     assert of(cases, f"{FILE}:{name}")[:3] == [Outcome.OK, Outcome.OK, outcome]
     assert of(cases, "fastformer") == [Outcome.OK] * len(LENGTHS)
-    assert free_after > free_before - FREED
+    until(lambda: torch.cuda.mem_get_info()[0] > least, "its memory given back")
 
 
 def test_a_case_that_is_predicted_not_to_fit_is_not_started(tmp_path):

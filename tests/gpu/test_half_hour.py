@@ -18,7 +18,7 @@ from tests.gpu.needs import canonical, needed
 
 ROOT = Path(__file__).parents[2]
 HELD = {
-    "tests": {"doctor.log", "smoke/sweep.jsonl", "smoke/report.html", "timing.log", "parity.log"},
+    "tests": {"doctor.log", "smoke/sweep.jsonl", "smoke/report.html", "timing.log", "compiled.log"},
     "figure": {"fig2/sweep.jsonl", "fig2/fig2.png", "fig2/report.html", "claims.log"},
     "mechanisms": {"all/sweep.jsonl", "all/report.html"},
     "forms": {"forms-fp32/kernels.csv", "forms-bf16/report.html"},

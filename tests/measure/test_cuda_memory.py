@@ -86,6 +86,24 @@ def test_what_the_warm_up_reserved_is_not_counted(shown, monkeypatch):
     assert values["reserved_peak_bytes"] - before < 16 * MIB
 
 
+def test_what_lives_already_and_workspaces_of_cublas_do_not_count(shown, monkeypatch):
+    tested, workspaces = case(seq_len=64, device="cuda"), []
+
+    class Multiplies(Subject):
+        def forward(self):
+            workspaces[:] = workspaces or [torch.ones(8 * MIB // 4)]
+            return super().forward()
+
+    alone, _ = weighed(tested)
+    monkeypatch.setattr(torch._C, "_cuda_clearCublasWorkspaces", workspaces.clear, raising=False)
+    left = torch.zeros(16 * MIB // 4)
+    values, _ = weigh(lambda: Multiplies(card(tested.mechanism), tested, seed=0), "GPU-0")
+    assert left.numel()
+    assert values["workspace_bytes"] == 8 * MIB
+    for key in ("allocated_peak_bytes", "allocated_delta_bytes", "kept_bytes"):
+        assert values[key] == alone[key]
+
+
 def test_workspaces_of_cublas_are_counted_and_freed(shown, monkeypatch):
     kept = [torch.zeros(32 * MIB // 4)]
     monkeypatch.setattr(torch._C, "_cuda_clearCublasWorkspaces", kept.clear, raising=False)

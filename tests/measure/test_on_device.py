@@ -9,6 +9,7 @@ import torch
 from attnbench.measure import environment, nvml
 from attnbench.measure.devices.cuda import Cuda
 from attnbench.measure.worker import EXTRA_SIZE, Worker
+from attnbench.registry import card
 from tests.measure.cases import case
 
 MIB = 1 << 20
@@ -18,7 +19,7 @@ OTHER = "cpu:0"  # another name of the CPU, of which nothing is the default
 @pytest.fixture
 def gpu(emulated_gpu, monkeypatch):
     """An emulated GPU of which NVML tells nothing, and whose memory is counted from now on."""
-    torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
     monkeypatch.setattr(nvml, "hides_process", lambda uuid: "hidden")
     return emulated_gpu
 
@@ -78,12 +79,59 @@ def test_what_a_case_reserved_is_given_back(gpu):
     assert torch.cuda.memory_reserved() < before + 8 * MIB
 
 
+def weighed(**sizes):
+    answer = Worker(None, seed=0, weighs=True).answer("weigh", **asked(device="cuda", **sizes))
+    assert answer["outcome"] == "ok", answer
+    return answer
+
+
+def test_the_second_case_of_a_process_has_the_peaks_of_the_first(gpu):
+    first, other, again = (weighed(seq_len=n)["values"] for n in (64, 512, 64))
+    for key in ("allocated_peak_bytes", "allocated_delta_bytes", "reserved_peak_bytes"):
+        assert first[key] == again[key] < other[key]
+
+
+def test_a_process_in_which_a_mechanism_left_tensors_weighs_no_other_case(gpu, monkeypatch):
+    assert not weighed()["spoiled"]
+    assert Worker(None, seed=0, weighs=True).answer("weigh", **asked())["spoiled"], "on a CPU"
+    eager, kept = card("transformer").forms["eager"], []
+    attend = eager.attend
+
+    def keeps(self, *args):
+        kept.append(torch.ones(2 * MIB))
+        return attend(self, *args)
+
+    monkeypatch.setattr(eager, "attend", keeps)
+    assert weighed()["spoiled"]
+
+
+def test_a_process_that_a_mechanism_has_changed_weighs_no_other_case(gpu, monkeypatch):
+    eager = card("transformer").forms["eager"]
+    attend = eager.attend
+
+    def changes(self, *args):
+        torch.set_float32_matmul_precision("high")
+        return attend(self, *args)
+
+    monkeypatch.setattr(eager, "attend", changes)
+    try:
+        assert weighed()["spoiled"]
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+def test_a_process_that_keeps_too_much_of_the_host_weighs_no_other_case(gpu):
+    worker = Worker(None, seed=0, weighs=True, keep_bytes=-(1 << 30))
+    assert worker.answer("weigh", **asked(device="cuda"))["spoiled"]
+
+
 def test_free_memory_is_read_before_the_peaks_take_any_and_they_give_it_back(gpu, monkeypatch):
     monkeypatch.setattr(environment, "PEAK_S", 0.0)
     monkeypatch.setattr(environment, "LOOK_S", 0.0)
     monkeypatch.setattr(Cuda, "copy_elements", 16 * MIB // 4)
     monkeypatch.setattr(Cuda, "title", lambda self: "Emulated GPU")
     torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
     free, _ = torch.cuda.mem_get_info()
     found = environment.environment("cuda", 1, "float32")
     assert torch.cuda.max_memory_reserved() >= 32 * MIB

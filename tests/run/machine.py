@@ -12,7 +12,8 @@ class Machine:
 
     A fate is an answer that is not `ok`, with the seconds that it takes as `after_s`. With
     `hold_s` there is a device clock, and the wall time of each sample is longer by that. A case is
-    compiled in `compile_s(case)` when it is built or weighed; either takes `other_s` besides.
+    compiled in `compile_s(case)` when it is built or weighed; either takes `other_s` besides. A
+    process that `weighs_afresh` measures the memory of one case only.
     """
 
     def __init__(
@@ -22,11 +23,13 @@ class Machine:
         hold_s=None,
         compile_s=lambda case: 0.0,
         other_s=0.1,
+        weighs_afresh=True,
     ):
         self.now, self.stored = 50.0, []
         self.started, self.asked, self.builds = [], [], []
         self.seconds, self.fate, self.hold_s, self.compile_s = seconds, fate, hold_s, compile_s
         self.other_s = other_s
+        self.weighs_afresh = weighs_afresh
         self.pids = itertools.count(1)
 
     def clock(self):
@@ -82,6 +85,10 @@ class Worker:
                 "notes": {},
                 "spoiled": False,
             },
-            "weigh": {"values": {"allocated_peak_bytes": 4000}, "notes": {}},
+            "weigh": {
+                "values": {"allocated_peak_bytes": 4000},
+                "notes": {},
+                "spoiled": machine.weighs_afresh,
+            },
         }
         return {"outcome": "ok", **answers[do]}

@@ -3,7 +3,7 @@
 import math
 import random
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import combinations
 
 import pytest
@@ -156,3 +156,14 @@ def test_what_hangs_when_the_budget_ends_did_not_time_out():
     assert {entry.failed["reason"] for entry in entries.values()} == {
         "not finished when --budget ended"
     }
+
+
+def test_processes_that_measure_memory_end_where_a_race_needs_theirs():
+    machine = Machine(weighs_afresh=False)
+    with Round(machine.start, random.Random(0), machine.clock) as round_:
+        for end_others in (False, True):
+            round_.weigh("c", 1e9, **asdict(CASES["c"]))
+            round_.race(replace(race(), end_others=end_others))
+        round_.weigh("c", 1e9, **asdict(CASES["c"]))
+    weighed = [pid for do, _, pid in machine.asked if do == "weigh"]
+    assert weighed[0] == weighed[1] != weighed[2]

@@ -123,6 +123,31 @@ def test_a_round_has_one_process_for_each_series_and_one_to_measure_memory_for_e
     }
 
 
+def test_where_the_device_allows_it_one_process_for_each_series_measures_memory():
+    machine = Machine(weighs_afresh=False)
+    sweep(machine)
+    assert Counter(machine.started) == {
+        ("slow:eager", False): 3,
+        ("fast:eager", False): 3,
+        ("slow:eager", True): 1,
+        ("fast:eager", True): 1,
+    }
+    pids = {do: {pid for d, _, pid in machine.asked if d == do} for do in ("lap", "weigh")}
+    assert not pids["lap"] & pids["weigh"], "a profiler that has run makes a process slower"
+    weighed = [case for do, case, _ in machine.asked if do == "weigh"]
+    assert len(weighed) == len(PLAN)
+
+
+def test_a_process_that_failed_to_measure_memory_measures_no_other():
+    oom = {"outcome": "oom", "reason": ""}
+    machine = Machine(
+        fate=lambda case, do: oom if (do, case.workload.seq_len) == ("weigh", 256) else None,
+        weighs_afresh=False,
+    )
+    sweep(machine)
+    assert Counter(machine.started)["fast:eager", True] == 2
+
+
 def test_the_first_round_goes_from_short_to_long_and_the_others_in_random_order():
     machine = Machine()
     plan = tuple(planned(name, n, 10**8) for name in ("a", "b") for n in (2**k for k in range(9)))

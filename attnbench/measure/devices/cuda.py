@@ -108,7 +108,15 @@ class Cuda(Device):
     def release(self) -> None:
         import torch
 
+        from attnbench.measure.cuda_memory import free_workspaces
+
+        free_workspaces()
         torch.cuda.empty_cache()
+
+    def left_bytes(self) -> int:
+        import torch
+
+        return torch.cuda.memory_allocated(self.index)
 
     def facts(self) -> Mapping[str, Any]:
         import torch

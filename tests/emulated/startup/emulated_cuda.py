@@ -2,9 +2,10 @@
 
 Time: the GPU has a queue, and clocks count what the host computes, so that other load changes
 nothing. What the host computes between two calls is enqueued work; it takes EMULATED_CUDA_RATE
-times as long on the GPU, and never ends before it was enqueued. Memory: bytes of living tensors,
-counted from the first question about them. A captured graph is the list of its operators; each
-replay runs them again, into the same memory.
+times as long on the GPU, and never ends before it was enqueued. Memory: bytes of living tensors;
+peaks are followed from a reset to the next emptying of the cache, since that makes all operators
+slower. A captured graph is the list of its operators; each replay runs them again, into the same
+memory.
 
 With EMULATED_CUDA_TENSORS, "cuda" as a device of tensors means the CPU. A sweep does not need that,
 and compiled forms do not like it.
@@ -101,11 +102,15 @@ class Memory:
     def begin(self):
         """Count what lives already, and everything from now on."""
         if self.mode is None:
+            self.look()
             self.mode = counting(self.torch, self.count)
-            for thing in gc.get_objects():
-                if issubclass(type(thing), self.torch.Tensor):
-                    self.count(thing)
             self.mode.__enter__()
+
+    def look(self):
+        """Count what lives already."""
+        for thing in gc.get_objects():
+            if issubclass(type(thing), self.torch.Tensor):
+                self.count(thing)
 
     def end(self):
         """Count no more."""
@@ -144,12 +149,14 @@ class Memory:
         used.peak, used.reserved_peak = used.live, used.reserved
 
     def shrink(self):
+        self.end()
         for used in self.used.values():
             self.reserve(used, blocks(used.live))
 
     def asked(self, name):
         def answer(device=None):
-            self.begin()
+            if self.mode is None:
+                self.look()
             return getattr(self.of(device), name)
 
         return answer
@@ -260,7 +267,7 @@ def on_cpu(torch):
 
 def emulate(torch, put=setattr):
     """Put the emulation in the place of `torch.cuda`'s functions; returns its memory."""
-    current = [0]
+    current, known = [0], set()
 
     def index(device=None):
         return current[0] if device is None else int(str(device).rpartition(":")[2] or 0)
@@ -305,6 +312,10 @@ def emulate(torch, put=setattr):
         )
 
     def set_device(device):
+        if (file := os.environ.get("EMULATED_CUDA_PROCESSES")) and os.getpid() not in known:
+            known.add(os.getpid())
+            with open(file, "a") as processes:
+                print(os.getpid(), file=processes)
         current[0] = device if isinstance(device, int) else torch.device(device).index or 0
 
     def nothing():  # a function for each name: torch.compile tells them apart by identity
