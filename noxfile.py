@@ -69,11 +69,22 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def package(session: nox.Session) -> None:
-    """Build wheel and sdist into the given folder, or dist/, and check them."""
+    """Build wheel and sdist into the given folder, or dist/, check them, and try the sdist."""
     session.install(*groups("package"))
     folder = session.posargs[0] if session.posargs else "dist"
     session.run("python", "-m", "build", "--outdir", folder)
     session.run("twine", "check", "--strict", *map(str, Path(folder).glob("attnbench-*")))
+    sdist = max(Path(folder).glob("attnbench-*.tar.gz"), key=lambda file: file.stat().st_mtime)
+    needs = PROJECT["project"]["dependencies"]
+    # a report needs no torch, which takes long to install
+    session.install(*(need for need in needs if not need.startswith("torch")))
+    session.install("--no-deps", "--force-reinstall", str(sdist))
+    session.run("attnbench", "--version")
+    out = session.create_tmp()
+    session.run("attnbench", "report", "reports/cpu-decode", "--out", out, silent=True)
+    page = Path(out, "report.html").read_text(encoding="utf-8")
+    if 'id="vega"' not in page:
+        session.error("the page of the installed sdist has no charts")
 
 
 @nox.session

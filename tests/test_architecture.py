@@ -53,7 +53,9 @@ DOORS = {
     },
     "numpy": {"store", "analysis", "claims", "gate", "render"},
     "pandas": {"store", "analysis", "claims", "render"},
-    "matplotlib": {f"render/{name}.py" for name in ("figures", "overlays", "panels", "roofline")},
+    "matplotlib": {
+        f"render/{name}.py" for name in ("figures", "legends", "overlays", "panels", "roofline")
+    },
     "jinja2": {"render/html.py"},
     "markupsafe": {"render/html.py"},
     "rich": {"render/terminal.py", "cli/console.py"},
