@@ -65,7 +65,7 @@ class SweepExists(StoreError):
     """The folder already holds a sweep."""
 
     def __init__(self, folder: Path) -> None:
-        ways_out = "--resume to go on, --out for another folder"
+        ways_out = "--resume to continue it, --out for another folder"
         super().__init__(f"{str(folder)!r} already holds a sweep; {ways_out}")
 
 

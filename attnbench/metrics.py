@@ -126,7 +126,7 @@ ROWS = (
     _recorded("sm_clock_hz", "clock", Unit.HERTZ, "of the multiprocessors of the GPU"),
     _recorded("throttled_s", "throttled", Unit.SECONDS, "time at a lowered clock"),
     _recorded("context_bytes", "context", Unit.BYTES, "of a process, beyond what torch reserved"),
-    _recorded("workspace_bytes", "workspace", Unit.BYTES, "of cuBLAS, besides the allocated peak"),
+    _recorded("workspace_bytes", "workspace", Unit.BYTES, "of cuBLAS, not in the allocated peak"),
     _recorded("device_before_bytes", "GPU before", Unit.BYTES, "of all processes, before a case"),
     _recorded("device_used_bytes", "GPU peak", Unit.BYTES, "of all processes, while it ran"),
     _recorded("load_before", "load before", Unit.COUNT, "one-minute load average"),

@@ -107,8 +107,8 @@ def ratio(value: float) -> str:
 
 
 def exponent(value: float) -> str:
-    """`1.98`."""
-    return f"{value:.2f}" if known(value) else NOTHING
+    """`1.98`, `−0.02`."""
+    return signed(f"{value:.2f}") if known(value) else NOTHING
 
 
 def percent(value: float) -> str:
@@ -116,11 +116,16 @@ def percent(value: float) -> str:
     if not known(value):
         return NOTHING
     share = 100 * value
-    return f"{share:.0f} %" if abs(share) >= 9.95 else f"{share:.1f} %"
+    return signed(f"{share:.0f} %" if abs(share) >= 9.95 else f"{share:.1f} %")
+
+
+def signed(number: str) -> str:
+    """The number with a minus sign in place of a hyphen."""
+    return number.replace("-", "−")
 
 
 def change(ratio: float) -> str:
-    """`+8.3 %` of 1.083."""
+    """`+8.3 %` of 1.083, `−8.3 %` of 0.917."""
     return ("+" if ratio >= 1 else "") + percent(ratio - 1)
 
 

@@ -1,4 +1,4 @@
-"""Predictions of what a case will cost: seconds of one iteration, and peak bytes.
+"""Predictions of the cost of a case: seconds of one iteration, and peak bytes.
 
 The first guess uses FLOPs and bytes alone; every measured case improves the next prediction.
 

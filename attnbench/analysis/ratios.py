@@ -144,8 +144,8 @@ def processes(
 ) -> dict[tuple[Block, int], tuple[Shard | None, int]]:
     """Which processes served each round of a block; `blocks` are those of the cases.
 
-    Rounds of the same number have the same processes. The shards of a divided sweep have rounds of
-    their own: there those rounds of blocks belong together that came at the same turn.
+    Rounds of the same number have the same processes. Each shard of a divided sweep has its own:
+    the first ones serve the first of its rounds of each block, the next ones the second.
     """
     shards = {
         (blocks[r.case], r.round): r.origin.shard for r in runs if r.case in blocks and r.samples

@@ -2,7 +2,7 @@
 
 Between two measured lengths the time of a token is interpolated linearly in log–log, and so are the
 ratios of two series with their intervals: errors of the two lengths may share a process, so half
-the interval is the weighted mean of both halves, which is on the safe side. A cost that was not
+the interval is the weighted mean of both halves, which is conservative. A cost that was not
 measured is predicted as it was while the sweep ran, and is not ranked.
 """
 
@@ -83,7 +83,7 @@ def recommend(
 ) -> Recommendation:
     """The ranking from the summary of a sweep; `memory_bytes` limits the allocated peak.
 
-    Raises `UsageError` if the sweep does not have the mode, or no length on both sides.
+    Raises `UsageError` if the sweep lacks the mode, or `seq_len` is outside its lengths.
     """
     own = cases[cases["mode"] == mode]
     modes = dict.fromkeys(cases["mode"])
@@ -159,7 +159,7 @@ def _at(series: str, rows: "pd.DataFrame", seq_len: int) -> Choice | Excluded:
 
 
 def _waits(row: dict[Hashable, Any]) -> bool:
-    """Whether a case was not measured for want of time alone, so that its prediction counts."""
+    """Whether only lack of time kept a case from being measured, so that its prediction counts."""
     return bool(row["cause"] == Cause.BUDGET or row["outcome"] == MISSING)
 
 

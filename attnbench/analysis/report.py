@@ -47,7 +47,7 @@ class WarningKind(StrEnum):
     MIXED = "sessions ran on different machines or versions"
     MEDDLED = "a mechanism changed the state of its process"  # mechanism, change
     OTHER_TYPE = "a mechanism computed in another number type"  # mechanism, types, dtype
-    DEPARTS = "a form of another package is another function"  # series, package, departs
+    DEPARTS = "a form of another package computes another function"  # series, package, departs
     LEAKS = "a mechanism keeps memory with each iteration"  # mechanism, bytes
     TOO_FAST = "a time is shorter than reading the input takes"  # series
     ROOF_RAISED = "a case did more than the measured peaks"
@@ -58,7 +58,7 @@ class WarningKind(StrEnum):
     LAUNCH_BOUND = "the host was slower than the GPU"  # cases, of, visible
     HIDDEN = "NVML did not show the memory of processes"  # reason
     DRIFTED = "times drifted over the sweep"  # drift
-    WIDENED = "what happened between rounds widened the intervals"  # factor
+    WIDENED = "variation between processes widened the intervals"  # factor
     ONE_ROUND = "there was one round only"
 
 
@@ -220,8 +220,8 @@ class Analysis:
 def analyse(sweep: Sweep, against: str | None = None) -> Analysis:
     """The analysis of a sweep; `against` is the mechanism or series to compare with.
 
-    Raises `UnknownMechanism` with the known names if the sweep has no such, and `UsageError` if it
-    has several variants.
+    Raises `UnknownMechanism` with the known names if the sweep lacks it, and `UsageError` if it has
+    several variants.
     """
     sweep = variant(sweep, None)
     cases = summary(sweep)

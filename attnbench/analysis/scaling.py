@@ -8,7 +8,7 @@ other. If no suffix qualifies, the last four lengths give the slope, marked "sti
 Confidence intervals of time exponents follow from the rounds. Memory and FLOPs are exact, so their
 range is that of the slopes between neighbouring lengths.
 
-Of decoding, what a step takes at the longest context, and by how much the state grows with a token.
+For decoding: the time of a step at the longest context, and the growth of the state per token.
 """
 
 from collections.abc import Mapping, Sequence
@@ -143,8 +143,8 @@ def _is_straight(curve: LogCurve) -> bool:
 def decoding(cases: pd.DataFrame) -> pd.DataFrame:
     """One row per series that was decoded, at its longest length with a step and a state.
 
-    `cases` are those of `summary`. Columns: those of the case, and token_bytes, by how much the
-    state of a sequence grows with a token: the slope between the two longest lengths, NaN if there
+    `cases` are those of `summary`. Columns: those of the case, and token_bytes, the growth of the
+    state of a sequence per token: the slope between the two longest lengths, NaN if there
     is only one.
     """
     known = cases[(cases["mode"] == Mode.DECODE) & cases["time_s"].notna()]

@@ -9,11 +9,11 @@ intervals of single ratios.
 
 As in Tukey's test, the factor of the standard errors is a quantile of the studentized range (Tukey
 1953, "The problem of multiple comparisons"), here of the widest range among the blocks. It is
-simulated, as blocks differ in their number of series. Blocks are taken as independent, which is on
-the safe side: they share processes.
+simulated, as blocks differ in their number of series. Blocks are taken as independent, which is
+conservative: they share processes.
 
 In simulations (four situations of tests/benchmarks/coverage.py, 200 sweeps each of 2, 3 and 6 equal
-series in 3 and 8 rounds) 4 % of all sweeps told any pair apart, at most 8 % in one situation.
+series in 3 and 8 rounds) 4 % of all sweeps found any pair different, at most 8 % in one situation.
 """
 
 import math

@@ -1,7 +1,7 @@
-"""A sweep of several widths, heads, number types or batches, taken apart; devices side by side.
+"""A sweep of several widths, heads, number types or batches, split up; devices side by side.
 
 Whatever is compared, fitted or drawn belongs to one variant, so each is analysed as a sweep of its
-own. It is named after what differs, in the way of cases: `D512-bfloat16`. Sweeps of several
+own. It is named after what differs, as in the labels of cases: `D512-bfloat16`. Sweeps of several
 devices become curves side by side, each named after its device.
 """
 
@@ -47,7 +47,7 @@ def variant(sweep: Sweep, name: str | None) -> Sweep:
 
 
 def part(sweep: Sweep, single: Request) -> Sweep:
-    """The sweep as if nothing but this request had been asked; all of it if there is no other."""
+    """The part of the sweep that this request alone would have measured."""
     if single == sweep.request:
         return sweep
     plan = tuple(planned for planned in sweep.plan if belongs(planned.case.workload, single))
@@ -107,8 +107,8 @@ def side_by_side(sweeps: Sequence[Sweep]) -> Frame:
         differences = [f"{name}: {a} and {b}" for name, a, b in pairs if a != b]
         if differences:
             raise DifferentSweep(
-                f"{sweeps[0].name!r} and {other.name!r} do not belong into one figure"
-                f" ({'; '.join(differences)}); report each by itself"
+                f"{sweeps[0].name!r} and {other.name!r} do not belong in one figure"
+                f" ({'; '.join(differences)}); report each separately"
             )
     frames = []
     for sweep, device in zip(sweeps, device_names(sweeps), strict=True):

@@ -106,7 +106,7 @@ def resumed(
     division: str,
     anyway: bool,
 ) -> Journal:
-    """The folder's journal, to go on with; waits for an earlier try of the shard to end."""
+    """The folder's journal, resumed; waits for an earlier attempt at the shard to end."""
     end_s = time.monotonic() + (BUSY_S if shard else 0.0)
     while True:
         try:

@@ -121,7 +121,7 @@ def rises_with(
     mode: Mode,
     lengths: Lengths = EVERYWHERE,
 ) -> Judgement:
-    """The quantity of A grows with a numeric option, at each length of the claim.
+    """The quantity of A increases with a numeric option, at each length of the claim.
 
     Neighbouring values of the option in the sweep are compared, among those that A allows.
     """
@@ -151,7 +151,7 @@ def speedup_over_passes(
 ) -> Measured:
     """The time of a pass of B over the tokens before a step, over the time of a step of A.
 
-    The speed-up of A with a state over B without one, which computes all past tokens again.
+    The speed-up of A with a state over B without one, which recomputes all past tokens.
     """
     slow, fast = bench.curve(b, mode), bench.curve(a, mode)
     logs = slow.costs[ClaimedCost.FIRST_TOKEN].minus(fast.costs[ClaimedCost.TIME])

@@ -105,7 +105,7 @@ def order(
 
 
 def projections_over_core(bench: Bench, a: ClaimedSeries, *, mode: Mode) -> Measured:
-    """FLOPs of the linear projections over FLOPs of the core, exact; the least over all lengths."""
+    """FLOPs of the linear projections over FLOPs of the core, exact; the minimum over lengths."""
     curve = bench.curve(a, mode)
     logs = curve.costs[ClaimedCost.PROJECTION_FLOPS].minus(curve.costs[ClaimedCost.CORE_FLOPS])
     if not len(logs):
@@ -150,7 +150,7 @@ def max_length(bench: Bench, a: ClaimedSeries, mode: Mode, *, relation: Exactly)
 
 
 def throughput(bench: Bench, a: ClaimedSeries, mode: Mode) -> Measured:
-    """The most core FLOPs per second of any length, in TFLOP/s, forward, at level core.
+    """The highest rate of the core over all lengths, in TFLOP/s: forward, at level core.
 
     Judged only on the device of the claim; at other levels further work is timed too.
     """

@@ -31,8 +31,8 @@ class PrintedCost:
     """A row of a paper's table of complexity.
 
     `power` is the printed exponent of N with all other symbols held fixed; `log` adds a logarithm.
-    A `slip` says where the print contradicts its own text or omits a cost. Only the survey prints
-    `decode`, yes or no, and the family.
+    A `slip` says where the table contradicts the paper's text or omits a cost. Only the survey
+    prints `decode`, yes or no, and the family.
     """
 
     table: str

@@ -77,7 +77,7 @@ def check(
     threshold: Annotated[str | None, options.threshold_option(JUDGE)] = None,
     no_times: Annotated[
         bool,
-        typer.Option("--no-times", rich_help_panel=JUDGE, help="Count only; time nothing."),
+        typer.Option("--no-times", rich_help_panel=JUDGE, help="Compare counts only, not times."),
     ] = False,
     strict: Annotated[
         bool,
@@ -92,7 +92,7 @@ def check(
         typer.Option(
             metavar="FILE",
             rich_help_panel=HelpPanel.OUTPUT,
-            help="Write a Markdown page for a job's summary.",
+            help="Write a Markdown page, as for a job summary.",
         ),
     ] = None,
     html: Annotated[
@@ -121,7 +121,7 @@ def check(
     if sum(given is not None for given in (base, baseline, save)) != 1:
         raise UsageError("check needs one of --base REF, --baseline FILE and --save FILE")
     if changed and base is None:
-        raise UsageError("--changed goes with --base")
+        raise UsageError("--changed needs --base")
     chosen = None if models is None else options.selections(models)
     console.begin("starting the processes that measure")
     from attnbench.cli.starting import runner
@@ -158,7 +158,7 @@ def check(
     if save is not None:
         for reason in left_out:
             console.err().print(f"left out: {reason}")
-        console.err().print(f"{cases} cases are in {save}")
+        console.err().print(f"{cases} cases written to {save}")
         return
     report = report if strict else traded(report)
     publish(report, strict, json_, markdown=markdown, html=html, junit=junit)
@@ -199,7 +199,7 @@ def publish(
 
 
 def show(report: "Report") -> None:
-    """First what matters: the verdict, what fails, what is uncertain; then the tables."""
+    """The verdict, what fails and what is uncertain; then the tables."""
     from attnbench.render import check_page
 
     terminal = console.out()

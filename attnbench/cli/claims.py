@@ -137,7 +137,7 @@ def publish(
         with output.writing(folder):
             folder.mkdir(exist_ok=True)
     for name, content in files(analysis, bench, judged, formats):
-        output.write(folder / name, content, then="; the journal is unharmed")
+        output.write(folder / name, content, then="; the journal is intact")
     console.err().print(f"claims.md, claims.csv and overlays are in {folder}")
     return judged
 

@@ -57,7 +57,7 @@ def words(asked: Asked, device: str) -> list[str]:
 
 
 def started(folder: Path, kind: EngineKind, shards: int | None, *, resuming: bool) -> Fleet:
-    """The stored state of a fleet to go on with, or a new one.
+    """The stored state of a fleet to resume, or a new one.
 
     Raises `SweepExists`, `StoreError`, `DifferentSweep` with another engine or number of shards.
     """
@@ -155,15 +155,15 @@ def despite(lost: str) -> Iterator[None]:
 
 @contextmanager
 def interruptible(drive: Drive) -> Iterator[None]:
-    """After Ctrl-C the shards go on; a second one cancels them."""
+    """After Ctrl-C the shards keep running; a second one cancels them."""
     try:
         yield
     except KeyboardInterrupt:
         with stoppable(lambda: f"the shards were cancelled; {resuming(drive.folder)}"):
             try:
                 console.err().print(
-                    "the shards go on without this process;"
-                    f" Ctrl-C within {GRACE_S:.0f} s cancels them"
+                    "the shards keep running without this process;"
+                    f" Ctrl-C again within {GRACE_S:.0f} s cancels them"
                 )
                 time.sleep(GRACE_S)
             except KeyboardInterrupt:
@@ -173,17 +173,17 @@ def interruptible(drive: Drive) -> Iterator[None]:
 
 
 def left(drive: Drive) -> str:
-    """What an interrupted drive leaves."""
+    """What is still running after an interruption, and how to resume."""
     if not drive.fleet.jobs:
         return "no shard was submitted"
     ids = ", ".join(job.id for number, job in drive.fleet.jobs.items() if number in drive.open)
-    going = f"jobs {ids} go on; " if ids else ""
+    going = f"jobs {ids} keep running; " if ids else ""
     return going + resuming(drive.folder)
 
 
 def resuming(folder: Path) -> str:
     """How to come back."""
-    return f"attnbench sweep --resume '{folder}' goes on"
+    return f"attnbench sweep --resume '{folder}' continues"
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Completion by the shell, without torch: of words in lists, and of words that bash takes apart."""
+"""Shell completion, without torch: of parts of lists, and of words that bash splits."""
 
 import os
 import re

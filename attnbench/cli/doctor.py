@@ -69,7 +69,7 @@ def show(
         "memory": f"{size(here.memory_bytes)} available",
         "versions": f"attnbench {here.attnbench}, torch {here.torch}, Python {here.python}",
         "system": here.system,
-        "arithmetic": f"{rate(here.matmul_flops or 0)}, a float32 product"
+        "arithmetic": f"{rate(here.matmul_flops or 0)}, float32 product of square matrices"
         f" of {device.matmul_size:,} rows",
         "bandwidth": f"{size(here.copy_bytes or 0)}/s, reads and writes of a large copy",
         "load": load(here),
@@ -117,8 +117,8 @@ def package_lines(packages: Packages, missing: list[str]) -> Iterator[str]:
 
 
 def load(here: Environment) -> str:
-    """What other processes take, now and over the last minute."""
-    now = "" if here.busy_cores is None else f"others take {here.busy_cores:.1f} now"
+    """The load by other processes, now and over the last minute."""
+    now = "" if here.busy_cores is None else f"other processes use {here.busy_cores:.1f} cores now"
     minute = "" if here.load is None else f"load average {here.load:.1f} over the last minute"
     on = f" ({many(here.cores, 'core')})"
     return "; ".join(filter(None, (now, minute))) + on if now or minute else "not known"

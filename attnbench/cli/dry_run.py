@@ -23,7 +23,7 @@ def show_plan(
 ) -> None:
     """Print every case and the whole sweep, or one `shard` of it, with predictions.
 
-    With `shards`, also how the sweep is divided. `memory_bytes` is what there is, if known.
+    With `shards`, also how the sweep is divided. `memory_bytes` is the available memory, if known.
     Raises `CannotRun` if no case of the plan can run.
     """
     if all(planned.refusal for planned in plan):

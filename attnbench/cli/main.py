@@ -38,7 +38,7 @@ def run() -> int:
         return FAILED
     except Exception as error:
         named = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        show(parser_message(error) or f"unforeseen {named}{traced()}")
+        show(parser_message(error) or f"unexpected {named}{traced()}")
         return FAILED
 
 

@@ -14,7 +14,7 @@ from attnbench.store.journal import Journal, load
 from attnbench.units import many
 from attnbench.workloads.reading import Plan
 
-TAKEN = 0.1  # others may take this share of the needed cores without a warning
+TAKEN = 0.1  # others may use this share of the needed cores without a warning
 CROWDED = 0.5  # and the load average may be this share of all cores
 
 
@@ -58,7 +58,7 @@ def show_choices(request: Request, here: Environment, journal: Journal, folder: 
     shard = journal.origin.shard
     budget = "no budget" if request.budget_s is None else f"budget {request.budget_s:g} s"
     if shard is not None:
-        show(f"shard {shard}, try {journal.origin.attempt}; a budget is that of each shard")
+        show(f"shard {shard}, attempt {journal.origin.attempt}; the budget is per shard")
     show(
         f"{here.device} ({here.processor}), {many(here.threads, 'thread')}, torch {here.torch};"
         f" {sizes(request)}, at most {many(request.rounds, 'round')}, {budget}; into {folder}"
@@ -82,10 +82,10 @@ def doubts(here: Environment) -> Iterator[str]:
     """What will make times on this machine noisier than necessary."""
     cores = many(here.cores, "core")
     if here.threads > here.cores:
-        yield f"{many(here.threads, 'thread')} take turns on {cores}; try --threads {here.cores}"
+        yield f"{many(here.threads, 'thread')} share {cores}; try --threads {here.cores}"
     spare = max(0, here.cores - here.threads)
     if here.busy_cores is not None and here.busy_cores - spare > TAKEN * here.threads:
-        yield f"other processes take {here.busy_cores:.1f} of {cores} now; times will be noisy"
+        yield f"other processes use {here.busy_cores:.1f} of {cores} now; times will be noisy"
     elif here.load is not None and here.load > CROWDED * here.cores:
         load = f"load average {here.load:.1f} on {cores} over the last minute"
         yield f"{load}; times will be noisy"
@@ -113,4 +113,4 @@ def kept(folder: Path) -> str:
         return f"what was measured is kept; attnbench report '{folder}' shows it"
     measured = any(run.elapsed_s for run in sweep.runs)
     state = "what was measured is kept" if measured else "nothing was measured yet"
-    return f"{state}; attnbench sweep --resume '{folder}' goes on"
+    return f"{state}; attnbench sweep --resume '{folder}' continues"

@@ -26,11 +26,11 @@ ThreadsOption = Annotated[str | None, typed("threads")]
 
 
 def threshold_option(panel: str | None = None) -> Any:
-    """The option of the smallest change of time that counts."""
+    """The option for the smallest time change that counts."""
     return typer.Option(
         metavar="SHARE",
         rich_help_panel=panel,
-        help="Ignore relative changes of time below this.  [default: 0.02, on CUDA 0.03]",
+        help="Ignore relative time changes below this.  [default: 0.02, on CUDA 0.03]",
     )
 
 

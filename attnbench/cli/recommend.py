@@ -22,7 +22,7 @@ def recommend(
     ] = None,
     memory: Annotated[
         str | None,
-        typer.Option(metavar="BYTES", help="Most peak memory of a batch, prompt included: 8GiB."),
+        typer.Option(metavar="BYTES", help="Peak memory limit, prompt included: 8GiB."),
     ] = None,
     at: options.AtOption = None,
     json_: options.JsonOption = False,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from attnbench.analysis.report import Analysis
     from attnbench.render.grid import Table
 
-UNHARMED = "; the journal is unharmed, and attnbench report --out writes elsewhere"
+INTACT = "; the journal is intact, and attnbench report --out writes elsewhere"
 MOST = 3  # series that a list in the answers names on a terminal
 
 
@@ -32,7 +32,7 @@ def report(
     against: Annotated[
         str | None,
         typer.Option(
-            metavar="SERIES", help="Speed-ups and crossovers over this mechanism or series."
+            metavar="SERIES", help="Baseline of speed-ups and crossovers: a mechanism or series."
         ),
     ] = None,
     slopes: Annotated[
@@ -58,7 +58,7 @@ def report(
             publish(sweeps[0], figures, json_, against, slopes, everything, at, drawn, out)
         return
     if against or slopes or everything:
-        raise UsageError("--against, --slopes and --all are for one sweep; report each by itself")
+        raise UsageError("--against, --slopes and --all are for one sweep; report each separately")
     if out is None:
         raise UsageError("several sweeps need --out, the folder for their report")
     with uncollected():
@@ -67,7 +67,7 @@ def report(
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """No garbage collection: a report is soon over, and a tenth of it was spent on collecting."""
+    """Disable garbage collection, which took a tenth of the time of a report."""
     before = gc.isenabled()
     gc.disable()
     try:
@@ -99,7 +99,7 @@ def publish_devices(
     with output.writing(out, output.ELSEWHERE):
         out.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
-        output.write(out / name, content, then="; the journals are unharmed")
+        output.write(out / name, content, then="; the journals are intact")
     if as_json:
         console.data(cases)
         return
@@ -122,7 +122,7 @@ def publish(
 ) -> None:
     """Write the report into `out` or the folder of the journal, and print its main tables.
 
-    Of several variants, each has a report in a folder of its own.
+    Each of several variants has a report in its own folder.
     """
     from attnbench.analysis.report import analyse
     from attnbench.analysis.variants import variant, variants
@@ -139,10 +139,10 @@ def publish(
     for name, analysis in analyses.items():
         warn(name, analysis)
         files = report_files(analysis, formats, slopes, size, tables[name])
-        with output.writing(folder / name, UNHARMED):
+        with output.writing(folder / name, INTACT):
             (folder / name).mkdir(parents=True, exist_ok=True)
         for file, content in files.items():
-            output.write(folder / name / file, content, then=UNHARMED)
+            output.write(folder / name / file, content, then=INTACT)
     if as_json:
         found = {
             name: {

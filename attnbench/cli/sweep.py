@@ -93,7 +93,7 @@ def sweep(
 
     folder = resuming.chosen_folder(resume, out)
     if anyway and resume is None:
-        raise UsageError("--anyway goes with --resume")
+        raise UsageError("--anyway needs --resume")
     written = {**(file.read(config) if config else {}), **given}
     earlier = resuming.earlier(folder) if resume is not None and folder else None
     asked = Asked.of({**(earlier.options if earlier else {}), **written})
@@ -168,14 +168,14 @@ def refuse_useless(
     rules = (
         (on and shard, "--shard measures one shard here and --on all on a cluster; give one"),
         (shard and shards, "--shard I/N already has the number of shards; leave out --shards"),
-        (shards and not (on or dry_run), "--shards goes with --on or --dry-run; see also --shard"),
-        (asked.slurm and on is not EngineKind.SLURM, "--slurm goes with --on slurm"),
-        (asked.address and on is not EngineKind.RAY, "--address goes with --on ray"),
+        (shards and not (on or dry_run), "--shards needs --on or --dry-run; see also --shard"),
+        (asked.slurm and on is not EngineKind.SLURM, "--slurm needs --on slurm"),
+        (asked.address and on is not EngineKind.RAY, "--address needs --on ray"),
         (anyway and on, "--anyway has no effect with --on"),
         (as_json and shard and not dry_run, "--json has no effect with --shard"),
         (
             ":" in asked.device and (on or shard),
-            "a scheduler gives each shard its device: write no number",
+            "the scheduler assigns each shard its device; leave out the number",
         ),
     )
     for useless, reason in rules:

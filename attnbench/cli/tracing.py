@@ -1,4 +1,4 @@
-"""`attnbench sweep … --trace CASE`: one case under the profiler, apart from all that is timed."""
+"""`attnbench sweep … --trace CASE`: one case under the profiler; nothing is timed."""
 
 import json
 import re
@@ -73,7 +73,7 @@ def chosen(wanted: str, plan: Sequence[Planned]) -> Planned:
     match = re.fullmatch(r"(.+)/([a-z]+)/([^/]+)", wanted, re.DOTALL)
     if match is None:
         raise UsageError(
-            f"--trace {wanted!r} is not a case; write MECHANISM/MODE/LENGTH, as"
+            f"--trace {wanted!r} is not a case; write MECHANISM/MODE/LENGTH, as in"
             f" {short(plan[0])}, or a whole label"
         )
     name, mode, n = match[1], match[2], axes.size(match[3], "--trace")
@@ -139,7 +139,7 @@ def operators_table(series: str, workload: Any, answer: Mapping[str, Any]) -> "T
         title=f"Costliest operators of {series}, {workload}",
         columns=("Operator", "Self time", "Share", "Calls", "Allocated"),
         rows=rows,
-        note="Per iteration, without the operators that each one calls. The profiler makes every"
+        note="Per iteration, excluding the operators that each one calls. The profiler makes every"
         f" call slower: an iteration took {seconds(answer['iteration_s'])} without it. Negative"
-        " bytes were freed.",
+        " sizes: more was freed than allocated.",
     )

@@ -71,7 +71,7 @@ def about(
         False,
         "--debug",
         callback=debug,
-        help=f"Show the traceback of an unforeseen error; also {DEBUG}=1.",
+        help=f"Show the traceback of an unexpected error; also {DEBUG}=1.",
     ),
 ) -> None:
     """Options before the verb; without a verb, the help."""

@@ -1,4 +1,4 @@
-"""Brings every shard to its end: submits jobs, watches them, and submits lost ones again."""
+"""Drives every shard to its end: submits jobs, watches them, and resubmits lost ones."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,8 +35,8 @@ class FleetProgress:
 class Drive:
     """A fleet's shards and the engine that runs them; `parts` are the units of each shard.
 
-    `run` may be interrupted, and another drive of the same folder goes on: jobs that still run are
-    found by the stored state, and what was measured by the journals.
+    `run` may be interrupted, and another drive of the same folder continues: the stored state says
+    which jobs still run, and the journals what was measured.
     """
 
     folder: Path
@@ -78,7 +78,7 @@ class Drive:
         self.submit({n: Job(id="") for n in lost})
 
     def look(self) -> None:
-        """Look once at jobs and journals, and submit again what was lost."""
+        """Look once at jobs and journals, and resubmit what was lost."""
         seen = self.seen()  # first: a job that ends in between has written its journal
         again: dict[int, Job] = {}
         for number in sorted(self.open):
@@ -114,7 +114,7 @@ class Drive:
             fleets.write(self.folder, self.fleet)
 
     def give_up(self, number: int, why: str) -> None:
-        """Leave a shard as it is."""
+        """Give up a shard, keeping what it has measured."""
         self.open.remove(number)
         self.failed[number] = why
 
@@ -153,7 +153,7 @@ def left_s(
     parts: Iterable[Units],
     sweeps: Iterable[Sweep | None],
 ) -> float:
-    """Predicted seconds of what the slowest shard lacks, by how long the stored runs took."""
+    """Predicted seconds left for the slowest shard, scaled by how long the stored runs took."""
     of_block, visits = blocks(plan), visits_s(plan, request)
     took = expected = most = 0.0
     for part, sweep in zip(parts, sweeps, strict=True):

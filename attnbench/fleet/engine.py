@@ -1,4 +1,4 @@
-"""What a sweep over several machines asks of the program that runs jobs on them."""
+"""What a sweep over several machines requires of a cluster's job scheduler."""
 
 from collections.abc import Collection, Mapping
 from enum import StrEnum
@@ -14,7 +14,7 @@ class EngineKind(StrEnum):
 
 
 class State(StrEnum):
-    """What a job is doing; whether it was successful, only its journal says."""
+    """What a job is doing; only its journal says whether it succeeded."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -31,7 +31,7 @@ class Seen(NamedTuple):
 
 
 class Engine(Protocol):
-    """Runs `job.sh NUMBER` of a fleet's folder once for each shard, on a device of its own.
+    """Runs `job.sh NUMBER` of a fleet's folder once for each shard, on its own device.
 
     It never repeats a job by itself. Every method raises `CannotRun` if the engine does not answer.
     """

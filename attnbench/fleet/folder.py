@@ -7,8 +7,8 @@
     shard-1/ …     the journals
     sweep.jsonl    all of them merged
 
-What was measured stands in the journals alone: a shard is done when its journal says so, and a
-later try goes on in the same journal.
+Measurements are in the journals alone: a shard is done when its journal says so, and a later
+attempt continues the same journal.
 """
 
 import os
@@ -49,7 +49,7 @@ exec "$@"
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """The last try of a shard: its name in the engine, and the nodes that lost earlier ones."""
+    """The last attempt at a shard: its id in the engine, and the nodes that lost earlier ones."""
 
     id: str
     tries: Many = 1

@@ -11,7 +11,7 @@ from attnbench.fleet import folder as fleets
 from attnbench.fleet.engine import EngineKind, Seen, State
 
 NODE = "ray.io/node-id"  # the label that Ray gives every node
-VARIABLE = "RAY_API_SERVER_ADDRESS"  # comes before RAY_ADDRESS
+VARIABLE = "RAY_API_SERVER_ADDRESS"  # takes precedence over RAY_ADDRESS
 UNKNOWN = "does not exist"
 # of a failed job that waited for its resources longer than RAY_JOB_START_TIMEOUT_SECONDS
 UNSTARTED = "JOB_SUPERVISOR_ACTOR_START_TIMEOUT"
@@ -33,7 +33,7 @@ class Ray:
         except ImportError as error:
             raise CannotRun("--on ray needs Ray: pip install 'attnbench[ray]'") from error
         self.address, self.gpus, self.cpus = address, gpus, cpus
-        if address is not None:  # Ray obeys its variables before its arguments
+        if address is not None:  # Ray's variables override its arguments
             os.environ[VARIABLE] = address
         self.client = self.asked(JobSubmissionClient, address)
 

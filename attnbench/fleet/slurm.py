@@ -1,8 +1,8 @@
-"""Slurm through its own commands: one array of jobs, which the cluster never repeats by itself.
+"""Slurm through its own commands: one job array, which is never requeued.
 
 Slurm would hold a lost job for two minutes and may return it to the node that lost it, so lost
-shards are submitted anew. The batch step of a job has all of its cores and devices; `srun` would
-have to be told of them, and is not needed for one process.
+shards are resubmitted. The batch step of a job has all of its cores and devices; `srun` would need
+options for them, and is not needed for one process.
 """
 
 import shlex

@@ -1,14 +1,14 @@
 """One plan for several machines: which shard measures which rounds of which blocks.
 
-A unit is one round of one block, so that whatever is compared runs in one place. Units are dealt
+A unit is one round of one block, so that whatever is compared runs on one machine. Units are dealt
 out longest first, each to the shard with the least work so far, which takes at most 4/3 of the
 shortest possible time (Graham 1969, "Bounds on multiprocessing timing anomalies"). The rounds of a
 block go to different shards as long as the slowest shard stays within 4/3 of an even division, or
-of the longest unit: what differs between machines then shows in the confidence intervals.
+of the longest unit: differences between machines then show in the confidence intervals.
 
 The same plan is divided alike in every process, but not every node makes the same plan of a
 request: a form may run on one and lack its compiler or package on another. A digest of the whole
-division tells such nodes apart.
+division detects such nodes.
 """
 
 import math

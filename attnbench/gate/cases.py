@@ -58,7 +58,7 @@ class CheckPlan:
         )
 
     def batch_for(self, workload: Workload, took_s: float) -> int:
-        """The smallest power of two of sequences that fills an iteration."""
+        """The least power of two of sequences with which an iteration takes `iteration_s`."""
         per_sequence = took_s / workload.batch
         most = max(1, MOST_TOKENS // workload.seq_len)
         wanted = max(1.0, self.iteration_s / per_sequence)

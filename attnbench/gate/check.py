@@ -54,7 +54,7 @@ def against_revision(
         compared = wanted(differing, selections, only_changed, root)
         if not compared:
             if selections is None and any((c.head or "").endswith(".py") for c in changes):
-                notes += ("no file that differs holds a card; name mechanisms with --models",)
+                notes += ("no file that differs contains a card; name mechanisms with --models",)
             return replace(report, notes=notes)
         if selections is None:
             names = ", ".join(mechanism.selection.name for mechanism in compared)
@@ -90,7 +90,7 @@ def on_both_sides(selections: Sequence[Selection], root: Path) -> tuple[Compared
 def from_top(name: str, folder: Path, root: Path) -> str:
     """The name of a mechanism, with the path of a file made relative to the repository.
 
-    Raises `UsageError` if the file, which will be run, is outside of the repository.
+    Raises `UsageError` if the file, which will be run, is outside the repository.
     """
     if ".py:" not in name:
         return name
@@ -100,7 +100,7 @@ def from_top(name: str, folder: Path, root: Path) -> str:
     except (OSError, ValueError, RuntimeError) as error:
         raise UsageError(f"no file {path!r} for mechanism {name!r}") from error
     if not whole.is_relative_to(root.resolve()):
-        raise UsageError(f"{path!r} is outside of the repository {root}")
+        raise UsageError(f"{path!r} is outside the repository {root}")
     return f"{whole.relative_to(root.resolve()).as_posix()}:{card}"
 
 

@@ -69,7 +69,7 @@ def git(*arguments: str, cwd: Path, check: bool = True, timeout_s: float | None 
 def root(folder: Path) -> Path:
     """The top folder of the repository. Raises `UsageError` outside of one."""
     if not (path := git("rev-parse", "--show-toplevel", cwd=folder, check=False).strip()):
-        raise UsageError(f"'{folder}' is not in a git repository with files")
+        raise UsageError(f"'{folder}' is not in the working tree of a git repository")
     return Path(path)
 
 

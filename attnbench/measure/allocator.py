@@ -28,7 +28,7 @@ def keep_pages(large: bool = True) -> None:
 
 
 def return_pages() -> None:
-    """Make it return freed pages, so that the resident peak counts only live memory."""
+    """Make the allocator return freed pages, so that the resident peak counts only live memory."""
     huge_pages(allowed=False)
     mallopt(M_MMAP_THRESHOLD, RESIDENT_MMAP_BYTES)
 

@@ -13,7 +13,7 @@ from attnbench.device import Device
 def load(device: Device) -> None:
     """Forget what was compiled for other cases, and load the compiler with all its parts.
 
-    Otherwise the first case of a process would pay for the parts, and torch would stop compiling a
+    Otherwise the first case of a process would pay for loading, and torch would stop compiling a
     mechanism after a few shapes.
     """
     torch.compiler.reset()

@@ -23,7 +23,7 @@ def weigh(build: Callable[[], Subject], uuid: str) -> Weighed:
     of decoding include its prefill. What is allocated already, and the workspaces of cuBLAS, are
     not part of the allocated peak. The context has the code of all kernels that the process has
     run, those of earlier cases included. Where NVML does not show the process, the memory in use on
-    the whole device stands for it: before the case was built, and at its peak.
+    the whole device is used instead: before the case was built, and at its peak.
     """
     device = torch.cuda.current_device()
     free_workspaces()

@@ -1,8 +1,8 @@
 """Readings of a GPU from NVIDIA's management library (NVML), by UUID.
 
-NVML comes from the package nvidia-ml-py, which imports as pynvml. It may be absent, hide things
-from a container, or be older than the package; none of these is an error of a run. A part of a card
-(MIG) has memory and processes of its own, but clocks, temperature, power and energy of the card.
+NVML comes from the package nvidia-ml-py, which is imported as pynvml. It may be absent, hide things
+from a container, or be older than the package; none of these is an error of a run. A MIG instance
+has its own memory and processes, but clocks, temperature, power and energy are the GPU's.
 """
 
 import os
@@ -20,7 +20,7 @@ SLOW = 0.75  # of the largest clock of the multiprocessors; samples below it are
 THROTTLED = 0.05  # a reason that lowered the clock for less of the samples' time is not noted
 REASON = re.compile("nvmlClocks(?:Event|Throttle)Reason(.+)")
 IDLE = 1
-PART = "MIG-"  # begins the UUID of a part of a card
+PART = "MIG-"  # begins the UUID of a MIG instance
 POWER_CAP = "power cap"
 
 # nanoseconds for which the clock was lowered, by NVML's name of the counter. The counters of
@@ -46,7 +46,7 @@ def ask(uuid: str, question: Callable[[Any, Any], Any]) -> Any:
 
 
 def ask_card(uuid: str, question: Callable[[Any, Any], Any]) -> Any:
-    """The same with the handle of the whole card, if the GPU is a part of one."""
+    """The same with the handle of the whole GPU, of which a MIG instance is a part."""
 
     def of_card(nvml: Any, gpu: Any) -> Any:
         is_part = uuid.startswith(PART)

@@ -75,7 +75,7 @@ class Worker:
 
     `own`: only mechanisms of the tree itself count, not those of an installed package.
     `weighs`: this process measures memory, so freed pages go back to the system; one that measures
-    time keeps them. Either is used up once it keeps more than `keep_bytes` after a case.
+    time keeps them. Either is replaced once it keeps more than `keep_bytes` after a case.
     """
 
     def __init__(

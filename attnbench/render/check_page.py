@@ -66,7 +66,7 @@ def doubts(report: Report) -> Iterator[str]:
     """What is uncertain; all cases of one kind share a line."""
     if report.contaminated:
         yield (
-            "contaminated: base differs from base, so no change of time is called:"
+            "contaminated: base differs from base, so no time is judged:"
             f" {clean('; '.join(report.contaminated))}; run it again on a quieter machine"
         )
     for kind, findings in (("larger, but faster", report.traded), ("unsure", report.unsure)):
@@ -165,10 +165,10 @@ def reliability(detection: Detection) -> str:
     """The result of a selftest, as `check` quotes it."""
     wrong = detection.false_alarms
     alarms = f"{many(wrong.slower + wrong.faster, 'false alarm')} in {wrong.checks} checks"
-    finds = "finds no slowdown of up to 20 % reliably"
+    finds = "detects no slowdown of up to 20 % reliably"
     if detection.smallest is not None:
-        finds = f"finds slowdowns of {percent(detection.smallest)} and more"
-    return f"this machine {finds}; {alarms} ({detection.pairs} pairs)"
+        finds = f"detects slowdowns of {percent(detection.smallest)} or more"
+    return f"on this machine the gate {finds}; {alarms} ({detection.pairs} pairs)"
 
 
 def rates(detection: Detection) -> Table:

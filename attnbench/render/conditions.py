@@ -55,8 +55,8 @@ def _sentence(warning: SweepWarning) -> str:
             return f"{change}; times and results may depend on it"
         case WarningKind.OTHER_TYPE:
             return (
-                f"{details['mechanism']} computed in {', '.join(details['types'])}, by autocast or"
-                f" casts of its own; compare its costs with those of that type, not"
+                f"{details['mechanism']} computed in {', '.join(details['types'])}, through"
+                " autocast or its own casts; compare its costs with those of that type, not"
                 f" {details['dtype']}"
             )
         case WarningKind.DEPARTS:
@@ -97,8 +97,8 @@ def _sentence(warning: SweepWarning) -> str:
             return text + (f"; the GPU's times of {shown} of them include it" if shown else "")
         case WarningKind.HIDDEN:
             return (
-                f"no memory of processes from NVML ({details['reason']}); cases.csv has that of"
-                " the whole GPU, before each case and at its peak"
+                f"NVML does not show the memory of single processes ({details['reason']});"
+                " cases.csv has that of the whole GPU, before each case and at its peak"
             )
         case WarningKind.DRIFTED:
             change, wider = details["drift"].change, details["drift"].widening

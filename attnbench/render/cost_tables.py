@@ -23,7 +23,7 @@ LAUNCHES = " l"  # marks a launch-bound case
 
 
 def batch(summary: Frame, tokens: int | None) -> str:
-    """What times are of: so many tokens, or the sequences of a fixed batch."""
+    """The batch that times refer to: its tokens, or the sequences of a fixed batch."""
     if tokens is not None:
         return f"{units.count(tokens)} tokens"
     return units.many(int(summary["batch"].max()), "sequence")
@@ -233,7 +233,7 @@ def _launches(summary: Frame, mode: str) -> Iterator[str]:
 
 
 def _compiled(summary: Frame, mode: str) -> Iterator[str]:
-    """What torch.compile took for each series that it compiles, beside the times."""
+    """The compile time of each series that torch.compile compiles."""
     cases = summary[(summary["mode"] == mode) & summary["compile_s"].notna()]
     spans = cases.groupby("series", sort=False)["compile_s"].agg(["min", "max"])
     parts = [

@@ -170,7 +170,7 @@ def paper_tables(
     """The printed tables that list mechanisms of the sweep; `fits` comes from `scaling`.
 
     A paper's table is shown if its own mechanism was swept, the survey's if any that it lists was.
-    `steps`, from `decoding`, are shown beside the survey's ticks of what can decode.
+    `steps`, from `decoding`, are shown next to the survey's ticks for what can decode.
     """
     swept = set(fits["mechanism"])
     for name, costs in groupby(printed_costs(), key=lambda cost: cost.table):

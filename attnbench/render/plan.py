@@ -7,7 +7,7 @@ from attnbench.records import Outcome, Planned, Request, Run
 from attnbench.render.grid import Cell, Table, words
 from attnbench.render.labels import apart, why
 
-FACTOR = 3  # by which first predictions are often wrong, either way
+FACTOR = 3  # by which first predictions are often too high or too low
 
 
 def plan_tables(
@@ -21,7 +21,7 @@ def plan_tables(
 ) -> list[Table]:
     """The cases, those left out if any, and the total.
 
-    `total_s`, `rounds` and `left_out` are those of `run.forecast`; `memory_bytes` is what there is.
+    `total_s`, `rounds` and `left_out` are those of `run.forecast`; `memory_bytes` are available.
     """
     shared, own = apart([planned.case.workload for planned in plan])
     names = [

@@ -125,7 +125,7 @@ def _blocks(table: Table, width: int) -> Iterator[tuple[Sequence[int], list[int]
 
 
 def _left(table: Table, width: int) -> int:
-    """What is left of the width beside the leading columns and the widest of the others."""
+    """The width that the leading columns and the widest of the others leave."""
     leading, others = range(1, table.leading), range(table.leading, len(table.columns))
     taken = sum(_width(table, column) + GAP for column in leading)
     widest = max((_least(table, column) for column in others), default=0)

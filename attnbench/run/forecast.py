@@ -1,4 +1,4 @@
-"""What a sweep would do: its session, run on a machine where everything takes what is predicted.
+"""Simulates a sweep: its session, on a machine where everything takes as long as predicted.
 
 The session is that of a sweep, so that a forecast takes the decisions that the sweep would take if
 its first predictions were exact. Nothing is measured, and time passes only on the machine's clock.
@@ -75,7 +75,7 @@ class Machine:
         self.stored += runs
 
     def start(self, series: str, *, weighs: bool = False) -> Any:
-        """A process; its start is part of what a visit or a measurement of memory takes."""
+        """A process; its start is included in the time of a visit or of measuring memory."""
         return Simulated(self)
 
 

@@ -78,7 +78,7 @@ class History:
             self.peaks.setdefault(self.name(planned), []).append((planned, peak))
 
     def learn_other(self, run: Run, known_s: float) -> None:
-        """Take into account what a process took besides the `known_s` of its iterations."""
+        """Take into account what a process took in addition to the `known_s` of its iterations."""
         self.others.setdefault(run.part, []).append(max(0.0, run.elapsed_s - known_s))
 
     def other_s(self, part: Part) -> float:

@@ -86,7 +86,7 @@ class Server:
 
     @contextmanager
     def until(self, end_s: float) -> Iterator[None]:
-        """No wait inside the block lasts beyond this moment of `time.monotonic`."""
+        """End every wait inside the block at this time of `time.monotonic`."""
         self.end_s = end_s
         try:
             yield
@@ -95,7 +95,7 @@ class Server:
 
     @property
     def left_s(self) -> float:
-        """Seconds until that moment."""
+        """Seconds until that time."""
         return max(0.0, self.end_s - time.monotonic())
 
     def wait(self) -> None:

@@ -4,7 +4,7 @@ In a race every entrant builds and warms up its case before the first lap; then 
 turns while the others wait. Laps come in pairs, a random order and its mirror image (A B C, C B A),
 so that drift within a pair affects all entrants alike. An entrant that dies, hangs, fails or
 changes its process is replaced for the next race; the others go on. If all processes die at once,
-the one at work is blamed, and the others race again without it.
+the one that was running is blamed, and the others race again without it.
 """
 
 import math
@@ -128,7 +128,7 @@ class Round:
                 entry.finished = self.ask(race, name, entry, do="finish")
             if (entry.failed or entry.finished["spoiled"]) and name in self.running:
                 self.running[name].end()
-        # the first one noticed was the one at work when all died
+        # the first one noticed was the one running when all died
         lost = sorted((e.lost_s, name) for name, e in entries.items() if e.lost_s is not None)
         if again := {name: race.builds[name] for _, name in lost[1:]}:
             entries |= self.race(replace(race, builds=again), observe)

@@ -10,7 +10,7 @@ from attnbench.analysis.curves import series_names
 from attnbench.records import Block, Case, Cause, Outcome, Part, Planned, Run, Settings
 from attnbench.run.race import Turns
 
-# seconds of a process besides its iterations, before any was measured: building the module and
+# seconds of a process without its iterations, before any was measured: building the module and
 # its inputs, and a share of starting the process
 OTHER_S = MappingProxyType({Part.TIME: 0.15, Part.MEMORY: 0.5})
 COMPILE_S = 20.0  # loading and running torch.compile, before a series has been compiled

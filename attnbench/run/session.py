@@ -3,10 +3,9 @@
 A block is all series at one mode, length and variant of the sizes. Round 0 visits every block that
 the budget reaches, shorter lengths first, and measures the memory of each case once. Later rounds
 repeat the blocks: all of them while the budget lasts, otherwise those with the least certain
-ratios. What is extra, lengths beyond the tokens of a batch and further forms of a mechanism, waits
-for the repeats of the
-rest if the budget is not enough for both. `start` and the clock are callables, so that tests can
-replace them.
+ratios. Extras, lengths beyond the tokens of a batch and further forms of a mechanism, wait until
+the rest has been repeated if the budget is not enough for both. `start` and the clock are
+callables, so that tests can replace them.
 
 A session may have only some rounds of some blocks, those of a shard. Its own first round then
 visits each of its blocks once, whatever number that round of the block has in the whole sweep.
@@ -30,7 +29,7 @@ from attnbench.run.workers import Worker
 OVERTIME = 5.0  # a visit may take this many times its prediction, and at least
 AT_LEAST_S = 60.0
 COMPILING_S = 300.0  # further seconds for torch.compile, which depends on more than FLOPs
-WANTED_ROUNDS = 3  # of what is not extra, before the budget is spent on extras
+WANTED_ROUNDS = 3  # of the other cases, before the budget is spent on extras
 LIGHT = 0.02  # share of the budget above which memory is measured after all times
 
 
@@ -51,7 +50,7 @@ class Progress:
 
 
 class Store(Protocol):
-    """Where runs go as they end: a journal, or what takes its place."""
+    """Where runs are stored as they end: a journal, or a substitute."""
 
     def append(self, *runs: Run) -> None: ...
 
@@ -75,9 +74,9 @@ class Session:
     finished: frozenset[tuple[str, Part, int]] = frozenset()
     observe: Callable[[Progress], None] = lambda progress: None
     clock: Callable[[], float] = time.monotonic
-    begun: float = math.nan  # when the budget began to run; not a number: when `run` is called
+    begun: float = math.nan  # when the budget began; NaN: when `run` is called
     share: Mapping[Block, tuple[int, ...]] | None = None
-    name: str = ""  # of the shard: no two take turns in the same orders
+    name: str = ""  # of the shard; it seeds the orders of the turns
     over_budget: bool = False
     useful_s: float = 0.0  # seconds in warm-up and samples
     round: int = 0  # of this session: an index of the rounds in its share
@@ -197,7 +196,7 @@ class Session:
         return self.cost_s(coming) + (self.wanted - 1) * repeated_s > self.left_s()
 
     def repeat(self, rounds: Iterable[int]) -> None:
-        """Further rounds of what went well, as far as the budget goes."""
+        """Further rounds of the cases that succeeded, as far as the budget goes."""
         for self.round in rounds:
             due = [p for p in self.history.repeatable() if self.round < len(self.rounds[p.block])]
             missing = [planned for planned in due if not self.is_done(planned)]
@@ -253,7 +252,7 @@ class Session:
             self.race(processes, group)
 
     def anchor(self, block: Block) -> Planned | None:
-        """What races again with cases that this round has still to time; None before the first."""
+        """What races again with cases not yet timed in this round; None before the first race."""
         timed = [p for p in self.plan if p.block == block and self.was_timed(p)]
         return min(timed, key=self.history.needed_bytes, default=None)
 
@@ -349,7 +348,7 @@ class Session:
     def leave_out(
         self, planned: Planned, outcome: Outcome, reason: str, cause: Cause | None = None
     ) -> None:
-        """Store why a case does not run; what has its first round does so."""
+        """Store why a case does not run, if its first round is in this session's share."""
         if self.has_first(planned) and not self.is_done(planned):
             key = planned.case.key
             run = Run(

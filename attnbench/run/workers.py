@@ -96,12 +96,14 @@ class Worker:
         with suppress(OSError):
             self.log.unlink()
         if code == -signal.SIGKILL and oom_kills() > self.kills:
-            reason = "the kernel killed the process for memory"
+            reason = "the kernel killed the process, as memory ran out"
             return {"outcome": "oom", "reason": reason, **left_running(left)}
         if code is None:
             reason = f"the process ended together with its server{printed}"
             return {"outcome": "crashed", "reason": reason, "lost": True}
-        how = f"died of signal {-code}" if code < 0 else f"ended without an answer (exit {code})"
+        how = f"ended without an answer (exit {code})"
+        if code < 0:
+            how = f"was killed by signal {-code}"
         reason = f"the process {how}{printed}"
         return {"outcome": "crashed", "reason": reason, **left_running(left)}
 

@@ -51,7 +51,7 @@ class Baseline:
 
 
 def save(baseline: Baseline, path: Path) -> None:
-    """Write the file whole or not at all. Raises `StoreError`."""
+    """Write the file atomically. Raises `StoreError`."""
     output.write(path, dump(baseline).encode(), stream=True)
 
 
@@ -107,7 +107,7 @@ def parse(text: str, name: str = "baseline") -> Baseline:
         msgspec.MsgspecError,
     ) as error:
         raise StoreError(
-            f"{name} is no baseline: {type(error).__name__} {error}; make one with --save"
+            f"{name} is not a baseline: {type(error).__name__} {error}; make one with --save"
         ) from error
 
 

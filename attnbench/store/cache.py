@@ -1,4 +1,4 @@
-"""Small files that may be lost: the user's cache folder, under XDG_CACHE_HOME or ~/.cache."""
+"""Files that can be recomputed, in the user's cache folder: XDG_CACHE_HOME or ~/.cache."""
 
 import json
 import os

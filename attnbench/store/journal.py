@@ -1,4 +1,4 @@
-"""A sweep's folder: `sweep.jsonl`, an append-only journal that survives whatever stops a sweep.
+"""A sweep's folder: `sweep.jsonl`, an append-only journal that survives any interruption.
 
 Of several lines about one case, one card, or one run (same case, part and round), the last counts.
 A line that cannot be read is set aside and reported in `Sweep.warnings`; it stays in the file.
@@ -28,7 +28,7 @@ FILE = "sweep.jsonl"
 TORN = "sweep.jsonl.torn"
 FIRST_BYTES = 16_384  # room for the first lines of a sweep
 UNLOCKED = "this system cannot lock the folder: make sure that no other sweep writes there"
-NO_LOCK = "two tries of a shard might write it at once; choose a file system that has locks"
+NO_LOCK = "two attempts at a shard might write it at once; choose a file system that has locks"
 
 
 def load(path: str | os.PathLike[str]) -> Sweep:
@@ -208,7 +208,7 @@ class Journal:
             (rescued / FILE).write_bytes(self._file.content + data)
         except OSError as error:
             return f"{what}, and what was measured could not be saved: {error.strerror}"
-        return f"{what}; all that was measured is in {str(rescued)!r}; --resume goes on there"
+        return f"{what}; all that was measured is in {str(rescued)!r}; --resume continues there"
 
 
 @contextmanager

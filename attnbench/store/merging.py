@@ -63,7 +63,7 @@ def merge(folders: Sequence[Path], out: Path) -> Sweep:
     content = joined(pieces, out.name)
     with output.writing(out, output.ELSEWHERE):
         out.mkdir(parents=True, exist_ok=True)
-    output.write(out / FILE, content, then="; the merged journals are unharmed")
+    output.write(out / FILE, content, then="; the merged journals are intact")
     return load(out)
 
 
@@ -151,9 +151,9 @@ def _refuse_doubled(key: tuple[str, ...], pieces: Sequence[Piece]) -> None:
     plan = pieces[0].sweep.plan
     labels = (str(line.case) for line in plan if schema.case_id(line.case.key) == id_)
     raise DifferentSweep(
-        f"cannot merge {' with '.join(repr(str(piece.path)) for piece in pieces)}: each has another"
-        f" run of {next(labels, id_)} ({part}, round {int(round_) + 1}); a shard is measured once,"
-        " so leave one out"
+        f"cannot merge {' with '.join(repr(str(piece.path)) for piece in pieces)}: each has a"
+        f" different run of {next(labels, id_)} ({part}, round {int(round_) + 1}); a shard is"
+        " measured once, so leave one out"
     )
 
 

@@ -1,4 +1,4 @@
-"""Files written whole or not at all and never through a link."""
+"""Files written atomically and never through a symbolic link."""
 
 import errno
 import os
@@ -17,19 +17,19 @@ ELSEWHERE = ", or choose another folder with --out"
 ADVICE: Mapping[int | None, str] = MappingProxyType({
     errno.EACCES: "change its permissions", errno.EPERM: "change its permissions",
     errno.EROFS: "make that file system writable",
-    errno.ENOSPC: "free some space there", errno.EDQUOT: "free some of your quota",
-    errno.EFBIG: "raise the limit of file sizes",
+    errno.ENOSPC: "free some space there", errno.EDQUOT: "free some of your disk quota",
+    errno.EFBIG: "raise the file size limit",
     errno.ENOTDIR: "move the file that is in the way",
     errno.EEXIST: "move the file that is in the way",
     errno.EISDIR: "name a file, not a folder",
     errno.ENOENT: "create its folder first",
     errno.ENAMETOOLONG: "choose a shorter name",
-    errno.ELOOP: "mend the links that lead to themselves",
+    errno.ELOOP: "break the loop of symbolic links",
 })  # fmt: skip
 
 
 def write(path: Path, content: bytes, *, then: str = "", stream: bool = False) -> None:
-    """Replaces whatever has this name, even a link, by a file with this content.
+    """Replaces whatever has this name, even a symbolic link, by a file with this content.
 
     The folder may be reached through links, since the user chose it. With `stream`, for paths that
     users name, a device or pipe such as /dev/stdout gets the content directly. Raises `StoreError`
@@ -43,7 +43,7 @@ def write(path: Path, content: bytes, *, then: str = "", stream: bool = False) -
 
 
 def refuse_unwritable(*paths: Path | None) -> None:
-    """Raises `StoreError` unless a new file can be written beside each of the named ones."""
+    """Raises `StoreError` unless a new file can be written next to each of the named ones."""
     for path in paths:
         if path is None:
             continue

@@ -136,10 +136,10 @@ class _Contents:
     warnings: list[str] = field(default_factory=list)
 
     def take(self, number: int, entry: Entry) -> None:
-        """Add an entry. Raises `ValueError` if it does not belong into a sweep."""
+        """Add an entry. Raises `ValueError` if it does not belong in a sweep."""
         match schema.from_entry(entry):
             case Head():
-                raise ValueError("a second beginning")
+                raise ValueError("a second header")
             case Start() as session:
                 self.sessions.append(session)
                 self.ended[session.shard] = False

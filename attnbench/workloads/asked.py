@@ -64,7 +64,7 @@ class Asked:
         str | None,
         WHAT(
             metavar="LEVEL",
-            usual="model; attention to decode",
+            usual="model; attention for decode",
             read=partial(axes.word, known=Level),
             known=lambda text: Level,
             help="What to time: core (q, k, v to output), attention (with projections),"
@@ -86,7 +86,7 @@ class Asked:
             metavar="N",
             read=axes.size,
             usual="8k on a CPU, 128k on a GPU",
-            help="Tokens of a batch, c: the batch is max(1, c // N) sequences.",
+            help="Tokens per batch, c: the batch is max(1, c // N) sequences.",
         ),
     ] = None
     batch: Annotated[
@@ -94,8 +94,8 @@ class Asked:
         SIZES(
             metavar="N[,N...]",
             read=axes.wholes,
-            usual="c // N, 1 to decode",
-            help="Sequences of a batch, the same at every length; lists are crossed.",
+            usual="c // N; 1 for decode",
+            help="Sequences per batch, the same at every length; lists are crossed.",
         ),
     ] = None
     preset: Annotated[
@@ -170,9 +170,7 @@ class Asked:
     ] = AUTO
     threads: Annotated[
         str | None,
-        NUMBERS(
-            metavar="N", read=axes.whole, usual="all cores it may use", help="Threads on the CPU."
-        ),
+        NUMBERS(metavar="N", read=axes.whole, usual="all available cores", help="CPU threads."),
     ] = None
     cold: Annotated[bool, NUMBERS(help="On CUDA: flush the L2 cache before each iteration.")] = (
         False
@@ -195,7 +193,7 @@ class Asked:
             metavar="N",
             read=axes.whole,
             usual="3, or up to 12 within a budget",
-            help="Most repetitions of each case, each in a new process.",
+            help="Maximum number of repetitions of each case, each in a new process.",
         ),
     ] = None
     quick: Annotated[bool, TIME(help="One repetition, fewer samples.")] = False
@@ -283,7 +281,7 @@ def flag(name: str) -> str:
 def texts(values: Mapping[str, Any]) -> dict[str, str | bool]:
     """Values of options, by their names, as the command line has them; None is left out.
 
-    Names may be written with hyphens; values are text, numbers, truth values or lists. Raises
+    Names may be written with hyphens; values are text, numbers, booleans or lists. Raises
     `UsageError` at an unknown name, or a value that has another type or cannot be read.
     """
     known, found = options(), {}

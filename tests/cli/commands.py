@@ -59,5 +59,5 @@ def here(*arguments, cwd=".", **env):
         redirect_stderr(err),
     ):
         code = run()
-    assert "unforeseen" not in err.getvalue(), err.getvalue()
+    assert "unexpected" not in err.getvalue(), err.getvalue()
     return subprocess.CompletedProcess(command, code, out.getvalue(), err.getvalue())

@@ -84,10 +84,10 @@ def test_a_baseline_is_saved_and_gates_anywhere(repository, tmp_path):
         (("--base", "main", "--save", "x"), "one of --base"),
         (("--base", "nowhere"), "'nowhere' is not a commit of this repository"),
         (("--baseline", "nowhere.json"), "cannot read the baseline 'nowhere.json'"),
-        (("--baseline", "small.py"), "small.py is no baseline"),
-        (("--changed", "--baseline", "x"), "--changed goes with --base"),
+        (("--baseline", "small.py"), "small.py is not a baseline"),
+        (("--changed", "--baseline", "x"), "--changed needs --base"),
         (("--base", "main", "--models", "linfromer"), "did you mean linformer"),
-        (("--base", "main", "--models", "../x.py:C"), "no file|outside of the repository"),
+        (("--base", "main", "--models", "../x.py:C"), "no file|outside the repository"),
         (("--base", "main", "--lengths", "0"), "not between 1"),
         (("--base", "main", "--budget", "soon"), "not a time"),
         (("--base", "main", "--device", "tpu"), "not auto, cpu"),
@@ -107,7 +107,7 @@ def test_bad_usage_is_one_line_and_leaves_no_trace(arguments, words, repository)
 def test_outside_of_a_repository_there_is_no_base(tmp_path):
     done = here("check", "--base", "main", cwd=tmp_path, GIT_CEILING_DIRECTORIES="/")
     assert done.returncode == 2
-    assert "not in a git repository" in done.stderr
+    assert "not in the working tree of a git repository" in done.stderr
 
 
 @pytest.mark.faults
@@ -137,7 +137,7 @@ def test_a_selftest_prints_what_it_keeps_for_check(tmp_path, monkeypatch, capsys
     selftest.selftest(json_=True)
     printed = json.loads(capsys.readouterr().out)
     assert printed["machine"]["torch"] == machine.torch
-    assert "finds slowdowns of 20 % and more; 0 false alarms in 9 checks" in printed["sentence"]
+    assert "detects slowdowns of 20 % or more; 0 false alarms in 9 checks" in printed["sentence"]
     assert sentence(machine) == printed["sentence"]
     assert not sentence(replace(machine, cores=7))
 

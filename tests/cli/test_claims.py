@@ -181,7 +181,7 @@ def test_bad_usage_is_one_line(arguments, error, words):
 def test_a_folder_that_cannot_be_written_is_reported(tmp_path):
     folder = shutil.copytree(DATA, tmp_path / "copy")
     (folder / "claims.csv").mkdir()
-    with pytest.raises(StoreError, match=r"cannot write .*claims.csv.*the journal is unharmed"):
+    with pytest.raises(StoreError, match=r"cannot write .*claims.csv.*the journal is intact"):
         attnbench("claims", folder)
 
 

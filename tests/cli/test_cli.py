@@ -143,7 +143,7 @@ def test_a_number_type_has_a_short_name_and_records_have_the_full_one(short, ful
         (["--resume", "a", "--out", "b"], r"leave out --out"),
         (["--resume", "nowhere"], r"no sweep in 'nowhere'"),
         (["--config", "nowhere.toml"], r"cannot read --config 'nowhere.toml': no such file"),
-        (["--anyway"], r"--anyway goes with --resume"),
+        (["--anyway"], r"--anyway needs --resume"),
         (["--cold", "--device", "cpu"], r"--cold .* no effect on cpu"),
         (["--layers", "3", "--level", "core"], r"--layers has no effect"),
         (["--bogus"], r"No such option"),
@@ -164,7 +164,7 @@ def test_a_folder_with_a_sweep_is_left_alone(tmp_path):
     before = (folder / "sweep.jsonl").read_bytes()
     done = here("sweep", *QUICK, "--out", folder)
     assert done.returncode == 2
-    assert "already holds a sweep; --resume to go on" in done.stderr
+    assert "already holds a sweep; --resume to continue it" in done.stderr
     other = here("sweep", *QUICK, "--out", folder, "--resume")
     assert other.returncode == 2
     assert "cannot resume" in other.stderr

@@ -77,7 +77,7 @@ def test_what_nobody_foresaw_is_a_line_and_a_file(ends, error):
     code, err = ends(error)
     assert code == 2
     assert err.count("\n") == 1
-    assert err.startswith(f"attnbench: unforeseen {type(error).__name__}")
+    assert err.startswith(f"attnbench: unexpected {type(error).__name__}")
     assert "\u202e" not in err
     file = Path(re.search(r"the traceback is in (\S+)\n", err)[1])
     assert file.read_text().startswith("Traceback")
@@ -88,7 +88,7 @@ def test_the_traceback_is_shown_where_it_is_asked_for(ends, monkeypatch, tmp_pat
     code, err = ends(KeyError("k"))
     assert code == 2
     assert err.startswith("Traceback")
-    assert err.splitlines()[-1] == "attnbench: unforeseen KeyError: 'k'"
+    assert err.splitlines()[-1] == "attnbench: unexpected KeyError: 'k'"
     assert not list(tmp_path.iterdir())
 
 
@@ -96,7 +96,7 @@ def test_a_traceback_that_cannot_be_kept_is_no_second_error(ends, monkeypatch, t
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
     code, err = ends(KeyError("k"))
     assert code == 2
-    assert err == "attnbench: unforeseen KeyError: 'k'; ATTNBENCH_DEBUG=1 shows the traceback\n"
+    assert err == "attnbench: unexpected KeyError: 'k'; ATTNBENCH_DEBUG=1 shows the traceback\n"
 
 
 def test_an_error_of_a_user_is_its_text(ends):

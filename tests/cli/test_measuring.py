@@ -24,13 +24,13 @@ MACHINE = sweeps.environment(cores=2, threads=2, load=0.1, busy_cores=0.0)
     ("changes", "words"),
     [
         ({}, []),
-        ({"busy_cores": 1.0}, ["other processes take 1.0 of 2 cores now; times will be noisy"]),
+        ({"busy_cores": 1.0}, ["other processes use 1.0 of 2 cores now; times will be noisy"]),
         ({"busy_cores": 1.0, "threads": 1}, []),
-        ({"busy_cores": 1.2, "threads": 1}, ["other processes take 1.2 of 2 cores now; times"]),
+        ({"busy_cores": 1.2, "threads": 1}, ["other processes use 1.2 of 2 cores now; times"]),
         ({"busy_cores": None, "load": 7.8115234375}, ["load average 7.8 on 2 cores over the last"]),
         ({"load": 7.8115234375}, ["load average 7.8 on 2 cores"]),
         ({"load": None, "busy_cores": None}, []),
-        ({"cores": 1, "load": 0.0}, ["2 threads take turns on 1 core; try --threads 1"]),
+        ({"cores": 1, "load": 0.0}, ["2 threads share 1 core; try --threads 1"]),
     ],
 )
 def test_what_makes_times_noisy_is_reported(changes, words):
@@ -44,9 +44,9 @@ def test_what_makes_times_noisy_is_reported(changes, words):
     [
         (
             {"load": 7.8115234375, "busy_cores": 1.04},
-            "others take 1.0 now; load average 7.8 over the last minute (2 cores)",
+            "other processes use 1.0 cores now; load average 7.8 over the last minute (2 cores)",
         ),
-        ({"load": None, "busy_cores": 0.0}, "others take 0.0 now (2 cores)"),
+        ({"load": None, "busy_cores": 0.0}, "other processes use 0.0 cores now (2 cores)"),
         ({"load": None, "busy_cores": None}, "not known"),
     ],
 )
@@ -128,9 +128,9 @@ def test_a_dry_run_of_what_cannot_run_is_one_line_and_ends_as_the_sweep_would(as
 def test_the_advice_after_a_signal_is_true(folder, tmp_path):
     path, journal, made = folder
     assert kept(tmp_path / "missing") == "nothing was measured"
-    assert kept(path) == f"nothing was measured yet; attnbench sweep --resume '{path}' goes on"
+    assert kept(path) == f"nothing was measured yet; attnbench sweep --resume '{path}' continues"
     journal.append(made.runs[0])
-    assert kept(path) == f"what was measured is kept; attnbench sweep --resume '{path}' goes on"
+    assert kept(path) == f"what was measured is kept; attnbench sweep --resume '{path}' continues"
 
 
 def test_a_sweep_of_what_cannot_run_does_not_end_well(tmp_path):

@@ -171,11 +171,11 @@ def test_too_many_shards_are_refused_before_anything_is_written(tmp_path):
     ("arguments", "said"),
     [
         (("--on", "slurm"), "--on slurm needs --shards"),
-        (("--shards", "3"), "--shards goes with --on or --dry-run"),
+        (("--shards", "3"), "--shards needs --on or --dry-run"),
         (("--shard", "1/2", "--on", "slurm"), "give one"),
         (("--shard", "1/2", "--shards", "2"), "leave out --shards"),
-        (("--shard", "1/2", "--slurm", "-t 1"), "--slurm goes with --on slurm"),
-        (("--on", "slurm", "--shards", "2", "--address", "x"), "--address goes with --on ray"),
+        (("--shard", "1/2", "--slurm", "-t 1"), "--slurm needs --on slurm"),
+        (("--on", "slurm", "--shards", "2", "--address", "x"), "--address needs --on ray"),
         (
             ("--on", "slurm", "--shards", "2", "--device", "auto"),
             "other devices than this machine; write --device cpu or --device cuda",

@@ -47,5 +47,5 @@ def test_a_report_in_the_place_of_a_file_leaves_what_is_there(tmp_path):
     (tmp_path / "decode.png").mkdir()
     done = here("report", tmp_path)
     assert done.returncode == 2
-    assert "is a directory; name a file, not a folder; the journal is unharmed" in done.stderr
+    assert "is a directory; name a file, not a folder; the journal is intact" in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["decode.png", "sweep.jsonl"]

@@ -119,7 +119,7 @@ def test_a_hidden_process_a_power_cap_and_a_low_clock_are_said(attnbench, tmp_pa
     (weighed,) = (run for run in sweep.runs if run.part is Part.MEMORY)
     assert "device_process_bytes" not in weighed.values
     assert weighed.values["device_used_bytes"] >= weighed.values["device_before_bytes"] > 0
-    for text in ("throttled: power cap", "far below its maximum", "no memory of processes"):
+    for text in ("throttled: power cap", "far below its maximum", "no memory of single processes"):
         assert text in done.stderr
 
 
@@ -129,7 +129,7 @@ def test_the_second_card_and_a_part_of_a_card_are_measured(attnbench, tmp_path):
     sweep, _ = swept(attnbench, tmp_path, *models, "--device", "cuda:1", **settings)
     assert {run.outcome for run in sweep.runs} == {Outcome.OK}
     (session,) = sweep.sessions
-    assert "a part of a card" in session.notes["MIG"]
+    assert "instance; clock" in session.notes["MIG"]
     assert session.notes["NVIDIA_TF32_OVERRIDE"] == "0"
     (run,) = timed(sweep)
     assert run.values["sm_clock_hz"] == 1.98e9, "that of the card"
@@ -154,7 +154,7 @@ def test_doctor_describes_the_gpu(attnbench):
     assert facts["nvml"] == "answers, 1 devices"
     assert facts["notes"]["cuDNN TF32"] == "off"
     done = attnbench("doctor", EMULATED_NVML="mig")
-    assert "TF32 off; MIG a part of a card" in " ".join(done.stdout.split())
+    assert "TF32 off; MIG instance" in " ".join(done.stdout.split())
 
 
 def test_a_check_counts_on_the_gpu(attnbench, tmp_path):

@@ -152,7 +152,7 @@ def said(done, code, *words):
     """The error output of a verb that ended with `code`; one line contains all `words`."""
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
-    assert "unforeseen" not in done.stderr
+    assert "unexpected" not in done.stderr
     assert not words or any(all(word in line for word in words) for line in done.stderr.split("\n"))
     if code:
         *_, last = done.stderr.rstrip().split("\n")

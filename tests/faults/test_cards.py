@@ -23,8 +23,8 @@ CARDS = {
 }
 IMPORTS = {
     "leaves": "the process ended without an answer (exit 0)",
-    "dies": "the process died of signal 9",
-    "segfaults": "the process died of signal 11",
+    "dies": "the process was killed by signal 9",
+    "segfaults": "the process was killed by signal 11",
     "loops": "could not be read within 1 s",
     "sleeps": "could not be read within 1 s",
     "exits": "cannot be loaded: SystemExit: 0",

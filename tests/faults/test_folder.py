@@ -67,7 +67,7 @@ def test_a_limit_of_file_sizes_is_a_full_disk(tmp_path, limit):
             resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY)
         ),
     )
-    said(done, 2, "cannot write", "file too large; raise the limit of file sizes and --resume")
+    said(done, 2, "cannot write", "file too large; raise the file size limit and --resume")
     assert 0 < len(runs(tmp_path)) < RUNS
     said(attnbench("sweep", *SMALL, "--out", tmp_path, "--resume"), 0)
     complete(tmp_path)
@@ -115,7 +115,7 @@ def test_a_folder_that_is_closed_before_the_report_loses_nothing(tmp_path):
         if closed.returncode:
             pytest.skip("no folder can be made immutable here")
         process.stderr = err
-        said(process, 2, "cannot write", "the journal is unharmed")
+        said(process, 2, "cannot write", "the journal is intact")
     finally:
         process.kill()
         subprocess.run(["chattr", "-i", tmp_path], capture_output=True, check=False)

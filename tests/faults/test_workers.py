@@ -55,7 +55,7 @@ def test_each_bad_end_is_the_outcome_of_its_case_alone(tmp_path):
     )
     said(done, 0)
     found = outcomes(tmp_path / "odd")
-    assert found["Killed"] == ("crashed", "the process died of signal 9")
+    assert found["Killed"] == ("crashed", "the process was killed by signal 9")
     assert found["Dies"] == ("crashed", "the process ended without an answer (exit 7): no way")
     assert found["Reserves"][0] == "oom"
     assert found["Rubbish"] == found["Well"] == ("ok", "")
@@ -106,7 +106,7 @@ def test_a_kill_by_the_kernel_for_memory_is_a_separate_outcome(tmp_path):
         group.rmdir()
     said(done, 0)
     assert outcomes(tmp_path) == {
-        "Touches": ("oom", "the kernel killed the process for memory"),
+        "Touches": ("oom", "the kernel killed the process, as memory ran out"),
         "Well": ("ok", ""),
     }
 

@@ -178,16 +178,16 @@ def test_one_interrupt_leaves_the_jobs_and_two_cancel_them(idle, tmp_path):
     ids = [job.id for job in fleets.read(tmp_path).jobs.values()]
     os.kill(driver.pid, signal.SIGINT)
     _, err = ended(driver, 130)
-    assert "the shards go on without this process; Ctrl-C within 5 s cancels them" in err
+    assert "the shards keep running without this process; Ctrl-C again within 5 s cancels" in err
     assert (
-        f"interrupted; jobs {', '.join(ids)} go on; attnbench sweep --resume '{tmp_path}' goes on"
-        in err
+        f"interrupted; jobs {', '.join(ids)} keep running;"
+        f" attnbench sweep --resume '{tmp_path}' continues" in err
     )
     again = begun(idle, tmp_path, *WHOLE_NODES, *LONGER, "--resume")
     for line in again.stderr:
         if " running" in line:
             os.kill(again.pid, signal.SIGINT)
-        if "Ctrl-C within" in line:
+        if "Ctrl-C again within" in line:
             os.kill(again.pid, signal.SIGINT)
             break
     _, err = ended(again, 130)

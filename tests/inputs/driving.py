@@ -51,7 +51,7 @@ def verbs() -> dict[str, list[Any]]:
 
 
 def run(*arguments: str) -> Ended:
-    """Run a command; a warning is an unforeseen error."""
+    """Run a command; a warning is an unexpected error."""
     out, err = io.StringIO(), io.StringIO()
     with (
         mock.patch.object(sys, "argv", ["attnbench", *arguments]),

@@ -235,7 +235,7 @@ def test_a_baseline_runs_no_file_from_outside_of_the_repository(path, repository
     with driving.unmeasured():
         ended = check(repository, content)
     assert ended.code == 2
-    assert "outside of the repository" in ended.err or "no file" in ended.err
+    assert "outside the repository" in ended.err or "no file" in ended.err
     assert len(ended.err.splitlines()) == 2  # what is done, and why it is not
     terminal(ended)
     assert not (tmp_path / "ran").exists()

@@ -45,7 +45,7 @@ def obeys(folder, arguments):
     said = ended.out + ended.err
     assert not driving.COMMANDS.search(said)
     assert "Traceback" not in said
-    assert "attnbench: unforeseen " not in said
+    assert "attnbench: unexpected " not in said
     if sys.platform == "linux":
         used_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         assert used_kib < max(most_kib + 1, MEMORY >> 10)

@@ -186,10 +186,11 @@ DETECTION = Detection(
 
 def test_a_selftest_is_a_sentence_and_a_table():
     sentence = (
-        "this machine finds slowdowns of 5.0 % and more; 1 false alarm in 25 checks (40 pairs)"
+        "on this machine the gate detects slowdowns of 5.0 % or more;"
+        " 1 false alarm in 25 checks (40 pairs)"
     )
     assert check_page.reliability(DETECTION) == sentence
     blind = replace(DETECTION, rates=DETECTION.rates[:1])
-    assert "finds no slowdown of up to 20 % reliably" in check_page.reliability(blind)
+    assert "detects no slowdown of up to 20 % reliably" in check_page.reliability(blind)
     rows = [[cell.text for cell in row] for row in check_page.rates(DETECTION).rows]
     assert rows == [["+0.0 %", "0.0 %", "4.0 %", "8.0 %"], ["+5.0 %", "80 %", "0.0 %", "20 %"]]

@@ -259,7 +259,7 @@ def test_what_is_special_about_a_gpu_is_said_and_marked():
         "1 of 1 cases are launch-bound",
         "the GPU's times of 1 of them include it",
         "far below its maximum in samples of 2 of 2 timed runs",
-        "no memory of processes from NVML (no such process)",
+        "NVML does not show the memory of single processes (no such process)",
     ):
         assert any(text in line for line in warnings(found)), text
     lines = conditions(found)

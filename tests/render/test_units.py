@@ -84,10 +84,12 @@ def test_lengths_ticks_and_ratios():
     assert units.ratio(1.2345) == "1.23×"
     assert units.ratio(0.01234) == "0.0123×"
     assert units.exponent(1.984) == "1.98"
+    assert units.exponent(-0.02) == "−0.02", "a minus sign, not a hyphen"
     assert units.count(274_489) == "274,489"
     assert units.flops(1.234e9) == "1.23 GFLOP"
     assert units.percent(0.0312) == "3.1 %"
     assert units.percent(0.5) == "50 %"
+    assert units.change(0.78) == "−22 %"
     assert units.round_tick("10.0 ms") == "10 ms"
     assert units.round_tick("100 ms") == "100 ms"
 

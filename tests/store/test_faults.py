@@ -78,7 +78,7 @@ def test_a_killed_writer_loses_at_most_the_run_in_flight(tmp_path):
 def test_a_full_disk_leaves_a_journal_that_can_be_resumed(tmp_path, limit):
     with start_writer(tmp_path, 60, "limit", limit) as writer:
         *written, error = writer.communicate()[0].splitlines()
-    assert "file too large; raise the limit of file sizes and --resume" in error
+    assert "file too large; raise the file size limit and --resume" in error
     sweep = load(tmp_path)
     assert sweep.warnings == ()
     assert [str(run.round) for run in sweep.runs] == written

@@ -41,7 +41,7 @@ def test_a_folder_holds_one_sweep(tmp_path):
     create(tmp_path).close()
     with pytest.raises(SweepExists) as caught:
         create(tmp_path)
-    ways_out = "already holds a sweep; --resume to go on, --out for another folder"
+    ways_out = "already holds a sweep; --resume to continue it, --out for another folder"
     assert str(caught.value) == f"'{tmp_path}' {ways_out}"
 
 

@@ -195,14 +195,14 @@ def test_another_division_is_refused(folders, tmp_path):
     other = measured(tmp_path / "other", Shard(3, 4))
     with pytest.raises(DifferentSweep, match="shards: 3 there, 4 here"):
         merge([*shards[:2], other], tmp_path / "merged")
-    with pytest.raises(DifferentSweep, match="each has another run"):
+    with pytest.raises(DifferentSweep, match="each has a different run"):
         merge([*shards, whole], tmp_path / "merged")
 
 
 def test_a_shard_measured_twice_is_refused(folders, tmp_path):
     shards, _ = folders
     again = measured(tmp_path / "again", Shard(2, 3), seconds=lambda case: 0.2)
-    with pytest.raises(DifferentSweep, match=r"each has another run of .*(time|memory), round \d"):
+    with pytest.raises(DifferentSweep, match=r"a different run of .*(time|memory), round \d"):
         merge([*shards, again], tmp_path / "merged")
     assert not (tmp_path / "merged").exists()
 
@@ -271,7 +271,7 @@ def test_a_shard_is_resumed_as_itself_alone(folders, tmp_path, shard, said):
 
 def test_a_shard_needs_a_lock(folders, tmp_path, monkeypatch):
     monkeypatch.setattr(locked, "_lock", lambda fd: False)
-    with pytest.raises(StoreError, match="cannot be locked: two tries of a shard might write"):
+    with pytest.raises(StoreError, match="cannot be locked: two attempts at a shard might write"):
         Journal.create(tmp_path / "new", "new", REQUEST, environment(), Shard(1, 3))
     copy = shutil.copytree(folders[0][0], tmp_path / "shard-1")
     with pytest.raises(StoreError, match="cannot be locked"):

@@ -82,7 +82,7 @@ def refusals(folder):
     yield folder / "file" / "a", "move the file that is in the way"
     yield folder / "no" / "a", "create its folder first"
     yield folder / ("x" * 300), "choose a shorter name"
-    yield folder / "loop" / "a", "mend the links that lead to themselves"
+    yield folder / "loop" / "a", "break the loop of symbolic links"
     yield Path("\0"), "correct that"
 
 

@@ -211,7 +211,7 @@ def test_what_is_set_aside_is_reported_with_its_line():
         "line 6: not a whole line of a journal; set aside",
         "line 7: unknown kind 'dance'; set aside",
         "line 8: checksum does not match; set aside",
-        "line 9: a second beginning; set aside",
+        "line 9: a second header; set aside",
         "line 11: a run of an unknown case; set aside",
     )
 

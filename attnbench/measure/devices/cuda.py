@@ -28,7 +28,7 @@ ALLOWED = MappingProxyType({2: "no process", 3: "one process only"})
 
 
 class Cuda(Device):
-    """One GPU, or a part of one (MIG); `cuda` is the first of CUDA_VISIBLE_DEVICES."""
+    """One GPU or MIG instance; `cuda` is the first of CUDA_VISIBLE_DEVICES."""
 
     preference = 1
     flushes_cache = True
@@ -125,7 +125,7 @@ class Cuda(Device):
         notes["cuDNN TF32"] = "on" if torch.backends.cudnn.allow_tf32 else "off"
         notes["float32 matmul precision"] = torch.get_float32_matmul_precision()
         if self.uuid().startswith(nvml.PART):
-            notes["MIG"] = "a part of a card; clock, temperature, power and energy are the card's"
+            notes["MIG"] = "instance; clock, temperature, power and energy are the whole GPU's"
         return {
             "device": self.title(),
             "device_uuid": self.uuid(),
@@ -139,7 +139,7 @@ class Cuda(Device):
     def uuid(self) -> str:
         """NVML's name of the device; NVML's numbers ignore CUDA_VISIBLE_DEVICES."""
         number = ctypes.create_string_buffer(16)
-        # the second version gives the UUID of a part of a card
+        # the second version gives the UUID of a MIG instance
         driver().cuDeviceGetUuid_v2(number, self.index)
         text = str(UUID(bytes=number.raw))
         return nvml.PART + text if nvml.knows(nvml.PART + text) else f"GPU-{text}"
