@@ -10,7 +10,9 @@ over pairs, with a 95 % confidence interval from order statistics.
 
 import argparse
 import gc
+import shlex
 import statistics
+import sys
 import time
 
 import torch
@@ -43,14 +45,15 @@ def main():
     device = choose(asked.device)
     device.select()
     torch.set_num_threads(1)
-    command = "python -W ignore -m tests.benchmarks.speed"
-    versions = dict.fromkeys(form.package for name in names() for form in card(name).forms.values())
+    command = shlex.join(["python", "-W", "ignore", "-m", "tests.benchmarks.speed", *sys.argv[1:]])
+    chosen = asked.models.split(",") if asked.models else names()
+    versions = dict.fromkeys(form.package for name in chosen for form in card(name).forms.values())
     title = "Speed against public implementations"
     begin(title, __doc__, command, *filter(None, versions), device=device)
     print("| mechanism:form | against | B × N | mode | theirs / ours | 95 % CI | pairs |")
     print("|---|---|---:|---|---:|---|---:|")
     for name, label, modes in pairs():
-        if asked.models and name not in asked.models.split(","):
+        if name not in chosen:
             continue
         for seq_len in map(int, asked.lengths.split(",")):
             for mode in modes:
