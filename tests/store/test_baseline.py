@@ -93,13 +93,13 @@ def test_a_diff_shows_one_number_a_line(tmp_path):
     ("change", "words"),
     [
         ({"schema": 2}, "schema 2; this attnbench reads 1"),
-        ({"schema": "1"}, "no baseline"),
+        ({"schema": "1"}, "not a baseline"),
         ({"cases": {"x": {}}}, "'x' does not read as a case"),
-        ({"cases": []}, "no baseline"),
-        ({"machine": {}}, "no baseline: .*processor"),
-        ({"cases": {LABEL: {"time": {"batch": 1, "seconds": []}}}}, "no baseline: .*seconds"),
-        ({"cases": {LABEL: {"time": {"batch": 1, "seconds": [0]}}}}, "no baseline: .*seconds"),
-        ({"cases": {LABEL: {"time": 1.0}}}, "no baseline: .*time"),
+        ({"cases": []}, "not a baseline"),
+        ({"machine": {}}, "not a baseline: .*processor"),
+        ({"cases": {LABEL: {"time": {"batch": 1, "seconds": []}}}}, "not a baseline: .*seconds"),
+        ({"cases": {LABEL: {"time": {"batch": 1, "seconds": [0]}}}}, "not a baseline: .*seconds"),
+        ({"cases": {LABEL: {"time": 1.0}}}, "not a baseline: .*time"),
     ],
 )
 def test_wrong_fields_are_named(change, words):
