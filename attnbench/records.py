@@ -383,6 +383,7 @@ class Planned:
     refusal: str = ""
     compiles: bool = False
     prefill_flops: Count = 0  # in decode, of the pass over the prompt
+    prefill_s: Amount = 0.0  # of the same pass
 
     @property
     def block(self) -> Block:

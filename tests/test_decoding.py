@@ -9,9 +9,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from attnbench import registry
 from attnbench.measure import memory
-from attnbench.records import Level, Workload
+from attnbench.records import Level, Mode, Selection, Workload
 from attnbench.verify.checks import continued
 from attnbench.verify.trial import tokens, trials
+from attnbench.workloads.plan import plan
+from tests.sweeps import sweep
 
 CACHES = ("adaptively_sparse", "grouped_query", "latent", "transformer")
 RECURRENT = ("gated_delta_net", "linear_transformer", "mamba2", "performer", "retention")
@@ -50,6 +52,24 @@ def test_a_mechanism_has_steps_or_says_why_not(name):
     reasons = {card.cannot_decode(form) for form in card.own_forms if form != "compiled"}
     assert bool(card.undecoded) != (None in reasons)
     assert card.cannot_decode("compiled") is not None
+
+
+@pytest.mark.parametrize("name", ["transformer", "retention", "mamba2"])
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_prefill_is_predicted_as_the_pass_that_it_is(name, device):
+    """Not at the rate of a step, which the bytes of the state slow down."""
+    asked = replace(
+        sweep([name]).request,
+        level=Level.ATTENTION,
+        modes=(Mode.DECODE, Mode.INFERENCE),
+        batch=1,
+        causal=True,
+        lengths=(16384,),
+        device=device,
+    )
+    step, whole = plan(Selection(name=name), asked)
+    assert step.prefill_flops == whole.flops
+    assert step.prefill_s == whole.predicted_s > step.predicted_s
 
 
 @pytest.mark.parametrize("trial", causal_trials(RINGS))

@@ -91,11 +91,6 @@ def first_guess(products_s: float, moved_s: float, training: bool) -> float:
     return (TRAINING if training else 1.0) * max(products_s, moved_s, CALLS_S)
 
 
-def prefill_s(planned: Planned) -> float:
-    """Seconds of the pass over a prompt, at the rate of the first guess."""
-    return planned.predicted_s * planned.prefill_flops / max(1, planned.flops)
-
-
 def scaled_bytes(planned: Planned, measured: Sequence[tuple[Planned, float]]) -> float:
     """Predicted bytes, corrected by the prediction error at the longest measured length."""
     near = [

@@ -128,7 +128,7 @@ class Analysis:
 
     @cached_property
     def decoding(self) -> Frame:
-        """`decoding.decoding` of each series; empty if nothing was decoded."""
+        """`scaling.decoding` of each series; empty if nothing was decoded."""
         return decoding(self.cases)
 
     @cached_property

@@ -105,13 +105,13 @@ class Drive:
         return {number: states[id_] for number, id_ in ids.items()}
 
     def submit(self, jobs: Mapping[int, Job]) -> None:
-        """Submit shards, those with the same nodes to avoid together, and store their ids."""
+        """Submit shards, those with the same nodes to avoid together, and store each id at once."""
         for avoid in dict.fromkeys(job.avoid for job in jobs.values()):
             together = sorted(n for n, job in jobs.items() if job.avoid == avoid)
-            ids = self.engine.submit(self.folder, together, avoid)
-            new = {number: replace(jobs[number], id=ids[number]) for number in together}
-            self.fleet = replace(self.fleet, jobs={**self.fleet.jobs, **new})
-            fleets.write(self.folder, self.fleet)
+            for number, id_ in self.engine.submit(self.folder, together, avoid):
+                new = {number: replace(jobs[number], id=id_)}
+                self.fleet = replace(self.fleet, jobs={**self.fleet.jobs, **new})
+                fleets.write(self.folder, self.fleet)
 
     def give_up(self, number: int, why: str) -> None:
         """Give up a shard, keeping what it has measured."""
@@ -127,7 +127,7 @@ class Drive:
 
     def cancel(self) -> None:
         """End the jobs of the open shards. Raises `CannotRun`."""
-        if ids := [self.fleet.jobs[number].id for number in self.open]:
+        if ids := [job.id for number, job in self.fleet.jobs.items() if number in self.open]:
             self.engine.cancel(ids)
 
     def is_measured(self, number: int) -> bool:

@@ -1,6 +1,6 @@
 """What a sweep over several machines requires of a cluster's job scheduler."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -40,8 +40,11 @@ class Engine(Protocol):
 
     def submit(
         self, folder: Path, shards: Collection[int], avoid: Collection[str] = ()
-    ) -> Mapping[int, str]:
-        """Starts a job for each shard, on no node to avoid if there are others; returns ids."""
+    ) -> Iterator[tuple[int, str]]:
+        """Starts a job for each shard, on no node to avoid if there are others.
+
+        Gives shard and id of each job as soon as it is submitted.
+        """
 
     def states(self, ids: Collection[str]) -> Mapping[str, Seen]:
         """What each of these jobs is doing."""

@@ -1,7 +1,7 @@
 """Ray through its job submission interface: a job is a command that Ray gives a device."""
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -39,7 +39,7 @@ class Ray:
 
     def submit(
         self, folder: Path, shards: Collection[int], avoid: Collection[str] = ()
-    ) -> Mapping[int, str]:
+    ) -> Iterator[tuple[int, str]]:
         """One job for each shard. Raises `CannotRun`."""
         folder = folder.absolute()
         script = quote(str(folder / fleets.SCRIPT))
@@ -49,12 +49,10 @@ class Ray:
         }
         if avoid:
             how["entrypoint_label_selector"] = {NODE: f"!in({','.join(avoid)})"}
-        ids = {}
         for number in shards:
             log = quote(str(fleets.log(folder, number)))
             command = f"sh {script} {number} >> {log} 2>&1"
-            ids[number] = self.asked(self.client.submit_job, entrypoint=command, **how)
-        return ids
+            yield number, self.asked(self.client.submit_job, entrypoint=command, **how)
 
     def states(self, ids: Collection[str]) -> Mapping[str, Seen]:
         """What the cluster says of each job. Raises `CannotRun`."""

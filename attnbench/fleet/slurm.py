@@ -8,7 +8,7 @@ options for them, and is not needed for one process.
 import shlex
 import shutil
 import subprocess
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from attnbench.errors import CannotRun, UsageError
@@ -44,7 +44,7 @@ class Slurm:
 
     def submit(
         self, folder: Path, shards: Collection[int], avoid: Collection[str] = ()
-    ) -> Mapping[int, str]:
+    ) -> Iterator[tuple[int, str]]:
         """One array, a task for each shard. Raises `CannotRun`."""
         folder = folder.absolute()
         script, plain = str(folder / fleets.SCRIPT), Path(str(folder).replace("%", "%%"))
@@ -62,7 +62,7 @@ class Slurm:
                 raise
             answer = asked(*command, *self.options, script)
         array = answer.strip().partition(";")[0]
-        return {number: f"{array}_{number}" for number in shards}
+        yield from ((number, f"{array}_{number}") for number in shards)
 
     def states(self, ids: Collection[str]) -> Mapping[str, Seen]:
         """What the queue shows of each job. Raises `CannotRun`."""

@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from attnbench.analysis import predict
 from attnbench.errors import UsageError
 from attnbench.records import Block, Planned, Request, Shard, canonical
 from attnbench.run import schedule
@@ -51,7 +50,7 @@ def visits_s(plan: Iterable[Planned], request: Request) -> dict[str, float]:
     """Predicted seconds of a visit to each case that can run within the time limit, by its key."""
     limit_s = math.inf if request.case_timeout_s is None else request.case_timeout_s
     visits = {
-        p.case.key: predict.prefill_s(p) + schedule.visit_s(p.predicted_s, request.settings)
+        p.case.key: p.prefill_s + schedule.visit_s(p.predicted_s, request.settings)
         for p in plan
         if not p.refusal
     }

@@ -104,7 +104,7 @@ class Measuring:
                 case.counted[side] = answer
 
     def count_side(self, side: str) -> list[Counted]:
-        """The counts of every case on one side; a process that dies is replaced."""
+        """The counts of every case on one side; a process that a case spoils is replaced."""
         answers: list[Counted] = []
         worker: Worker | None = None
         try:
@@ -116,6 +116,8 @@ class Measuring:
                     worker = self.loaded(side)
                 answer = worker.ask(COUNT_TIMEOUT_S, do="weigh", checked=True, **case.asked(side))
                 answers.append(convert(answer, Counted))
+                if answer.get("spoiled", True):
+                    worker.end()
         finally:
             if worker is not None:
                 worker.end()

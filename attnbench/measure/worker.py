@@ -267,9 +267,10 @@ class Worker:
 
         With `checked`, output and gradients are checked first, and the values include parameters
         and forward FLOPs of one layer. `spoiled` says that the process should not measure the
-        memory of another case: the device does not allow that, the mechanism has changed the
-        process or left tensors on the device, which a later case might use instead of its own, or
-        the process keeps too much memory of the host.
+        memory of another case: the device does not allow that, unless only counts matter, as where
+        they are `checked`; the mechanism has changed the process or left tensors on the device,
+        which a later case might use instead of its own; or the process keeps too much memory of
+        the host.
         """
         state = torch_state()
         card, config, case = self.resolve(**asked)
@@ -304,7 +305,8 @@ class Worker:
         device.release()
         left = device.left_bytes() > LEFT_BYTES
         changed = bool(changes(state, torch_state()))
-        spoiled = device.weighs_afresh or left or changed or self.keeps_too_much()
+        afresh = device.weighs_afresh and not checked
+        spoiled = afresh or left or changed or self.keeps_too_much()
         if note := left_running():
             notes["processes"] = note
         about = {"form": case.form, "case": str(case), "spoiled": spoiled}

@@ -101,7 +101,7 @@ def devices_files(
 ) -> dict[str, bytes]:
     """The costs on several devices side by side, from the analysis of each by its name.
 
-    `cases` are those of `devices.side_by_side`; times are per batch of the first device.
+    `cases` are those of `variants.side_by_side`; times are per batch of the first device.
     """
     first, *_ = analyses.values()
     lines = [

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from attnbench.analysis import predict
 from attnbench.records import Block, Case, Part, Planned, Request, Run, Sample, canonical
 from attnbench.run import schedule
 from attnbench.run.schedule import OTHER_S
@@ -96,7 +95,7 @@ class Simulated:
         planned, iterations = self.planned, asked.get("iterations", 1)
         each_s = planned.predicted_s
         compile_s = schedule.COMPILE_S * planned.compiles
-        before_s = compile_s + each_s * planned.compiles + predict.prefill_s(planned)
+        before_s = compile_s + each_s * planned.compiles + planned.prefill_s
         took_s = {
             "build": before_s + OTHER_S[Part.TIME] + schedule.warm_s(each_s, self.machine.settings),
             "lap": each_s * iterations,

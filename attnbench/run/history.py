@@ -104,7 +104,7 @@ class History:
         """Seconds to the first token: measured, else from the FLOPs of the longest measured."""
         known = self.prefills.get(self.name(planned), [])
         if not planned.prefill_flops or not known:
-            return predict.prefill_s(planned)
+            return planned.prefill_s
         nearest, took_s = max(known, key=lambda pair: pair[0].case.workload.seq_len)
         return took_s * planned.prefill_flops / nearest.prefill_flops
 

@@ -151,16 +151,30 @@ class Round:
             entry.lost_s = self.clock() if answer.get("lost") else None
         return answer
 
-    def weigh(self, name: str, limit_s: float, **asked: Any) -> Answer:
-        """The memory of a case of an entrant; the process is kept if it may weigh another."""
+    def weigh(self, name: str, limit_s: float, end_others: bool = False, **asked: Any) -> Answer:
+        """The memory of a case of an entrant; the process is kept if it may weigh another.
+
+        With `end_others`, those kept for other entrants end first. A case that ends a kept process
+        is weighed again in a new one: something else may have ended it, or needed the memory.
+        """
+        for other, kept in self.weighing.items():
+            if end_others and other != name:
+                kept.end()
         worker = self.weighing.get(name)
-        if worker is None or not worker.alive:
+        if is_new := worker is None or not worker.alive:
             worker = self.weighing[name] = self.start(name, weighs=True)
             self.stack.callback(worker.end)
         answer = worker.ask(limit_s, do="weigh", **asked)
         if answer.get("spoiled", True):
             worker.end()
+        if not is_new and answer["outcome"] in ("crashed", "oom"):
+            return self.weigh(name, limit_s, **asked)
         return answer
+
+    @property
+    def alive(self) -> int:
+        """The number of processes."""
+        return sum(worker.alive for worker in (*self.running.values(), *self.weighing.values()))
 
 
 def in_turns(turns: Mapping[str, Turns], draw: random.Random) -> Sequence[tuple[int, str]]:

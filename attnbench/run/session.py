@@ -328,7 +328,10 @@ class Session:
         self.show(planned, f"{name}, memory")
         begun = self.clock()
         limit_s = min(self.timeout_s(planned), max(LEAST_S, self.left_s()))
-        answer = processes.weigh(name, limit_s, **asdict(planned.case))
+        contexts = processes.alive * self.history.context_bytes
+        together_bytes = contexts + self.history.needed_bytes(planned)
+        crowded = together_bytes > schedule.SHARED * self.memory_bytes
+        answer = processes.weigh(name, limit_s, end_others=crowded, **asdict(planned.case))
         if answer["outcome"] == "timeout" and self.left_s() <= 0:
             self.over_budget = True
             return

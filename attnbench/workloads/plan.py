@@ -142,31 +142,35 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
     core = layers * flops.core
     parameters += sets * card.parameters(config, w)
     total = projections + core + shell
-    elements = form.elements(config, w)
-    moved = 2 * layers * (elements + w.tokens * w.width)
+    elements, state = form.elements(config, w), 0
     if w.mode is Mode.DECODE and not refusal:
         state = form.state_elements(config, w)
-        elements, moved = elements + state, state + w.batch * w.width
-    counts = {"parameters": parameters, "FLOPs": total, "elements": elements}
+    counts = {"parameters": parameters, "FLOPs": total, "elements": elements, "state": state}
     for name, count in counts.items():
         if type(count) is not int or count < 0:
             raise UnknownMechanism(
                 f"{case.mechanism!r}: its card gives {count!r} as {name};"
                 " it must be a whole number of at least 0"
             )
-    training = w.mode is Mode.TRAINING
-    device = find(w.device)
-    moved_s = ITEM_BYTES[w.dtype] * (moved + parameters) / device.bytes_per_s
-    products_s = total / device.flops_per_s(request.settings.threads)
+    device, threads = find(w.device), request.settings.threads
+
+    def guessed_s(flops: int, moved: int) -> float:
+        moved_s = ITEM_BYTES[w.dtype] * (moved + parameters) / device.bytes_per_s
+        products_s = flops / device.flops_per_s(threads)
+        return predict.first_guess(products_s, moved_s, w.mode is Mode.TRAINING)
+
+    whole = 2 * layers * (elements + w.tokens * w.width)
+    decode, read = w.mode is Mode.DECODE, prefill.projections + prefill.core
     return Planned(
         case=case,
         parameters=parameters,
         projection_flops=projections,
         core_flops=core,
         shell_flops=shell,
-        predicted_bytes=predicted_bytes(elements, parameters, w, kept),
-        prefill_flops=prefill.projections + prefill.core if w.mode is Mode.DECODE else 0,
-        predicted_s=predict.first_guess(products_s, moved_s, training),
+        predicted_bytes=predicted_bytes(elements + state, parameters, w, kept),
+        predicted_s=guessed_s(total, state + w.batch * w.width if decode else whole),
+        prefill_flops=read if decode else 0,
+        prefill_s=guessed_s(read, whole) if decode else 0.0,
         refusal=refusal,
         compiles=form.compiles,
     )

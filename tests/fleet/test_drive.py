@@ -34,11 +34,15 @@ class Fake:
     submitted: list = field(default_factory=list)
     cancelled: list = field(default_factory=list)
     outage: int = 0
+    breaks_off: int | None = None  # after so many jobs of a submission
 
     def submit(self, folder, shards, avoid=()):
         assert folder == self.folder
         self.submitted.append((tuple(shards), tuple(avoid)))
-        return {number: f"{len(self.submitted)}_{number}" for number in shards}
+        for count, number in enumerate(shards):
+            if count == self.breaks_off:
+                raise CannotRun("Ray: the connection was lost")
+            yield number, f"{len(self.submitted)}_{number}"
 
     def states(self, ids):
         if self.outage:
@@ -64,7 +68,7 @@ class Fake:
 def driven(tmp_path):
     """Runs a fleet of stories; gives the drive, the engine, and the pauses."""
 
-    def run(*stories, jobs=None, outage=0):
+    def run(*stories, jobs=None, outage=0, breaks_off=None):
         engine = Fake(tmp_path, {i: list(story) for i, story in enumerate(stories, 1)})
         fleet = Fleet(engine=EngineKind.SLURM, shards=len(stories), jobs=jobs or {})
         fleets.prepare(tmp_path, fleet, ("true",))
@@ -81,7 +85,7 @@ def driven(tmp_path):
             pause=pauses.append,
             clock=lambda: sum(pauses),
         )
-        engine.outage = outage
+        engine.outage, engine.breaks_off = outage, breaks_off
         try:
             driving.run()
         finally:
@@ -161,6 +165,15 @@ def test_jobs_that_still_run_are_found_again(driven):
     assert {n: job.id for n, job in driving.fleet.jobs.items()} == {1: "5_1", 2: "1_2", 3: "5_3"}
 
 
+def test_what_was_submitted_before_a_submission_broke_off_is_not_submitted_again(driven, tmp_path):
+    with pytest.raises(CannotRun, match="connection was lost"):
+        driven([RUNNING], [RUNNING], [RUNNING], breaks_off=1)
+    jobs = fleets.read(tmp_path).jobs
+    assert jobs == {1: Job(id="1_1")}
+    _, engine, _, _ = driven([RUNNING, RUNNING, DONE], [DONE], [DONE], jobs=jobs)
+    assert engine.submitted == [((2, 3), ())]
+
+
 def test_an_engine_may_be_silent_for_a_while(driven):
     driving, _, pauses, _ = driven([RUNNING, RUNNING, DONE], outage=5)
     assert not driving.failed
@@ -190,7 +203,7 @@ def test_the_kind_of_machine_may_change_only_before_anything_was_measured(driven
 
 def test_only_open_shards_are_cancelled(driven, tmp_path):
     driving, engine, _, _ = driven([DONE], [CANCELLED])
-    driving.open = {2}
+    driving.open = {2, 3}  # the third was not submitted
     driving.cancel()
     assert engine.cancelled == ["1_2"]
 

@@ -108,6 +108,21 @@ def test_states(status, error_type, message, means):
     assert read(SimpleNamespace(status=name, error_type=error_type, message=message)) is means
 
 
+def test_a_job_is_told_before_the_next_one_is_submitted(tmp_path):
+    def submit_job(entrypoint, **how):
+        if "job.sh 2" in entrypoint:
+            raise RuntimeError("the connection was lost")
+        return "raysubmit_1"
+
+    engine = Ray.__new__(Ray)
+    engine.address, engine.gpus, engine.cpus = None, 0, 1
+    engine.client = SimpleNamespace(submit_job=submit_job)
+    told = engine.submit(tmp_path, (1, 2))
+    assert next(told) == (1, "raysubmit_1")
+    with pytest.raises(CannotRun, match="connection was lost"):
+        next(told)
+
+
 def test_without_ray_the_way_out_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.setitem(sys.modules, "ray.job_submission", None)

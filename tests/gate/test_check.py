@@ -99,6 +99,16 @@ def test_a_budget_that_ends_while_timing_keeps_what_was_counted(repository, serv
     assert failing(report) == {"operators"}
 
 
+def test_a_mechanism_that_changes_its_process_changes_no_other(repository, server, monkeypatch):
+    """Ones take twice the memory where another mechanism has changed the default type."""
+    repository.write("zero.py", planted("torch.ones(800_000)"))
+    repository.commit("two")
+    repository.write("small.py", planted("torch.set_default_dtype(torch.float64)"))
+    monkeypatch.chdir(repository.folder)
+    report = check(repository, server, models="small.py:CARD,zero.py:CARD")
+    assert {found.verdict for found in report.findings if "zero.py" in found.case} == {"same"}
+
+
 def test_a_head_that_never_loads_is_over_budget(repository, server):
     repository.write("small.py", "import time; time.sleep(600)\n" + MECHANISM)
     with pytest.raises(CannotRun, match=r"--budget of 8 s ended while waiting for small.py"):

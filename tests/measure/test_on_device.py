@@ -93,7 +93,9 @@ def test_the_second_case_of_a_process_has_the_peaks_of_the_first(gpu):
 
 def test_a_process_in_which_a_mechanism_left_tensors_weighs_no_other_case(gpu, monkeypatch):
     assert not weighed()["spoiled"]
-    assert Worker(None, seed=0, weighs=True).answer("weigh", **asked())["spoiled"], "on a CPU"
+    on_cpu = Worker(None, seed=0, weighs=True)
+    assert on_cpu.answer("weigh", **asked())["spoiled"]
+    assert not on_cpu.answer("weigh", checked=True, **asked())["spoiled"], "of counts alone"
     eager, kept = card("transformer").forms["eager"], []
     attend = eager.attend
 

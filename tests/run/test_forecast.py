@@ -51,7 +51,7 @@ def test_what_torch_compiles_takes_longer():
 
 def test_a_prompt_takes_its_time_in_every_process():
     plain = forecast(REQUEST, PLAN, GIB)
-    decoding = [replace(p, prefill_flops=10 * p.flops) for p in PLAN]
+    decoding = [replace(p, prefill_s=10 * p.predicted_s) for p in PLAN]
     prefills_s = sum(10 * p.predicted_s for p in PLAN)
     found = forecast(REQUEST, decoding, GIB)
     assert found.total_s - plain.total_s == pytest.approx((3 + 1) * prefills_s)

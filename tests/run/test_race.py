@@ -167,3 +167,22 @@ def test_processes_that_measure_memory_end_where_a_race_needs_theirs():
         round_.weigh("c", 1e9, **asdict(CASES["c"]))
     weighed = [pid for do, _, pid in machine.asked if do == "weigh"]
     assert weighed[0] == weighed[1] != weighed[2]
+
+
+@pytest.mark.parametrize("outcome", ["crashed", "oom"])
+def test_what_ends_a_kept_process_is_weighed_again_in_a_new_one(outcome):
+    """Something else may have ended it, as the kernel does where the host has no memory left."""
+    ends = [None, {"outcome": outcome, "reason": ""}, None]
+    machine = Machine(fate=lambda case, do: ends.pop(0), weighs_afresh=False)
+    with Round(machine.start, random.Random(0), machine.clock) as round_:
+        answers = [round_.weigh("c", 1e9, **asdict(CASES["c"])) for _ in range(2)]
+        assert round_.alive == 1
+    assert [answer["outcome"] for answer in answers] == ["ok", "ok"]
+    assert len(machine.started) == 2
+
+
+def test_what_ends_a_new_process_is_not_weighed_again():
+    machine = Machine(fate=lambda case, do: {"outcome": "crashed", "reason": ""})
+    with Round(machine.start, random.Random(0), machine.clock) as round_:
+        assert round_.weigh("c", 1e9, **asdict(CASES["c"]))["outcome"] == "crashed"
+    assert len(machine.started) == 1
