@@ -1,5 +1,6 @@
 """Memory of the current CUDA device: torch's exact peaks, and what the driver sees of a process."""
 
+import gc
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,6 +27,7 @@ def weigh(build: Callable[[], Subject], uuid: str) -> Weighed:
     the whole device is used instead: before the case was built, and at its peak.
     """
     device = torch.cuda.current_device()
+    gc.collect()
     free_workspaces()
     torch.cuda.empty_cache()
     left = torch.cuda.memory_allocated()

@@ -79,10 +79,17 @@ def files(tables: Sequence[Table], best: Mapping[str, Best] = NO_BEST) -> dict[s
 
     `best` are the bold cells of tables, by the names of the tables.
     """
-    marked = [(table, best.get(table.name, NONE)) for table in tables if table.rows]
+    marked = [(table, _within(table, best.get(table.name, NONE))) for table in tables if table.rows]
     shown = [(table, _columns(table, bold.cells), bold.note) for table, bold in marked]
     inputs = {f"{one[0].name}.tex": _piece(*one) for one in shown}
     return {**inputs, "tables.tex": PREAMBLE + "\n".join(starmap(_shown, shown)) + END}
+
+
+def _within(table: Table, best: Best) -> Best:
+    """The bold cells that the table has; none if there is nothing to compare with."""
+    names = {row[0].text for row in table.rows}
+    cells = best.cells & {(name, heading) for name in names for heading in table.columns}
+    return best._replace(cells=cells) if cells and len(names) > 1 else NONE
 
 
 def _piece(table: Table, columns: Sequence[_Column], bold: str) -> str:

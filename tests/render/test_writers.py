@@ -187,6 +187,14 @@ def test_the_best_of_a_column_are_bold_without_their_uncertainty_and_a_line_says
     assert "bf" not in latex.files([one])["t.tex"]
 
 
+def test_a_line_on_its_own_or_a_table_without_the_best_has_nothing_bold():
+    rows = tuple((Cell(name), Cell("24", 24.0)) for name in ("fastformer", "linformer"))
+    best = latex.Best(frozenset({("fastformer", "128"), ("transformer", "256")}), "Bold: 1 %.")
+    for heading, shown in (("128", rows[:1]), ("256", rows)):
+        one = Table(name="t", title="T", columns=("Mechanism", heading), rows=shown)
+        assert not re.search("(?i)bold|textbf", latex.files([one], {"t": best})["t.tex"])
+
+
 def test_a_table_that_is_too_wide_or_too_tall_is_cut_and_loses_nothing():
     lengths = tuple(f"{2**n:,}" for n in range(7, 17))
     cells = tuple(Cell(f"1,{n}.25 ±0.10", 1000.25 + n, 1000.15 + n, 1000.35 + n)
