@@ -10,7 +10,7 @@ The sequences of a batch never mix, padding changes no real token, a query witho
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, get_args
 
@@ -69,11 +69,16 @@ class Paper:
 
 @dataclass(frozen=True)
 class Cost:
-    """Complexity as the papers print it, and the core's exponents of N; None where unknown."""
+    """Complexity as the papers print it, and the core's exponents of N; None where unknown.
+
+    `symbols` explains those of the complexity besides N and the width: the meaning of each, and the
+    options that set it.
+    """
 
     printed: str
     time: float | None
     memory: float | None
+    symbols: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class Exemption(StrEnum):

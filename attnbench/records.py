@@ -351,6 +351,7 @@ class CardFacts:
     memory_exponent: Number | None
     forms: tuple[str, ...]
     options: Mapping[str, Option]  # every option with the default
+    symbols: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of the complexity
 
 
 class Block(NamedTuple):

@@ -20,7 +20,7 @@ GENERAL: Mapping[str, str] = MappingProxyType({
 
 SEEN, MEMORY = "tokens that a query attends to", "tokens of memory"
 POINTS, LANDMARKS, BLOCK = "inducing points", "landmarks", "tokens of a block"
-# for each mechanism and symbol, its meaning and the options that set it
+# those that papers print of mechanisms: the meaning of each, and the options that set it
 OWN: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType({
     "bigbird": {"K": (SEEN, "block", "global_tokens", "random_tokens")},
     "blockwise": {"n": ("blocks", "blocks")},
@@ -83,13 +83,14 @@ def _legend(
     lengths = sorted({units.length(n): n for n in cases["seq_len"]}.items(), key=lambda n: n[1])
     ends = " to ".join(dict.fromkeys((lengths[0][0], lengths[-1][0])))
     widths = " and ".join(f"{width}" for width in sorted(set(cases["width"])))
+    own = {card.mechanism: {**OWN.get(card.mechanism, {}), **card.symbols} for card in cards}
     for name, symbol in every:
-        if symbol in GENERAL and symbol not in OWN.get(name, {}):
+        if symbol in GENERAL and symbol not in own.get(name, {}):
             value = ends if GENERAL[symbol] == LENGTH else widths
             yield f"{symbol}: {GENERAL[symbol]} ({value})"
     for name, symbol in every:
-        if symbol in OWN.get(name, {}):
-            meaning, *options = OWN[name][symbol]
+        if symbol in own.get(name, {}):
+            meaning, *options = own[name][symbol]
             values = " or ".join(dict.fromkeys(_values(name, options, cases, cards)))
             yield f"{symbol} of {name}: {meaning}{f' ({values})' if values else ''}"
 

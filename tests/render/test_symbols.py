@@ -1,6 +1,6 @@
 """Every symbol of a printed complexity is explained, with options that exist."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 
@@ -8,8 +8,9 @@ from attnbench.analysis.report import analyse
 from attnbench.claims.published import printed_costs
 from attnbench.registry import card, names
 from attnbench.render import html, latex, markdown
+from attnbench.render.grid import Table
 from attnbench.render.page import report_tables
-from attnbench.render.symbols import GENERAL, OWN, symbols
+from attnbench.render.symbols import GENERAL, OWN, explained, symbols
 from attnbench.store.journal import load
 
 FORMULAS = [(cost.mechanism, cost.printed) for cost in printed_costs()]
@@ -33,7 +34,8 @@ def test_every_symbol_that_is_printed_is_explained():
     formulas = [*FORMULAS, *((name, card(name).cost.printed) for name in names())]
     for name, formula in formulas:
         for symbol in symbols(formula):
-            assert symbol in {*OWN.get(name, {}), *GENERAL}, (name, formula, symbol)
+            known = {*OWN.get(name, {}), *card(name).cost.symbols, *GENERAL}
+            assert symbol in known, (name, formula, symbol)
 
 
 def test_what_is_explained_is_printed_and_set_by_options_that_exist():
@@ -45,6 +47,21 @@ def test_what_is_explained_is_printed_and_set_by_options_that_exist():
         for symbol, (_, *named) in own.items():
             assert symbol in printed, (name, symbol)
             assert set(named) <= options, (name, symbol)
+
+
+def test_a_card_explains_symbols_of_its_own():
+    analysis = analyse(load("reports/cpu-fig2"))
+    cards = [
+        replace(each, complexity="O(N·q)", symbols={"q": ("queries of a group", "window")})
+        for each in analysis.sweep.cards
+        if each.mechanism == "longformer"
+    ]
+    table = Table(name="complexity", title="", columns=(), rows=(), note="End.")
+    note = explained(table, analysis.cases, cards).note
+    assert note == (
+        "Symbols: N: sequence length (128 to 65,536);"
+        " q of longformer: queries of a group (window=16). End."
+    )
 
 
 def test_the_tables_of_a_report_explain_their_symbols_with_the_values_used():
