@@ -38,7 +38,7 @@ def test_a_shard_writes_its_journal_alone_and_no_budget_is_chosen(shards):
     for i, (folder, done) in enumerate(zip(folders, printed, strict=True), 1):
         assert [path.name for path in folder.iterdir()] == [FILE]
         assert done.stdout == ""
-        assert f"shard {i}/2, try 1; a budget is that of each shard" in done.stderr
+        assert f"shard {i}/2, attempt 1; the budget is per shard" in done.stderr
         assert "no budget" in done.stderr
         assert load(folder).request.budget_s is None
 
@@ -113,7 +113,7 @@ def test_a_shard_goes_on_in_its_own_folder_alone(copies):
     assert "shard: 1/2 there, 2/2 here" in wrong.stderr
     done = here(*SMALL, "--shard", "1/2", "--out", copies[0], "--resume")
     assert done.returncode == 0, done.stderr
-    assert "shard 1/2, try 2" in done.stderr
+    assert "shard 1/2, attempt 2" in done.stderr
     sweep = load(copies[0])
     assert sweep.finished
     assert {run.origin.attempt for run in sweep.runs} == {1, 2}
@@ -181,7 +181,7 @@ def test_too_many_shards_are_refused_before_anything_is_written(tmp_path):
             "other devices than this machine; write --device cpu or --device cuda",
         ),
         (("--shard", "1/2", "--json"), "--json has no effect with --shard"),
-        (("--shard", "1/2", "--device", "cuda:1"), "a scheduler gives each shard its device"),
+        (("--shard", "1/2", "--device", "cuda:1"), "the scheduler assigns each shard its device"),
         (("--shard", "0/2"), "--shard '0/2' is not I/N with I from 1 to N; write 2/6"),
         (("--shard", "3/2"), "--shard '3/2' is not I/N"),
         (("--shard", ""), "--shard '' is not I/N"),

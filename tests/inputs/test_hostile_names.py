@@ -72,7 +72,7 @@ def tex(content: bytes) -> None:
     text = content.decode()
     known = latex.PREAMBLE + latex.END + "".join(latex.SPECIAL.values())
     known += "".join(latex.files([any_table()]).values())
-    known += r"\multicolumn\pm\medskip\raggedright\arraybackslash\allowbreak"
+    known += r"\multicolumn\pm\medskip\raggedright\arraybackslash\allowbreak\textbf"
     assert commands(text) <= commands(known)
     assert re.findall(r"\\input(.*)", text) == re.findall(r"\\input(\{\w+\})", text)
     assert "^^" not in text

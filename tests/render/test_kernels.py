@@ -80,7 +80,7 @@ def test_another_number_type_is_a_warning_unless_it_is_wider(dtype, types, other
     whole = replace(whole, request=replace(whole.request, dtype=dtype))
     said = [line for line in warnings(analyse(whole)) if "autocast" in line]
     assert len(said) == bool(others)
-    assert not said or said[0].startswith(f"fastformer computed in {others}, by autocast")
+    assert not said or said[0].startswith(f"fastformer computed in {others}, through autocast")
 
 
 def test_autocast_that_was_on_is_a_warning():
