@@ -275,6 +275,7 @@ class Worker:
         state = torch_state()
         card, config, case = self.resolve(**asked)
         device, values = find(case.workload.device), dict[str, float]()
+        before = device.left_bytes()
         if getattr(card.forms[case.form], "compiles", False):
             compiling.load(device)
         if checked:
@@ -303,7 +304,7 @@ class Worker:
             notes["departs"] = departs
         gc.collect()
         device.release()
-        left = device.left_bytes() > LEFT_BYTES
+        left = device.left_bytes() - before > LEFT_BYTES
         changed = bool(changes(state, torch_state()))
         afresh = device.weighs_afresh and not checked
         spoiled = afresh or left or changed or self.keeps_too_much()

@@ -46,7 +46,7 @@ def test_a_case_is_named_as_briefly_as_is_clear(wanted, found):
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
-        ("slow", "write MECHANISM/MODE/LENGTH, as slow:eager/inference/128"),
+        ("slow", "write MECHANISM/MODE/LENGTH, as in slow:eager/inference/128"),
         ("slow/inference/512", "means 2 cases; write slow:eager/inference/512 or slow:sdpa"),
         ("slow/inference/1k", "unknown case 'slow/inference/1024'; did you mean slow:"),
         ("slow/inference/long", "is not a size"),

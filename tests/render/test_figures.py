@@ -18,6 +18,7 @@ from attnbench.records import Cause, FigureSize, Mode, Outcome, Part, Run
 from attnbench.render import styles
 from attnbench.render.decoding import decode_figure
 from attnbench.render.figures import MEMORY, TIME, cost_figure
+from attnbench.render.legends import Ending, entry_text
 from attnbench.render.panels import DPI
 from attnbench.render.roofline import roofline_figure
 from attnbench.render.styles import SHEETS
@@ -36,8 +37,8 @@ def check(made, size):
     assert made.figure.get_size_inches()[0] == SHEETS[size].width
     keys = [artist for artist in made.figure.artists if artist.get_marker() != "None"]
     assert len(keys) == len(whole)
-    entries = [(e.name, e.why) for e in made.legends[0]] if beside else [(n, "") for n in whole]
-    lines = [part for name, why in entries for part in f"{names[name]}\n{why}".split("\n") if part]
+    entries = made.legends[0] if beside else [Ending(name, {}, None) for name in whole]
+    lines = [line for entry in entries for line in entry_text(entry, names).split("\n")]
     for suffix, page in pages(made.figure):
         wanted = Counter(map(as_in_pdf, lines) if suffix == "pdf" else lines)
         found = [one for one in page.lines if one.text in wanted]
@@ -86,7 +87,8 @@ def check_order(legend, names, axes, inside, suffix):
     heights = {}
     for ending in legend:
         y = -1.0 if ending.at is None else (axes.transData - axes.transAxes).transform(ending.at)[1]
-        line = next(one for one in inside if one.text == names[ending.name].split("\n")[0])
+        text = entry_text(ending, names).split("\n")[0]
+        line = next(one for one in inside if one.text == text)
         inside = [one for one in inside if one is not line]
         heights[ending.name] = (np.clip(y, 0, 1), line.box.y0)
     for (one, low), (two, high) in pairwise(sorted(heights.values())):
