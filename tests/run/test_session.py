@@ -112,25 +112,17 @@ def test_every_case_is_visited_in_every_round_and_measured_once():
     assert len(machine.stored) == len(PLAN) * 4
 
 
-def test_a_round_has_one_process_for_each_series_and_one_to_measure_memory_for_each_case():
-    machine = Machine()
+@pytest.mark.parametrize(("afresh", "weighing"), [(True, 3), (False, 1)])
+def test_memory_takes_a_process_for_each_case_or_where_the_device_allows_it_each_series(
+    afresh, weighing
+):
+    machine = Machine(weighs_afresh=afresh)
     sweep(machine)
     assert Counter(machine.started) == {
         ("slow:eager", False): 3,
         ("fast:eager", False): 3,
-        ("slow:eager", True): 3,
-        ("fast:eager", True): 3,
-    }
-
-
-def test_where_the_device_allows_it_one_process_for_each_series_measures_memory():
-    machine = Machine(weighs_afresh=False)
-    sweep(machine)
-    assert Counter(machine.started) == {
-        ("slow:eager", False): 3,
-        ("fast:eager", False): 3,
-        ("slow:eager", True): 1,
-        ("fast:eager", True): 1,
+        ("slow:eager", True): weighing,
+        ("fast:eager", True): weighing,
     }
     pids = {do: {pid for d, _, pid in machine.asked if d == do} for do in ("lap", "weigh")}
     assert not pids["lap"] & pids["weigh"], "a profiler that has run makes a process slower"
