@@ -2,10 +2,10 @@
 
     python -m tests.benchmarks.again > reports/again.md
 
-Fastformer and Linformer take part under two names each (`twice.py`) in sweeps by the engine of
-`attnbench sweep`, over lengths and modes, while a busy loop occupies one core; sweeps of levels
-`attention` and `model` alternate until there are enough ratios. Only ratios of a mechanism to
-itself count: every difference is an error, and 95 % of the intervals should contain 1.
+Fastformer and Linformer take part under two names each (`twice.py`) in sweeps over lengths and
+modes, while a busy loop occupies one core; sweeps of levels `attention` and `model` alternate until
+there are enough ratios. Only ratios of a mechanism to itself count: every difference is an error,
+and 95 % of the intervals should contain 1.
 
 The ratios of one sweep share the variation between processes, which the standard error takes into
 account. D = 64, 4 heads, 2,048 tokens per batch, 3 rounds.
@@ -15,154 +15,88 @@ import argparse
 import math
 import os
 import sys
-from dataclasses import dataclass, replace
+import tempfile
 from pathlib import Path
 from statistics import mean, median, stdev
 
-from attnbench.analysis.curves import half_widths, series_names
-from attnbench.analysis.ratios import Ratios
-from attnbench.api.servers import own_server
-from attnbench.measure.environment import memory_bytes
-from attnbench.records import PASSES, Level, Mode, Part, Request, Sweep
-from attnbench.run.session import Session
-from attnbench.workloads.reading import plan
-from attnbench.workloads.requests import settings
+import pandas as pd
+
+import attnbench
 from tests.benchmarks.gate import Neighbour
 from tests.benchmarks.header import begin
 
-FILE = Path(__file__).with_name("twice.py").relative_to(Path.cwd())
+FILE = Path(__file__).with_name("twice.py")
 NAMES = ("FASTFORMER", "LINFORMER")
-LENGTHS = (128, 256, 512, 1024)
-LEVELS = (Level.ATTENTION, Level.MODEL)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Same:
-    """The ratio of a mechanism to itself in one block of one sweep."""
-
-    sweep: int
-    level: Level
-    mode: Mode
-    name: str
-    log: float
-    half: float  # half-width of the 95 % confidence interval of the logarithm
-
-    @property
-    def held(self):
-        return abs(self.log) <= self.half
-
-
-class Runs(list):
-    """Keeps the runs of a session in memory."""
-
-    def append(self, *records):
-        self.extend(records)
+LEVELS = ("attention", "model")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ratios", type=int, default=200, help="Minimum number of ratios.")
+    parser.add_argument("--lengths", default="128..1024:x2")
     asked = parser.parse_args()
-    found, loads = [], []
+    sweeps, loads = [], []
     with Neighbour():
-        while len(found) < asked.ratios:
-            number = len({each.sweep for each in found})
-            found += swept(number, LEVELS[number % len(LEVELS)])
+        while sum(map(len, sweeps)) < asked.ratios:
+            number = len(sweeps)
+            found = swept(number, LEVELS[number % len(LEVELS)], asked.lengths)
+            sweeps.append(found)
             loads.append(os.getloadavg()[0])
-            print(f"{len(found)} of {asked.ratios} ratios", file=sys.stderr, flush=True)
-    command = "python -m tests.benchmarks.again"
-    begin("A mechanism against itself", __doc__, command, "torch")
+            print(f"{sum(map(len, sweeps))} of {asked.ratios} ratios", file=sys.stderr, flush=True)
+    begin("A mechanism against itself", __doc__, "python -m tests.benchmarks.again", "torch")
     print("| level | mode | mechanism | ratios | contain 1 | median half-width |")
     print("|---|---|---|---:|---:|---:|")
-    for level in LEVELS:
-        for mode in PASSES:
-            for name in NAMES:
-                which = (level, mode, name)
-                rows = [each for each in found if (each.level, each.mode, each.name) == which]
-                print(f"| {level} | {mode} | {name.lower()} | {cells(rows)} |")
+    found = pd.concat(sweeps)
+    for (level, mode, name), rows in found.groupby(["level", "mode", "name"]):
+        print(f"| {level} | {mode} | {name.lower()} | {cells(rows)} |")
     print(f"| all | | | {cells(found)} |")
-    print(f"\n{summed(found)} The load average was {min(loads):.1f} to {max(loads):.1f}.")
+    print(f"\n{summed(sweeps)} The load average was {min(loads):.1f} to {max(loads):.1f}.")
 
 
-def swept(number, level):
-    """Every ratio of a mechanism to itself in one sweep."""
-    asked = request(number, level)
-    with own_server(asked.settings.threads, asked.settings.seed) as server:
-        planned, runs = plan(asked, server), Runs()
-        Session(
-            request=asked,
-            plan=planned.cases,
-            store=runs,
-            start=lambda series, *, weighs=False: server.worker(weighs=weighs),
-            memory_bytes=memory_bytes(),
-            # memory is not needed here
-            finished=frozenset((line.case.key, Part.MEMORY, 0) for line in planned.cases),
-        ).run()
-    ratios = Ratios(
-        Sweep(
-            name="again",
-            request=asked,
-            sessions=(),
-            cards=planned.cards,
-            plan=planned.cases,
-            runs=tuple(runs),
-            finished=True,
+def swept(number, level, lengths):
+    """Every ratio of a mechanism to itself in one sweep; `number` is also its seed."""
+    with tempfile.TemporaryDirectory() as folder:
+        sweep = attnbench.sweep(
+            models=[f"{FILE}:{name}{again}" for name in NAMES for again in ("", "_AGAIN")],
+            lengths=lengths,
+            level=level,
+            tokens=2048,
+            width=64,
+            heads=4,
+            rounds=3,
+            quick=True,
+            budget=None,
+            threads=1,
+            seed=number,
+            out=Path(folder, "again"),
         )
-    )
-    names = series_names(planned.cases)
-    series = {p.case.mechanism.rpartition(":")[2]: names[p.case.key] for p in planned.cases}
-    found = []
-    for mode in asked.modes:
+        found = []
         for name in NAMES:
-            for seq_len in asked.lengths:
-                ratio = ratios.ratio(series[name], series[f"{name}_AGAIN"], mode, seq_len)
-                half = float(half_widths([ratio.se], [ratio.df])[0])
-                found.append(
-                    Same(sweep=number, level=level, mode=mode, name=name, log=ratio.log, half=half)
-                )
-    return found
-
-
-def request(number, level):
-    """The request of sweep `number`, which is also its seed."""
-    usual = settings("cpu", 1, number, quick=True, cold=False, budget_s=None)
-    return Request(
-        models=tuple(f"{FILE}:{name}{again}" for name in NAMES for again in ("", "_AGAIN")),
-        lengths=LENGTHS,
-        tokens=2048,
-        preset="mind-classification",
+            rows = sweep.ratios(f"{FILE}:{name}")
+            found.append(rows[rows["series"].str.contains(f":{name}_AGAIN")].assign(name=name))
+    found = pd.concat(found)
+    return found.assign(
         level=level,
-        modes=PASSES,
-        dtype="float32",
-        device="cpu",
-        width=64,
-        heads=4,
-        layers=2,
-        padding=0.0,
-        causal=False,
-        rounds=3,
-        budget_s=None,
-        case_timeout_s=600.0,
-        settings=replace(usual, sample_s=0.08, warmup_s=0.05),
+        held=(found["low"] <= 1) & (found["high"] >= 1),
+        half=100 * (found["high"] / found["low"]).map(math.log) / 2,
+        off=100 * found["ratio"].map(math.log).abs(),
     )
 
 
 def cells(rows):
     """Number of ratios, share of intervals that contain 1, and median half-width."""
-    held = f"{sum(each.held for each in rows) / len(rows):.0%}"
-    return f"{len(rows)} | {held} | {100 * median(each.half for each in rows):.1f} %"
+    return f"{len(rows)} | {rows['held'].mean():.0%} | {median(rows['half']):.1f} %"
 
 
-def summed(found):
+def summed(sweeps):
     """The share that contains 1, with a standard error over sweeps; median distance from 1."""
-    sweeps = sorted({each.sweep for each in found})
-    shares = [mean(each.held for each in found if each.sweep == sweep) for sweep in sweeps]
+    shares = [mean(found["held"]) for found in sweeps]
     error = stdev(shares) / len(shares) ** 0.5 if len(shares) > 1 else math.nan
-    off = 100 * median(abs(each.log) for each in found)
-    held = sum(each.held for each in found)
+    found = pd.concat(sweeps)
     return (
-        f"{held} of {len(found)} intervals contain 1: {held / len(found):.1%} ± {error:.1%} over"
-        f" {len(sweeps)} sweeps. The median ratio is {off:.1f} % away from 1."
+        f"{found['held'].sum()} of {len(found)} intervals contain 1: {mean(found['held']):.1%}"
+        f" ± {error:.1%} over {len(sweeps)} sweeps. The median ratio is"
+        f" {median(found['off']):.1f} % away from 1."
     )
 
 

@@ -14,40 +14,35 @@ account. D = 64, 4 heads, 2,048 tokens per batch, level attention, 3 rounds.
 import argparse
 import math
 import os
+import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 from pathlib import Path
 from statistics import mean, median, stdev
 
 from attnbench.analysis.curves import half_widths
 from attnbench.analysis.ratios import Ratios
-from attnbench.api.measuring import environment
-from attnbench.api.servers import own_server
-from attnbench.device import find
-from attnbench.fleet import split
-from attnbench.measure.environment import memory_bytes
-from attnbench.records import PASSES, Level, Part, Request, Shard
-from attnbench.run.session import Session
-from attnbench.store.journal import Journal, load
-from attnbench.store.merging import merge
-from attnbench.store.schema import EndReason
-from attnbench.workloads.reading import plan
-from attnbench.workloads.requests import settings
+from attnbench.store.journal import load
 from tests.benchmarks.header import begin
 
-MODELS = ("fastformer", "linformer", "transformer:eager")
+ATTNBENCH = (sys.executable, "-m", "attnbench")
+SWEEP = (
+    *("sweep", "--models", "fastformer,linformer,transformer:eager", "--level", "attention"),
+    *("--width", "64", "--heads", "4", "--tokens", "2048", "--threads", "1"),
+    *("--rounds", "3", "--quick", "--budget", "none"),
+)
 SHARDS = 2
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sweeps", type=int, default=20)
+    parser.add_argument("--lengths", default="128..512:x2")
     asked = parser.parse_args()
     found, loads = [], []
     for number in range(asked.sweeps):
-        found.append(compared(number))
+        found.append(compared("--seed", str(number), "--lengths", asked.lengths))
         loads.append(os.getloadavg()[0])
         held = [abs(d) <= half for sweep in found for d, half in sweep]
         print(f"{number + 1} sweeps: {sum(held)} of {len(held)}", file=sys.stderr, flush=True)
@@ -55,17 +50,20 @@ def main():
     print(summed(found, loads))
 
 
-def compared(number):
+def compared(*options):
     """The differences of all log ratios of one sweep, with the half-widths of their intervals."""
     with tempfile.TemporaryDirectory() as folder:
-        whole = load(measured(Path(folder, "whole"), number))
-        with ThreadPoolExecutor(SHARDS) as pool:
-            shards = [Shard(i, SHARDS) for i in range(1, SHARDS + 1)]
-            folders = [Path(folder, f"shard-{shard.number}") for shard in shards]
-            parts = list(pool.map(measured, folders, [number] * SHARDS, shards))
-        divided = merge(parts, Path(folder, "merged"))
-    assert divided.finished
-    first, second = Ratios(whole), Ratios(divided)
+        whole, divided = Path(folder, "whole"), Path(folder, "divided")
+        ended(begun(*SWEEP, *options, "--out", whole))
+        shards = [divided / f"shard-{i}" for i in range(1, SHARDS + 1)]
+        ended(
+            *(
+                begun(*SWEEP, *options, "--shard", f"{i}/{SHARDS}", "--out", shard)
+                for i, shard in enumerate(shards, 1)
+            )
+        )
+        ended(begun("merge", *shards, "--out", divided))
+        first, second = Ratios(load(whole)), Ratios(load(divided))
     rows = []
     for mode, seq_len in first.blocks:
         for a, b in combinations(first.series, 2):
@@ -75,51 +73,18 @@ def compared(number):
     return rows
 
 
-def measured(folder, number, shard=None):
-    """The folder of a sweep, or of one shard of it, measured here."""
-    asked = request(number)
-    with own_server(asked.settings.threads, asked.settings.seed) as server:
-        planned = plan(asked, server)
-        here = environment(server, asked.device, asked.settings.threads)
-        with Journal.create(folder, folder.name, asked, here, shard) as journal:
-            journal.append(*planned.cards, *planned.cases)
-            Session(
-                request=asked,
-                plan=planned.cases,
-                store=journal,
-                start=lambda series, *, weighs=False: server.worker(weighs=weighs),
-                memory_bytes=memory_bytes(),
-                # memory is not needed here
-                finished=frozenset((line.case.key, Part.MEMORY, 0) for line in planned.cases),
-                share=split.share(planned.cases, asked, shard) if shard else None,
-                name=str(shard or ""),
-            ).run()
-            journal.end(EndReason.FINISHED)
-    return folder
+def begun(*command):
+    """A process of attnbench, silent unless it fails."""
+    return subprocess.Popen([*ATTNBENCH, *map(str, command)], stdout=subprocess.DEVNULL)
 
 
-def request(number):
-    """The request of sweep `number`, which is also its seed."""
-    usual = settings(find("cpu"), 1, number, quick=True, cold=False, budget_s=None)
-    return Request(
-        models=MODELS,
-        lengths=(128, 256, 512),
-        tokens=2048,
-        preset="mind-classification",
-        level=Level.ATTENTION,
-        modes=PASSES,
-        dtype="float32",
-        device="cpu",
-        width=64,
-        heads=4,
-        layers=2,
-        padding=0.0,
-        causal=False,
-        rounds=3,
-        budget_s=None,
-        case_timeout_s=600.0,
-        settings=usual,
-    )
+def ended(*processes):
+    """Waits for processes; raises `CalledProcessError` if one failed."""
+    for process in processes:
+        process.wait()
+    for process in processes:
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, process.args)
 
 
 def summed(found, loads):

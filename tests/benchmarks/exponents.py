@@ -14,7 +14,8 @@ from pathlib import Path
 from attnbench.analysis.scaling import judged, scaling
 from attnbench.analysis.summary import summary
 from attnbench.store.journal import load
-from tests.benchmarks.header import begin
+from attnbench.units import many
+from tests.benchmarks.header import write
 
 BANDS = {1.0: 0.1, 1.5: 0.15, 2.0: 0.15}
 
@@ -23,15 +24,19 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sweeps", type=Path, nargs="+")
     asked = parser.parse_args()
-    latest = {}
+    latest, machines, versions = {}, {}, {}
     for folder in asked.sweeps:
         sweep = load(folder)
+        for here in sweep.sessions:
+            machines[f"{many(here.threads, 'thread')} of {here.processor}"] = None
+            versions[f"torch {here.torch}"] = None
         rows = judged(scaling(summary(sweep), ("time_s",)), sweep.cards, sweep.request.level)
         for _, row in rows[rows["exponent"].notna()].iterrows():
             latest[row["mechanism"]] = (folder.name, row)
     folders = " ".join(map(str, asked.sweeps))
     command = f"python -m tests.benchmarks.exponents {folders}"
-    begin("How each mechanism grows", __doc__, command, "torch")
+    title = "How each mechanism grows"
+    write(title, __doc__, command, ", ".join(machines), ", ".join(versions))
     print("| series | expected | measured | 95 % CI | N | tail | agrees | sweep |")
     print("|---|---:|---:|---|---|---|---|---|")
     for _, (folder, row) in sorted(latest.items()):

@@ -1,4 +1,4 @@
-"""False alarms and detection rates of the gate under load; not run by the tests.
+"""False alarms and detection rates of the gate under load.
 
     python -m tests.benchmarks.gate [--trials 200] [--injected 100] [--out reports/gate]
 

@@ -1,4 +1,4 @@
-"""Whether the tool's timer agrees with others; needs an idle machine, not run by the tests.
+"""Whether the tool's timer agrees with others; needs an idle machine.
 
     python -W ignore -m tests.benchmarks.stopwatch [--device cpu] > reports/stopwatch.md
 

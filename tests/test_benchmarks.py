@@ -1,0 +1,55 @@
+"""Every benchmark runs, in small, and makes its page; those that measure for long are faults.
+
+What they find is stored under `reports/`; `reports/exponents.md` follows from stored sweeps.
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SMALL = {
+    "speed": ("--models", "fastformer", "--lengths", "64", "--seconds", "0.1"),
+    "stopwatch": ("--models", "fastformer", "--lengths", "128", "--rounds", "1"),
+    "coverage": ("--sweeps", "20"),
+}
+LONG = {
+    "again": ("--ratios", "1", "--lengths", "128"),
+    "divided": ("--sweeps", "1", "--lengths", "128"),
+}
+
+
+def page(benchmark, *options):
+    """What a benchmark prints."""
+    command = [sys.executable, "-W", "ignore", "-m", f"tests.benchmarks.{benchmark}", *options]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+@pytest.mark.parametrize(
+    "benchmark", [*SMALL, *(pytest.param(name, marks=pytest.mark.faults) for name in LONG)]
+)
+def test_a_benchmark_makes_its_page(benchmark):
+    made = page(benchmark, *{**SMALL, **LONG}[benchmark])
+    assert made.startswith("# ")
+    assert "Made by `python" in made
+    assert re.search(r"\d of \d+ intervals contain|^\| .*\d.*\|$", made, re.MULTILINE)
+
+
+def test_the_page_of_exponents_follows_from_its_sweeps():
+    sweeps = ("reports/cpu-exponents", "reports/cpu-root", "reports/cpu-square")
+    assert page("exponents", *sweeps) == (ROOT / "reports" / "exponents.md").read_text()
+
+
+@pytest.mark.faults
+def test_the_gates_benchmark_goes_on_where_it_was_stopped(tmp_path):
+    options = ("--injected", "1", "--neighbours", "0", "--out", str(tmp_path))
+    first = page("gate", "--trials", "1", *options)
+    assert first.startswith("1/1 nothing: ")
+    assert first.count(": ") == 4  # a verdict for each kind of extra work
+    assert page("gate", "--trials", "1", *options) == ""
+    assert "| nothing | 1 |" in (tmp_path / "README.md").read_text()
