@@ -18,9 +18,8 @@ from attnbench.errors import CannotRun, UsageError
 from attnbench.gate.cases import CheckedCase, CheckPlan, planned
 from attnbench.gate.check import in_forms, on_both_sides
 from attnbench.gate.measuring import Runner
-from attnbench.gate.pairs import Evidence, Pair, Stage
 from attnbench.gate.repository import top
-from attnbench.gate.rule import judge
+from attnbench.gate.rule import Evidence, Pair, Stage, judge
 from attnbench.records import Outcome, Selection
 from attnbench.run.pairs import AGAIN, BASE, START_S, Failed, Laps, TreeRace, of_trees
 from attnbench.run.processes import Server

@@ -25,8 +25,7 @@ from attnbench.api.servers import SCRIPT
 from attnbench.cli import options
 from attnbench.gate.cases import CheckedCase, CheckPlan
 from attnbench.gate.check import on_both_sides
-from attnbench.gate.pairs import Evidence, Pair, Stage, Statistic
-from attnbench.gate.rule import judge, settled
+from attnbench.gate.rule import Evidence, Pair, Stage, Statistic, judge, settled
 from attnbench.gate.selftest import prepare
 from attnbench.measure.environment import processor
 from attnbench.records import Mode
