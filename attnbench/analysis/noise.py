@@ -9,7 +9,7 @@ means that processes do not differ; dependent samples within a process make it t
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,15 +31,12 @@ class Drift:
 def drift(sweep: Sweep) -> Drift | None:
     """The slope of log times over the sweep; None without repetition."""
     medians = timed_medians(sweep.runs)
-    positions: dict[str, list[float]] = {}
-    logs: dict[str, list[float]] = {}
-    for position, (case, seconds) in zip(np.linspace(0, 1, len(medians)), medians, strict=True):
-        positions.setdefault(case, []).append(position)
-        logs.setdefault(case, []).append(math.log(seconds))
-    df = len(medians) - len(logs) - 1
+    cases = [case for case, _ in medians]
+    df = len(cases) - len(set(cases)) - 1
     if df < 1:
         return None
-    x, y = _centred(positions), _centred(logs)
+    x = _centred(cases, np.linspace(0, 1, len(cases)))
+    y = _centred(cases, [math.log(seconds) for _, seconds in medians])
     power = float(x @ x)
     if not power:
         return None
@@ -53,18 +50,19 @@ def drift(sweep: Sweep) -> Drift | None:
 
 def widening(sweep: Sweep) -> float | None:
     """The factor by which variation between processes widens the intervals; None if unknown."""
-    logs: dict[str, list[float]] = {}
-    squares, dfs, shares = 0.0, 0, []
-    for run in timed_runs(sweep.runs):
+    runs = timed_runs(sweep.runs)
+    logs, squares, dfs, shares = list[float](), 0.0, 0, list[float]()
+    for run in runs:
         seconds = np.log([sample.seconds for sample in run.samples])
-        logs.setdefault(run.case, []).append(float(np.median(seconds)))
+        logs.append(float(np.median(seconds)))
         squares += float(np.sum((seconds - seconds.mean()) ** 2))
         dfs += len(seconds) - 1
         shares.append(median_share(len(seconds)))
-    rounds = sum(len(group) - 1 for group in logs.values())
+    cases = [run.case for run in runs]
+    rounds = len(cases) - len(set(cases))
     if not rounds or not dfs or not squares:
         return None
-    between = float(np.sum(_centred(logs) ** 2)) / rounds
+    between = float(np.sum(_centred(cases, logs) ** 2)) / rounds
     return math.sqrt(between / (squares / dfs * float(np.mean(shares))))
 
 
@@ -79,15 +77,12 @@ def node_share(sweep: Sweep) -> float | None:
     nodes = dict.fromkeys(run.origin.node for run in runs)
     if len(nodes) < 2:
         return None
-    logs: dict[str, list[float]] = {}
-    members: dict[str, list[list[float]]] = {}
-    for run, (case, seconds) in zip(runs, timed_medians(sweep.runs), strict=True):
-        logs.setdefault(case, []).append(math.log(seconds))
-        members.setdefault(case, []).append([float(run.origin.node == node) for node in nodes])
-    y, z = _centred(logs), _centred(members)
+    cases = [run.case for run in runs]
+    y = _centred(cases, [math.log(seconds) for _, seconds in timed_medians(sweep.runs)])
+    z = _centred(cases, [[float(run.origin.node == node) for node in nodes] for run in runs])
     effects, _, rank, _ = np.linalg.lstsq(z, y, rcond=None)
     explained = float(y @ (z @ effects))
-    df = len(y) - len(logs) - int(rank)
+    df = len(y) - len(set(cases)) - int(rank)
     if df < 1 or not rank:
         return None
     rest = (float(y @ y) - explained) / df
@@ -104,6 +99,9 @@ def median_share(samples: int) -> float:
     return math.pi / (2 * samples + (2.4 if samples % 2 == 0 else math.pi - 2))
 
 
-def _centred(groups: Mapping[str, Sequence[Any]]) -> np.ndarray:
-    """All values, each less the mean of its group."""
+def _centred(cases: Sequence[str], values: Iterable[Any]) -> np.ndarray:
+    """The values, each less the mean of its case, case by case."""
+    groups: dict[str, list[Any]] = {}
+    for case, value in zip(cases, values, strict=True):
+        groups.setdefault(case, []).append(value)
     return np.concatenate([np.array(group) - np.mean(group, 0) for group in groups.values()])

@@ -12,10 +12,9 @@ import numpy as np
 
 from attnbench.analysis import noise, roofline, scaling
 from attnbench.analysis.answers import Answers, answers
-from attnbench.analysis.crossover import crossovers, speedups
 from attnbench.analysis.estimate import IntervalKind
 from attnbench.analysis.ratios import Ratios
-from attnbench.analysis.scaling import decoding
+from attnbench.analysis.scaling import crossovers, speedups
 from attnbench.analysis.standings import Standings
 from attnbench.analysis.summary import (
     Frame,
@@ -111,14 +110,14 @@ class Analysis:
 
     @cached_property
     def speedups(self) -> Frame | None:
-        """`crossover.speedups` over the baseline; None with fewer than two series."""
+        """`scaling.speedups` over the baseline; None with fewer than two series."""
         if self.baseline is None or self.cases["series"].nunique() < 2:
             return None
         return speedups(self.cases, self.baseline, self.ratios)
 
     @cached_property
     def crossovers(self) -> Frame:
-        """`crossover.crossovers` of times; only those with the chosen series, if any."""
+        """`scaling.crossovers` of times; only those with the chosen series, if any."""
         return crossovers(self.cases, baseline=self.against, ratios=self.ratios)
 
     @cached_property
@@ -129,7 +128,7 @@ class Analysis:
     @cached_property
     def decoding(self) -> Frame:
         """`scaling.decoding` of each series; empty if nothing was decoded."""
-        return decoding(self.cases)
+        return scaling.decoding(self.cases)
 
     @cached_property
     def exponents(self) -> Frame:
@@ -141,12 +140,9 @@ class Analysis:
     def local_slopes(self) -> Frame:
         """`scaling.local_slopes` of times, with `expected`, the exponent of the card."""
         slopes = scaling.local_slopes(self.cases)
-        powers = scaling.expectations(self.sweep.cards, self.sweep.request.level)
-        expected = [
-            scaling.expected_of(powers, mechanism, "time_s", mode)
-            for mechanism, mode in zip(slopes["mechanism"], slopes["mode"], strict=True)
-        ]
-        return slopes.assign(expected=expected)
+        rows = slopes.assign(metric="time_s")
+        stated = scaling.expected(rows, self.sweep.cards, self.sweep.request.level)
+        return slopes.assign(expected=stated)
 
     @cached_property
     def roof(self) -> roofline.Roof | None:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -31,9 +31,7 @@ from attnbench.analysis.estimate import LEVEL, MANY, IntervalKind
 from attnbench.analysis.ratios import Ratios
 from attnbench.metrics import TABLE
 
-if TYPE_CHECKING:
-    import pandas as pd
-
+TIME, MEMORY, STATE = "time_s", "allocated_peak_bytes", "state_bytes"
 
 DRAWS = 10_000  # of the studentized range: its quantile is known to 1 to 2 %
 LARGEST_LOG = 700.0  # of what a float can hold
@@ -154,9 +152,6 @@ def _exp(log: float) -> float:
     return math.inf if log > LARGEST_LOG else math.exp(log)
 
 
-TIME, MEMORY, STATE = "time_s", "allocated_peak_bytes", "state_bytes"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Rival:
     """A series next to the first of its place; `margin` is its cost over that of the first."""
@@ -188,7 +183,7 @@ class Span:
 
 
 def spans(
-    cases: "pd.DataFrame",
+    cases: pd.DataFrame,
     metric: str,
     standings: Standings | None,
     functions: dict[str, object],
@@ -207,7 +202,7 @@ def spans(
 
 
 def _place(
-    block: "pd.DataFrame",
+    block: pd.DataFrame,
     metric: str,
     standings: Standings | None,
     functions: dict[str, object],

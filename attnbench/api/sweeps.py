@@ -106,7 +106,7 @@ class Sweep:
         analysis = self._against(against)
         if analysis.speedups is not None:
             return analysis.speedups
-        from attnbench.analysis.crossover import speedups
+        from attnbench.analysis.scaling import speedups
 
         return speedups(analysis.cases, analysis.baseline or "", analysis.ratios)
 

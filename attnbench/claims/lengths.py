@@ -15,9 +15,8 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
-from attnbench.analysis.crossover import Crossed, Crossing, find_crossing
 from attnbench.analysis.curves import LogCurve
-from attnbench.analysis.scaling import BEND, FEWEST
+from attnbench.analysis.scaling import BEND, FEWEST, Crossed, Crossing, find_crossing
 from attnbench.claims.bench import Bench, CostCurve
 from attnbench.claims.claim import (
     EVERYWHERE,

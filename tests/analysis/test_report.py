@@ -9,7 +9,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from attnbench.analysis import compare, crossover, noise, report, roofline, scaling, summary
+from attnbench.analysis import compare, noise, report, roofline, scaling, summary
 from attnbench.analysis.ratios import Ratios
 from attnbench.analysis.report import Analysis, WarningKind, analyse
 from attnbench.records import Mode, Part, Sample
@@ -76,7 +76,7 @@ def test_a_verb_summarises_each_sweep_once(verb: str, sweeps: int, tmp_path: Pat
 def test_a_comparison_does_not_summarise_again():
     first, second = analyse(sweep()), analyse(sweep(seed=1))
     _ = first.ratios, second.ratios
-    with Calls(ONCE, (Ratios, "__init__"), (crossover, "crossovers")) as counts:
+    with Calls(ONCE, (Ratios, "__init__"), (compare, "crossovers")) as counts:
         compare.compare(first, second)
     assert counts == {"crossovers": 2}
 
