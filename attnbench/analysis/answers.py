@@ -120,8 +120,7 @@ def answers(
     functions = _functions(cases, departing)
     against: tuple[Against, ...] = ()
     if baseline is not None and speedups is not None:
-        found = _against(baseline, crossovers, speedups, functions, intervals)
-        against = tuple(found)
+        against = tuple(_against(baseline, crossovers, speedups, functions, intervals))
     return Answers(
         cases=len(cases),
         timed=int(cases["time_s"].notna().sum()),
@@ -162,11 +161,12 @@ def _against(
         finding = _speed(row, back) if intervals else Speed.UNCLEAR
         crossing = back if finding is Speed.SLOWER_FROM else row
         own = speedups[(speedups["series"] == series) & (speedups["mode"] == mode)]
+        at, ratio, low, high = 0, math.nan, math.nan, math.nan
         if len(own):
-            last = own.loc[own["seq_len"].idxmax()]
-            at, *ratio = int(last["seq_len"]), *(last[n] for n in ("ratio", "low", "high"))
+            longest = own.loc[own["seq_len"].idxmax()]
+            at, ratio, low, high = (longest[n] for n in ("seq_len", "ratio", "low", "high"))
         else:
-            finding, at, ratio = Speed.APART, 0, [math.nan] * 3
+            finding = Speed.APART
         yield Against(
             mode=str(mode),
             series=str(series),
@@ -176,10 +176,10 @@ def _against(
             low=float(crossing["low"]),
             high=float(crossing["high"]),
             shortest=int(row["from_len"]),
-            at=at,
-            ratio=float(ratio[0]),
-            ratio_low=float(ratio[1]) if intervals else math.nan,
-            ratio_high=float(ratio[2]) if intervals else math.nan,
+            at=int(at),
+            ratio=float(ratio),
+            ratio_low=float(low) if intervals else math.nan,
+            ratio_high=float(high) if intervals else math.nan,
         )
 
 

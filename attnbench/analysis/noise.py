@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from attnbench.analysis.estimate import Estimate, IntervalKind, from_log
+from attnbench.analysis.estimate import Estimate, from_log
 from attnbench.analysis.summary import timed_medians, timed_runs
 from attnbench.records import Sweep
 
@@ -43,7 +43,7 @@ def drift(sweep: Sweep) -> Drift | None:
     slope = float(x @ y) / power
     whole, rest = float(y @ y), float(np.sum((y - slope * x) ** 2))
     return Drift(
-        change=from_log(slope, math.sqrt(rest / df / power), df, IntervalKind.ROUNDS),
+        change=from_log(slope, math.sqrt(rest / df / power), df),
         widening=max(1.0, math.sqrt(whole / (df + 1) / (rest / df))) if rest else None,
     )
 

@@ -79,8 +79,7 @@ def scaling(summary: pd.DataFrame, metrics: tuple[str, ...] = METRICS) -> pd.Dat
     Columns: series, mechanism, mode, metric, exponent, low, high, from_len, to_len, lengths, tail.
     """
     rows = [
-        {"series": series, "mechanism": rows["mechanism"].iloc[0], "mode": mode, "metric": metric}
-        | _exponent(cost_curve(rows, metric))
+        (series, rows["mechanism"].iloc[0], mode, metric, *_exponent(cost_curve(rows, metric)))
         for (series, mode), rows in summary.groupby(["series", "mode"], sort=False)
         for metric in metrics
     ]
@@ -174,9 +173,8 @@ def crossovers(
             if ratios is not None:
                 log_ratio, _ = ratios.in_turns(log_ratio, series, other, str(mode))
             crossing = find_crossing(log_ratio)
-            ends = log_ratio.lengths[[0, -1]].astype(int) if len(log_ratio) else (0, 0)
             answer = (str(crossing.answer), crossing.length, crossing.low, crossing.high)
-            rows.append((mode, metric, series, other, *answer, *map(int, ends)))
+            rows.append((mode, metric, series, other, *answer, *_extent(log_ratio)[:2]))
     columns = "mode metric series other answer length low high from_len to_len"
     return pd.DataFrame(rows, columns=columns.split())
 
@@ -222,10 +220,10 @@ def speedups(summary: pd.DataFrame, baseline: str, ratios: Ratios | None = None)
     return pd.DataFrame(table, columns=columns)
 
 
-def _exponent(curve: LogCurve) -> dict[str, object]:
+def _exponent(curve: LogCurve) -> tuple[object, ...]:
+    """The exponent with its range, the first, last and number of its lengths, and its `Tail`."""
     if len(curve) < FEWEST:
-        nothing = {"exponent": np.nan, "low": np.nan, "high": np.nan}
-        return nothing | _extent(curve) | {"tail": str(Tail.SHORT)}
+        return np.nan, np.nan, np.nan, *_extent(curve), str(Tail.SHORT)
     suffixes = (curve[start:] for start in range(len(curve) - FEWEST + 1))
     straight = next((tail for tail in suffixes if _is_straight(tail)), None)
     tail = curve[-FEWEST:] if straight is None else straight
@@ -234,12 +232,12 @@ def _exponent(curve: LogCurve) -> dict[str, object]:
         steps = tail.slopes().logs
         low, high = float(steps.min()), float(steps.max())
     shape = Tail.BENDING if straight is None else Tail.STRAIGHT
-    return {"exponent": slope, "low": low, "high": high} | _extent(tail) | {"tail": str(shape)}
+    return slope, low, high, *_extent(tail), str(shape)
 
 
-def _extent(tail: LogCurve) -> dict[str, object]:
-    first, last = map(int, tail.lengths[[0, -1]]) if len(tail) else (0, 0)
-    return {"from_len": first, "to_len": last, "lengths": len(tail)}
+def _extent(curve: LogCurve) -> tuple[int, int, int]:
+    first, last = map(int, curve.lengths[[0, -1]]) if len(curve) else (0, 0)
+    return first, last, len(curve)
 
 
 def _is_straight(curve: LogCurve) -> bool:

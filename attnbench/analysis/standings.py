@@ -82,7 +82,7 @@ class Standings:
             }
             for a, b in combinations(curves, 2):
                 curve, _ = ratios.in_turns(curves[a].minus(curves[b]), a, b, str(mode))
-                pairs += [(str(mode), a, b, int(n)) for n in curve.lengths]
+                pairs += [(str(mode), a, b, n) for n in curve.whole]
                 rows += zip(curve.logs, curve.errors, curve.df, strict=True)
         logs, errors, df = np.array(rows, float).reshape(-1, 3).T
         if IntervalKind.ROUNDS not in set(timed["interval_kind"]):
@@ -219,22 +219,19 @@ def _place(
         return Margin.of(math.log(costs[a] / costs[b]), math.log1p(TABLE[metric].tolerance or 0))
 
     (first, *level), *others = groups(list(costs), margin)
-    rivals = [
-        Rival(
-            series=name,
-            margin=margin(name, first),
-            same_function=functions[name] == functions[first],
-        )
-        for name in (*level, *(group[0] for group in others[:1]))
-    ]
-    ties = rivals[: len(level)]
+
+    def rival(name: str) -> Rival:
+        same = functions[name] == functions[first]
+        return Rival(series=name, margin=margin(name, first), same_function=same)
+
+    ties = [rival(name) for name in level]
     return Place(
         seq_len=seq_len,
         first=first,
         cost=costs[first],
-        ties=tuple(rival for rival in ties if rival.margin.known),
-        unsure=tuple(rival for rival in ties if not rival.margin.known),
-        rest=rivals[-1] if others else None,
+        ties=tuple(tie for tie in ties if tie.margin.known),
+        unsure=tuple(tie for tie in ties if not tie.margin.known),
+        rest=rival(others[0][0]) if others else None,
         measured=len(costs),
     )
 

@@ -66,7 +66,7 @@ class CostCurve:
     @property
     def fitting(self) -> list[int]:
         """The lengths that were measured."""
-        return [int(n) for n in self.costs[ClaimedCost.TIME].lengths]
+        return self.costs[ClaimedCost.TIME].whole
 
     @property
     def lost(self) -> list[int]:
@@ -265,20 +265,13 @@ def _judged(bench: Bench, call: Call) -> Judgement:
             raise OutOfScope(f"the claim is about level {call.level}, the sweep has {bench.level}")
         if call.device is not None and call.device.lower() not in bench.device.lower():
             raise OutOfScope(f"the claim is about {call.device}, the sweep ran on {bench.device}")
-        modes = bench.modes(_claimed_mode(call))
+        modes = bench.modes(call.mode or ClaimedMode.UNPRINTED)
     except OutOfScope as reason:
         return Judgement(answer=Answer.OUT_OF_SCOPE, why=str(reason))
     # counts and facts stored with the sweep are the same in every mode
     costs = (ClaimedCost.TIME, ClaimedCost.MEMORY)
     exact = call.mode is None and not any(cost in call.arguments.values() for cost in costs)
     return agreed([_in_mode(bench, call, mode) for mode in (modes[-1:] if exact else modes)])
-
-
-def _claimed_mode(call: Call) -> ClaimedMode:
-    """The mode that a call names; one about states is about generation."""
-    if call.mode is None and ClaimedCost.STATE in call.arguments.values():
-        return ClaimedMode.GENERATION
-    return call.mode or ClaimedMode.UNPRINTED
 
 
 def _in_mode(bench: Bench, call: Call, mode: Mode) -> Judgement:

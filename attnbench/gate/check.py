@@ -55,8 +55,12 @@ def against_revision(
     notes = tuple(f"{file}, which all mechanisms share, differs too" for file in shared)
     base, head = f"{revision} ({commit[:10]})", repository.describe(root)
     with runner.within(plan.budget_s), repository.worktree(root, commit, plan.budget_s) as tree:
-        differing = repository.changed(tree, root, changes)
-        compared = wanted(differing, selections, only_changed, root)
+        compared = repository.changed(tree, root, changes)
+        if selections is not None:
+            differing = {mechanism.head.name for mechanism in compared if mechanism.head}
+            compared = on_both_sides(selections, root)
+            if only_changed:
+                compared = tuple(s for s in compared if s.selection.name in differing)
         if not compared:
             if selections is None and any((c.head or "").endswith(".py") for c in changes):
                 notes += ("no file that differs contains a card; name mechanisms with --models",)
@@ -70,20 +74,6 @@ def against_revision(
         race = Measuring(plan, planned(plan, compared), runner, {BASE: tree, HEAD: root})
         race.race()
     return reported(Report(base=base, head=head, findings=(), notes=notes), race, quoted)
-
-
-def wanted(
-    differing: Sequence[Compared],
-    selections: Sequence[Selection] | None,
-    only_changed: bool,
-    root: Path,
-) -> Sequence[Compared]:
-    """The selections, with `only_changed` those that differ; without selections all that differ."""
-    if selections is None:
-        return differing
-    names = {mechanism.head.name for mechanism in differing if mechanism.head}
-    selected = on_both_sides(selections, root)
-    return [s for s in selected if s.selection.name in names] if only_changed else selected
 
 
 def on_both_sides(selections: Sequence[Selection], root: Path) -> tuple[Compared, ...]:
