@@ -115,8 +115,7 @@ def publish(
     at: str | None = None,
 ) -> Sequence["Judged"]:
     """Judge the claims and write page, table and overlays into the folder of the sweep."""
-    from attnbench.analysis.report import analyse
-    from attnbench.analysis.variants import variant
+    from attnbench.analysis.report import analyse, variant
     from attnbench.claims.bench import Bench, judge
     from attnbench.store import output
     from attnbench.store.journal import load_results
