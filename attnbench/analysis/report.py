@@ -25,7 +25,7 @@ from attnbench.analysis.standings import Standings
 from attnbench.analysis.summary import Frame, kernels, precision, prediction_errors, summary
 from attnbench.analysis.trust import SweepWarning, WarningKind
 from attnbench.errors import DifferentSweep, UnknownMechanism, UsageError
-from attnbench.records import Request, Sweep, Workload
+from attnbench.records import Request, Sweep
 
 SOFTMAX = "transformer"  # the default mechanism to compare with
 
@@ -211,12 +211,8 @@ def variants(sweep: Sweep) -> Mapping[str, Sweep]:
     """The part of the sweep of each variant, by its name; the name of a single one is empty."""
     each = sweep.request.each
     differing = [axis for axis in LETTERS if len({getattr(single, axis) for single in each}) > 1]
-    return {
-        "-".join(f"{LETTERS[axis]}{getattr(single, axis)}" for axis in differing): part(
-            sweep, single
-        )
-        for single in each
-    }
+    names = ("-".join(f"{LETTERS[axis]}{getattr(s, axis)}" for axis in differing) for s in each)
+    return {name: part(sweep, single) for name, single in zip(names, each, strict=True)}
 
 
 def variant(sweep: Sweep, name: str | None) -> Sweep:
@@ -238,7 +234,13 @@ def part(sweep: Sweep, single: Request) -> Sweep:
     """The part of the sweep that this request alone would have measured."""
     if single == sweep.request:
         return sweep
-    plan = tuple(planned for planned in sweep.plan if belongs(planned.case.workload, single))
+    # a request without a fixed batch allows any
+    own = {axis: value for axis in LETTERS if (value := getattr(single, axis)) is not None}
+    plan = tuple(
+        planned
+        for planned in sweep.plan
+        if all(getattr(planned.case.workload, axis) == value for axis, value in own.items())
+    )
     keys = {planned.case.key for planned in plan}
     sessions = sweep.sessions
     if single.dtype != sweep.request.dtype:  # the peak was measured in the first type
@@ -249,15 +251,6 @@ def part(sweep: Sweep, single: Request) -> Sweep:
         sessions=sessions,
         plan=plan,
         runs=tuple(run for run in sweep.runs if run.case in keys),
-    )
-
-
-def belongs(workload: Workload, single: Request) -> bool:
-    """Whether a workload is of this request."""
-    sizes = (workload.width, workload.heads, workload.dtype)
-    return sizes == (single.width, single.heads, single.dtype) and single.batch in (
-        None,
-        workload.batch,
     )
 
 

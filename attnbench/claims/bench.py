@@ -135,7 +135,8 @@ class Bench:
             plain = subject.form == "flash" and any(PLAIN in kernel for kernel in curve.kernels)
             same = (curve.mechanism, curve.mode) == (subject.mechanism, mode)
             in_form = wanted is None or (used <= set(wanted) and not plain)
-            if same and in_form and _has_options(curve, subject):
+            fits = all(curve.options.get(name, ...) in values for name, values in subject.options)
+            if same and in_form and fits:
                 rank = 0 if wanted is None else max(map(wanted.index, used))
                 ranked.append(((rank, -len(curve.fitting)), curve))
         return [curve for _, curve in sorted(ranked, key=lambda pair: pair[0])]
@@ -170,12 +171,6 @@ class Bench:
 def forms(subject: ClaimedSeries) -> tuple[str, ...] | None:
     """The forms that a subject may be judged by, best first, or None for any."""
     return None if subject.form is None else FORMS.get(subject.form, (subject.form,))
-
-
-def _has_options(curve: CostCurve, subject: ClaimedSeries) -> bool:
-    return all(
-        name in curve.options and curve.options[name] in values for name, values in subject.options
-    )
 
 
 def _costs(rows: pd.DataFrame) -> dict[ClaimedCost, LogCurve]:

@@ -10,7 +10,7 @@ import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.resources import files
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -29,8 +29,6 @@ NORMAL = 1024
 
 COLUMNS = ("id", "source", "claim", "check", "scope")
 NEEDED = ("id", "claim", "check")
-
-Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,12 +90,12 @@ class Overlay:
 
 def printed_costs() -> tuple[PrintedCost, ...]:
     """The rows of the papers' tables of complexity."""
-    return _rows("complexity.csv", PrintedCost)
+    return msgspec.convert(_rows("complexity.csv"), tuple[PrintedCost, ...], strict=False)
 
 
 def sources() -> tuple[Source, ...]:
     """Every published quantity that is drawn, grouped by figure."""
-    return _rows("overlays.csv", Source)
+    return msgspec.convert(_rows("overlays.csv"), tuple[Source, ...], strict=False)
 
 
 def table(name: str) -> pd.DataFrame:
@@ -183,9 +181,8 @@ def _one_at(curve: LogCurve, length: float) -> LogCurve:
     return replace(curve, logs=curve.logs - value)
 
 
-def _rows(name: str, kind: type[Row]) -> tuple[Row, ...]:
-    rows = csv.DictReader(io.StringIO(shipped_text(name)))
-    return tuple(msgspec.convert(row, kind, strict=False) for row in rows)
+def _rows(name: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(shipped_text(name))))
 
 
 def shipped() -> tuple[Claim, ...]:

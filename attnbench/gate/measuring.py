@@ -27,10 +27,6 @@ COUNT_TIMEOUT_S = 300.0
 CONFIRMING = 0.4  # share of the budget reserved for the second stage
 
 
-def silent(text: str) -> None:
-    """Ignore the text."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Runner:
     """The processes that measure, and where progress is reported.
@@ -41,8 +37,8 @@ class Runner:
 
     server: Server
     machine: Callable[[], Fingerprint]
-    observe: Callable[[str], None] = silent
-    announce: Callable[[str], None] = silent
+    observe: Callable[[str], None] = lambda _: None
+    announce: Callable[[str], None] = lambda _: None
 
     @contextmanager
     def within(self, budget_s: float | None) -> Iterator[None]:
