@@ -4,15 +4,14 @@ import math
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from attnbench.analysis.crossover import Crossed
+import pandas as pd
+
 from attnbench.analysis.estimate import IntervalKind
+from attnbench.analysis.scaling import Crossed
 from attnbench.analysis.standings import MEMORY, STATE, TIME, Span, Standings, spans
 from attnbench.records import Cause, Outcome
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # endings that show or predict the limit of a series; the others say nothing about its length
 IN_MEMORY = frozenset({Outcome.OOM, Cause.OOM, Cause.MEMORY_LIMIT})
@@ -105,11 +104,11 @@ class Answers:
 
 
 def answers(
-    cases: "pd.DataFrame",
+    cases: pd.DataFrame,
     standings: Standings,
     baseline: str | None,
-    crossovers: "pd.DataFrame",
-    speedups: "pd.DataFrame | None",
+    crossovers: pd.DataFrame,
+    speedups: pd.DataFrame | None,
     departing: Iterable[str] = (),
 ) -> Answers:
     """The answers of a sweep with this summary.
@@ -121,8 +120,7 @@ def answers(
     functions = _functions(cases, departing)
     against: tuple[Against, ...] = ()
     if baseline is not None and speedups is not None:
-        found = _against(baseline, crossovers, speedups, functions, intervals)
-        against = tuple(found)
+        against = tuple(_against(baseline, crossovers, speedups, functions, intervals))
     return Answers(
         cases=len(cases),
         timed=int(cases["time_s"].notna().sum()),
@@ -138,7 +136,7 @@ def answers(
     )
 
 
-def _functions(cases: "pd.DataFrame", departing: Iterable[str]) -> dict[str, object]:
+def _functions(cases: pd.DataFrame, departing: Iterable[str]) -> dict[str, object]:
     """What each series computes: equal for forms of the same mechanism and options."""
     rows = cases.drop_duplicates("series")
     columns = (rows[name] for name in ("series", "mechanism", "options"))
@@ -148,14 +146,14 @@ def _functions(cases: "pd.DataFrame", departing: Iterable[str]) -> dict[str, obj
 
 def _against(
     baseline: str,
-    crossovers: "pd.DataFrame",
-    speedups: "pd.DataFrame",
+    crossovers: pd.DataFrame,
+    speedups: pd.DataFrame,
     functions: dict[str, object],
     intervals: bool,
 ) -> Iterator[Against]:
     """A finding for each mode and series that was timed, if the baseline was timed in that mode."""
-    keys = zip(*(crossovers[name] for name in ("mode", "series", "other")), strict=True)
-    found = dict(zip(keys, crossovers.to_dict("records"), strict=True))
+    rows = crossovers.to_dict("records")
+    found = {(row["mode"], row["series"], row["other"]): row for row in rows}
     for (mode, series, other), row in found.items():
         if other != baseline:
             continue
@@ -163,11 +161,12 @@ def _against(
         finding = _speed(row, back) if intervals else Speed.UNCLEAR
         crossing = back if finding is Speed.SLOWER_FROM else row
         own = speedups[(speedups["series"] == series) & (speedups["mode"] == mode)]
+        at, ratio, low, high = 0, math.nan, math.nan, math.nan
         if len(own):
-            last = own.loc[own["seq_len"].idxmax()]
-            at, *ratio = int(last["seq_len"]), *(last[n] for n in ("ratio", "low", "high"))
+            longest = own.loc[own["seq_len"].idxmax()]
+            at, ratio, low, high = (longest[n] for n in ("seq_len", "ratio", "low", "high"))
         else:
-            finding, at, ratio = Speed.APART, 0, [math.nan] * 3
+            finding = Speed.APART
         yield Against(
             mode=str(mode),
             series=str(series),
@@ -177,10 +176,10 @@ def _against(
             low=float(crossing["low"]),
             high=float(crossing["high"]),
             shortest=int(row["from_len"]),
-            at=at,
-            ratio=float(ratio[0]),
-            ratio_low=float(ratio[1]) if intervals else math.nan,
-            ratio_high=float(ratio[2]) if intervals else math.nan,
+            at=int(at),
+            ratio=float(ratio),
+            ratio_low=float(low) if intervals else math.nan,
+            ratio_high=float(high) if intervals else math.nan,
         )
 
 
@@ -195,24 +194,24 @@ def _speed(row: dict[Hashable, Any], back: dict[Hashable, Any]) -> Speed:
     return next((finding for finding, found in answers.items() if found), Speed.UNCLEAR)
 
 
-def _limits(cases: "pd.DataFrame") -> Iterator[Limit]:
+def _limits(cases: pd.DataFrame) -> Iterator[Limit]:
     """Each series that did not fit into memory or the time of a case somewhere."""
     for (mode, series), own in cases.groupby(["mode", "series"], sort=False):
         timed = own.loc[own["time_s"].notna(), "seq_len"]
         lost = own[own["time_s"].isna()].sort_values("seq_len")
-        endings = [
-            cause or outcome for cause, outcome in zip(lost["cause"], lost["outcome"], strict=True)
-        ]
-        for ending, seq_len in zip(endings, lost["seq_len"], strict=True):
-            if ending in IN_MEMORY | IN_TIME:
-                fits = int(timed.max()) if len(timed) else None
-                yield Limit(
-                    mode=str(mode), series=str(series), fits=fits, stops=int(seq_len), cause=ending
-                )
-                break
+        endings = lost["cause"].where(lost["cause"] != "", lost["outcome"])
+        limits = endings[endings.isin(IN_MEMORY | IN_TIME)]
+        if len(limits):
+            yield Limit(
+                mode=str(mode),
+                series=str(series),
+                fits=int(timed.max()) if len(timed) else None,
+                stops=int(lost.loc[limits.index[0], "seq_len"]),
+                cause=str(limits.iloc[0]),
+            )
 
 
-def _missing(cases: "pd.DataFrame") -> Iterator[Unmeasured]:
+def _missing(cases: pd.DataFrame) -> Iterator[Unmeasured]:
     """The cases that were not measured in full by their reasons, the most frequent first."""
     lost = cases[cases["outcome"] != Outcome.OK]
     groups = [*lost.groupby(["outcome", "cause"], sort=False)]

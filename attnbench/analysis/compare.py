@@ -9,22 +9,35 @@ Cases are matched by everything except device and dtype, of which a sweep has on
 parameters depend on neither.
 """
 
+import math
 from dataclasses import dataclass, fields
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
-from attnbench.analysis.crossover import moved_crossovers
 from attnbench.analysis.curves import half_widths
 from attnbench.analysis.estimate import IntervalKind, p_value
 from attnbench.analysis.report import Analysis
-from attnbench.analysis.verdict import THRESHOLD, Verdict, of_count, verdicts
+from attnbench.analysis.scaling import Crossed, crossovers
+from attnbench.analysis.verdict import THRESHOLD, Verdict, discoveries, judge, of_count
 from attnbench.errors import UsageError
 from attnbench.metrics import COUNTED, TABLE
 from attnbench.records import Fingerprint, Outcome, Sweep
 
 # the metrics of `COUNTED` that are the same on every device and in every dtype
 PORTABLE = ("parameters", "flops")
+
+ENDS = ("_1", "_2")  # of the columns of two sweeps side by side
+
+# columns in which two plans can differ, in the order of an error message
+AXES = (
+    *("mechanism", "options", "seq_len", "tokens", "width", "heads", "layers"),
+    *("level", "mode", "causal", "padding"),
+)
+PLURALS = MappingProxyType({"mechanism": "mechanisms", "seq_len": "lengths"})
 
 COLUMNS = (
     *("case", "series", "mode", "seq_len", "metric"),
@@ -39,7 +52,7 @@ class Comparison:
     `rows`: one per case and metric, with the columns case, series, mode, seq_len, metric, first,
     second, ratio (second over first) with low and high, verdict, reason, cause (why the side that
     lacks the number was not started). `curves`: one per series and mode, see `along`. `moved`: see
-    `crossover.moved_crossovers`. `refusals`: why times cannot be compared, or nothing.
+    `moved_crossovers`. `refusals`: why times cannot be compared, or nothing.
     """
 
     rows: pd.DataFrame
@@ -58,17 +71,17 @@ def compare(
     """
     refused = refusals(first.sweep, second.sweep)
     both = _paired(first.cases, second.cases)
-    same = _device_and_dtype(first.sweep) == _device_and_dtype(second.sweep)
-    parts = [_counted(both, metric) for metric in (COUNTED if same or anyway else PORTABLE)]
+    requests = (first.sweep.request, second.sweep.request)
+    one, other = ((request.device.partition(":")[0], request.dtype) for request in requests)
+    parts = [_counted(both, metric) for metric in (COUNTED if one == other or anyway else PORTABLE)]
     if anyway or not refused:
         parts.insert(0, _timed(both, threshold))
     rows = pd.concat([part for part in parts if len(part)])
     rows = rows.reindex(columns=list(COLUMNS)).reset_index(drop=True)
-    cases, ratios = (first.cases, second.cases), (first.ratios, second.ratios)
     return Comparison(
         rows=rows,
         curves=along(rows, threshold),
-        moved=moved_crossovers(cases, ratios, first.against),
+        moved=moved_crossovers(first, second),
         refusals=refused,
     )
 
@@ -83,18 +96,41 @@ def along(rows: pd.DataFrame, threshold: float = THRESHOLD) -> pd.DataFrame:
     known = rows[(rows["metric"] == "time_s") & rows["low"].notna()]
     table = []
     for (series, mode), same in known.groupby(["series", "mode"], sort=False):
-        logs = np.log(same["ratio"].astype(float))
-        count, log = len(logs), float(logs.mean())
-        error = float(logs.std(ddof=1)) / count**0.5 if count > 1 else np.nan
-        (half,) = half_widths([error], count - 1)
-        p = p_value(log, error, count - 1) if count > 1 else np.nan
-        table.append((series, mode, count, log, log - half, log + half, p))
-    columns = ["series", "mode", "lengths", "ratio", "low", "high", "p"]
-    curves = pd.DataFrame(table, columns=columns)
-    points, lows, highs, p_values = (list(curves[name]) for name in columns[3:])
-    calls = verdicts(points, lows, highs, p_values, threshold)
-    curves[["ratio", "low", "high"]] = np.exp(curves[["ratio", "low", "high"]].astype(float))
-    return curves.drop(columns="p").assign(verdict=[str(call) for call in calls])
+        own = np.log(same["ratio"].astype(float))
+        error = float(own.std(ddof=1)) / len(own) ** 0.5 if len(own) > 1 else np.nan
+        table.append((series, mode, len(own), float(own.mean()), error))
+    curves = pd.DataFrame(table, columns=["series", "mode", "lengths", "log", "error"])
+    logs = curves.pop("log").astype(float)
+    found = _judged(logs, curves.pop("error"), curves["lengths"] - 1, threshold)
+    return curves.assign(ratio=np.exp(logs), **found)
+
+
+def moved_crossovers(one: Analysis, other: Analysis) -> pd.DataFrame:
+    """Crossovers of two sweeps whose 95 % confidence intervals do not overlap.
+
+    Each answer is an interval of lengths: a series that is always cheaper crosses at or before the
+    shortest length, one that never is crosses after the longest, and "cannot tell" may cross
+    anywhere. Only lengths that both sweeps timed in several rounds count, so a longer sweep moves
+    no crossover. Crossovers depend on ratios within a sweep, so the machines may differ.
+
+    Columns: mode, series, other, then answer, length, low, high, from_len and to_len of each sweep
+    with the suffixes _1 and _2.
+    """
+    cases = (one.cases, other.cases)
+    repeated = [set(c.loc[c["interval_kind"] == IntervalKind.ROUNDS, "match"]) for c in cases]
+    first, second = (c[c["match"].isin(set.intersection(*repeated))] for c in cases)
+    # series of the second sweep take the names of the first, as a form may have changed along one
+    names = second["match"].map(dict(zip(first["match"], first["series"], strict=True)))
+    renamed = other.ratios.named(dict(zip(second["series"], names, strict=True)))
+    tables = (
+        crossovers(first, baseline=one.against, ratios=one.ratios),
+        crossovers(second.assign(series=names), baseline=one.against, ratios=renamed),
+    )
+    on = ["mode", "metric", "series", "other"]
+    both = tables[0].merge(tables[1], on=on, suffixes=ENDS).drop(columns="metric")
+    spans = [[_bounds(row, end) for end in ENDS] for _, row in both.iterrows()]
+    moved = [a[1] < b[0] or b[1] < a[0] for a, b in spans]
+    return _one_order(both[np.array(moved, bool)]).reset_index(drop=True)
 
 
 def refusals(first: Sweep, second: Sweep) -> tuple[str, ...]:
@@ -116,14 +152,6 @@ def refusals(first: Sweep, second: Sweep) -> tuple[str, ...]:
     return tuple(reasons)
 
 
-# columns in which two plans can differ and their names, in the order of an error message
-AXES = (
-    *(("mechanism", "mechanisms"), ("options", "options"), ("seq_len", "lengths")),
-    *(("tokens", "tokens"), ("width", "width"), ("heads", "heads"), ("layers", "layers")),
-    *(("level", "level"), ("mode", "mode"), ("causal", "causal"), ("padding", "padding")),
-)
-
-
 def _paired(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
     """One row per case of either sweep. Raises `UsageError` with differences if none is in both."""
     if not set(first["match"]) & set(second["match"]):
@@ -131,10 +159,9 @@ def _paired(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
             f"the two sweeps have no case in common ({_differences(first, second)});"
             " sweep again with the options of one of them"
         )
-    ends = ("_1", "_2")
-    both = first.merge(second, on="match", how="outer", suffixes=ends, sort=False)
+    both = first.merge(second, on="match", how="outer", suffixes=ENDS, sort=False)
     for name in ("case", "series", "mode", "seq_len"):
-        both[name] = both[name + ends[0]].fillna(both[name + ends[1]])
+        both[name] = both[name + "_1"].fillna(both[name + "_2"])
     both["seq_len"] = both["seq_len"].astype(int)
     order = {key: i for i, key in enumerate([*first["match"], *second["match"]][::-1])}
     return both.sort_values("match", key=lambda keys: -keys.map(order)).reset_index(drop=True)
@@ -142,7 +169,7 @@ def _paired(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
 
 def _differences(first: pd.DataFrame, second: pd.DataFrame) -> str:
     """The axes on which two plans share no value, or else those on which they differ at all."""
-    axes = [(label, set(first[name]), set(second[name])) for name, label in AXES]
+    axes = [(PLURALS.get(name, name), set(first[name]), set(second[name])) for name in AXES]
     disjoint = [axis for axis in axes if not axis[1] & axis[2]]
     differing = disjoint or [axis for axis in axes if axis[1] != axis[2]]
     texts = [f"{label} {_listed(a)} and {_listed(b)}" for label, a, b in differing]
@@ -157,31 +184,33 @@ def _listed(values: set[object]) -> str:
     return " or ".join(str(value) or "none" for value in ordered)
 
 
-def _device_and_dtype(sweep: Sweep) -> tuple[str, str]:
-    """Device and dtype, on which bytes and operators depend."""
-    return sweep.request.device.partition(":")[0], sweep.request.dtype
-
-
 def _timed(both: pd.DataFrame, threshold: float) -> pd.DataFrame:
     rows = _rows(both, "time_s")
-    logs = np.log(rows["ratio"])
     errors = pd.Series(np.hypot(both["time_log_se_1"], both["time_log_se_2"]))
     dfs = both[["time_df_1", "time_df_2"]].min(axis=1)
-    repeated = [both[f"interval_kind{end}"] == IntervalKind.ROUNDS for end in ("_1", "_2")]
-    known = errors.notna() & dfs.notna() & repeated[0] & repeated[1]
-    halves = half_widths(errors.where(known), dfs)
-    p_values = [
-        p_value(log, error, df) if ok else np.nan
-        for log, error, df, ok in zip(logs, errors, dfs, known, strict=True)
-    ]
-    low, high = logs - halves, logs + halves
-    calls = verdicts(logs, low, high, p_values, threshold)
+    repeated = [both[f"interval_kind{end}"] == IntervalKind.ROUNDS for end in ENDS]
+    known = dfs.notna() & repeated[0] & repeated[1]
+    found = _judged(np.log(rows["ratio"]), errors.where(known), dfs, threshold)
     reasons = [
-        _one_round(*rounds) if call is Verdict.UNSURE and not all(rounds) else reason
-        for call, reason, *rounds in zip(calls, rows["reason"], *repeated, strict=True)
+        _one_round(*rounds) if call == Verdict.UNSURE and not all(rounds) else reason
+        for call, reason, *rounds in zip(found["verdict"], rows["reason"], *repeated, strict=True)
     ]
-    bounds = {"low": np.exp(low), "high": np.exp(high)}
-    return rows.assign(**bounds, verdict=[str(call) for call in calls], reason=reasons)
+    return rows.assign(**found, reason=reasons)
+
+
+def _judged(logs: ArrayLike, errors: ArrayLike, dfs: ArrayLike, threshold: float) -> dict[str, Any]:
+    """The columns low, high and verdict of log ratios; errors are NaN where unknown."""
+    logs, errors, dfs = (np.asarray(values, float) for values in (logs, errors, dfs))
+    real = discoveries(
+        [
+            math.nan if math.isnan(error) else p_value(log, error, df)
+            for log, error, df in zip(logs, errors, dfs, strict=True)
+        ]
+    )
+    halves = half_widths(errors, dfs)
+    low, high = logs - halves, logs + halves
+    calls = [judge(*row, threshold) for row in zip(logs, low, high, real, strict=True)]
+    return {"low": np.exp(low), "high": np.exp(high), "verdict": [str(call) for call in calls]}
 
 
 def _one_round(first: bool, second: bool) -> str:
@@ -217,7 +246,7 @@ def _rows(both: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 def _reason(row: pd.Series, metric: str) -> str:
     reasons = []
-    for end, name in (("_1", "first"), ("_2", "second")):
+    for end, name in zip(ENDS, ("first", "second"), strict=True):
         if not pd.isna(row[metric + end]):
             continue
         if pd.isna(row["outcome" + end]):
@@ -227,3 +256,24 @@ def _reason(row: pd.Series, metric: str) -> str:
         else:
             reasons.append(f"{row['outcome' + end]} in the {name}: {row['reason' + end]}")
     return "; ".join(reasons)
+
+
+def _bounds(row: pd.Series, end: str) -> tuple[float, float]:
+    """The lengths between which the crossing lies."""
+    match row["answer" + end]:
+        case Crossed.ALWAYS:
+            return 0.0, row["from_len" + end]
+        case Crossed.NEVER:
+            return row["to_len" + end], np.inf
+        case Crossed.FROM:
+            return row["low" + end], row["high" + end]
+    return 0.0, np.inf
+
+
+def _one_order(rows: pd.DataFrame) -> pd.DataFrame:
+    """One of the two orders of each pair: that with a length, else the first."""
+    crosses = (rows["answer_1"] == Crossed.FROM) | (rows["answer_2"] == Crossed.FROM)
+    ordered = pd.concat([rows[crosses], rows[~crosses]])
+    columns = (ordered[name] for name in ("mode", "series", "other"))
+    pairs = [(mode, *sorted(pair)) for mode, *pair in zip(*columns, strict=True)]
+    return ordered[~pd.Series(pairs, ordered.index, dtype=object).duplicated()].sort_index()

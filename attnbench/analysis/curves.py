@@ -59,6 +59,11 @@ class LogCurve:
         return len(self.lengths)
 
     @property
+    def whole(self) -> list[int]:
+        """The lengths as whole numbers."""
+        return [int(n) for n in self.lengths]
+
+    @property
     def half(self) -> Array:
         """Half the 95 % confidence interval of each logarithm."""
         return half_widths(self.errors, self.df)

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from statistics import NormalDist
-from typing import NamedTuple
 
 import numpy as np
 
@@ -61,20 +60,22 @@ class Estimate:
     df: float = math.nan
 
 
-class Spread(NamedTuple):
-    """The variance of one round of a case, and the degrees of freedom of its estimate."""
+def over_rounds(groups: Sequence[Sequence[float]]) -> list[Estimate] | None:
+    """The geometric mean of each group of log medians over its rounds, with Student's interval.
 
-    variance: float
-    df: float
-
-
-def spreads(groups: Sequence[Sequence[float]]) -> list[Spread] | None:
-    """The spread of each group of logs, shrunk towards all; None without any repetition."""
+    The variance of each is shrunk towards that of all. An empty group is unknown. None without any
+    repetition.
+    """
     dfs = np.array([max(len(group) - 1, 0) for group in groups])
     own = np.array([np.var(group, ddof=1) if len(group) > 1 else 0.0 for group in groups])
     if not dfs.any():
         return None
-    return [Spread(float(v), float(df)) for v, df in zip(*shrunk(own, dfs), strict=True)]
+    return [
+        from_log(float(np.mean(group)), math.sqrt(variance / len(group)), float(df))
+        if group
+        else Estimate()
+        for group, variance, df in zip(groups, *shrunk(own, dfs), strict=True)
+    ]
 
 
 def shrunk(
@@ -93,17 +94,11 @@ def shrunk(
     return variances, np.clip(strength + dfs, 1, total)
 
 
-def over_rounds(logs: Sequence[float], spread: Spread) -> Estimate:
-    """The geometric mean over rounds with Student's interval, from their log medians."""
-    log_se = math.sqrt(spread.variance / len(logs))
-    return from_log(float(np.mean(logs)), log_se, spread.df, IntervalKind.ROUNDS)
-
-
-def from_log(mean: float, log_se: float, df: float, kind: IntervalKind) -> Estimate:
-    """The estimate whose logarithm has this mean and standard error."""
+def from_log(mean: float, log_se: float, df: float) -> Estimate:
+    """The estimate over rounds whose logarithm has this mean and standard error."""
     half = student_quantile(LEVEL, df) * log_se
     point, low, high = (math.exp(log) for log in (mean, mean - half, mean + half))
-    return Estimate(point=point, low=low, high=high, kind=kind, log_se=log_se, df=df)
+    return Estimate(point=point, low=low, high=high, kind=IntervalKind.ROUNDS, log_se=log_se, df=df)
 
 
 def of_median(samples: Sequence[float]) -> Estimate:

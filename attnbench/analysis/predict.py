@@ -110,10 +110,8 @@ def replayed(plan: Sequence[Planned], runs: Sequence[Run]) -> dict[str, tuple[fl
     NaN for a case that cannot run.
     """
     names = series_names(plan)
-    times, peaks = (
-        _Replay(names, seconds),
-        _Replay(names, lambda p, known, _: scaled_bytes(p, known)),
-    )
+    times = _Replay(names, seconds)
+    peaks = _Replay(names, lambda planned, known, _: scaled_bytes(planned, known))
     cases = {planned.case.key: planned for planned in plan}
     blocks: dict[Block, list[Planned]] = {}
     for planned in plan:

@@ -120,7 +120,7 @@ class Ratios:
         self, independent: LogCurve, a: str, b: str, mode: str
     ) -> tuple[LogCurve, NDArray[np.bool_]]:
         """A log ratio with paired values in place of independent ones, and at which lengths."""
-        ratios = [self.ratio(a, b, mode, int(n)) for n in independent.lengths]
+        ratios = [self.ratio(a, b, mode, n) for n in independent.whole]
         columns = (independent.logs, independent.errors, independent.df)
         rows = zip(*columns, strict=True)
         paired_rows = [ratio or row for ratio, row in zip(ratios, rows, strict=True)]
@@ -185,13 +185,12 @@ def means(logs: Array, pairs: Sequence[tuple[int, int]]) -> Means:
     log = np.where(known, logs, 0.0).sum(2) / np.where(counts, counts, np.nan)
     residuals = np.where(known, logs - log[:, :, None], 0.0)
     dfs = np.maximum(counts - 1, 0)
-    if not dfs.any():
-        return Means(log, np.full_like(log, np.nan), np.full_like(log, np.nan))
-    present = counts > 0
-    own = (residuals**2).sum(2) / np.maximum(dfs, 1)
-    most = independent(residuals, dfs, pairs)
     variance, df = np.full_like(log, np.nan), np.full_like(log, np.nan)
-    variance[present], df[present] = shrunk(own[present], dfs[present], most)
+    if dfs.any():
+        present = counts > 0
+        own = (residuals**2).sum(2) / np.maximum(dfs, 1)
+        most = independent(residuals, dfs, pairs)
+        variance[present], df[present] = shrunk(own[present], dfs[present], most)
     return Means(log, np.sqrt(variance / np.maximum(counts, 1)), df)
 
 

@@ -7,18 +7,17 @@ measured is predicted as it was while the sweep ran, and is not ranked.
 """
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from attnbench.analysis.standings import MEMORY, STATE, TIME, UNKNOWN, Margin, Standings, groups
 from attnbench.analysis.summary import MISSING
 from attnbench.errors import UsageError
 from attnbench.records import Cause, Mode
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 FIRST = Margin(factor=1.0, low=1.0, high=1.0)
 
@@ -74,7 +73,7 @@ class Recommendation:
 
 
 def recommend(
-    cases: "pd.DataFrame",
+    cases: pd.DataFrame,
     standings: Standings,
     tokens: int | None,
     seq_len: int,
@@ -115,15 +114,13 @@ def recommend(
     )
 
 
-def _at(series: str, rows: "pd.DataFrame", seq_len: int) -> Choice | Excluded:
+def _at(series: str, rows: pd.DataFrame, seq_len: int) -> Choice | Excluded:
     """One series at that length, from its rows of one mode."""
     known: dict[int, dict[Hashable, Any]] = {r["seq_len"]: r for r in rows.to_dict("records")}
-    below = max((n for n in known if n <= seq_len), default=None)
-    above = min((n for n in known if n >= seq_len), default=None)
-    if below is None or above is None:
+    lengths = _around(seq_len, known)
+    if not lengths:
         reason = "the sweep has it at other lengths only"
         return Excluded(series=series, ending=MISSING, reason=reason, peak_bytes=math.nan)
-    lengths = tuple(dict.fromkeys((below, above)))
     ends = [known[n] for n in lengths]
     measured = [end["time_s"] > 0 for end in ends]
     for end, timed in zip(ends, measured, strict=True):
@@ -164,19 +161,16 @@ def _waits(row: dict[Hashable, Any]) -> bool:
 
 
 def _margins(
-    cases: "pd.DataFrame", standings: Standings, mode: str, seq_len: int
+    cases: pd.DataFrame, standings: Standings, mode: str, seq_len: int
 ) -> Callable[[str, str], Margin]:
     """The comparison of two series at that length, or between the two measured ones around it."""
     timed = cases[cases[TIME] > 0]
     lengths = {str(s): set(map(int, own["seq_len"])) for s, own in timed.groupby("series")}
 
     def margin(a: str, b: str) -> Margin:
-        common = lengths[a] & lengths[b]
-        below = max((n for n in common if n <= seq_len), default=None)
-        above = min((n for n in common if n >= seq_len), default=None)
-        if below is None or above is None:
+        ends = _around(seq_len, lengths[a] & lengths[b])
+        if not ends:
             return UNKNOWN
-        ends = tuple(dict.fromkeys((below, above)))
         found = [standings.margin(a, b, mode, n) for n in ends]
         factor, low, high = (
             _between(ends, [getattr(m, name) for m in found], seq_len)
@@ -201,6 +195,13 @@ def _ranked(choices: Sequence[Choice], margin: Callable[[str, str], Margin]) -> 
     for choice in sorted(rest, key=lambda choice: choice.seconds):
         first = first or choice
         yield replace(choice, margin=Margin(factor=choice.seconds / first.seconds))
+
+
+def _around(seq_len: int, lengths: Collection[int]) -> tuple[int, ...]:
+    """The length itself if it is among these, else its two neighbours, or none."""
+    below = [n for n in lengths if n <= seq_len]
+    above = [n for n in lengths if n >= seq_len]
+    return tuple(dict.fromkeys((max(below), min(above)))) if below and above else ()
 
 
 def _between(lengths: Sequence[int], values: Sequence[float], seq_len: int) -> float:

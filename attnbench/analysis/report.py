@@ -1,72 +1,43 @@
-"""Everything that a report states about a sweep, computed once; `render` only writes it."""
+"""Everything that a report states about a sweep, computed once; `render` only writes it.
+
+Whatever is compared, fitted or drawn belongs to one variant, so a sweep of several widths, heads,
+number types or batches is split up, and each variant analysed as a sweep of its own. It is named
+after what differs, as in the labels of cases: `D512-bfloat16`. Sweeps of several devices become
+curves side by side, each named after its device.
+"""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import starmap
-from typing import Any, NamedTuple
+from types import MappingProxyType
 
 import numpy as np
+import pandas as pd
 
-from attnbench.analysis import noise, roofline, scaling
+from attnbench.analysis import roofline, scaling, trust
 from attnbench.analysis.answers import Answers, answers
-from attnbench.analysis.crossover import crossovers, speedups
 from attnbench.analysis.estimate import IntervalKind
 from attnbench.analysis.ratios import Ratios
-from attnbench.analysis.scaling import decoding
+from attnbench.analysis.scaling import crossovers, speedups
 from attnbench.analysis.standings import Standings
-from attnbench.analysis.summary import (
-    Frame,
-    kernels,
-    other_types,
-    precision,
-    prediction_errors,
-    shows_launches,
-    summary,
-    timed_runs,
-)
-from attnbench.analysis.variants import variant
-from attnbench.errors import UnknownMechanism
-from attnbench.records import Sweep
+from attnbench.analysis.summary import Frame, kernels, precision, prediction_errors, summary
+from attnbench.analysis.trust import SweepWarning, WarningKind
+from attnbench.errors import DifferentSweep, UnknownMechanism, UsageError
+from attnbench.records import Request, Sweep
 
 SOFTMAX = "transformer"  # the default mechanism to compare with
 
-# limits above which a warning is given
-DRIFT = 0.03  # of times over a sweep, with its whole confidence interval
-BUSY = 0.5  # load of other programs, as a share of the cores
-LEAK = 1 << 20  # bytes that each iteration leaves allocated
+LETTERS = MappingProxyType({"width": "D", "heads": "H", "dtype": "", "batch": "B"})
 
+AT = " @ "  # between a series and its device
 
-class WarningKind(StrEnum):
-    """Reasons to trust the numbers of a sweep less; the comments name the details of each."""
-
-    JOURNAL = "part of the journal was set aside"  # text
-    UNFINISHED = "the sweep did not finish"
-    MIXED = "sessions ran on different machines or versions"
-    MEDDLED = "a mechanism changed the state of its process"  # mechanism, change
-    OTHER_TYPE = "a mechanism computed in another number type"  # mechanism, types, dtype
-    DEPARTS = "a form of another package computes another function"  # series, package, departs
-    LEAKS = "a mechanism keeps memory with each iteration"  # mechanism, bytes
-    TOO_FAST = "a time is shorter than reading the input takes"  # series
-    ROOF_RAISED = "a case did more than the measured peaks"
-    BUSY = "the machine was busy at the start"  # load, cores
-    LOADED = "runs began under the load of other programs"  # runs, of, limit, load, threads
-    THROTTLED = "the GPU was slowed down"  # reasons: the number of runs of each
-    LOW_CLOCK = "the clock of the GPU was low"  # runs, of
-    LAUNCH_BOUND = "the host was slower than the GPU"  # cases, of, visible
-    HIDDEN = "NVML did not show the memory of processes"  # reason
-    DRIFTED = "times drifted over the sweep"  # drift
-    WIDENED = "variation between processes widened the intervals"  # factor
-    ONE_ROUND = "there was one round only"
-
-
-class SweepWarning(NamedTuple):
-    """A warning as data, with the details that `WarningKind` names."""
-
-    kind: WarningKind
-    details: Mapping[str, Any]
+# what has to agree for a series to be the same on each device
+SAME = (
+    *("level", "dtype", "width", "heads", "layers", "padding", "causal", "dropout"),
+    *("share_layers", "reversible"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,14 +82,14 @@ class Analysis:
 
     @cached_property
     def speedups(self) -> Frame | None:
-        """`crossover.speedups` over the baseline; None with fewer than two series."""
+        """`scaling.speedups` over the baseline; None with fewer than two series."""
         if self.baseline is None or self.cases["series"].nunique() < 2:
             return None
         return speedups(self.cases, self.baseline, self.ratios)
 
     @cached_property
     def crossovers(self) -> Frame:
-        """`crossover.crossovers` of times; only those with the chosen series, if any."""
+        """`scaling.crossovers` of times; only those with the chosen series, if any."""
         return crossovers(self.cases, baseline=self.against, ratios=self.ratios)
 
     @cached_property
@@ -129,7 +100,7 @@ class Analysis:
     @cached_property
     def decoding(self) -> Frame:
         """`scaling.decoding` of each series; empty if nothing was decoded."""
-        return decoding(self.cases)
+        return scaling.decoding(self.cases)
 
     @cached_property
     def exponents(self) -> Frame:
@@ -141,12 +112,9 @@ class Analysis:
     def local_slopes(self) -> Frame:
         """`scaling.local_slopes` of times, with `expected`, the exponent of the card."""
         slopes = scaling.local_slopes(self.cases)
-        powers = scaling.expectations(self.sweep.cards, self.sweep.request.level)
-        expected = [
-            scaling.expected_of(powers, mechanism, "time_s", mode)
-            for mechanism, mode in zip(slopes["mechanism"], slopes["mode"], strict=True)
-        ]
-        return slopes.assign(expected=expected)
+        rows = slopes.assign(metric="time_s")
+        stated = scaling.expected(rows, self.sweep.cards, self.sweep.request.level)
+        return slopes.assign(expected=stated)
 
     @cached_property
     def roof(self) -> roofline.Roof | None:
@@ -184,14 +152,14 @@ class Analysis:
         return prediction_errors(self.cases)
 
     @cached_property
-    def drift(self) -> noise.Drift | None:
+    def drift(self) -> trust.Drift | None:
         """The trend of times over the sweep."""
-        return noise.drift(self.sweep)
+        return trust.drift(self.sweep)
 
     @cached_property
     def widening(self) -> float | None:
         """The factor by which variation between processes widens the intervals."""
-        return noise.widening(self.sweep)
+        return trust.widening(self.sweep)
 
     @cached_property
     def nodes(self) -> list[str]:
@@ -202,7 +170,7 @@ class Analysis:
     @cached_property
     def node_share(self) -> float | None:
         """The share of the variance between processes that lies between nodes."""
-        return noise.node_share(self.sweep)
+        return trust.node_share(self.sweep)
 
     @property
     def process_spread(self) -> float | None:
@@ -214,7 +182,7 @@ class Analysis:
     @cached_property
     def warnings(self) -> tuple[SweepWarning, ...]:
         """Reasons to trust the numbers less, the most serious first."""
-        return tuple(starmap(SweepWarning, _warnings(self)))
+        return tuple(starmap(SweepWarning, trust.warnings(self)))
 
 
 def analyse(sweep: Sweep, against: str | None = None) -> Analysis:
@@ -239,100 +207,83 @@ def _series(cases: Frame, name: str) -> str:
     return str(series.iloc[0])
 
 
-Warnings = Iterator[tuple[WarningKind, dict[str, Any]]]
+def variants(sweep: Sweep) -> Mapping[str, Sweep]:
+    """The part of the sweep of each variant, by its name; the name of a single one is empty."""
+    each = sweep.request.each
+    differing = [axis for axis in LETTERS if len({getattr(single, axis) for single in each}) > 1]
+    names = ("-".join(f"{LETTERS[axis]}{getattr(s, axis)}" for axis in differing) for s in each)
+    return {name: part(sweep, single) for name, single in zip(names, each, strict=True)}
 
 
-def _warnings(analysis: Analysis) -> Warnings:
-    sweep, cases = analysis.sweep, analysis.cases
-    for text in sweep.warnings:
-        yield WarningKind.JOURNAL, {"text": text}
-    if not sweep.finished:
-        yield WarningKind.UNFINISHED, {}
-    if len({session.fingerprint for session in sweep.sessions}) > 1:
-        yield WarningKind.MIXED, {}
-    yield from _meddled(sweep)
-    for mechanism, types in other_types(cases, sweep.request.dtype).items():
-        details = {"mechanism": mechanism, "types": types, "dtype": sweep.request.dtype}
-        yield WarningKind.OTHER_TYPE, details
-    yield from _departing(sweep)
-    for series in roofline.too_fast(sweep, cases):
-        yield WarningKind.TOO_FAST, {"series": series}
-    if analysis.roof is not None and analysis.roof.raised:
-        yield WarningKind.ROOF_RAISED, {}
-    yield from _of_a_gpu(analysis)
-    disturbed = [*_disturbed(analysis)]
-    yield from disturbed
-    if disturbed and (analysis.widening or 0.0) > 1:
-        yield WarningKind.WIDENED, {"factor": analysis.widening}
-    kinds = set(cases.loc[cases["time_s"].notna(), "interval_kind"])
-    if kinds and IntervalKind.ROUNDS not in kinds:
-        yield WarningKind.ONE_ROUND, {}
+def variant(sweep: Sweep, name: str | None) -> Sweep:
+    """The part of the sweep of one variant, which only one with several needs a name for.
+
+    Raises `UsageError` that lists the names.
+    """
+    parts = variants(sweep)
+    if name is None and len(parts) == 1:
+        return sweep
+    if name not in parts or not name:
+        what = f"has several variants, {', '.join(parts)}" if len(parts) > 1 else "has no variants"
+        way_out = "choose one with --at" if len(parts) > 1 else "leave out --at"
+        raise UsageError(f"the sweep {sweep.name!r} {what}; {way_out}")
+    return parts[name]
 
 
-def _meddled(sweep: Sweep) -> Warnings:
-    """Each change that a mechanism made to its process, once."""
-    names = {planned.case.key: planned.case.mechanism for planned in sweep.plan}
-    changes: dict[tuple[str, str], None] = {}
-    kept: dict[str, float] = {}
-    for run in sweep.runs:
-        name = names.get(run.case, run.case)
-        if state := run.notes.get("changed"):
-            changes[name, f"changed {state}"] = None
-        if state := run.notes.get("autocast"):
-            changes[name, f"ran under autocast ({state})"] = None
-        for note in ("odd", "recompiled", "processes", "later"):
-            if change := run.notes.get(note):
-                changes[name, change] = None
-        kept[name] = max(kept.get(name, 0.0), run.values.get("kept_bytes", 0.0))
-    for name, change in changes:
-        yield WarningKind.MEDDLED, {"mechanism": name, "change": change}
-    for name, kept_bytes in kept.items():
-        if kept_bytes > LEAK:
-            yield WarningKind.LEAKS, {"mechanism": name, "bytes": kept_bytes}
+def part(sweep: Sweep, single: Request) -> Sweep:
+    """The part of the sweep that this request alone would have measured."""
+    if single == sweep.request:
+        return sweep
+    # a request without a fixed batch allows any
+    own = {axis: value for axis in LETTERS if (value := getattr(single, axis)) is not None}
+    plan = tuple(
+        planned
+        for planned in sweep.plan
+        if all(getattr(planned.case.workload, axis) == value for axis, value in own.items())
+    )
+    keys = {planned.case.key for planned in plan}
+    sessions = sweep.sessions
+    if single.dtype != sweep.request.dtype:  # the peak was measured in the first type
+        sessions = tuple(replace(session, matmul_flops=None) for session in sessions)
+    return replace(
+        sweep,
+        request=single,
+        sessions=sessions,
+        plan=plan,
+        runs=tuple(run for run in sweep.runs if run.case in keys),
+    )
 
 
-def _departing(sweep: Sweep) -> Warnings:
-    """Each form of another package that does not compute the mechanism's equations, once."""
-    series = {planned.case.key: planned.case.series for planned in sweep.plan}
-    departing = {
-        (series.get(run.case, run.case), run.notes.get("package", ""), run.notes["departs"]): None
-        for run in sweep.runs
-        if "departs" in run.notes
-    }
-    for name, package, departs in departing:
-        yield WarningKind.DEPARTS, {"series": name, "package": package, "departs": departs}
+def joined(cases: Iterable[Frame]) -> Frame:
+    """The cases of several variants one below the other."""
+    return pd.concat(list(cases), ignore_index=True)
 
 
-def _of_a_gpu(analysis: Analysis) -> Warnings:
-    """What times and memory of a GPU do not include."""
-    runs, cases = analysis.sweep.runs, analysis.cases
-    if len(bound := cases.loc[cases["launch_bound"], "key"]):
-        visible = len({run.case for run in runs if shows_launches(run)})
-        measured = int(cases["time_s"].notna().sum())
-        yield WarningKind.LAUNCH_BOUND, {"cases": len(bound), "of": measured, "visible": visible}
-    for reason in dict.fromkeys(run.notes["nvml"] for run in runs if "nvml" in run.notes):
-        yield WarningKind.HIDDEN, {"reason": reason}
+def device_names(sweeps: Sequence[Sweep]) -> list[str]:
+    """The device of each sweep, numbered where several have the same one."""
+    names = [sweep.sessions[0].device if sweep.sessions else "unknown device" for sweep in sweeps]
+    uses = Counter(names)
+    return [
+        name if uses[name] == 1 else f"{name} ({names[:i].count(name) + 1})"
+        for i, name in enumerate(names)
+    ]
 
 
-def _disturbed(analysis: Analysis) -> Warnings:
-    """Disturbances of the machine: before the first run, during runs, and over the sweep."""
-    sweep = analysis.sweep
-    at_start = [session.load for session in sweep.sessions if session.load is not None]
-    cores = max((session.cores for session in sweep.sessions), default=1)
-    threads = max((session.threads for session in sweep.sessions), default=1)
-    if at_start and max(at_start) > BUSY * cores:
-        yield WarningKind.BUSY, {"load": max(at_start), "cores": cores}
-    # the sweep itself loads the machine with its threads
-    timed, limit = timed_runs(sweep.runs), threads + BUSY * cores
-    loads = [run.values["load_before"] for run in timed if "load_before" in run.values]
-    above = [load for load in loads if load > limit]
-    if above:
-        details = {"runs": len(above), "of": len(loads), "load": max(above)}
-        yield WarningKind.LOADED, {**details, "limit": limit, "threads": threads}
-    if reasons := Counter(filter(None, (run.notes.get("throttle") for run in timed))):
-        yield WarningKind.THROTTLED, {"reasons": dict(reasons)}
-    if low := sum("clock" in run.notes for run in timed):
-        yield WarningKind.LOW_CLOCK, {"runs": low, "of": len(timed)}
-    drift = analysis.drift
-    if drift and (drift.change.low >= 1 + DRIFT or drift.change.high <= 1 - DRIFT):
-        yield WarningKind.DRIFTED, {"drift": drift}
+def side_by_side(sweeps: Sequence[Sweep]) -> Frame:
+    """The `summary` of all sweeps, with series such as `transformer:sdpa @ NVIDIA H100`.
+
+    Raises `DifferentSweep` unless they measured the same model and dtype.
+    """
+    for other in sweeps[1:]:
+        pairs = ((n, getattr(sweeps[0].request, n), getattr(other.request, n)) for n in SAME)
+        differences = [f"{name}: {a} and {b}" for name, a, b in pairs if a != b]
+        if differences:
+            raise DifferentSweep(
+                f"{sweeps[0].name!r} and {other.name!r} do not belong in one figure"
+                f" ({'; '.join(differences)}); report each separately"
+            )
+    frames = []
+    for sweep, device in zip(sweeps, device_names(sweeps), strict=True):
+        cases = summary(replace(sweep, request=sweeps[0].request))  # times of the same tokens
+        frames.append(cases.assign(series=cases["series"] + AT + device))
+    return pd.concat(frames, ignore_index=True)

@@ -72,10 +72,11 @@ def roof(sweep: Sweep, summary: pd.DataFrame | None = None) -> Roof | None:
     """
     if missing_peaks(sweep):
         return None
-    flops = [session.matmul_flops for session in sweep.sessions if session.matmul_flops]
-    copies = [session.copy_bytes for session in sweep.sessions if session.copy_bytes]
-    item_bytes = ITEM_BYTES[sweep.request.dtype]
-    measured = Roof(flops_per_s=max(flops), bytes_per_s=max(copies), item_bytes=item_bytes)
+    measured = Roof(
+        flops_per_s=max(session.matmul_flops or 0.0 for session in sweep.sessions),
+        bytes_per_s=max(session.copy_bytes or 0.0 for session in sweep.sessions),
+        item_bytes=ITEM_BYTES[sweep.request.dtype],
+    )
     return measured if summary is None else _raised(measured, summary)
 
 

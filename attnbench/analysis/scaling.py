@@ -1,26 +1,30 @@
-"""Exponents of N: the slope of log cost per sequence on log N, over the straight tail.
+"""How costs scale with length: exponents of one series, speed-ups and crossovers of two.
 
-A curve may bend before it is straight (fixed costs at short lengths), so the exponent is taken
-over the longest suffix of at least four lengths that shows no bend: the 95 % confidence interval of
-the quadratic coefficient must allow a slope that changes by at most `BEND` from one end to the
-other. If no suffix qualifies, the last four lengths give the slope, marked "still bending".
+An exponent of N is the slope of log cost per sequence on log N. A curve may bend before it is
+straight (fixed costs at short lengths), so the exponent is taken over the longest suffix of at
+least four lengths that shows no bend: the 95 % confidence interval of the quadratic coefficient
+must allow a slope that changes by at most `BEND` from one end to the other. If no suffix qualifies,
+the last four lengths give the slope, marked "still bending".
 
 Confidence intervals of time exponents follow from the rounds. Memory and FLOPs are exact, so their
 range is that of the slopes between neighbouring lengths.
 
-For decoding: the time of a step at the longest context, and the growth of the state per token.
+For a crossover the log ratio of costs is interpolated linearly in log N between the lengths at
+which both were measured. The confidence interval of the crossover starts where the 95 % band of the
+ratio last comes below zero in part, and ends where it last comes below zero as a whole.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import pairwise
+from itertools import pairwise, permutations
 from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
 
 from attnbench.analysis.curves import LogCurve, cost_curve
+from attnbench.analysis.ratios import Ratios
 from attnbench.records import CardFacts, Level, Mode
 
 METRICS = ("time_s", "allocated_peak_bytes", "flops")
@@ -47,14 +51,35 @@ class Tail(StrEnum):
     SHORT = "too few lengths"
 
 
+class Crossed(StrEnum):
+    """Whether, and from which length, one series is cheaper than another."""
+
+    FROM = "from"
+    ALWAYS = "always"
+    NEVER = "never within the sweep"
+    UNCLEAR = "cannot tell"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crossing:
+    """An answer; lengths are known for `FROM` alone.
+
+    A length or end of the interval at the shortest length measured may in fact lie before it.
+    """
+
+    answer: Crossed
+    length: float = np.nan
+    low: float = np.nan
+    high: float = np.nan
+
+
 def scaling(summary: pd.DataFrame, metrics: tuple[str, ...] = METRICS) -> pd.DataFrame:
     """One row per series, mode and metric: the exponent, its confidence interval and its lengths.
 
     Columns: series, mechanism, mode, metric, exponent, low, high, from_len, to_len, lengths, tail.
     """
     rows = [
-        {"series": series, "mechanism": rows["mechanism"].iloc[0], "mode": mode, "metric": metric}
-        | _exponent(cost_curve(rows, metric))
+        (series, rows["mechanism"].iloc[0], mode, metric, *_exponent(cost_curve(rows, metric)))
         for (series, mode), rows in summary.groupby(["series", "mode"], sort=False)
         for metric in metrics
     ]
@@ -67,35 +92,27 @@ def judged(scaling: pd.DataFrame, cards: Sequence[CardFacts], level: Level) -> p
 
     A straight tail disagrees if its confidence interval is more than `BEND` away from `expected`.
     """
-    powers = expectations(cards, level)
-    keys = zip(scaling["mechanism"], scaling["metric"], scaling["mode"], strict=True)
-    expected = np.array([expected_of(powers, *key) for key in keys], float)
-    differs = (scaling["low"] > expected + BEND) | (scaling["high"] < expected - BEND)
+    stated = expected(scaling, cards, level)
+    differs = (scaling["low"] > stated + BEND) | (scaling["high"] < stated - BEND)
     straight = scaling["tail"] == Tail.STRAIGHT
-    return scaling.assign(expected=expected, disagrees=differs & straight)
+    return scaling.assign(expected=stated, disagrees=differs & straight)
 
 
-def expectations(cards: Sequence[CardFacts], level: Level) -> dict[tuple[str, str], float]:
-    """The exponents of time and memory that the cards state, by mechanism and metric."""
-    return {
+def expected(rows: pd.DataFrame, cards: Sequence[CardFacts], level: Level) -> pd.Series:
+    """The exponents that the cards state for rows with a mechanism, metric and mode, else NaN.
+
+    In decode a time is that of one of N steps. The peak of decoding is that of its prompt: NaN.
+    """
+    powers = {
         (card.mechanism, metric): max(power, LEAST_EXPONENT[level])
         for card in cards
         for metric, power in zip(METRICS, (card.time_exponent, card.memory_exponent), strict=False)
         if power is not None
     }
-
-
-def expected_of(
-    powers: Mapping[tuple[str, str], float], mechanism: str, metric: str, mode: str
-) -> float:
-    """What the card states of a metric; in decode a time is that of one of N steps.
-
-    NaN for the peak of decoding, which is that of its prompt.
-    """
-    power = powers.get((mechanism, metric), np.nan)
-    if mode != Mode.DECODE:
-        return power
-    return float(np.maximum(power - STEPS, 0.0)) if metric == "time_s" else np.nan
+    keys = zip(rows["mechanism"], rows["metric"], strict=True)
+    stated = pd.Series([powers.get(key, np.nan) for key in keys], rows.index, float)
+    of_steps = (stated - STEPS).clip(0.0).where(rows["metric"] == "time_s")
+    return stated.where(rows["mode"] != Mode.DECODE, of_steps)
 
 
 def local_slopes(summary: pd.DataFrame) -> pd.DataFrame:
@@ -113,33 +130,6 @@ def local_slopes(summary: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def _exponent(curve: LogCurve) -> dict[str, object]:
-    if len(curve) < FEWEST:
-        nothing = {"exponent": np.nan, "low": np.nan, "high": np.nan}
-        return nothing | _extent(curve) | {"tail": str(Tail.SHORT)}
-    suffixes = (curve[start:] for start in range(len(curve) - FEWEST + 1))
-    straight = next((tail for tail in suffixes if _is_straight(tail)), None)
-    tail = curve[-FEWEST:] if straight is None else straight
-    slope, low, high = tail.coefficient(1)
-    if (tail.errors == 0).all():
-        steps = tail.slopes().logs
-        low, high = float(steps.min()), float(steps.max())
-    shape = Tail.BENDING if straight is None else Tail.STRAIGHT
-    return {"exponent": slope, "low": low, "high": high} | _extent(tail) | {"tail": str(shape)}
-
-
-def _extent(tail: LogCurve) -> dict[str, object]:
-    first, last = map(int, tail.lengths[[0, -1]]) if len(tail) else (0, 0)
-    return {"from_len": first, "to_len": last, "lengths": len(tail)}
-
-
-def _is_straight(curve: LogCurve) -> bool:
-    known = replace(curve, errors=np.nan_to_num(curve.errors))
-    _, low, high = known.coefficient(2)
-    limit = BEND / (2 * np.ptp(np.log(curve.lengths)))
-    return bool(low <= limit and high >= -limit)
-
-
 def decoding(cases: pd.DataFrame) -> pd.DataFrame:
     """One row per series that was decoded, at its longest length with a step and a state.
 
@@ -155,3 +145,112 @@ def decoding(cases: pd.DataFrame) -> pd.DataFrame:
     longest = known.assign(token_bytes=grown.astype(float)).groupby("series", sort=False).tail(1)
     order = {name: i for i, name in enumerate(dict.fromkeys(cases["series"]))}
     return longest.sort_values("series", key=lambda names: names.map(order).astype(np.int64))
+
+
+def crossovers(
+    summary: pd.DataFrame,
+    metric: str = "time_s",
+    baseline: str | None = None,
+    ratios: Ratios | None = None,
+) -> pd.DataFrame:
+    """One row per mode and ordered pair of series; only pairs with `baseline`, if it is given.
+
+    Columns: mode, metric, series, other, answer, length, low, high (of the length), from_len,
+    to_len (of the lengths at which both were measured). `series` is the cheaper one from `length`
+    on. `ratios` are those of the sweep's times, and are used where two series took turns.
+    """
+    rows = []
+    for mode, cases in summary.groupby("mode", sort=False):
+        known = cases[cases[metric] > 0]
+        curves = {
+            str(series): cost_curve(own, metric)
+            for series, own in known.groupby("series", sort=False)
+        }
+        for series, other in permutations(curves, 2):
+            if baseline not in (None, series, other):
+                continue
+            log_ratio = curves[series].minus(curves[other])
+            if ratios is not None:
+                log_ratio, _ = ratios.in_turns(log_ratio, series, other, str(mode))
+            crossing = find_crossing(log_ratio)
+            answer = (str(crossing.answer), crossing.length, crossing.low, crossing.high)
+            rows.append((mode, metric, series, other, *answer, *_extent(log_ratio)[:2]))
+    columns = "mode metric series other answer length low high from_len to_len"
+    return pd.DataFrame(rows, columns=columns.split())
+
+
+def find_crossing(log_ratio: LogCurve) -> Crossing:
+    """Where a log ratio of costs falls below zero for good.
+
+    With unknown errors (NaN) the answer is "cannot tell".
+    """
+    logs, half = log_ratio.logs, log_ratio.half
+    if not len(log_ratio) or not np.isfinite(half).all():
+        return Crossing(answer=Crossed.UNCLEAR)
+    upper, lower = logs + half, logs - half
+    if (upper < 0).all():
+        return Crossing(answer=Crossed.ALWAYS)
+    if lower[-1] > 0 or (logs[-1] == 0 and not half[-1]):
+        return Crossing(answer=Crossed.NEVER)
+    if upper[-1] >= 0:
+        return Crossing(answer=Crossed.UNCLEAR)
+    x = np.log(log_ratio.lengths)
+    low, length, high = (np.exp(_last_zero(x, y)) for y in (lower, logs, upper))
+    return Crossing(answer=Crossed.FROM, length=float(length), low=float(low), high=float(high))
+
+
+def speedups(summary: pd.DataFrame, baseline: str, ratios: Ratios | None = None) -> pd.DataFrame:
+    """The speed-up of every other series over `baseline`, at each length where both were timed.
+
+    Columns: series, mode, seq_len, ratio (time of `baseline` over time), low, high (95 %
+    confidence interval), paired (whether the two took turns).
+    """
+    columns = ["series", "mode", "seq_len", "ratio", "low", "high", "paired"]
+    table = []
+    for mode, cases in summary.groupby("mode", sort=False):
+        base = cost_curve(cases[cases["series"] == baseline], "time_s")
+        for series, rows in cases[cases["series"] != baseline].groupby("series", sort=False):
+            logs = base.minus(cost_curve(rows, "time_s"))
+            paired = np.zeros(len(logs), bool)
+            if ratios is not None:
+                logs, paired = ratios.in_turns(logs, baseline, str(series), str(mode))
+            values = map(np.exp, (logs.logs, logs.low, logs.high))
+            for row in zip(logs.lengths.astype(int), *values, paired, strict=True):
+                table.append((series, mode, *row))
+    return pd.DataFrame(table, columns=columns)
+
+
+def _exponent(curve: LogCurve) -> tuple[object, ...]:
+    """The exponent with its range, the first, last and number of its lengths, and its `Tail`."""
+    if len(curve) < FEWEST:
+        return np.nan, np.nan, np.nan, *_extent(curve), str(Tail.SHORT)
+    suffixes = (curve[start:] for start in range(len(curve) - FEWEST + 1))
+    straight = next((tail for tail in suffixes if _is_straight(tail)), None)
+    tail = curve[-FEWEST:] if straight is None else straight
+    slope, low, high = tail.coefficient(1)
+    if (tail.errors == 0).all():
+        steps = tail.slopes().logs
+        low, high = float(steps.min()), float(steps.max())
+    shape = Tail.BENDING if straight is None else Tail.STRAIGHT
+    return slope, low, high, *_extent(tail), str(shape)
+
+
+def _extent(curve: LogCurve) -> tuple[int, int, int]:
+    first, last = map(int, curve.lengths[[0, -1]]) if len(curve) else (0, 0)
+    return first, last, len(curve)
+
+
+def _is_straight(curve: LogCurve) -> bool:
+    known = replace(curve, errors=np.nan_to_num(curve.errors))
+    _, low, high = known.coefficient(2)
+    limit = BEND / (2 * np.ptp(np.log(curve.lengths)))
+    return bool(low <= limit and high >= -limit)
+
+
+def _last_zero(x: np.ndarray, y: np.ndarray) -> float:
+    """Where y, negative at the end, last falls through zero; the first x if it never does."""
+    above = np.flatnonzero(y >= 0)
+    if not len(above):
+        return float(x[0])
+    i = above[-1]
+    return float(x[i] + (x[i + 1] - x[i]) * y[i] / (y[i] - y[i + 1]))

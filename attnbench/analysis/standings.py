@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -31,9 +31,7 @@ from attnbench.analysis.estimate import LEVEL, MANY, IntervalKind
 from attnbench.analysis.ratios import Ratios
 from attnbench.metrics import TABLE
 
-if TYPE_CHECKING:
-    import pandas as pd
-
+TIME, MEMORY, STATE = "time_s", "allocated_peak_bytes", "state_bytes"
 
 DRAWS = 10_000  # of the studentized range: its quantile is known to 1 to 2 %
 LARGEST_LOG = 700.0  # of what a float can hold
@@ -84,7 +82,7 @@ class Standings:
             }
             for a, b in combinations(curves, 2):
                 curve, _ = ratios.in_turns(curves[a].minus(curves[b]), a, b, str(mode))
-                pairs += [(str(mode), a, b, int(n)) for n in curve.lengths]
+                pairs += [(str(mode), a, b, n) for n in curve.whole]
                 rows += zip(curve.logs, curve.errors, curve.df, strict=True)
         logs, errors, df = np.array(rows, float).reshape(-1, 3).T
         if IntervalKind.ROUNDS not in set(timed["interval_kind"]):
@@ -154,9 +152,6 @@ def _exp(log: float) -> float:
     return math.inf if log > LARGEST_LOG else math.exp(log)
 
 
-TIME, MEMORY, STATE = "time_s", "allocated_peak_bytes", "state_bytes"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Rival:
     """A series next to the first of its place; `margin` is its cost over that of the first."""
@@ -188,7 +183,7 @@ class Span:
 
 
 def spans(
-    cases: "pd.DataFrame",
+    cases: pd.DataFrame,
     metric: str,
     standings: Standings | None,
     functions: dict[str, object],
@@ -207,7 +202,7 @@ def spans(
 
 
 def _place(
-    block: "pd.DataFrame",
+    block: pd.DataFrame,
     metric: str,
     standings: Standings | None,
     functions: dict[str, object],
@@ -224,22 +219,19 @@ def _place(
         return Margin.of(math.log(costs[a] / costs[b]), math.log1p(TABLE[metric].tolerance or 0))
 
     (first, *level), *others = groups(list(costs), margin)
-    rivals = [
-        Rival(
-            series=name,
-            margin=margin(name, first),
-            same_function=functions[name] == functions[first],
-        )
-        for name in (*level, *(group[0] for group in others[:1]))
-    ]
-    ties = rivals[: len(level)]
+
+    def rival(name: str) -> Rival:
+        same = functions[name] == functions[first]
+        return Rival(series=name, margin=margin(name, first), same_function=same)
+
+    ties = [rival(name) for name in level]
     return Place(
         seq_len=seq_len,
         first=first,
         cost=costs[first],
-        ties=tuple(rival for rival in ties if rival.margin.known),
-        unsure=tuple(rival for rival in ties if not rival.margin.known),
-        rest=rivals[-1] if others else None,
+        ties=tuple(tie for tie in ties if tie.margin.known),
+        unsure=tuple(tie for tie in ties if not tie.margin.known),
+        rest=rival(others[0][0]) if others else None,
         measured=len(costs),
     )
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from attnbench.analysis.curves import series_names
-from attnbench.analysis.estimate import Estimate, of_median, over_rounds, spreads
+from attnbench.analysis.estimate import Estimate, of_median, over_rounds
 from attnbench.analysis.predict import replayed
 from attnbench.metrics import TABLE, Join
 from attnbench.records import (
@@ -93,7 +93,7 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     rows = [
         _identity(planned.case, names[planned.case.key], sweep.request.batch_tokens)
         | _ending(planned, own)
-        | {note: _noted(own, note) for note in NOTED}
+        | {name: next((r.notes[name] for r in own if name in r.notes), "") for name in NOTED}
         | _times(own, estimate, planned.case.workload)
         | _planned(planned, *predictions[planned.case.key])
         | _values(own)
@@ -181,26 +181,23 @@ def timed_runs(runs: Sequence[Run]) -> list[Run]:
 def _estimates(cases: Sequence[Sequence[Run]]) -> list[Estimate]:
     """The time of each case: over rounds if any case was repeated, else within its one run."""
     logs = [[math.log(middle) for _, middle in timed_medians(runs)] for runs in cases]
-    if (known := spreads(logs)) is not None:
-        pairs = zip(logs, known, strict=True)
-        return [over_rounds(group, spread) if group else Estimate() for group, spread in pairs]
-    timed = [timed_runs(runs) for runs in cases]
-    return [of_median([s.seconds for s in t[0].samples]) if t else Estimate() for t in timed]
+    timed = (timed_runs(runs) for runs in cases)
+    return over_rounds(logs) or [
+        of_median([s.seconds for s in runs[0].samples]) if runs else Estimate() for runs in timed
+    ]
 
 
 def _first_tokens(cases: Sequence[Sequence[Run]]) -> list[dict[str, float]]:
     """The time to the first token of each case that decodes, with its interval over rounds."""
     times = [[run.values["ttft_s"] for run in runs if "ttft_s" in run.values] for runs in cases]
-    logs = [[math.log(ttft_s) for ttft_s in own] for own in times]
-    if (known := spreads(logs)) is None:
-        return [_with_ends(Estimate(point=own[0])) if own else {} for own in times]
-    pairs = zip(logs, known, strict=True)
-    return [_with_ends(over_rounds(own, spread)) if own else {} for own, spread in pairs]
-
-
-def _with_ends(first: Estimate) -> dict[str, float]:
-    ends = {"ttft_s": first.point, "ttft_lo_s": first.low, "ttft_hi_s": first.high}
-    return ends | {"ttft_log_se": first.log_se, "ttft_df": first.df}
+    found = over_rounds([[math.log(ttft_s) for ttft_s in own] for own in times])
+    found = found or [Estimate(point=own[0]) if own else Estimate() for own in times]
+    columns = ("ttft_s", "ttft_lo_s", "ttft_hi_s", "ttft_log_se", "ttft_df")
+    values = ((e.point, e.low, e.high, e.log_se, e.df) for e in found)
+    return [
+        dict(zip(columns, row, strict=True)) if own else {}
+        for own, row in zip(times, values, strict=True)
+    ]
 
 
 def _identity(case: Case, series: str, batch_tokens: int | None) -> dict[str, Any]:
@@ -240,11 +237,6 @@ def _ending(planned: Planned, runs: Sequence[Run]) -> dict[str, Any]:
         outcome, reason = str(Outcome.OK), ""
     cause = str(bad.cause) if bad is not None and bad.cause else ""
     return {"outcome": outcome, "cause": cause, "reason": reason, "rounds": rounds}
-
-
-def _noted(runs: Sequence[Run], note: str) -> str:
-    """The note of the first run that has it, or nothing."""
-    return next((run.notes[note] for run in runs if note in run.notes), "")
 
 
 def _times(runs: Sequence[Run], estimate: Estimate, workload: Workload) -> dict[str, Any]:

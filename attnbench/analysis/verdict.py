@@ -27,21 +27,6 @@ class Verdict(StrEnum):
     MISSING = "missing"  # one of the two was not measured
 
 
-def verdicts(
-    points: Sequence[float],
-    lows: Sequence[float],
-    highs: Sequence[float],
-    p_values: Sequence[float],
-    threshold: float = THRESHOLD,
-) -> list[Verdict]:
-    """The verdict on each log ratio; NaN is missing, and without an interval it is unsure."""
-    real = discoveries(p_values)
-    return [
-        judge(point, low, high, bool(called), threshold)
-        for point, low, high, called in zip(points, lows, highs, real, strict=True)
-    ]
-
-
 def judge(
     point: float, low: float, high: float, called: bool, threshold: float = THRESHOLD
 ) -> Verdict:
@@ -60,13 +45,10 @@ def of_count(first: float | None, second: float | None, metric: Metric) -> Verdi
         return Verdict.MISSING
     if abs(second - first) <= (metric.tolerance or 0.0) * abs(first):
         return Verdict.SAME
-    match metric.better:
-        case Better.LOWER:
-            return Verdict.SLOWER if second > first else Verdict.FASTER
-        case Better.HIGHER:
-            return Verdict.SLOWER if second < first else Verdict.FASTER
-        case Better.NEITHER:
-            return Verdict.UNSURE
+    if metric.better is Better.NEITHER:
+        return Verdict.UNSURE
+    is_worse = (second > first) == (metric.better is Better.LOWER)
+    return Verdict.SLOWER if is_worse else Verdict.FASTER
 
 
 def discoveries(p_values: Sequence[float], share: float = FALSE_CALLS) -> np.ndarray:

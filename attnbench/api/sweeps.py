@@ -54,8 +54,7 @@ class Sweep:
 
         `at` is the name of a variant, by default all. Raises `UsageError` if there is no such.
         """
-        from attnbench.analysis.report import analyse
-        from attnbench.analysis.variants import variants
+        from attnbench.analysis.report import analyse, variants
         from attnbench.store.journal import load_results
 
         self.folder = Path(folder)
@@ -80,7 +79,7 @@ class Sweep:
     @property
     def cases(self) -> "Frame":
         """One row per case, with estimates, counts and outcome: the columns of `cases.csv`."""
-        from attnbench.analysis.variants import joined
+        from attnbench.analysis.report import joined
 
         return joined(each.cases for each in self._analyses.values())
 
@@ -106,7 +105,7 @@ class Sweep:
         analysis = self._against(against)
         if analysis.speedups is not None:
             return analysis.speedups
-        from attnbench.analysis.crossover import speedups
+        from attnbench.analysis.scaling import speedups
 
         return speedups(analysis.cases, analysis.baseline or "", analysis.ratios)
 

@@ -1,20 +1,30 @@
-"""The measurements of a sweep, as the predicates of claims need them.
+"""The bench that judges claims: a sweep, its measurements as predicates need them, and answers.
 
 Costs are per sequence, so that batches that shrink with length can be compared. Memory is the
 allocated peak above what was allocated before the iteration (parameters, inputs), or the whole peak
 where a sweep has no other; it is exact.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from attnbench.analysis.curves import LogCurve, cost_curve
 from attnbench.analysis.ratios import Ratios
-from attnbench.claims.claim import ClaimedCost, ClaimedMode, ClaimedSeries, OutOfScope
+from attnbench.claims.claim import (
+    Answer,
+    Call,
+    Claim,
+    ClaimedCost,
+    ClaimedMode,
+    ClaimedSeries,
+    Judgement,
+    OutOfScope,
+)
 from attnbench.records import PASSES, CardFacts, Level, Mode, Option, Outcome, Sweep
 
 # the form that a claim names, and the forms here that may stand for it, best first: `flash` is a
@@ -56,7 +66,7 @@ class CostCurve:
     @property
     def fitting(self) -> list[int]:
         """The lengths that were measured."""
-        return [int(n) for n in self.costs[ClaimedCost.TIME].lengths]
+        return self.costs[ClaimedCost.TIME].whole
 
     @property
     def lost(self) -> list[int]:
@@ -125,7 +135,8 @@ class Bench:
             plain = subject.form == "flash" and any(PLAIN in kernel for kernel in curve.kernels)
             same = (curve.mechanism, curve.mode) == (subject.mechanism, mode)
             in_form = wanted is None or (used <= set(wanted) and not plain)
-            if same and in_form and _has_options(curve, subject):
+            fits = all(curve.options.get(name, ...) in values for name, values in subject.options)
+            if same and in_form and fits:
                 rank = 0 if wanted is None else max(map(wanted.index, used))
                 ranked.append(((rank, -len(curve.fitting)), curve))
         return [curve for _, curve in sorted(ranked, key=lambda pair: pair[0])]
@@ -162,12 +173,6 @@ def forms(subject: ClaimedSeries) -> tuple[str, ...] | None:
     return None if subject.form is None else FORMS.get(subject.form, (subject.form,))
 
 
-def _has_options(curve: CostCurve, subject: ClaimedSeries) -> bool:
-    return all(
-        name in curve.options and curve.options[name] in values for name, values in subject.options
-    )
-
-
 def _costs(rows: pd.DataFrame) -> dict[ClaimedCost, LogCurve]:
     """Each quantity of one sequence by length."""
     delta = rows["allocated_delta_bytes"].where(rows["allocated_delta_bytes"] > 0)
@@ -187,3 +192,95 @@ def _costs(rows: pd.DataFrame) -> dict[ClaimedCost, LogCurve]:
     first = rows.reindex(columns=["ttft_s", "ttft_log_se", "ttft_df"])
     costs[ClaimedCost.FIRST_TOKEN] = LogCurve.of(rows["seq_len"], *(first[name] for name in first))
     return costs
+
+
+class Judged(NamedTuple):
+    """A claim with the judgement of a sweep."""
+
+    claim: Claim
+    judgement: Judgement
+
+
+def judge(bench: Bench, claims: Sequence[Claim]) -> tuple[Judged, ...]:
+    """Each claim as reproduced, not reproduced, cannot tell, or out of scope, in their order."""
+    return tuple(
+        Judged(claim=claim, judgement=joined([_judged(bench, call) for call in claim.check]))
+        for claim in claims
+    )
+
+
+def wanted(claims: Sequence[Claim]) -> tuple[str, ...]:
+    """The mechanisms and forms that judging every claim needs, as `--models` takes them, sorted.
+
+    Options that a check names are left out.
+    """
+    subjects = [s for claim in claims for call in claim.check for s in call.subjects]
+    names = {":".join((s.mechanism, *(forms(s) or ())[:1])) for s in subjects}
+    formed = {name.partition(":")[0] for name in names if ":" in name}
+    return tuple(sorted(names - formed))
+
+
+def joined(parts: Sequence[Judgement]) -> Judgement:
+    """All parts must hold: one that is not reproduced decides.
+
+    If every part has the same answer, that is the answer; any other mixture is "cannot tell".
+    """
+    answers = {part.answer for part in parts}
+    if Answer.NOT_REPRODUCED in answers:
+        return _merged(parts, Answer.NOT_REPRODUCED)
+    return _merged(parts, answers.pop() if len(answers) == 1 else Answer.CANNOT_TELL)
+
+
+def agreed(parts: Sequence[Judgement]) -> Judgement:
+    """The answer of several modes that a source does not distinguish, if those in scope agree."""
+    in_scope = [part for part in parts if part.answer is not Answer.OUT_OF_SCOPE] or parts
+    answers = {part.answer for part in in_scope}
+    if len(answers) == 1:
+        return _merged(in_scope, answers.pop())
+    merged = _merged(in_scope, Answer.CANNOT_TELL)
+    return replace(merged, why="; ".join(["modes differ", *filter(None, [merged.why])]))
+
+
+def _merged(parts: Sequence[Judgement], answer: Answer) -> Judgement:
+    """The parts as one judgement; the parts that give the answer come first."""
+    ordered = sorted(parts, key=lambda part: part.answer is not answer)
+    reasons = dict.fromkeys(part.why for part in ordered if part.why)
+    return Judgement(
+        answer=answer,
+        why="; ".join(reasons),
+        numbers=tuple(number for part in ordered for number in part.numbers),
+        lengths=tuple(sorted({n for part in parts for n in part.lengths})),
+    )
+
+
+def _judged(bench: Bench, call: Call) -> Judgement:
+    """One call of a check, in every mode that it covers."""
+    try:
+        if call.level not in (None, bench.level):
+            raise OutOfScope(f"the claim is about level {call.level}, the sweep has {bench.level}")
+        if call.device is not None and call.device.lower() not in bench.device.lower():
+            raise OutOfScope(f"the claim is about {call.device}, the sweep ran on {bench.device}")
+        modes = bench.modes(call.mode or ClaimedMode.UNPRINTED)
+    except OutOfScope as reason:
+        return Judgement(answer=Answer.OUT_OF_SCOPE, why=str(reason))
+    # counts and facts stored with the sweep are the same in every mode
+    costs = (ClaimedCost.TIME, ClaimedCost.MEMORY)
+    exact = call.mode is None and not any(cost in call.arguments.values() for cost in costs)
+    return agreed([_in_mode(bench, call, mode) for mode in (modes[-1:] if exact else modes)])
+
+
+def _in_mode(bench: Bench, call: Call, mode: Mode) -> Judgement:
+    try:
+        judgement: Judgement = _value(bench, call, mode)
+        return judgement
+    except OutOfScope as reason:
+        return Judgement(answer=Answer.OUT_OF_SCOPE, why=str(reason))
+
+
+def _value(bench: Bench, call: Call, mode: Mode) -> Any:
+    """The result of the call's function; every function takes the bench and the mode."""
+    arguments = {
+        name: _value(bench, value, mode) if isinstance(value, Call) else value
+        for name, value in call.arguments.items()
+    }
+    return call.function(bench, **{**arguments, "mode": mode})

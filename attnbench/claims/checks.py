@@ -13,26 +13,37 @@ The functions are those of `costs` and `lengths`, and their signatures define th
 that returns a `Measured`, or takes a relation or a formula, is compared with a number; every other
 is an assertion by itself. `and` joins several, `all` repeats one for each value of a name. `level`
 restricts one to a level, and `on` to devices with that text in their names.
-
-Claims are rows of a CSV file, each with its check.
 """
 
 import ast
-import csv
-import io
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
+from enum import StrEnum
 from inspect import Parameter, Signature, signature
 from types import MappingProxyType
-from typing import Any, get_args
+from typing import Any, NewType, get_args
 
 from attnbench.claims import costs, lengths
-from attnbench.claims.arguments import KINDS, DeviceName, a_formula, a_number
-from attnbench.claims.claim import Call, Claim, Measured, Relation, Sign
-from attnbench.claims.published import shipped_text
-from attnbench.errors import BadClaims
-from attnbench.records import Level
+from attnbench.claims.claim import (
+    NEAR,
+    Call,
+    ClaimedCost,
+    ClaimedGroup,
+    ClaimedMode,
+    ClaimedSeries,
+    Formula,
+    Lengths,
+    Measured,
+    Relation,
+    Sign,
+)
+from attnbench.records import Level, Mode, Option
+
+# bounds of numbers and of powers; anything beyond is a mistake
+LARGEST, HIGHEST = 1e15, 9
+
+DeviceName = NewType("DeviceName", str)
 
 LONGEST = 2_000  # characters of a check; a longer one is a mistake
 
@@ -205,57 +216,137 @@ class _Substitute(ast.NodeTransformer):
         return self.value if node.id == self.name else node
 
 
-COLUMNS = ("id", "source", "claim", "check", "scope")
-NEEDED = ("id", "claim", "check")
+# every reader takes a node of `ast` and returns None if the node is of another kind
 
 
-def shipped() -> tuple[Claim, ...]:
-    """The claims that the package ships."""
-    return read_claims(shipped_text("claims.csv"), "claims.csv")
+def a_number(node: ast.expr) -> float | None:
+    """A positive number, or a quotient of two."""
+    match node:
+        case ast.Constant(int() | float() as value) if not isinstance(value, bool):
+            return float(value) if 1 / LARGEST <= value <= LARGEST else None
+        case ast.BinOp(left, ast.Div(), right):
+            over, under = a_number(left), a_number(right)
+            return over / under if over and under else None
+    return None
 
 
-def read_claims(text: str, name: str) -> tuple[Claim, ...]:
-    """The claims of a CSV text with the columns `COLUMNS`, in any order.
-
-    Raises `BadClaims` with a line for each row that cannot be read; `name` is the name of the file.
-    """
-    rows = csv.DictReader(io.StringIO(text, newline=""))
-    claims, problems, lines = list[Claim](), list[str](), dict[str, int]()
-    try:
-        if sorted(rows.fieldnames or ()) != sorted(COLUMNS):
-            raise BadClaims([f"{name}, line 1: expected the columns {', '.join(COLUMNS)}"])
-        line = rows.line_num + 1
-        for row in rows:
-            try:
-                claim = _claim(row)
-                if claim.id in lines:
-                    twice = f"column id: {claim.id!r} is also the id in line {lines[claim.id]}"
-                    raise BadCheck(f"{twice}; give each claim a different one")
-                lines[claim.id] = line
-                claims.append(claim)
-            except BadCheck as error:
-                problems.append(f"{name}, line {line}, {error}")
-            line = rows.line_num + 1
-    except csv.Error as error:
-        problems.append(
-            f"{name}, line {rows.line_num + 1}: {error}; expected comma-separated values"
-        )
-    if not claims and not problems:
-        problems = [f"{name} has no claims; expected one per row below the column names"]
-    if problems:
-        raise BadClaims(problems)
-    return tuple(claims)
+def a_formula(node: ast.expr) -> Formula | None:
+    """A sum of products, reduced to the powers of N and log N."""
+    match node:
+        case ast.BinOp(left, ast.Add(), right):
+            first, second = a_formula(left), a_formula(right)
+            terms = first.terms + second.terms if first and second else ()
+        case _:
+            powers = _powers(node, 1)
+            terms = (powers,) if powers and max(map(abs, powers)) <= HIGHEST else ()
+    return Formula(text=ast.unparse(node), terms=terms) if terms else None
 
 
-def _claim(row: Mapping[str | None, Any]) -> Claim:
-    if None in row or None in row.values():
-        raise BadCheck(f"columns: expected {len(COLUMNS)}; quote a cell that has commas")
-    for column in NEEDED:
-        if not row[column].strip():
-            raise BadCheck(f"column {column}: empty; expected text")
-    try:
-        check = read_check(row["check"])
-    except BadCheck as error:
-        raise BadCheck(f"column check of {row['id']!r}: {error}") from error
-    texts = {column: row[column] for column in COLUMNS if column != "check"}
-    return Claim(**texts, text=row["check"], check=check)
+def _powers(node: ast.expr, sign: int) -> tuple[float, float] | None:
+    """The powers of N and of log N in a product."""
+    match node:
+        case ast.BinOp(left, ast.Mult() | ast.Div() as op, right):
+            right_sign = sign if isinstance(op, ast.Mult) else -sign
+            parts = [_powers(left, sign), _powers(right, right_sign)]
+            known = [part for part in parts if part]
+            return (sum(p for p, _ in known), sum(p for _, p in known)) if all(parts) else None
+        case ast.BinOp(ast.Name(symbol), ast.Pow(), right) if power := a_number(right):
+            return sign * power * (symbol == "N"), 0.0
+        case ast.Call(ast.Name("log"), [ast.Name(symbol)], []) if sign > 0:
+            return 0.0, float(symbol == "N")
+        case ast.Name(symbol):
+            return float(sign * (symbol == "N")), 0.0
+    return None
+
+
+def _subject(node: ast.expr) -> ClaimedSeries | None:
+    named, keywords = node, list[ast.keyword]()
+    if isinstance(node, ast.Call):
+        named, keywords = node.func, node.keywords
+        if node.args or not keywords:
+            return None
+    options = tuple((str(k.arg), _options(k.value)) for k in keywords)
+    if not all(k.arg and values for k, (_, values) in zip(keywords, options, strict=True)):
+        return None
+    match named:
+        case ast.Name(mechanism):
+            return ClaimedSeries(mechanism=mechanism, options=options)
+        case ast.Attribute(ast.Name(mechanism), form):
+            return ClaimedSeries(mechanism=mechanism, form=form, options=options)
+    return None
+
+
+def _options(node: ast.expr) -> tuple[Option, ...]:
+    """The values of an option, any of which matches; none if one is not a value."""
+    nodes = node.elts if isinstance(node, ast.Set) else [node]
+    words: Mapping[str, Option] = {"true": True, "false": False, "none": None}
+    values = list[Option]()
+    for value in nodes:
+        match value:
+            case ast.Constant(str() | int() | float() | None as constant):
+                values.append(constant)
+            case ast.Name(word):  # as in `--models`
+                values.append(words.get(word, word))
+    return tuple(values) if len(values) == len(nodes) else ()
+
+
+def _group(node: ast.expr) -> ClaimedGroup | None:
+    names = list(map(_name, node.elts)) if isinstance(node, ast.Set) else []
+    members = tuple(name for name in names if name)
+    return ClaimedGroup(members) if members and all(names) else None
+
+
+def _lengths(node: ast.expr) -> Lengths | None:
+    text = ast.unparse(node)
+    match node:
+        case ast.Compare(ast.Name("N"), [ast.In()], [ast.Set(values)]):
+            listed = tuple(filter(None, map(_length, values)))
+            return Lengths(text=text, listed=listed) if len(listed) == len(values) else None
+        case ast.Compare(left, [ast.LtE(), ast.LtE()], [ast.Name("N"), right]):
+            low, high = _length(left) or 0, _length(right) or 0
+            return Lengths(text=text, low=low / NEAR, high=high * NEAR) if 0 < low <= high else None
+        case ast.Compare(ast.Name("N"), [op], [right]) if n := _length(right):
+            ends: dict[type[ast.cmpop], dict[str, Any]] = {
+                ast.Eq: {"listed": (n,)},
+                ast.GtE: {"low": n / NEAR},
+                ast.Gt: {"low": n + 1},
+                ast.LtE: {"high": n * NEAR},
+                ast.Lt: {"high": n - 1},
+            }
+            return Lengths(text=text, **ends[type(op)]) if type(op) in ends else None
+    return None
+
+
+def _length(node: ast.expr) -> int | None:
+    match node:
+        case ast.Constant(int() as value) if not isinstance(value, bool) and 0 < value <= LARGEST:
+            return value
+    return None
+
+
+def _word(kind: type[StrEnum]) -> Callable[[ast.expr], StrEnum | None]:
+    return lambda node: kind(name) if (name := _name(node)) in set(kind) else None
+
+
+def _name(node: ast.expr) -> str | None:
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def _text(node: ast.expr) -> str | None:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
+
+# for each type of parameter its reader, and what an error says was expected
+KINDS: Mapping[Any, tuple[Callable[[ast.expr], Any], str]] = MappingProxyType(
+    {
+        ClaimedSeries: (_subject, "a mechanism such as linformer(rank=128) or transformer.eager"),
+        ClaimedGroup: (_group, "mechanisms in braces such as {linformer, performer}"),
+        Mode: (_word(ClaimedMode), f"one of {', '.join(ClaimedMode)}"),
+        ClaimedCost: (_word(ClaimedCost), f"one of {', '.join(ClaimedCost)}"),
+        Lengths: (_lengths, "lengths such as N >= 512, 512 <= N <= 4096 or N in {1000, 2000}"),
+        int: (_length, "a whole number of tokens"),
+        str: (_name, "the name of an option"),
+        Level: (_word(Level), f"one of {', '.join(Level)}"),
+        DeviceName: (_text, 'a text such as "V100"'),
+    }
+)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from math import inf, log, nan
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 
@@ -156,12 +156,12 @@ class Call:
 
     @property
     def mode(self) -> ClaimedMode | None:
-        """The mode that the text names, if any."""
+        """The mode that the text names, if any; what is about states is about generation."""
         for argument in self.arguments.values():
             mode = argument.mode if isinstance(argument, Call) else argument
             if isinstance(mode, ClaimedMode):
                 return mode
-        return None
+        return ClaimedMode.GENERATION if ClaimedCost.STATE in self.arguments.values() else None
 
     @property
     def subjects(self) -> Iterator[ClaimedSeries]:
@@ -230,6 +230,12 @@ class Measured:
     logs: LogCurve
     lengths: tuple[int, ...]
     about: Lengths | None = None
+
+    @classmethod
+    def among(cls, label: str, logs: LogCurve, about: Lengths) -> Self:
+        """The ratio at the lengths that the claim names. Raises `OutOfScope` if it has none."""
+        chosen = about.among(logs.whole)
+        return cls(label=label, logs=logs.at(chosen), lengths=tuple(chosen), about=about)
 
     @property
     def numbers(self) -> tuple[Number, ...]:

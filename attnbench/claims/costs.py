@@ -157,9 +157,8 @@ def speedup_over_passes(
     logs = slow.costs[ClaimedCost.FIRST_TOKEN].minus(fast.costs[ClaimedCost.TIME])
     if not len(logs):
         raise OutOfScope(f"{fast.series} and {slow.series} were not decoded at a common length")
-    chosen = lengths.among([int(n) for n in logs.lengths])
     label = f"time of a pass of {slow.series} over a step of {fast.series}"
-    return Measured(label=label, logs=logs.at(chosen), lengths=tuple(chosen), about=lengths)
+    return Measured.among(label, logs, lengths)
 
 
 def memory_saving(
@@ -187,7 +186,7 @@ def growth(
     """The quantity of one sequence of A at the second length over that at the first."""
     curve = bench.curve(a, mode)
     logs = curve.costs[quantity]
-    start, end = (nearest(n, [int(k) for k in logs.lengths]) for n in (first, last))
+    start, end = (nearest(n, logs.whole) for n in (first, last))
     if start is None or end is None:
         raise OutOfScope(f"{curve.series} was not measured at both {first:,} and {last:,}")
     base = logs.at([start])
@@ -212,18 +211,14 @@ def compare(bench: Bench, of: Measured, *, relation: Relation, mode: Mode) -> Ju
         least, most = (max(least, 0.0), most) if claimed > 0 else (least, min(most, 0.0))
     few = too_few(len(of.logs), of.about) if of.about else ""
     inside, outside = low >= least and high <= most, high < least or low > most
+    answer, why = Answer.CANNOT_TELL, few
     if not np.isfinite(half):
-        answer, why = Answer.CANNOT_TELL, "no confidence interval"
+        why = "no confidence interval"
     elif not (inside or outside):
-        answer, why = (
-            Answer.CANNOT_TELL,
-            f"the confidence interval reaches both sides of {relation}",
-        )
-    elif few:
-        answer, why = Answer.CANNOT_TELL, few
-    elif inside:
-        answer, why = Answer.REPRODUCED, ""
-    else:
+        why = f"the confidence interval reaches both sides of {relation}"
+    elif inside and not few:
+        answer = Answer.REPRODUCED
+    elif not few:
         answer, why = Answer.NOT_REPRODUCED, f"the claim is {relation}"
     single = of.about is not None and len(of.logs) == 1
     number = as_ratio(of.label, mean, low, high, of.logs.lengths[0] if single else None)
@@ -235,9 +230,7 @@ def compare_curves(a: CostCurve, b: CostCurve, quantity: ClaimedCost, lengths: L
     logs = a.over(b, quantity)
     if not len(logs):
         raise OutOfScope(f"{a.series} and {b.series} have no {quantity} at a common length")
-    chosen = lengths.among([int(n) for n in logs.lengths])
-    label = f"{quantity} of {a.series} over {b.series}, {a.mode}"
-    return Measured(label=label, logs=logs.at(chosen), lengths=tuple(chosen), about=lengths)
+    return Measured.among(f"{quantity} of {a.series} over {b.series}, {a.mode}", logs, lengths)
 
 
 def everywhere(
@@ -253,18 +246,15 @@ def everywhere(
     """
     at = [number.length or 0 for number in numbers]
     unknown, below, open_ = np.isnan(low), high < 0, ~(low > 0)
+    answer = Answer.CANNOT_TELL
     if below.any():
         answer, why = Answer.NOT_REPRODUCED, f"not true at {_listed(at, below)}"
     elif unknown.any():
-        answer, why = Answer.CANNOT_TELL, f"no confidence interval at {_listed(at, unknown)}"
+        why = f"no confidence interval at {_listed(at, unknown)}"
     elif open_.any():
-        answer, why = (
-            Answer.CANNOT_TELL,
-            f"the confidence interval reaches both sides at {_listed(at, open_)}",
-        )
-    else:
-        why = too_few(len(set(at)), lengths)
-        answer = Answer.CANNOT_TELL if why else Answer.REPRODUCED
+        why = f"the confidence interval reaches both sides at {_listed(at, open_)}"
+    elif not (why := too_few(len(set(at)), lengths)):
+        answer = Answer.REPRODUCED
     # the number closest to refuting the claim comes first
     ordered = tuple(numbers[i] for i in np.argsort(low, kind="stable"))
     return Judgement(answer=answer, why=why, numbers=ordered, lengths=tuple(sorted(set(at))))

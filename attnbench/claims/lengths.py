@@ -15,9 +15,8 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
-from attnbench.analysis.crossover import Crossed, Crossing, find_crossing
 from attnbench.analysis.curves import LogCurve
-from attnbench.analysis.scaling import BEND, FEWEST
+from attnbench.analysis.scaling import BEND, FEWEST, Crossed, Crossing, find_crossing
 from attnbench.claims.bench import Bench, CostCurve
 from attnbench.claims.claim import (
     EVERYWHERE,
@@ -100,8 +99,7 @@ def order(
         high=float(slopes.high.max()),
     )
     answer, why = _ordered(logs, slopes, formula)
-    lengths = tuple(int(n) for n in logs.lengths)
-    return Judgement(answer=answer, why=why, numbers=(number,), lengths=lengths)
+    return Judgement(answer=answer, why=why, numbers=(number,), lengths=tuple(logs.whole))
 
 
 def projections_over_core(bench: Bench, a: ClaimedSeries, *, mode: Mode) -> Measured:
@@ -111,8 +109,8 @@ def projections_over_core(bench: Bench, a: ClaimedSeries, *, mode: Mode) -> Meas
     if not len(logs):
         raise OutOfScope(f"{curve.series} has no FLOPs of projections and core")
     label = f"FLOPs of the projections over those of the core of {curve.series}"
-    lengths = tuple(int(n) for n in logs.lengths)
-    return Measured(label=label, logs=logs[[int(np.argmin(logs.logs))]], lengths=lengths)
+    least = logs[[int(np.argmin(logs.logs))]]
+    return Measured(label=label, logs=least, lengths=tuple(logs.whole))
 
 
 def oom(bench: Bench, a: ClaimedSeries, mode: Mode, length: int) -> Judgement:
@@ -144,9 +142,8 @@ def max_length(bench: Bench, a: ClaimedSeries, mode: Mode, *, relation: Exactly)
         return _judgement(curve, Answer.NOT_REPRODUCED, f"out of memory at {lost:,}")
     if lost and nearest(limit, curve.fitting) is not None:
         return _judgement(curve, Answer.REPRODUCED, f"out of memory from {lost:,}")
-    return _judgement(
-        curve, Answer.CANNOT_TELL, "the length where memory runs out was not measured"
-    )
+    why = "the length where memory runs out was not measured"
+    return _judgement(curve, Answer.CANNOT_TELL, why)
 
 
 def throughput(bench: Bench, a: ClaimedSeries, mode: Mode) -> Measured:
@@ -163,7 +160,7 @@ def throughput(bench: Bench, a: ClaimedSeries, mode: Mode) -> Measured:
     rates = replace(rates, logs=rates.logs - log(1e12))
     best = rates[[int(rates.logs.argmax())]]
     label = f"TFLOP/s of {curve.series} at {best.lengths[0]:,.0f}, {mode}"
-    return Measured(label=label, logs=best, lengths=tuple(int(n) for n in rates.lengths))
+    return Measured(label=label, logs=best, lengths=tuple(rates.whole))
 
 
 def no_causal_form(bench: Bench, a: ClaimedSeries, *, mode: Mode) -> Judgement:

@@ -1,4 +1,6 @@
-"""The published numbers that are shipped, and published curves laid over measured ones.
+"""What papers published, as files: claims, numbers, and curves laid over measured ones.
+
+Claims are rows of a CSV file, each with its check.
 
 Published and measured curves are compared in shape: each is scaled to 1 at a common length.
 """
@@ -8,7 +10,7 @@ import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.resources import files
-from typing import TypeVar
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -16,14 +18,17 @@ import pandas as pd
 
 from attnbench.analysis.curves import LogCurve
 from attnbench.claims.bench import Bench, CostCurve
-from attnbench.claims.claim import ClaimedCost, ClaimedSeries
+from attnbench.claims.checks import BadCheck, read_check
+from attnbench.claims.claim import Claim, ClaimedCost, ClaimedSeries
+from attnbench.errors import BadClaims
 from attnbench.records import Mode, Option
 
 # curves are 1 here, or at the nearest common length: short enough for softmax attention in most
 # papers and machines, long enough that fixed costs do not dominate
 NORMAL = 1024
 
-Row = TypeVar("Row")
+COLUMNS = ("id", "source", "claim", "check", "scope")
+NEEDED = ("id", "claim", "check")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,12 +90,12 @@ class Overlay:
 
 def printed_costs() -> tuple[PrintedCost, ...]:
     """The rows of the papers' tables of complexity."""
-    return _rows("complexity.csv", PrintedCost)
+    return msgspec.convert(_rows("complexity.csv"), tuple[PrintedCost, ...], strict=False)
 
 
 def sources() -> tuple[Source, ...]:
     """Every published quantity that is drawn, grouped by figure."""
-    return _rows("overlays.csv", Source)
+    return msgspec.convert(_rows("overlays.csv"), tuple[Source, ...], strict=False)
 
 
 def table(name: str) -> pd.DataFrame:
@@ -176,6 +181,57 @@ def _one_at(curve: LogCurve, length: float) -> LogCurve:
     return replace(curve, logs=curve.logs - value)
 
 
-def _rows(name: str, kind: type[Row]) -> tuple[Row, ...]:
-    rows = csv.DictReader(io.StringIO(shipped_text(name)))
-    return tuple(msgspec.convert(row, kind, strict=False) for row in rows)
+def _rows(name: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(shipped_text(name))))
+
+
+def shipped() -> tuple[Claim, ...]:
+    """The claims that the package ships."""
+    return read_claims(shipped_text("claims.csv"), "claims.csv")
+
+
+def read_claims(text: str, name: str) -> tuple[Claim, ...]:
+    """The claims of a CSV text with the columns `COLUMNS`, in any order.
+
+    Raises `BadClaims` with a line for each row that cannot be read; `name` is the name of the file.
+    """
+    rows = csv.DictReader(io.StringIO(text, newline=""))
+    claims, problems, lines = list[Claim](), list[str](), dict[str, int]()
+    try:
+        if sorted(rows.fieldnames or ()) != sorted(COLUMNS):
+            raise BadClaims([f"{name}, line 1: expected the columns {', '.join(COLUMNS)}"])
+        line = rows.line_num + 1
+        for row in rows:
+            try:
+                claim = _claim(row)
+                if claim.id in lines:
+                    twice = f"column id: {claim.id!r} is also the id in line {lines[claim.id]}"
+                    raise BadCheck(f"{twice}; give each claim a different one")
+                lines[claim.id] = line
+                claims.append(claim)
+            except BadCheck as error:
+                problems.append(f"{name}, line {line}, {error}")
+            line = rows.line_num + 1
+    except csv.Error as error:
+        problems.append(
+            f"{name}, line {rows.line_num + 1}: {error}; expected comma-separated values"
+        )
+    if not claims and not problems:
+        problems = [f"{name} has no claims; expected one per row below the column names"]
+    if problems:
+        raise BadClaims(problems)
+    return tuple(claims)
+
+
+def _claim(row: Mapping[str | None, Any]) -> Claim:
+    if None in row or None in row.values():
+        raise BadCheck(f"columns: expected {len(COLUMNS)}; quote a cell that has commas")
+    for column in NEEDED:
+        if not row[column].strip():
+            raise BadCheck(f"column {column}: empty; expected text")
+    try:
+        check = read_check(row["check"])
+    except BadCheck as error:
+        raise BadCheck(f"column check of {row['id']!r}: {error}") from error
+    texts = {column: row[column] for column in COLUMNS if column != "check"}
+    return Claim(**texts, text=row["check"], check=check)

@@ -125,9 +125,8 @@ def check(
     chosen = None if models is None else options.selections(models)
     console.begin("starting the processes that measure")
     from attnbench.cli.starting import runner
-    from attnbench.gate import stored
     from attnbench.gate.cases import CheckPlan
-    from attnbench.gate.check import against_revision
+    from attnbench.gate.check import against_file, against_revision, save_baseline
     from attnbench.gate.finding import traded
     from attnbench.store import output
     from attnbench.workloads import axes
@@ -149,12 +148,12 @@ def check(
     with stoppable(lambda: unchanged), runner(device, drawn, own) as measuring:
         if save is not None:
             chosen = chosen or options.selections("@all")
-            cases, left_out = stored.save(plan, save, chosen, measuring, __version__)
+            cases, left_out = save_baseline(plan, save, chosen, measuring, __version__)
         elif base is not None:
             report = against_revision(plan, base, chosen, measuring, only_changed=changed)
         else:
             assert baseline is not None
-            report = stored.against_file(plan, baseline, chosen, measuring)
+            report = against_file(plan, baseline, chosen, measuring)
     if save is not None:
         for reason in left_out:
             console.err().print(f"left out: {reason}")

@@ -17,9 +17,8 @@ from attnbench.units import many
 
 if TYPE_CHECKING:
     from attnbench.analysis.report import Analysis
-    from attnbench.claims.bench import Bench
+    from attnbench.claims.bench import Bench, Judged
     from attnbench.claims.claim import Claim
-    from attnbench.claims.judge import Judged
 
 LARGEST = 1 << 22  # bytes of a file of claims
 SHOWN = 20  # at most this many unreadable rows are listed one by one
@@ -64,7 +63,7 @@ def claims(
     json_: options.JsonOption = False,
 ) -> None:
     """Judge what papers claim by what a sweep measured; without a sweep, list the claims."""
-    from attnbench.claims.checks import shipped
+    from attnbench.claims.published import shipped
 
     figure_formats = options.read("formats", formats)
     claims = shipped() if file is None else read_own(file)
@@ -86,7 +85,7 @@ def claims(
 
 def read_own(path: Path) -> Sequence["Claim"]:
     """The claims in a user's file. Raises `UsageError` after listing rows that cannot be read."""
-    from attnbench.claims.checks import read_claims
+    from attnbench.claims.published import read_claims
 
     try:
         with open(path, "rb") as stream:
@@ -116,10 +115,8 @@ def publish(
     at: str | None = None,
 ) -> Sequence["Judged"]:
     """Judge the claims and write page, table and overlays into the folder of the sweep."""
-    from attnbench.analysis.report import analyse
-    from attnbench.analysis.variants import variant
-    from attnbench.claims.bench import Bench
-    from attnbench.claims.judge import judge
+    from attnbench.analysis.report import analyse, variant
+    from attnbench.claims.bench import Bench, judge
     from attnbench.store import output
     from attnbench.store.journal import load_results
 
@@ -158,7 +155,7 @@ def files(
 
 def show_listing(chosen: Sequence["Claim"], as_json: bool) -> None:
     """The claims, their number, and what a sweep must measure to judge all of them."""
-    from attnbench.claims.judge import wanted
+    from attnbench.claims.bench import wanted
     from attnbench.registry import names
     from attnbench.render.claims import listing
 

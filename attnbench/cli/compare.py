@@ -40,8 +40,7 @@ def compare(
 ) -> None:
     """Compare a sweep with an earlier one: what became slower, faster, larger, or is missing."""
     from attnbench.analysis.compare import compare
-    from attnbench.analysis.report import analyse
-    from attnbench.analysis.variants import variant
+    from attnbench.analysis.report import analyse, variant
     from attnbench.render import delimited
     from attnbench.render.comparison import all_cases, changes, moved_crossovers, web_page
     from attnbench.render.conditions import warnings

@@ -29,8 +29,7 @@ def recommend(
 ) -> None:
     """Rank the mechanisms of a stored sweep at one length, and say which were excluded and why."""
     from attnbench.analysis.recommend import recommend
-    from attnbench.analysis.report import analyse
-    from attnbench.analysis.variants import variant
+    from attnbench.analysis.report import analyse, variant
     from attnbench.render.conditions import warnings
     from attnbench.render.ranking import sentence, table
     from attnbench.store.journal import load_results

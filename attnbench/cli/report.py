@@ -86,8 +86,7 @@ def publish_devices(
     size: FigureSize,
 ) -> None:
     """Write the report of several devices into `out`, and print its tables."""
-    from attnbench.analysis.report import analyse
-    from attnbench.analysis.variants import device_names, side_by_side, variant
+    from attnbench.analysis.report import analyse, device_names, side_by_side, variant
     from attnbench.render.page import devices_files, devices_tables
     from attnbench.store import output
     from attnbench.store.journal import load_results
@@ -124,8 +123,7 @@ def publish(
 
     Each of several variants has a report in its own folder.
     """
-    from attnbench.analysis.report import analyse
-    from attnbench.analysis.variants import variant, variants
+    from attnbench.analysis.report import analyse, variant, variants
     from attnbench.render.conditions import warnings
     from attnbench.render.page import headlines, report_files, report_tables
     from attnbench.store import output

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from statistics import median
 from typing import Any
 
-from attnbench.gate.pairs import Evidence, Pair, Stage, Statistic, mean, mean_of
+from attnbench.gate.rule import Evidence, Pair, Stage, Statistic, mean, mean_of
 from attnbench.records import PASSES, Case, Level, Mode, Outcome, Selection, Shell, Workload
 from attnbench.run.pairs import AGAIN, BASE, HEAD, Failed, Laps, TreeRace
 

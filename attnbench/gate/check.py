@@ -1,31 +1,37 @@
-"""A check of the working tree against a revision: count both, race both, report changes."""
+"""A check of the working tree: against a revision, both raced, or against a file.
+
+A file gives counts on any machine, times only on the one that saved them.
+"""
 
 import math
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from statistics import median
 
-from attnbench.analysis.verdict import Verdict, of_count
-from attnbench.device import find
-from attnbench.errors import UsageError
-from attnbench.gate import repository, rule
-from attnbench.gate.cases import CheckedCase, CheckPlan, Compared, Counted, families, planned
-from attnbench.gate.finding import TIME, Conditions, Finding, Report, counts, runs
+import numpy as np
+
+from attnbench.analysis.estimate import student_quantile
+from attnbench.analysis.verdict import Verdict
+from attnbench.errors import CannotRun, UsageError
+from attnbench.gate import repository
+from attnbench.gate.cases import MISSING, CheckedCase, CheckPlan, Compared, Counted, planned
+from attnbench.gate.finding import TIME, Conditions, Finding, Report, counted, reported
 from attnbench.gate.measuring import Measuring, Runner
-from attnbench.gate.pairs import Evidence, Statistic
-from attnbench.gate.repository import changed, shared
-from attnbench.metrics import TABLE
-from attnbench.records import Outcome, Selection
+from attnbench.gate.rule import LEVEL
+from attnbench.metrics import COUNTED
+from attnbench.records import Case, Fingerprint, Outcome, Selection
+from attnbench.registry import names
 from attnbench.run.pairs import BASE, HEAD
-from attnbench.store import selftest
+from attnbench.store import baseline, selftest
+from attnbench.store.baseline import Baseline, StoredCase, Timing
 
 FORMS_TIMEOUT_S = 60.0
 NO_SELFTEST = "unknown, since no selftest was run on this machine; run attnbench selftest"
 
-Families = Sequence[tuple[list[CheckedCase], Evidence]]
+PAIRS = 3  # processes per stored case: a stored time is a hint, not a gate
+# without a change, medians of one machine on different days differ by less than this
+BETWEEN_DAYS = 0.10
 
 
 def against_revision(
@@ -45,17 +51,20 @@ def against_revision(
     root = repository.root(folder or Path.cwd())
     commit = repository.commit(root, revision)
     changes = repository.changes(root, commit)
-    notes = tuple(f"{file}, which all mechanisms share, differs too" for file in shared(changes))
-    report = Report(
-        base=f"{revision} ({commit[:10]})", head=repository.describe(root), findings=(), notes=notes
-    )
+    shared = repository.shared(changes)
+    notes = tuple(f"{file}, which all mechanisms share, differs too" for file in shared)
+    base, head = f"{revision} ({commit[:10]})", repository.describe(root)
     with runner.within(plan.budget_s), repository.worktree(root, commit, plan.budget_s) as tree:
-        differing = changed(tree, root, changes)
-        compared = wanted(differing, selections, only_changed, root)
+        compared = repository.changed(tree, root, changes)
+        if selections is not None:
+            differing = {mechanism.head.name for mechanism in compared if mechanism.head}
+            compared = on_both_sides(selections, root)
+            if only_changed:
+                compared = tuple(s for s in compared if s.selection.name in differing)
         if not compared:
             if selections is None and any((c.head or "").endswith(".py") for c in changes):
                 notes += ("no file that differs contains a card; name mechanisms with --models",)
-            return replace(report, notes=notes)
+            return Report(base=base, head=head, findings=(), notes=notes)
         if selections is None:
             names = ", ".join(mechanism.selection.name for mechanism in compared)
             runner.announce(f"mechanisms that differ: {names}")
@@ -64,21 +73,7 @@ def against_revision(
         quoted = selftest.sentence(runner.machine()) or NO_SELFTEST if plan.times else ""
         race = Measuring(plan, planned(plan, compared), runner, {BASE: tree, HEAD: root})
         race.race()
-    return reported(report, race, quoted)
-
-
-def wanted(
-    differing: Sequence[Compared],
-    selections: Sequence[Selection] | None,
-    only_changed: bool,
-    root: Path,
-) -> Sequence[Compared]:
-    """The selections, with `only_changed` those that differ; without selections all that differ."""
-    if selections is None:
-        return differing
-    names = {mechanism.head.name for mechanism in differing if mechanism.head}
-    selected = on_both_sides(selections, root)
-    return [s for s in selected if s.selection.name in names] if only_changed else selected
+    return reported(Report(base=base, head=head, findings=(), notes=notes), race, quoted)
 
 
 def on_both_sides(selections: Sequence[Selection], root: Path) -> tuple[Compared, ...]:
@@ -127,95 +122,136 @@ def in_forms(
                 yield mechanism.in_form(known, timed=form is not None)
 
 
-def reported(report: Report, race: Measuring, quoted: str) -> Report:
-    """The report with the findings of a race and how it measured."""
-    plan, cases = race.plan, race.cases
-    grouped = list(families(cases))
-    contaminated = rule.contaminated([evidence for _, evidence in grouped], plan.threshold)
-    single = [evidence for members, evidence in grouped if len(members) == 1]
-    return replace(
-        report,
-        findings=(*counted(cases), *broken(cases), *times(plan, grouped, bool(contaminated))),
-        contaminated=contaminated,
-        notes=(*notes(plan, cases), *report.notes),
-        conditions=Conditions(
-            plan=plan,
-            clock=find(plan.device).clock if single else "",
-            worst_floor=max((t.view(Statistic.TYPICAL).floor for t in single), default=None),
-            elapsed_s=time.monotonic() - race.begun,
-            selftest=quoted,
-        ),
+def save_baseline(
+    plan: CheckPlan, path: Path, selections: Sequence[Selection], runner: Runner, version: str
+) -> tuple[int, list[str]]:
+    """Write a baseline of the working tree.
+
+    Returns the number of its cases, and the cases left out with the reasons. Raises `UsageError`,
+    `CannotRun` or `StoreError`.
+    """
+    root = repository.top(Path.cwd())
+    with runner.within(plan.budget_s):
+        machine = runner.machine()
+        compared = tuple(in_forms(on_both_sides(selections, root), runner, root))
+        cases = planned(plan, compared)
+        measure(Measuring(plan, cases, runner, {HEAD: root}), plan.times)
+    entries = {case.label: entry(case) for case in cases if case.ran}
+    baseline.save(Baseline(attnbench=version, machine=machine, cases=entries), path)
+    return len(entries), [f"{c.label}: {c.counted[HEAD].reason}" for c in cases if not c.ran]
+
+
+def against_file(
+    plan: CheckPlan, path: Path, selections: Sequence[Selection] | None, runner: Runner
+) -> Report:
+    """The working tree against a stored baseline, case by case.
+
+    Raises `UsageError` if the file holds no case of the selections, `CannotRun` or `StoreError`.
+    """
+    kept = baseline.load(path)
+    root = repository.top(Path.cwd())
+    cases = list(stored_cases(kept, selections, root))
+    if not cases:
+        raise UsageError(f"'{path}' has no case of the mechanisms in --models")
+    if {case.workload.device for case in cases} != {plan.device}:
+        raise CannotRun(f"'{path}' was saved on another device than --device {plan.device}")
+    with runner.within(plan.budget_s):
+        machine = runner.machine()
+        other_machine = kept.machine.differences(machine)
+        measure(Measuring(plan, cases, runner, {HEAD: root}), plan.times and not other_machine)
+    return Report(
+        base=str(path),
+        head="the working tree",
+        findings=tuple(finding for case in cases for finding in findings(case, kept)),
+        notes=tuple(notes(plan, kept, machine, every=selections is None)),
+        conditions=Conditions(plan=plan, other_machine=other_machine),
     )
 
 
-def counted(cases: Sequence[CheckedCase]) -> Iterator[Finding]:
-    """Cases that did not run on both sides, and the counts of those that ran."""
-    for case in cases:
-        base, head = case.counted[BASE], case.counted[HEAD]
-        if not_both := runs(case.name, case.label, base, head):
-            yield not_both
-        else:
-            yield from counts(case.name, case.label, base.values, head.values)
-
-
-def broken(cases: Sequence[CheckedCase]) -> Iterator[Finding]:
-    """Cases that ran when they were counted but failed when they were timed."""
-    for case in cases:
-        if case.failed is None:
-            continue
-        ok = Counted(outcome=Outcome.OK)
-        failed = Counted(outcome=case.failed.outcome, reason=case.failed.reason)
-        base, head = (ok, failed) if case.failed.entrant == HEAD else (failed, ok)
-        if failure := runs(case.name, case.label, base, head):
-            yield failure
-
-
-def times(plan: CheckPlan, grouped: Families, contaminated: bool) -> Iterator[Finding]:
-    """The verdict on the time of each case, and on the means over lengths."""
-    judged = rule.judge([evidence for _, evidence in grouped], plan.threshold)
-    for (members, evidence), (verdict, effect, reason, statistic) in zip(
-        grouped, judged, strict=True
-    ):
-        single = members[0] if len(members) == 1 else None
-        known = effect.low > -math.inf
-        ratio, low, high = (math.exp(log) if known else None for log in effect[:3])
-        sides = (single.seconds(side, statistic) if single else () for side in (BASE, HEAD))
-        base, head = (median(seconds) if seconds else None for seconds in sides)
-        if contaminated and verdict in (Verdict.SLOWER, Verdict.FASTER):
-            reason = "the check is contaminated: base differs from base"
-        elif single and single.skipped and verdict is Verdict.UNSURE:
-            reason = single.skipped
-        yield Finding(
-            mechanism=members[0].name,
-            case=evidence.name,
-            metric=TIME,
-            base=base,
-            head=head,
-            ratio=ratio,
-            low=low,
-            high=high,
-            verdict=verdict,
-            reason=reason,
-            fails=verdict is Verdict.SLOWER and not contaminated,
-            batch=single.batch if single else None,
-            cases=len(members),
-        )
-
-
-def notes(plan: CheckPlan, cases: Sequence[CheckedCase]) -> Iterator[str]:
-    """What a reader should know about the cases."""
-    for case in cases:
-        base, head = (case.counted[side].form for side in (BASE, HEAD))
-        if base and head and base != head:
-            yield f"{case.label}: the default form is {base} on base and {head} on head"
-    moved, copying = TABLE["moved_bytes"], []
-    for case in cases:
-        bytes_moved = [case.counted[side].values.get(moved.key) for side in (BASE, HEAD)]
-        if of_count(bytes_moved[0], bytes_moved[1], moved) is Verdict.SLOWER:
-            copying.append(case.label)
-    if plan.times and copying and find(plan.device).hides_page_faults:
-        more = f" and {len(copying) - 1} more" if len(copying) > 1 else ""
+def notes(plan: CheckPlan, kept: Baseline, machine: Fingerprint, *, every: bool) -> Iterator[str]:
+    """What a reader should know; `every`: no mechanism of the file was left out."""
+    differences = kept.machine.differences(machine)
+    if plan.times and differences and any(entry.time for entry in kept.cases.values()):
+        yield f"times are not compared: {'; '.join(differences)}"
+    if kept.machine.torch != machine.torch:
         yield (
-            f"{copying[0]}{more}: head moves more bytes than base; processes keep freed memory"
-            " while they are timed, which hides part of the cost of copies in normal use"
+            f"the baseline was saved with torch {kept.machine.torch}, this is {machine.torch}:"
+            " operators and bytes may differ for this reason alone"
         )
+    known = {Case.read(label).mechanism for label in kept.cases}
+    if every and (new := [name for name in names() if name not in known]):
+        yield f"not in the baseline: {', '.join(new)}; add them with --save"
+
+
+def measure(race: Measuring, times: bool) -> None:
+    """Count every case on head, and time each in a few processes."""
+    race.count()
+    ran = [case for case in race.cases if case.ran]
+    if times and ran:
+        race.size(ran)
+        race.stage(ran, 0, PAIRS)
+
+
+def stored_cases(
+    kept: Baseline, selections: Sequence[Selection] | None, root: Path
+) -> Iterator[CheckedCase]:
+    """The cases of a baseline, as it counted them, at their stored batches."""
+    names = {side.selection.name for side in on_both_sides(selections or (), root)}
+    for label, stored in kept.cases.items():
+        case = Case.read(label)
+        if selections is None or case.mechanism in names:
+            name = from_top(case.mechanism, root, root)
+            selection = Selection(name=name, form=case.form, options=case.options)
+            compared = Compared(base=selection, head=selection)
+            batch = stored.time.batch if stored.time else None
+            yield CheckedCase(compared=compared, workload=case.workload, batch=batch)
+
+
+def entry(case: CheckedCase) -> StoredCase:
+    """What the baseline keeps of a case."""
+    seconds, values = case.seconds(HEAD), case.counted[HEAD].values
+    return StoredCase(
+        counts={key: values[key] for key in COUNTED if key in values},
+        time=Timing(batch=case.batch, seconds=seconds) if case.batch and seconds else None,
+    )
+
+
+def findings(case: CheckedCase, kept: Baseline) -> Iterator[Finding]:
+    """The counts and times of a case compared with the stored ones."""
+    stored, head = kept.cases.get(case.label), case.counted[HEAD]
+    base = Counted(outcome=MISSING, reason="it is not in the baseline")
+    if stored:
+        base = Counted(outcome=Outcome.OK, values=stored.counts)
+    yield from counted(case, base, head)
+    seconds = case.seconds(HEAD)
+    if stored and stored.time and seconds and stored.time.batch == case.batch:
+        finding = stored_time_finding(case.name, case.label, stored.time.seconds, seconds)
+        yield replace(finding, batch=case.batch)
+
+
+def stored_time_finding(
+    mechanism: str, case: str, before: Sequence[float], now: Sequence[float]
+) -> Finding:
+    """Seconds of each process, stored and now; a change is `unsure` and never fails.
+
+    No interval covers changes of the machine between days: a check of a revision is needed.
+    """
+    a, b = np.log(before), np.log(now)
+    point, half = float(b.mean() - a.mean()), math.inf
+    fewer = min(len(a), len(b))
+    if fewer > 1:
+        error = math.hypot(a.std(ddof=1) / len(a) ** 0.5, b.std(ddof=1) / len(b) ** 0.5)
+        half = student_quantile(LEVEL, fewer - 1) * error
+    changed = abs(point) > max(half, math.log1p(BETWEEN_DAYS))
+    return Finding(
+        mechanism=mechanism,
+        case=case,
+        metric=TIME,
+        base=math.exp(a.mean()),
+        head=math.exp(b.mean()),
+        ratio=math.exp(point),
+        low=math.exp(point - half) if half < math.inf else None,
+        high=math.exp(point + half) if half < math.inf else None,
+        verdict=Verdict.UNSURE if changed else Verdict.SAME,
+        reason="stored earlier; --base measures both sides in turns" if changed else "",
+    )

@@ -1,14 +1,24 @@
 """The findings of a check, one for each case and metric, and the report that holds them."""
 
-from collections.abc import Iterator, Mapping
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
+from statistics import median
 
 from attnbench.analysis.verdict import Verdict, of_count
-from attnbench.gate.cases import MISSING, CheckPlan, Counted
+from attnbench.device import find
+from attnbench.gate import rule
+from attnbench.gate.cases import MISSING, CheckedCase, CheckPlan, Counted, families
+from attnbench.gate.measuring import Measuring
 from attnbench.metrics import COUNTED, TABLE
 from attnbench.records import Outcome
+from attnbench.run.pairs import BASE, HEAD
 
 TIME, RUNS = "time", "runs"  # metrics of findings, in addition to the keys of `metrics.TABLE`
+
+Families = Sequence[tuple[list[CheckedCase], rule.Evidence]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +99,102 @@ class Report:
         return 3 if strict and (self.contaminated or self.unsure) else 0
 
 
+def reported(report: Report, race: Measuring, quoted: str) -> Report:
+    """The report with the findings of a race and how it measured."""
+    plan, cases = race.plan, race.cases
+    grouped = list(families(cases))
+    contaminated = rule.contaminated([evidence for _, evidence in grouped], plan.threshold)
+    single = [evidence for members, evidence in grouped if len(members) == 1]
+    both = (counted(case, case.counted[BASE], case.counted[HEAD]) for case in cases)
+    return replace(
+        report,
+        findings=(
+            *chain.from_iterable(both),
+            *broken(cases),
+            *times(plan, grouped, bool(contaminated)),
+        ),
+        contaminated=contaminated,
+        notes=(*notes(plan, cases), *report.notes),
+        conditions=Conditions(
+            plan=plan,
+            clock=find(plan.device).clock if single else "",
+            worst_floor=max((t.view(rule.Statistic.TYPICAL).floor for t in single), default=None),
+            elapsed_s=time.monotonic() - race.begun,
+            selftest=quoted,
+        ),
+    )
+
+
+def counted(case: CheckedCase, base: Counted, head: Counted) -> Iterator[Finding]:
+    """The counts of a case that ran on both sides, else that it did not."""
+    if not_both := runs(case.name, case.label, base, head):
+        yield not_both
+    else:
+        yield from counts(case.name, case.label, base.values, head.values)
+
+
+def broken(cases: Sequence[CheckedCase]) -> Iterator[Finding]:
+    """Cases that ran when they were counted but failed when they were timed."""
+    for case in cases:
+        if case.failed is None:
+            continue
+        ok = Counted(outcome=Outcome.OK)
+        failed = Counted(outcome=case.failed.outcome, reason=case.failed.reason)
+        base, head = (ok, failed) if case.failed.entrant == HEAD else (failed, ok)
+        yield from counted(case, base, head)
+
+
+def times(plan: CheckPlan, grouped: Families, contaminated: bool) -> Iterator[Finding]:
+    """The verdict on the time of each case, and on the means over lengths."""
+    judged = rule.judge([evidence for _, evidence in grouped], plan.threshold)
+    for (members, evidence), (verdict, effect, reason, statistic) in zip(
+        grouped, judged, strict=True
+    ):
+        single = members[0] if len(members) == 1 else None
+        known = effect.low > -math.inf
+        ratio, low, high = (math.exp(log) if known else None for log in effect[:3])
+        sides = (single.seconds(side, statistic) if single else () for side in (BASE, HEAD))
+        base, head = (median(seconds) if seconds else None for seconds in sides)
+        if contaminated and verdict in (Verdict.SLOWER, Verdict.FASTER):
+            reason = "the check is contaminated: base differs from base"
+        elif single and single.skipped and verdict is Verdict.UNSURE:
+            reason = single.skipped
+        yield Finding(
+            mechanism=members[0].name,
+            case=evidence.name,
+            metric=TIME,
+            base=base,
+            head=head,
+            ratio=ratio,
+            low=low,
+            high=high,
+            verdict=verdict,
+            reason=reason,
+            fails=verdict is Verdict.SLOWER and not contaminated,
+            batch=single.batch if single else None,
+            cases=len(members),
+        )
+
+
+def notes(plan: CheckPlan, cases: Sequence[CheckedCase]) -> Iterator[str]:
+    """What a reader should know about the cases."""
+    for case in cases:
+        base, head = (case.counted[side].form for side in (BASE, HEAD))
+        if base and head and base != head:
+            yield f"{case.label}: the default form is {base} on base and {head} on head"
+    moved, copying = TABLE["moved_bytes"], []
+    for case in cases:
+        bytes_moved = [case.counted[side].values.get(moved.key) for side in (BASE, HEAD)]
+        if of_count(bytes_moved[0], bytes_moved[1], moved) is Verdict.SLOWER:
+            copying.append(case.label)
+    if plan.times and copying and find(plan.device).hides_page_faults:
+        more = f" and {len(copying) - 1} more" if len(copying) > 1 else ""
+        yield (
+            f"{copying[0]}{more}: head moves more bytes than base; processes keep freed memory"
+            " while they are timed, which hides part of the cost of copies in normal use"
+        )
+
+
 def counts(
     mechanism: str, case: str, base: Mapping[str, float], head: Mapping[str, float]
 ) -> Iterator[Finding]:
@@ -108,24 +214,6 @@ def counts(
             verdict=verdict,
             fails=verdict is Verdict.SLOWER,
         )
-
-
-def traded(report: Report) -> Report:
-    """The report in which counts do not fail where the time of their case fell.
-
-    Counts stand in for time; where both are known and disagree, time decides, unless the check is
-    contaminated.
-    """
-    if report.contaminated:
-        return report
-    fell = {f.case for f in report.findings if f.metric == TIME and f.verdict is Verdict.FASTER}
-    findings = tuple(
-        replace(f, fails=False, reason="not a failure, since the time of this case fell")
-        if f.fails and f.metric in COUNTED and f.case in fell
-        else f
-        for f in report.findings
-    )
-    return replace(report, findings=findings)
 
 
 def runs(mechanism: str, case: str, base: Counted, head: Counted) -> Finding | None:
@@ -154,3 +242,21 @@ def runs(mechanism: str, case: str, base: Counted, head: Counted) -> Finding | N
     return Finding(
         mechanism=mechanism, case=case, metric=RUNS, verdict=verdict, reason=reason, fails=fails
     )
+
+
+def traded(report: Report) -> Report:
+    """The report in which counts do not fail where the time of their case fell.
+
+    Counts stand in for time; where both are known and disagree, time decides, unless the check is
+    contaminated.
+    """
+    if report.contaminated:
+        return report
+    fell = {f.case for f in report.findings if f.metric == TIME and f.verdict is Verdict.FASTER}
+    findings = tuple(
+        replace(f, fails=False, reason="not a failure, since the time of this case fell")
+        if f.fails and f.metric in COUNTED and f.case in fell
+        else f
+        for f in report.findings
+    )
+    return replace(report, findings=findings)

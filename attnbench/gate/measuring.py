@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 from msgspec import convert
 
@@ -26,11 +25,6 @@ from attnbench.run.workers import OverBudget, Worker
 
 COUNT_TIMEOUT_S = 300.0
 CONFIRMING = 0.4  # share of the budget reserved for the second stage
-NO_BATCHES: Mapping[str, int] = MappingProxyType({})
-
-
-def silent(text: str) -> None:
-    """Ignore the text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +37,8 @@ class Runner:
 
     server: Server
     machine: Callable[[], Fingerprint]
-    observe: Callable[[str], None] = silent
-    announce: Callable[[str], None] = silent
+    observe: Callable[[str], None] = lambda _: None
+    announce: Callable[[str], None] = lambda _: None
 
     @contextmanager
     def within(self, budget_s: float | None) -> Iterator[None]:
@@ -131,21 +125,21 @@ class Measuring:
             raise CannotRun(f"{side} cannot be measured: {worker.started['reason']}")
         return worker
 
-    def size(self, cases: list[CheckedCase], batches: Mapping[str, int] = NO_BATCHES) -> None:
-        """Set the batch of each case: as given, else such that iterations last as planned."""
+    def size(self, cases: list[CheckedCase]) -> None:
+        """Set the batch of each case that has none, such that iterations last as planned."""
         with of_trees(self.server, self.trees, self.draw) as processes:
             for case in cases:
                 self.observe(f"sizing {case.label}")
                 try:
-                    self.size_one(case, processes, batches.get(case.label))
+                    self.size_one(case, processes)
                 except Failed as failed:
                     case.failed = failed
 
-    def size_one(self, case: CheckedCase, processes: Round, batch: int | None) -> None:
+    def size_one(self, case: CheckedCase, processes: Round) -> None:
         entrants = (BASE, HEAD, AGAIN) if BASE in self.sides else (HEAD,)
         race = TreeRace(builds={entrants[0]: case.asked(entrants[0])})
         took_s = min(race.run(processes)[entrants[0]])
-        case.batch = batch or self.plan.batch_for(case.workload, took_s)
+        case.batch = case.batch or self.plan.batch_for(case.workload, took_s)
         batch_s = took_s * case.batch / case.workload.batch
         iterations = max(1, round(self.plan.iteration_s / batch_s))
         case.race = TreeRace(

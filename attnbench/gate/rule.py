@@ -1,34 +1,161 @@
 """The rule that calls a change of time a slowdown, from pairs of fresh processes.
 
-Two statistics are judged, the cost of a typical call and the average over all calls, so that a
-slowdown of only some calls is found too.
+Each pair gives three log ratios of head over base, since a change need not affect every call:
 
-A change is suspected if the 99 % confidence interval of either excludes 0 and the effect exceeds
-the threshold and twice the noise floor, which is base against base in the same pairs. It is called
-only if a second stage in fresh processes confirms it, with Benjamini and Hochberg's rule over all
-p-values of that stage.
+    typical  the median over rounds: the cost of a typical call
+    average  of the mean times: the cost of all calls, including a slowdown of only some
+    slowest  of the 90 % quantiles: whether calls vary more than before
+
+Confidence intervals rest on pairs, not on rounds, since rounds of one process share its placement
+in memory. Without a change, head and base can be exchanged, so each statistic is symmetric about 0
+and Student's interval is not too narrow even where single samples have heavy tails.
+
+A change is suspected if the 99 % confidence interval of the typical or the average call excludes 0
+and the effect exceeds the threshold and twice the noise floor, which is base against base in the
+same pairs. It is called only if a second stage in fresh processes confirms it, with Benjamini and
+Hochberg's rule over all p-values of that stage.
 """
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple, Self
 
 import numpy as np
 
-from attnbench.analysis.estimate import student_quantile
+from attnbench.analysis.estimate import p_value, student_quantile
 from attnbench.analysis.verdict import Verdict, discoveries
-from attnbench.gate.finding import TIME, Finding
-from attnbench.gate.pairs import FEWEST, LEVEL, Effect, Evidence, Statistic, View, effect
 from attnbench.units import change, percent
 
+LEVEL = 0.99
+FLOORS = 2.0
+FEWEST = 3  # pairs below which there is no verdict
+SLOWEST = 0.9  # quantile of `slowest`: a tenth of 40 samples is four, and one could be an accident
+# a sample counts for at most this many medians of its process, so that one stall moves no mean
+BOUND = 3.0
 # two one-sided tests at 5 % each amount to a confidence interval of 90 %
 SAMENESS = 0.90
 # a machine that cannot exclude a change as large as this never gives the verdict `same`
 MAX_USABLE_LIMIT = 0.05
 # growth of the spread between calls that is reported
 UNEVEN = 0.10
-# without a change, medians of one machine on different days differ by less than this
-BETWEEN_DAYS = 0.10
+
+
+class Statistic(StrEnum):
+    """A statistic of a pair."""
+
+    TYPICAL = "typical"
+    AVERAGE = "average"
+    SLOWEST = "slowest"
+
+
+class Pair(NamedTuple):
+    """Log ratios of head over base in one pair of processes."""
+
+    typical: float
+    average: float
+    slowest: float
+
+    @classmethod
+    def of(cls, base: Sequence[float], head: Sequence[float]) -> Self:
+        """From the seconds of all samples in order, two samples of each side per round."""
+        rounds = np.log(_in_rounds(head) / _in_rounds(base))
+        slowest = np.quantile(head, SLOWEST) / np.quantile(base, SLOWEST)
+        return cls(
+            typical=float(np.median(rounds)),
+            average=math.log(mean(head) / mean(base)),
+            slowest=math.log(slowest),
+        )
+
+
+class Effect(NamedTuple):
+    """A log ratio with its confidence interval, and the p-value of no effect."""
+
+    point: float
+    low: float
+    high: float
+    p: float
+
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether the interval excludes 0."""
+        return self.low > 0 or self.high < 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """The pairs of one stage: head over base, and base over base."""
+
+    head: tuple[Pair, ...] = ()
+    again: tuple[Pair, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """One statistic of a case: log ratios of both stages, and of base over base."""
+
+    first: tuple[float, ...]
+    second: tuple[float, ...]
+    again: tuple[float, ...]
+
+    @property
+    def floor(self) -> float:
+        """The noise floor: the mean of base against base, or its standard error if larger."""
+        if len(self.again) < FEWEST:
+            return 0.0
+        error = float(np.std(self.again, ddof=1)) / math.sqrt(len(self.again))
+        return max(abs(float(np.mean(self.again))), error)
+
+    def limit(self, threshold: float) -> float:
+        """The log ratio below which a change is ignored."""
+        return max(math.log1p(threshold), FLOORS * self.floor)
+
+    def is_suspect(self, threshold: float) -> bool:
+        """Whether the first stage indicates that head differs."""
+        change = effect(self.first)
+        return change.excludes_zero and abs(change.point) > self.limit(threshold)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """One case, or the mean of several, in one or two stages."""
+
+    name: str
+    first: Stage
+    second: Stage = Stage()
+
+    def view(self, statistic: Statistic) -> View:
+        """One statistic of all pairs."""
+        first, second = self.first, self.second
+        parts = (first.head, second.head, first.again + second.again)
+        head, later, again = (tuple(getattr(pair, statistic) for pair in part) for part in parts)
+        return View(first=head, second=later, again=again)
+
+
+def effect(logs: Sequence[float], level: float = LEVEL) -> Effect:
+    """The mean of the pairs' log ratios; NaN and unbounded for fewer than three."""
+    if len(logs) < FEWEST:
+        return Effect(math.nan, -math.inf, math.inf, math.nan)
+    point = float(np.mean(logs))
+    error = float(np.std(logs, ddof=1)) / math.sqrt(len(logs))
+    half = student_quantile(level, len(logs) - 1) * error
+    return Effect(point, point - half, point + half, p_value(point, error, len(logs) - 1))
+
+
+def mean_of(name: str, cases: Sequence[Evidence]) -> Evidence:
+    """The geometric mean of several cases, pair by pair, since each pair visits all of them."""
+    first, second = (
+        Stage(head=_means([s.head for s in stages]), again=_means([s.again for s in stages]))
+        for stages in ([t.first for t in cases], [t.second for t in cases])
+    )
+    return Evidence(name=name, first=first, second=second)
+
+
+def mean(times: Sequence[float]) -> float:
+    """The mean of the samples of one process, each bounded at `BOUND` medians."""
+    return float(np.minimum(times, BOUND * np.median(times)).mean())
+
 
 JUDGED = (Statistic.TYPICAL, Statistic.AVERAGE)
 
@@ -91,34 +218,6 @@ def unevenness(evidence: Evidence) -> str:
     )
     more = "more" if gap.point > 0 else "less"
     return f"calls vary {more} than on base: a typical call {typical}, the slowest tenth {slowest}"
-
-
-def stored_time_finding(
-    mechanism: str, case: str, before: Sequence[float], now: Sequence[float]
-) -> Finding:
-    """Seconds of each process, stored and now; a change is `unsure` and never fails.
-
-    No interval covers changes of the machine between days: a check of a revision is needed.
-    """
-    a, b = np.log(before), np.log(now)
-    point, half = float(b.mean() - a.mean()), math.inf
-    fewer = min(len(a), len(b))
-    if fewer > 1:
-        error = math.hypot(a.std(ddof=1) / len(a) ** 0.5, b.std(ddof=1) / len(b) ** 0.5)
-        half = student_quantile(LEVEL, fewer - 1) * error
-    changed = abs(point) > max(half, math.log1p(BETWEEN_DAYS))
-    return Finding(
-        mechanism=mechanism,
-        case=case,
-        metric=TIME,
-        base=math.exp(a.mean()),
-        head=math.exp(b.mean()),
-        ratio=math.exp(point),
-        low=math.exp(point - half) if half < math.inf else None,
-        high=math.exp(point + half) if half < math.inf else None,
-        verdict=Verdict.UNSURE if changed else Verdict.SAME,
-        reason="stored earlier; --base measures both sides in turns" if changed else "",
-    )
 
 
 def _judged(evidence: Evidence, called: dict[Statistic, bool], threshold: float) -> Ruling:
@@ -190,3 +289,13 @@ def _doubt(view: View, threshold: float) -> str:
     if whole.excludes_zero:
         return f"there is a change, but it may be below the limit of {limit}"
     return f"too noisy to exclude a change of {limit}"
+
+
+def _means(rows: Sequence[Sequence[Pair]]) -> tuple[Pair, ...]:
+    visits = zip(*rows, strict=False)  # a case that failed has fewer
+    return tuple(Pair(*map(float, np.mean(visit, axis=0))) for visit in visits)
+
+
+def _in_rounds(times: Sequence[float]) -> np.ndarray:
+    means: np.ndarray = np.reshape(times, (-1, 2)).mean(axis=1)
+    return means

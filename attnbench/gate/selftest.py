@@ -18,9 +18,8 @@ from attnbench.errors import CannotRun, UsageError
 from attnbench.gate.cases import CheckedCase, CheckPlan, planned
 from attnbench.gate.check import in_forms, on_both_sides
 from attnbench.gate.measuring import Runner
-from attnbench.gate.pairs import Evidence, Pair, Stage
 from attnbench.gate.repository import top
-from attnbench.gate.rule import judge
+from attnbench.gate.rule import Evidence, Pair, Stage, judge
 from attnbench.records import Outcome, Selection
 from attnbench.run.pairs import AGAIN, BASE, START_S, Failed, Laps, TreeRace, of_trees
 from attnbench.run.processes import Server
@@ -71,14 +70,6 @@ class Detection:
         return least
 
 
-@dataclass(frozen=True)
-class Injected:
-    """A race of base against itself, and against itself with `shares` of extra work."""
-
-    race: TreeRace
-    shares: Mapping[str, float]  # entrant -> share
-
-
 def detected(
     plan: CheckPlan, selections: Sequence[Selection], budget_s: float, runner: Runner
 ) -> Detection:
@@ -97,13 +88,13 @@ def detected(
         if len(compared) != 1:
             raise UsageError("a selftest takes one mechanism; name one with --models")
         (case,) = planned(plan, compared)
-        injected = prepare(runner.server, root, case, SHARES, plan)
+        race = prepare(runner.server, root, case, SHARES, plan)
         spent_s = time.monotonic() - begun
-        refuse_below(spent_s + pairs * injected.race.cost_s, budget_s)
-        fit = int((budget_s - spent_s) / injected.race.cost_s)
+        refuse_below(spent_s + pairs * race.cost_s, budget_s)
+        fit = int((budget_s - spent_s) / race.cost_s)
         runner.announce(f"about {fit} pairs of processes fit into {budget_s:.0f} s")
         draw = random.Random(plan.seed)
-        for lap in visits(runner.server, root, injected, draw, begun + budget_s):
+        for lap in visits(runner.server, root, race, draw, begun + budget_s):
             laps.append(lap)
             runner.observe(f"{len(laps)} pairs")
     if len(laps) < pairs:
@@ -111,17 +102,22 @@ def detected(
             f"only {len(laps)} of {pairs} pairs fitted into {budget_s:.0f} s, which was fewer than"
             " expected; raise --budget"
         )
-    return detection(
-        {share: against_base(laps, name) for name, share in injected.shares.items()},
-        against_base(laps, AGAIN),
-        plan,
-    )
+    found = {share: against_base(laps, with_extra(share)) for share in SHARES}
+    return detection(found, against_base(laps, AGAIN), plan)
+
+
+def with_extra(share: float) -> str:
+    """The entrant with this share of extra work."""
+    return f"+{share:.0%}"
 
 
 def prepare(
     server: Server, tree: Path, case: CheckedCase, shares: Sequence[float], plan: CheckPlan
-) -> Injected:
-    """Size the batch and the extra work, a number of small products. Raises `CannotRun`."""
+) -> TreeRace:
+    """A race of base against itself, and against itself with `shares` of extra work.
+
+    The work is a number of small products. Raises `CannotRun`.
+    """
     try:
         with of_trees(server, {BASE: tree}, random.Random(0)) as processes:
             race = TreeRace(builds={BASE: case.asked(BASE)}, rounds=4)
@@ -136,32 +132,27 @@ def prepare(
             product_s = calibrated["seconds"]
     except Failed as failed:
         raise CannotRun(str(failed)) from failed
-    entrants = {f"+{share:.0%}": share for share in shares}
     extra = {
-        name: {**asked, "extra": round(share * took_s / product_s)}
-        for name, share in entrants.items()
+        with_extra(share): {**asked, "extra": round(share * took_s / product_s)} for share in shares
     }
     iterations = max(1, round(plan.iteration_s / took_s))
-    return Injected(
-        TreeRace(
-            builds={BASE: asked, AGAIN: asked, **extra},
-            rounds=plan.rounds_for(3, iterations * took_s),
-            iterations=iterations,
-            iteration_s=took_s,
-        ),
-        entrants,
+    return TreeRace(
+        builds={BASE: asked, AGAIN: asked, **extra},
+        rounds=plan.rounds_for(3, iterations * took_s),
+        iterations=iterations,
+        iteration_s=took_s,
     )
 
 
 def visits(
-    server: Server, tree: Path, injected: Injected, draw: random.Random, end_s: float
+    server: Server, tree: Path, race: TreeRace, draw: random.Random, end_s: float
 ) -> Iterator[Laps]:
     """The laps of one visit after another until `end_s`. Raises `CannotRun`."""
-    trees = dict.fromkeys(injected.race.builds, tree)
-    while time.monotonic() + injected.race.cost_s < end_s:
+    trees = dict.fromkeys(race.builds, tree)
+    while time.monotonic() + race.cost_s < end_s:
         try:
             with of_trees(server, trees, draw) as processes:
-                yield injected.race.run(processes)
+                yield race.run(processes)
         except OverBudget:
             return
         except Failed as failed:

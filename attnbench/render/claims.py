@@ -10,9 +10,9 @@ import pandas as pd
 
 from attnbench import units
 from attnbench.analysis.report import Analysis
+from attnbench.claims.bench import Judged
 from attnbench.claims.checks import functions
 from attnbench.claims.claim import Answer, Claim, Judgement, Number
-from attnbench.claims.judge import Judged
 from attnbench.metrics import Unit
 from attnbench.render import markdown
 from attnbench.render.conditions import conditions, warnings

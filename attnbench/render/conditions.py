@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from attnbench import units
-from attnbench.analysis.report import Analysis, SweepWarning, WarningKind
+from attnbench.analysis.report import Analysis
 from attnbench.analysis.summary import ALL, Row
+from attnbench.analysis.trust import SweepWarning, WarningKind
 from attnbench.records import Environment, Level, Mode, Request, Shell, Sweep
 from attnbench.render.grid import clean
 

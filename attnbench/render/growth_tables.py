@@ -13,8 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from attnbench import units
-from attnbench.analysis.crossover import Crossed
-from attnbench.analysis.scaling import BEND, LEAST_EXPONENT, METRICS, STEPS, Tail
+from attnbench.analysis.scaling import BEND, LEAST_EXPONENT, METRICS, STEPS, Crossed, Tail
 from attnbench.analysis.summary import Frame, Row
 from attnbench.claims.published import PrintedCost, printed_costs
 from attnbench.records import CardFacts, Level, Mode

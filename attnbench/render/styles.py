@@ -13,7 +13,7 @@ from zlib import crc32
 
 import numpy as np
 
-from attnbench.analysis.variants import AT
+from attnbench.analysis.report import AT
 from attnbench.records import FigureSize
 from attnbench.render.grid import clean
 

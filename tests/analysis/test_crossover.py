@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.analysis.crossover import Crossed, Crossing, crossovers, find_crossing, speedups
 from attnbench.analysis.curves import LogCurve
+from attnbench.analysis.scaling import Crossed, Crossing, crossovers, find_crossing, speedups
 from attnbench.analysis.summary import summary
 from tests.sweeps import COSTS, sweep
 

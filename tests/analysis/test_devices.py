@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from attnbench.analysis.variants import device_names, side_by_side
+from attnbench.analysis.report import device_names, side_by_side
 from attnbench.errors import DifferentSweep
 from attnbench.render.styles import labels, series_styles
 from tests import sweeps

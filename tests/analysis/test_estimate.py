@@ -11,8 +11,6 @@ from attnbench.analysis.estimate import (
     IntervalKind,
     of_median,
     over_rounds,
-    spreads,
-    student_quantile,
 )
 
 CASES, ROUNDS = 20, 3
@@ -20,15 +18,12 @@ Draw = Callable[[np.random.Generator], np.ndarray]
 
 
 def covered(draw: Draw, sweeps: int = 300) -> np.ndarray:
-    """How often the interval of each case contains 0, the true log; draws are [cases, rounds]."""
+    """How often the interval of each case contains 1, the true value; draws are [cases, rounds]."""
     rng = np.random.default_rng(0)
     hits = np.zeros(CASES)
     for _ in range(sweeps):
         logs = draw(rng)
-        found = spreads(logs.tolist())
-        errors = np.sqrt([spread.variance / ROUNDS for spread in found])
-        # all cases have the same number of rounds, so their degrees of freedom are equal
-        hits += np.abs(logs.mean(1)) <= student_quantile(estimate.LEVEL, found[0].df) * errors
+        hits += [found.low <= 1 <= found.high for found in over_rounds(logs.tolist())]
     return hits / sweeps
 
 
@@ -103,21 +98,20 @@ def test_equal_samples_give_an_interval_of_zero_width():
 
 
 def test_without_repetition_there_is_no_spread():
-    assert spreads([[0.1], [0.2], []]) is None
+    assert over_rounds([[0.1], [0.2], []]) is None
 
 
 def test_a_single_round_takes_the_spread_of_the_others():
     rng = np.random.default_rng(2)
     groups = [list(0.05 * rng.standard_normal(3)) for _ in range(30)] + [[0.4]]
-    found = spreads(groups)
-    alone = over_rounds(groups[-1], found[-1])
+    alone = over_rounds(groups)[-1]
     assert alone.kind is IntervalKind.ROUNDS
     assert alone.log_se == pytest.approx(0.05, rel=0.3)
 
 
 def test_equal_rounds_give_zero_width_and_zero_error():
     groups = [[0.3, 0.3, 0.3], [0.1, 0.1, 0.1], [0.2, 0.2, 0.2], [0.0, 0.0]]
-    found = over_rounds(groups[0], spreads(groups)[0])
+    found = over_rounds(groups)[0]
     assert found.low == found.point == found.high
 
 
@@ -130,13 +124,12 @@ def test_the_interval_of_a_median_contains_it_and_lies_within_the_samples(sample
 
 @given(st.lists(st.lists(st.floats(-3, 3), min_size=1, max_size=4), min_size=1, max_size=8))
 def test_any_rounds_give_ordered_finite_intervals(groups: list[list[float]]):
-    found = spreads(groups)
+    found = over_rounds(groups)
     if found is None:
         assert all(len(group) < 2 for group in groups)
         return
-    for group, spread in zip(groups, found, strict=True):
-        got = over_rounds(group, spread)
-        assert spread.df >= 1
+    for got in found:
+        assert got.df >= 1
         assert 0 <= got.low <= got.point <= got.high
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from attnbench.analysis.crossover import moved_crossovers
+from attnbench.analysis.compare import moved_crossovers
 from attnbench.analysis.report import analyse
 from attnbench.errors import UnknownMechanism
 from attnbench.records import Mode, Sweep
@@ -15,8 +15,7 @@ def whole(seed: int = 0, **changes):
 
 
 def moved(first: Sweep, second: Sweep):
-    one, two = analyse(first), analyse(second)
-    return moved_crossovers((one.cases, two.cases), (one.ratios, two.ratios))
+    return moved_crossovers(analyse(first), analyse(second))
 
 
 def test_a_crossover_that_moved_is_found_once_with_both_lengths():

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attnbench.analysis.noise import node_share
 from attnbench.analysis.report import analyse
+from attnbench.analysis.trust import node_share
 from attnbench.records import Origin, Part, Shard
 from tests import sweeps
 

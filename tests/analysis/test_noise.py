@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attnbench.analysis.noise import drift, median_share, widening
 from attnbench.analysis.report import analyse
+from attnbench.analysis.trust import drift, median_share, widening
 from attnbench.records import Part, Sweep
 from attnbench.render.conditions import warnings
 from tests.sweeps import environment, sweep

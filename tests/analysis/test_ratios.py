@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.analysis.crossover import Crossed, crossovers, speedups
 from attnbench.analysis.ratios import Ratios, by_pair
+from attnbench.analysis.scaling import Crossed, crossovers, speedups
 from attnbench.analysis.summary import summary
 from attnbench.claims.bench import Bench
 from attnbench.claims.claim import ClaimedCost

@@ -9,9 +9,10 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from attnbench.analysis import compare, crossover, noise, report, roofline, scaling, summary
+from attnbench.analysis import compare, report, roofline, scaling, summary, trust
 from attnbench.analysis.ratios import Ratios
-from attnbench.analysis.report import Analysis, WarningKind, analyse
+from attnbench.analysis.report import Analysis, analyse
+from attnbench.analysis.trust import WarningKind
 from attnbench.records import Mode, Part, Sample
 from attnbench.render.conditions import conditions, warnings
 from attnbench.render.page import headlines, report_files, report_tables
@@ -25,7 +26,7 @@ PARTS = (
     *((scaling, "scaling"), (scaling, "judged"), (scaling, "local_slopes")),
     *((report, "crossovers"), (report, "speedups"), (report, "precision")),
     *((report, "prediction_errors"), (roofline, "roofline"), (roofline, "rates")),
-    *((noise, "drift"), (noise, "widening")),
+    *((trust, "drift"), (trust, "widening")),
 )
 
 
@@ -76,7 +77,7 @@ def test_a_verb_summarises_each_sweep_once(verb: str, sweeps: int, tmp_path: Pat
 def test_a_comparison_does_not_summarise_again():
     first, second = analyse(sweep()), analyse(sweep(seed=1))
     _ = first.ratios, second.ratios
-    with Calls(ONCE, (Ratios, "__init__"), (crossover, "crossovers")) as counts:
+    with Calls(ONCE, (Ratios, "__init__"), (compare, "crossovers")) as counts:
         compare.compare(first, second)
     assert counts == {"crossovers": 2}
 

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from attnbench.analysis.report import analyse
-from attnbench.analysis.variants import variant, variants
+from attnbench.analysis.report import analyse, variant, variants
 from attnbench.errors import UsageError
 from attnbench.records import Variant
 from attnbench.store.journal import load

@@ -25,9 +25,8 @@ from attnbench.api.servers import SCRIPT
 from attnbench.cli import options
 from attnbench.gate.cases import CheckedCase, CheckPlan
 from attnbench.gate.check import on_both_sides
-from attnbench.gate.pairs import Evidence, Pair, Stage, Statistic
-from attnbench.gate.rule import judge, settled
-from attnbench.gate.selftest import prepare
+from attnbench.gate.rule import Evidence, Pair, Stage, Statistic, judge, settled
+from attnbench.gate.selftest import prepare, with_extra
 from attnbench.measure.environment import processor
 from attnbench.records import Mode
 from attnbench.run.pairs import AGAIN, BASE, of_trees
@@ -92,15 +91,14 @@ def main():
             print(f"{count}/{len(rows)} {texts}", flush=True)
 
 
-def with_extra_work(injected):
+def with_extra_work(race):
     """The race with one entrant for each kind of extra work."""
-    named = {share: name for name, share in injected.shares.items()}
-    builds = {key: injected.race.builds[key] for key in (BASE, AGAIN)}
+    builds = {key: race.builds[key] for key in (BASE, AGAIN)}
     builds[NOTHING] = builds[BASE]
     for kind, (share, every) in KINDS.items():
         if share:
-            builds[kind] = {**injected.race.builds[named[share]], "every": every}
-    return replace(injected.race, builds=builds)
+            builds[kind] = {**race.builds[with_extra(share)], "every": every}
+    return replace(race, builds=builds)
 
 
 class Neighbour:

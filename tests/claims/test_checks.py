@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnbench.claims import costs
-from attnbench.claims.checks import FUNCTIONS, LONGEST, BadCheck, read_check, shipped
+from attnbench.claims.checks import FUNCTIONS, LONGEST, BadCheck, read_check
 from attnbench.claims.claim import (
     Call,
     ClaimedCost,
@@ -20,6 +20,7 @@ from attnbench.claims.claim import (
     Relation,
     Sign,
 )
+from attnbench.claims.published import shipped
 from attnbench.records import Level
 
 SHIPPED = sorted({claim.text for claim in shipped()})

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnbench.analysis.crossover import crossovers
+from attnbench.analysis.scaling import crossovers
+from attnbench.claims.bench import agreed, joined, judge
 from attnbench.claims.checks import FUNCTIONS, BadCheck, read_check
 from attnbench.claims.claim import (
     EVERYWHERE,
@@ -28,7 +29,6 @@ from attnbench.claims.claim import (
     nearest,
 )
 from attnbench.claims.costs import everywhere
-from attnbench.claims.judge import agreed, joined, judge
 from attnbench.claims.published import table
 from attnbench.metrics import Unit
 from attnbench.records import Level, Mode, Outcome

@@ -8,11 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.claims.bench import FORMS
-from attnbench.claims.checks import COLUMNS, read_claims, shipped
+from attnbench.claims.bench import FORMS, judge, wanted
 from attnbench.claims.claim import Answer, Call
-from attnbench.claims.judge import judge, wanted
-from attnbench.claims.published import table
+from attnbench.claims.published import COLUMNS, read_claims, shipped, table
 from attnbench.errors import BadClaims
 from attnbench.records import Level, Mode, Outcome
 from attnbench.registry import names

@@ -88,8 +88,8 @@ def test_only_what_is_asked_is_shown_but_all_is_written(folder, done):
 
 
 def test_what_is_out_of_scope_is_shown_when_asked():
-    from attnbench.claims.checks import shipped
-    from attnbench.claims.judge import judge
+    from attnbench.claims.bench import judge
+    from attnbench.claims.published import shipped
     from attnbench.cli.claims import show
 
     found = judge(bench(load(DATA)), shipped())

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.gate.pairs import BOUND, Evidence, Pair, Stage, effect, mean
-from attnbench.gate.rule import judge, settled
+from attnbench.gate.rule import BOUND, Evidence, Pair, Stage, effect, judge, mean, settled
 
 THRESHOLD, SAMPLES = 0.02, 40
 

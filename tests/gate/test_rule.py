@@ -6,8 +6,18 @@ import numpy as np
 import pytest
 
 from attnbench.gate.cases import CheckPlan
-from attnbench.gate.pairs import Evidence, Pair, Stage, Statistic, effect, mean_of
-from attnbench.gate.rule import contaminated, judge, settled, suspected
+from attnbench.gate.rule import (
+    Evidence,
+    Pair,
+    Stage,
+    Statistic,
+    contaminated,
+    effect,
+    judge,
+    mean_of,
+    settled,
+    suspected,
+)
 from attnbench.gate.selftest import detection
 
 THRESHOLD = 0.02

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from msgspec import convert
 
-from attnbench.gate.rule import stored_time_finding
-from attnbench.gate.stored import stored_cases
+from attnbench.gate.check import stored_cases, stored_time_finding
 from attnbench.records import Case, Level, Selection, Workload
 from attnbench.store.baseline import Baseline, StoredCase
 from tests.cases import CASES

@@ -2,10 +2,9 @@ import numpy as np
 import pytest
 
 from attnbench.analysis.report import analyse
-from attnbench.claims.checks import shipped
+from attnbench.claims.bench import judge
 from attnbench.claims.claim import Answer, Judgement, Number
-from attnbench.claims.judge import judge
-from attnbench.claims.published import overlay, sources, table
+from attnbench.claims.published import overlay, shipped, sources, table
 from attnbench.metrics import Unit
 from attnbench.render import delimited, markdown
 from attnbench.render.claims import SHOWN, answers, counts, frame, listing, page, reasons, span
