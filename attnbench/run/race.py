@@ -58,7 +58,6 @@ class Entrant:
     """What one entrant gave in a race; `failed` is an answer that is not `ok`."""
 
     laps: dict[int, Sample] = field(default_factory=dict)
-    built: Answer = field(default_factory=dict)
     finished: Answer = field(default_factory=dict)
     failed: Answer | None = None
     elapsed_s: float = 0.0
@@ -104,8 +103,8 @@ class Round:
             observe(name)
             entry = entries[name]
             if race.left_s() > 0:
-                entry.built = self.ask(race, name, entry, do="build", **race.builds[name])
-                entry.iteration_s = entry.built.get("iteration_s", 0.0)
+                built = self.ask(race, name, entry, do="build", **race.builds[name])
+                entry.iteration_s = built.get("iteration_s", 0.0)
             else:
                 entry.failed = CUT_OFF
         running = {name: entry for name, entry in entries.items() if entry.failed is None}

@@ -16,7 +16,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from attnbench.device import find
 from attnbench.records import Block, Cause, Outcome, Part, Planned, Request, Run
@@ -24,7 +24,7 @@ from attnbench.run import schedule
 from attnbench.run.history import History, blocks
 from attnbench.run.race import CUT_OFF, LEAST_S, Entrant, Race, Round
 from attnbench.run.schedule import Refusal
-from attnbench.run.workers import Worker
+from attnbench.run.workers import Answer, Worker
 
 OVERTIME = 5.0  # a visit may take this many times its prediction, and at least
 AT_LEAST_S = 60.0
@@ -94,7 +94,8 @@ class Session:
         self.rounds = every if self.share is None else self.share
         self.plan = tuple(planned for planned in self.plan if planned.block in self.rounds)
         context_bytes = find(self.request.device).context_bytes
-        self.history = History(plan=self.plan, finished=self.finished, context_bytes=context_bytes)
+        weighed = {key for key, part, _ in self.finished if part == Part.MEMORY}
+        self.history = History(plan=self.plan, weighed=weighed, context_bytes=context_bytes)
         self.extras = schedule.extras(self.plan, self.request.batch_tokens)
         early = (sum(r < WANTED_ROUNDS for r in own) for own in self.rounds.values())
         self.wanted = max((1, *early))  # of this session's rounds
@@ -300,23 +301,19 @@ class Session:
 
     def to_run(self, planned: Planned, entry: Entrant) -> Run:
         """The run of one case; an anchor's laps are added to those of its earlier races."""
-        failed = entry.failed or {}
-        run = Run(
-            case=planned.case.key,
-            part=Part.TIME,
-            round=self.number(planned),
-            outcome=Outcome(failed.get("outcome", Outcome.OK)),
-            reason=failed.get("reason", ""),
+        run = run_of(
+            planned,
+            Part.TIME,
+            self.number(planned),
+            entry.failed or entry.finished,
             samples=tuple(sample._replace(lap=lap) for lap, sample in entry.laps.items()),
-            values=entry.finished.get("values", {}),
-            notes=failed.get("notes") or entry.finished.get("notes", {}),
             elapsed_s=entry.elapsed_s,
         )
         before = self.history.timed.get((run.case, run.round))
         if before is None:
             return run
         notes = dict(before.notes)
-        if failed:
+        if entry.failed:
             notes["later"] = f"{run.outcome} in a later race of its round: {run.reason}"
         return replace(before, samples=before.samples + run.samples, notes=notes)
 
@@ -335,16 +332,7 @@ class Session:
         if answer["outcome"] == "timeout" and self.left_s() <= 0:
             self.over_budget = True
             return
-        run = Run(
-            case=planned.case.key,
-            part=Part.MEMORY,
-            round=0,
-            outcome=Outcome(answer["outcome"]),
-            reason=answer.get("reason", ""),
-            values=answer.get("values", {}),
-            notes=answer.get("notes", {}),
-            elapsed_s=self.clock() - begun,
-        )
+        run = run_of(planned, Part.MEMORY, 0, answer, elapsed_s=self.clock() - begun)
         self.store.append(run)
         self.history.learn(planned, run)
 
@@ -353,10 +341,8 @@ class Session:
     ) -> None:
         """Store why a case does not run, if its first round is in this session's share."""
         if self.has_first(planned) and not self.is_done(planned):
-            key = planned.case.key
-            run = Run(
-                case=key, part=Part.TIME, round=0, outcome=outcome, cause=cause, reason=reason
-            )
+            answer = {"outcome": outcome, "reason": reason}
+            run = run_of(planned, Part.TIME, 0, answer, cause=cause)
             self.store.append(run)
             self.history.learn(planned, run)
 
@@ -408,15 +394,15 @@ class Session:
 
     def lacks_memory(self, planned: Planned) -> bool:
         """Whether this session has to measure the memory of the case."""
-        return self.has_first(planned) and not self.history.has_memory(planned)
+        return self.has_first(planned) and planned.case.key not in self.history.weighed
 
     def was_timed(self, planned: Planned) -> bool:
         """Whether this round timed the case."""
-        return self.history.was_timed(planned, self.number(planned))
+        return (planned.case.key, self.number(planned)) in self.history.timed
 
     def is_done(self, planned: Planned) -> bool:
         """Whether an earlier session timed this round of the case."""
-        return self.history.is_done(planned, Part.TIME, self.number(planned))
+        return (planned.case.key, Part.TIME, self.number(planned)) in self.finished
 
     def processes(self) -> Round:
         """The processes of this round, not started yet."""
@@ -449,3 +435,17 @@ class Session:
         visits = sum(not self.is_done(p) for p in self.coming) + rounds * len(repeated)
         fitting = min(1.0, self.left_s() / needed_s) if needed_s else 1.0
         self.total = self.visits + round(fitting * visits)
+
+
+def run_of(planned: Planned, part: Part, round_: int, answer: Answer, **more: Any) -> Run:
+    """The run of a case, from what a process answered."""
+    return Run(
+        case=planned.case.key,
+        part=part,
+        round=round_,
+        outcome=Outcome(answer["outcome"]),
+        reason=answer.get("reason", ""),
+        values=answer.get("values", {}),
+        notes=answer.get("notes", {}),
+        **more,
+    )
