@@ -25,8 +25,9 @@ LOOK_S = 0.25  # the kernel counts in hundredths of a second
 
 def memory_bytes() -> int:
     """Memory that this process may still use, within a container's limit."""
-    kib = int(_proc("meminfo", "MemAvailable").removesuffix("kB") or 0)
-    available = 1024 * kib or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    available = proc_bytes("meminfo", "MemAvailable") or os.sysconf("SC_PAGE_SIZE") * os.sysconf(
+        "SC_PHYS_PAGES"
+    )
     left = free_bytes()
     return available if left is None else min(available, left)
 
@@ -148,12 +149,10 @@ def best(work: Callable[[], object], device: Device) -> float:
 def _core_times(text: str) -> dict[int, tuple[int, int]]:
     """Busy and total time of each core since the system started, in ticks."""
     times = {}
-    for line in text.splitlines():
-        name, *fields = line.split()
-        if match := re.fullmatch(r"cpu(\d+)", name):
-            user, nice, system, idle, wait, *interrupts = map(int, fields[:8])
-            busy = user + nice + system + sum(interrupts)
-            times[int(match[1])] = (busy, busy + idle + wait)
+    for number, fields in re.findall(r"^cpu(\d+) (.+)", text, re.MULTILINE):
+        user, nice, system, idle, wait, *interrupts = map(int, fields.split()[:8])
+        busy = user + nice + system + sum(interrupts)
+        times[int(number)] = (busy, busy + idle + wait)
     return times
 
 
@@ -162,6 +161,11 @@ def _read(path: Path) -> str:
         return path.read_text()
     except OSError:
         return ""
+
+
+def proc_bytes(file: str, field: str) -> int:
+    """A size from a file in /proc, in bytes; 0 if it is not there."""
+    return 1024 * int(_proc(file, field).removesuffix("kB") or 0)
 
 
 def _proc(file: str, field: str) -> str:
