@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
+from attnbench import units
 from attnbench.device import find
 from attnbench.records import Block, Cause, Outcome, Part, Planned, Request, Run
 from attnbench.run import schedule
@@ -168,8 +169,11 @@ class Session:
         cost_s = self.cost_s([planned])
         if reserved_s + cost_s > self.left_s():
             self.over_budget = True
-            iteration_s = self.history.iteration_s(planned)
-            return schedule.too_expensive(iteration_s, cost_s, self.left_s() - reserved_s)
+            iteration_s, left_s = self.history.iteration_s(planned), self.left_s() - reserved_s
+            left = f"{units.seconds(left_s)} left" if left_s >= 1 else "nothing left"
+            each, total = units.seconds(iteration_s), units.seconds(cost_s)
+            reason = f"({left}): predicted {each} per iteration, {total} in total"
+            return Refusal(Cause.BUDGET, f"would exceed --budget {reason}")
         return None
 
     def limit(self, planned: Planned) -> Refusal | None:
@@ -178,10 +182,14 @@ class Session:
             return blocked
         needed_bytes = self.history.needed_bytes(planned)
         if needed_bytes > self.memory_bytes:
-            return schedule.too_large(needed_bytes / schedule.MARGIN, self.memory_bytes)
+            most, needed = units.size(self.memory_bytes), units.size(needed_bytes / schedule.MARGIN)
+            reason = f"would exceed the memory limit ({most}): predicted {needed}"
+            return Refusal(Cause.MEMORY_LIMIT, reason)
         visit_s, limit_s = self.visit_s(planned), self.request.case_timeout_s
         if limit_s and visit_s > limit_s:
-            return schedule.too_long(self.history.iteration_s(planned), visit_s, limit_s)
+            most, each = units.seconds(limit_s), units.seconds(self.history.iteration_s(planned))
+            reason = f"({most}): predicted {each} per iteration, {units.seconds(visit_s)} per round"
+            return Refusal(Cause.CASE_TIMEOUT, f"would exceed --case-timeout {reason}")
         return None
 
     def must_wait(self, extras: Sequence[Planned]) -> bool:
@@ -260,7 +268,7 @@ class Session:
     def race(self, processes: Round, cases: Sequence[Planned]) -> None:
         """Race cases that fit into memory together, and store their runs."""
         settings, history = self.request.settings, self.history
-        together_bytes = schedule.heap_bytes(sum(map(history.needed_bytes, cases)))
+        together_bytes = schedule.FRAGMENTED * sum(map(history.needed_bytes, cases))
         names = {history.name(planned): planned for planned in cases}
         builds = {
             name: {
@@ -269,7 +277,7 @@ class Session:
                 "cold": settings.cold,
                 "cuda_graphs": settings.cuda_graphs,
                 "suspicious": schedule.family(planned.case) not in history.examined,
-                "sparing": schedule.heap_bytes(history.needed_bytes(planned)) > self.memory_bytes,
+                "sparing": schedule.FRAGMENTED * history.needed_bytes(planned) > self.memory_bytes,
             }
             for name, planned in names.items()
         }
