@@ -109,7 +109,11 @@ class GpuMeter(Meter):
 
     def __exit__(self, *error: object) -> None:
         self.elapsed_s += time.perf_counter() - self.begun
-        low = self._read_clock()
+        low = False
+        with suppress(Unavailable):
+            now_mhz, largest_mhz = ask(self.uuid, clocks, whole=True)
+            self.clocks_hz.append(1e6 * now_mhz)
+            low = now_mhz < SLOW * largest_mhz
         self.slow += low
         after = answers(self.uuid, energy, lowered)
         grown = {key: after[key] - self.before[key] for key in self.before.keys() & after.keys()}
@@ -138,14 +142,6 @@ class GpuMeter(Meter):
             "throttle": ", ".join((*counted, *self.seen)),
             "clock": f"below {100 * SLOW:.0f} % of its maximum {samples}" if self.slow else "",
         }
-
-    def _read_clock(self) -> bool:
-        """Record the clock; whether it is low."""
-        with suppress(Unavailable):
-            now_mhz, largest_mhz = ask(self.uuid, clocks, whole=True)
-            self.clocks_hz.append(1e6 * now_mhz)
-            return bool(now_mhz < SLOW * largest_mhz)
-        return False
 
 
 def answers(uuid: str, *questions: Callable[[Any, Any], dict[str, float]]) -> dict[str, float]:

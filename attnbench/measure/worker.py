@@ -34,7 +34,7 @@ from attnbench.measure.timing import Iterate, sample, warm_up
 from attnbench.measure.tracing import traced
 from attnbench.records import Case, Causality, Level, Mode, Option, Sample, Workload
 from attnbench.registry import GROUP, card, names
-from attnbench.run.workers import left_running
+from attnbench.run.workers import Answer, left_running
 from attnbench.verify.flops import counted_flops
 
 # how torch, cuBLAS and cuDNN say that an allocation was refused
@@ -50,8 +50,6 @@ CALIBRATION_S, PRODUCTS = 0.3, 100
 LEFT_BYTES = 1 << 20  # graphs leave less, the state of random numbers
 COLD_S = 2.0  # a first prefill below this is mostly warm-up, and does not count
 PREFILLS_S, PREFILLS = 0.2, 5  # further ones take up to this time, and are at most this many
-
-Answer = Mapping[str, Any]
 
 
 class Unmeasured(Exception):

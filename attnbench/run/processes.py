@@ -15,9 +15,9 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from attnbench.errors import CannotRun
 from attnbench.run.scratch import Scratch
@@ -38,7 +38,7 @@ class Lost(CannotRun):
     """The server has ended."""
 
 
-class Server:
+class Server(AbstractContextManager["Server"]):
     """The process that has imported torch and forks each worker; a context manager."""
 
     def __init__(
@@ -59,9 +59,6 @@ class Server:
         except BaseException:
             self.scratch.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()

@@ -11,10 +11,10 @@ import math
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any
 
 from attnbench.records import Sample
 from attnbench.run.workers import Answer, Worker
@@ -65,7 +65,7 @@ class Entrant:
     lost_s: float | None = None  # when it was noticed that it had died together with all others
 
 
-class Round:
+class Round(AbstractContextManager["Round"]):
     """The processes of one round, each started when first needed; a context manager.
 
     Memory is measured in processes of their own, since a profiler that has run makes the process
@@ -82,9 +82,6 @@ class Round:
         self.running: dict[str, Worker] = {}
         self.weighing: dict[str, Worker] = {}
         self.stack = ExitStack()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.stack.close()

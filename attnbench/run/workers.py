@@ -8,9 +8,9 @@ import signal
 import socket
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from attnbench.errors import CannotRun
 from attnbench.run.cgroups import oom_kills
@@ -27,7 +27,7 @@ class OverBudget(CannotRun):
     """The whole budget ended before a process answered; the text continues a sentence about it."""
 
 
-class Worker:
+class Worker(AbstractContextManager["Worker"]):
     """One measuring process; `started` says whether its package could be loaded."""
 
     def __init__(self, server: "Server", pipe: socket.socket, pid: int, log: Path) -> None:
@@ -119,9 +119,6 @@ class Worker:
                 self.log.unlink(missing_ok=True)
                 return left
         return 0
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.end()
