@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 from attnbench import __version__
 from attnbench.device import Device, find
 from attnbench.records import Environment
-from attnbench.run.cgroups import cores, free_bytes
+from attnbench.run.cgroups import cores, free_bytes, read
 
 if TYPE_CHECKING:
     import torch
 
+PROC = Path("/proc")
 PEAK_S = 0.3  # per peak rate: precise enough, and short enough before every sweep
 LOOK_S = 0.25  # the kernel counts in hundredths of a second
 
@@ -55,9 +56,9 @@ def busy_cores() -> float | None:
 
     This process sleeps meanwhile, and so must its children.
     """
-    before = _read(Path("/proc/stat"))
+    before = read(PROC, "stat")
     time.sleep(LOOK_S)
-    taken = taken_cores(before, _read(Path("/proc/stat")))
+    taken = taken_cores(before, read(PROC, "stat"))
     if not taken:
         return None
     allowed = os.sched_getaffinity(0)
@@ -156,13 +157,6 @@ def _core_times(text: str) -> dict[int, tuple[int, int]]:
     return times
 
 
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
-
-
 def proc_bytes(file: str, field: str) -> int:
     """A size from a file in /proc, in bytes; 0 if it is not there."""
     return 1024 * int(_proc(file, field).removesuffix("kB") or 0)
@@ -170,7 +164,7 @@ def proc_bytes(file: str, field: str) -> int:
 
 def _proc(file: str, field: str) -> str:
     """The value of the first line `field: value` of a file in /proc; empty if there is none."""
-    for line in _read(Path("/proc", file)).splitlines():
+    for line in read(PROC, file).splitlines():
         name, _, value = line.partition(":")
         if name.strip() == field:
             return value.strip()

@@ -19,8 +19,8 @@ from attnbench.verify.flops import counted_flops
 class Subject:
     """A case built on its device, ready to iterate; the same seed gives the same one.
 
-    In decode it is ready after `prefill`: every iteration is then the same step to token N, from
-    the state that the N − 1 tokens of the prompt left.
+    If it `decodes` it is ready after `prefill`: every iteration is then the same step to token N,
+    from the state that the N − 1 tokens of the prompt left.
 
     `capturable`: whether CUDA graphs may capture the step of the optimiser.
     """
@@ -31,7 +31,7 @@ class Subject:
         config, form = card.configure(dict(case.options)), card.forms[case.form]
         torch.manual_seed(seed)
         self.dtype, self.device = getattr(torch, w.dtype), find(w.device).torch_name
-        self.training = w.mode is Mode.TRAINING
+        self.training, self.decodes = w.mode is Mode.TRAINING, w.mode is Mode.DECODE
         # a `Classifier`, or at other levels one form of the mechanism
         self.module: Any = (
             Classifier(card, case.form, config, w) if w.level is Level.MODEL else form(config, w)
@@ -58,11 +58,6 @@ class Subject:
                 parameter.grad = torch.zeros_like(parameter)
             self.step()
             self.clear()
-
-    @property
-    def decodes(self) -> bool:
-        """Whether an iteration is one step of decoding."""
-        return self.case.workload.mode is Mode.DECODE
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ MINE = Path("/proc/self/cgroup")
 
 
 def read(folder: Path, *names: str) -> str:
-    """The first of these files that exists: versions 1 and 2 name them differently."""
+    """The text of the first of these files that there is; empty if there is none."""
     for name in names:
         with suppress(OSError):
             return (folder / name).read_text().strip()
@@ -19,15 +19,14 @@ def read(folder: Path, *names: str) -> str:
 
 def entry(text: str, name: str) -> int | None:
     """The number of the line `name number`, or None."""
-    lines = (line.split() for line in text.splitlines())
-    return next((int(words[1]) for words in lines if words[0] == name), None)
+    lines = (line.partition(" ") for line in text.splitlines())
+    return next((int(number) for key, _, number in lines if key == name), None)
 
 
 def groups(controller: str) -> Iterator[Path]:
-    """The folder of this process's group of a controller, then those above it, whose limits also
-    apply.
+    """This process's group of a controller, then those above it, whose limits also apply.
 
-    A container sees its group at the top, where the host's path does not exist.
+    Each is a folder. A container sees its group at the top, where the host's path does not exist.
     """
     lines = ["0::/", f"0:{controller}:/"]
     with suppress(OSError):
