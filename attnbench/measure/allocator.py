@@ -2,10 +2,9 @@
 
 import ctypes
 import resource
-import sys
-from contextlib import suppress
 
-from attnbench.measure.memory import status_bytes
+from attnbench.measure.environment import proc_bytes
+from attnbench.measure.server import prctl
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -3, -4, -8
 RESIDENT_MMAP_BYTES = 65_536  # with larger thresholds, VmHWM is wrong by −25 to +100 %
@@ -35,15 +34,12 @@ def return_pages() -> None:
 
 def huge_pages(*, allowed: bool) -> None:
     """Allow or forbid this process huge pages, for which glibc asks with `hugetlb=1` (Linux)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_THP_DISABLE, int(not allowed), 0, 0, 0)
+    prctl(PR_SET_THP_DISABLE, int(not allowed))
 
 
 def private_bytes() -> int:
     """Resident bytes that do not belong to files; 0 where the system does not say."""
-    with suppress(OSError):
-        return status_bytes("RssAnon")
-    return 0
+    return proc_bytes("self/status", "RssAnon")
 
 
 def mallopt(parameter: int, value: int) -> None:
@@ -54,9 +50,7 @@ def mallopt(parameter: int, value: int) -> None:
 
 def limit(further_bytes: int) -> None:
     """Limit memory, so that running out is an error to record and not a kill by the kernel."""
-    try:
-        in_use = status_bytes("VmSize")
-    except OSError:  # not Linux, or /proc is hidden
+    if not (in_use := proc_bytes("self/status", "VmSize")):  # not Linux, or /proc is hidden
         return
     limits = resource.getrlimit(resource.RLIMIT_AS)
     present = [limit for limit in limits if limit != resource.RLIM_INFINITY]

@@ -4,7 +4,7 @@ Follows the section on CUDA graphs in torch's notes on CUDA semantics.
 """
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,8 +13,6 @@ from attnbench.measure.subject import Subject, iteration
 from attnbench.measure.timing import Iterate, Lap
 
 WARM_UP = 3  # iterations on the side stream before a capture, as torch advises
-
-Result = TypeVar("Result")
 
 
 def captured(subject: Subject) -> Iterate:
@@ -33,7 +31,7 @@ def captured(subject: Subject) -> Iterate:
     subject.clear()  # the captured backward pass shall make gradients in the memory of its graph
     pool = torch.cuda.graph_pool_handle()
 
-    def capture(work: Callable[[], Result]) -> tuple[torch.cuda.CUDAGraph, Result]:
+    def capture(work: Callable[[], Any]) -> tuple[torch.cuda.CUDAGraph, Any]:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=pool):
             result = work()

@@ -34,8 +34,7 @@ def weigh(build: Callable[[], Subject], uuid: str) -> Weighed:
     used_before = used_bytes(device)
     subject = build()
     iterate = iteration(subject)
-    if subject.decodes:
-        subject.prefill()
+    subject.prefill()
     iterate(lambda phase: None)
     subject.clear()
     subject.state = None
@@ -47,8 +46,7 @@ def weigh(build: Callable[[], Subject], uuid: str) -> Weighed:
     hidden = nvml.hides_process(uuid)
     driver = partial(used_bytes, device) if hidden else partial(nvml.process_bytes, uuid)
     with profile() as trace, Peak(driver) as seen:
-        if subject.decodes:
-            subject.prefill()
+        subject.prefill()
         iterate(lambda phase: saved.update({phase: torch.cuda.memory_allocated() - before}))
         torch.cuda.synchronize()
     peak = torch.cuda.max_memory_allocated()

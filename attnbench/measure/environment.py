@@ -14,19 +14,21 @@ from typing import TYPE_CHECKING
 from attnbench import __version__
 from attnbench.device import Device, find
 from attnbench.records import Environment
-from attnbench.run.cgroups import cores, free_bytes
+from attnbench.run.cgroups import cores, free_bytes, read
 
 if TYPE_CHECKING:
     import torch
 
+PROC = Path("/proc")
 PEAK_S = 0.3  # per peak rate: precise enough, and short enough before every sweep
 LOOK_S = 0.25  # the kernel counts in hundredths of a second
 
 
 def memory_bytes() -> int:
     """Memory that this process may still use, within a container's limit."""
-    kib = int(_proc("meminfo", "MemAvailable").removesuffix("kB") or 0)
-    available = 1024 * kib or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    available = proc_bytes("meminfo", "MemAvailable") or os.sysconf("SC_PAGE_SIZE") * os.sysconf(
+        "SC_PHYS_PAGES"
+    )
     left = free_bytes()
     return available if left is None else min(available, left)
 
@@ -54,9 +56,9 @@ def busy_cores() -> float | None:
 
     This process sleeps meanwhile, and so must its children.
     """
-    before = _read(Path("/proc/stat"))
+    before = read(PROC, "stat")
     time.sleep(LOOK_S)
-    taken = taken_cores(before, _read(Path("/proc/stat")))
+    taken = taken_cores(before, read(PROC, "stat"))
     if not taken:
         return None
     allowed = os.sched_getaffinity(0)
@@ -148,25 +150,21 @@ def best(work: Callable[[], object], device: Device) -> float:
 def _core_times(text: str) -> dict[int, tuple[int, int]]:
     """Busy and total time of each core since the system started, in ticks."""
     times = {}
-    for line in text.splitlines():
-        name, *fields = line.split()
-        if match := re.fullmatch(r"cpu(\d+)", name):
-            user, nice, system, idle, wait, *interrupts = map(int, fields[:8])
-            busy = user + nice + system + sum(interrupts)
-            times[int(match[1])] = (busy, busy + idle + wait)
+    for number, fields in re.findall(r"^cpu(\d+) (.+)", text, re.MULTILINE):
+        user, nice, system, idle, wait, *interrupts = map(int, fields.split()[:8])
+        busy = user + nice + system + sum(interrupts)
+        times[int(number)] = (busy, busy + idle + wait)
     return times
 
 
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
+def proc_bytes(file: str, field: str) -> int:
+    """A size from a file in /proc, in bytes; 0 if it is not there."""
+    return 1024 * int(_proc(file, field).removesuffix("kB") or 0)
 
 
 def _proc(file: str, field: str) -> str:
     """The value of the first line `field: value` of a file in /proc; empty if there is none."""
-    for line in _read(Path("/proc", file)).splitlines():
+    for line in read(PROC, file).splitlines():
         name, _, value = line.partition(":")
         if name.strip() == field:
             return value.strip()

@@ -14,10 +14,11 @@ from torch.autograd.profiler import profile, record_function
 from attnbench.device import Weighed
 from attnbench.measure import kernels
 from attnbench.measure.counting import FUSED, Counter
+from attnbench.measure.environment import proc_bytes
 from attnbench.measure.subject import Subject, iteration
 
 MARK = "attnbench:"
-CLEAR_REFS, STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
+CLEAR_REFS = Path("/proc/self/clear_refs")
 
 
 def on_cpu(build: Callable[[], Subject]) -> Weighed:
@@ -29,15 +30,15 @@ def on_cpu(build: Callable[[], Subject]) -> Weighed:
     counter = Counter()
     with profile(profile_memory=True) as events:
         subject = build()
-        resident = ResidentPeak()
+        resident = resident_available()
+        resident_before = proc_bytes("self/status", "VmRSS")
         mark("start")
-        if subject.decodes:
-            subject.prefill()
+        subject.prefill()
         with nullcontext() if subject.compiles else counter:
             iteration(subject)(mark)
-        values = resident.values()
+        resident_peak = proc_bytes("self/status", "VmHWM")
         subject.clear()
-    values |= peaks(events.kineto_results.events())
+    values = peaks(events.kineto_results.events())
     notes = counter.notes | kernels.operators(kernels.names_in(events))
     if values["kept_bytes"]:
         # what a forward pass drew may be kept until the next one replaces it
@@ -53,7 +54,10 @@ def on_cpu(build: Callable[[], Subject]) -> Weighed:
         del values["saved_bytes"]  # it is the state
         of_state = subject.of_state()
         values, notes = values | of_state[0], notes | of_state[1]
-    if not resident.available:
+    if resident:
+        values["resident_peak_bytes"] = resident_peak
+        values["resident_delta_bytes"] = max(0, resident_peak - resident_before)
+    else:
         notes["resident"] = "this system does not let a process reset its resident peak"
     return values, notes
 
@@ -84,34 +88,10 @@ def peaks(events: Any) -> dict[str, float]:
     }
 
 
-class ResidentPeak:
-    """VmHWM since construction, in total and above what was resident then."""
-
-    def __init__(self) -> None:
-        self.available = resident_available()
-        self.before = status_bytes("VmRSS") if self.available else 0
-
-    def values(self) -> dict[str, float]:
-        """Peak and delta so far; empty where the system does not say."""
-        if not self.available:
-            return {}
-        peak = status_bytes("VmHWM")
-        delta = max(0, peak - self.before)
-        return {"resident_peak_bytes": peak, "resident_delta_bytes": delta}
-
-
 def resident_available() -> bool:
-    """Whether this system can reset and read a process's resident peak."""
+    """Reset the resident peak of this process (VmHWM); whether this system allows that."""
     try:
         CLEAR_REFS.write_text("5")
-        return status_bytes("VmHWM") > 0
     except OSError:
         return False
-
-
-def status_bytes(field: str) -> int:
-    """A size from /proc/self/status, in bytes; 0 if it is not there."""
-    for line in STATUS.read_text().splitlines():
-        if line.startswith(field + ":"):
-            return int(line.split()[1]) * 1024
-    return 0
+    return proc_bytes("self/status", "VmHWM") > 0

@@ -40,21 +40,19 @@ class Unavailable(Exception):
     """NVML gives no answer, for the reason in the text."""
 
 
-def ask(uuid: str, question: Callable[[Any, Any], Any]) -> Any:
-    """The result of a call with the library and its handle for the GPU. Raises `Unavailable`."""
-    return ask_library(lambda nvml: question(nvml, nvml.nvmlDeviceGetHandleByUUID(uuid)))
+def ask(uuid: str, question: Callable[[Any, Any], Any], whole: bool = False) -> Any:
+    """The result of a call with the library and its handle for the GPU. Raises `Unavailable`.
 
+    With `whole` it is the handle of the whole GPU, of which a MIG instance is a part.
+    """
 
-def ask_card(uuid: str, question: Callable[[Any, Any], Any]) -> Any:
-    """The same with the handle of the whole GPU, of which a MIG instance is a part."""
+    def asked(nvml: Any) -> Any:
+        gpu = nvml.nvmlDeviceGetHandleByUUID(uuid)
+        if whole and uuid.startswith(PART):
+            gpu = nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(gpu)
+        return question(nvml, gpu)
 
-    def of_card(nvml: Any, gpu: Any) -> Any:
-        is_part = uuid.startswith(PART)
-        return question(
-            nvml, nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(gpu) if is_part else gpu
-        )
-
-    return ask(uuid, of_card)
+    return ask_library(asked)
 
 
 def ask_library(question: Callable[[Any], Any]) -> Any:
@@ -70,11 +68,10 @@ def ask_library(question: Callable[[Any], Any]) -> Any:
 
 def knows(uuid: str) -> bool:
     """Whether NVML finds a GPU of this UUID."""
-    try:
+    with suppress(Unavailable):
         ask(uuid, lambda nvml, gpu: None)
-    except Unavailable:
-        return False
-    return True
+        return True
+    return False
 
 
 def process_bytes(uuid: str) -> int:
@@ -107,14 +104,18 @@ class GpuMeter(Meter):
         self.slow = 0  # samples after which the clock was low
 
     def __enter__(self) -> Self:
-        self.before, self.begun = cumulative(self.uuid), time.perf_counter()
+        self.before, self.begun = answers(self.uuid, energy, lowered), time.perf_counter()
         return self
 
     def __exit__(self, *error: object) -> None:
         self.elapsed_s += time.perf_counter() - self.begun
-        low = self._read_clock()
+        low = False
+        with suppress(Unavailable):
+            now_mhz, largest_mhz = ask(self.uuid, clocks, whole=True)
+            self.clocks_hz.append(1e6 * now_mhz)
+            low = now_mhz < SLOW * largest_mhz
         self.slow += low
-        after = cumulative(self.uuid)
+        after = answers(self.uuid, energy, lowered)
         grown = {key: after[key] - self.before[key] for key in self.before.keys() & after.keys()}
         for key, more in grown.items():
             self.grown[key] = self.grown.get(key, 0.0) + more
@@ -124,7 +125,7 @@ class GpuMeter(Meter):
             self.seen[reasons] = None
 
     def values(self) -> Mapping[str, float]:
-        found = readings(self.uuid)
+        found = answers(self.uuid, temperature, power)
         if "energy_j" in self.grown:
             found["energy_j"] = self.grown["energy_j"]
         if lowered := [seconds for reason, seconds in self.grown.items() if reason != "energy_j"]:
@@ -142,86 +143,65 @@ class GpuMeter(Meter):
             "clock": f"below {100 * SLOW:.0f} % of its maximum {samples}" if self.slow else "",
         }
 
-    def _read_clock(self) -> bool:
-        """Record the clock; whether it is low."""
-        with suppress(Unavailable):
-            now_hz, largest_hz = clocks(self.uuid)
-            self.clocks_hz.append(now_hz)
-            return now_hz < SLOW * largest_hz
-        return False
 
-
-def cumulative(uuid: str) -> dict[str, float]:
-    """Energy in joules, and seconds for which each reason in `COUNTERS` lowered the clock."""
+def answers(uuid: str, *questions: Callable[[Any, Any], dict[str, float]]) -> dict[str, float]:
+    """What NVML answers about the whole GPU, without what it does not say."""
     values: dict[str, float] = {}
-    with suppress(Unavailable):
-        values["energy_j"] = ask_card(
-            uuid, lambda nvml, gpu: nvml.nvmlDeviceGetTotalEnergyConsumption(gpu) / 1000
-        )
-    with suppress(Unavailable):
-        values |= ask_card(uuid, lowered)
+    for question in questions:
+        with suppress(Unavailable):
+            values |= ask(uuid, question, whole=True)
     return values
+
+
+def temperature(nvml: Any, gpu: Any) -> dict[str, float]:
+    return {"temperature_c": nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU)}
+
+
+def power(nvml: Any, gpu: Any) -> dict[str, float]:
+    return {"power_w": nvml.nvmlDeviceGetPowerUsage(gpu) / 1000}
+
+
+def energy(nvml: Any, gpu: Any) -> dict[str, float]:
+    return {"energy_j": nvml.nvmlDeviceGetTotalEnergyConsumption(gpu) / 1000}
 
 
 def lowered(nvml: Any, gpu: Any) -> dict[str, float]:
     """Seconds for which each reason in `COUNTERS` has lowered the clock, where there is a count."""
     numbers = {getattr(nvml, name): reason for name, reason in COUNTERS.items()}
-    answers = nvml.nvmlDeviceGetFieldValues(gpu, list(numbers))
     return {
         numbers[answer.fieldId]: answer.value.ullVal / 1e9
-        for answer in answers
+        for answer in nvml.nvmlDeviceGetFieldValues(gpu, list(numbers))
         if answer.nvmlReturn == nvml.NVML_SUCCESS
     }
 
 
-def readings(uuid: str) -> dict[str, float]:
-    """Temperature and power now."""
-    questions: dict[str, Callable[[Any, Any], float]] = {
-        "temperature_c": lambda nvml, gpu: nvml.nvmlDeviceGetTemperature(
-            gpu, nvml.NVML_TEMPERATURE_GPU
-        ),
-        "power_w": lambda nvml, gpu: nvml.nvmlDeviceGetPowerUsage(gpu) / 1000,
-    }
-    values = {}
-    for key, question in questions.items():
-        with suppress(Unavailable):
-            values[key] = ask_card(uuid, question)
-    return values
-
-
-def clocks(uuid: str) -> tuple[float, float]:
-    """The clock of the multiprocessors now and its maximum, in Hz. Raises `Unavailable`."""
-    now, largest = ask_card(
-        uuid,
-        lambda nvml, gpu: (
-            nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM),
-            nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_SM),
-        ),
-    )
-    return 1e6 * now, 1e6 * largest
+def clocks(nvml: Any, gpu: Any) -> tuple[float, float]:
+    """The clock of the multiprocessors now and its maximum, in MHz."""
+    kind = nvml.NVML_CLOCK_SM
+    return nvml.nvmlDeviceGetClockInfo(gpu, kind), nvml.nvmlDeviceGetMaxClockInfo(gpu, kind)
 
 
 def throttle(uuid: str) -> str:
     """Why the clock is low now, as NVML names it; empty if it is not, or NVML cannot say."""
-    try:
-        active, names = ask_card(
-            uuid, lambda nvml, gpu: (nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu), vars(nvml))
-        )
-    except Unavailable:
-        return ""
     reasons: dict[int, str] = {}  # by bit; a bit may have several names, and `All` is several bits
-    for name in sorted(names):
-        if (match := REASON.fullmatch(name)) and names[name].bit_count() == 1:
-            reasons.setdefault(names[name], match[1])
-    return ", ".join(reasons[bit] for bit in sorted(reasons) if bit & active & ~IDLE)
+    with suppress(Unavailable):
+        active, names = ask(
+            uuid,
+            lambda nvml, gpu: (nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu), vars(nvml)),
+            whole=True,
+        )
+        for name in sorted(names):
+            if (match := REASON.fullmatch(name)) and names[name].bit_count() == 1:
+                reasons.setdefault(names[name], match[1])
+        return ", ".join(reasons[bit] for bit in sorted(reasons) if bit & active & ~IDLE)
+    return ""
 
 
 def driver() -> str:
     """The driver's version, or nothing."""
-    try:
+    with suppress(Unavailable):
         return str(ask_library(lambda nvml: nvml.nvmlSystemGetDriverVersion()))
-    except Unavailable:
-        return ""
+    return ""
 
 
 def state() -> str:

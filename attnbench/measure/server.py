@@ -30,7 +30,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch loads libgom
 import torch
 import torch._dynamo  # optimisers import it at first use, which costs seconds in every process
 
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+PR_SET_PDEATHSIG = 1  # the signal that this process gets when its parent dies
+PR_SET_CHILD_SUBREAPER = 36  # orphans among the descendants become children of this process
 # a message on the control socket: a word, a process id, an exit code, a number of processes
 MESSAGE = struct.Struct("<4siii")
 # this package's even where another tree is measured; in import order
@@ -83,13 +84,12 @@ class Server:
 
         The system drops descriptors when this process has too many open; then none is forked.
         """
-        pid = -1
-        code: int | None = errno.EMFILE
+        pid, code = -1, errno.EMFILE
         if len(descriptors) == 2:
             try:
                 pid = os.fork()
             except OSError as error:
-                code = error.errno
+                code = error.errno or 0
         if pid == 0:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -101,11 +101,9 @@ class Server:
                 os._exit(1)
         for descriptor in descriptors:
             os.close(descriptor)
-        if pid < 0:
-            self.tell(b"none", code=code or 0)
-        else:
+        if pid > 0:
             self.workers.add(pid)
-            self.tell(b"born", pid)
+        self.tell(b"born", pid, code)
 
     def reap(self) -> None:
         """Collect children that have ended, and report those that were workers."""
@@ -131,7 +129,7 @@ def main() -> None:
     """
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the parent decides what ends when
-    adopt_orphans()
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
     control = socket.socket(fileno=os.dup(0))
     for name in json.loads(control.recv(MESSAGE.size * 100)):
         importlib.import_module(name)
@@ -145,9 +143,10 @@ def start_worker(pipe: int, log: int) -> None:
     """In a new process: answer until the connection ends, then exit without running hooks."""
     with suppress(OSError):
         os.setpgid(0, 0)
-    die_with_server()
-    adopt_orphans()
-    prefer_as_victim()
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # elsewhere it ends when its connection does
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    with suppress(OSError):  # where memory runs out, the kernel shall kill this process first
+        Path("/proc/self/oom_score_adj").write_text("1000")
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     empty = os.open(os.devnull, os.O_RDONLY)
     for target, source in enumerate((empty, log, log)):
@@ -191,13 +190,12 @@ def load(
     Raises `ImportError`.
     """
     torch.set_num_threads(threads)
-    if tree is not None:
-        sys.pycache_prefix = caches  # a tree is read, never written
-        sys.path[:0] = [p for p in (tree, f"{tree}/src") if Path(p).is_dir()]
-        sys.path.append(str(Path(__file__).parents[2]))  # if tree and system have no attnbench
-        os.chdir(tree)
     try:
         if tree is not None:
+            sys.pycache_prefix = caches  # a tree is read, never written
+            sys.path[:0] = [p for p in (tree, f"{tree}/src") if Path(p).is_dir()]
+            sys.path.append(str(Path(__file__).parents[2]))  # if tree and system have no attnbench
+            os.chdir(tree)
             graft(Path(__file__).parents[1])
         worker = importlib.import_module(module).Worker
     except (ImportError, AttributeError) as error:
@@ -249,22 +247,10 @@ def children() -> Iterator[int]:
             yield from map(int, task.read_text().split())
 
 
-def adopt_orphans() -> None:
-    """Keep whatever a mechanism starts, even detached, among the descendants (Linux)."""
+def prctl(option: int, value: int) -> None:
+    """Set an option of this process (Linux)."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
-
-
-def die_with_server() -> None:
-    """End this process when the server dies (Linux; elsewhere when its connection ends)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def prefer_as_victim() -> None:
-    """Make the kernel kill this process, not its parent, when memory runs out."""
-    with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000")
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
 if __name__ == "__main__":

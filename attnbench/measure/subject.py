@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from attnbench.contract import Card
@@ -19,8 +19,8 @@ from attnbench.verify.flops import counted_flops
 class Subject:
     """A case built on its device, ready to iterate; the same seed gives the same one.
 
-    In decode it is ready after `prefill`: every iteration is then the same step to token N, from
-    the state that the N − 1 tokens of the prompt left.
+    If it `decodes` it is ready after `prefill`: every iteration is then the same step to token N,
+    from the state that the N − 1 tokens of the prompt left.
 
     `capturable`: whether CUDA graphs may capture the step of the optimiser.
     """
@@ -28,11 +28,14 @@ class Subject:
     def __init__(self, card: Card, case: Case, seed: int, capturable: bool = False) -> None:
         self.case = case
         w = case.workload
+        config, form = card.configure(dict(case.options)), card.forms[case.form]
         torch.manual_seed(seed)
         self.dtype, self.device = getattr(torch, w.dtype), find(w.device).torch_name
-        self.training = w.mode is Mode.TRAINING
+        self.training, self.decodes = w.mode is Mode.TRAINING, w.mode is Mode.DECODE
         # a `Classifier`, or at other levels one form of the mechanism
-        self.module: Any = self._module(card)
+        self.module: Any = (
+            Classifier(card, case.form, config, w) if w.level is Level.MODEL else form(config, w)
+        )
         # older trees have no form that compiles
         forms = self.module.modules()
         self.compiles = any(getattr(form, "compiles", False) for form in forms)
@@ -42,7 +45,7 @@ class Subject:
         self.inputs = self._inputs()
         self.prompt = self._normal(w.batch, w.seq_len - 1, w.width) if self.decodes else None
         self.state: Any = None
-        self.core = self._core_sizes(card) if w.level is Level.CORE else (0, 0)
+        self.core = self._core_sizes(card, config) if w.level is Level.CORE else (0, 0)
         self.target = self._target() if self.training else None
         self.parameters = [p for p in self.module.parameters() if p.requires_grad]
         self.optimiser: torch.optim.Adam | None = None
@@ -57,13 +60,23 @@ class Subject:
             self.clear()
 
     @property
-    def decodes(self) -> bool:
-        """Whether an iteration is one step of decoding."""
-        return self.case.workload.mode is Mode.DECODE
+    def shape(self) -> tuple[int, ...]:
+        """The shape that an output must have."""
+        w, (heads, width) = self.case.workload, self.core
+        return {
+            Level.MODEL: () if self.training else (w.batch, w.shell.classes if w.shell else 0),
+            Level.ATTENTION: (w.batch, 1 if self.decodes else w.seq_len, w.width),
+            Level.CORE: (w.batch, heads, w.seq_len, width),
+        }[w.level]
 
     def prefill(self) -> Tensor | None:
-        """Pass over the prompt and keep its state; the last output, None without a prompt."""
+        """Pass over the prompt and keep its state; the last output, None without a prompt.
+
+        Where nothing is decoded, nothing happens.
+        """
         w = self.case.workload
+        if not self.decodes:
+            return None
         self.state = None  # two states may not fit into memory
         with torch.no_grad():
             self.state = self.module.start(w.batch, w.seq_len)
@@ -130,26 +143,13 @@ class Subject:
 
     def check(self, output: Tensor) -> str:
         """What is wrong with an output, or nothing."""
-        w, (heads, width) = self.case.workload, self.core
-        shape = {
-            Level.MODEL: () if self.training else (w.batch, w.shell.classes if w.shell else 0),
-            Level.ATTENTION: (w.batch, 1 if self.decodes else w.seq_len, w.width),
-            Level.CORE: (w.batch, heads, w.seq_len, width),
-        }[w.level]
-        if tuple(output.shape) != shape:
-            return f"output has shape {list(output.shape)}, not {list(shape)}"
+        if tuple(output.shape) != self.shape:
+            return f"output has shape {list(output.shape)}, not {list(self.shape)}"
         if output.dtype != self.dtype:
             return f"output is {output.dtype}, not {self.dtype}"
         if not output.isfinite().all():
             return "output is not finite"
         return ""
-
-    def _module(self, card: Card) -> nn.Module:
-        case = self.case
-        config = card.configure(dict(case.options))
-        if case.workload.level is Level.MODEL:
-            return Classifier(card, case.form, config, case.workload)
-        return card.forms[case.form](config, case.workload)
 
     def _mask(self) -> Tensor | None:
         w = self.case.workload
@@ -173,22 +173,16 @@ class Subject:
     def _target(self) -> Tensor:
         """Labels [B] at level `model`, otherwise a fixed gradient of the output."""
         w = self.case.workload
-        if w.level is Level.MODEL:
-            assert w.shell is not None
-            shape: tuple[int, ...] = (w.batch,)
-            random, device = self.generator, self.device
-            return torch.randint(w.shell.classes, shape, generator=random, device=device)
-        shape = (w.batch, w.seq_len, w.width)
-        if w.level is Level.CORE:
-            shape = (w.batch, self.core[0], w.seq_len, self.core[1])
-        return self._normal(*shape).requires_grad_(False)
+        if w.level is not Level.MODEL:
+            return self._normal(*self.shape).requires_grad_(False)
+        assert w.shell is not None
+        sizes, random = (w.batch,), self.generator
+        return torch.randint(w.shell.classes, sizes, generator=random, device=self.device)
 
-    def _core_sizes(self, card: Card) -> tuple[int, int]:
+    def _core_sizes(self, card: Card, config: Any) -> tuple[int, int]:
         """Heads and head width of a core's output, seen on one token; usually H and d."""
-        case = self.case
-        w = replace(case.workload, batch=1, seq_len=1)
-        core: Any = card.forms["eager"](card.configure(dict(case.options)), w)
-        core.to(self.device, self.dtype)
+        w = replace(self.case.workload, batch=1, seq_len=1)
+        core: Any = card.forms["eager"](config, w).to(self.device, self.dtype)
         shapes = core_inputs(core, w)
         inputs = (torch.zeros(shape, device=self.device, dtype=self.dtype) for shape in shapes)
         with torch.no_grad():

@@ -31,8 +31,10 @@ from attnbench.measure.environment import environment, load
 from attnbench.measure.server import described, end_children
 from attnbench.measure.subject import Subject, iteration
 from attnbench.measure.timing import Iterate, sample, warm_up
+from attnbench.measure.tracing import traced
 from attnbench.records import Case, Causality, Level, Mode, Option, Sample, Workload
 from attnbench.registry import GROUP, card, names
+from attnbench.run.workers import Answer, left_running
 from attnbench.verify.flops import counted_flops
 
 # how torch, cuBLAS and cuDNN say that an allocation was refused
@@ -49,25 +51,17 @@ LEFT_BYTES = 1 << 20  # graphs leave less, the state of random numbers
 COLD_S = 2.0  # a first prefill below this is mostly warm-up, and does not count
 PREFILLS_S, PREFILLS = 0.2, 5  # further ones take up to this time, and are at most this many
 
-Answer = Mapping[str, Any]
-# of the measured tree, whose contract may be older
-UNSUPPORTED = tuple(filter(None, (getattr(contract, "Unsupported", None),)))
 
+class Unmeasured(Exception):
+    """Why a case is not measured: an outcome, and the reason in the text."""
 
-class Missing(Exception):
-    """The tree has no such mechanism or form."""
-
-
-class Broken(Exception):
-    """An output is not what it must be."""
-
-
-class Refused(Exception):
-    """The mechanism's card says that it cannot run the workload here."""
+    def __init__(self, outcome: str, reason: str) -> None:
+        super().__init__(reason)
+        self.outcome = outcome
 
 
 # an older tree has no forms of other packages
-Unusable = getattr(contract, "Unusable", Refused)
+Unusable = getattr(contract, "Unusable", Unmeasured)
 
 
 class Worker:
@@ -95,41 +89,27 @@ class Worker:
             allocator.limit(limit_bytes)
 
     def answer(self, do: str, **asked: Any) -> Answer:
-        """The answer to one question; an exception of a mechanism becomes an outcome."""
-        questions: dict[str, Callable[..., Answer]] = {
-            "environment": self.environment,
-            "forms": self.forms,
-            "build": self.build,
-            "lap": self.lap,
-            "finish": self.finish,
-            "weigh": self.weigh,
-            "trace": self.trace,
-            "calibrate": calibrate,
-        }
+        """What the method `do` gives; an exception of a mechanism becomes an outcome."""
         try:
-            return questions[do](**asked)
-        except Missing as error:
-            return {"outcome": "missing", "reason": str(error)}
-        except (Refused, Unusable) as error:
+            return {"outcome": "ok", **getattr(self, do)(**asked)}
+        except Unmeasured as error:
+            return {"outcome": error.outcome, "reason": str(error)}
+        except Unusable as error:
             return {"outcome": "unsupported", "reason": str(error)}
-        except Broken as error:
-            return {"outcome": "failed", "reason": str(error)}
         except (Exception, SystemExit) as error:
-            return {
-                "outcome": "oom" if is_out_of_memory(error) else "failed",
-                "reason": described(error),
-            }
+            outcome = "oom" if is_out_of_memory(error) else "failed"
+            return {"outcome": outcome, "reason": described(error)}
 
     def environment(self, device: str, threads: int, dtype: str) -> Answer:
         """This machine, versions, and measured peak rates."""
-        return {"outcome": "ok", "environment": asdict(environment(device, threads, dtype))}
+        return {"environment": asdict(environment(device, threads, dtype))}
 
     def forms(self, mechanism: str) -> Answer:
         """Names of the forms that the tree itself computes, and of those that torch compiles."""
         forms = self.find_card(mechanism).forms
         own = tuple(name for name, form in forms.items() if not getattr(form, "package", ""))
         compiled = [name for name, form in forms.items() if getattr(form, "compiles", False)]
-        return {"outcome": "ok", "forms": own, "compiled": compiled}
+        return {"forms": own, "compiled": compiled}
 
     def build(
         self,
@@ -169,7 +149,7 @@ class Worker:
             first = sample(lambda lap: kept.append(iterate(lap)), clear, watch, 1)
         if wrong := subject.check(kept.pop()):
             on = autocast()
-            return {"outcome": "failed", "reason": wrong + f"; autocast is on: {on}" * (on != OFF)}
+            raise Unmeasured("failed", wrong + f"; autocast is on: {on}" * (on != OFF))
         if cuda_graphs:
             iterate, clear = captured(device, subject), lambda: None
             watch = device.stopwatch(cold)
@@ -179,14 +159,10 @@ class Worker:
         # what it costs to run one; hiding its launches takes longer than they do
         cost_s = sample(iterate, clear, watch, 1).wall_s if watch.hiding else iteration_s
         values = {"setup_s": setup_s, "warmup_s": sum(warm), "warmup_iterations": len(warm)}
-        if ttft_s is not None:
-            values["ttft_s"] = ttft_s
+        values |= known(ttft_s=ttft_s, load_before=load_before)
         if compiling_s is not None:
             values["compile_s"] = max(0.0, compiling_s - first.wall_s)
-        if load_before is not None:
-            values["load_before"] = load_before
         self.built = SimpleNamespace(
-            case=case,
             subject=subject,
             iterate=iterate,
             clear=clear,
@@ -203,7 +179,7 @@ class Worker:
         # a collection would fall into the samples of a single process
         gc.collect()
         gc.disable()
-        return {"outcome": "ok", "form": case.form, "iteration_s": cost_s}
+        return {"form": case.form, "iteration_s": cost_s}
 
     def lap(self, iterations: int, rehearse: bool = False) -> Answer:
         """One sample of the case that was built; with `rehearse`, first a short one untimed.
@@ -227,8 +203,8 @@ class Worker:
             if not built.meter.is_slow:
                 break
         if taken.seconds <= 0:
-            return {"outcome": "failed", "reason": "by the device's clock a sample took no time"}
-        return {"outcome": "ok", "sample": taken._replace(unheld_s=unheld_s)}
+            raise Unmeasured("failed", "by the device's clock a sample took no time")
+        return {"sample": taken._replace(unheld_s=unheld_s)}
 
     def finish(self) -> Answer:
         """Drop the case; return values and notes since its build began.
@@ -237,22 +213,23 @@ class Worker:
         or it keeps more freed memory than it may, in pieces that hold no large tensor.
         """
         built, self.built = self.built, None
-        values = built.values | built.meter.values()
-        if (load_after := load()) is not None:
-            values["load_after"] = load_after
+        values = built.values | built.meter.values() | known(load_after=load())
         recompiles = compiling.graphs() - built.graphs
         if built.subject.compiles or recompiles:
             values["recompiles"] = recompiles
-        changed = changes(built.state, torch_state())
-        odd = oddities.odd(built.subject, built.passed, self.seed) if built.passed else ""
-        notes = {"changed": changed, "odd": odd, "processes": left_running()}
-        notes |= {**built.device.notes(built.watch), **built.meter.notes()}
-        if recompiles:
-            notes["recompiled"] = f"was compiled again while it was timed ({recompiles} graphs)"
+        again = f"was compiled again while it was timed ({recompiles} graphs)"
+        changed, on = changes(built.state), built.state["autocast"]
+        notes = {
+            "changed": changed,
+            "odd": oddities.odd(built.subject, built.passed, self.seed) if built.passed else "",
+            **left_running(end_children()),
+            **built.device.notes(built.watch),
+            **built.meter.notes(),
+            "recompiled": again * bool(recompiles),
+            "autocast": on * (on != OFF),
+        }
         if built.sparing:
             notes["allocator"] = "pages kept, but those of large tensors"
-        if built.state["autocast"] != OFF:
-            notes["autocast"] = built.state["autocast"]
         device = built.device
         del built
         gc.enable()
@@ -260,7 +237,7 @@ class Worker:
         device.release()
         spoiled = bool(changed) or self.keeps_too_much()
         notes = {key: note for key, note in notes.items() if note}
-        return {"outcome": "ok", "values": values, "notes": notes, "spoiled": spoiled}
+        return {"values": values, "notes": notes, "spoiled": spoiled}
 
     def weigh(self, checked: bool = False, **asked: Any) -> Answer:
         """Peaks, saved bytes and counts of one iteration, and the error against the reference.
@@ -276,28 +253,26 @@ class Worker:
         card, config, case = self.resolve(**asked)
         device, values = find(case.workload.device), dict[str, float]()
         before = device.left_bytes()
-        if getattr(card.forms[case.form], "compiles", False):
+        form = card.forms[case.form]
+        if getattr(form, "compiles", False):
             compiling.load(device)
         if checked:
             subject = Subject(card, case, self.seed)
-            if wrong := check(subject):
-                return {"outcome": "failed", "reason": wrong}
-            form = card.forms[case.form]
+            check(subject)
             declare = form.step_flops if subject.decodes else form.flops
             values["parameters"] = sum(p.numel() for p in subject.parameters)
             if flops := declare(config, case.workload):
-                values["flops"] = flops.core
-                values["flops"] += 0 if case.workload.level is Level.CORE else flops.projections
+                outside = 0 if case.workload.level is Level.CORE else flops.projections
+                values["flops"] = flops.core + outside
             del subject
         peaks, notes = device.weigh(lambda case: Subject(card, case, self.seed), case)
         values |= peaks
         # cards and forms of older trees lack these fields: they declare everything
-        form, declared = card.forms[case.form], getattr(card, "declared", True)
+        declared = getattr(card, "declared", True)
         if not declared or getattr(form, "counted", False):
             values |= counted(Subject(card, case, self.seed))
-        error = relative_error(card, case, self.seed) if declared and not checked else None
-        if error is not None:
-            values["error"] = error
+        if declared and not checked:
+            values |= known(error=relative_error(card, case, self.seed))
         if computed_by := package(form):
             notes["package"] = computed_by
         if departs := getattr(form, "departs", ""):
@@ -305,13 +280,11 @@ class Worker:
         gc.collect()
         device.release()
         left = device.left_bytes() - before > LEFT_BYTES
-        changed = bool(changes(state, torch_state()))
         afresh = device.weighs_afresh and not checked
-        spoiled = afresh or left or changed or self.keeps_too_much()
-        if note := left_running():
-            notes["processes"] = note
+        spoiled = afresh or left or bool(changes(state)) or self.keeps_too_much()
+        notes |= left_running(end_children())
         about = {"form": case.form, "case": str(case), "spoiled": spoiled}
-        return {"outcome": "ok", "values": values, "notes": notes, **about}
+        return {"values": values, "notes": notes, **about}
 
     def keeps_too_much(self) -> bool:
         """Whether the process keeps more memory than it may."""
@@ -319,14 +292,10 @@ class Worker:
 
     def trace(self, path: str, **asked: Any) -> Answer:
         """Build and warm up a case, trace it to `path`, and return its costliest operators."""
-        from attnbench.measure.tracing import traced
-
-        answer = self.build(**asked)
-        if answer["outcome"] != "ok":
-            return answer
+        self.build(**asked)
         built = self.built
         rows = traced(built.iterate, built.clear, built.iteration_s, path)
-        return {"outcome": "ok", "operators": rows, "iteration_s": built.iteration_s}
+        return {"operators": rows, "iteration_s": built.iteration_s}
 
     def resolve(
         self,
@@ -335,39 +304,64 @@ class Worker:
         options: list[tuple[str, Option]],
         workload: dict[str, Any],
     ) -> tuple[Card, Any, Case]:
-        """Card, config and case. Raises `Missing` or `Refused`."""
+        """Card, config and case. Raises `Unmeasured`."""
         card = self.find_card(mechanism)
         always = card.causality is Causality.ALWAYS or workload.get("mode") == Mode.DECODE
         causal = always or workload.get("causal", False)
         w = msgspec.convert({**workload, "causal": causal}, Workload)
         config = card.configure(dict(options))
         if form is not None and form not in card.forms:
-            raise Missing(f"{mechanism} has no form {form!r}; forms: {', '.join(card.forms)}")
+            forms = ", ".join(card.forms)
+            raise Unmeasured("missing", f"{mechanism} has no form {form!r}; forms: {forms}")
         form = form or card.default(config, w)
         if reason := card.refusal(form, config, w):
-            raise Refused(reason)
+            raise Unmeasured("unsupported", reason)
         if w.mode is Mode.DECODE and not hasattr(card.forms[form], "step_flops"):
-            raise Refused("cannot decode: this revision measures no decoding")
+            raise Unmeasured("unsupported", "cannot decode: this revision measures no decoding")
         find(w.device).select()
         chosen = tuple((name, value) for name, value in options)
         return card, config, Case(mechanism=mechanism, form=form, options=chosen, workload=w)
 
     def find_card(self, mechanism: str) -> Card:
-        """This tree's card of a mechanism. Raises `Missing`."""
+        """This tree's card of a mechanism. Raises `Unmeasured`."""
         if self.tree is None:
             return card(mechanism)
         path, in_file, card_name = mechanism.rpartition(".py:")
         if in_file:
             if not (self.tree / f"{path}.py").is_file():
-                raise Missing(f"there is no file {path}.py")
+                raise Unmeasured("missing", f"there is no file {path}.py")
             return card(f"{self.tree}/{path}.py:{card_name}")
         if mechanism not in names():
-            raise Missing(f"there is no mechanism {mechanism!r}")
+            raise Unmeasured("missing", f"there is no mechanism {mechanism!r}")
         registered = card(mechanism)
         for file in files_of(mechanism) if self.own else ():
             if not file.is_relative_to(self.tree.resolve()):
-                raise Missing(f"{mechanism} comes from {file}, which is not in this repository")
+                elsewhere = f"{mechanism} comes from {file}, which is not in this repository"
+                raise Unmeasured("missing", elsewhere)
         return registered
+
+    def calibrate(self, device: str) -> Answer:
+        """Seconds of one product of the extra work, by the clock that a check judges by."""
+        chosen = find(device)
+        chosen.select()
+        watch, spent_s, count = chosen.stopwatch(), 0.0, 0
+        work = slowed(lambda: None, PRODUCTS, device=chosen.torch_name)
+
+        def iterate(lap: Callable[[str], None]) -> None:
+            work()
+            lap("forward")
+
+        work()
+        while spent_s < CALIBRATION_S:
+            taken = sample(iterate, lambda: None, watch, 1)
+            spent_s += taken.cpu_s if taken.device_s is None else taken.device_s
+            count += PRODUCTS
+        return {"seconds": spent_s / count}
+
+
+def known(**values: float | None) -> dict[str, float]:
+    """The values that are not None."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def files_of(mechanism: str) -> tuple[Path, ...]:
@@ -380,7 +374,7 @@ def files_of(mechanism: str) -> tuple[Path, ...]:
 
 
 def captured(device: Device, subject: Subject) -> Iterate:
-    """The iteration as CUDA graphs. Raises `Refused` if it cannot be captured."""
+    """The iteration as CUDA graphs. Raises `Unmeasured` if it cannot be captured."""
     try:
         return device.captured(subject)
     except Exception as error:
@@ -389,13 +383,14 @@ def captured(device: Device, subject: Subject) -> Iterate:
         first: BaseException = error  # the end of a capture that failed is an error by itself
         while first.__context__ is not None:
             first = first.__context__
-        raise Refused(f"a CUDA graph cannot capture it: {described(first)}") from error
+        reason = f"a CUDA graph cannot capture it: {described(first)}"
+        raise Unmeasured("unsupported", reason) from error
 
 
 def prefilled(subject: Subject, watch: Stopwatch) -> float | None:
     """The time to the first token: the median in seconds of a few prefills; None without a prompt.
 
-    Raises `Broken`.
+    Raises `Unmeasured`.
     """
     output: list[torch.Tensor | None] = []
 
@@ -407,7 +402,7 @@ def prefilled(subject: Subject, watch: Stopwatch) -> float | None:
     if output[0] is None:
         return None
     if wrong := subject.check(output[0]):
-        raise Broken(f"after the prompt, {wrong}")
+        raise Unmeasured("failed", f"after the prompt, {wrong}")
     if taken[0] > COLD_S:
         return taken[0]
     taken.clear()
@@ -416,17 +411,17 @@ def prefilled(subject: Subject, watch: Stopwatch) -> float | None:
     return median(taken)
 
 
-def check(subject: Subject) -> str:
-    """What is wrong with the output or a gradient of one iteration; empty if nothing is."""
-    if subject.decodes:
-        subject.prefill()
+def check(subject: Subject) -> None:
+    """Check the output and the gradients of one iteration. Raises `Unmeasured`."""
+    subject.prefill()
     wrong = subject.check(iteration(subject)(lambda phase: None))
     tensors = (*subject.parameters, *subject.inputs) if subject.training else ()
     gradients = [t.grad for t in tensors if t.grad is not None]
     if not wrong and not all(gradient.isfinite().all() for gradient in gradients):
         wrong = "a gradient is not finite"
     subject.clear()
-    return wrong
+    if wrong:
+        raise Unmeasured("failed", wrong)
 
 
 def counted(subject: Subject) -> dict[str, float]:
@@ -443,13 +438,6 @@ def package(form: type[Attention]) -> str:
         return f"{name} {version(name)}" if name else ""
     except PackageNotFoundError:  # importable, but not installed by an installer
         return str(name)
-
-
-def left_running() -> str:
-    """End processes that a mechanism has started; a note on them, or nothing."""
-    count = end_children()
-    noun = "process" if count == 1 else "processes"
-    return f"started {count} {noun} that had to be ended" if count else ""
 
 
 def torch_state() -> dict[str, Any]:
@@ -471,10 +459,10 @@ def autocast() -> str:
     return ", ".join(types) or OFF
 
 
-def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """`number of threads 2 to 7; …`, or nothing."""
-    pairs = ((name, before[name], after[name]) for name in before)
-    return "; ".join(f"{name} {old} to {new}" for name, old, new in pairs if old != new)
+def changes(before: Mapping[str, Any]) -> str:
+    """What has changed since in `torch_state`: `number of threads 2 to 7; …`, or nothing."""
+    now = torch_state().items()
+    return "; ".join(f"{name} {before[name]} to {new}" for name, new in now if before[name] != new)
 
 
 def slowed(
@@ -493,25 +481,6 @@ def slowed(
         return work()
 
     return both
-
-
-def calibrate(device: str) -> Answer:
-    """Seconds of one product of the extra work, by the clock that a check judges by."""
-    chosen = find(device)
-    chosen.select()
-    watch, spent_s, count = chosen.stopwatch(), 0.0, 0
-    work = slowed(lambda: None, PRODUCTS, device=chosen.torch_name)
-
-    def iterate(lap: Callable[[str], None]) -> None:
-        work()
-        lap("forward")
-
-    work()
-    while spent_s < CALIBRATION_S:
-        taken = sample(iterate, lambda: None, watch, 1)
-        spent_s += taken.cpu_s if taken.device_s is None else taken.device_s
-        count += PRODUCTS
-    return {"outcome": "ok", "seconds": spent_s / count}
 
 
 def is_out_of_memory(error: BaseException) -> bool:

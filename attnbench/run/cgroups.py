@@ -4,37 +4,29 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 TOP = Path("/sys/fs/cgroup")
 MINE = Path("/proc/self/cgroup")
 
 
-class Group(NamedTuple):
-    """A folder of limits and usage; `unified` is version 2, where files have other names."""
-
-    folder: Path
-    unified: bool
-
-    def read(self, unified: str, separate: str) -> str:
-        """The file named so in version 2, or in version 1; empty if there is none."""
-        try:
-            return (self.folder / (unified if self.unified else separate)).read_text().strip()
-        except OSError:
-            return ""
-
-    def entry(self, unified: str, separate: str, name: str) -> int | None:
-        """The number of the line `name number` in such a file, or None."""
-        for line in self.read(unified, separate).splitlines():
-            if line.startswith(f"{name} "):
-                return int(line.split()[1])
-        return None
+def read(folder: Path, *names: str) -> str:
+    """The text of the first of these files that there is; empty if there is none."""
+    for name in names:
+        with suppress(OSError):
+            return (folder / name).read_text().strip()
+    return ""
 
 
-def groups(controller: str) -> Iterator[Group]:
+def entry(text: str, name: str) -> int | None:
+    """The number of the line `name number`, or None."""
+    lines = (line.partition(" ") for line in text.splitlines())
+    return next((int(number) for key, _, number in lines if key == name), None)
+
+
+def groups(controller: str) -> Iterator[Path]:
     """This process's group of a controller, then those above it, whose limits also apply.
 
-    A container sees its group at the top, where the host's path does not exist.
+    Each is a folder. A container sees its group at the top, where the host's path does not exist.
     """
     lines = ["0::/", f"0:{controller}:/"]
     with suppress(OSError):
@@ -49,22 +41,22 @@ def groups(controller: str) -> Iterator[Group]:
         for folder in (own, *own.parents):
             if folder.is_relative_to(top) and folder not in seen:
                 seen.add(folder)
-                yield Group(folder, unified=not kinds)
+                yield folder
 
 
 def free_bytes() -> int | None:
     """Memory left within the groups' limits, including droppable caches; None if unlimited."""
-    left = None
+    left = []
     for group in groups("memory"):
-        limit = group.read("memory.max", "memory.limit_in_bytes")
-        used = group.read("memory.current", "memory.usage_in_bytes")
+        limit = read(group, "memory.max", "memory.limit_in_bytes")
+        used = read(group, "memory.current", "memory.usage_in_bytes")
         if limit.isdigit():
-            # file pages that the kernel drops before it runs out of memory
-            cached = "inactive_file" if group.unified else "total_inactive_file"
-            droppable = group.entry("memory.stat", "memory.stat", cached) or 0
-            free = max(0, int(limit) - (int(used) - droppable if used.isdigit() else 0))
-            left = free if left is None else min(left, free)
-    return left
+            # file pages that the kernel drops before it runs out of memory; version 1 has both
+            # names, and the shorter one leaves out the groups below
+            stat = read(group, "memory.stat")
+            droppable = entry(stat, "total_inactive_file") or entry(stat, "inactive_file") or 0
+            left.append(max(0, int(limit) - (int(used) - droppable if used.isdigit() else 0)))
+    return min(left, default=None)
 
 
 def cores() -> int:
@@ -78,17 +70,16 @@ def cores() -> int:
 
 def whole_cores() -> int | None:
     """Cores' worth of CPU time that the groups allow, rounded down; None if unlimited."""
-    least = None
+    allowed = []
     for group in groups("cpu"):
-        quota, _, period = group.read("cpu.max", "cpu.cfs_quota_us").partition(" ")
-        period = period or group.read("cpu.max", "cpu.cfs_period_us")
+        quota, _, period = read(group, "cpu.max", "cpu.cfs_quota_us").partition(" ")
+        period = period or read(group, "cpu.cfs_period_us")
         if quota.isdigit() and period.isdigit():
-            cores = max(1, int(quota) // int(period))
-            least = cores if least is None else min(least, cores)
-    return least
+            allowed.append(max(1, int(quota) // int(period)))
+    return min(allowed, default=None)
 
 
 def oom_kills() -> int:
     """How many processes of this process's group the kernel has killed for memory."""
-    kills = (g.entry("memory.events", "memory.oom_control", "oom_kill") for g in groups("memory"))
-    return next((count for count in kills if count is not None), 0)
+    texts = (read(group, "memory.events", "memory.oom_control") for group in groups("memory"))
+    return next((n for text in texts if (n := entry(text, "oom_kill")) is not None), 0)

@@ -44,7 +44,7 @@ def forecast(
         store=machine,
         start=machine.start,
         memory_bytes=1 << 62 if memory_bytes is None else memory_bytes,
-        clock=machine.clock,
+        clock=lambda: machine.now,
         begun=-PEAKS_S,
         share=share,
     )
@@ -62,12 +62,8 @@ class Machine:
     def __init__(self, plan: Sequence[Planned], request: Request) -> None:
         self.planned = {planned.case.key: planned for planned in plan}
         self.settings = request.settings
-        self.now = 0.0
+        self.now = 0.0  # seconds since the session began
         self.stored: list[Run] = []
-
-    def clock(self) -> float:
-        """Seconds since the session began."""
-        return self.now
 
     def append(self, *runs: Run) -> None:
         """Keep what the session would write into its journal."""

@@ -17,20 +17,16 @@ Known: TypeAlias = list[tuple[Planned, float]]
 
 @dataclass
 class History:
-    """The runs of a plan; `finished` are the (case key, part, round) of earlier sessions.
-
-    Every series is predicted from its own measurements.
-    """
+    """The runs of a plan; every series is predicted from its own measurements."""
 
     plan: Sequence[Planned]
-    finished: frozenset[tuple[str, Part, int]] = frozenset()
     times: dict[str, Known] = field(default_factory=dict)  # of one iteration in seconds, by series
     walls: dict[str, list[float]] = field(default_factory=dict)  # wall time over those times
     peaks: dict[str, Known] = field(default_factory=dict)  # in bytes, by series
     ratios: list[float] = field(default_factory=list)  # times over their first predictions
     ended: list[tuple[Case, Run]] = field(default_factory=list)  # out of memory or time
     timed: dict[tuple[str, int], Run] = field(default_factory=dict)  # by case and round
-    memory: set[str] = field(default_factory=set)  # cases whose memory was measured
+    weighed: set[str] = field(default_factory=set)  # cases whose memory was measured
     compiled: dict[str, Known] = field(default_factory=dict)  # seconds before it runs, by series
     prefills: dict[str, Known] = field(default_factory=dict)  # seconds to the first token, likewise
     failed: set[str] = field(default_factory=set)  # cases with a timed run that failed
@@ -48,7 +44,7 @@ class History:
     def learn(self, planned: Planned, run: Run) -> None:
         """Take a run into account."""
         if run.part is Part.MEMORY:
-            self.memory.add(run.case)
+            self.weighed.add(run.case)
             if run.outcome is Outcome.OK:
                 ran_s = schedule.memory_s(self.wall_s(planned), 0.0)
                 self.learn_other(run, ran_s + self.prepare_s(planned))
@@ -122,18 +118,6 @@ class History:
         known = self.peaks.get(self.name(planned), [])
         tensors = predict.scaled_bytes(planned, known)
         return schedule.MARGIN * (self.context_bytes + tensors)
-
-    def is_done(self, planned: Planned, part: Part, round_: int = 0) -> bool:
-        """Whether an earlier session stored this round of the case."""
-        return (planned.case.key, part, round_) in self.finished
-
-    def has_memory(self, planned: Planned) -> bool:
-        """Whether the memory of the case was measured, now or earlier."""
-        return self.is_done(planned, Part.MEMORY) or planned.case.key in self.memory
-
-    def was_timed(self, planned: Planned, round_: int) -> bool:
-        """Whether the round timed the case."""
-        return (planned.case.key, round_) in self.timed
 
     def repeatable(self) -> list[Planned]:
         """Cases that were timed and that no round failed to time."""

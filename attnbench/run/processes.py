@@ -15,9 +15,9 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from attnbench.errors import CannotRun
 from attnbench.run.scratch import Scratch
@@ -38,7 +38,7 @@ class Lost(CannotRun):
     """The server has ended."""
 
 
-class Server:
+class Server(AbstractContextManager["Server"]):
     """The process that has imported torch and forks each worker; a context manager."""
 
     def __init__(
@@ -50,9 +50,7 @@ class Server:
         self.end_s = math.inf
         self.started = 0
         self.closed = False
-        # by process id: exit code, if known, and how many processes it left running
-        self.exits: dict[int, tuple[int | None, int]] = {}
-        self.living: dict[int, Worker] = {}
+        self.living: dict[int, Worker] = {}  # by process id
         self.lock = threading.RLock()  # two threads may use it, one for each tree
         self.scratch = Scratch()
         self.folder = self.scratch.folder
@@ -61,9 +59,6 @@ class Server:
         except BaseException:
             self.scratch.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
@@ -149,7 +144,8 @@ class Server:
                 output = stack.enter_context(open(log, "wb"))
                 ours, theirs = map(stack.enter_context, socket.socketpair())
             except OSError as error:
-                raise CannotRun(f"no process could be started: {reason_of(error.errno)}") from error
+                reason = os.strerror(error.errno or 0).lower()
+                raise CannotRun(f"no process could be started: {reason}") from error
             try:
                 descriptors = [theirs.fileno(), output.fileno()]
                 socket.send_fds(self.control, [MESSAGE.pack(b"fork", 0, 0, 0)], descriptors)
@@ -157,29 +153,28 @@ class Server:
                 raise Lost("no process could be started: the server has ended") from error
             pid = self.read(b"born", START_TIMEOUT_S)
             pipe = socket.socket(fileno=ours.detach())
-        self.exits.pop(pid, None)  # an earlier process may have had the same id
         worker = self.living[pid] = Worker(self, pipe, pid, log)
         return worker
 
-    def ending(self, pid: int) -> tuple[int | None, int]:
+    def ending(self, worker: Worker) -> tuple[int | None, int]:
         """Exit code of a worker whose connection has ended, and how many processes it left.
 
         It is killed if it does not end by itself.
         """
         with self.lock, suppress(CannotRun, OSError):
-            if not self.ended(pid, GRACE_S):
+            if not self.ended(worker, GRACE_S):
                 self.process.send_signal(signal.SIGCONT)  # a mechanism may have stopped its parent
-                self.kill(pid)
-                if not self.ended(pid, STUCK_S):
+                self.kill(worker.pid)
+                if not self.ended(worker, STUCK_S):
                     self.stop()
-        return self.exits.get(pid, (None, 0))
+        return worker.exit or (None, 0)
 
-    def ended(self, pid: int, timeout_s: float) -> bool:
+    def ended(self, worker: Worker, timeout_s: float) -> bool:
         """Whether the worker is known to have ended within `timeout_s`. Raises `Lost`."""
         end = time.monotonic() + timeout_s
-        while pid not in self.exits and (left_s := end - time.monotonic()) > 0:
+        while worker.exit is None and (left_s := end - time.monotonic()) > 0:
             self.read(b"", left_s)
-        return pid in self.exits
+        return worker.exit is not None
 
     def kill(self, pid: int) -> None:
         """Let the server kill a worker. Raises `OSError` if the server has ended."""
@@ -204,11 +199,10 @@ class Server:
                 raise Lost(f"no process could be started: {reason}")
             word, pid, code, left = MESSAGE.unpack(data)
             assert isinstance(pid, int)
-            if word == b"died":
-                self.exits[pid] = code, left
-                self.living.pop(pid, None)
-            elif word == b"none":
-                raise CannotRun(f"no process could be started: {reason_of(code)}")
+            if word == b"died" and (worker := self.living.pop(pid, None)):
+                worker.exit = code, left
+            elif word == b"born" and pid < 0:
+                raise CannotRun(f"no process could be started: {os.strerror(code).lower()}")
             if wanted in (b"", word):
                 return pid
 
@@ -230,15 +224,10 @@ class Server:
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(pid, signal.SIGKILL)
             self.process.wait()
-        for pid, worker in self.living.items():
+        for worker in self.living.values():
             worker.pipe.close()
-            self.exits[pid] = None, 0
+            worker.exit = None, 0
         self.living.clear()
-
-
-def reason_of(number: int | None) -> str:
-    """The system's message for an error number."""
-    return os.strerror(number or 0).lower()
 
 
 def environment(threads: int, folder: Path) -> dict[str, str]:

@@ -11,10 +11,10 @@ import math
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any
 
 from attnbench.records import Sample
 from attnbench.run.workers import Answer, Worker
@@ -58,7 +58,6 @@ class Entrant:
     """What one entrant gave in a race; `failed` is an answer that is not `ok`."""
 
     laps: dict[int, Sample] = field(default_factory=dict)
-    built: Answer = field(default_factory=dict)
     finished: Answer = field(default_factory=dict)
     failed: Answer | None = None
     elapsed_s: float = 0.0
@@ -66,7 +65,7 @@ class Entrant:
     lost_s: float | None = None  # when it was noticed that it had died together with all others
 
 
-class Round:
+class Round(AbstractContextManager["Round"]):
     """The processes of one round, each started when first needed; a context manager.
 
     Memory is measured in processes of their own, since a profiler that has run makes the process
@@ -83,9 +82,6 @@ class Round:
         self.running: dict[str, Worker] = {}
         self.weighing: dict[str, Worker] = {}
         self.stack = ExitStack()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.stack.close()
@@ -104,8 +100,8 @@ class Round:
             observe(name)
             entry = entries[name]
             if race.left_s() > 0:
-                entry.built = self.ask(race, name, entry, do="build", **race.builds[name])
-                entry.iteration_s = entry.built.get("iteration_s", 0.0)
+                built = self.ask(race, name, entry, do="build", **race.builds[name])
+                entry.iteration_s = built.get("iteration_s", 0.0)
             else:
                 entry.failed = CUT_OFF
         running = {name: entry for name, entry in entries.items() if entry.failed is None}

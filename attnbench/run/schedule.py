@@ -103,11 +103,6 @@ def extras(plan: Sequence[Planned], tokens: int | None) -> frozenset[str]:
     return frozenset(found)
 
 
-def heap_bytes(allocated_bytes: float) -> float:
-    """What a heap that keeps freed pages may grow to."""
-    return FRAGMENTED * allocated_bytes
-
-
 def kept_bytes(plan: Sequence[Planned], memory_bytes: float) -> float:
     """Bytes of freed pages that the process of each series may keep between its cases."""
     return KEPT * memory_bytes / len(set(series_names(plan).values()))
@@ -126,35 +121,6 @@ def blocked(case: Case, ended: Sequence[tuple[Case, Run]]) -> Refusal | None:
             cause = Cause.OOM if oom else Cause.TIMEOUT
             return Refusal(cause, f"not run: already {happened} at N = {length}")
     return None
-
-
-def too_large(needed_bytes: float, limit_bytes: float) -> Refusal:
-    """A case that would not fit into memory."""
-    return Refusal(
-        Cause.MEMORY_LIMIT,
-        f"would exceed the memory limit ({units.size(limit_bytes)}):"
-        f" predicted {units.size(needed_bytes)}",
-    )
-
-
-def too_long(iteration_s: float, visit_s: float, limit_s: float) -> Refusal:
-    """A case that one process could not finish within its time limit."""
-    return Refusal(
-        Cause.CASE_TIMEOUT,
-        f"would exceed --case-timeout ({units.seconds(limit_s)}):"
-        f" predicted {units.seconds(iteration_s)} per iteration,"
-        f" {units.seconds(visit_s)} per round",
-    )
-
-
-def too_expensive(iteration_s: float, case_s: float, left_s: float) -> Refusal:
-    """A case that does not fit into the rest of the budget."""
-    left = f"{units.seconds(left_s)} left" if left_s >= 1 else "nothing left"
-    return Refusal(
-        Cause.BUDGET,
-        f"would exceed --budget ({left}):"
-        f" predicted {units.seconds(iteration_s)} per iteration, {units.seconds(case_s)} in total",
-    )
 
 
 def family(case: Case) -> Case:

@@ -10,6 +10,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from attnbench.store.locked import lock
+
 PREFIX = "attnbench-scratch-"
 LOCK = "lock"
 
@@ -23,7 +25,7 @@ class Scratch:
         # renamed only once it is locked: without a lock it would look abandoned
         hidden = Path(tempfile.mkdtemp(prefix=".attnbench-")).resolve()
         self._fd = os.open(hidden / LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        _lock(self._fd)
+        lock(self._fd)
         self.folder = hidden.with_name(PREFIX + hidden.name.removeprefix(".attnbench-"))
         hidden.rename(self.folder)
 
@@ -53,16 +55,8 @@ def is_held(folder: Path) -> bool:
     except OSError:
         return True
     try:
-        return not _lock(fd)
+        return not lock(fd)
+    except BlockingIOError:
+        return True
     finally:
         os.close(fd)
-
-
-def _lock(fd: int) -> bool:
-    import fcntl  # not on Windows, where this module is loaded but nothing measured
-
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True

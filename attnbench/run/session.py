@@ -16,15 +16,16 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
+from attnbench import units
 from attnbench.device import find
 from attnbench.records import Block, Cause, Outcome, Part, Planned, Request, Run
 from attnbench.run import schedule
 from attnbench.run.history import History, blocks
 from attnbench.run.race import CUT_OFF, LEAST_S, Entrant, Race, Round
 from attnbench.run.schedule import Refusal
-from attnbench.run.workers import Worker
+from attnbench.run.workers import Answer, Worker
 
 OVERTIME = 5.0  # a visit may take this many times its prediction, and at least
 AT_LEAST_S = 60.0
@@ -94,7 +95,8 @@ class Session:
         self.rounds = every if self.share is None else self.share
         self.plan = tuple(planned for planned in self.plan if planned.block in self.rounds)
         context_bytes = find(self.request.device).context_bytes
-        self.history = History(plan=self.plan, finished=self.finished, context_bytes=context_bytes)
+        weighed = {key for key, part, _ in self.finished if part == Part.MEMORY}
+        self.history = History(plan=self.plan, weighed=weighed, context_bytes=context_bytes)
         self.extras = schedule.extras(self.plan, self.request.batch_tokens)
         early = (sum(r < WANTED_ROUNDS for r in own) for own in self.rounds.values())
         self.wanted = max((1, *early))  # of this session's rounds
@@ -167,8 +169,11 @@ class Session:
         cost_s = self.cost_s([planned])
         if reserved_s + cost_s > self.left_s():
             self.over_budget = True
-            iteration_s = self.history.iteration_s(planned)
-            return schedule.too_expensive(iteration_s, cost_s, self.left_s() - reserved_s)
+            iteration_s, left_s = self.history.iteration_s(planned), self.left_s() - reserved_s
+            left = f"{units.seconds(left_s)} left" if left_s >= 1 else "nothing left"
+            each, total = units.seconds(iteration_s), units.seconds(cost_s)
+            reason = f"({left}): predicted {each} per iteration, {total} in total"
+            return Refusal(Cause.BUDGET, f"would exceed --budget {reason}")
         return None
 
     def limit(self, planned: Planned) -> Refusal | None:
@@ -177,10 +182,14 @@ class Session:
             return blocked
         needed_bytes = self.history.needed_bytes(planned)
         if needed_bytes > self.memory_bytes:
-            return schedule.too_large(needed_bytes / schedule.MARGIN, self.memory_bytes)
+            most, needed = units.size(self.memory_bytes), units.size(needed_bytes / schedule.MARGIN)
+            reason = f"would exceed the memory limit ({most}): predicted {needed}"
+            return Refusal(Cause.MEMORY_LIMIT, reason)
         visit_s, limit_s = self.visit_s(planned), self.request.case_timeout_s
         if limit_s and visit_s > limit_s:
-            return schedule.too_long(self.history.iteration_s(planned), visit_s, limit_s)
+            most, each = units.seconds(limit_s), units.seconds(self.history.iteration_s(planned))
+            reason = f"({most}): predicted {each} per iteration, {units.seconds(visit_s)} per round"
+            return Refusal(Cause.CASE_TIMEOUT, f"would exceed --case-timeout {reason}")
         return None
 
     def must_wait(self, extras: Sequence[Planned]) -> bool:
@@ -259,7 +268,7 @@ class Session:
     def race(self, processes: Round, cases: Sequence[Planned]) -> None:
         """Race cases that fit into memory together, and store their runs."""
         settings, history = self.request.settings, self.history
-        together_bytes = schedule.heap_bytes(sum(map(history.needed_bytes, cases)))
+        together_bytes = schedule.FRAGMENTED * sum(map(history.needed_bytes, cases))
         names = {history.name(planned): planned for planned in cases}
         builds = {
             name: {
@@ -268,7 +277,7 @@ class Session:
                 "cold": settings.cold,
                 "cuda_graphs": settings.cuda_graphs,
                 "suspicious": schedule.family(planned.case) not in history.examined,
-                "sparing": schedule.heap_bytes(history.needed_bytes(planned)) > self.memory_bytes,
+                "sparing": schedule.FRAGMENTED * history.needed_bytes(planned) > self.memory_bytes,
             }
             for name, planned in names.items()
         }
@@ -300,23 +309,19 @@ class Session:
 
     def to_run(self, planned: Planned, entry: Entrant) -> Run:
         """The run of one case; an anchor's laps are added to those of its earlier races."""
-        failed = entry.failed or {}
-        run = Run(
-            case=planned.case.key,
-            part=Part.TIME,
-            round=self.number(planned),
-            outcome=Outcome(failed.get("outcome", Outcome.OK)),
-            reason=failed.get("reason", ""),
+        run = run_of(
+            planned,
+            Part.TIME,
+            self.number(planned),
+            entry.failed or entry.finished,
             samples=tuple(sample._replace(lap=lap) for lap, sample in entry.laps.items()),
-            values=entry.finished.get("values", {}),
-            notes=failed.get("notes") or entry.finished.get("notes", {}),
             elapsed_s=entry.elapsed_s,
         )
         before = self.history.timed.get((run.case, run.round))
         if before is None:
             return run
         notes = dict(before.notes)
-        if failed:
+        if entry.failed:
             notes["later"] = f"{run.outcome} in a later race of its round: {run.reason}"
         return replace(before, samples=before.samples + run.samples, notes=notes)
 
@@ -335,16 +340,7 @@ class Session:
         if answer["outcome"] == "timeout" and self.left_s() <= 0:
             self.over_budget = True
             return
-        run = Run(
-            case=planned.case.key,
-            part=Part.MEMORY,
-            round=0,
-            outcome=Outcome(answer["outcome"]),
-            reason=answer.get("reason", ""),
-            values=answer.get("values", {}),
-            notes=answer.get("notes", {}),
-            elapsed_s=self.clock() - begun,
-        )
+        run = run_of(planned, Part.MEMORY, 0, answer, elapsed_s=self.clock() - begun)
         self.store.append(run)
         self.history.learn(planned, run)
 
@@ -353,10 +349,8 @@ class Session:
     ) -> None:
         """Store why a case does not run, if its first round is in this session's share."""
         if self.has_first(planned) and not self.is_done(planned):
-            key = planned.case.key
-            run = Run(
-                case=key, part=Part.TIME, round=0, outcome=outcome, cause=cause, reason=reason
-            )
+            answer = {"outcome": outcome, "reason": reason}
+            run = run_of(planned, Part.TIME, 0, answer, cause=cause)
             self.store.append(run)
             self.history.learn(planned, run)
 
@@ -408,15 +402,15 @@ class Session:
 
     def lacks_memory(self, planned: Planned) -> bool:
         """Whether this session has to measure the memory of the case."""
-        return self.has_first(planned) and not self.history.has_memory(planned)
+        return self.has_first(planned) and planned.case.key not in self.history.weighed
 
     def was_timed(self, planned: Planned) -> bool:
         """Whether this round timed the case."""
-        return self.history.was_timed(planned, self.number(planned))
+        return (planned.case.key, self.number(planned)) in self.history.timed
 
     def is_done(self, planned: Planned) -> bool:
         """Whether an earlier session timed this round of the case."""
-        return self.history.is_done(planned, Part.TIME, self.number(planned))
+        return (planned.case.key, Part.TIME, self.number(planned)) in self.finished
 
     def processes(self) -> Round:
         """The processes of this round, not started yet."""
@@ -449,3 +443,17 @@ class Session:
         visits = sum(not self.is_done(p) for p in self.coming) + rounds * len(repeated)
         fitting = min(1.0, self.left_s() / needed_s) if needed_s else 1.0
         self.total = self.visits + round(fitting * visits)
+
+
+def run_of(planned: Planned, part: Part, round_: int, answer: Answer, **more: Any) -> Run:
+    """The run of a case, from what a process answered."""
+    return Run(
+        case=planned.case.key,
+        part=part,
+        round=round_,
+        outcome=Outcome(answer["outcome"]),
+        reason=answer.get("reason", ""),
+        values=answer.get("values", {}),
+        notes=answer.get("notes", {}),
+        **more,
+    )

@@ -8,9 +8,9 @@ import signal
 import socket
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from attnbench.errors import CannotRun
 from attnbench.run.cgroups import oom_kills
@@ -27,7 +27,7 @@ class OverBudget(CannotRun):
     """The whole budget ended before a process answered; the text continues a sentence about it."""
 
 
-class Worker:
+class Worker(AbstractContextManager["Worker"]):
     """One measuring process; `started` says whether its package could be loaded."""
 
     def __init__(self, server: "Server", pipe: socket.socket, pid: int, log: Path) -> None:
@@ -35,6 +35,8 @@ class Worker:
         self.kills = oom_kills()
         self.started: Answer = {}
         self.asked = 0  # questions
+        # once it has ended: exit code, if known, and how many processes it left running
+        self.exit: tuple[int | None, int] | None = None
 
     @property
     def alive(self) -> bool:
@@ -72,7 +74,7 @@ class Worker:
         if left_s <= limit_s:
             raise OverBudget(f"ended while waiting for {asked.get('mechanism', 'a process')}")
         reason = f"no answer after {time.monotonic() - begun:.0f} s; killed"
-        return {"outcome": "timeout", "reason": reason, **left_running(left)}
+        return {"outcome": "timeout", "reason": reason, "notes": left_running(left)}
 
     def line(self, timeout_s: float) -> bytes:
         """The next line that the process sends; empty if it is not complete in time.
@@ -91,13 +93,13 @@ class Worker:
 
     def death(self) -> Answer:
         """Outcome and reason of a process that ended without an answer."""
-        code, left = self.server.ending(self.pid)
+        code, left = self.server.ending(self)
         printed = f": {line}" if (line := last_line(self.log)) else ""
         with suppress(OSError):
             self.log.unlink()
         if code == -signal.SIGKILL and oom_kills() > self.kills:
             reason = "the kernel killed the process, as memory ran out"
-            return {"outcome": "oom", "reason": reason, **left_running(left)}
+            return {"outcome": "oom", "reason": reason, "notes": left_running(left)}
         if code is None:
             reason = f"the process ended together with its server{printed}"
             return {"outcome": "crashed", "reason": reason, "lost": True}
@@ -105,7 +107,7 @@ class Worker:
         if code < 0:
             how = f"was killed by signal {-code}"
         reason = f"the process {how}{printed}"
-        return {"outcome": "crashed", "reason": reason, **left_running(left)}
+        return {"outcome": "crashed", "reason": reason, "notes": left_running(left)}
 
     def end(self) -> int:
         """End the process and any it left running; returns how many those were."""
@@ -113,13 +115,10 @@ class Worker:
             self.pipe.close()
             with suppress(OSError), self.server.lock:
                 self.server.kill(self.pid)
-                _, left = self.server.ending(self.pid)
+                _, left = self.server.ending(self)
                 self.log.unlink(missing_ok=True)
                 return left
         return 0
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.end()
@@ -132,10 +131,10 @@ def readable(connection: socket.socket, timeout_s: float) -> bool:
     return bool(poll.poll(None if math.isinf(timeout_s) else max(0.0, timeout_s) * 1000))
 
 
-def left_running(count: int) -> Answer:
-    """The part of an answer that notes how many processes a mechanism left running, if any."""
+def left_running(count: int) -> dict[str, str]:
+    """The note on processes that a mechanism left running, if there were any."""
     noun = "process" if count == 1 else "processes"
-    return {"notes": {"processes": f"started {count} {noun} that had to be ended"}} if count else {}
+    return {"processes": f"started {count} {noun} that had to be ended"} if count else {}
 
 
 def last_line(log: Path) -> str:

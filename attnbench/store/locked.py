@@ -21,7 +21,7 @@ class LockedFile:
         self._path = path
         self._fd = os.open(path, os.O_RDWR | os.O_APPEND | (os.O_CREAT * create), 0o666)
         try:
-            self.locked = _lock(self._fd)
+            self.locked = lock(self._fd)
             self.content = self._read()
             self._state = os.fstat(self._fd)
         except BaseException:
@@ -93,7 +93,8 @@ def sync_folder(folder: Path) -> None:
             os.close(fd)
 
 
-def _lock(fd: int) -> bool:
+def lock(fd: int) -> bool:
+    """Lock an open file; False where its file system has no locks. Raises `BlockingIOError`."""
     import fcntl  # not on Windows, where sweeps are read but never written
 
     try:

@@ -171,7 +171,7 @@ def test_decoding_is_causal_without_being_asked_to_be(worker):
     asked = asdict(decoding())
     asked["workload"] = asdict(replace(decoding().workload, causal=False))
     assert worker.answer("build", **asked)["outcome"] == "ok"
-    assert worker.built.case.workload.causal
+    assert worker.built.subject.case.workload.causal
 
 
 def test_one_sequence_is_decoded_unless_a_batch_is_fixed():

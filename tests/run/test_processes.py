@@ -93,7 +93,7 @@ def test_a_hanging_worker_is_ended_in_time(odd):
         answer = worker.ask(0.5, **build(ODD))
         assert answer["outcome"] == "timeout"
         assert not worker.alive
-        assert worker.server.ending(worker.pid) == (-signal.SIGKILL, 0)
+        assert worker.server.ending(worker) == (-signal.SIGKILL, 0)
 
 
 def test_a_mechanism_that_forks_is_answered_once(odd):
@@ -245,7 +245,7 @@ def test_a_server_that_was_stopped_goes_on(odd, monkeypatch):
     with server.worker() as worker:
         server.process.send_signal(signal.SIGSTOP)
         worker.end()
-        assert worker.pid in server.exits
+        assert worker.exit
     with server.worker() as worker:
         assert worker.ask(60, **build())["outcome"] == "ok"
 

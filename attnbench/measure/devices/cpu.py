@@ -66,8 +66,7 @@ class Cpu(Device):
         first = build(small(case))
         if first.compiles:  # for this shape only
             first = build(case)
-        if first.decodes:
-            first.prefill()
+        first.prefill()
         iteration(first)(lambda phase: None)
         del first
         return on_cpu(lambda: build(case))
