@@ -12,6 +12,7 @@ import typer
 
 from attnbench.cli import console, options
 from attnbench.cli.completing import completing
+from attnbench.cli.options import option, switch
 from attnbench.errors import BadClaims, UsageError
 from attnbench.units import many
 
@@ -39,29 +40,21 @@ def claims(
             metavar="SWEEP", help="Folder of a sweep; without it, the claims are listed."
         ),
     ] = None,
-    file: Annotated[
-        Path | None,
-        typer.Option(
-            "--claims",
-            metavar="FILE",
-            help="CSV file with your own claims, judged in place of the shipped ones.",
-        ),
-    ] = None,
-    only: Annotated[
-        str,
-        typer.Option(
-            metavar="PATTERN",
-            autocompletion=completing(ids),
-            help="Show only claims with this id or mechanism, or a pattern such as flash-*.",
-        ),
-    ] = "*",
-    all_: Annotated[
-        bool,
-        typer.Option("--all", help="Show claims out of scope too; claims.md always lists them."),
-    ] = False,
-    at: options.AtOption = None,
+    file: Path | None = option(
+        "FILE",
+        "CSV file with your own claims, judged in place of the shipped ones.",
+        names=("--claims",),
+    ),
+    only: str = option(
+        "PATTERN",
+        "Show only claims with this id or mechanism, or a pattern such as flash-*.",
+        default="*",
+        autocompletion=completing(ids),
+    ),
+    all_: bool = switch("--all", "Show claims out of scope too; claims.md always lists them."),
+    at: str | None = options.variant(),
     formats: options.FormatsOption = "png",
-    json_: options.JsonOption = False,
+    json_: bool = options.as_json(),
 ) -> None:
     """Judge what papers claim by what a sweep measured; without a sweep, list the claims."""
     from attnbench.claims.checks import shipped

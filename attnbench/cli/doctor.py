@@ -21,7 +21,7 @@ Packages = dict[str, dict[str, str]]
 def doctor(
     device: options.DeviceOption = "auto",
     threads: options.ThreadsOption = None,
-    json_: options.JsonOption = False,
+    json_: bool = options.as_json(),
 ) -> None:
     """Show device, versions, measured peak rates, and the forms that do not run here."""
     console.begin("examining this machine")

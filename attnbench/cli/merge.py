@@ -6,11 +6,12 @@ from typing import Annotated
 import typer
 
 from attnbench.cli import console
+from attnbench.cli.options import option
 
 
 def merge(
     folders: Annotated[list[Path], typer.Argument(metavar="FOLDER", help="Folders of the shards.")],
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the whole sweep.")],
+    out: Path = option("FOLDER", "Folder of the whole sweep.", default=...),
 ) -> None:
     """Join the shards of one sweep; each keeps its own journal."""
     from attnbench.store.merging import merge

@@ -9,6 +9,7 @@ import typer
 from attnbench import units
 from attnbench.cli import console, options
 from attnbench.cli.completing import completing
+from attnbench.cli.options import switch
 from attnbench.cli.stopping import stoppable
 from attnbench.device import choose
 from attnbench.errors import UnknownMechanism
@@ -25,10 +26,8 @@ def models(
         ),
     ] = "*",
     device: options.DeviceOption = "auto",
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Run the contract's checks on small sizes.")
-    ] = False,
-    json_: options.JsonOption = False,
+    verify: bool = switch("--verify", "Run the contract's checks on small sizes."),
+    json_: bool = options.as_json(),
 ) -> None:
     """List mechanisms with class, complexity and forms; a single one in full."""
     console.begin("reading mechanisms")
@@ -148,8 +147,8 @@ def show_one(row: Mapping[str, Any]) -> None:
             parts.append(f"{work} (projections + core), one sequence of 1,024")
         shown(f"  {form:{width}}  {'; '.join(parts)}")
     shown("Options")
-    for option, default in row["options"].items():
-        shown(f"  {option} = {default}")
+    for name, default in row["options"].items():
+        shown(f"  {name} = {default}")
     shown(f"  {row['options_mean']}")
 
 

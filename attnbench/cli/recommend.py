@@ -7,25 +7,19 @@ from typing import Annotated
 import typer
 
 from attnbench.cli import console, options
+from attnbench.cli.options import option
 from attnbench.errors import BadAxis
 
 
 def recommend(
     sweep: Annotated[Path, typer.Argument(metavar="SWEEP", help="Folder of the sweep.")],
-    length: Annotated[str, typer.Option(metavar="N", help="Sequence length: 4096 or 4k.")],
-    mode: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODE",
-            help="inference, training or decode.  [default: each mode of the sweep]",
-        ),
-    ] = None,
-    memory: Annotated[
-        str | None,
-        typer.Option(metavar="BYTES", help="Peak memory limit, prompt included: 8GiB."),
-    ] = None,
-    at: options.AtOption = None,
-    json_: options.JsonOption = False,
+    length: str = option("N", "Sequence length: 4096 or 4k.", default=...),
+    mode: str | None = option(
+        "MODE", "inference, training or decode.  [default: each mode of the sweep]"
+    ),
+    memory: str | None = option("BYTES", "Peak memory limit, prompt included: 8GiB."),
+    at: str | None = options.variant(),
+    json_: bool = options.as_json(),
 ) -> None:
     """Rank the mechanisms of a stored sweep at one length, and say which were excluded and why."""
     from attnbench.analysis.recommend import recommend

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attnbench.cli import console, options
+from attnbench.cli.options import option, switch
 from attnbench.errors import UsageError
 from attnbench.records import FigureSize
 
@@ -28,28 +29,16 @@ def report(
     ],
     formats: options.FormatsOption = "png",
     size: options.SizeOption = FigureSize.TEXT,
-    json_: options.JsonOption = False,
-    against: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SERIES", help="Baseline of speed-ups and crossovers: a mechanism or series."
-        ),
-    ] = None,
-    slopes: Annotated[
-        bool, typer.Option("--slopes", help="Draw local exponents below the figure of times.")
-    ] = False,
-    at: options.AtOption = None,
-    everything: Annotated[
-        bool,
-        typer.Option("--all", help="Also show prediction errors and rates of work."),
-    ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Folder for the report; several devices need one.  [default: that of the sweep]",
-        ),
-    ] = None,
+    json_: bool = options.as_json(),
+    against: str | None = option(
+        "SERIES", "Baseline of speed-ups and crossovers: a mechanism or series."
+    ),
+    slopes: bool = switch("--slopes", "Draw local exponents below the figure of times."),
+    at: str | None = options.variant(),
+    everything: bool = switch("--all", "Also show prediction errors and rates of work."),
+    out: Path | None = option(
+        "FOLDER", "Folder for the report; several devices need one.  [default: that of the sweep]"
+    ),
 ) -> None:
     """Make the figures and tables of a stored sweep again, or of several devices side by side."""
     figures, drawn = options.read("formats", formats), options.read("size", size)
