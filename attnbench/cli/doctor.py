@@ -29,12 +29,12 @@ def doctor(
     from attnbench.api.servers import own_server
     from attnbench.measure import nvml
     from attnbench.measure.memory import resident_available
-    from attnbench.workloads import requests
+    from attnbench.run.cgroups import cores
 
     chosen = choose(device)
-    settings = requests.settings(chosen, options.read("threads", threads), 0, True, False, None)
-    with stoppable(lambda: "nothing was kept"), own_server(settings.threads) as server:
-        here = environment(server, chosen.name, settings.threads)
+    count = options.read("threads", threads) or cores()
+    with stoppable(lambda: "nothing was kept"), own_server(count) as server:
+        here = environment(server, chosen.name, count)
         refused, packages = examine(chosen.name, server)
     resident = "can be measured" if resident_available() else "cannot be measured here"
     cannot = chosen.cannot_compile()

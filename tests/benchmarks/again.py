@@ -22,9 +22,11 @@ from statistics import mean, median, stdev
 from attnbench.analysis.curves import half_widths, series_names
 from attnbench.analysis.ratios import Ratios
 from attnbench.api.servers import own_server
+from attnbench.device import find
 from attnbench.measure.environment import memory_bytes
 from attnbench.records import PASSES, Level, Mode, Part, Request, Sweep
 from attnbench.run.session import Session
+from attnbench.workloads.asked import Asked
 from attnbench.workloads.reading import plan
 from attnbench.workloads.requests import settings
 from tests.benchmarks.gate import Neighbour
@@ -125,7 +127,7 @@ def swept(number, level):
 
 def request(number, level):
     """The request of sweep `number`, which is also its seed."""
-    usual = settings("cpu", 1, number, quick=True, cold=False, budget_s=None)
+    usual = settings(Asked(threads="1", seed=str(number), quick=True), find("cpu"), None)
     return Request(
         models=tuple(f"{FILE}:{name}{again}" for name in NAMES for again in ("", "_AGAIN")),
         lengths=LENGTHS,

@@ -33,6 +33,7 @@ from attnbench.run.session import Session
 from attnbench.store.journal import Journal, load
 from attnbench.store.merging import merge
 from attnbench.store.schema import EndReason
+from attnbench.workloads.asked import Asked
 from attnbench.workloads.reading import plan
 from attnbench.workloads.requests import settings
 from tests.benchmarks.header import begin
@@ -100,7 +101,7 @@ def measured(folder, number, shard=None):
 
 def request(number):
     """The request of sweep `number`, which is also its seed."""
-    usual = settings(find("cpu"), 1, number, quick=True, cold=False, budget_s=None)
+    usual = settings(Asked(threads="1", seed=str(number), quick=True), find("cpu"), None)
     return Request(
         models=MODELS,
         lengths=(128, 256, 512),
