@@ -18,7 +18,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, Self
 
-from msgspec import Meta, MsgspecError, convert
+from msgspec import Meta, convert
 
 Option = str | int | float | bool | None
 
@@ -257,7 +257,7 @@ class Case:
         """The case with this label. Raises `ValueError` if there is none."""
         try:
             case = convert(_parts(label), cls)
-        except (ValueError, MsgspecError, OverflowError) as error:
+        except (ValueError, OverflowError) as error:
             raise ValueError(f"{label!r} does not read as a case") from error
         if not label.endswith(f"/{case.workload}"):
             raise ValueError(f"{label!r} does not read as a case; {str(case)!r} does")
