@@ -125,12 +125,16 @@ def show_all(rows: Sequence[Mapping[str, Any]]) -> None:
 
 def show_one(row: Mapping[str, Any]) -> None:
     """Print equations, paper, parameters, forms, and options with their defaults."""
+    from attnbench.render.symbols import meanings
+
     console.literally((row["equations"] or row["name"]).rstrip())
     shown = console.out().print
     paper = row["paper"]
     cited = (paper["title"], f"{paper['authors']} {paper['year'] or ''}".strip(), paper["source"])
     shown(f"\nPaper      {', '.join(filter(None, cited))}")
     shown(f"Class      {row['class']}; {row['complexity']}; causal: {row['causal']}")
+    if legend := "; ".join(meanings(row["complexity"], row["symbols"], row["options"])):
+        shown(f"Symbols    {legend}")
     steps = [form for form, says in row["decode"].items() if says == "runs"]
     reasons = dict.fromkeys(row["decode"].values())
     shown(f"Decoding   {', '.join(steps) or f'not possible: {next(iter(reasons))}'}")
