@@ -12,7 +12,7 @@ import typer
 from attnbench.cli import console, options
 from attnbench.cli.options import option, switch
 from attnbench.errors import UsageError
-from attnbench.records import FigureSize
+from attnbench.records import PASSES, FigureSize
 
 if TYPE_CHECKING:
     from attnbench.analysis.report import Analysis
@@ -124,6 +124,9 @@ def publish(
     folder = out or (folder if folder.is_dir() else folder.parent)
     parts = variants(sweep) if at is None else {at: variant(sweep, at)}
     analyses = {name: analyse(part, against) for name, part in parts.items()}
+    if slopes and not set(sweep.request.modes) & set(PASSES):
+        useless = "--slopes: a sweep that only decodes has no figure with slopes"
+        console.err().print(f"warning: {useless}")
     tables = {name: report_tables(each, everything) for name, each in analyses.items()}
     for name, analysis in analyses.items():
         warn(name, analysis)
