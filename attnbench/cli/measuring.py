@@ -10,6 +10,7 @@ from attnbench.api import measuring
 from attnbench.api.measuring import begun_in
 from attnbench.cli import console
 from attnbench.records import Environment, Request
+from attnbench.render.terminal import ProgressLine
 from attnbench.run.session import Progress
 from attnbench.store.journal import Journal, load
 from attnbench.units import many
@@ -72,8 +73,6 @@ def doubts(here: Environment) -> Iterator[str]:
 @contextmanager
 def watched() -> Iterator[Callable[[Progress], None]]:
     """Show progress while the block runs, as it is reported to what this gives."""
-    from attnbench.render.terminal import ProgressLine
-
     with ProgressLine(console.err()) as line:
 
         def observe(p: Progress) -> None:
