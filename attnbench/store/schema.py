@@ -13,9 +13,10 @@ against the types and bounds of `records`.
 """
 
 import json
+import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from hashlib import sha256
 from math import isfinite
@@ -70,15 +71,15 @@ class Head:
     request: Request
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Start:
     """A start or a resume: machine, process, and what was requested this time."""
 
-    environment: Environment
     request: Request
-    pid: int
+    environment: Environment
     shard: Shard | None = None
     division: str = ""  # digest of what each shard measures
+    pid: int = field(default_factory=os.getpid)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +160,8 @@ def to_entry(record: Record, at: str, line: int | None = None) -> Entry:
             # NaN and infinities were not measured, and would make the run unreadable
             finite = {name: value for name, value in values.items() if isfinite(value)}
             data |= {"case": case_id(key), "values": finite}
-    return Entry(_kind(record), at, data, line)
+    kind = next(kind for kind, type_ in KINDS.items() if isinstance(record, type_))
+    return Entry(kind, at, data, line)
 
 
 def from_entry(entry: Entry) -> Record:
@@ -192,10 +194,6 @@ def with_cause(run: Run) -> Run:
         return run
     cause = next((cause for words, cause in CAUSES if words in run.reason), None)
     return replace(run, outcome=Outcome.SKIPPED, cause=cause)
-
-
-def _kind(record: Record) -> str:
-    return next(kind for kind, type_ in KINDS.items() if isinstance(record, type_))
 
 
 def _integer(digits: str) -> int:

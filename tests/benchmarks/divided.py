@@ -32,7 +32,7 @@ from attnbench.records import PASSES, Level, Part, Request, Shard
 from attnbench.run.session import Session
 from attnbench.store.journal import Journal, load
 from attnbench.store.merging import merge
-from attnbench.store.schema import EndReason
+from attnbench.store.schema import EndReason, Start
 from attnbench.workloads.asked import Asked
 from attnbench.workloads.reading import plan
 from attnbench.workloads.requests import settings
@@ -82,7 +82,7 @@ def measured(folder, number, shard=None):
     with own_server(asked.settings.threads, asked.settings.seed) as server:
         planned = plan(asked, server)
         here = environment(server, asked.device, asked.settings.threads)
-        with Journal.create(folder, folder.name, asked, here, shard) as journal:
+        with Journal.create(folder, folder.name, Start(asked, here, shard)) as journal:
             journal.append(*planned.cards, *planned.cases)
             Session(
                 request=asked,
