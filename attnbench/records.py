@@ -198,7 +198,8 @@ class Workload:
         parts = [sizes, self.level, self.mode, self.dtype, self.device]
         parts += ["causal"] * self.causal
         parts += [f"padding={self.padding}"] * (self.padding > 0)
-        parts += _differences(self.shell, Shell()) if self.shell else []
+        values = asdict(self.shell or Shell())
+        parts += [f"{name}={v}" for name, v in values.items() if v != getattr(Shell, name)]
         return "/".join(parts)
 
 
@@ -561,8 +562,3 @@ def _option_text(value: Option) -> str:
     ):
         return str(value)
     return re.sub(r"[\[\],]", lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value))
-
-
-def _differences(shell: Shell, default: Shell) -> list[str]:
-    pairs = [(f.name, getattr(shell, f.name), getattr(default, f.name)) for f in fields(shell)]
-    return [f"{name}={value}" for name, value, usual in pairs if value != usual]

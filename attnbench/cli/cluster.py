@@ -79,11 +79,6 @@ def started(folder: Path, kind: EngineKind, shards: int | None, *, resuming: boo
     return fleet
 
 
-def script(folder: Path, kind: EngineKind, shards: int, command: Sequence[str]) -> str:
-    """What a node would run."""
-    return fleets.script(folder, Fleet(engine=kind, shards=shards), command)
-
-
 def conduct(
     folder: Path,
     fleet: Fleet,

@@ -77,6 +77,7 @@ def sweep(
     from attnbench.cli.dry_run import show_plan
     from attnbench.cli.measuring import kept, measure
     from attnbench.cli.report import publish
+    from attnbench.fleet import folder as fleets
     from attnbench.workloads.reading import plan
 
     folder = folder or Path("reports") / f"{datetime.now():%Y%m%d-%H%M%S}"
@@ -108,7 +109,7 @@ def sweep(
                     shard=part,
                 )
                 if on and of and not json_:
-                    print(cluster.script(folder, on, of, command))
+                    print(fleets.script(folder, fleets.Fleet(engine=on, shards=of), command))
                 return
             if not on:
                 resume_it = earlier is not None
