@@ -12,6 +12,7 @@ Times are in seconds and memory in bytes; only `units` knows milliseconds and Mi
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cached_property
@@ -531,10 +532,8 @@ def option_value(text: str) -> Option:
         return words[text.lower()]
     readers: tuple[Callable[[str], Option], ...] = (int, float)
     for read in (json.loads,) if text.startswith('"') else readers:
-        try:
+        with suppress(ValueError):
             return read(text)
-        except ValueError:
-            continue
     return text
 
 
