@@ -50,9 +50,8 @@ def meanings(formula: str, own: Own, options: Mapping[str, Option]) -> Iterator[
 
 
 def symbols(formula: str) -> list[str]:
-    """The symbols of a formula: `O(N·d_s + n log n)` has N, d_s and n; other text has none."""
-    inner = re.sub(r"O\(|log", " ", formula) if "O(" in formula else ""
-    return list(dict.fromkeys(SYMBOL.findall(inner)))
+    """The symbols of a formula: `O(N·d_s + n log n)` has N, d_s and n; words have none."""
+    return list(dict.fromkeys(SYMBOL.findall(re.sub(r"O\(|[a-z]{3,}", " ", formula))))
 
 
 def _legend(

@@ -25,6 +25,7 @@ FORMULAS = [(cost.mechanism, cost.printed) for cost in printed_costs()]
         ("O(kn)", ["k", "n"]),
         ("O(N²·d_s + N·K·D)", ["N", "d_s", "K", "D"]),
         ("O(n√n)", ["n"]),
+        ("4n² d_h", ["n", "d_h"]),
         ("not declared", []),
     ],
 )
