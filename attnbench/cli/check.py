@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -33,22 +33,20 @@ def check(
     save: Path | None = option(
         "FILE", "Write a baseline file; without --models, for @all.", AGAINST
     ),
-    models: Annotated[
-        str | None,
-        typed(
-            "models",
-            HelpPanel.WHAT,
-            "Same syntax as in sweep; name:* checks every form, not only the default.",
-        ),
-    ] = None,
+    models: str | None = typed(
+        "models",
+        None,
+        HelpPanel.WHAT,
+        "Same syntax as in sweep; name:* checks every form, not only the default.",
+    ),
     changed: bool = switch(
         "--changed", "Only mechanisms whose files differ from --base.", HelpPanel.WHAT
     ),
-    lengths: Annotated[str, typed("lengths", HelpPanel.WHAT)] = "128,512",
-    level: Annotated[str, typed("level", HelpPanel.WHAT, usual="attention")] = "attention",
-    mode: Annotated[str, typed("mode", HelpPanel.WHAT)] = "both",
-    device: Annotated[str, typed("device", HelpPanel.WHAT)] = "cpu",
-    seed: Annotated[str, typed("seed", HelpPanel.WHAT)] = "0",
+    lengths: str = typed("lengths", "128,512", HelpPanel.WHAT),
+    level: str = typed("level", "attention", HelpPanel.WHAT),
+    mode: str = typed("mode", "both", HelpPanel.WHAT),
+    device: str = typed("device", "cpu", HelpPanel.WHAT),
+    seed: str = typed("seed", "0", HelpPanel.WHAT),
     budget: str = option(
         "TIME", "Time for the whole check; cases that do not fit are unsure.", JUDGE, default="5m"
     ),

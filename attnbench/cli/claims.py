@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attnbench.cli import console, options
+from attnbench.cli.asking import typed
 from attnbench.cli.completing import completing
 from attnbench.cli.options import option, switch
 from attnbench.errors import BadClaims, UsageError
@@ -53,7 +54,7 @@ def claims(
     ),
     all_: bool = switch("--all", "Show claims out of scope too; claims.md always lists them."),
     at: str | None = options.variant(),
-    formats: options.FormatsOption = "png",
+    formats: str = typed("formats", "png"),
     json_: bool = options.as_json(),
 ) -> None:
     """Judge what papers claim by what a sweep measured; without a sweep, list the claims."""
@@ -121,8 +122,7 @@ def publish(
         folder = folder.parent
     if own is not None and own.resolve().parent == folder.resolve() and own.stem == "claims":
         raise UsageError(f"the answers would overwrite {str(own)!r}; give it another name")
-    for warning in analysis.sweep.warnings:
-        console.err().print(f"warning: {warning}")
+    console.warn(analysis.sweep.warnings)
     bench = Bench(sweep=analysis.sweep, cases=analysis.cases, ratios=analysis.ratios)
     judged = judge(bench, claims)
     if at is not None:

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from attnbench.cli import console, options
+from attnbench.cli.asking import typed
 from attnbench.cli.stopping import stoppable
 from attnbench.device import Device, choose, find, kinds
 from attnbench.errors import AttnbenchError
@@ -19,8 +20,8 @@ Packages = dict[str, dict[str, str]]
 
 
 def doctor(
-    device: options.DeviceOption = "auto",
-    threads: options.ThreadsOption = None,
+    device: str = typed("device", "auto"),
+    threads: str | None = typed("threads"),
     json_: bool = options.as_json(),
 ) -> None:
     """Show device, versions, measured peak rates, and the forms that do not run here."""

@@ -31,8 +31,7 @@ def measure(request: Request, *what: Any, **how: Any) -> None:
 def show_choices(request: Request, here: Environment, journal: Journal) -> None:
     """Print what the program chose by itself, and warnings, before it starts."""
     show = console.err().print
-    for warning in journal.sweep.warnings:
-        show(f"warning: {warning}")
+    console.warn(journal.sweep.warnings)
     shard = journal.origin.shard
     budget = "no budget" if request.budget_s is None else f"budget {request.budget_s:g} s"
     if shard is not None:
@@ -46,8 +45,7 @@ def show_choices(request: Request, here: Environment, journal: Journal) -> None:
         from attnbench.render.conditions import gpu_settings
 
         show(f"driver {here.driver}, CUDA {here.cuda}; {gpu_settings(here)}")
-    for doubt in doubts(here):
-        show(f"warning: {doubt}")
+    console.warn(doubts(here))
 
 
 def sizes(request: Request) -> str:

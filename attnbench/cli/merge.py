@@ -18,8 +18,7 @@ def merge(
     from attnbench.units import many
 
     sweep = merge(folders, out)
-    for warning in sweep.warnings:
-        console.err().print(f"warning: {warning}")
+    console.warn(sweep.warnings)
     of = f" of {sweep.shards[0].of}" if sweep.shards else ""
     state = "complete" if sweep.finished else "not finished"
     console.err().print(

@@ -8,6 +8,7 @@ import typer
 
 from attnbench import units
 from attnbench.cli import console, options
+from attnbench.cli.asking import typed
 from attnbench.cli.completing import completing
 from attnbench.cli.options import switch
 from attnbench.cli.stopping import stoppable
@@ -25,7 +26,7 @@ def models(
             help="A name, a pattern such as synth*, or a group such as @modern.",
         ),
     ] = "*",
-    device: options.DeviceOption = "auto",
+    device: str = typed("device", "auto"),
     verify: bool = switch("--verify", "Run the contract's checks on small sizes."),
     json_: bool = options.as_json(),
 ) -> None:
@@ -127,8 +128,9 @@ def show_one(row: Mapping[str, Any]) -> None:
     """Print equations, paper, parameters, forms, and options with their defaults."""
     from attnbench.render.symbols import meanings
 
-    console.literally((row["equations"] or row["name"]).rstrip())
     shown = console.out().print
+    # a terminal folds wide lines itself
+    shown((row["equations"] or row["name"]).rstrip(), soft_wrap=True)
     paper = row["paper"]
     cited = (paper["title"], f"{paper['authors']} {paper['year'] or ''}".strip(), paper["source"])
     shown(f"\nPaper      {', '.join(filter(None, cited))}")

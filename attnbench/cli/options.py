@@ -1,11 +1,10 @@
 """Options that several verbs share; those that `sweep` has too are described there once."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from attnbench.cli.asking import typed
 from attnbench.records import Selection
 from attnbench.workloads import axes
 from attnbench.workloads.asked import flag, options
@@ -46,13 +45,6 @@ def threshold_option(panel: str | None = None) -> Any:
     return option(
         "SHARE", "Ignore relative time changes below this.  [default: 0.02, on CUDA 0.03]", panel
     )
-
-
-DeviceOption = Annotated[str, typed("device")]
-FormatsOption = Annotated[str, typed("formats")]
-SeedOption = Annotated[str, typed("seed")]
-SizeOption = Annotated[str, typed("size")]
-ThreadsOption = Annotated[str | None, typed("threads")]
 
 
 def read(name: str, text: str | None) -> Any:

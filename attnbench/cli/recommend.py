@@ -35,8 +35,7 @@ def recommend(
         raise BadAxis(f"--length {length!r}: a sequence has at least one token")
     limit = axes.memory(memory, "--memory") if memory is not None else None
     analysis = analyse(variant(load_results(sweep), at))
-    for warning in warnings(analysis):
-        console.err().print(f"warning: {warning}")
+    console.warn(warnings(analysis))
     modes = analysis.modes if mode is None else options.read("mode", mode)
     tokens = analysis.sweep.request.batch_tokens
     found = [

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attnbench.cli import console, options
+from attnbench.cli.asking import typed
 from attnbench.cli.options import option, switch
 from attnbench.errors import UsageError
 from attnbench.records import PASSES, FigureSize
@@ -27,8 +28,8 @@ def report(
         list[Path],
         typer.Argument(metavar="SWEEP", help="Folder of a sweep, or those of several devices."),
     ],
-    formats: options.FormatsOption = "png",
-    size: options.SizeOption = FigureSize.TEXT,
+    formats: str = typed("formats", "png"),
+    size: str = typed("size", FigureSize.TEXT),
     json_: bool = options.as_json(),
     against: str | None = option(
         "SERIES", "Baseline of speed-ups and crossovers: a mechanism or series."
@@ -125,11 +126,10 @@ def publish(
     parts = variants(sweep) if at is None else {at: variant(sweep, at)}
     analyses = {name: analyse(part, against) for name, part in parts.items()}
     if slopes and not set(sweep.request.modes) & set(PASSES):
-        useless = "--slopes: a sweep that only decodes has no figure with slopes"
-        console.err().print(f"warning: {useless}")
+        console.warn(["--slopes: a sweep that only decodes has no figure with slopes"])
     tables = {name: report_tables(each, everything) for name, each in analyses.items()}
     for name, analysis in analyses.items():
-        warn(name, analysis)
+        console.warn(warnings(analysis), name)
         files = report_files(analysis, formats, slopes, size, tables[name])
         with output.writing(folder / name, INTACT):
             (folder / name).mkdir(parents=True, exist_ok=True)
@@ -152,21 +152,15 @@ def publish(
     console.err().print(f"figures and tables are in {within}; report.html has them all")
 
 
-def warn(variant: str, analysis: "Analysis") -> None:
-    """Print the warnings of an analysis."""
-    from attnbench.render.conditions import warnings
-
-    of = f"{variant}: " if variant else ""
-    for warning in warnings(analysis):
-        console.err().print(f"warning: {of}{warning}")
-
-
 def show(variant: str, analysis: "Analysis", tables: Iterable["Table"]) -> None:
     """Print what was found, and tables of an analysis."""
     from attnbench.render.answers import TITLE, paragraphs
+    from attnbench.render.terminal import prose
 
     title = f"{variant}: {TITLE}" if variant else TITLE
-    console.tell(title, paragraphs(analysis.answers, most=MOST))
+    terminal = console.out()
+    terminal.print(prose(title, paragraphs(analysis.answers, most=MOST), terminal.width))
+    terminal.print()
     for table in tables:
         console.show(replace(table, title=f"{variant}: {table.title}") if variant else table)
         console.out().print()

@@ -1,7 +1,6 @@
 """`attnbench selftest`: what the gate detects on this machine, and how often it is wrong."""
 
 from dataclasses import asdict
-from typing import Annotated
 
 from attnbench.cli import console, options
 from attnbench.cli.asking import typed
@@ -14,16 +13,14 @@ from attnbench.workloads import axes
 
 
 def selftest(
-    models: Annotated[
-        str, typed("models", text="Mechanism to slow down artificially.")
-    ] = "transformer",
+    models: str = typed("models", "transformer", text="Mechanism to slow down artificially."),
     length: str = option("N", "Sequence length.", default="256"),
-    device: options.DeviceOption = "cpu",
+    device: str = typed("device", "cpu"),
     budget: str = option(
         "TIME", "Time to spend, at least a minute; more gives more precise rates.", default="3m"
     ),
     threshold: str | None = options.threshold_option(),
-    seed: options.SeedOption = "0",
+    seed: str = typed("seed", "0"),
     json_: bool = options.as_json(),
 ) -> None:
     """Measure false-alarm and detection rates, by adding 0, 2, 5, 10 and 20 % of work."""
