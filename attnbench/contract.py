@@ -69,16 +69,11 @@ class Paper:
 
 @dataclass(frozen=True)
 class Cost:
-    """Complexity as the papers print it, and the core's exponents of N; None where unknown.
-
-    `symbols` explains those of the complexity besides N and the width: the meaning of each, and the
-    options that set it.
-    """
+    """Complexity as the papers print it, and the core's exponents of N; None where unknown."""
 
     printed: str
     time: float | None
     memory: float | None
-    symbols: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class Exemption(StrEnum):
@@ -321,6 +316,8 @@ class Card:
     `reference(module, x [N, D], mask [N] or None, draws)` evaluates the equations for one sequence
     in float64 and shares only parameters and draws with the module; an adopted module has none.
     `examples` are small configurations that the contract's checks run at N ≈ 20 to 64.
+    `symbols` explains those that papers print in its complexity besides N and the width: the
+    meaning of each, and the options that set it. It is a literal, which `registry.symbols` reads.
     `exempt(config)` returns the rules that do not hold, each with a reason.
     `uncompiled` is why torch cannot compile the form `eager` (correctly) for the workload, or None.
     """
@@ -334,6 +331,7 @@ class Card:
     paper: Paper
     cost: Cost
     examples: tuple[BaseConfig, ...]
+    symbols: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     default: Callable[[Any, Workload], str] = lambda config, workload: "eager"  # a form
     needs: Callable[[Any, Workload], str | None] = Attention.needs
     uncompiled: Callable[[Any, Workload], str | None] = Attention.needs

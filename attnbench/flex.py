@@ -9,7 +9,7 @@ Source: Dong et al., "Flex Attention", 2024, arXiv:2412.05496.
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 import torch
@@ -38,8 +38,8 @@ class Window:
         start = torch.arange(0, N, BLOCK)
         overlaps = [(a[..., None] < start + BLOCK) & (b[..., None] > start) for a, b in part]
         contains = [(a[..., None] <= start) & (b[..., None] >= start + BLOCK) for a, b in whole]
-        self.used = union(overlaps)  # [n, n] or [H, n, n]
-        self.full = union(contains) if whole else torch.zeros_like(self.used)
+        self.used = reduce(torch.logical_or, overlaps)  # [n, n] or [H, n, n]
+        self.full = reduce(torch.logical_or, contains) if whole else torch.zeros_like(self.used)
         if N % BLOCK:  # the last block of queries or keys is not complete
             self.full[..., -1, :] = self.full[..., :, -1] = False
 
@@ -98,14 +98,6 @@ def queries(N: int) -> Range:
     """The first and the last query of each block, [n]; the very last may lie beyond N."""
     first = torch.arange(0, N, BLOCK)
     return first, first + BLOCK - 1
-
-
-def union(blocks: Sequence[Tensor]) -> Tensor:
-    """Blocks that are in any of these, [n, n] or [H, n, n]."""
-    found = torch.zeros_like(blocks[-1])
-    for some in blocks:
-        found = found | some
-    return found
 
 
 def block_mask(window: Window, part: Tensor, full: Tensor | None = None) -> Any:

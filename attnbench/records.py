@@ -12,13 +12,14 @@ Times are in seconds and memory in bytes; only `units` knows milliseconds and Mi
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cached_property
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, Self
 
-from msgspec import Meta, MsgspecError, convert
+from msgspec import Meta, convert
 
 Option = str | int | float | bool | None
 
@@ -198,7 +199,8 @@ class Workload:
         parts = [sizes, self.level, self.mode, self.dtype, self.device]
         parts += ["causal"] * self.causal
         parts += [f"padding={self.padding}"] * (self.padding > 0)
-        parts += _differences(self.shell, Shell()) if self.shell else []
+        values = asdict(self.shell or Shell())
+        parts += [f"{name}={v}" for name, v in values.items() if v != getattr(Shell, name)]
         return "/".join(parts)
 
 
@@ -257,7 +259,7 @@ class Case:
         """The case with this label. Raises `ValueError` if there is none."""
         try:
             case = convert(_parts(label), cls)
-        except (ValueError, MsgspecError, OverflowError) as error:
+        except (ValueError, OverflowError) as error:
             raise ValueError(f"{label!r} does not read as a case") from error
         if not label.endswith(f"/{case.workload}"):
             raise ValueError(f"{label!r} does not read as a case; {str(case)!r} does")
@@ -530,10 +532,8 @@ def option_value(text: str) -> Option:
         return words[text.lower()]
     readers: tuple[Callable[[str], Option], ...] = (int, float)
     for read in (json.loads,) if text.startswith('"') else readers:
-        try:
+        with suppress(ValueError):
             return read(text)
-        except ValueError:
-            continue
     return text
 
 
@@ -561,8 +561,3 @@ def _option_text(value: Option) -> str:
     ):
         return str(value)
     return re.sub(r"[\[\],]", lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value))
-
-
-def _differences(shell: Shell, default: Shell) -> list[str]:
-    pairs = [(f.name, getattr(shell, f.name), getattr(default, f.name)) for f in fields(shell)]
-    return [f"{name}={value}" for name, value, usual in pairs if value != usual]

@@ -6,7 +6,7 @@ import importlib.util
 import pkgutil
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from importlib.metadata import entry_points
@@ -38,33 +38,49 @@ def forms(name: str) -> tuple[str, ...]:
     if name not in built_in():
         return ()
     folder = Path(__file__).parent
-    own = _dictionaries(folder / "mechanisms" / f"{name}.py")
+    own = _dictionaries(folder / "mechanisms" / f"{name}.py").get("forms")
     packages = pkgutil.iter_modules([str(folder / "peers")])
     offered = (p.name for p in packages if _offers(folder / "peers" / p.name, name))
-    return (*own.get("forms", ("eager",)), *offered, "compiled")
+    return (*(_keys(own) or ("eager",)), *offered, "compiled")
 
 
 def _offers(package: Path, mechanism: str) -> bool:
     """Whether a file or folder of `peers` has a form of the mechanism."""
     files = (package.with_suffix(".py"), *package.glob("*.py"))
-    return any(mechanism in _dictionaries(f).get("FORMS", ()) for f in files if f.is_file())
+    found = (_dictionaries(file).get("FORMS") for file in files if file.is_file())
+    return any(mechanism in _keys(dictionary) for dictionary in found)
 
 
-def _dictionaries(file: Path) -> dict[str, tuple[str, ...]]:
-    """The keys of each dictionary written in a file, by its name or that of the argument."""
-    found: dict[str, tuple[str, ...]] = {}
+def _keys(dictionary: ast.Dict | None) -> tuple[str, ...]:
+    keys = dictionary.keys if dictionary else ()
+    return tuple(str(key.value) for key in keys if isinstance(key, ast.Constant))
+
+
+def _dictionaries(file: Path) -> dict[str, ast.Dict]:
+    """Each dictionary written in a file, by its name or that of the argument."""
+    found: dict[str, ast.Dict] = {}
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         match node:
-            case ast.keyword(arg=str(name), value=ast.Dict(keys=keys)):
-                pass
+            case ast.keyword(arg=str(name), value=ast.Dict() as dictionary):
+                found[name] = dictionary
             case ast.Assign(
-                targets=[ast.Name(id=name)], value=ast.Call(args=[ast.Dict(keys=keys)])
+                targets=[ast.Name(id=name)], value=ast.Call(args=[ast.Dict() as dictionary])
             ):
-                pass
-            case _:
-                continue
-        found[name] = tuple(str(key.value) for key in keys if isinstance(key, ast.Constant))
+                found[name] = dictionary
     return found
+
+
+def symbols(name: str) -> Mapping[str, tuple[str, ...]]:
+    """The symbols that the card of a mechanism of this package explains, read without running it.
+
+    They are those of its complexity; journals of earlier versions do not have them.
+    """
+    if name not in built_in():
+        return {}
+    file = Path(__file__).parent / "mechanisms" / f"{name}.py"
+    written = _dictionaries(file).get("symbols")
+    explained: dict[str, tuple[str, ...]] = ast.literal_eval(written) if written else {}
+    return explained
 
 
 def card(name: str) -> "Card":

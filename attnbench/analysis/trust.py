@@ -73,6 +73,7 @@ Warnings = Iterator[tuple[WarningKind, dict[str, Any]]]
 
 
 def warnings(analysis: "Analysis") -> Warnings:
+    """The warnings of an analysis: the kind of each with its details."""
     sweep, cases = analysis.sweep, analysis.cases
     for text in sweep.warnings:
         yield WarningKind.JOURNAL, {"text": text}

@@ -18,7 +18,7 @@ from attnbench.run.workers import Worker
 from attnbench.store import output
 from attnbench.store.journal import FILE, Journal, load, refuse_unwritable
 from attnbench.store.resuming import done
-from attnbench.store.schema import EndReason
+from attnbench.store.schema import EndReason, Start
 from attnbench.units import many
 from attnbench.workloads import config
 from attnbench.workloads.reading import Plan
@@ -66,10 +66,11 @@ def measure(
     def start(series: str, *, weighs: bool = False) -> Worker:
         return server.worker(weighs=weighs, keep_bytes=keep_bytes, limit_bytes=limit_bytes)
 
+    begin = Start(request, here, shard, division)
     if resume:
-        journal = resumed(folder, request, here, shard, division, anyway)
+        journal = resumed(folder, begin, anyway)
     else:
-        journal = Journal.create(folder, folder.name, request, here, shard, division)
+        journal = Journal.create(folder, folder.name, begin)
     with journal:
         if shard is None and options_file:
             keep(folder, options_file)
@@ -98,19 +99,12 @@ def measure(
         return Spent(took_s, session.useful_s / took_s)
 
 
-def resumed(
-    folder: Path,
-    request: Request,
-    here: Environment,
-    shard: Shard | None,
-    division: str,
-    anyway: bool,
-) -> Journal:
+def resumed(folder: Path, start: Start, anyway: bool) -> Journal:
     """The folder's journal, resumed; waits for an earlier attempt at the shard to end."""
-    end_s = time.monotonic() + (BUSY_S if shard else 0.0)
+    end_s = time.monotonic() + (BUSY_S if start.shard else 0.0)
     while True:
         try:
-            return Journal.resume(folder, request, here, shard, division, anyway=anyway)
+            return Journal.resume(folder, start, anyway=anyway)
         except SweepBusy:
             if time.monotonic() >= end_s:
                 raise

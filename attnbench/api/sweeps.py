@@ -6,15 +6,24 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from attnbench.analysis.report import Analysis, analyse, joined, variants
+from attnbench.analysis.scaling import speedups
+from attnbench.analysis.summary import Frame
+from attnbench.api import measuring
+from attnbench.api.servers import own_server
 from attnbench.errors import UsageError
+from attnbench.records import PASSES
+from attnbench.render.answers import TITLE, paragraphs
+from attnbench.render.conditions import warnings
+from attnbench.run.session import Progress
+from attnbench.store import output
+from attnbench.store.journal import load_results
+from attnbench.workloads import config, reading
+from attnbench.workloads.asked import Asked, options
 from attnbench.workloads.option import FORMATS, HelpPanel
-
-if TYPE_CHECKING:
-    from attnbench.analysis.report import Analysis
-    from attnbench.analysis.summary import Frame
-    from attnbench.run.session import Progress
+from attnbench.workloads.requests import request
 
 QUANTITIES = ("time", "memory")
 MOST = 3  # series that a list in the answers names in a notebook
@@ -30,8 +39,6 @@ class Chart:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the picture to a file. Raises `StoreError`."""
-        from attnbench.store import output
-
         output.write(Path(path), self.content)
 
     def _repr_svg_(self) -> str | None:
@@ -54,9 +61,6 @@ class Sweep:
 
         `at` is the name of a variant, by default all. Raises `UsageError` if there is no such.
         """
-        from attnbench.analysis.report import analyse, variants
-        from attnbench.store.journal import load_results
-
         self.folder = Path(folder)
         parts = variants(load_results(self.folder))
         if at is not None:
@@ -77,24 +81,20 @@ class Sweep:
         return part
 
     @property
-    def cases(self) -> "Frame":
+    def cases(self) -> Frame:
         """One row per case, with estimates, counts and outcome: the columns of `cases.csv`."""
-        from attnbench.analysis.report import joined
-
         return joined(each.cases for each in self._analyses.values())
 
     @property
     def warnings(self) -> list[str]:
         """Reasons to trust the numbers less, in words."""
-        from attnbench.render.conditions import warnings
-
         return [
             f"{name}: {line}" if self.variants else line
             for name, each in self._analyses.items()
             for line in warnings(each)
         ]
 
-    def ratios(self, against: str | None = None) -> "Frame":
+    def ratios(self, against: str | None = None) -> Frame:
         """How many times faster than a series each other one is, at each mode and length.
 
         Columns: `series`, `mode`, `seq_len`, `ratio`, `low` and `high`, the 95 % confidence
@@ -105,11 +105,9 @@ class Sweep:
         analysis = self._against(against)
         if analysis.speedups is not None:
             return analysis.speedups
-        from attnbench.analysis.scaling import speedups
-
         return speedups(analysis.cases, analysis.baseline or "", analysis.ratios)
 
-    def crossovers(self, against: str | None = None) -> "Frame":
+    def crossovers(self, against: str | None = None) -> Frame:
         """The lengths from which one series is faster than another, with confidence intervals.
 
         Only those with the series `against`, if given. Raises what `ratios` raises.
@@ -137,7 +135,7 @@ class Sweep:
         return "".join(shown(name, each) for name, each in self._analyses.items())
 
     @property
-    def _one(self) -> "Analysis":
+    def _one(self) -> Analysis:
         """The analysis of the only variant."""
         if self.variants:
             raise UsageError(
@@ -146,9 +144,7 @@ class Sweep:
             )
         return next(iter(self._analyses.values()))
 
-    def _against(self, series: str | None) -> "Analysis":
-        from attnbench.analysis.report import analyse
-
+    def _against(self, series: str | None) -> Analysis:
         return self._one if series is None else analyse(self._one.sweep, series)
 
 
@@ -160,9 +156,8 @@ def refuse_unknown(variant: str, known: Iterable[str]) -> None:
         raise UsageError(f"the sweep has no variant {variant!r}; {there}")
 
 
-def drawn(analysis: "Analysis", quantity: str, suffix: str) -> Chart:
+def drawn(analysis: Analysis, quantity: str, suffix: str) -> Chart:
     """The chart of one variant. Raises `UsageError` if that was not measured."""
-    from attnbench.records import PASSES
     from attnbench.render.decoding import decode_figure
     from attnbench.render.figures import MEMORY, TIME, cost_figure
     from attnbench.render.panels import saved
@@ -179,11 +174,8 @@ def drawn(analysis: "Analysis", quantity: str, suffix: str) -> Chart:
     )
 
 
-def shown(variant: str, analysis: "Analysis") -> str:
+def shown(variant: str, analysis: Analysis) -> str:
     """HTML of what was found, and the tables and chart of times."""
-    from attnbench.records import PASSES
-    from attnbench.render.answers import TITLE, paragraphs
-    from attnbench.render.conditions import warnings
     from attnbench.render.cost_tables import latency
     from attnbench.render.html import fragment
 
@@ -202,21 +194,10 @@ def shown(variant: str, analysis: "Analysis") -> str:
 
 def sweep(
     out: str | PathLike[str] | None = None,
-    progress: "Callable[[Progress], None] | None" = None,
+    progress: Callable[[Progress], None] | None = None,
     **options: Any,
 ) -> Sweep:
-    """Measure a sweep into the folder `out`, by default `reports/<date>`, and return it.
-
-    `options` are those of `attnbench sweep`, with underscores, as text, numbers or lists. Nothing
-    is printed; `progress` is called whenever another process has its turn. An interrupted sweep
-    keeps what it measured. Raises `UsageError`, `CannotRun` or `StoreError`.
-    """
-    from attnbench.api import measuring
-    from attnbench.api.servers import own_server
-    from attnbench.workloads import config, reading
-    from attnbench.workloads.asked import Asked
-    from attnbench.workloads.requests import request
-
+    """What `attnbench.sweep` does; an interrupted sweep keeps what it measured."""
     refuse_useless(options)
     asked = Asked.of(options)
     requested = request(asked)
@@ -240,8 +221,6 @@ def sweep(
 
 def refuse_useless(given: Mapping[str, Any]) -> None:
     """Raises `UsageError` if an option has no effect from Python."""
-    from attnbench.workloads.asked import options
-
     known = options()
     for name in given:
         if name in known and known[name].panel in ELSEWHERE:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import wraps
 from itertools import zip_longest
-from typing import Annotated, Any, get_type_hints
+from typing import Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand
@@ -78,23 +78,21 @@ def parameters() -> list[inspect.Parameter]:
         inspect.Parameter(
             field.name,
             KEYWORD,
-            default=field.default,
-            annotation=Annotated[hints[field.name], typed(field.name, known[field.name].panel)],
+            default=typed(field.name, field.default, known[field.name].panel),
+            annotation=hints[field.name],
         )
         for field in fields(Asked)
     ]
 
 
-def typed(name: str, panel: str | None = None, text: str = "", usual: str | None = None) -> Any:
-    """An option of `Asked` as Typer has it.
-
-    `text` replaces its help, where it means less, and `usual` the default that the help states.
-    """
+def typed(name: str, default: Any = None, panel: str | None = None, text: str = "") -> Any:
+    """An option of `Asked` as Typer has it; `text` replaces its help, where it means less."""
     option, names = options()[name], [flag(name)]
-    usual = option.usual if usual is None else usual
+    usual = option.usual if default is None else ""
     if option.read is None and option.usual:  # neither on nor off by default
         names = [f"{names[0]}/{flag('no_' + name)}"]
     return typer.Option(
+        default,
         *names,
         help=text or option.help + f"  [default: {usual}]" * bool(usual),
         metavar=option.metavar or None,

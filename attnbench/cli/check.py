@@ -2,13 +2,14 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from attnbench import __version__
 from attnbench.cli import console, options
 from attnbench.cli.asking import typed
+from attnbench.cli.options import option, switch
 from attnbench.cli.stopping import stoppable
 from attnbench.device import choose
 from attnbench.errors import UsageError
@@ -21,96 +22,45 @@ AGAINST, JUDGE = "What to compare with", "How to judge"
 
 
 def check(
-    base: Annotated[
-        str | None,
-        typer.Option(
-            metavar="REVISION",
-            rich_help_panel=AGAINST,
-            help="Git revision to compare with; both are measured now.",
-        ),
-    ] = None,
-    baseline: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            rich_help_panel=AGAINST,
-            help="File that --save wrote; times are compared only on the machine that wrote it.",
-        ),
-    ] = None,
-    save: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            rich_help_panel=AGAINST,
-            help="Write a baseline file; without --models, for @all.",
-        ),
-    ] = None,
-    models: Annotated[
-        str | None,
-        typed(
-            "models",
-            HelpPanel.WHAT,
-            "Same syntax as in sweep; name:* checks every form, not only the default.",
-        ),
-    ] = None,
-    changed: Annotated[
-        bool,
-        typer.Option(
-            "--changed",
-            rich_help_panel=HelpPanel.WHAT,
-            help="Only mechanisms whose files differ from --base.",
-        ),
-    ] = False,
-    lengths: Annotated[str, typed("lengths", HelpPanel.WHAT)] = "128,512",
-    level: Annotated[str, typed("level", HelpPanel.WHAT, usual="attention")] = "attention",
-    mode: Annotated[str, typed("mode", HelpPanel.WHAT)] = "both",
-    device: Annotated[str, typed("device", HelpPanel.WHAT)] = "cpu",
-    seed: Annotated[str, typed("seed", HelpPanel.WHAT)] = "0",
-    budget: Annotated[
-        str,
-        typer.Option(
-            metavar="TIME",
-            rich_help_panel=JUDGE,
-            help="Time for the whole check; cases that do not fit are unsure.",
-        ),
-    ] = "5m",
-    threshold: Annotated[str | None, options.threshold_option(JUDGE)] = None,
-    no_times: Annotated[
-        bool,
-        typer.Option("--no-times", rich_help_panel=JUDGE, help="Compare counts only, not times."),
-    ] = False,
-    strict: Annotated[
-        bool,
-        typer.Option(
-            "--strict",
-            rich_help_panel=JUDGE,
-            help="Exit with 3 if unsure; larger counts fail even if faster.",
-        ),
-    ] = False,
-    markdown: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            rich_help_panel=HelpPanel.OUTPUT,
-            help="Write a Markdown page, as for a job summary.",
-        ),
-    ] = None,
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            rich_help_panel=HelpPanel.OUTPUT,
-            help="Write an HTML page, as one file.",
-        ),
-    ] = None,
-    junit: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", rich_help_panel=HelpPanel.OUTPUT, help="Write JUnit XML."),
-    ] = None,
-    json_: Annotated[
-        bool,
-        typer.Option("--json", rich_help_panel=HelpPanel.OUTPUT, help="Print the results as JSON."),
-    ] = False,
+    base: str | None = option(
+        "REVISION", "Git revision to compare with; both are measured now.", AGAINST
+    ),
+    baseline: Path | None = option(
+        "FILE",
+        "File that --save wrote; times are compared only on the machine that wrote it.",
+        AGAINST,
+    ),
+    save: Path | None = option(
+        "FILE", "Write a baseline file; without --models, for @all.", AGAINST
+    ),
+    models: str | None = typed(
+        "models",
+        None,
+        HelpPanel.WHAT,
+        "Same syntax as in sweep; name:* checks every form, not only the default.",
+    ),
+    changed: bool = switch(
+        "--changed", "Only mechanisms whose files differ from --base.", HelpPanel.WHAT
+    ),
+    lengths: str = typed("lengths", "128,512", HelpPanel.WHAT),
+    level: str = typed("level", "attention", HelpPanel.WHAT),
+    mode: str = typed("mode", "both", HelpPanel.WHAT),
+    device: str = typed("device", "cpu", HelpPanel.WHAT),
+    seed: str = typed("seed", "0", HelpPanel.WHAT),
+    budget: str = option(
+        "TIME", "Time for the whole check; cases that do not fit are unsure.", JUDGE, default="5m"
+    ),
+    threshold: str | None = options.threshold_option(JUDGE),
+    no_times: bool = switch("--no-times", "Compare counts only, not times.", JUDGE),
+    strict: bool = switch(
+        "--strict", "Exit with 3 if unsure; larger counts fail even if faster.", JUDGE
+    ),
+    markdown: Path | None = option(
+        "FILE", "Write a Markdown page, as for a job summary.", HelpPanel.OUTPUT
+    ),
+    html: Path | None = option("FILE", "Write an HTML page, as one file.", HelpPanel.OUTPUT),
+    junit: Path | None = option("FILE", "Write JUnit XML.", HelpPanel.OUTPUT),
+    json_: bool = options.as_json(HelpPanel.OUTPUT),
 ) -> None:
     """Compare with a revision or a stored baseline; exit with 1 if slower, larger or failing.
 

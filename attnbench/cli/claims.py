@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attnbench.cli import console, options
+from attnbench.cli.asking import typed
 from attnbench.cli.completing import completing
+from attnbench.cli.options import option, switch
 from attnbench.errors import BadClaims, UsageError
 from attnbench.units import many
 
@@ -38,29 +40,21 @@ def claims(
             metavar="SWEEP", help="Folder of a sweep; without it, the claims are listed."
         ),
     ] = None,
-    file: Annotated[
-        Path | None,
-        typer.Option(
-            "--claims",
-            metavar="FILE",
-            help="CSV file with your own claims, judged in place of the shipped ones.",
-        ),
-    ] = None,
-    only: Annotated[
-        str,
-        typer.Option(
-            metavar="PATTERN",
-            autocompletion=completing(ids),
-            help="Show only claims with this id or mechanism, or a pattern such as flash-*.",
-        ),
-    ] = "*",
-    all_: Annotated[
-        bool,
-        typer.Option("--all", help="Show claims out of scope too; claims.md always lists them."),
-    ] = False,
-    at: options.AtOption = None,
-    formats: options.FormatsOption = "png",
-    json_: options.JsonOption = False,
+    file: Path | None = option(
+        "FILE",
+        "CSV file with your own claims, judged in place of the shipped ones.",
+        names=("--claims",),
+    ),
+    only: str = option(
+        "PATTERN",
+        "Show only claims with this id or mechanism, or a pattern such as flash-*.",
+        default="*",
+        autocompletion=completing(ids),
+    ),
+    all_: bool = switch("--all", "Show claims out of scope too; claims.md always lists them."),
+    at: str | None = options.variant(),
+    formats: str = typed("formats", "png"),
+    json_: bool = options.as_json(),
 ) -> None:
     """Judge what papers claim by what a sweep measured; without a sweep, list the claims."""
     from attnbench.claims.published import shipped
@@ -125,8 +119,7 @@ def publish(
         folder = folder.parent
     if own is not None and own.resolve().parent == folder.resolve() and own.stem == "claims":
         raise UsageError(f"the answers would overwrite {str(own)!r}; give it another name")
-    for warning in analysis.sweep.warnings:
-        console.err().print(f"warning: {warning}")
+    console.warn(analysis.sweep.warnings)
     bench = Bench(sweep=analysis.sweep, cases=analysis.cases, ratios=analysis.ratios)
     judged = judge(bench, claims)
     if at is not None:

@@ -4,7 +4,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from attnbench.api.measuring import begun_in, keep
 from attnbench.cli import console
@@ -17,13 +16,13 @@ from attnbench.fleet.drive import Drive, FleetProgress
 from attnbench.fleet.engine import Engine, EngineKind
 from attnbench.fleet.folder import Fleet
 from attnbench.records import Planned, Request
+from attnbench.render import grid
+from attnbench.render.terminal import ProgressLine
+from attnbench.store.merging import merge
 from attnbench.units import many, seconds
 from attnbench.workloads import config
 from attnbench.workloads.asked import Asked, flag, options
 from attnbench.workloads.option import HelpPanel
-
-if TYPE_CHECKING:
-    from attnbench.render.grid import Table
 
 GRACE_S = 5.0  # for a second Ctrl-C
 
@@ -80,11 +79,6 @@ def started(folder: Path, kind: EngineKind, shards: int | None, *, resuming: boo
     return fleet
 
 
-def script(folder: Path, kind: EngineKind, shards: int, command: Sequence[str]) -> str:
-    """What a node would run."""
-    return fleets.script(folder, Fleet(engine=kind, shards=shards), command)
-
-
 def conduct(
     folder: Path,
     fleet: Fleet,
@@ -98,8 +92,6 @@ def conduct(
 
     Returns which shards were given up, and why; nothing if all were measured. Raises `CannotRun`.
     """
-    from attnbench.store.merging import merge
-
     parts = split.split(split.units(plan, request), fleet.shards)
     drive = Drive(
         folder=folder, fleet=fleet, engine=engine, request=request, plan=plan, parts=parts
@@ -189,8 +181,6 @@ def resuming(folder: Path) -> str:
 @contextmanager
 def watched(drive: Drive) -> Iterator[None]:
     """Show progress while the shards run."""
-    from attnbench.render.terminal import ProgressLine
-
     with ProgressLine(console.err()) as line:
 
         def observe(p: FleetProgress) -> None:
@@ -201,16 +191,14 @@ def watched(drive: Drive) -> Iterator[None]:
         yield
 
 
-def shards_table(units: Sequence[split.BlockRound], parts: Sequence[split.Units]) -> "Table":
+def shards_table(units: Sequence[split.BlockRound], parts: Sequence[split.Units]) -> grid.Table:
     """What each shard would measure, and how long it is predicted to take."""
-    from attnbench.render.grid import Cell, Table, words
-
     rows = tuple(
         (
-            Cell(str(number), number),
-            Cell(str(len(part)), len(part)),
-            Cell(seconds(split.total_s(part)), split.total_s(part)),
-            words(held(part)),
+            grid.Cell(str(number), number),
+            grid.Cell(str(len(part)), len(part)),
+            grid.Cell(seconds(split.total_s(part)), split.total_s(part)),
+            grid.words(held(part)),
         )
         for number, part in enumerate(parts, 1)
     )
@@ -221,7 +209,7 @@ def shards_table(units: Sequence[split.BlockRound], parts: Sequence[split.Units]
         f" {seconds(split.longest_s(units))}."
     )
     columns = ("shard", "units", "time", "rounds of mode and length")
-    return Table(name="shards", title="Shards", columns=columns, rows=rows, note=note)
+    return grid.Table(name="shards", title="Shards", columns=columns, rows=rows, note=note)
 
 
 def held(part: split.Units) -> str:

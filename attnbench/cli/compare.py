@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attnbench.cli import console, options
+from attnbench.cli.options import option, switch
 
 if TYPE_CHECKING:
     from attnbench.render.grid import Table
@@ -15,28 +16,14 @@ if TYPE_CHECKING:
 def compare(
     first: Annotated[Path, typer.Argument(metavar="SWEEP_A", help="Folder of the earlier sweep.")],
     second: Annotated[Path, typer.Argument(metavar="SWEEP_B", help="Folder of the later sweep.")],
-    anyway: Annotated[
-        bool, typer.Option("--anyway", help="Compare times of different machines too.")
-    ] = False,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Show every case and metric, not only what changed.")
-    ] = False,
-    against: Annotated[
-        str | None,
-        typer.Option(metavar="SERIES", help="Only crossovers with this mechanism or series."),
-    ] = None,
-    at: options.AtOption = None,
-    json_: options.JsonOption = False,
-    markdown: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the tables as Markdown.")
-    ] = None,
-    html: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write a page with charts and every case, as one file."),
-    ] = None,
-    csv: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write every case as CSV.")
-    ] = None,
+    anyway: bool = switch("--anyway", "Compare times of different machines too."),
+    everything: bool = switch("--all", "Show every case and metric, not only what changed."),
+    against: str | None = option("SERIES", "Only crossovers with this mechanism or series."),
+    at: str | None = options.variant(),
+    json_: bool = options.as_json(),
+    markdown: Path | None = option("FILE", "Write the tables as Markdown."),
+    html: Path | None = option("FILE", "Write a page with charts and every case, as one file."),
+    csv: Path | None = option("FILE", "Write every case as CSV."),
 ) -> None:
     """Compare a sweep with an earlier one: what became slower, faster, larger, or is missing."""
     from attnbench.analysis.compare import compare

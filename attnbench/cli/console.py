@@ -12,11 +12,10 @@ from attnbench import __version__
 from attnbench.render.grid import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     from rich.console import Console
 
-    from attnbench.render.answers import Paragraph
     from attnbench.render.grid import Table
 
 
@@ -68,6 +67,12 @@ def begin(doing: str) -> None:
     print(f"attnbench {__version__}: {doing} …", file=sys.stderr, flush=True)
 
 
+def warn(lines: "Iterable[str]", of: str = "") -> None:
+    """Print warnings, each on its line, of the part of this name."""
+    for line in lines:
+        err().print(f"warning: {f'{of}: ' * bool(of)}{line}")
+
+
 def data(value: Any) -> None:
     """Print as JSON in ASCII, without control characters; null for NaN and infinities."""
     import json
@@ -92,20 +97,6 @@ def show(table: "Table") -> None:
 
     console = out()
     console.print(rendered(table, console.width))
-
-
-def literally(text: str) -> None:
-    """Print lines among the results as they are, however wide; a terminal folds them itself."""
-    out().print(text, soft_wrap=True)
-
-
-def tell(title: str, paragraphs: "Sequence[Paragraph]") -> None:
-    """Print a few sentences of each paragraph among the results."""
-    from attnbench.render.terminal import prose
-
-    console = out()
-    console.print(prose(title, paragraphs, console.width))
-    console.print()
 
 
 def out() -> "Console":

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from attnbench.cli import console, options
+from attnbench.cli.asking import typed
 from attnbench.cli.stopping import stoppable
 from attnbench.device import Device, choose, find, kinds
 from attnbench.errors import AttnbenchError
@@ -19,9 +20,9 @@ Packages = dict[str, dict[str, str]]
 
 
 def doctor(
-    device: options.DeviceOption = "auto",
-    threads: options.ThreadsOption = None,
-    json_: options.JsonOption = False,
+    device: str = typed("device", "auto"),
+    threads: str | None = typed("threads"),
+    json_: bool = options.as_json(),
 ) -> None:
     """Show device, versions, measured peak rates, and the forms that do not run here."""
     console.begin("examining this machine")
@@ -29,12 +30,12 @@ def doctor(
     from attnbench.api.servers import own_server
     from attnbench.measure import nvml
     from attnbench.measure.memory import resident_available
-    from attnbench.workloads import requests
+    from attnbench.run.cgroups import cores
 
     chosen = choose(device)
-    settings = requests.settings(chosen, options.read("threads", threads), 0, True, False, None)
-    with stoppable(lambda: "nothing was kept"), own_server(settings.threads) as server:
-        here = environment(server, chosen.name, settings.threads)
+    count = options.read("threads", threads) or cores()
+    with stoppable(lambda: "nothing was kept"), own_server(count) as server:
+        here = environment(server, chosen.name, count)
         refused, packages = examine(chosen.name, server)
     resident = "can be measured" if resident_available() else "cannot be measured here"
     cannot = chosen.cannot_compile()

@@ -5,9 +5,11 @@ from dataclasses import asdict
 
 from attnbench.api.measuring import why_most
 from attnbench.cli import console
+from attnbench.cli.cluster import shards_table
 from attnbench.errors import CannotRun
 from attnbench.fleet import split
 from attnbench.records import Planned, Request, Run, Shard
+from attnbench.render.plan import plan_tables
 from attnbench.run.forecast import forecast
 from attnbench.units import many
 
@@ -57,8 +59,6 @@ def show_plan(
             }
         )
         return
-    from attnbench.render.plan import plan_tables
-
     tables = plan_tables(
         plan,
         request,
@@ -68,8 +68,6 @@ def show_plan(
         memory_bytes=memory_bytes,
     )
     if parts:
-        from attnbench.cli.cluster import shards_table
-
         tables.insert(-1, shards_table(units, parts))
     for number, table in enumerate(tables):
         if number:

@@ -2,73 +2,50 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from attnbench.api import measuring
 from attnbench.api.measuring import begun_in
 from attnbench.cli import console
-from attnbench.records import Environment, Request, Shard
-from attnbench.run.processes import Server
+from attnbench.records import Environment, Request
+from attnbench.render.terminal import ProgressLine
 from attnbench.run.session import Progress
 from attnbench.store.journal import Journal, load
 from attnbench.units import many
-from attnbench.workloads.reading import Plan
 
 TAKEN = 0.1  # others may use this share of the needed cores without a warning
 CROWDED = 0.5  # and the load average may be this share of all cores
 
 
-def measure(
-    request: Request,
-    plan: Plan,
-    server: Server,
-    folder: Path,
-    resume: bool,
-    anyway: bool,
-    shard: Shard | None = None,
-    options_file: bytes = b"",
-) -> None:
+def measure(request: Request, *what: Any, **how: Any) -> None:
     """`api.measuring.measure`, with what a user sees of it meanwhile."""
-
-    def announce(here: Environment, journal: Journal) -> None:
-        show_choices(request, here, journal, folder)
-
+    announce = partial(show_choices, request)
     with watched() as observe:
-        measured = measuring.measure(
-            request,
-            plan,
-            server,
-            folder,
-            resume,
-            anyway,
-            shard,
-            options_file,
-            announce=announce,
-            observe=observe,
-        )
-    took, useful = measured.took_s, 100 * measured.useful
+        spent = measuring.measure(request, *what, announce=announce, observe=observe, **how)
+    took, useful = spent.took_s, 100 * spent.useful
     console.err().print(f"finished in {took:.0f} s ({useful:.0f} % measuring)")
 
 
-def show_choices(request: Request, here: Environment, journal: Journal, folder: Path) -> None:
+def show_choices(request: Request, here: Environment, journal: Journal) -> None:
     """Print what the program chose by itself, and warnings, before it starts."""
     show = console.err().print
-    for warning in journal.sweep.warnings:
-        show(f"warning: {warning}")
+    console.warn(journal.sweep.warnings)
     shard = journal.origin.shard
     budget = "no budget" if request.budget_s is None else f"budget {request.budget_s:g} s"
     if shard is not None:
         show(f"shard {shard}, attempt {journal.origin.attempt}; the budget is per shard")
     show(
         f"{here.device} ({here.processor}), {many(here.threads, 'thread')}, torch {here.torch};"
-        f" {sizes(request)}, at most {many(request.rounds, 'round')}, {budget}; into {folder}"
+        f" {sizes(request)}, at most {many(request.rounds, 'round')}, {budget};"
+        f" into {journal.folder}"
     )
     if here.cuda:
         from attnbench.render.conditions import gpu_settings
 
         show(f"driver {here.driver}, CUDA {here.cuda}; {gpu_settings(here)}")
-    for doubt in doubts(here):
-        show(f"warning: {doubt}")
+    console.warn(doubts(here))
 
 
 def sizes(request: Request) -> str:
@@ -94,8 +71,6 @@ def doubts(here: Environment) -> Iterator[str]:
 @contextmanager
 def watched() -> Iterator[Callable[[Progress], None]]:
     """Show progress while the block runs, as it is reported to what this gives."""
-    from attnbench.render.terminal import ProgressLine
-
     with ProgressLine(console.err()) as line:
 
         def observe(p: Progress) -> None:

@@ -6,19 +6,19 @@ from typing import Annotated
 import typer
 
 from attnbench.cli import console
+from attnbench.cli.options import option
 
 
 def merge(
     folders: Annotated[list[Path], typer.Argument(metavar="FOLDER", help="Folders of the shards.")],
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the whole sweep.")],
+    out: Path = option("FOLDER", "Folder of the whole sweep.", default=...),
 ) -> None:
     """Join the shards of one sweep; each keeps its own journal."""
     from attnbench.store.merging import merge
     from attnbench.units import many
 
     sweep = merge(folders, out)
-    for warning in sweep.warnings:
-        console.err().print(f"warning: {warning}")
+    console.warn(sweep.warnings)
     of = f" of {sweep.shards[0].of}" if sweep.shards else ""
     state = "complete" if sweep.finished else "not finished"
     console.err().print(

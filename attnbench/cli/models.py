@@ -8,7 +8,9 @@ import typer
 
 from attnbench import units
 from attnbench.cli import console, options
+from attnbench.cli.asking import typed
 from attnbench.cli.completing import completing
+from attnbench.cli.options import switch
 from attnbench.cli.stopping import stoppable
 from attnbench.device import choose
 from attnbench.errors import UnknownMechanism
@@ -24,11 +26,9 @@ def models(
             help="A name, a pattern such as synth*, or a group such as @modern.",
         ),
     ] = "*",
-    device: options.DeviceOption = "auto",
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Run the contract's checks on small sizes.")
-    ] = False,
-    json_: options.JsonOption = False,
+    device: str = typed("device", "auto"),
+    verify: bool = switch("--verify", "Run the contract's checks on small sizes."),
+    json_: bool = options.as_json(),
 ) -> None:
     """List mechanisms with class, complexity and forms; a single one in full."""
     console.begin("reading mechanisms")
@@ -126,12 +126,17 @@ def show_all(rows: Sequence[Mapping[str, Any]]) -> None:
 
 def show_one(row: Mapping[str, Any]) -> None:
     """Print equations, paper, parameters, forms, and options with their defaults."""
-    console.literally((row["equations"] or row["name"]).rstrip())
+    from attnbench.render.symbols import meanings
+
     shown = console.out().print
+    # a terminal folds wide lines itself
+    shown((row["equations"] or row["name"]).rstrip(), soft_wrap=True)
     paper = row["paper"]
     cited = (paper["title"], f"{paper['authors']} {paper['year'] or ''}".strip(), paper["source"])
     shown(f"\nPaper      {', '.join(filter(None, cited))}")
     shown(f"Class      {row['class']}; {row['complexity']}; causal: {row['causal']}")
+    if legend := "; ".join(meanings(row["complexity"], row["symbols"], row["options"])):
+        shown(f"Symbols    {legend}")
     steps = [form for form, says in row["decode"].items() if says == "runs"]
     reasons = dict.fromkeys(row["decode"].values())
     shown(f"Decoding   {', '.join(steps) or f'not possible: {next(iter(reasons))}'}")
@@ -148,8 +153,8 @@ def show_one(row: Mapping[str, Any]) -> None:
             parts.append(f"{work} (projections + core), one sequence of 1,024")
         shown(f"  {form:{width}}  {'; '.join(parts)}")
     shown("Options")
-    for option, default in row["options"].items():
-        shown(f"  {option} = {default}")
+    for name, default in row["options"].items():
+        shown(f"  {name} = {default}")
     shown(f"  {row['options_mean']}")
 
 

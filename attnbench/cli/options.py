@@ -1,36 +1,49 @@
 """Options that several verbs share; those that `sweep` has too are described there once."""
 
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Any
 
 import typer
 
-from attnbench.cli.asking import typed
 from attnbench.records import Selection
 from attnbench.workloads import axes
 from attnbench.workloads.asked import flag, options
 from attnbench.workloads.presets import expand
 
-AtOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="VARIANT",
-        help="One variant of a sweep with several sizes or number types, such as D512.",
-    ),
-]
-DeviceOption = Annotated[str, typed("device")]
-FormatsOption = Annotated[str, typed("formats")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the results as JSON.")]
-SeedOption = Annotated[str, typed("seed")]
-SizeOption = Annotated[str, typed("size")]
-ThreadsOption = Annotated[str | None, typed("threads")]
+
+def option(
+    metavar: str,
+    text: str,
+    panel: str | None = None,
+    default: Any = None,
+    names: Sequence[str] = (),
+    **how: Any,
+) -> Any:
+    """An option with a value, named after its parameter; `how` is what else Typer takes."""
+    return typer.Option(default, *names, metavar=metavar, help=text, rich_help_panel=panel, **how)
+
+
+def switch(name: str, text: str, panel: str | None = None) -> Any:
+    """An option without a value, off by default."""
+    return typer.Option(False, name, help=text, rich_help_panel=panel)
+
+
+def as_json(panel: str | None = None) -> Any:
+    """The option for data in place of text."""
+    return switch("--json", "Print the results as JSON.", panel)
+
+
+def variant() -> Any:
+    """The option for one of several variants."""
+    return option(
+        "VARIANT", "One variant of a sweep with several sizes or number types, such as D512."
+    )
 
 
 def threshold_option(panel: str | None = None) -> Any:
     """The option for the smallest time change that counts."""
-    return typer.Option(
-        metavar="SHARE",
-        rich_help_panel=panel,
-        help="Ignore relative time changes below this.  [default: 0.02, on CUDA 0.03]",
+    return option(
+        "SHARE", "Ignore relative time changes below this.  [default: 0.02, on CUDA 0.03]", panel
     )
 
 

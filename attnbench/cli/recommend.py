@@ -7,25 +7,19 @@ from typing import Annotated
 import typer
 
 from attnbench.cli import console, options
+from attnbench.cli.options import option
 from attnbench.errors import BadAxis
 
 
 def recommend(
     sweep: Annotated[Path, typer.Argument(metavar="SWEEP", help="Folder of the sweep.")],
-    length: Annotated[str, typer.Option(metavar="N", help="Sequence length: 4096 or 4k.")],
-    mode: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODE",
-            help="inference, training or decode.  [default: each mode of the sweep]",
-        ),
-    ] = None,
-    memory: Annotated[
-        str | None,
-        typer.Option(metavar="BYTES", help="Peak memory limit, prompt included: 8GiB."),
-    ] = None,
-    at: options.AtOption = None,
-    json_: options.JsonOption = False,
+    length: str = option("N", "Sequence length: 4096 or 4k.", default=...),
+    mode: str | None = option(
+        "MODE", "inference, training or decode.  [default: each mode of the sweep]"
+    ),
+    memory: str | None = option("BYTES", "Peak memory limit, prompt included: 8GiB."),
+    at: str | None = options.variant(),
+    json_: bool = options.as_json(),
 ) -> None:
     """Rank the mechanisms of a stored sweep at one length, and say which were excluded and why."""
     from attnbench.analysis.recommend import recommend
@@ -40,8 +34,7 @@ def recommend(
         raise BadAxis(f"--length {length!r}: a sequence has at least one token")
     limit = axes.memory(memory, "--memory") if memory is not None else None
     analysis = analyse(variant(load_results(sweep), at))
-    for warning in warnings(analysis):
-        console.err().print(f"warning: {warning}")
+    console.warn(warnings(analysis))
     modes = analysis.modes if mode is None else options.read("mode", mode)
     tokens = analysis.sweep.request.batch_tokens
     found = [

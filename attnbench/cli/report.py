@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attnbench.cli import console, options
+from attnbench.cli.asking import typed
+from attnbench.cli.options import option, switch
 from attnbench.errors import UsageError
-from attnbench.records import FigureSize
+from attnbench.records import PASSES, FigureSize
 
 if TYPE_CHECKING:
     from attnbench.analysis.report import Analysis
@@ -26,30 +28,18 @@ def report(
         list[Path],
         typer.Argument(metavar="SWEEP", help="Folder of a sweep, or those of several devices."),
     ],
-    formats: options.FormatsOption = "png",
-    size: options.SizeOption = FigureSize.TEXT,
-    json_: options.JsonOption = False,
-    against: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SERIES", help="Baseline of speed-ups and crossovers: a mechanism or series."
-        ),
-    ] = None,
-    slopes: Annotated[
-        bool, typer.Option("--slopes", help="Draw local exponents below the figure of times.")
-    ] = False,
-    at: options.AtOption = None,
-    everything: Annotated[
-        bool,
-        typer.Option("--all", help="Also show prediction errors and rates of work."),
-    ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Folder for the report; several devices need one.  [default: that of the sweep]",
-        ),
-    ] = None,
+    formats: str = typed("formats", "png"),
+    size: str = typed("size", FigureSize.TEXT),
+    json_: bool = options.as_json(),
+    against: str | None = option(
+        "SERIES", "Baseline of speed-ups and crossovers: a mechanism or series."
+    ),
+    slopes: bool = switch("--slopes", "Draw local exponents below the figure of times."),
+    at: str | None = options.variant(),
+    everything: bool = switch("--all", "Also show prediction errors and rates of work."),
+    out: Path | None = option(
+        "FOLDER", "Folder for the report; several devices need one.  [default: that of the sweep]"
+    ),
 ) -> None:
     """Make the figures and tables of a stored sweep again, or of several devices side by side."""
     figures, drawn = options.read("formats", formats), options.read("size", size)
@@ -133,9 +123,11 @@ def publish(
     folder = out or (folder if folder.is_dir() else folder.parent)
     parts = variants(sweep) if at is None else {at: variant(sweep, at)}
     analyses = {name: analyse(part, against) for name, part in parts.items()}
+    if slopes and not set(sweep.request.modes) & set(PASSES):
+        console.warn(["--slopes: a sweep that only decodes has no figure with slopes"])
     tables = {name: report_tables(each, everything) for name, each in analyses.items()}
     for name, analysis in analyses.items():
-        warn(name, analysis)
+        console.warn(warnings(analysis), name)
         files = report_files(analysis, formats, slopes, size, tables[name])
         with output.writing(folder / name, INTACT):
             (folder / name).mkdir(parents=True, exist_ok=True)
@@ -158,21 +150,15 @@ def publish(
     console.err().print(f"figures and tables are in {within}; report.html has them all")
 
 
-def warn(variant: str, analysis: "Analysis") -> None:
-    """Print the warnings of an analysis."""
-    from attnbench.render.conditions import warnings
-
-    of = f"{variant}: " if variant else ""
-    for warning in warnings(analysis):
-        console.err().print(f"warning: {of}{warning}")
-
-
 def show(variant: str, analysis: "Analysis", tables: Iterable["Table"]) -> None:
     """Print what was found, and tables of an analysis."""
     from attnbench.render.answers import TITLE, paragraphs
+    from attnbench.render.terminal import prose
 
     title = f"{variant}: {TITLE}" if variant else TITLE
-    console.tell(title, paragraphs(analysis.answers, most=MOST))
+    terminal = console.out()
+    terminal.print(prose(title, paragraphs(analysis.answers, most=MOST), terminal.width))
+    terminal.print()
     for table in tables:
         console.show(replace(table, title=f"{variant}: {table.title}") if variant else table)
         console.out().print()

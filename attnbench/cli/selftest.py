@@ -1,12 +1,10 @@
 """`attnbench selftest`: what the gate detects on this machine, and how often it is wrong."""
 
 from dataclasses import asdict
-from typing import Annotated
-
-import typer
 
 from attnbench.cli import console, options
 from attnbench.cli.asking import typed
+from attnbench.cli.options import option
 from attnbench.cli.stopping import stoppable
 from attnbench.device import choose
 from attnbench.errors import UsageError
@@ -15,21 +13,15 @@ from attnbench.workloads import axes
 
 
 def selftest(
-    models: Annotated[
-        str, typed("models", text="Mechanism to slow down artificially.")
-    ] = "transformer",
-    length: Annotated[str, typer.Option(metavar="N", help="Sequence length.")] = "256",
-    device: options.DeviceOption = "cpu",
-    budget: Annotated[
-        str,
-        typer.Option(
-            metavar="TIME",
-            help="Time to spend, at least a minute; more gives more precise rates.",
-        ),
-    ] = "3m",
-    threshold: Annotated[str | None, options.threshold_option()] = None,
-    seed: options.SeedOption = "0",
-    json_: options.JsonOption = False,
+    models: str = typed("models", "transformer", text="Mechanism to slow down artificially."),
+    length: str = option("N", "Sequence length.", default="256"),
+    device: str = typed("device", "cpu"),
+    budget: str = option(
+        "TIME", "Time to spend, at least a minute; more gives more precise rates.", default="3m"
+    ),
+    threshold: str | None = options.threshold_option(),
+    seed: str = typed("seed", "0"),
+    json_: bool = options.as_json(),
 ) -> None:
     """Measure false-alarm and detection rates, by adding 0, 2, 5, 10 and 20 % of work."""
     chosen = options.selections(models)

@@ -3,41 +3,32 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
 
 from attnbench.api.servers import SCRIPT
 from attnbench.cli import console
 from attnbench.device import find
 from attnbench.errors import CannotRun
+from attnbench.gate.measuring import Runner
+from attnbench.measure import environment
 from attnbench.records import Fingerprint
 from attnbench.run.cgroups import cores
 from attnbench.run.processes import Server
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from attnbench.gate.measuring import Runner
-
 
 @contextmanager
-def runner(device: str, seed: int, own: bool = False) -> Iterator["Runner"]:
+def runner(device: str, seed: int, own: bool = False) -> Iterator[Runner]:
     """What a check measures with; `own`: only mechanisms that the measured trees contain."""
-    from attnbench.gate.measuring import Runner
-
-    shown = console.err()
-    with Server(SCRIPT, own=own, seed=seed) as server, watched(shown) as observe:
+    with Server(SCRIPT, own=own, seed=seed) as server, watched() as observe:
         yield Runner(
             server=server,
             machine=partial(fingerprint, server, device),
             observe=observe,
-            announce=shown.print,
+            announce=console.err().print,
         )
 
 
 def fingerprint(server: Server, device: str) -> Fingerprint:
     """What times depend on in this machine. Raises `CannotRun`."""
-    from attnbench.measure import environment
-
     with server.worker() as worker:
         started = worker.started
     if started["outcome"] != "ok":
@@ -52,8 +43,9 @@ def fingerprint(server: Server, device: str) -> Fingerprint:
 
 
 @contextmanager
-def watched(shown: "Console") -> Iterator[Callable[[str], None]]:
+def watched() -> Iterator[Callable[[str], None]]:
     """Show on a terminal what is being done; print nothing to a log."""
+    shown = console.err()
     if not shown.is_terminal:
         yield lambda text: None
         return

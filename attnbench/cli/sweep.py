@@ -4,12 +4,10 @@ import sys
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from attnbench.cli import console
 from attnbench.cli.asking import asking
+from attnbench.cli.options import as_json, option, switch
 from attnbench.cli.stopping import stoppable
 from attnbench.device import find
 from attnbench.errors import UsageError
@@ -23,68 +21,33 @@ from attnbench.workloads.option import HelpPanel
 @asking
 def sweep(
     given: Mapping[str, str | bool],
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            rich_help_panel=HelpPanel.WHAT,
-            help="TOML file of options; options on the command line override it.",
-        ),
-    ] = None,
-    shard: Annotated[
-        str | None,
-        typer.Option(
-            metavar="I/N",
-            rich_help_panel=HelpPanel.CLUSTER,
-            help="Measure only shard I of N, e.g. 2/6; attnbench merge joins them.",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            rich_help_panel=HelpPanel.OUTPUT,
-            show_default="reports/<date>",
-            help="Folder of the sweep.",
-        ),
-    ] = None,
-    resume: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FOLDER",
-            rich_help_panel=HelpPanel.OUTPUT,
-            help="Resume the sweep in this folder; its options need not be repeated.",
-        ),
-    ] = None,
-    anyway: Annotated[
-        bool,
-        typer.Option(
-            "--anyway",
-            rich_help_panel=HelpPanel.OUTPUT,
-            help="Resume even if options or machine differ.",
-        ),
-    ] = False,
-    json_: Annotated[
-        bool,
-        typer.Option("--json", rich_help_panel=HelpPanel.OUTPUT, help="Print the results as JSON."),
-    ] = False,
-    trace: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CASE",
-            rich_help_panel=HelpPanel.OUTPUT,
-            help="Only profile one case, such as fastformer/training/1024: write its trace for"
-            " chrome://tracing into the folder and print its costliest operators.",
-        ),
-    ] = None,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run",
-            rich_help_panel=HelpPanel.OUTPUT,
-            help="Print the plan with predictions; run nothing.",
-        ),
-    ] = False,
+    config: Path | None = option(
+        "FILE", "TOML file of options; options on the command line override it.", HelpPanel.WHAT
+    ),
+    shard: str | None = option(
+        "I/N", "Measure only shard I of N, e.g. 2/6; attnbench merge joins them.", HelpPanel.CLUSTER
+    ),
+    out: Path | None = option(
+        "FOLDER", "Folder of the sweep.", HelpPanel.OUTPUT, show_default="reports/<date>"
+    ),
+    resume: str | None = option(
+        "FOLDER",
+        "Resume the sweep in this folder; its options need not be repeated.",
+        HelpPanel.OUTPUT,
+    ),
+    anyway: bool = switch(
+        "--anyway", "Resume even if options or machine differ.", HelpPanel.OUTPUT
+    ),
+    json_: bool = as_json(HelpPanel.OUTPUT),
+    trace: str | None = option(
+        "CASE",
+        "Only profile one case, such as fastformer/training/1024: write its trace for"
+        " chrome://tracing into the folder and print its costliest operators.",
+        HelpPanel.OUTPUT,
+    ),
+    dry_run: bool = switch(
+        "--dry-run", "Print the plan with predictions; run nothing.", HelpPanel.OUTPUT
+    ),
 ) -> None:
     """Measure time and memory of mechanisms over sequence lengths, and draw the figure."""
     from attnbench.cli import resuming
@@ -114,6 +77,7 @@ def sweep(
     from attnbench.cli.dry_run import show_plan
     from attnbench.cli.measuring import kept, measure
     from attnbench.cli.report import publish
+    from attnbench.fleet import folder as fleets
     from attnbench.workloads.reading import plan
 
     folder = folder or Path("reports") / f"{datetime.now():%Y%m%d-%H%M%S}"
@@ -145,7 +109,7 @@ def sweep(
                     shard=part,
                 )
                 if on and of and not json_:
-                    print(cluster.script(folder, on, of, command))
+                    print(fleets.script(folder, fleets.Fleet(engine=on, shards=of), command))
                 return
             if not on:
                 resume_it = earlier is not None

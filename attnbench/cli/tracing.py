@@ -5,20 +5,18 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attnbench.cli import console
 from attnbench.errors import CannotRun, UsageError
 from attnbench.records import Planned, Request, Selection
 from attnbench.registry import unknown
+from attnbench.render.grid import Cell, Table, words
 from attnbench.run.processes import Server
 from attnbench.store import output
 from attnbench.store.journal import refuse_unwritable
 from attnbench.units import many, percent, seconds, size
 from attnbench.workloads import axes
-
-if TYPE_CHECKING:
-    from attnbench.render.grid import Table
 
 
 def trace(
@@ -120,10 +118,8 @@ def signed_size(value: float) -> str:
     return "−" * (value < 0) + size(abs(value))
 
 
-def operators_table(series: str, workload: Any, answer: Mapping[str, Any]) -> "Table":
+def operators_table(series: str, workload: Any, answer: Mapping[str, Any]) -> Table:
     """The costliest operators of an iteration."""
-    from attnbench.render.grid import Cell, Table, words
-
     rows = tuple(
         (
             words(row["operator"]),

@@ -259,6 +259,7 @@ CARD = Card(
         "Big Bird: Transformers for Longer Sequences", "Zaheer et al.", 2020, "arXiv:2007.14062"
     ),
     cost=Cost("O(N·K·d)", time=1, memory=1),
+    symbols={"K": ("tokens that a query attends to", "block", "global_tokens", "random_tokens")},
     examples=(
         Config(block=2, global_tokens=3, random_tokens=4),
         Config(block=4, global_tokens=4, random_tokens=8, seed=1, bias=True),

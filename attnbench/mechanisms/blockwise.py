@@ -155,6 +155,7 @@ CARD = Card(
         "arXiv:1911.02972",
     ),
     cost=Cost("O(N²·d/n)", time=2, memory=2),
+    symbols={"n": ("blocks", "blocks")},
     examples=(
         Config(),
         Config(blocks=5, bias=True),

@@ -462,6 +462,11 @@ CARD = Card(
         "arXiv:1911.05507",
     ),
     cost=Cost("O(N·(L + M + C))", time=1, memory=1),
+    symbols={
+        "L": ("tokens of a segment", "segment"),
+        "M": ("tokens of memory", "memory"),
+        "C": ("slots of compressed memory", "compressed"),
+    },
     examples=(
         Config(segment=4, memory=4, compressed=3, bias=True),
         Config(segment=6, memory=6, compressed=6, rate=3, compression="dilated"),

@@ -199,6 +199,11 @@ CARD = Card(
         "arXiv:2004.08483",
     ),
     cost=Cost("O(G² + N·G + N·r)", time=1, memory=1),
+    symbols={
+        "G": ("global tokens", "global_tokens"),
+        "n_g": ("global tokens", "global_tokens"),
+        "r": ("radius of the band", "radius"),
+    },
     examples=(
         Config(global_tokens=3, radius=4, clip=2),
         Config(global_tokens=5, radius=50, clip=3, shared=True, bias=True),

@@ -311,6 +311,11 @@ CARD = Card(
     causality=Causality.OPTIONAL,
     paper=Paper("Image Transformer", "Parmar et al.", 2018, "arXiv:1802.05751"),
     cost=Cost("O(N·(l_q + l_m)·d)", time=1, memory=1),
+    symbols={
+        "l_q": ("tokens of a query block", "block"),
+        "l_m": ("tokens of memory", "memory"),
+        "m": ("tokens of memory", "memory"),
+    },
     examples=(
         Config(block=8, memory=8),
         Config(block=4, memory=11, bias=True),

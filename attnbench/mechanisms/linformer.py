@@ -222,6 +222,7 @@ CARD = Card(
         "arXiv:2006.04768",
     ),
     cost=Cost("O(N·d/ε²)", time=1, memory=1),
+    symbols={"ε": ("error of the projection, which sets the rank", "rank")},
     examples=(
         Config(rank=5, bias=True),
         Config(rank=7, sharing="key_value", n_max=64),

@@ -155,5 +155,6 @@ CARD = Card(
         "arXiv:2011.04006",
     ),
     cost=Cost("O(N·b·d)", time=1, memory=1),
+    symbols={"b": ("tokens of a block", "block")},
     examples=(Config(block=5), Config(bias=True)),
 )

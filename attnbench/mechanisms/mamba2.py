@@ -283,6 +283,7 @@ CARD = Card(
         "arXiv:2405.21060",
     ),
     cost=Cost("O(N·s·D)", time=1, memory=1),
+    symbols={"s": ("size of the state", "state")},
     examples=(
         Config(head_width=8, state=6, chunk=8),
         Config(head_width=4, state=5, groups=2, conv=2, chunk=7, bias=True),

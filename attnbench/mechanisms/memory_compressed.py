@@ -245,6 +245,10 @@ CARD = Card(
         "arXiv:1801.10198",
     ),
     cost=Cost("O(N²·d/s)", time=2, memory=2),
+    symbols={
+        "s": ("factor of compression", "compression"),
+        "n_c": ("compressed length", "compression"),
+    },
     examples=(Config(), Config(compression=4, bias=True)),
     default=default,
     undecoded="left out: a step that completes a block of tokens would cost more than the others",

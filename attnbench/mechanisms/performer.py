@@ -403,6 +403,7 @@ CARD = Card(
         "arXiv:2009.14794",
     ),
     cost=Cost("O(N·d·m)", time=1, memory=1),
+    symbols={"m": ("random features", "features")},
     examples=(
         Config(features=10, chunk=8, epsilon=1e-3),
         Config(features=7, kernel="relu", orthogonal=False, bias=True, redraw=True),

@@ -239,6 +239,7 @@ CARD = Card(
         "arXiv:2105.04371",
     ),
     cost=Cost("O(N·d·w)", time=1, memory=1),
+    symbols={"w": ("windows of its two levels", "window", "pool_window")},
     examples=(
         Config(window=4, pool_window=12, kernel=5, stride=4, bias=True),
         Config(window=6, pool_window=7, kernel=3, stride=2, pooling="mean"),

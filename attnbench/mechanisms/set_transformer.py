@@ -237,6 +237,7 @@ CARD = Card(
         "arXiv:1810.00825",
     ),
     cost=Cost("O(N·m)", time=1, memory=1),
+    symbols={"m": ("inducing points", "points"), "k": ("inducing points", "points")},
     examples=(
         Config(points=5),
         Config(points=50, bias=True, norm=True),

@@ -330,6 +330,7 @@ CARD = Card(
     causality=Causality.OPTIONAL,
     paper=Paper("Sparse Sinkhorn Attention", "Tay et al.", 2020, "arXiv:2002.11296"),
     cost=Cost("O(M²)", time=2, memory=2),
+    symbols={"M": ("tokens of a block", "block"), "b": ("tokens of a block", "block")},
     examples=(
         Config(block=4, bias=True, n_max=64),
         Config(block=6, iterations=2, temperature=0.5),

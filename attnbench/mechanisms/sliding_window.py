@@ -343,6 +343,7 @@ CARD = Card(
     causality=Causality.ALWAYS,
     paper=Paper("Mistral 7B", "Jiang et al.", 2023, "arXiv:2310.06825"),
     cost=Cost("O(N·w·d)", time=1, memory=1),
+    symbols={"w": ("window", "window")},
     examples=(
         Config(window=5),
         Config(window=4, sink_tokens=3, kv_heads=2),

@@ -294,6 +294,10 @@ CARD = Card(
         "arXiv:2108.09193",
     ),
     cost=Cost("O(N²·d_s + N·K·D)", time=2, memory=1),
+    symbols={
+        "K": ("tokens that a query attends to", "keys"),
+        "d_s": ("width of the sketch", "sketch_width"),
+    },
     examples=(
         Config(keys=5),
         Config(keys=64, bias=True, sampling="inverse", resample=False),

@@ -455,6 +455,7 @@ CARD = Card(
         "arXiv:1901.02860",
     ),
     cost=Cost("O(N·(M + L))", time=1, memory=1),
+    symbols={"L": ("tokens of a segment", "segment"), "M": ("tokens of memory", "memory")},
     examples=(
         Config(segment=7, memory=7),
         Config(segment=5, memory=12, bias=True),

@@ -4,12 +4,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from attnbench import units
-from attnbench.analysis.summary import Frame
-from attnbench.claims.published import printed_costs
-from attnbench.records import CardFacts
+from attnbench import registry, units
+from attnbench.records import CardFacts, Option
 from attnbench.render.grid import Table
+
+if TYPE_CHECKING:
+    from attnbench.analysis.summary import Frame
 
 # a letter, with its index
 SYMBOL = re.compile(r"[A-Za-zα-ω](?:_[a-z]+)?")
@@ -18,48 +20,14 @@ GENERAL: Mapping[str, str] = MappingProxyType({
     "N": LENGTH, "n": LENGTH, "d": WIDTH, "D": WIDTH, "d_h": WIDTH,
 })  # fmt: skip
 
-SEEN, MEMORY = "tokens that a query attends to", "tokens of memory"
-POINTS, LANDMARKS, BLOCK = "inducing points", "landmarks", "tokens of a block"
-# those that papers print of mechanisms: the meaning of each, and the options that set it
-OWN: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType({
-    "bigbird": {"K": (SEEN, "block", "global_tokens", "random_tokens")},
-    "blockwise": {"n": ("blocks", "blocks")},
-    "compressive_transformer": {
-        "L": ("tokens of a segment", "segment"), "M": (MEMORY, "memory"),
-        "C": ("slots of compressed memory", "compressed"),
-    },
-    "etc": {
-        "G": ("global tokens", "global_tokens"), "n_g": ("global tokens", "global_tokens"),
-        "r": ("radius of the band", "radius"),
-    },
-    "image_transformer": {
-        "l_q": ("tokens of a query block", "block"), "l_m": (MEMORY, "memory"),
-        "m": (MEMORY, "memory"),
-    },
-    "linformer": {"ε": ("error of the projection, which sets the rank", "rank")},
-    "local": {"b": (BLOCK, "block")},
-    "longformer": {
-        "K": (SEEN, "window", "global_tokens"), "k": ("window", "window"),
-        "m": ("global tokens", "global_tokens"),
-    },
-    "mamba2": {"s": ("size of the state", "state")},
-    "memory_compressed": {
-        "s": ("factor of compression", "compression"), "n_c": ("compressed length", "compression"),
-    },
-    "nystromformer": {"m": (LANDMARKS, "landmarks"), "k": (LANDMARKS, "landmarks")},
-    "performer": {"m": ("random features", "features")},
-    "poolingformer": {"w": ("windows of its two levels", "window", "pool_window")},
-    "set_transformer": {"m": (POINTS, "points"), "k": (POINTS, "points")},
-    "sinkhorn": {"M": (BLOCK, "block"), "b": (BLOCK, "block")},
-    "sliding_window": {"w": ("window", "window")},
-    "smart_bird": {"K": (SEEN, "keys"), "d_s": ("width of the sketch", "sketch_width")},
-    "sparse_transformer": {"K": (SEEN, "stride")},
-    "transformer_xl": {"L": ("tokens of a segment", "segment"), "M": (MEMORY, "memory")},
-})  # fmt: skip
+Own = Mapping[str, Sequence[str]]  # what a card explains: meaning, and options that set it
 
 
-def explained(table: Table, cases: Frame, cards: Sequence[CardFacts]) -> Table:
+def explained(table: Table, cases: "Frame", cards: Sequence[CardFacts]) -> Table:
     """A table of complexities, `complexity` or a paper's, with its symbols below it."""
+    # not above: `models` also explains symbols, and needs no pandas
+    from attnbench.claims.published import printed_costs
+
     swept = dict.fromkeys(cases["mechanism"])
     if table.name == "complexity":
         formulas = [(card.mechanism, card.complexity) for card in cards]
@@ -70,20 +38,31 @@ def explained(table: Table, cases: Frame, cards: Sequence[CardFacts]) -> Table:
     return replace(table, note=f"Symbols: {legend}. {table.note}") if legend else table
 
 
+def meanings(formula: str, own: Own, options: Mapping[str, Option]) -> Iterator[str]:
+    """What each symbol of a mechanism's complexity means: `m: landmarks (landmarks=64)`."""
+    for symbol in symbols(formula):
+        if symbol in own:
+            meaning, *names = own[symbol]
+            values = _set(names, options)
+            yield f"{symbol}: {meaning}{f' ({values})' if values else ''}"
+        elif symbol in GENERAL:
+            yield f"{symbol}: {GENERAL[symbol]}"
+
+
 def symbols(formula: str) -> list[str]:
-    """The symbols of a formula: `O(N·d_s + n log n)` has N, d_s and n."""
-    return list(dict.fromkeys(SYMBOL.findall(re.sub(r"O\(|log", " ", formula))))
+    """The symbols of a formula: `O(N·d_s + n log n)` has N, d_s and n; words have none."""
+    return list(dict.fromkeys(SYMBOL.findall(re.sub(r"O\(|[a-z]{3,}", " ", formula))))
 
 
 def _legend(
-    formulas: Sequence[tuple[str, str]], cases: Frame, cards: Sequence[CardFacts]
+    formulas: Sequence[tuple[str, str]], cases: "Frame", cards: Sequence[CardFacts]
 ) -> Iterator[str]:
     """`N: sequence length (128 to 512)`, and so on; then the symbols of single mechanisms."""
     every = [(name, symbol) for name, formula in formulas for symbol in symbols(formula)]
     lengths = sorted({units.length(n): n for n in cases["seq_len"]}.items(), key=lambda n: n[1])
     ends = " to ".join(dict.fromkeys((lengths[0][0], lengths[-1][0])))
     widths = " and ".join(f"{width}" for width in sorted(set(cases["width"])))
-    own = {card.mechanism: {**OWN.get(card.mechanism, {}), **card.symbols} for card in cards}
+    own = {c.mechanism: c.symbols or registry.symbols(c.mechanism) for c in cards}
     for name, symbol in every:
         if symbol in GENERAL and symbol not in own.get(name, {}):
             value = ends if GENERAL[symbol] == LENGTH else widths
@@ -96,11 +75,16 @@ def _legend(
 
 
 def _values(
-    name: str, options: Sequence[str], cases: Frame, cards: Sequence[CardFacts]
+    name: str, options: Sequence[str], cases: "Frame", cards: Sequence[CardFacts]
 ) -> Iterator[str]:
     """`window=16, global_tokens=1` for each setting of the mechanism in the sweep."""
     defaults = next((card.options for card in cards if card.mechanism == name), {})
     for text in dict.fromkeys(cases.loc[cases["mechanism"] == name, "options"]):
         given = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
-        chosen = {option: given.get(option, defaults.get(option)) for option in options}
-        yield ", ".join(f"{option}={value}" for option, value in chosen.items() if value)
+        yield _set(options, {**defaults, **given})
+
+
+def _set(names: Sequence[str], options: Mapping[str, Option]) -> str:
+    """`window=16, global_tokens=1`: the options of these names that have a value."""
+    chosen = ((name, options.get(name)) for name in names)
+    return ", ".join(f"{name}={value}" for name, value in chosen if value)

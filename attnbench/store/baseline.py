@@ -98,14 +98,7 @@ def parse(text: str, name: str = "baseline") -> Baseline:
             for label, row in data["cases"].items()
         }
         return msgspec.convert(data, Baseline)
-    except (
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-        msgspec.MsgspecError,
-    ) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise StoreError(
             f"{name} is not a baseline: {type(error).__name__} {error}; make one with --save"
         ) from error

@@ -17,7 +17,7 @@ from typing import Self
 
 from attnbench import __version__
 from attnbench.errors import ForeignJournal, NewerSchema, StoreError, SweepBusy, SweepExists
-from attnbench.records import CardFacts, Environment, Origin, Planned, Request, Run, Shard, Sweep
+from attnbench.records import CardFacts, Origin, Planned, Run, Sweep
 from attnbench.store import reading, schema
 from attnbench.store.locked import LockedFile, sync_folder
 from attnbench.store.output import ELSEWHERE, explained, writing
@@ -102,26 +102,19 @@ class Journal:
     Runs are stored with their `origin`.
     """
 
-    def __init__(self, file: LockedFile, folder: Path, origin: Origin) -> None:
+    def __init__(self, file: LockedFile, folder: Path, start: Start) -> None:
         """Reads an open journal; call `create` or `resume` instead."""
         self._file = file
         self.folder = folder
-        self.origin = origin
+        here = start.environment
+        self.origin = Origin(host=here.host, device_uuid=here.device_uuid, shard=start.shard)
         sweep = reading.parse(file.content, repr(str(folder / FILE)))
         unlocked = () if file.locked else (UNLOCKED,)
         self.sweep: Sweep = replace(sweep, warnings=sweep.warnings + unlocked)
         self._next_line = reading.next_line(file.content)
 
     @classmethod
-    def create(
-        cls,
-        folder: str | os.PathLike[str],
-        name: str,
-        request: Request,
-        environment: Environment,
-        shard: Shard | None = None,
-        division: str = "",
-    ) -> Self:
+    def create(cls, folder: str | os.PathLike[str], name: str, start: Start) -> Self:
         """A new sweep in `folder`, which is created if necessary, or one shard of a sweep.
 
         Raises `SweepExists`, `SweepBusy`, or `StoreError` if it cannot be written.
@@ -129,26 +122,16 @@ class Journal:
         folder = Path(folder)
         with writing(folder, ELSEWHERE):
             folder.mkdir(parents=True, exist_ok=True)
-            with _opened(folder, create=True, lock=shard is not None) as file:
+            with _opened(folder, create=True, lock=start.shard is not None) as file:
                 if file.content:
                     raise SweepExists(folder)
-                head = Head(name=name, attnbench=__version__, request=request)
-                session = _session(request, environment, shard, division)
-                file.append(_sealed(1, head, session))
+                head = Head(name=name, attnbench=__version__, request=start.request)
+                file.append(_sealed(1, head, start))
                 sync_folder(folder)
-                return cls(file, folder, _origin(environment, shard))
+                return cls(file, folder, start)
 
     @classmethod
-    def resume(
-        cls,
-        folder: str | os.PathLike[str],
-        request: Request,
-        environment: Environment,
-        shard: Shard | None = None,
-        division: str = "",
-        *,
-        anyway: bool = False,
-    ) -> Self:
+    def resume(cls, folder: str | os.PathLike[str], start: Start, *, anyway: bool = False) -> Self:
         """The sweep in `folder`, to go on; a torn last line is moved to `sweep.jsonl.torn`.
 
         Raises `DifferentSweep` unless request, machine, shard and division are those of the sweep
@@ -159,15 +142,15 @@ class Journal:
             raise StoreError(_missing(folder))
         with (
             writing(folder, " and --resume"),
-            _opened(folder, lock=shard is not None) as file,
+            _opened(folder, lock=start.shard is not None) as file,
         ):
-            journal = cls(file, folder, _origin(environment, shard))
+            journal = cls(file, folder, start)
             journal.origin = replace(journal.origin, attempt=len(journal.sweep.sessions) + 1)
             if not anyway:
-                refuse_other(journal.sweep, request, environment, shard, division)
+                refuse_other(journal.sweep, start)
             _repair(file, folder)
             journal._next_line = reading.next_line(file.content)
-            journal._write(_session(request, environment, shard, division))
+            journal._write(start)
             return journal
 
     def append(self, *records: CardFacts | Planned | Run) -> None:
@@ -237,18 +220,6 @@ def _sealed(line: int, *records: Record) -> bytes:
     at = datetime.now(UTC).isoformat(timespec="milliseconds")
     entries = (schema.to_entry(record, at, number) for number, record in enumerate(records, line))
     return b"".join(map(schema.seal, entries))
-
-
-def _session(
-    request: Request, environment: Environment, shard: Shard | None, division: str
-) -> Start:
-    return Start(
-        environment=environment, request=request, pid=os.getpid(), shard=shard, division=division
-    )
-
-
-def _origin(environment: Environment, shard: Shard | None) -> Origin:
-    return Origin(host=environment.host, device_uuid=environment.device_uuid, shard=shard)
 
 
 def _repair(file: LockedFile, folder: Path) -> None:

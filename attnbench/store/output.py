@@ -39,7 +39,14 @@ def write(path: Path, content: bytes, *, then: str = "", stream: bool = False) -
         if stream and _is_stream(path):
             path.write_bytes(content)
         else:
-            _replace(path, content)
+            part = _created(path)
+            try:
+                part.write_bytes(content)
+                os.replace(part, path)
+            except BaseException:
+                with suppress(OSError):
+                    part.unlink()
+                raise
 
 
 def refuse_unwritable(*paths: Path | None) -> None:
@@ -74,17 +81,6 @@ def explained(what: str, way_out: str = "") -> Iterator[None]:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         advice = f"; {way_out}" if way_out else ""
         raise StoreError(f"{what}: {reason}{advice}") from error
-
-
-def _replace(path: Path, content: bytes) -> None:
-    part = _created(path)
-    try:
-        part.write_bytes(content)
-        os.replace(part, path)
-    except BaseException:
-        with suppress(OSError):
-            part.unlink()
-        raise
 
 
 def _created(path: Path) -> Path:

@@ -4,7 +4,8 @@ from dataclasses import asdict
 from typing import Any
 
 from attnbench.errors import DifferentSweep
-from attnbench.records import Environment, Fingerprint, Part, Request, Shard, Sweep
+from attnbench.records import Environment, Fingerprint, Part, Request, Sweep
+from attnbench.store.schema import Start
 
 # limits define no case: raising them is what resuming is for
 FREE = ("rounds", "budget_s", "case_timeout_s", "memory_limit_bytes")
@@ -24,28 +25,22 @@ def done(sweep: Sweep) -> frozenset[tuple[str, Part, int]]:
     return frozenset((run.case, run.part, run.round) for run in sweep.runs if run.elapsed_s)
 
 
-def refuse_other(
-    sweep: Sweep,
-    request: Request,
-    environment: Environment,
-    shard: Shard | None = None,
-    division: str = "",
-) -> None:
+def refuse_other(sweep: Sweep, start: Start) -> None:
     """Raises `DifferentSweep` unless request, machine, shard and division are those of the sweep.
 
     A journal of several shards is one of a whole sweep.
     """
     stored = sweep.shards[0] if len(sweep.shards) == 1 else None
-    differences = request_differences(sweep.request, request, divided=shard is not None)
-    if stored != shard:
-        differences.append(f"shard: {stored or 'all'} there, {shard or 'all'} here")
+    differences = request_differences(sweep.request, start.request, divided=start.shard is not None)
+    if stored != start.shard:
+        differences.append(f"shard: {stored or 'all'} there, {start.shard or 'all'} here")
     if sweep.sessions:
-        first = sweep.sessions[0]
-        if shard is not None:
-            differences += shard_differences(first, environment)
+        first, here = sweep.sessions[0], start.environment
+        if start.shard is not None:
+            differences += shard_differences(first, here)
         else:
-            differences += machine_differences(first.fingerprint, environment.fingerprint)
-    if division and sweep.divisions - {division}:
+            differences += machine_differences(first.fingerprint, here.fingerprint)
+    if start.division and sweep.divisions - {start.division}:
         differences.append(OTHER_DIVISION)
     if differences:
         raise DifferentSweep(

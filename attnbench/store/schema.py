@@ -13,9 +13,10 @@ against the types and bounds of `records`.
 """
 
 import json
+import os
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from hashlib import sha256
 from math import isfinite
@@ -27,6 +28,8 @@ import msgspec
 from attnbench.errors import NewerSchema
 from attnbench.records import CardFacts, Cause, Environment, Outcome, Planned, Request, Run, Shard
 
+# version 2 added line numbers, version 3 two times to each sample, version 4 variants and a fixed
+# batch to requests: what earlier ones lack has a default
 SCHEMA = 4
 LONGEST_NUMBER = 100  # digits of an integer that still becomes a float
 
@@ -68,15 +71,15 @@ class Head:
     request: Request
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Start:
     """A start or a resume: machine, process, and what was requested this time."""
 
-    environment: Environment
     request: Request
-    pid: int
+    environment: Environment
     shard: Shard | None = None
     division: str = ""  # digest of what each shard measures
+    pid: int = field(default_factory=os.getpid)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,13 +107,6 @@ class Entry:
     line: int | None = None
 
 
-Step = Callable[[Entry], Entry]
-
-# version -> function to the entries of the next version; version 2 added line numbers, version 3
-# two times to each sample, version 4 variants and a fixed batch to requests
-UPGRADES: Mapping[int, Step] = MappingProxyType(dict.fromkeys((1, 2, 3), lambda entry: entry))
-
-
 def digest(content: bytes) -> str:
     """16 hexadecimal digits that identify the content."""
     return sha256(content).hexdigest()[:16]
@@ -131,37 +127,26 @@ def seal(entry: Entry, version: int = SCHEMA) -> bytes:
 
 
 def unseal(line: bytes) -> Entry:
-    """The entry of a line, upgraded to the present schema.
+    """The entry of a line.
 
     Raises `ValueError` that says what is wrong with the line, `NewerSchema` if it is too new.
     """
     sealed = SEALED.fullmatch(line.strip())
     if not sealed:
         raise ValueError("not a whole line of a journal")
-    body, version, checksum = sealed.groups()
+    body, written, checksum = sealed.groups()
     if digest(body) != checksum.decode("ascii"):
         raise ValueError("checksum does not match")
     try:
         entry = msgspec.convert(json.loads(body + b"}", parse_int=_integer), Entry)
     except (ValueError, RecursionError) as error:
         raise ValueError("not a line that attnbench wrote") from error
-    return upgrade(entry, int(version))
-
-
-def upgrade(entry: Entry, version: int, steps: Mapping[int, Step] | None = None) -> Entry:
-    """The entry of schema `version` as one of the present schema.
-
-    Raises `NewerSchema` for a later version and `ValueError` for one that never existed.
-    """
-    if version > SCHEMA:
+    if (version := int(written)) > SCHEMA:
         raise NewerSchema(
             f"written by schema {version}, this attnbench reads up to {SCHEMA}; upgrade attnbench"
         )
-    steps = UPGRADES if steps is None else steps
-    for step in range(version, SCHEMA):
-        if step not in steps:
-            raise ValueError(f"there is no schema {version}")
-        entry = steps[step](entry)
+    if version == 0:
+        raise ValueError("there is no schema 0")
     return entry
 
 
@@ -175,7 +160,8 @@ def to_entry(record: Record, at: str, line: int | None = None) -> Entry:
             # NaN and infinities were not measured, and would make the run unreadable
             finite = {name: value for name, value in values.items() if isfinite(value)}
             data |= {"case": case_id(key), "values": finite}
-    return Entry(_kind(record), at, data, line)
+    kind = next(kind for kind, type_ in KINDS.items() if isinstance(record, type_))
+    return Entry(kind, at, data, line)
 
 
 def from_entry(entry: Entry) -> Record:
@@ -208,10 +194,6 @@ def with_cause(run: Run) -> Run:
         return run
     cause = next((cause for words, cause in CAUSES if words in run.reason), None)
     return replace(run, outcome=Outcome.SKIPPED, cause=cause)
-
-
-def _kind(record: Record) -> str:
-    return next(kind for kind, type_ in KINDS.items() if isinstance(record, type_))
 
 
 def _integer(digits: str) -> int:

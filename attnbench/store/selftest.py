@@ -3,11 +3,10 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from attnbench.records import Fingerprint, canonical
+from attnbench.records import Fingerprint
 from attnbench.store import cache, output
 
 SCHEMA = 1
@@ -15,8 +14,7 @@ SCHEMA = 1
 
 def cache_path(machine: Fingerprint) -> Path:
     """The file of a machine in the user's cache."""
-    digest = sha256(canonical(asdict(machine)).encode()).hexdigest()[:16]
-    return cache.folder() / f"selftest-{digest}.json"
+    return cache.folder() / f"selftest-{cache.digest(asdict(machine))[:16]}.json"
 
 
 def keep(machine: Fingerprint, result: Mapping[str, Any]) -> Path:

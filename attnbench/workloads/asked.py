@@ -6,9 +6,9 @@ all take it from there; `workloads.requests` makes the request of it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import Annotated, Any, Self, get_type_hints
+from typing import Any, Self
 
 from attnbench.device import AUTO, kinds
 from attnbench.errors import UsageError
@@ -18,11 +18,20 @@ from attnbench.registry import unknown
 from attnbench.workloads import axes, option, presets
 from attnbench.workloads.option import BOTH, FORMATS, LARGEST_SEED, HelpPanel, Option
 
-WHAT = partial(Option, panel=HelpPanel.WHAT)
-SIZES = partial(Option, panel=HelpPanel.SIZES)
-NUMBERS = partial(Option, panel=HelpPanel.NUMBERS)
-TIME = partial(Option, panel=HelpPanel.TIME)
-CLUSTER = partial(Option, panel=HelpPanel.CLUSTER)
+OPTION = "option"  # key of a field's metadata
+
+
+def asked(panel: HelpPanel, default: Any = None, **how: Any) -> Any:
+    """A field of `Asked` with the option that it is on the command line."""
+    return field(default=default, metadata={OPTION: Option(panel=panel, **how)})
+
+
+WHAT = partial(asked, HelpPanel.WHAT)
+SIZES = partial(asked, HelpPanel.SIZES)
+NUMBERS = partial(asked, HelpPanel.NUMBERS)
+TIME = partial(asked, HelpPanel.TIME)
+CLUSTER = partial(asked, HelpPanel.CLUSTER)
+OUTPUT = partial(asked, HelpPanel.OUTPUT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,229 +41,162 @@ class Asked:
     Lists are text too, separated by commas. `read` gives the values, `of` takes numbers and lists.
     """
 
-    models: Annotated[
-        str,
-        WHAT(
-            metavar="MECHANISMS",
-            read=option.models,
-            known=option.known_models,
-            help="Names, patterns (synth*), forms (transformer:eager), options"
-            " (linformer[rank=64]), groups (@fig2, @table5, @survey, @modern, @decode, @all),"
-            " path/to/file.py:NAME.",
-        ),
-    ] = "@fig2"
-    lengths: Annotated[
-        str,
-        WHAT(
-            metavar="LENGTHS",
-            read=axes.lengths,
-            help="Sequence lengths or ranges: 128..65536:x2 (doubling), 100..500:+100 (steps).",
-        ),
-    ] = "128..65536:x2"
-    mode: Annotated[
-        str,
-        WHAT(
-            metavar="MODE",
-            read=option.modes,
-            known=lambda text: (*Mode, BOTH),
-            help="inference, training, both of these, or decode.",
-        ),
-    ] = BOTH
-    level: Annotated[
-        str | None,
-        WHAT(
-            metavar="LEVEL",
-            usual="model; attention for decode",
-            read=partial(axes.word, known=Level),
-            known=lambda text: Level,
-            help="What to time: core (q, k, v to output), attention (with projections),"
-            " model (a whole classifier).",
-        ),
-    ] = None
-    causal: Annotated[bool, WHAT(help="Causal attention: no token sees later ones.")] = False
-    padding: Annotated[
-        str,
-        WHAT(
-            metavar="SHARE",
-            read=partial(axes.number, most=0.95),
-            help="Share of each sequence that is padding.",
-        ),
-    ] = "0"
-    tokens: Annotated[
-        str | None,
-        SIZES(
-            metavar="N",
-            read=axes.size,
-            usual="8k on a CPU, 128k on a GPU",
-            help="Tokens per batch, c: the batch is max(1, c // N) sequences.",
-        ),
-    ] = None
-    batch: Annotated[
-        str | None,
-        SIZES(
-            metavar="N[,N...]",
-            read=axes.wholes,
-            usual="c // N; 1 for decode",
-            help="Sequences per batch, the same at every length; lists are crossed.",
-        ),
-    ] = None
-    preset: Annotated[
-        str,
-        SIZES(
-            metavar="NAME",
-            read=option.preset,
-            known=lambda text: presets.presets(),
-            help="Sizes from a column of Fastformer's Table 9, or of llama or qwen-next.",
-        ),
-    ] = "mind-classification"
-    width: Annotated[
-        str | None,
-        SIZES(
-            metavar="N[,N...]",
-            read=axes.wholes,
-            usual="the preset's",
-            help="Width of the model, D; lists are crossed.",
-        ),
-    ] = None
-    heads: Annotated[
-        str | None,
-        SIZES(
-            metavar="N[,N...]",
-            read=axes.wholes,
-            usual="the preset's",
-            help="Attention heads, H; lists are crossed.",
-        ),
-    ] = None
-    layers: Annotated[
-        str | None,
-        SIZES(metavar="N", read=axes.whole, usual="the preset's", help="Layers of the model."),
-    ] = None
-    dropout: Annotated[
-        str | None,
-        SIZES(
-            metavar="SHARE",
-            read=partial(axes.number, most=0.9),
-            usual="0.2",
-            help="Dropout of hidden states in training.",
-        ),
-    ] = None
-    share_layers: Annotated[
-        bool | None,
-        SIZES(usual="as each paper does", help="Share attention parameters among layers."),
-    ] = None
-    reversible: Annotated[
-        bool | None,
-        SIZES(
-            usual="as each paper does",
-            help="Reversible layers, which keep no activations, as in Reformer.",
-        ),
-    ] = None
-    dtype: Annotated[
-        str,
-        NUMBERS(
-            metavar="DTYPE[,DTYPE...]",
-            read=option.dtypes,
-            known=lambda text: (*SHORT_DTYPES.values(), *SHORT_DTYPES),
-            help="float32, bfloat16, float16, float64 or fp32, bf16, fp16, fp64;"
-            " lists are crossed.",
-        ),
-    ] = "float32"
-    device: Annotated[
-        str,
-        NUMBERS(
-            metavar="DEVICE",
-            read=option.device,
-            known=lambda text: (AUTO, *kinds()),
-            help="auto, cpu, cuda or cuda:1.",
-        ),
-    ] = AUTO
-    threads: Annotated[
-        str | None,
-        NUMBERS(metavar="N", read=axes.whole, usual="all available cores", help="CPU threads."),
-    ] = None
-    cold: Annotated[bool, NUMBERS(help="On CUDA: flush the L2 cache before each iteration.")] = (
-        False
+    models: str = WHAT(
+        "@fig2",
+        metavar="MECHANISMS",
+        read=option.models,
+        known=option.known_models,
+        help="Names, patterns (synth*), forms (transformer:eager), options"
+        " (linformer[rank=64]), groups (@fig2, @table5, @survey, @modern, @decode, @all),"
+        " path/to/file.py:NAME.",
     )
-    cuda_graphs: Annotated[bool, NUMBERS(help="On CUDA: time replays of captured iterations.")] = (
-        False
+    lengths: str = WHAT(
+        "128..65536:x2",
+        metavar="LENGTHS",
+        read=axes.lengths,
+        help="Sequence lengths or ranges: 128..65536:x2 (doubling), 100..500:+100 (steps).",
     )
-    budget: Annotated[
-        str | None,
-        TIME(
-            metavar="TIME",
-            read=axes.seconds,
-            usual="5m on a CPU, else none",
-            help="Time for the whole sweep: 90s, 10m, none.",
-        ),
-    ] = None
-    rounds: Annotated[
-        str | None,
-        TIME(
-            metavar="N",
-            read=axes.whole,
-            usual="3, or up to 12 within a budget",
-            help="Maximum number of repetitions of each case, each in a new process.",
-        ),
-    ] = None
-    quick: Annotated[bool, TIME(help="One repetition, fewer samples.")] = False
-    case_timeout: Annotated[
-        str,
-        TIME(metavar="TIME", read=axes.seconds, help="Time limit for one process of one case."),
-    ] = "20m"
-    seed: Annotated[
-        str,
-        TIME(
-            metavar="N",
-            read=partial(axes.whole, least=0, most=LARGEST_SEED),
-            help="Random seed for parameters, inputs and order.",
-        ),
-    ] = "0"
-    on: Annotated[
-        str | None,
-        CLUSTER(
-            metavar="CLUSTER",
-            read=partial(axes.word, known=EngineKind),
-            known=lambda text: EngineKind,
-            help="Measure all shards on a cluster, slurm or ray, then merge and report them.",
-        ),
-    ] = None
-    shards: Annotated[
-        str | None,
-        CLUSTER(metavar="N", read=axes.whole, help="Number of shards, for --on."),
-    ] = None
-    slurm: Annotated[
-        str,
-        CLUSTER(
-            metavar="OPTIONS",
-            read=option.verbatim,
-            help='Options for sbatch: "--gres=gpu:h100:1 --exclusive -t 60".',
-        ),
-    ] = ""
-    address: Annotated[
-        str | None,
-        CLUSTER(metavar="ADDRESS", read=option.verbatim, help="Address of the Ray cluster."),
-    ] = None
-    formats: Annotated[
-        str,
-        Option(
-            panel=HelpPanel.OUTPUT,
-            metavar="FORMATS",
-            read=option.formats,
-            known=lambda text: FORMATS,
-            help="File formats of figures: png, svg, pdf.",
-        ),
-    ] = "png"
+    mode: str = WHAT(
+        BOTH,
+        metavar="MODE",
+        read=option.modes,
+        known=lambda text: (*Mode, BOTH),
+        help="inference, training, both of these, or decode.",
+    )
+    level: str | None = WHAT(
+        metavar="LEVEL",
+        usual="model; attention for decode",
+        read=partial(axes.word, known=Level),
+        known=lambda text: Level,
+        help="What to time: core (q, k, v to output), attention (with projections),"
+        " model (a whole classifier).",
+    )
+    causal: bool = WHAT(False, help="Causal attention: no token sees later ones.")
+    padding: str = WHAT(
+        "0",
+        metavar="SHARE",
+        read=partial(axes.number, most=0.95),
+        help="Share of each sequence that is padding.",
+    )
+    tokens: str | None = SIZES(
+        metavar="N",
+        read=axes.size,
+        usual="8k on a CPU, 128k on a GPU",
+        help="Tokens per batch, c: the batch is max(1, c // N) sequences.",
+    )
+    batch: str | None = SIZES(
+        metavar="N[,N...]",
+        read=axes.wholes,
+        usual="c // N; 1 for decode",
+        help="Sequences per batch, the same at every length; lists are crossed.",
+    )
+    preset: str = SIZES(
+        "mind-classification",
+        metavar="NAME",
+        read=option.preset,
+        known=lambda text: presets.presets(),
+        help="Sizes from a column of Fastformer's Table 9, or of llama or qwen-next.",
+    )
+    width: str | None = SIZES(
+        metavar="N[,N...]",
+        read=axes.wholes,
+        usual="the preset's",
+        help="Width of the model, D; lists are crossed.",
+    )
+    heads: str | None = SIZES(
+        metavar="N[,N...]",
+        read=axes.wholes,
+        usual="the preset's",
+        help="Attention heads, H; lists are crossed.",
+    )
+    layers: str | None = SIZES(
+        metavar="N", read=axes.whole, usual="the preset's", help="Layers of the model."
+    )
+    dropout: str | None = SIZES(
+        metavar="SHARE",
+        read=partial(axes.number, most=0.9),
+        usual="0.2",
+        help="Dropout of hidden states in training.",
+    )
+    share_layers: bool | None = SIZES(
+        usual="as each paper does", help="Share attention parameters among layers."
+    )
+    reversible: bool | None = SIZES(
+        usual="as each paper does",
+        help="Reversible layers, which keep no activations, as in Reformer.",
+    )
+    dtype: str = NUMBERS(
+        "float32",
+        metavar="DTYPE[,DTYPE...]",
+        read=option.dtypes,
+        known=lambda text: (*SHORT_DTYPES.values(), *SHORT_DTYPES),
+        help="float32, bfloat16, float16, float64 or fp32, bf16, fp16, fp64; lists are crossed.",
+    )
+    device: str = NUMBERS(
+        AUTO,
+        metavar="DEVICE",
+        read=option.device,
+        known=lambda text: (AUTO, *kinds()),
+        help="auto, cpu, cuda or cuda:1.",
+    )
+    threads: str | None = NUMBERS(
+        metavar="N", read=axes.whole, usual="all available cores", help="CPU threads."
+    )
+    cold: bool = NUMBERS(False, help="On CUDA: flush the L2 cache before each iteration.")
+    cuda_graphs: bool = NUMBERS(False, help="On CUDA: time replays of captured iterations.")
+    budget: str | None = TIME(
+        metavar="TIME",
+        read=axes.seconds,
+        usual="5m on a CPU, else none",
+        help="Time for the whole sweep: 90s, 10m, none.",
+    )
+    rounds: str | None = TIME(
+        metavar="N",
+        read=axes.whole,
+        usual="3, or up to 12 within a budget",
+        help="Maximum number of repetitions of each case, each in a new process.",
+    )
+    quick: bool = TIME(False, help="One repetition, fewer samples.")
+    case_timeout: str = TIME(
+        "20m", metavar="TIME", read=axes.seconds, help="Time limit for one process of one case."
+    )
+    seed: str = TIME(
+        "0",
+        metavar="N",
+        read=partial(axes.whole, least=0, most=LARGEST_SEED),
+        help="Random seed for parameters, inputs and order.",
+    )
+    on: str | None = CLUSTER(
+        metavar="CLUSTER",
+        read=partial(axes.word, known=EngineKind),
+        known=lambda text: EngineKind,
+        help="Measure all shards on a cluster, slurm or ray, then merge and report them.",
+    )
+    shards: str | None = CLUSTER(metavar="N", read=axes.whole, help="Number of shards, for --on.")
+    slurm: str = CLUSTER(
+        "",
+        metavar="OPTIONS",
+        read=option.verbatim,
+        help='Options for sbatch: "--gres=gpu:h100:1 --exclusive -t 60".',
+    )
+    address: str | None = CLUSTER(
+        metavar="ADDRESS", read=option.verbatim, help="Address of the Ray cluster."
+    )
+    formats: str = OUTPUT(
+        "png",
+        metavar="FORMATS",
+        read=option.formats,
+        known=lambda text: FORMATS,
+        help="File formats of figures: png, svg, pdf.",
+    )
 
-    size: Annotated[
-        str,
-        Option(
-            panel=HelpPanel.OUTPUT,
-            metavar="SIZE",
-            read=partial(axes.word, known=FigureSize),
-            known=lambda text: FigureSize,
-            help="Size of figures: column, text (the width of a page) or slide.",
-        ),
-    ] = FigureSize.TEXT
+    size: str = OUTPUT(
+        FigureSize.TEXT,
+        metavar="SIZE",
+        read=partial(axes.word, known=FigureSize),
+        known=lambda text: FigureSize,
+        help="Size of figures: column, text (the width of a page) or slide.",
+    )
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
@@ -269,8 +211,7 @@ class Asked:
 
 def options() -> Mapping[str, Option]:
     """Every option by its name in Python, in the order of the help."""
-    hints = get_type_hints(Asked, include_extras=True)
-    return {field.name: hints[field.name].__metadata__[0] for field in fields(Asked)}
+    return {field.name: field.metadata[OPTION] for field in fields(Asked)}
 
 
 def flag(name: str) -> str:

@@ -103,6 +103,7 @@ def describe(name: str, card: Card, device: str) -> dict[str, Any]:
         "name": name,
         "class": card.family,
         "complexity": card.cost.printed,
+        "symbols": card.symbols,
         "causal": card.causality,
         "decode": {form: card.cannot_decode(form) or "runs" for form in card.own_forms},
         "forms": {form: card.refusal(form, config, w) or "runs" for form in card.forms},

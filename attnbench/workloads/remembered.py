@@ -9,7 +9,7 @@ that is missing, damaged or of other files is read again.
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,7 @@ def entry_names(names: Iterable[str], device: Device) -> list[str]:
     package = Path(__file__).parents[1]
     here = [
         {str(f.relative_to(package)): cache.file_digest(f) for f in sorted(package.rglob("*.py"))},
-        [sys.version, torch_version(), installations()],
+        [sys.version, version("torch"), installations()],
         [device.name, device.title(), device.missing(), device.cannot_compile()],
     ]
     shared = cache.digest(here)
@@ -74,11 +74,3 @@ def installations() -> dict[str, int]:
             if "-packages" in folder:
                 times[folder] = Path(folder).stat().st_mtime_ns
     return times
-
-
-def torch_version() -> str:
-    """The version of torch that is installed, without loading it."""
-    try:
-        return version("torch")
-    except PackageNotFoundError:
-        return ""

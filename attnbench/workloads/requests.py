@@ -46,7 +46,8 @@ def request(asked: Asked, *, divided: bool = False, elsewhere: bool = False) -> 
     crossed = variants(asked)
     chosen_s = None if divided else device.budget_s
     budget_s = chosen_s if asked.budget is None else asked.read("budget")
-    usual_rounds = rounds(asked.quick, budget_s)
+    # more than three rounds fit into some budgets
+    usual_rounds = 1 if asked.quick else 3 if budget_s is None else 12
     dropout = asked.read("dropout")
     return Request(
         models=asked.read("models"),
@@ -64,15 +65,7 @@ def request(asked: Asked, *, divided: bool = False, elsewhere: bool = False) -> 
         rounds=asked.read("rounds") or usual_rounds,
         budget_s=budget_s,
         case_timeout_s=asked.read("case_timeout"),
-        settings=settings(
-            device,
-            asked.read("threads"),
-            asked.read("seed"),
-            asked.quick,
-            asked.cold,
-            budget_s,
-            asked.cuda_graphs,
-        ),
+        settings=settings(asked, device, budget_s),
         dropout=Shell().dropout if dropout is None else dropout,
         share_layers=asked.share_layers,
         reversible=asked.reversible,
@@ -91,31 +84,18 @@ def variants(asked: Asked) -> tuple[Variant, ...]:
     return tuple(Variant(width=w, heads=h, dtype=t, batch=b) for w, h, t, b in combinations)
 
 
-def rounds(quick: bool, budget_s: float | None) -> int:
-    """The most rounds of a sweep: more than three fit into some budgets."""
-    return 1 if quick else 3 if budget_s is None else 12
-
-
-def settings(
-    device: Device,
-    threads: int | None,
-    seed: int,
-    quick: bool,
-    cold: bool,
-    budget_s: float | None,
-    cuda_graphs: bool = False,
-) -> Settings:
+def settings(asked: Asked, device: Device, budget_s: float | None) -> Settings:
     """How to measure: short runs under a budget, long ones without. Raises `UsageError`."""
-    if cold and not device.flushes_cache:
+    if asked.cold and not device.flushes_cache:
         raise UsageError(f"--cold flushes a GPU's cache; it has no effect on {device.title()}")
-    if cuda_graphs and not device.captures:
+    if asked.cuda_graphs and not device.captures:
         raise UsageError(f"--cuda-graphs needs a GPU; it has no effect on {device.title()}")
     return Settings(
-        seed=seed,
-        cold=cold,
-        cuda_graphs=cuda_graphs,
-        threads=threads or cores(),
-        **device.sampling(quick, bounded=quick or budget_s is not None),
+        seed=asked.read("seed"),
+        cold=asked.cold,
+        cuda_graphs=asked.cuda_graphs,
+        threads=asked.read("threads") or cores(),
+        **device.sampling(asked.quick, bounded=asked.quick or budget_s is not None),
     )
 
 

@@ -95,7 +95,7 @@ def test_a_variant_is_a_sweep_of_its_own():
 
 def test_steps_have_no_chart_of_memory(monkeypatch):
     made = decoded({"transformer": lambda n: 2048 * n}, lengths=(128, 512))
-    monkeypatch.setattr("attnbench.store.journal.load_results", lambda folder: made)
+    monkeypatch.setattr("attnbench.api.sweeps.load_results", lambda folder: made)
     steps = attnbench.load(FOLDER)
     assert steps.plot().content
     assert "Time per output token" in steps._repr_html_()

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from attnbench.cli import selftest
 from attnbench.gate.measuring import Runner
 from attnbench.gate.selftest import Detection, Rate
 from attnbench.store.selftest import sentence
@@ -123,7 +122,7 @@ def test_a_selftest_is_kept_for_check_to_quote(repository, tmp_path):
     assert stored["sentence"] in checked.stdout + checked.stderr
 
 
-def test_a_selftest_prints_what_it_keeps_for_check(tmp_path, monkeypatch, capsys):
+def test_a_selftest_prints_what_it_keeps_for_check(tmp_path, monkeypatch):
     """Whatever was measured: here, that every check of 20 % more work finds it."""
     rates = [Rate(share=share, checks=9, slower=9 * (share > 0), faster=0, unsure=0)
              for share in (0.0, 0.2)]  # fmt: skip
@@ -134,8 +133,7 @@ def test_a_selftest_prints_what_it_keeps_for_check(tmp_path, monkeypatch, capsys
     monkeypatch.setattr(
         "attnbench.gate.selftest.detected", lambda *_: Detection(rates=tuple(rates), pairs=24)
     )
-    selftest.selftest(json_=True)
-    printed = json.loads(capsys.readouterr().out)
+    printed = json.loads(here("selftest", "--json").stdout)
     assert printed["machine"]["torch"] == machine.torch
     assert "detects slowdowns of 20 % or more; 0 false alarms in 9 checks" in printed["sentence"]
     assert sentence(machine) == printed["sentence"]

@@ -14,7 +14,8 @@ ROW = {
     "equations": f"Mine: an idea.\n\n    {EQUATION}\n",
     "paper": {"title": "T", "authors": "A", "year": 2021, "source": "S"},
     "class": "M",
-    "complexity": "O(N)",
+    "complexity": "O(N·m)",
+    "symbols": {"m": ("landmarks", "landmarks")},
     "causal": "never",
     "decode": {"eager": "no causal form"},
     "declared": True,
@@ -23,7 +24,7 @@ ROW = {
     "default": "eager",
     "packages": {},
     "flops": {"eager": {"projections": 373_293_056, "core": 1_677_721_600}},
-    "options": {},
+    "options": {"landmarks": 64},
     "options_mean": "None.",
 }
 
@@ -33,6 +34,7 @@ def test_equations_stay_whole_and_work_has_a_unit(capsys, monkeypatch):
     show_one(ROW)
     shown = capsys.readouterr().out
     assert f"    {EQUATION}\n" in shown
+    assert "Symbols    N: sequence length; m: landmarks (landmarks=64)\n" in shown
     assert "373 MFLOP + 1.68 GFLOP" in " ".join(shown.split())
 
 

@@ -57,6 +57,13 @@ def test_slopes_change_the_figure_alone(folder: Path):
     assert changed == {"fig2.png", "report.html"}
 
 
+def test_slopes_without_a_figure_are_not_ignored_in_silence(tmp_path: Path):
+    done = report(DATA.parents[2] / "reports" / "cpu-decode", "--slopes", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    line = "warning: --slopes: a sweep that only decodes has no figure with slopes"
+    assert done.stderr.splitlines().count(line) == 1
+
+
 def test_figures_have_the_size_that_was_asked_for(folder: Path):
     done = report(folder, "--size", "column", "--formats", "png,svg,pdf")
     assert done.returncode == 0, done.stderr

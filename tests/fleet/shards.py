@@ -7,7 +7,7 @@ from attnbench.records import Shard
 from attnbench.run.session import Session
 from attnbench.store.journal import Journal
 from attnbench.store.resuming import done
-from attnbench.store.schema import EndReason
+from attnbench.store.schema import EndReason, Start
 from tests import sweeps
 from tests.run.machine import Machine
 from tests.run.test_session import PLAN, REQUEST
@@ -25,9 +25,9 @@ def measured(folder, shard=None, request=REQUEST, plan=PLAN, resume=False, secon
     """The folder, after a session on one machine has ended in it."""
     here = sweeps.environment(**{"host": f"node-{shard}", **machine})
     if resume:
-        journal = Journal.resume(folder, request, here, shard)
+        journal = Journal.resume(folder, Start(request, here, shard))
     else:
-        journal = Journal.create(folder, folder.name, request, here, shard)
+        journal = Journal.create(folder, folder.name, Start(request, here, shard))
     fake = Machine(seconds or (lambda case: SLOW[case.mechanism]))
     with journal:
         if not journal.sweep.plan:

@@ -23,6 +23,7 @@ from attnbench.records import Fingerprint, Mode
 from attnbench.run.processes import Server
 from attnbench.store.baseline import Baseline, StoredCase, save
 from attnbench.store.journal import FILE, Journal
+from attnbench.store.schema import Start
 from attnbench.workloads import reader, reading
 from tests import sweeps
 
@@ -142,7 +143,7 @@ def furnish(folder: Path) -> None:
 
 def write(folder: Path, sweep: Any) -> None:
     """A sweep as the journal of a folder."""
-    with Journal.create(folder, sweep.name, sweep.request, sweep.sessions[0]) as journal:
+    with Journal.create(folder, sweep.name, Start(sweep.request, sweep.sessions[0])) as journal:
         journal.append(*sweep.cards, *sweep.plan, *sweep.runs)
 
 

@@ -8,6 +8,7 @@ from attnbench.records import FigureSize, Mode
 from attnbench.render import decoding, page, ranking
 from attnbench.render.answers import paragraphs
 from attnbench.store.journal import Journal, load
+from attnbench.store.schema import Start
 from tests.sweeps import decoded
 
 STATES = {
@@ -21,7 +22,7 @@ STATES = {
 def found(tmp_path_factory):
     """Through a journal, as `report` reads it."""
     made, folder = decoded(STATES), tmp_path_factory.mktemp("decoded")
-    with Journal.create(folder, made.name, made.request, made.sessions[0]) as journal:
+    with Journal.create(folder, made.name, Start(made.request, made.sessions[0])) as journal:
         journal.append(*made.cards, *made.plan, *made.runs)
     return analyse(load(folder))
 

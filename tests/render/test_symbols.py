@@ -4,13 +4,14 @@ from dataclasses import fields, replace
 
 import pytest
 
+from attnbench import registry
 from attnbench.analysis.report import analyse
 from attnbench.claims.published import printed_costs
 from attnbench.registry import card, names
 from attnbench.render import html, latex, markdown
 from attnbench.render.grid import Table
 from attnbench.render.page import report_tables
-from attnbench.render.symbols import GENERAL, OWN, explained, symbols
+from attnbench.render.symbols import GENERAL, explained, meanings, symbols
 from attnbench.store.journal import load
 
 FORMULAS = [(cost.mechanism, cost.printed) for cost in printed_costs()]
@@ -24,6 +25,8 @@ FORMULAS = [(cost.mechanism, cost.printed) for cost in printed_costs()]
         ("O(kn)", ["k", "n"]),
         ("O(N²·d_s + N·K·D)", ["N", "d_s", "K", "D"]),
         ("O(n√n)", ["n"]),
+        ("4n² d_h", ["n", "d_h"]),
+        ("not declared", []),
     ],
 )
 def test_the_symbols_of_a_formula(formula, expected):
@@ -34,19 +37,31 @@ def test_every_symbol_that_is_printed_is_explained():
     formulas = [*FORMULAS, *((name, card(name).cost.printed) for name in names())]
     for name, formula in formulas:
         for symbol in symbols(formula):
-            known = {*OWN.get(name, {}), *card(name).cost.symbols, *GENERAL}
-            assert symbol in known, (name, formula, symbol)
+            assert symbol in {*card(name).symbols, *GENERAL}, (name, formula, symbol)
 
 
 def test_what_is_explained_is_printed_and_set_by_options_that_exist():
-    for name, own in OWN.items():
+    for name in names():
         known = card(name)
         printed = [formula for mechanism, formula in FORMULAS if mechanism == name]
         printed = {s for formula in (*printed, known.cost.printed) for s in symbols(formula)}
         options = {field.name for field in fields(known.examples[0])}
-        for symbol, (_, *named) in own.items():
+        for symbol, (_, *named) in known.symbols.items():
             assert symbol in printed, (name, symbol)
             assert set(named) <= options, (name, symbol)
+
+
+def test_symbols_are_read_from_a_card_without_running_it():
+    """For journals whose cards have none."""
+    for name in names():
+        assert registry.symbols(name) == card(name).symbols
+    assert registry.symbols("file.py:NAME") == {}
+
+
+def test_a_formula_is_explained_with_the_values_of_options():
+    own = {"K": ("keys", "window", "tokens"), "r": ("radius",)}
+    found = meanings("O(N·K + r·z)", own, {"window": 8, "tokens": None, "bias": True})
+    assert list(found) == ["N: sequence length", "K: keys (window=8)", "r: radius"]
 
 
 def test_a_card_explains_symbols_of_its_own():

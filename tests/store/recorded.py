@@ -5,6 +5,7 @@ from pathlib import Path
 
 from attnbench.records import Origin, Request, canonical
 from attnbench.store.journal import FILE, Journal, load
+from attnbench.store.schema import Start
 
 RECORDED = Path(__file__).parents[1] / "data" / "schema1"
 NUMBERED = RECORDED.with_name("schema2")  # a small sweep, raced
@@ -19,11 +20,11 @@ SMALL = b"".join([*LINES[:5], *LINES[16:18], LINES[-1]])
 
 
 def create(folder, request: Request = SWEEP.request) -> Journal:
-    return Journal.create(folder, "a sweep", request, SWEEP.sessions[0])
+    return Journal.create(folder, "a sweep", Start(request, SWEEP.sessions[0]))
 
 
 def resume(folder, request: Request = SWEEP.request, **options) -> Journal:
-    return Journal.resume(folder, request, SWEEP.sessions[0], **options)
+    return Journal.resume(folder, Start(request, SWEEP.sessions[0]), **options)
 
 
 def rows(runs) -> list[str]:

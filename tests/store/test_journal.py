@@ -9,7 +9,7 @@ from attnbench.errors import DamagedJournal, ForeignJournal, StoreError, SweepEx
 from attnbench.records import Outcome, Part, Run
 from attnbench.store import reading, schema
 from attnbench.store.journal import FILE, TORN, Journal, list_sweeps, load, load_results
-from attnbench.store.schema import EndReason
+from attnbench.store.schema import EndReason, Start
 from tests.store.recorded import LINES, SMALL, SWEEP, create, resume, rows
 
 
@@ -26,7 +26,9 @@ def test_what_is_written_is_read(tmp_path):
 
 @pytest.mark.parametrize("name", ["two words", "путь", "\x1b[31mred\n", "-rf *", "\udc80", "'"])
 def test_hostile_names_are_only_names(tmp_path, name):
-    with Journal.create(tmp_path / name, name, SWEEP.request, SWEEP.sessions[0]) as open_journal:
+    with Journal.create(
+        tmp_path / name, name, Start(SWEEP.request, SWEEP.sessions[0])
+    ) as open_journal:
         open_journal.append(*SWEEP.plan)
     resume(tmp_path / name).close()
     assert load(tmp_path / name).name == name

@@ -13,7 +13,7 @@ from attnbench.records import Outcome, Part, Run, Shard
 from attnbench.store import locked, schema
 from attnbench.store.journal import FILE, Journal, load
 from attnbench.store.merging import Piece, joined, merge
-from attnbench.store.schema import EndReason
+from attnbench.store.schema import EndReason, Start
 from tests.fleet.shards import contents, divided, measured
 from tests.run.test_session import PLAN, REQUEST
 from tests.store.recorded import RECORDED
@@ -111,7 +111,7 @@ def test_a_clock_that_is_behind_does_not_undo_a_resume(folders, tmp_path):
     copy = shutil.copytree(shards[0], tmp_path / "shard-1")
     file = copy / FILE
     file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:-3]))
-    with Journal.resume(copy, REQUEST, environment(), Shard(1, 3)) as journal:
+    with Journal.resume(copy, Start(REQUEST, environment(), Shard(1, 3))) as journal:
         journal.end(EndReason.INTERRUPTED)
     before = len(file.read_bytes().splitlines())
     measured(copy, Shard(1, 3), resume=True)
@@ -128,7 +128,7 @@ def test_what_a_shard_has_replaced_since_does_not_come_back(folders, tmp_path):
     copy = shutil.copytree(shards[0], tmp_path / "shard-1")
     merge([copy, *shards[1:]], tmp_path / "merged")
     run = next(run for run in load(copy).runs if run.part is Part.TIME)
-    with Journal.resume(copy, REQUEST, environment(host="later"), Shard(1, 3)) as journal:
+    with Journal.resume(copy, Start(REQUEST, environment(host="later"), Shard(1, 3))) as journal:
         journal.append(replace(run, elapsed_s=run.elapsed_s + 1))
         journal.end(EndReason.FINISHED)
     for order in ([copy, *shards[1:]], [*shards[1:], copy]):
@@ -214,7 +214,7 @@ def test_a_case_that_one_shard_left_out_and_another_measured_was_measured(folder
     case = PLAN[0].case.key
     first = runs[case, Part.TIME, 0]
     with Journal.resume(
-        copies[first.origin.shard.number - 1], REQUEST, environment(), first.origin.shard
+        copies[first.origin.shard.number - 1], Start(REQUEST, environment(), first.origin.shard)
     ) as journal:
         left = Run(
             case=case, part=Part.TIME, round=0, outcome=Outcome.SKIPPED, reason="over budget"
@@ -258,24 +258,24 @@ def test_a_shard_is_resumed_by_one_version_alone(folders, tmp_path):
     copies = [shutil.copytree(folder, tmp_path / folder.name) for folder in (shards[0], whole)]
     later = environment(attnbench="0.2.0")
     with pytest.raises(DifferentSweep, match=r"attnbench: 0.1.0 there, 0.2.0 here"):
-        Journal.resume(copies[0], REQUEST, later, Shard(1, 3))
-    Journal.resume(copies[1], REQUEST, later).close()
+        Journal.resume(copies[0], Start(REQUEST, later, Shard(1, 3)))
+    Journal.resume(copies[1], Start(REQUEST, later)).close()
 
 
 @pytest.mark.parametrize(("shard", "said"), [(Shard(2, 3), "1/3 there, 2/3"), (None, "there, all")])
 def test_a_shard_is_resumed_as_itself_alone(folders, tmp_path, shard, said):
     copy = shutil.copytree(folders[0][0], tmp_path / "shard-1")
     with pytest.raises(DifferentSweep, match=f"shard: .*{said} here"):
-        Journal.resume(copy, REQUEST, environment(), shard)
+        Journal.resume(copy, Start(REQUEST, environment(), shard))
 
 
 def test_a_shard_needs_a_lock(folders, tmp_path, monkeypatch):
     monkeypatch.setattr(locked, "_lock", lambda fd: False)
     with pytest.raises(StoreError, match="cannot be locked: two attempts at a shard might write"):
-        Journal.create(tmp_path / "new", "new", REQUEST, environment(), Shard(1, 3))
+        Journal.create(tmp_path / "new", "new", Start(REQUEST, environment(), Shard(1, 3)))
     copy = shutil.copytree(folders[0][0], tmp_path / "shard-1")
     with pytest.raises(StoreError, match="cannot be locked"):
-        Journal.resume(copy, REQUEST, environment(), Shard(1, 3))
+        Journal.resume(copy, Start(REQUEST, environment(), Shard(1, 3)))
 
 
 @settings(max_examples=60)

@@ -1,5 +1,4 @@
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +9,7 @@ from attnbench.errors import DamagedJournal, NewerSchema
 from attnbench.records import Outcome, Part, Sample
 from attnbench.store import reading, schema
 from attnbench.store.journal import FILE, load
-from tests.store.recorded import DATA, GPU, LINES, NUMBERED, RECORDED, SMALL, SWEEP, rows
+from tests.store.recorded import DATA, GPU, LINES, NUMBERED, SMALL, SWEEP, rows
 
 
 def damaged(data: bytes) -> str:
@@ -72,16 +71,6 @@ def test_the_recorded_sweep_of_schema_2_was_raced_and_has_numbered_lines():
     assert all(s.lap is None for run in SWEEP.runs for s in run.samples), "schema 1 had no races"
     lines = (NUMBERED / FILE).read_bytes().splitlines()
     assert [schema.unseal(line).line for line in lines] == list(range(1, len(lines) + 1))
-
-
-def test_an_older_schema_loads_through_its_upgrades(monkeypatch):
-    def rename(entry):
-        return replace(
-            entry, data={**entry.data, "name": "upgraded"} if entry.kind == "sweep" else entry.data
-        )
-
-    monkeypatch.setattr(schema, "UPGRADES", {**schema.UPGRADES, 1: rename})
-    assert load(RECORDED) == replace(SWEEP, name="upgraded")
 
 
 @settings(max_examples=100, deadline=None)

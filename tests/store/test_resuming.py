@@ -6,6 +6,7 @@ from attnbench.errors import DifferentSweep
 from attnbench.records import Outcome
 from attnbench.store.journal import FILE, Journal, load
 from attnbench.store.resuming import done, refuse_other
+from attnbench.store.schema import Start
 from tests.store.recorded import SWEEP, create
 
 
@@ -17,11 +18,11 @@ def test_another_request_or_machine_is_refused_without_anyway(tmp_path):
     machine = replace(SWEEP.sessions[0], torch="1.0")
     before = (tmp_path / FILE).read_bytes()
     with pytest.raises(DifferentSweep) as caught:
-        Journal.resume(tmp_path, request, machine)
+        Journal.resume(tmp_path, Start(request, machine))
     text = "lengths: 512,2048,8192 there, 512 here; seed: 0 there, 4 here; torch: 2.13.0+cpu there"
     assert text in str(caught.value)
     assert (tmp_path / FILE).read_bytes() == before
-    with Journal.resume(tmp_path, request, machine, anyway=True) as open_journal:
+    with Journal.resume(tmp_path, Start(request, machine), anyway=True) as open_journal:
         assert load(open_journal.folder).request == request
 
 
@@ -32,16 +33,16 @@ def test_limits_and_order_make_no_other_request():
     here = replace(
         asked, budget_s=None, rounds=9, case_timeout_s=1.0, settings=roomier, models=models
     )
-    refuse_other(SWEEP, here, SWEEP.sessions[0])
+    refuse_other(SWEEP, Start(here, SWEEP.sessions[0]))
     with pytest.raises(DifferentSweep, match=r"\(tokens: 8192 there, 1 here\)"):
-        refuse_other(SWEEP, replace(asked, tokens=1), SWEEP.sessions[0])
+        refuse_other(SWEEP, Start(replace(asked, tokens=1), SWEEP.sessions[0]))
 
 
 def test_what_is_not_the_machine_may_change():
     here = SWEEP.sessions[0]
-    refuse_other(SWEEP, SWEEP.request, replace(here, load=9.0, memory_bytes=1, notes={}))
+    refuse_other(SWEEP, Start(SWEEP.request, replace(here, load=9.0, memory_bytes=1, notes={})))
     with pytest.raises(DifferentSweep, match=r"\(threads: 2 there, 1 here\)"):
-        refuse_other(SWEEP, SWEEP.request, replace(here, threads=1))
+        refuse_other(SWEEP, Start(SWEEP.request, replace(here, threads=1)))
 
 
 def test_what_was_skipped_is_not_done():

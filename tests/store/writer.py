@@ -10,7 +10,7 @@ from attnbench.errors import StoreError
 from attnbench.records import Outcome, Part, Run
 from attnbench.store.journal import FILE, Journal, load
 from attnbench.store.resuming import done
-from attnbench.store.schema import EndReason
+from attnbench.store.schema import EndReason, Start
 
 RECORDED = Path(__file__).parents[1] / "data" / "schema1"
 
@@ -23,9 +23,9 @@ def main(folder: str, rounds: str, how: str = "", limit: str = "") -> None:
     like = load(RECORDED)
     case = like.plan[0]
     if (Path(folder) / FILE).exists():
-        journal = Journal.resume(folder, like.request, like.sessions[0])
+        journal = Journal.resume(folder, Start(like.request, like.sessions[0]))
     else:
-        journal = Journal.create(folder, "written", like.request, like.sessions[0])
+        journal = Journal.create(folder, "written", Start(like.request, like.sessions[0]))
     with journal:
         journal.append(case)
         for number in range(int(rounds)):

@@ -45,7 +45,7 @@ def test_each_mechanism_is_read_once():
 def test_what_it_follows_from_is_in_the_name_of_an_entry(monkeypatch):
     reader = Reader()
     read(reader, "fastformer")
-    monkeypatch.setattr(remembered, "torch_version", lambda: "9.9")
+    monkeypatch.setattr(remembered, "version", lambda package: "9.9")
     assert read(reader, "fastformer") == [2]
     monkeypatch.setattr(remembered, "installations", lambda: {"site-packages": 1})
     assert read(reader, "fastformer") == [3]
