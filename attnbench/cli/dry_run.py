@@ -57,16 +57,9 @@ def show_plan(
             }
         )
         return
-    from attnbench.render.plan import plan_tables
+    from attnbench.render.cases import plan_tables
 
-    tables = plan_tables(
-        plan,
-        request,
-        total_s=found.total_s,
-        rounds=found.rounds,
-        left_out=found.left_out,
-        memory_bytes=memory_bytes,
-    )
+    tables = plan_tables(plan, request, found, memory_bytes)
     if parts:
         from attnbench.cli.cluster import shards_table
 

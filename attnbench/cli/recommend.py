@@ -31,8 +31,8 @@ def recommend(
     from attnbench.analysis.recommend import recommend
     from attnbench.analysis.report import analyse
     from attnbench.analysis.variants import variant
+    from attnbench.render.answers import ranking, recommended
     from attnbench.render.conditions import warnings
-    from attnbench.render.ranking import sentence, table
     from attnbench.store.journal import load_results
     from attnbench.workloads import axes
 
@@ -53,7 +53,7 @@ def recommend(
         console.data([asdict(each) for each in found])
         return
     for each in found:
-        console.out().print(sentence(each))
+        console.out().print(recommended(each))
         console.out().print()
-        console.show(table(each))
+        console.show(ranking(each))
         console.out().print()

@@ -20,10 +20,10 @@ from attnbench.analysis.roofline import Roof
 from attnbench.analysis.summary import Frame
 from attnbench.metrics import TABLE, Better, Metric, Unit
 from attnbench.records import Mode, Part, Run, Sweep
+from attnbench.render.cases import why
 from attnbench.render.cost_tables import batch
 from attnbench.render.grid import clean, quantity
 from attnbench.render.html import WEB
-from attnbench.render.labels import why
 from attnbench.render.styles import marker_path, on_dark, series_styles
 
 MOSTLY = 0.5  # of the FLOPs

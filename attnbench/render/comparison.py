@@ -10,10 +10,10 @@ from attnbench.analysis.verdict import Verdict
 from attnbench.metrics import TABLE
 from attnbench.records import Outcome
 from attnbench.render import charts, delimited, html
+from attnbench.render.cases import why
 from attnbench.render.check_page import in_words
 from attnbench.render.grid import Cell, Table, bare, quantity, words
 from attnbench.render.growth_tables import crossing
-from attnbench.render.labels import why
 
 TIME = "time_s"
 UNPAIRED = (

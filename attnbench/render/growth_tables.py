@@ -3,10 +3,12 @@
 A paper's table keeps its layout, with the measured exponents next to the printed ones. An exponent
 is marked ↑ or ↓ where the tail is straight and the 95 % confidence interval differs from the
 printed exponent by more than `BEND`. Everything outside the core is linear in N, so at other levels
-no exponent below 1 is expected.
+no exponent below 1 is expected. The symbols of printed complexities are explained below a table.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from math import log, sqrt
 from types import MappingProxyType
@@ -18,11 +20,57 @@ from attnbench.analysis.scaling import BEND, LEAST_EXPONENT, METRICS, STEPS, Tai
 from attnbench.analysis.summary import Frame, Row
 from attnbench.claims.published import PrintedCost, printed_costs
 from attnbench.records import CardFacts, Level, Mode
-from attnbench.render.decoding import state_size, step_time
-from attnbench.render.grid import Cell, Table, bare, words
+from attnbench.render.cost_tables import milliseconds
+from attnbench.render.grid import Cell, Table, bare, number, words
 
 TIME, MEMORY, _ = METRICS
 METRIC_NAMES: Mapping[str, str] = MappingProxyType({TIME: "time", MEMORY: "memory"})
+
+# a letter, with its index
+SYMBOL = re.compile(r"[A-Za-zα-ω](?:_[a-z]+)?")
+LENGTH, WIDTH = "sequence length", "width"
+GENERAL: Mapping[str, str] = MappingProxyType({
+    "N": LENGTH, "n": LENGTH, "d": WIDTH, "D": WIDTH, "d_h": WIDTH,
+})  # fmt: skip
+
+SEEN, KEPT = "tokens that a query attends to", "tokens of memory"
+POINTS, LANDMARKS, BLOCK = "inducing points", "landmarks", "tokens of a block"
+# those that papers print of mechanisms: the meaning of each, and the options that set it
+OWN: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType({
+    "bigbird": {"K": (SEEN, "block", "global_tokens", "random_tokens")},
+    "blockwise": {"n": ("blocks", "blocks")},
+    "compressive_transformer": {
+        "L": ("tokens of a segment", "segment"), "M": (KEPT, "memory"),
+        "C": ("slots of compressed memory", "compressed"),
+    },
+    "etc": {
+        "G": ("global tokens", "global_tokens"), "n_g": ("global tokens", "global_tokens"),
+        "r": ("radius of the band", "radius"),
+    },
+    "image_transformer": {
+        "l_q": ("tokens of a query block", "block"), "l_m": (KEPT, "memory"),
+        "m": (KEPT, "memory"),
+    },
+    "linformer": {"ε": ("error of the projection, which sets the rank", "rank")},
+    "local": {"b": (BLOCK, "block")},
+    "longformer": {
+        "K": (SEEN, "window", "global_tokens"), "k": ("window", "window"),
+        "m": ("global tokens", "global_tokens"),
+    },
+    "mamba2": {"s": ("size of the state", "state")},
+    "memory_compressed": {
+        "s": ("factor of compression", "compression"), "n_c": ("compressed length", "compression"),
+    },
+    "nystromformer": {"m": (LANDMARKS, "landmarks"), "k": (LANDMARKS, "landmarks")},
+    "performer": {"m": ("random features", "features")},
+    "poolingformer": {"w": ("windows of its two levels", "window", "pool_window")},
+    "set_transformer": {"m": (POINTS, "points"), "k": (POINTS, "points")},
+    "sinkhorn": {"M": (BLOCK, "block"), "b": (BLOCK, "block")},
+    "sliding_window": {"w": ("window", "window")},
+    "smart_bird": {"K": (SEEN, "keys"), "d_s": ("width of the sketch", "sketch_width")},
+    "sparse_transformer": {"K": (SEEN, "stride")},
+    "transformer_xl": {"L": ("tokens of a segment", "segment"), "M": (KEPT, "memory")},
+})  # fmt: skip
 
 
 def complexity(summary: Frame, judged: Frame, cards: Sequence[CardFacts]) -> Table:
@@ -36,13 +84,16 @@ def complexity(summary: Frame, judged: Frame, cards: Sequence[CardFacts]) -> Tab
     rows = []
     for series, fits in judged.groupby("series", sort=False):
         card = by_name.get(fits["mechanism"].iloc[0])
-        case: Any = longest.loc[str(series)] if series in longest.index else None
+        parameters = per_token = Cell(units.NOTHING)
+        if series in longest.index:
+            case: Any = longest.loc[str(series)]
+            parameters = number(float(case["parameters"]), units.count)
+            per_token = number(float(case["flops"] / case["outputs"]), units.flops)
         rows.append(
             (
                 words(series),
                 words(card.complexity if card else units.NOTHING),
-                _number(case, "parameters", units.count),
-                _number(case, "flops", units.flops, per_token=True),
+                *(parameters, per_token),
                 *map(exponent, _by_kind(fits, judged)),
                 words(_disagreements(fits)),
             )
@@ -115,15 +166,6 @@ def crossing(row: Row | None, suffix: str = "") -> Cell:
     edge = "≤ " if length <= row["from_len" + suffix] else ""
     text, *ends = (units.length(round(value)) for value in (length, low, high))
     return Cell(edge + (text if low == high else units.interval(text, *ends)), length, low, high)
-
-
-def _number(
-    row: Row | None, key: str, text: Callable[[float], str], per_token: bool = False
-) -> Cell:
-    if row is None:
-        return Cell(units.NOTHING)
-    value = float(row[key] / row["outputs"] if per_token else row[key])
-    return Cell(text(value), value)
 
 
 def _headings(fits: Frame) -> list[str]:
@@ -224,9 +266,8 @@ def _decoded(row: Row | None) -> tuple[Cell, Cell]:
     """Time of a step and size of the state at the longest context, with its length."""
     if row is None:
         return Cell(units.NOTHING), Cell(units.NOTHING)
-    at = f" at {units.length(row['seq_len'])}"
-    step, kept = step_time(row), state_size(row)
-    return step._replace(text=step.text + at), kept
+    step, at = milliseconds(row), f" at {units.length(row['seq_len'])}"
+    return step._replace(text=step.text + at), number(row["state_bytes"], units.size)
 
 
 def _note(level: Level) -> str:
@@ -251,3 +292,50 @@ def _against_printed(fit: Row | None, cost: PrintedCost, level: Level) -> Cell:
     if fit["low"] > steepest + BEND:
         return cell._replace(text=f"{cell.text} ↑")
     return cell._replace(text=f"{cell.text} ↓") if fit["high"] < power - BEND else cell
+
+
+def explained(table: Table, cases: Frame, cards: Sequence[CardFacts]) -> Table:
+    """A table of complexities, `complexity` or a paper's, with its symbols below it."""
+    swept = dict.fromkeys(cases["mechanism"])
+    if table.name == "complexity":
+        formulas = [(card.mechanism, card.complexity) for card in cards]
+    else:
+        formulas = [(c.mechanism, c.printed) for c in printed_costs() if c.table == table.name]
+    known = [(mechanism, formula) for mechanism, formula in formulas if mechanism in swept]
+    legend = "; ".join(dict.fromkeys(_legend(known, cases, cards)))
+    return replace(table, note=f"Symbols: {legend}. {table.note}") if legend else table
+
+
+def symbols(formula: str) -> list[str]:
+    """The symbols of a formula: `O(N·d_s + n log n)` has N, d_s and n."""
+    return list(dict.fromkeys(SYMBOL.findall(re.sub(r"O\(|log", " ", formula))))
+
+
+def _legend(
+    formulas: Sequence[tuple[str, str]], cases: Frame, cards: Sequence[CardFacts]
+) -> Iterator[str]:
+    """`N: sequence length (128 to 512)`, and so on; then the symbols of single mechanisms."""
+    every = [(name, symbol) for name, formula in formulas for symbol in symbols(formula)]
+    ends = units.between(min(cases["seq_len"]), max(cases["seq_len"]))
+    widths = " and ".join(f"{width}" for width in sorted(set(cases["width"])))
+    own = {card.mechanism: {**OWN.get(card.mechanism, {}), **card.symbols} for card in cards}
+    for name, symbol in every:
+        if symbol in GENERAL and symbol not in own.get(name, {}):
+            value = ends if GENERAL[symbol] == LENGTH else widths
+            yield f"{symbol}: {GENERAL[symbol]} ({value})"
+    for name, symbol in every:
+        if symbol in own.get(name, {}):
+            meaning, *options = own[name][symbol]
+            values = " or ".join(dict.fromkeys(_values(name, options, cases, cards)))
+            yield f"{symbol} of {name}: {meaning}{f' ({values})' if values else ''}"
+
+
+def _values(
+    name: str, options: Sequence[str], cases: Frame, cards: Sequence[CardFacts]
+) -> Iterator[str]:
+    """`window=16, global_tokens=1` for each setting of the mechanism in the sweep."""
+    defaults = next((card.options for card in cards if card.mechanism == name), {})
+    for text in dict.fromkeys(cases.loc[cases["mechanism"] == name, "options"]):
+        given = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
+        chosen = {option: given.get(option, defaults.get(option)) for option in options}
+        yield ", ".join(f"{option}={value}" for option, value in chosen.items() if value)

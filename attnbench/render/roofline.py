@@ -1,7 +1,8 @@
-"""The roofline of a sweep: FLOP/s achieved against FLOPs per byte moved, below the machine's roof.
+"""The roofline of a sweep, as a figure and as tables.
 
-FLOPs are those of matrix products. One panel per mode, a thin line through each series from its
-shortest length to its longest, along which markers grow.
+The figure shows the FLOP/s achieved against FLOPs per byte moved, below the machine's roof. FLOPs
+are those of matrix products. One panel per mode, a thin line through each series from its shortest
+length to its longest, along which markers grow.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,12 +13,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from attnbench import units
-from attnbench.analysis.roofline import ROOM, Roof
+from attnbench.analysis.roofline import ROOM, Bound, Roof
 from attnbench.analysis.summary import Frame, Row
-from attnbench.records import PASSES, FigureSize
+from attnbench.records import PASSES, FigureSize, Mode
+from attnbench.render.cost_tables import by_length
 from attnbench.render.figures import log_ticks
-from attnbench.render.legends import Ending
-from attnbench.render.panels import Panels, fixed_ticks, styled, title
+from attnbench.render.grid import Cell, Table, bounded, number, worded
+from attnbench.render.panels import Ending, Panels, fixed_ticks, styled, title
 from attnbench.render.styles import SHEETS, Sheet, series_styles
 
 SMALL, LARGE = 0.2, 0.65  # marker sizes at the shortest and longest length, in units of the type
@@ -40,15 +42,17 @@ def roofline_figure(
     with styled(sheet):
         panels = Panels(sheet, len(rows), len(rows[0]))
         legends = []
+        unit, scale = units.rate_unit(roof.flops_per_s)
         for i, row in enumerate(rows):
-            shown = points[points["mode"].isin(row)]
-            low, high = shown["rate"].min(), max(roof.flops_per_s, shown["rate"].max())
-            panels.rows[i][0].set_yscale("log")
-            panels.rows[i][0].set_ylim(low / ROOM, high * ROOM)
-            unit, scale = units.rate_unit(roof.flops_per_s)
-            ticks = log_ticks(low / ROOM, high * ROOM, 10)
-            fixed_ticks(panels.rows[i][0].yaxis, {y: f"{y / scale:,g}" for y in ticks})
-            panels.label(i, f"{unit} achieved")
+            shown, left = points[points["mode"].isin(row)], panels.rows[i][0]
+            low, high = (
+                shown["rate"].min() / ROOM,
+                max(roof.flops_per_s, shown["rate"].max()) * ROOM,
+            )
+            left.set_yscale("log")
+            left.set_ylim(low, high)
+            left.set_ylabel(f"{unit} achieved")
+            fixed_ticks(left.yaxis, {y: f"{y / scale:,g}" for y in log_ticks(low, high, 10)})
             ends: dict[str, float] = {}
             for axes, mode in zip(panels.rows[i], row, strict=True):
                 own = shown[shown["mode"] == mode]
@@ -61,7 +65,7 @@ def roofline_figure(
 
 
 def _note(points: Frame, roof: Roof) -> str:
-    first, last = (units.tick(int(n)) for n in (points["seq_len"].min(), points["seq_len"].max()))
+    first, last = (units.tick(end(points["seq_len"])) for end in (min, max))
     raised = ", raised to the best case" * roof.raised
     return (
         f"Markers grow with the length, from {first} to {last} tokens. Roof: "
@@ -105,3 +109,57 @@ def _panel(
         )
         ends[str(name)] = float(y[-1])
     return ends
+
+
+def over_bound(roofline: Frame, mode: str, roof: Roof) -> Table:
+    """Time over the roofline bound, a row per series and a column per length."""
+
+    def cell(row: Row) -> Cell:
+        mark = " b" if row["bound"] == Bound.BYTES else ""
+        return bounded(row["over"], row["low"], row["high"], mark)
+
+    cases = roofline[roofline["mode"] == mode]
+    raised = ", and raised to what the best case did" * roof.raised
+    training = " Training counts three times the FLOPs of the forward pass."
+    return by_length(
+        cases,
+        "over",
+        cell,
+        lengths=cases["seq_len"],
+        name=f"over_floor_{mode}",
+        title=f"{mode.capitalize()} time relative to the roofline bound of this machine, ×",
+        across="over_floor",
+        note=f"The bound is the longer of two times: FLOPs at {units.rate(roof.flops_per_s)}, the"
+        " rate of a large matrix product, and the least bytes (parameters, inputs and outputs once)"
+        f" at {units.size(roof.bytes_per_s)}/s, that of a large copy. Both peaks were measured on"
+        f" this machine when the sweep began{raised}. “b” marks a bound set by bytes."
+        f"{training * (mode == Mode.TRAINING)} FLOPs are those of matrix products alone, so a"
+        " mechanism with few products is far above its bound in any implementation.",
+    )
+
+
+def rates(rates: Frame) -> Table:
+    """FLOP/s of the core and of the rest, for series along which the two can be separated."""
+    return Table(
+        name="rates",
+        title="Throughput of the attention core and of the rest",
+        leading=2,
+        columns=("Mechanism", "Mode", "Lengths", "Core, GFLOP/s", "Projections and shell, GFLOP/s"),
+        rows=tuple(
+            (
+                *worded(row, "series", "mode"),
+                number(row["lengths"], units.count),
+                _rate(row, "core"),
+                _rate(row, "rest"),
+            )
+            for _, row in rates.iterrows()
+        ),
+        note="Fitted to the times at all lengths, assuming one constant rate for each part; shown"
+        " only where the core's share of the FLOPs varies enough along the lengths. Training counts"
+        " three times the FLOPs of the forward pass.",
+    )
+
+
+def _rate(row: Row, part: str) -> Cell:
+    point, *ends = (float(row[part + end]) / 1e9 for end in ("", "_low", "_high"))
+    return Cell(units.interval(units.plain(point), *map(units.plain, ends)), point, *ends)

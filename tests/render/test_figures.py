@@ -18,8 +18,7 @@ from attnbench.records import Cause, FigureSize, Mode, Outcome, Part, Run
 from attnbench.render import styles
 from attnbench.render.decoding import decode_figure
 from attnbench.render.figures import MEMORY, TIME, cost_figure
-from attnbench.render.legends import Ending, entry_text
-from attnbench.render.panels import DPI
+from attnbench.render.panels import DPI, Ending, entry_text
 from attnbench.render.roofline import roofline_figure
 from attnbench.render.styles import SHEETS
 from attnbench.store.journal import load

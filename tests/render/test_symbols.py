@@ -9,8 +9,8 @@ from attnbench.claims.published import printed_costs
 from attnbench.registry import card, names
 from attnbench.render import html, latex, markdown
 from attnbench.render.grid import Table
+from attnbench.render.growth_tables import GENERAL, OWN, explained, symbols
 from attnbench.render.page import report_tables
-from attnbench.render.symbols import GENERAL, OWN, explained, symbols
 from attnbench.store.journal import load
 
 FORMULAS = [(cost.mechanism, cost.printed) for cost in printed_costs()]
