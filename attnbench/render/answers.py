@@ -14,11 +14,10 @@ from attnbench.analysis.standings import Place, Rival, Span
 from attnbench.records import Mode, Outcome
 from attnbench.render.cases import happened, why
 from attnbench.render.cost_tables import WIDE, mebibytes
-from attnbench.render.grid import Cell, Table, bare, bounded, clean, number, words
+from attnbench.render.grid import EMPTY, Cell, Table, bare, bounded, clean, number, words
 
 TITLE = "What the sweep found"
 LONGEST_REASON = 100  # characters
-NONE = Cell(units.NOTHING)
 UNCERTAIN = 1000  # an interval whose ends differ by a larger factor says nothing
 SAME = " (the same function)"
 INTERVALS = (
@@ -179,7 +178,7 @@ class _Writer:
         what = happened(missing.outcome, missing.cause)
         who = [self.names[name] for name in missing.series]
         few = f"{self.listed(who)}, " if len(who) < 3 else ""
-        lengths = _lengths(missing.shortest, missing.longest)
+        lengths = f"N = {units.between(missing.shortest, missing.longest)}"
         why = clean(missing.reason)
         said = missing.outcome in (Outcome.CRASHED, Outcome.FAILED, Outcome.UNSUPPORTED)
         because = f": {why}" if said and 0 < len(why) <= LONGEST_REASON else ""
@@ -228,12 +227,8 @@ def _at(span: Span) -> str:
 
 
 def _range(span: Span) -> str:
-    return _lengths(span.places[0].seq_len, span.places[-1].seq_len)
-
-
-def _lengths(first: int, last: int) -> str:
     """`N = 128 to 512`."""
-    return f"N = {units.between(first, last)}"
+    return f"N = {units.between(span.places[0].seq_len, span.places[-1].seq_len)}"
 
 
 def recommended(found: Recommendation) -> str:
@@ -298,7 +293,7 @@ def _choice(choice: Choice, decode: bool) -> tuple[Cell, ...]:
     factor = ratio(margin.factor, margin.low, margin.high) if margin.factor != 1 else "1"
     return (
         words(choice.series),
-        NONE if choice.rank is None else number(choice.rank, str),
+        EMPTY if choice.rank is None else number(choice.rank, str),
         Cell(f"≈ {units.plain(time)}", time) if predicted else bounded(time, low, high),
         Cell(factor, bare(margin.factor), bare(margin.low), bare(margin.high)),
         mebibytes(choice.peak_bytes),
@@ -321,6 +316,6 @@ def _excluded(excluded: Excluded, found: Recommendation, decode: bool) -> tuple[
         reason = f"needs more than {units.size(found.memory_bytes or 0)}"
     else:
         reason = "its peak memory is not known"
-    unknown = (NONE, NONE, NONE)
-    peak, state = mebibytes(excluded.peak_bytes), (NONE,) * decode
+    unknown = (EMPTY, EMPTY, EMPTY)
+    peak, state = mebibytes(excluded.peak_bytes), (EMPTY,) * decode
     return (words(excluded.series), *unknown, peak, *state, words(reason))

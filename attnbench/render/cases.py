@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from attnbench import units
 from attnbench.analysis.summary import MISSING, Frame
 from attnbench.records import Cause, Outcome, Planned, Request, Run, Workload
-from attnbench.render.grid import Cell, Table, number, worded, words
+from attnbench.render.grid import EMPTY, Cell, Table, number, worded, words
 
 if TYPE_CHECKING:
     from attnbench.run.forecast import Forecast
@@ -51,15 +51,13 @@ def apart(workloads: Sequence[Workload]) -> tuple[str, list[str]]:
 
     Batch, length and mode are left out: they have columns.
     """
-    parts = [_parts(workload) for workload in workloads]
+    parts = []
+    for workload in workloads:
+        sizes, level, _, *others = str(workload).split("/")
+        parts.append([*sizes.split("-")[2:], level, *others])
     shared = [part for part in parts[0] if all(part in other for other in parts)] if parts else []
     own = [[part for part in one if part not in shared] for one in parts]
     return _joined(shared), [_joined(one) for one in own]
-
-
-def _parts(workload: Workload) -> list[str]:
-    sizes, level, _, *others = str(workload).split("/")
-    return [*sizes.split("-")[2:], level, *others]
 
 
 def _joined(parts: Sequence[str]) -> str:
@@ -129,7 +127,7 @@ def _planned(name: str, planned: Planned, found: "Forecast") -> tuple[Cell, ...]
     time = number(planned.predicted_s, units.seconds)
     memory = number(planned.predicted_bytes, units.size)
     if planned.refusal:
-        time = memory = Cell(units.NOTHING)
+        time = memory = EMPTY
     length = number(workload.seq_len, units.length)
     return (words(name), words(workload.mode), length, time, memory, words(measured))
 

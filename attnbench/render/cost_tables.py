@@ -12,7 +12,7 @@ from attnbench.analysis.estimate import IntervalKind
 from attnbench.analysis.summary import Frame, Row
 from attnbench.records import Cause, Mode, Outcome
 from attnbench.render.cases import why
-from attnbench.render.grid import Cell, Table, bounded, number, worded, words
+from attnbench.render.grid import EMPTY, Cell, Table, bounded, number, worded, words
 
 BOUNDS = "± is the larger half-width of the 95 % confidence interval"
 WIDE = "a wide interval is written [low, high]."
@@ -40,19 +40,17 @@ def latency(summary: Frame, mode: str, tokens: int | None) -> Table:
         mark = LAUNCHES if row["launch_bound"] else ""
         return milliseconds(row, scale=row["batch_scale"], mark=mark)
 
-    notes = [
-        *(_intervals(summary), *_launches(summary, mode)),
-        *(*_forms(summary, mode), *_compiled(summary, mode)),
-    ]
+    cases = summary[summary["mode"] == mode]
+    notes = [_intervals(summary), *_launches(cases), *_forms(cases), *_compiled(cases)]
     if tokens and not decode and summary["tokens"].max() > tokens:
         limit = units.count(tokens)
         scaled = f"For N > {limit} the batch is one sequence; the time is scaled to {limit} tokens."
         notes.insert(1, scaled)
     return by_length(
-        summary[summary["mode"] == mode],
+        summary,
+        mode,
         "time_s",
         cell,
-        lengths=summary["seq_len"],
         name=f"latency_{mode}",
         title="Time per output token (TPOT), context of N tokens, ms"
         if decode
@@ -64,10 +62,6 @@ def latency(summary: Frame, mode: str, tokens: int | None) -> Table:
 
 def memory(summary: Frame, mode: str) -> Table:
     """Peak allocated memory in MiB, with the batch of each length."""
-
-    def cell(row: Row) -> Cell:
-        return mebibytes(row["allocated_peak_bytes"])
-
     parts = {
         Mode.TRAINING: ", inputs, gradients and optimiser state",
         Mode.DECODE: ", the prompt and its prefill, and the state",
@@ -75,10 +69,10 @@ def memory(summary: Frame, mode: str) -> Table:
     cases = summary[summary["mode"] == mode]
     over = cases.loc[cases["allocated_peak_bytes"].isna(), "cause"].eq(Cause.BUDGET).any()
     return by_length(
-        cases,
+        summary,
+        mode,
         "allocated_peak_bytes",
-        cell,
-        lengths=summary["seq_len"],
+        lambda row: mebibytes(row["allocated_peak_bytes"]),
         name=f"memory_{mode}",
         title=f"Peak allocated memory, {mode}, MiB",
         across="peak_mib",
@@ -89,14 +83,14 @@ def memory(summary: Frame, mode: str) -> Table:
 
 def speedup(summary: Frame, mode: str, baseline: str, speedups: Frame) -> Table:
     """How many times faster than the series `baseline` each other series is, by length."""
-    cases = summary[(summary["mode"] == mode) & (summary["series"] != baseline)]
-    pairs = cases.merge(speedups, on=["series", "mode", "seq_len"], how="left")
-    paired = pairing(pairs["paired"].dropna())
+    others = summary[summary["series"] != baseline]
+    pairs = others.merge(speedups, on=["series", "mode", "seq_len"], how="left")
+    paired = pairing(pairs.loc[pairs["mode"] == mode, "paired"].dropna())
     return by_length(
         pairs,
+        mode,
         "ratio",
         lambda row: bounded(row["ratio"], row["low"], row["high"]),
-        lengths=summary["seq_len"],
         name=f"speedup_{mode}",
         title=f"Speed-up over {baseline} in {mode}, ×",
         across="speedup",
@@ -105,20 +99,23 @@ def speedup(summary: Frame, mode: str, baseline: str, speedups: Frame) -> Table:
 
 
 def by_length(
-    cases: Frame,
+    frame: Frame,
+    mode: str,
     metric: str,
     cell: Callable[[Row], Cell],
     *,
-    lengths: Iterable[int],
     name: str,
     title: str,
     across: str,
     note: str,
 ) -> Table:
-    """A row per series and a column per length; where `metric` was not measured, why in words."""
-    columns = sorted(set(lengths))
+    """A row per series and a column per length of the frame, of whatever mode.
+
+    Where `metric` was not measured, the cell says why.
+    """
+    columns = sorted(set(frame["seq_len"]))
     by_series: dict[str, dict[int, Any]] = {}
-    for case in cases.to_dict("records"):
+    for case in frame[frame["mode"] == mode].to_dict("records"):
         by_series.setdefault(case["series"], {})[case["seq_len"]] = case
     rows = [
         (words(series), *(_cell(known.get(n), metric, cell) for n in columns))
@@ -209,14 +206,13 @@ def _cell(row: Row | None, metric: str, cell: Callable[[Row], Cell]) -> Cell:
     if row is not None and units.known(row[metric]):
         return cell(row)
     if row is None or row["outcome"] == Outcome.OK:
-        return Cell(units.NOTHING)
+        return EMPTY
     return Cell(why(row["outcome"], row["cause"]))
 
 
-def _forms(summary: Frame, mode: str) -> Iterator[str]:
+def _forms(cases: Frame) -> Iterator[str]:
     """The form that ran from each length on, for each curve along which the form changes."""
-    cases = summary[summary["mode"] == mode].sort_values("seq_len")
-    for series, rows in cases.groupby("series", sort=False):
+    for series, rows in cases.sort_values("seq_len").groupby("series", sort=False):
         starts = rows[rows["form"] != rows["form"].shift()]
         if len(starts) > 1:
             pairs = zip(starts["form"], starts["seq_len"], strict=True)
@@ -224,19 +220,19 @@ def _forms(summary: Frame, mode: str) -> Iterator[str]:
             yield f"Forms of {series}: {', '.join(parts)}."
 
 
-def _launches(summary: Frame, mode: str) -> Iterator[str]:
+def _launches(cases: Frame) -> Iterator[str]:
     """What the mark of launch-bound cases means, where there are any."""
-    if summary.loc[summary["mode"] == mode, "launch_bound"].any():
+    if cases["launch_bound"].any():
         yield (
             f"“{LAUNCHES.strip()}” marks launch-bound cases: the host enqueues an iteration more"
             " slowly than the GPU runs it."
         )
 
 
-def _compiled(summary: Frame, mode: str) -> Iterator[str]:
+def _compiled(cases: Frame) -> Iterator[str]:
     """The compile time of each series that torch.compile compiles."""
-    cases = summary[(summary["mode"] == mode) & summary["compile_s"].notna()]
-    spans = cases.groupby("series", sort=False)["compile_s"].agg(["min", "max"])
+    known = cases[cases["compile_s"].notna()]
+    spans = known.groupby("series", sort=False)["compile_s"].agg(["min", "max"])
     parts = [
         f"{series} {units.between(least, most, units.seconds)}"
         for series, least, most in spans.itertuples()

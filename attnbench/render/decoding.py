@@ -10,7 +10,7 @@ from attnbench.render.cost_tables import by_length, milliseconds
 from attnbench.render.figures import TIME, Quantity, curves, notes, row_of
 from attnbench.render.grid import Table, number, words
 from attnbench.render.panels import Panels, styled
-from attnbench.render.styles import SHEETS, series_styles
+from attnbench.render.styles import SHEETS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,18 +32,14 @@ def decode_figure(summary: Frame, size: FigureSize = FigureSize.TEXT) -> "Figure
 
     Bands are 95 % confidence intervals; bytes are exact.
     """
-    sheet = SHEETS[size]
-    styles = series_styles(summary["series"], sheet.type)
     step, state = (curves(summary, Mode.DECODE, quantity) for quantity in (STEP, STATE))
-    with styled(sheet):
-        panels = Panels(sheet, rows=2, columns=1)
+    with styled(SHEETS[size]):
+        panels = Panels(SHEETS[size], summary["series"], rows=2, columns=1)
         legends = [
-            row_of(panels, 0, {"Step": step}, styles, STEP),
-            row_of(panels, 1, {"State": state}, styles, STATE),
+            row_of(panels, 0, {"Step": step}, STEP),
+            row_of(panels, 1, {"State": state}, STATE),
         ]
-        (above,), (below,) = panels.rows
-        above.set_ylabel(STEP.axis)
-        below.set_ylabel(STATE.axis)
+        below = panels.rows[1][0]
         below.set_xlabel(below.get_xlabel().replace("sequence length", "context"))
         return panels.arranged(legends, [*notes(step)])
 
@@ -51,10 +47,10 @@ def decode_figure(summary: Frame, size: FigureSize = FigureSize.TEXT) -> "Figure
 def first_token(summary: Frame) -> Table:
     """Milliseconds to the first token, with the 95 % confidence interval."""
     return by_length(
-        summary[summary["mode"] == Mode.DECODE],
+        summary,
+        Mode.DECODE,
         "ttft_s",
         lambda row: milliseconds(row, "ttft"),
-        lengths=summary["seq_len"],
         name="ttft",
         title="Time to first token (TTFT), prompts of N − 1 tokens, ms",
         across="ttft_ms",
@@ -67,10 +63,10 @@ def first_token(summary: Frame) -> Table:
 def state(summary: Frame) -> Table:
     """KiB of the state that the tokens of a batch leave."""
     return by_length(
-        summary[summary["mode"] == Mode.DECODE],
+        summary,
+        Mode.DECODE,
         "state_bytes",
         lambda row: number(row["state_bytes"], lambda size: f"{size / 1024:,.6g}"),
-        lengths=summary["seq_len"],
         name="state",
         title="State after N tokens, KiB",
         across="state_bytes",

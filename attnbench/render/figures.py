@@ -2,12 +2,12 @@
 
 One panel per mode, both axes logarithmic. Where a case was not measured the curve continues, light
 and dotted, to an open marker at the predicted cost. A case that cannot run has no predicted cost
-and no marker; the legend says so.
+and no marker; the legend says so. The points of curves are computed before anything is drawn.
 """
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from types import MappingProxyType
 from typing import Any
@@ -22,7 +22,7 @@ from attnbench.records import PASSES, FigureSize, Mode
 from attnbench.render.cases import why
 from attnbench.render.cost_tables import batch
 from attnbench.render.panels import Ending, Panels, fixed_ticks, length_axis, styled, title
-from attnbench.render.styles import SHEETS, series_styles, tinted
+from attnbench.render.styles import SHEETS, tinted
 
 LEAST = 2.0  # least ratio of the top of a vertical axis to its bottom
 ROOM = 1.15  # margin below the least and above the greatest value, as a factor
@@ -31,8 +31,6 @@ BEYOND = 4.0
 SPAN = (-0.5, 3.0)  # of local exponents; a noisy one may leave the panel
 MARGIN = 0.25  # below the least and above the greatest local exponent
 LONGEST = 22  # characters of the reason in a legend
-
-Styles = Mapping[str, Mapping[str, Any]]
 
 # for each base, powers between ticks and their multiples, from coarse to fine
 STEPS = MappingProxyType({
@@ -123,23 +121,22 @@ def cost_figure(
     """
     modes = [mode for mode in PASSES if mode in set(summary["mode"])]
     sheet = SHEETS[size]
-    styles = series_styles(summary["series"], sheet.type)
+    quantity = replace(quantity, axis=quantity.axis.format(batch=batch(summary, tokens)))
     found = {mode: curves(summary, mode, quantity) for mode in modes}
     every = [curve for panel in found.values() for curve in panel]
     rows = [[mode] for mode in modes] if sheet.stacked else [modes]
     with styled(sheet):
-        panels = Panels(sheet, len(rows) * (1 if slopes is None else 2), len(rows[0]))
+        count = len(rows) * (1 if slopes is None else 2)
+        panels = Panels(sheet, summary["series"], count, len(rows[0]))
         legends = [
-            row_of(panels, i, {mode.capitalize(): found[mode] for mode in row}, styles, quantity)
+            row_of(panels, i, {mode.capitalize(): found[mode] for mode in row}, quantity)
             for i, row in enumerate(rows)
         ]
-        for i in range(len(rows)):
-            panels.rows[i][0].set_ylabel(quantity.axis.format(batch=batch(summary, tokens)))
         if slopes is not None:
             lengths = [int(n) for n in summary["seq_len"]]
             for i, row in enumerate(rows, len(rows)):
                 own = {mode: slopes[slopes["mode"] == mode] for mode in row}
-                legends.append(_slope_row(panels, i, own, styles, lengths))
+                legends.append(_slope_row(panels, i, own, lengths))
         return panels.arranged(legends, [*notes(every)])
 
 
@@ -199,23 +196,20 @@ def _where(lengths: Sequence[int], gone: Sequence[bool]) -> str:
 
 
 def row_of(
-    panels: Panels,
-    i: int,
-    drawn: Mapping[str, Sequence[Curve]],
-    styles: Styles,
-    quantity: Quantity,
+    panels: Panels, i: int, drawn: Mapping[str, Sequence[Curve]], quantity: Quantity
 ) -> list[Ending]:
     """Draw a row of panels, by their titles, with one vertical scale; the entries of its legend."""
     for axes, (name, panel) in zip(panels.rows[i], drawn.items(), strict=True):
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         for curve in panel:
-            _draw(axes, curve, styles[curve.series])
+            _draw(axes, curve, panels.styles[curve.series])
         lengths = [int(n) for curve in panel for n in curve.lengths]
         length_axis(axes, lengths, label=i == len(panels.rows) - 1)
         title(axes, name, panels.sheet)
+    panels.rows[i][0].set_ylabel(quantity.axis)
     _heights(panels.rows[i][0], [curve for panel in drawn.values() for curve in panel], quantity)
-    return _legend([*drawn.values()], styles)
+    return _legend([*drawn.values()])
 
 
 def notes(drawn: Sequence[Curve]) -> Iterator[str]:
@@ -227,15 +221,14 @@ def notes(drawn: Sequence[Curve]) -> Iterator[str]:
         yield "Bands and bars: 95 % CI."
 
 
-def _legend(row: Sequence[Sequence[Curve]], styles: Styles) -> list[Ending]:
+def _legend(row: Sequence[Sequence[Curve]]) -> list[Ending]:
     """An entry for each curve of the row's panels, at its end in the last panel."""
     last = {curve.series: curve for curve in row[-1]}
     names = dict.fromkeys(curve.series for panel in reversed(row) for curve in panel)
     return [
-        Ending(name, styles[name], last[name].last, last[name].end)
-        if name in last else Ending(name, styles[name], None)
+        Ending(name, last[name].last, last[name].end) if name in last else Ending(name, None)
         for name in names
-    ]  # fmt: skip
+    ]
 
 
 def _draw(axes: Axes, curve: Curve, style: Mapping[str, Any]) -> None:
@@ -297,7 +290,7 @@ def _finite(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _slope_row(
-    panels: Panels, i: int, slopes: Mapping[Mode, Frame], styles: Styles, lengths: Sequence[int]
+    panels: Panels, i: int, slopes: Mapping[Mode, Frame], lengths: Sequence[int]
 ) -> list[Ending]:
     """Local exponents at geometric means of lengths; dashed lines are published exponents."""
     row = panels.rows[i]
@@ -309,7 +302,7 @@ def _slope_row(
         axes.set_xscale("log", base=2)
         length_axis(axes, lengths, label=i == len(panels.rows) - 1)
         ends = dict.fromkeys(ends) | {
-            str(name): _slope(axes, rows, styles[str(name)])
+            str(name): _slope(axes, rows, panels.styles[str(name)])
             for name, rows in own.groupby("series", sort=False)
         }
         if own["slope"].isna().all():
@@ -323,10 +316,8 @@ def _slope_row(
     steps = {step / 2 for step in range(math.ceil(2 * low), math.floor(2 * high) + 1)}
     ticks = sorted({*steps, *expected})
     fixed_ticks(row[0].yaxis, {y: f"paper: {y:g}" if y in expected else f"{y:g}" for y in ticks})
-    return [
-        Ending(name, styles[name], at, "" if at else "fewer than 2 lengths")
-        for name, at in ends.items()
-    ]
+    few = "fewer than 2 lengths"
+    return [Ending(name, at, "" if at else few) for name, at in ends.items()]
 
 
 def _slope(axes: Axes, rows: Frame, style: Mapping[str, Any]) -> tuple[float, float] | None:

@@ -28,6 +28,9 @@ class Cell(NamedTuple):
         return isinstance(self.value, int | float) and not isinstance(self.value, bool)
 
 
+EMPTY = Cell(units.NOTHING)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Table:
     """A titled grid; `name` is the stem of its files, `note` a sentence below it.

@@ -21,7 +21,7 @@ from attnbench.analysis.summary import Frame, Row
 from attnbench.claims.published import PrintedCost, printed_costs
 from attnbench.records import CardFacts, Level, Mode
 from attnbench.render.cost_tables import milliseconds
-from attnbench.render.grid import Cell, Table, bare, number, words
+from attnbench.render.grid import EMPTY, Cell, Table, bare, number, words
 
 TIME, MEMORY, _ = METRICS
 METRIC_NAMES: Mapping[str, str] = MappingProxyType({TIME: "time", MEMORY: "memory"})
@@ -84,7 +84,7 @@ def complexity(summary: Frame, judged: Frame, cards: Sequence[CardFacts]) -> Tab
     rows = []
     for series, fits in judged.groupby("series", sort=False):
         card = by_name.get(fits["mechanism"].iloc[0])
-        parameters = per_token = Cell(units.NOTHING)
+        parameters = per_token = EMPTY
         if series in longest.index:
             case: Any = longest.loc[str(series)]
             parameters = number(float(case["parameters"]), units.count)
@@ -159,7 +159,7 @@ def crossing(row: Row | None, suffix: str = "") -> Cell:
     `suffix` ends the names of the columns of `row`.
     """
     if row is None:
-        return Cell(units.NOTHING)
+        return EMPTY
     if row["answer" + suffix] != Crossed.FROM:
         return Cell(str(row["answer" + suffix]))
     length, low, high = (row[name + suffix] for name in ("length", "low", "high"))
@@ -190,7 +190,7 @@ def _by_kind(fits: Frame, every: Frame) -> list[Row | None]:
 def exponent(fit: Row | None) -> Cell:
     """An exponent with its confidence interval, marked where the curve still bends."""
     if fit is None or not units.known(fit["exponent"]):
-        return Cell(units.NOTHING)
+        return EMPTY
     text = units.exponent(fit["exponent"])
     if units.known(fit["low"]):
         text = units.interval(text, units.exponent(fit["low"]), units.exponent(fit["high"]))
@@ -265,7 +265,7 @@ def _paper_table(
 def _decoded(row: Row | None) -> tuple[Cell, Cell]:
     """Time of a step and size of the state at the longest context, with its length."""
     if row is None:
-        return Cell(units.NOTHING), Cell(units.NOTHING)
+        return EMPTY, EMPTY
     step, at = milliseconds(row), f" at {units.length(row['seq_len'])}"
     return step._replace(text=step.text + at), number(row["state_bytes"], units.size)
 

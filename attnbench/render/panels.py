@@ -9,7 +9,7 @@ All positions are in units of the type size or in points, so every size and form
 import io
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
@@ -28,7 +28,7 @@ from matplotlib.transforms import Affine2D
 
 from attnbench import units
 from attnbench.records import FigureSize
-from attnbench.render.styles import SHEETS, Sheet, labels, readable, shortened
+from attnbench.render.styles import SHEETS, Sheet, labels, readable, series_styles, shortened
 
 DPI = 300  # of PNG
 
@@ -58,19 +58,22 @@ def styled(sheet: Sheet = SHEETS[FigureSize.TEXT]) -> Iterator[None]:
 
 
 class Ending(NamedTuple):
-    """An entry of a legend: a series, its style, where its curve ends, and what is to be added."""
+    """An entry of a legend: a series, where its curve ends, and what is to be added."""
 
     name: str
-    style: Mapping[str, Any]
     at: tuple[float, float] | None
     why: str = ""
 
 
 class Panels:
-    """Rows of panels on a sheet, each row with one vertical scale, and their legend."""
+    """Rows of panels on a sheet, each row with one vertical scale, and their legend.
 
-    def __init__(self, sheet: Sheet, rows: int, columns: int) -> None:
+    `styles` are those of the series that the panels show.
+    """
+
+    def __init__(self, sheet: Sheet, series: Iterable[str], rows: int, columns: int) -> None:
         self.sheet = sheet
+        self.styles = series_styles(series, sheet.type)
         self.figure = Figure(figsize=(sheet.width, sheet.width), dpi=DPI)
         self.rows: list[list[Axes]] = []
         for _ in range(rows):
@@ -175,7 +178,8 @@ class Panels:
             self._entry(ending, text, key, centre)
             # a curve that ends early or leaves the panel is not led to: its key tells it
             if x > 0.9 and 0 <= y <= 1:
-                leader = {"color": ending.style["color"], "linewidth": unit / 14, "alpha": 0.6}
+                colour = self.styles[ending.name]["color"]
+                leader = {"color": colour, "linewidth": unit / 14, "alpha": 0.6}
                 self._line([right + 0.45 * unit, key - 0.15 * unit], [want, centre], leader)
 
     def _below(
@@ -197,11 +201,11 @@ class Panels:
 
     def _entry(self, ending: Ending, text: str, x: float, y: float) -> None:
         """The key of a series and its name, from `x` on, in points from the lower left corner."""
-        unit, style = self.sheet.type, {**ending.style, "markevery": [1]}
+        unit, style = self.sheet.type, {**self.styles[ending.name], "markevery": [1]}
         self._line([x, x + KEY / 2 * unit, x + KEY * unit], [y] * 3, style)
         self.figure.text(
             x + (KEY + SPACE) * unit, y, text, transform=self._points,
-            color=readable(ending.style["color"]), linespacing=1.0, va="center",
+            color=readable(style["color"]), linespacing=1.0, va="center",
         )  # fmt: skip
 
     def _line(self, x: list[float], y: list[float], style: Mapping[str, Any]) -> None:

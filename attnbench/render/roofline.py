@@ -5,8 +5,7 @@ are those of matrix products. One panel per mode, a thin line through each serie
 length to its longest, along which markers grow.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -20,7 +19,7 @@ from attnbench.render.cost_tables import by_length
 from attnbench.render.figures import log_ticks
 from attnbench.render.grid import Cell, Table, bounded, number, worded
 from attnbench.render.panels import Ending, Panels, fixed_ticks, styled, title
-from attnbench.render.styles import SHEETS, Sheet, series_styles
+from attnbench.render.styles import SHEETS
 
 SMALL, LARGE = 0.2, 0.65  # marker sizes at the shortest and longest length, in units of the type
 
@@ -37,28 +36,25 @@ def roofline_figure(
     if not modes:
         return None
     sheet = SHEETS[size]
-    styles = series_styles([*series, *roofline["series"]], sheet.type)
     rows = [[mode] for mode in modes] if sheet.stacked else [modes]
+    unit, scale = units.rate_unit(roof.flops_per_s)
     with styled(sheet):
-        panels = Panels(sheet, len(rows), len(rows[0]))
+        panels = Panels(sheet, [*series, *roofline["series"]], len(rows), len(rows[0]))
         legends = []
-        unit, scale = units.rate_unit(roof.flops_per_s)
-        for i, row in enumerate(rows):
-            shown, left = points[points["mode"].isin(row)], panels.rows[i][0]
-            low, high = (
-                shown["rate"].min() / ROOM,
-                max(roof.flops_per_s, shown["rate"].max()) * ROOM,
-            )
-            left.set_yscale("log")
-            left.set_ylim(low, high)
-            left.set_ylabel(f"{unit} achieved")
-            fixed_ticks(left.yaxis, {y: f"{y / scale:,g}" for y in log_ticks(low, high, 10)})
+        for row, drawn in zip(panels.rows, rows, strict=True):
+            shown = points[points["mode"].isin(drawn)]
+            low = shown["rate"].min() / ROOM
+            high = ROOM * max(roof.flops_per_s, shown["rate"].max())
+            row[0].set_yscale("log")
+            row[0].set_ylim(low, high)
+            row[0].set_ylabel(f"{unit} achieved")
+            fixed_ticks(row[0].yaxis, {y: f"{y / scale:,g}" for y in log_ticks(low, high, 10)})
             ends: dict[str, float] = {}
-            for axes, mode in zip(panels.rows[i], row, strict=True):
+            for axes, mode in zip(row, drawn, strict=True):
                 own = shown[shown["mode"] == mode]
-                ends |= _panel(axes, own, roof, styles, sheet, points["seq_len"])
+                ends |= _panel(panels, axes, own, roof, points["seq_len"])
                 title(axes, mode.capitalize(), sheet)
-            legends.append([Ending(name, styles[name], (0.0, end)) for name, end in ends.items()])
+            legends.append([Ending(name, (0.0, end)) for name, end in ends.items()])
         for axes in panels.rows[-1]:
             axes.set_xlabel("FLOP per byte moved")
         return panels.arranged(legends, [_note(points, roof)])
@@ -73,30 +69,24 @@ def _note(points: Frame, roof: Roof) -> str:
     )
 
 
-def _panel(
-    axes: Axes,
-    points: Frame,
-    roof: Roof,
-    styles: Mapping[str, Mapping[str, Any]],
-    sheet: Sheet,
-    lengths: Row,
-) -> dict[str, float]:
+def _panel(panels: Panels, axes: Axes, points: Frame, roof: Roof, lengths: Row) -> dict[str, float]:
     """Draw the series of one mode; the rate at which each ends."""
+    unit = panels.sheet.type
     axes.set_xscale("log", base=2)
     corners, heights = roof.outline(points)
     low, _, high = corners
     axes.set_xlim(low, high)
     fixed_ticks(axes.xaxis, {x: f"{x:g}" for x in log_ticks(low, high, 2)})
-    axes.plot(corners, heights, color="0.3", linewidth=0.16 * sheet.type, zorder=1)
+    axes.plot(corners, heights, color="0.3", linewidth=0.16 * unit, zorder=1)
     span = max(float(np.log(lengths.max() / lengths.min())), 1e-9)
     ends = {}
     for name, rows in points.groupby("series", sort=False):
-        rows, style = rows.sort_values("seq_len"), styles[str(name)]
+        rows, style = rows.sort_values("seq_len"), panels.styles[str(name)]
         x, y = rows["intensity"].to_numpy(float), rows["rate"].to_numpy(float)
-        line = {"linestyle": style["linestyle"], "linewidth": 0.08 * sheet.type}
+        line = {"linestyle": style["linestyle"], "linewidth": 0.08 * unit}
         axes.plot(x, y, color=style["color"], **line, alpha=0.6, zorder=2)
         grown = np.log(rows["seq_len"].to_numpy(float) / lengths.min()) / span
-        sizes = sheet.type * (SMALL + (LARGE - SMALL) * grown)
+        sizes = unit * (SMALL + (LARGE - SMALL) * grown)
         axes.scatter(
             x,
             y,
@@ -104,7 +94,7 @@ def _panel(
             marker=style["marker"],
             c=style["markerfacecolor"],
             edgecolors=style["color"],
-            linewidths=0.06 * sheet.type,
+            linewidths=0.06 * unit,
             zorder=style["zorder"],
         )
         ends[str(name)] = float(y[-1])
@@ -118,14 +108,13 @@ def over_bound(roofline: Frame, mode: str, roof: Roof) -> Table:
         mark = " b" if row["bound"] == Bound.BYTES else ""
         return bounded(row["over"], row["low"], row["high"], mark)
 
-    cases = roofline[roofline["mode"] == mode]
     raised = ", and raised to what the best case did" * roof.raised
     training = " Training counts three times the FLOPs of the forward pass."
     return by_length(
-        cases,
+        roofline[roofline["mode"] == mode],
+        mode,
         "over",
         cell,
-        lengths=cases["seq_len"],
         name=f"over_floor_{mode}",
         title=f"{mode.capitalize()} time relative to the roofline bound of this machine, ×",
         across="over_floor",
