@@ -5,6 +5,7 @@ Three significant digits unless more is known. 1 MiB is always 2^20 bytes.
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 NOTHING = "–"
 
@@ -74,6 +75,11 @@ def many(value: int, noun: str) -> str:
 def length(value: int) -> str:
     """`65,536`."""
     return f"{value:,}"
+
+
+def between(first: float, last: float, text: Callable[[Any], str] = length) -> str:
+    """`128 to 512`; `128` if both look the same."""
+    return " to ".join(dict.fromkeys((text(first), text(last))))
 
 
 def plain(value: float, digits: int = 3) -> str:

@@ -124,7 +124,7 @@ def publish(
     junit: Path | None,
 ) -> None:
     """Print, write the files that were asked for, and annotate a job on GitHub."""
-    from attnbench.render import check_page, ci
+    from attnbench.render import check_page
     from attnbench.store import output
 
     if as_json:
@@ -141,9 +141,9 @@ def publish(
         with output.writing(summary), open(summary, "ab") as file:
             file.write(page)
     if junit is not None:
-        output.write(junit, ci.junit(report), stream=True)
+        output.write(junit, check_page.junit(report), stream=True)
     if os.environ.get("GITHUB_ACTIONS"):
-        for line in ci.annotations(report):
+        for line in check_page.annotations(report):
             typer.echo(line, err=as_json)
 
 

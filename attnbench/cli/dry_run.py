@@ -9,7 +9,7 @@ from attnbench.cli.cluster import shards_table
 from attnbench.errors import CannotRun
 from attnbench.fleet import split
 from attnbench.records import Planned, Request, Run, Shard
-from attnbench.render.plan import plan_tables
+from attnbench.render.cases import plan_tables
 from attnbench.run.forecast import forecast
 from attnbench.units import many
 
@@ -59,14 +59,7 @@ def show_plan(
             }
         )
         return
-    tables = plan_tables(
-        plan,
-        request,
-        total_s=found.total_s,
-        rounds=found.rounds,
-        left_out=found.left_out,
-        memory_bytes=memory_bytes,
-    )
+    tables = plan_tables(plan, request, found, memory_bytes)
     if parts:
         tables.insert(-1, shards_table(units, parts))
     for number, table in enumerate(tables):

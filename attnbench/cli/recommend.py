@@ -24,8 +24,8 @@ def recommend(
     """Rank the mechanisms of a stored sweep at one length, and say which were excluded and why."""
     from attnbench.analysis.recommend import recommend
     from attnbench.analysis.report import analyse, variant
+    from attnbench.render.answers import ranking, recommended
     from attnbench.render.conditions import warnings
-    from attnbench.render.ranking import sentence, table
     from attnbench.store.journal import load_results
     from attnbench.workloads import axes
 
@@ -45,7 +45,7 @@ def recommend(
         console.data([asdict(each) for each in found])
         return
     for each in found:
-        console.out().print(sentence(each))
+        console.out().print(recommended(each))
         console.out().print()
-        console.show(table(each))
+        console.show(ranking(each))
         console.out().print()

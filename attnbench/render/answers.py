@@ -1,7 +1,7 @@
-"""What a sweep found, in sentences: the beginning of every report."""
+"""What a sweep found, in sentences that begin every report; and what to choose at one length."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from math import inf
 from types import MappingProxyType
@@ -9,10 +9,12 @@ from typing import NamedTuple
 
 from attnbench import units
 from attnbench.analysis.answers import Against, Answers, Limit, Speed, Unmeasured
+from attnbench.analysis.recommend import Basis, Choice, Excluded, Recommendation
 from attnbench.analysis.standings import Place, Rival, Span
 from attnbench.records import Mode, Outcome
-from attnbench.render.grid import clean
-from attnbench.render.labels import happened
+from attnbench.render.cases import happened, why
+from attnbench.render.cost_tables import WIDE, mebibytes
+from attnbench.render.grid import EMPTY, Cell, Table, bare, bounded, clean, number, words
 
 TITLE = "What the sweep found"
 LONGEST_REASON = 100  # characters
@@ -127,18 +129,17 @@ class _Writer:
         counts = sorted({place.measured for place in span.places})
         if counts[0] == 1 or counts[0] == len(self.names):
             return ""
-        number = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-        return f" ({number} of {len(self.names)} series measured)"
+        return f" ({units.between(counts[0], counts[-1])} of {len(self.names)} series measured)"
 
     def against(self, group: Sequence[Against]) -> Iterator[str]:
         """A sentence for each finding, the largest speed-ups first."""
-        for finding, words in SPEEDS.items():
+        for finding, said in SPEEDS.items():
             found = sorted((a for a in group if a.finding is finding), key=lambda a: -a.ratio)
             ends = {against.at for against in found}
             shared = len(ends) == 1 and finding is not Speed.APART
             where = f" (speed-up at {units.length(ends.pop())})" if shared else ""
             if found:
-                yield f"{words}{where}: {self.listed([self.one(a, shared) for a in found])}."
+                yield f"{said}{where}: {self.listed([self.one(a, shared) for a in found])}."
 
     def one(self, against: Against, shared: bool) -> str:
         """`longformer from 286 [254, 321], 10.5× [9.87, 11.1]`."""
@@ -177,7 +178,7 @@ class _Writer:
         what = happened(missing.outcome, missing.cause)
         who = [self.names[name] for name in missing.series]
         few = f"{self.listed(who)}, " if len(who) < 3 else ""
-        lengths = _lengths(missing.shortest, missing.longest)
+        lengths = f"N = {units.between(missing.shortest, missing.longest)}"
         why = clean(missing.reason)
         said = missing.outcome in (Outcome.CRASHED, Outcome.FAILED, Outcome.UNSUPPORTED)
         because = f": {why}" if said and 0 < len(why) <= LONGEST_REASON else ""
@@ -226,10 +227,95 @@ def _at(span: Span) -> str:
 
 
 def _range(span: Span) -> str:
-    return _lengths(span.places[0].seq_len, span.places[-1].seq_len)
-
-
-def _lengths(first: int, last: int) -> str:
     """`N = 128 to 512`."""
-    ends: Iterable[int] = dict.fromkeys((first, last))
-    return f"N = {' to '.join(map(units.length, ends))}"
+    return f"N = {units.between(span.places[0].seq_len, span.places[-1].seq_len)}"
+
+
+def recommended(found: Recommendation) -> str:
+    """`At N = 4,096 in inference: fastformer, 1.18× [1.02, 1.36] as fast as linformer.`"""
+    names = names_of([choice.series for choice in found.choices])
+    ranked = [choice for choice in found.choices if choice.rank is not None]
+    where = f"At N = {units.length(found.seq_len)} in {found.mode}"
+    if not ranked:
+        guess = names[found.choices[0].series] if found.choices else ""
+        least = f"; {guess} is predicted to take the least time" if guess else ""
+        if found.memory_bytes is not None and found.excluded:
+            return f"{where}: no measured series fits into {units.size(found.memory_bytes)}{least}."
+        return f"{where}: no series was measured{least}."
+    best, first = names[ranked[0].series], [choice for choice in ranked if choice.rank == 1]
+    if len(ranked) == 1:
+        text = f"{best}, the only series that was measured" + " and fits" * bool(found.memory_bytes)
+    elif not ranked[1].margin.known:
+        text = f"{best} took the least time; after one round no difference is certain"
+    elif len(first) > 1:
+        text = f"{in_order([names[choice.series] for choice in first])} tie"
+    else:
+        margin = ranked[1].margin
+        text = f"{best}, {ratio(margin.factor, margin.low, margin.high)} as fast as"
+        text += f" {names[ranked[1].series]}"
+    return f"{where}: {text}."
+
+
+def ranking(found: Recommendation) -> Table:
+    """A row for each series: those to choose from, the best first, then the others."""
+    decode = found.mode == Mode.DECODE
+    of = f"a batch of {units.count(found.tokens)} tokens" if found.tokens else "the sweep's batch"
+    of = "one step" if decode else of
+    notes = [
+        f"Series that tie share a rank. {WIDE[0].upper()}{WIDE[1:]} Times are of {of}, with 95 %"
+        " confidence intervals; those of ratios to the first are simultaneous.",
+        f"Peak memory is that of the sweep's batch{', prompt included' * decode}.",
+    ]
+    if any(choice.basis is Basis.BETWEEN for choice in found.choices):
+        notes.append("Between two measured lengths costs are interpolated in log–log.")
+    if any(choice.basis is Basis.PREDICTED for choice in found.choices):
+        notes.append("Predicted times have no interval and no rank.")
+    return Table(
+        name=f"ranking_{found.mode}",
+        title=f"Ranking at N = {units.length(found.seq_len)}, {found.mode}",
+        columns=(
+            *("Mechanism", "Rank", "Time, ms", "Ratio to the first", "Peak, MiB"),
+            *(("State",) * decode),
+            "Basis",
+        ),
+        rows=(
+            *(_choice(choice, decode) for choice in found.choices),
+            *(_excluded(each, found, decode) for each in found.excluded),
+        ),
+        note=" ".join(notes),
+    )
+
+
+def _choice(choice: Choice, decode: bool) -> tuple[Cell, ...]:
+    predicted = choice.basis is Basis.PREDICTED
+    time, low, high = (1e3 * value for value in (choice.seconds, choice.low, choice.high))
+    margin = choice.margin
+    factor = ratio(margin.factor, margin.low, margin.high) if margin.factor != 1 else "1"
+    return (
+        words(choice.series),
+        EMPTY if choice.rank is None else number(choice.rank, str),
+        Cell(f"≈ {units.plain(time)}", time) if predicted else bounded(time, low, high),
+        Cell(factor, bare(margin.factor), bare(margin.low), bare(margin.high)),
+        mebibytes(choice.peak_bytes),
+        *((number(choice.state_bytes, units.size),) * decode),
+        words(_basis(choice)),
+    )
+
+
+def _basis(choice: Choice) -> str:
+    """`interpolated, 4,096 to 8,192`."""
+    if len(choice.lengths) == 1:
+        return str(choice.basis)
+    return f"{choice.basis}, {' to '.join(map(units.length, choice.lengths))}"
+
+
+def _excluded(excluded: Excluded, found: Recommendation, decode: bool) -> tuple[Cell, ...]:
+    if excluded.ending:
+        reason = excluded.reason or why(excluded.ending, excluded.ending)
+    elif units.known(excluded.peak_bytes):
+        reason = f"needs more than {units.size(found.memory_bytes or 0)}"
+    else:
+        reason = "its peak memory is not known"
+    unknown = (EMPTY, EMPTY, EMPTY)
+    peak, state = mebibytes(excluded.peak_bytes), (EMPTY,) * decode
+    return (words(excluded.series), *unknown, peak, *state, words(reason))

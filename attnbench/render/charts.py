@@ -7,7 +7,7 @@ the tables.
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -20,10 +20,10 @@ from attnbench.analysis.roofline import Roof
 from attnbench.analysis.summary import Frame
 from attnbench.metrics import TABLE, Better, Metric, Unit
 from attnbench.records import Mode, Part, Run, Sweep
+from attnbench.render.cases import why
 from attnbench.render.cost_tables import batch
 from attnbench.render.grid import clean, quantity
 from attnbench.render.html import WEB
-from attnbench.render.labels import why
 from attnbench.render.styles import marker_path, on_dark, series_styles
 
 MOSTLY = 0.5  # of the FLOPs
@@ -71,29 +71,39 @@ def charts(analysis: Analysis) -> dict[str, Any]:
         # behind the time of a batch, which a step of decoding does not have
         behind = 2 if analysis.modes == [Mode.DECODE] else 1
         drawn.insert(behind, _speedup(cases, analysis.speedups, analysis.baseline))
-    data = page_data(cases, drawn)
-    names = {name: i for i, name in enumerate(dict.fromkeys(map(str, cases["series"])))}
-    data["samples"] = [*_samples(sweep, cases, names, data["modes"])]
+    data = page_data(cases, drawn) | {"samples": [*_samples(sweep, cases)]}
     if analysis.roof is not None and analysis.roofline is not None:
-        data["roofline"] = _roofline(analysis.roofline, analysis.roof, names, data["modes"])
+        data["roofline"] = _roofline(analysis.roofline, analysis.roof, cases)
     return data
 
 
 def page_data(cases: Frame, drawn: Iterable[Drawn]) -> dict[str, Any]:
     """The data of quantities of these cases; columns needed: series, mode, seq_len."""
-    modes = list(dict.fromkeys(map(str, cases["mode"])))
-    styles = series_styles(map(str, cases["series"]))
-    indices = {name: i for i, name in enumerate(dict.fromkeys(map(str, cases["series"])))}
+    names, modes = _orders(cases)
+    styles = series_styles(names)
     return {
         "specs": {name: json.loads(WEB.joinpath(f"{name}.vl.json").read_text()) for name in SPECS},
         "modes": modes,
-        "series": [_look(name, styles[name]) for name in indices],
-        "quantities": [
-            found for one in drawn if (found := _quantity(one, cases, indices, modes))["points"]
-        ],
+        "series": [_look(name, styles[name]) for name in names],
+        "quantities": [found for one in drawn if (found := _quantity(one, cases))["points"]],
         "samples": [],
         "roofline": None,
     }
+
+
+def _orders(cases: Frame) -> tuple[list[str], list[str]]:
+    """The series and the modes, in the order in which points count them."""
+    return [*dict.fromkeys(map(str, cases["series"]))], [*dict.fromkeys(map(str, cases["mode"]))]
+
+
+def _places(rows: Frame, cases: Frame) -> list[dict[str, int]]:
+    """What every point of these rows has: the numbers of series and mode, and the length."""
+    names, modes = _orders(cases)
+    columns = (rows[name].tolist() for name in ("series", "mode", "seq_len"))
+    return [
+        {"series": names.index(str(name)), "mode": modes.index(str(mode)), "n": int(n)}
+        for name, mode, n in zip(*columns, strict=True)
+    ]
 
 
 def costs(cases: Frame, tokens: int | None) -> Iterator[Drawn]:
@@ -161,26 +171,15 @@ def _recorded(metric: Metric, cases: Frame) -> Drawn:
     )
 
 
-def _quantity(
-    drawn: Drawn, cases: Frame, series: Mapping[str, int], modes: Sequence[str]
-) -> dict[str, Any]:
-    nothing = np.full(len(cases), np.nan)
-    low, high = (nothing if end is None else end for end in (drawn.low, drawn.high))
-    guesses = nothing if drawn.predicted is None else drawn.predicted
+def _quantity(drawn: Drawn, cases: Frame) -> dict[str, Any]:
+    nothing, known = np.full(len(cases), np.nan), (drawn.low, drawn.high, drawn.predicted)
+    low, high, guesses = (nothing if values is None else values for values in known)
     measured = np.isfinite(drawn.values)
     heights = np.where(measured, drawn.values, guesses)
-    columns = (cases[name].tolist() for name in ("mode", "series", "seq_len"))
-    identities = [(str(mode), str(name), int(n)) for mode, name, n in zip(*columns, strict=True)]
-    points = []
+    places, points = _places(cases, cases), []
     for i in np.flatnonzero(np.isfinite(heights)):
-        mode, name, length = identities[i]
         text = drawn.text(heights[i])
-        point = {
-            "series": series[name],
-            "mode": modes.index(mode),
-            "n": length,
-            "value": _short(heights[i]),
-        }
+        point: dict[str, Any] = {**places[i], "value": _short(heights[i])}
         if not measured[i]:
             point["predicted"] = True
             text = f"predicted {text}; {why(cases['outcome'].iloc[i], cases['cause'].iloc[i])}"
@@ -202,10 +201,8 @@ def _quantity(
     }
 
 
-def _roofline(
-    roofline: Frame, roof: Roof, series: Mapping[str, int], modes: Sequence[str]
-) -> dict[str, Any] | None:
-    known = roofline.dropna(subset=["intensity"])
+def _roofline(roofline: Frame, roof: Roof, cases: Frame) -> dict[str, Any] | None:
+    known = roofline.dropna(subset=["intensity"]).sort_values("seq_len")
     if known.empty:
         return None
     unit, size = units.rate_unit(roof.flops_per_s)
@@ -220,28 +217,24 @@ def _roofline(
         ],
         "points": [
             {
-                "series": series[str(row["series"])],
-                "mode": modes.index(str(row["mode"])),
-                "n": int(row["seq_len"]),
+                **place,
                 "intensity": _short(row["intensity"]),
                 "value": _short(row["rate"] / size),
                 "core": bool(row["core_share"] > MOSTLY),
                 "text": f"{units.rate(row['rate'])} at {units.plain(row['intensity'])} FLOP/byte",
             }
-            for row in known.sort_values("seq_len").to_dict("records")
+            for row, place in zip(known.to_dict("records"), _places(known, cases), strict=True)
         ],
     }
 
 
-def _samples(
-    sweep: Sweep, cases: Frame, series: Mapping[str, int], modes: Sequence[str]
-) -> Iterator[dict[str, Any]]:
+def _samples(sweep: Sweep, cases: Frame) -> Iterator[dict[str, Any]]:
     """The samples of every timed case by round, with its estimate, in the order of the plan."""
     timed: dict[str, list[Run]] = {}
     for run in sweep.runs:
         if run.part is Part.TIME and run.samples:
             timed.setdefault(run.case, []).append(run)
-    for row in cases.to_dict("records"):
+    for row, place in zip(cases.to_dict("records"), _places(cases, cases), strict=True):
         if runs := timed.get(row["key"]):
             seconds = np.array([sample.seconds for run in runs for sample in run.samples])
             fitting = [step for step in SECONDS if step[1] <= seconds.min()]
@@ -250,9 +243,7 @@ def _samples(
             ends = {key: row[column] / size for key, column in columns.items()}
             known = {key: _short(end) for key, end in ends.items() if units.known(end)}
             yield {
-                "series": series[str(row["series"])],
-                "mode": modes.index(str(row["mode"])),
-                "n": int(row["seq_len"]),
+                **place,
                 "unit": name,
                 "rounds": [
                     {

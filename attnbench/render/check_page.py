@@ -1,5 +1,9 @@
-"""A check in words and tables: failures first, then what is uncertain, then the rest."""
+"""A check in words, tables and pages, and for continuous integration: failures come first.
 
+Then comes what is uncertain, then the rest.
+"""
+
+import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
@@ -11,6 +15,8 @@ from attnbench.metrics import TABLE, Better, Metric, Unit
 from attnbench.render import html, markdown
 from attnbench.render.grid import Cell, Table, clean, quantity, words
 from attnbench.units import NOTHING, change, count, interval, many, percent, seconds
+
+MOST = 10  # GitHub shows no more annotations of one kind per step
 
 
 def in_words(verdict: Verdict, metric: Metric) -> str:
@@ -117,7 +123,7 @@ def page(report: Report) -> str:
     """The check in Markdown, for a job summary or a comment."""
     lines = [f"# attnbench check: {markdown.escape(headline(report))}", ""]
     lines += [f"- {markdown.escape(line)}" for line in news(report)]
-    lines += ["", *(markdown.table(table, depth=2) for table in tables(report))]
+    lines += ["", *(markdown.table(table) for table in tables(report))]
     return "\n".join([*lines, markdown.escape(" ".join(method(report))), ""])
 
 
@@ -194,6 +200,75 @@ def rates(detection: Detection) -> Table:
 def data(report: Report, strict: bool) -> dict[str, Any]:
     """The whole check as plain data."""
     return {"exit_code": report.exit_code(strict), "headline": headline(report), **asdict(report)}
+
+
+def junit(report: Report) -> bytes:
+    """A suite for each mechanism, with a test case for each case and metric, as UTF-8.
+
+    What fails is a `failure`; what could not be decided is `skipped`, with the reason.
+    """
+    suites = ET.Element("testsuites", name="attnbench check")
+    for mechanism in dict.fromkeys(finding.mechanism for finding in report.findings):
+        rows = [finding for finding in report.findings if finding.mechanism == mechanism]
+        suite = ET.SubElement(
+            suites,
+            "testsuite",
+            name=clean(mechanism),
+            tests=str(len(rows)),
+            failures=str(sum(finding.fails for finding in rows)),
+            skipped=str(sum(_is_open(finding) for finding in rows)),
+            errors="0",
+        )
+        for finding in rows:
+            _test_case(suite, finding)
+    ET.indent(suites, " ")
+    text: bytes = ET.tostring(suites, encoding="utf-8", xml_declaration=True)
+    return text + b"\n"
+
+
+def annotations(report: Report) -> Iterator[str]:
+    """One line each: errors for what fails, warnings for what is uncertain."""
+    failures = report.failures
+    for finding in failures[: MOST - 1 if len(failures) > MOST else MOST]:
+        yield command("error", f"attnbench: {finding.mechanism}", sentence(finding))
+    if len(failures) > MOST:
+        left = len(failures) - MOST + 1
+        yield command("error", "attnbench", f"and {left} more; see the job summary")
+    for doubt in doubts(report):
+        yield command("warning", "attnbench", doubt)
+
+
+def command(kind: str, title: str, message: str) -> str:
+    """`::error title=…::message`, on one line.
+
+    A command ends with its line, and its properties end at a comma or colon; those are escaped as
+    GitHub's own toolkit does, so that no text of a mechanism can become a command.
+    """
+    return f"::{kind} title={_property(title)}::{_escaped(message)}"
+
+
+def _test_case(suite: ET.Element, finding: Finding) -> None:
+    name, text = clean(f"{finding.case} {finding.metric}"), clean(sentence(finding))
+    case = ET.SubElement(suite, "testcase", classname=clean(finding.mechanism), name=name)
+    if finding.fails:
+        ET.SubElement(case, "failure", message=text, type=str(finding.verdict)).text = text
+    elif _is_open(finding):
+        ET.SubElement(case, "skipped", message=text)
+    else:
+        ET.SubElement(case, "system-out").text = text
+
+
+def _is_open(finding: Finding) -> bool:
+    return not finding.fails and finding.verdict in (Verdict.UNSURE, Verdict.MISSING)
+
+
+def _escaped(text: str) -> str:
+    # percent first, or the others would be escaped twice
+    return clean(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _escaped(text).replace(":", "%3A").replace(",", "%2C")
 
 
 def metric_of(finding: Finding) -> Metric:

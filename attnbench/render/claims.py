@@ -1,9 +1,8 @@
 """Claims of papers and how a sweep judges them, as tables and a page."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from inspect import cleandoc
 from itertools import groupby
-from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
@@ -13,21 +12,12 @@ from attnbench.analysis.report import Analysis
 from attnbench.claims.bench import Judged
 from attnbench.claims.checks import functions
 from attnbench.claims.claim import Answer, Claim, Judgement, Number
-from attnbench.metrics import Unit
 from attnbench.render import markdown
 from attnbench.render.conditions import conditions, warnings
-from attnbench.render.grid import Cell, Table, words
+from attnbench.render.grid import Cell, Table, quantity, words
 
 # how many numbers a table shows for each claim; the most informative come first
 SHOWN = 3
-
-TEXTS: Mapping[Unit, Callable[[float], str]] = MappingProxyType(
-    {
-        Unit.RATIO: units.ratio,
-        Unit.EXPONENT: units.exponent,
-        Unit.COUNT: lambda value: units.length(round(value)),
-    }
-)
 
 NOTE = (
     "A claim is reproduced only if the whole 95 % confidence interval lies on the claimed side, "
@@ -147,10 +137,9 @@ def _definitions(judged: Sequence[Judged]) -> Iterator[str]:
 
 
 def _number(number: Number) -> str:
-    text = TEXTS.get(number.unit, units.plain)
-    shown = text(number.value)
+    shown = quantity(number.value, number.unit)
+    ends = [quantity(end, number.unit) for end in (number.low, number.high) if units.known(end)]
     # exact numbers, and intervals that round to the value itself, are shown without an interval
-    ends = [text(end).removesuffix("×") for end in (number.low, number.high) if units.known(end)]
-    if len(ends) == 2 and set(ends) != {shown.removesuffix("×")}:
-        shown = units.interval(shown, *ends)
+    if len(ends) == 2 and set(ends) != {shown}:
+        shown = units.interval(shown, *(end.removesuffix("×") for end in ends))
     return shown + (f" at {units.length(number.length)}" if number.length is not None else "")

@@ -10,10 +10,10 @@ from attnbench.analysis.verdict import Verdict
 from attnbench.metrics import TABLE
 from attnbench.records import Outcome
 from attnbench.render import charts, delimited, html
+from attnbench.render.cases import why
 from attnbench.render.check_page import in_words
-from attnbench.render.grid import Cell, Table, bare, quantity, words
+from attnbench.render.grid import EMPTY, Cell, Table, bare, quantity, worded, words
 from attnbench.render.growth_tables import crossing
-from attnbench.render.labels import why
 
 TIME = "time_s"
 UNPAIRED = (
@@ -64,7 +64,7 @@ def moved_crossovers(comparison: Comparison) -> Table:
         columns=("Faster", "Than", "Mode", "First", "Second"),
         rows=tuple(
             (
-                *(words(row[name]) for name in ("series", "other", "mode")),
+                *worded(row, "series", "other", "mode"),
                 *(crossing(row, suffix) for suffix in ("_1", "_2")),
             )
             for _, row in comparison.moved.iterrows()
@@ -80,9 +80,8 @@ def web_page(
 ) -> bytes:
     """The comparison as an HTML page, with every case; `warnings` are those of each sweep."""
     first, second = names
-    every = all_cases(comparison)
-    tables = [changes(comparison), every]
-    tables[1:1] = [moved_crossovers(comparison)] * (len(comparison.moved) > 0)
+    moved = [moved_crossovers(comparison)] if len(comparison.moved) else []
+    tables = [changes(comparison), *moved, all_cases(comparison)]
     return html.page(
         f"{second} compared with {first}",
         tables,
@@ -123,10 +122,9 @@ def _refused(comparison: Comparison) -> list[str]:
 
 def _curves(rows: Frame) -> Iterator[tuple[Cell, ...]]:
     """One row for each curve that changed as a whole."""
-    nothing = Cell(units.NOTHING)
     for _, row in _largest_first(rows[rows["verdict"].isin(CHANGED)]).iterrows():
         case = words(f"{row['series']}, {row['mode']}, mean of {row['lengths']} lengths")
-        yield (case, words("time"), nothing, nothing, _ratio(row), words(row["verdict"]), Cell(""))
+        yield (case, words("time"), EMPTY, EMPTY, _ratio(row), words(row["verdict"]), Cell(""))
 
 
 def _counted(rows: Frame) -> Iterator[tuple[Cell, ...]]:
@@ -145,10 +143,9 @@ def _one_sided(rows: Frame) -> Iterator[tuple[Cell, ...]]:
     lost = lost.assign(reason=[_short_reason(row) for _, row in lost.iterrows()])
     for (series, mode, reason), same in lost.groupby(["series", "mode", "reason"], sort=False):
         lengths = ", ".join(map(units.tick, same["seq_len"].unique()))
-        nothing = Cell(units.NOTHING)
         case = words(f"{series}, {mode}, N = {lengths}")
         labels = words(", ".join(dict.fromkeys(TABLE[key].label for key in same["metric"])))
-        yield (case, labels, nothing, nothing, nothing, words(Verdict.MISSING), words(reason))
+        yield (case, labels, EMPTY, EMPTY, EMPTY, words(Verdict.MISSING), words(reason))
 
 
 def _short_reason(row: Row) -> str:

@@ -1,4 +1,4 @@
-"""Tables of what cases cost: times, speed-ups, memory, precision, and what was not measured.
+"""Tables of what cases cost: times, speed-ups, memory and precision; and the kernels that ran.
 
 Most have a row for each series and a column for each length of the sweep.
 """
@@ -10,16 +10,16 @@ from typing import Any
 from attnbench import units
 from attnbench.analysis.estimate import IntervalKind
 from attnbench.analysis.summary import Frame, Row
-from attnbench.records import Cause, Mode, Outcome, Planned
-from attnbench.render.grid import Cell, Table, bare, bounded, words
-from attnbench.render.labels import apart, why
+from attnbench.records import Cause, Mode, Outcome
+from attnbench.render.cases import why
+from attnbench.render.grid import EMPTY, Cell, Table, bounded, number, worded, words
 
-PREDICTED = ("Predicted time", "Predicted memory")
 BOUNDS = "± is the larger half-width of the 95 % confidence interval"
 WIDE = "a wide interval is written [low, high]."
 WITHIN = "within one process, without the variation between processes"
 MARK = f"{units.UNBOUNDED} marks too few samples for a confidence interval."
 LAUNCHES = " l"  # marks a launch-bound case
+SDPA = "scaled_dot_product_"  # begins the names of the operators of attention in torch
 
 
 def batch(summary: Frame, tokens: int | None) -> str:
@@ -37,23 +37,20 @@ def latency(summary: Frame, mode: str, tokens: int | None) -> Table:
     decode = mode == Mode.DECODE
 
     def cell(row: Row) -> Cell:
-        scale = 1e3 * row["batch_scale"]
-        point, low, high = (scale * row[key] for key in ("time_s", "time_lo_s", "time_hi_s"))
-        return bounded(point, low, high, LAUNCHES if row["launch_bound"] else "")
+        mark = LAUNCHES if row["launch_bound"] else ""
+        return milliseconds(row, scale=row["batch_scale"], mark=mark)
 
-    notes = [
-        *(_intervals(summary), *_launches(summary, mode)),
-        *(*_forms(summary, mode), *_compiled(summary, mode)),
-    ]
+    cases = summary[summary["mode"] == mode]
+    notes = [_intervals(summary), *_launches(cases), *_forms(cases), *_compiled(cases)]
     if tokens and not decode and summary["tokens"].max() > tokens:
         limit = units.count(tokens)
         scaled = f"For N > {limit} the batch is one sequence; the time is scaled to {limit} tokens."
         notes.insert(1, scaled)
     return by_length(
-        summary[summary["mode"] == mode],
+        summary,
+        mode,
         "time_s",
         cell,
-        lengths=summary["seq_len"],
         name=f"latency_{mode}",
         title="Time per output token (TPOT), context of N tokens, ms"
         if decode
@@ -65,11 +62,6 @@ def latency(summary: Frame, mode: str, tokens: int | None) -> Table:
 
 def memory(summary: Frame, mode: str) -> Table:
     """Peak allocated memory in MiB, with the batch of each length."""
-
-    def cell(row: Row) -> Cell:
-        peak = row["allocated_peak_bytes"] / units.MIB
-        return Cell(units.plain(peak, 4), peak)
-
     parts = {
         Mode.TRAINING: ", inputs, gradients and optimiser state",
         Mode.DECODE: ", the prompt and its prefill, and the state",
@@ -77,10 +69,10 @@ def memory(summary: Frame, mode: str) -> Table:
     cases = summary[summary["mode"] == mode]
     over = cases.loc[cases["allocated_peak_bytes"].isna(), "cause"].eq(Cause.BUDGET).any()
     return by_length(
-        cases,
+        summary,
+        mode,
         "allocated_peak_bytes",
-        cell,
-        lengths=summary["seq_len"],
+        lambda row: mebibytes(row["allocated_peak_bytes"]),
         name=f"memory_{mode}",
         title=f"Peak allocated memory, {mode}, MiB",
         across="peak_mib",
@@ -91,14 +83,14 @@ def memory(summary: Frame, mode: str) -> Table:
 
 def speedup(summary: Frame, mode: str, baseline: str, speedups: Frame) -> Table:
     """How many times faster than the series `baseline` each other series is, by length."""
-    cases = summary[(summary["mode"] == mode) & (summary["series"] != baseline)]
-    pairs = cases.merge(speedups, on=["series", "mode", "seq_len"], how="left")
-    paired = pairing(pairs["paired"].dropna())
+    others = summary[summary["series"] != baseline]
+    pairs = others.merge(speedups, on=["series", "mode", "seq_len"], how="left")
+    paired = pairing(pairs.loc[pairs["mode"] == mode, "paired"].dropna())
     return by_length(
         pairs,
+        mode,
         "ratio",
         lambda row: bounded(row["ratio"], row["low"], row["high"]),
-        lengths=summary["seq_len"],
         name=f"speedup_{mode}",
         title=f"Speed-up over {baseline} in {mode}, ×",
         across="speedup",
@@ -107,20 +99,23 @@ def speedup(summary: Frame, mode: str, baseline: str, speedups: Frame) -> Table:
 
 
 def by_length(
-    cases: Frame,
+    frame: Frame,
+    mode: str,
     metric: str,
     cell: Callable[[Row], Cell],
     *,
-    lengths: Iterable[int],
     name: str,
     title: str,
     across: str,
     note: str,
 ) -> Table:
-    """A row per series and a column per length; where `metric` was not measured, why in words."""
-    columns = sorted(set(lengths))
+    """A row per series and a column per length of the frame, of whatever mode.
+
+    Where `metric` was not measured, the cell says why.
+    """
+    columns = sorted(set(frame["seq_len"]))
     by_series: dict[str, dict[int, Any]] = {}
-    for case in cases.to_dict("records"):
+    for case in frame[frame["mode"] == mode].to_dict("records"):
         by_series.setdefault(case["series"], {})[case["seq_len"]] = case
     rows = [
         (words(series), *(_cell(known.get(n), metric, cell) for n in columns))
@@ -135,6 +130,17 @@ def by_length(
         keys=("series",),
         across=across,
     )
+
+
+def milliseconds(row: Row, name: str = "time", scale: float = 1.0, mark: str = "") -> Cell:
+    """A time of a case with its 95 % confidence interval: `time` or `ttft`."""
+    point, low, high = (1e3 * scale * row[f"{name}{end}_s"] for end in ("", "_lo", "_hi"))
+    return bounded(point, low, high, mark)
+
+
+def mebibytes(peak_bytes: float) -> Cell:
+    """A peak of memory."""
+    return number(peak_bytes / units.MIB, lambda peak: units.plain(peak, 4))
 
 
 def pairing(paired: Iterable[bool]) -> str:
@@ -156,7 +162,7 @@ def precision(errors: Frame, dtype: str) -> Table:
         keys=("mechanism", "form", "options", "relative_error"),
         rows=tuple(
             (
-                *(words(row[name]) for name in ("mechanism", "form", "options")),
+                *worded(row, "mechanism", "form", "options"),
                 Cell(f"{-log10(row['error']) if row['error'] else inf:.1f}", float(row["error"])),
             )
             for _, row in errors.iterrows()
@@ -168,54 +174,45 @@ def precision(errors: Frame, dtype: str) -> Table:
     )
 
 
-def outcomes(summary: Frame, plan: Iterable[Planned]) -> Table:
-    """Every case that was not measured in full, with the reason and its predicted cost."""
-    lost = summary[summary["outcome"] != Outcome.OK]
-    keys = set(lost["key"])
-    shared, _ = apart([planned.case.workload for planned in plan if planned.case.key in keys])
+def kernels(used: Frame) -> Table:
+    """The kernels of fused attention that ran, a row for each that a series used in a mode."""
     return Table(
-        name="outcomes",
-        title="Cases not measured" + (f" ({shared})" if shared else ""),
-        columns=(
-            "Mechanism",
-            "Mode",
-            "N",
-            "Outcome",
-            "Reason",
-            "Predicted time",
-            "Predicted memory",
-        ),
-        keys=("series", "mode", "seq_len", "outcome", "reason", "predicted_s", "predicted_bytes"),
+        name="kernels",
+        title="Kernels of fused attention",
+        columns=("Mechanism", "Form", "Mode", "N", "Operator", "On the GPU"),
+        keys=("series", "form", "mode", "lengths", "operator", "gpu_kernels"),
         rows=tuple(
             (
-                words(row["series"]),
-                words(row["mode"]),
-                Cell(units.length(row["seq_len"]), int(row["seq_len"])),
-                words(row["outcome"]),
-                words(row["reason"]),
-                Cell(units.seconds(row["refined_s"]), bare(row["refined_s"])),
-                Cell(units.size(row["refined_bytes"]), bare(row["refined_bytes"])),
+                *worded(row, "series", "form", "mode"),
+                words(_span(row)),
+                words(row["attention_kernel"].replace(SDPA, "") or units.NOTHING),
+                words(row["attention_device_kernels"] or units.NOTHING),
             )
-            for _, row in lost.iterrows()
+            for _, row in used.iterrows()
         ),
-        note=f"{len(summary) - len(lost)} of {len(summary)} cases were measured in full."
-        " Predictions are for one iteration.",
-        leading=3,
+        note="As torch's profiler recorded them: flash, efficient and cudnn never store the"
+        " weights, math does. Forms that are not listed call no fused attention, or run it in"
+        " code that torch compiled for a CPU.",
     )
+
+
+def _span(row: Row) -> str:
+    """`128 to 8,192`, or how many lengths in between if not all are meant."""
+    ends = units.between(row["shortest"], row["longest"])
+    return ends if row["lengths"] == 1 else f"{ends} ({units.many(row['lengths'], 'length')})"
 
 
 def _cell(row: Row | None, metric: str, cell: Callable[[Row], Cell]) -> Cell:
     if row is not None and units.known(row[metric]):
         return cell(row)
     if row is None or row["outcome"] == Outcome.OK:
-        return Cell(units.NOTHING)
+        return EMPTY
     return Cell(why(row["outcome"], row["cause"]))
 
 
-def _forms(summary: Frame, mode: str) -> Iterator[str]:
+def _forms(cases: Frame) -> Iterator[str]:
     """The form that ran from each length on, for each curve along which the form changes."""
-    cases = summary[summary["mode"] == mode].sort_values("seq_len")
-    for series, rows in cases.groupby("series", sort=False):
+    for series, rows in cases.sort_values("seq_len").groupby("series", sort=False):
         starts = rows[rows["form"] != rows["form"].shift()]
         if len(starts) > 1:
             pairs = zip(starts["form"], starts["seq_len"], strict=True)
@@ -223,22 +220,22 @@ def _forms(summary: Frame, mode: str) -> Iterator[str]:
             yield f"Forms of {series}: {', '.join(parts)}."
 
 
-def _launches(summary: Frame, mode: str) -> Iterator[str]:
+def _launches(cases: Frame) -> Iterator[str]:
     """What the mark of launch-bound cases means, where there are any."""
-    if summary.loc[summary["mode"] == mode, "launch_bound"].any():
+    if cases["launch_bound"].any():
         yield (
             f"“{LAUNCHES.strip()}” marks launch-bound cases: the host enqueues an iteration more"
             " slowly than the GPU runs it."
         )
 
 
-def _compiled(summary: Frame, mode: str) -> Iterator[str]:
+def _compiled(cases: Frame) -> Iterator[str]:
     """The compile time of each series that torch.compile compiles."""
-    cases = summary[(summary["mode"] == mode) & summary["compile_s"].notna()]
-    spans = cases.groupby("series", sort=False)["compile_s"].agg(["min", "max"])
+    known = cases[cases["compile_s"].notna()]
+    spans = known.groupby("series", sort=False)["compile_s"].agg(["min", "max"])
     parts = [
-        f"{series} {' to '.join(dict.fromkeys(map(units.seconds, ends)))}"
-        for series, *ends in spans.itertuples()
+        f"{series} {units.between(least, most, units.seconds)}"
+        for series, least, most in spans.itertuples()
     ]
     if parts:
         yield f"Times do not include compiling, which took, per length: {', '.join(parts)}."

@@ -2,11 +2,13 @@
 
 One panel per mode, both axes logarithmic. Where a case was not measured the curve continues, light
 and dotted, to an open marker at the predicted cost. A case that cannot run has no predicted cost
-and no marker; the legend says so.
+and no marker; the legend says so. The points of curves are computed before anything is drawn.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 from types import MappingProxyType
 from typing import Any
 
@@ -17,11 +19,10 @@ from matplotlib.figure import Figure
 from attnbench import units
 from attnbench.analysis.summary import Frame
 from attnbench.records import PASSES, FigureSize, Mode
+from attnbench.render.cases import why
 from attnbench.render.cost_tables import batch
-from attnbench.render.curves import Curve, Quantity, curves
-from attnbench.render.legends import Ending
-from attnbench.render.panels import Panels, fixed_ticks, length_axis, styled, title
-from attnbench.render.styles import SHEETS, series_styles, tinted
+from attnbench.render.panels import Ending, Panels, fixed_ticks, length_axis, styled, title
+from attnbench.render.styles import SHEETS, tinted
 
 LEAST = 2.0  # least ratio of the top of a vertical axis to its bottom
 ROOM = 1.15  # margin below the least and above the greatest value, as a factor
@@ -29,8 +30,7 @@ ROOM = 1.15  # margin below the least and above the greatest value, as a factor
 BEYOND = 4.0
 SPAN = (-0.5, 3.0)  # of local exponents; a noisy one may leave the panel
 MARGIN = 0.25  # below the least and above the greatest local exponent
-
-Styles = Mapping[str, Mapping[str, Any]]
+LONGEST = 22  # characters of the reason in a legend
 
 # for each base, powers between ticks and their multiples, from coarse to fine
 STEPS = MappingProxyType({
@@ -45,6 +45,50 @@ STEPS = MappingProxyType({
     ),
 })  # fmt: skip
 
+
+@dataclass(frozen=True, kw_only=True)
+class Quantity:
+    """What a figure shows for each case: columns of the summary, and the axis."""
+
+    value: str
+    predicted: str
+    axis: str
+    text: Callable[[float], str]
+    base: int  # of the logarithmic axis
+    low: str | None = None
+    high: str | None = None
+    per_token: bool = False  # not of a batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """One series in one mode, shortest length first.
+
+    `values` are NaN where nothing was measured; `guesses` hold the predictions there, if any.
+    `causes` are the reasons, and `end` names those of lengths without a prediction.
+    """
+
+    series: str
+    lengths: np.ndarray
+    values: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    guesses: np.ndarray
+    causes: tuple[str, ...] = ()
+    end: str = ""
+
+    @property
+    def drawn(self) -> np.ndarray:
+        """Measured values, and guesses where there are none."""
+        return np.where(np.isfinite(self.values), self.values, self.guesses)
+
+    @property
+    def last(self) -> tuple[float, float] | None:
+        """Length and height of the last point that can be drawn, or None."""
+        known = np.flatnonzero(np.isfinite(self.drawn))
+        return (self.lengths[known[-1]], self.drawn[known[-1]]) if len(known) else None
+
+
 TIME = Quantity(
     value="time_s",
     low="time_lo_s",
@@ -56,8 +100,6 @@ TIME = Quantity(
 )
 MEMORY = Quantity(
     value="allocated_peak_bytes",
-    low=None,
-    high=None,
     predicted="refined_bytes",
     per_token=True,
     axis="peak allocated memory per token",
@@ -79,44 +121,95 @@ def cost_figure(
     """
     modes = [mode for mode in PASSES if mode in set(summary["mode"])]
     sheet = SHEETS[size]
-    styles = series_styles(summary["series"], sheet.type)
+    quantity = replace(quantity, axis=quantity.axis.format(batch=batch(summary, tokens)))
     found = {mode: curves(summary, mode, quantity) for mode in modes}
     every = [curve for panel in found.values() for curve in panel]
     rows = [[mode] for mode in modes] if sheet.stacked else [modes]
     with styled(sheet):
-        panels = Panels(sheet, len(rows) * (1 if slopes is None else 2), len(rows[0]))
+        count = len(rows) * (1 if slopes is None else 2)
+        panels = Panels(sheet, summary["series"], count, len(rows[0]))
         legends = [
-            row_of(panels, i, {mode.capitalize(): found[mode] for mode in row}, styles, quantity)
+            row_of(panels, i, {mode.capitalize(): found[mode] for mode in row}, quantity)
             for i, row in enumerate(rows)
         ]
-        for i in range(len(rows)):
-            panels.label(i, quantity.axis.format(batch=batch(summary, tokens)))
         if slopes is not None:
             lengths = [int(n) for n in summary["seq_len"]]
             for i, row in enumerate(rows, len(rows)):
                 own = {mode: slopes[slopes["mode"] == mode] for mode in row}
-                legends.append(_slope_row(panels, i, own, styles, lengths))
+                legends.append(_slope_row(panels, i, own, lengths))
         return panels.arranged(legends, [*notes(every)])
 
 
+def curves(summary: Frame, mode: str, quantity: Quantity) -> list[Curve]:
+    """Every series of a mode, in the order of the plan."""
+    cases = summary[summary["mode"] == mode]
+    return [
+        _curve(str(series), rows.sort_values("seq_len"), quantity)
+        for series, rows in cases.groupby("series", sort=False)
+    ]
+
+
+def _curve(series: str, rows: Frame, quantity: Quantity) -> Curve:
+    scale = (1 / rows["tokens"] if quantity.per_token else rows["batch_scale"]).to_numpy(float)
+
+    def scaled(name: str | None) -> np.ndarray:
+        return rows[name].to_numpy(float) * scale if name else np.full(len(rows), np.nan)
+
+    values = scaled(quantity.value)
+    missing = ~np.isfinite(values)
+    guesses = np.where(missing, scaled(quantity.predicted), np.nan)
+    ends = zip(rows["outcome"], rows["cause"], missing, strict=True)
+    reasons = [why(outcome, cause) if gone else "" for outcome, cause, gone in ends]
+    unseen = ["" if np.isfinite(guess) else r for guess, r in zip(guesses, reasons, strict=True)]
+    return Curve(
+        series=series,
+        lengths=rows["seq_len"].to_numpy(),
+        values=values,
+        low=scaled(quantity.low),
+        high=scaled(quantity.high),
+        guesses=guesses,
+        causes=tuple(dict.fromkeys(filter(None, reasons))),
+        end=_end([int(n) for n in rows["seq_len"]], unseen),
+    )
+
+
+def _end(lengths: Sequence[int], reasons: Sequence[str]) -> str:
+    """`cannot run at 128, from 32K`: the lengths that a figure cannot show and why, in short."""
+    causes = list(dict.fromkeys(filter(None, reasons)))
+    if all(reasons) or not causes:
+        return causes[0] if len(causes) == 1 else "not measured" if causes else ""
+    parts = [f"{cause} {_where(lengths, [r == cause for r in reasons])}" for cause in causes]
+    text, gone = "; ".join(parts), sum(map(bool, reasons))
+    return text if len(text) <= LONGEST else f"{gone} of {len(lengths)} not measured"
+
+
+def _where(lengths: Sequence[int], gone: Sequence[bool]) -> str:
+    """`at 128, 512–2K, from 32K` for those lengths."""
+    runs = [list(run) for is_gone, run in groupby(range(len(gone)), gone.__getitem__) if is_gone]
+    last = runs[-1][-1] == len(lengths) - 1
+    inner = [
+        "–".join(units.tick(lengths[i]) for i in dict.fromkeys((run[0], run[-1])))
+        for run in (runs[:-1] if last else runs)
+    ]
+    tail = [f"from {units.tick(lengths[runs[-1][0]])}"] if last else []
+    return ", ".join([*([f"at {', '.join(inner)}"] if inner else []), *tail])
+
+
 def row_of(
-    panels: Panels,
-    i: int,
-    drawn: Mapping[str, Sequence[Curve]],
-    styles: Styles,
-    quantity: Quantity,
+    panels: Panels, i: int, drawn: Mapping[str, Sequence[Curve]], quantity: Quantity
 ) -> list[Ending]:
     """Draw a row of panels, by their titles, with one vertical scale; the entries of its legend."""
     for axes, (name, panel) in zip(panels.rows[i], drawn.items(), strict=True):
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         for curve in panel:
-            _draw(axes, curve, styles[curve.series])
+            _draw(axes, curve, panels.styles[curve.series])
         lengths = [int(n) for curve in panel for n in curve.lengths]
         length_axis(axes, lengths, label=i == len(panels.rows) - 1)
         title(axes, name, panels.sheet)
+    panels.rows[i][0].set_ylabel(quantity.axis)
     _heights(panels.rows[i][0], [curve for panel in drawn.values() for curve in panel], quantity)
-    return _legend([*drawn.values()], styles)
+    return _legend([*drawn.values()])
 
 
 def notes(drawn: Sequence[Curve]) -> Iterator[str]:
@@ -128,15 +221,14 @@ def notes(drawn: Sequence[Curve]) -> Iterator[str]:
         yield "Bands and bars: 95 % CI."
 
 
-def _legend(row: Sequence[Sequence[Curve]], styles: Styles) -> list[Ending]:
+def _legend(row: Sequence[Sequence[Curve]]) -> list[Ending]:
     """An entry for each curve of the row's panels, at its end in the last panel."""
     last = {curve.series: curve for curve in row[-1]}
     names = dict.fromkeys(curve.series for panel in reversed(row) for curve in panel)
     return [
-        Ending(name, styles[name], last[name].last, last[name].end)
-        if name in last else Ending(name, styles[name], None)
+        Ending(name, last[name].last, last[name].end) if name in last else Ending(name, None)
         for name in names
-    ]  # fmt: skip
+    ]
 
 
 def _draw(axes: Axes, curve: Curve, style: Mapping[str, Any]) -> None:
@@ -198,7 +290,7 @@ def _finite(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _slope_row(
-    panels: Panels, i: int, slopes: Mapping[Mode, Frame], styles: Styles, lengths: Sequence[int]
+    panels: Panels, i: int, slopes: Mapping[Mode, Frame], lengths: Sequence[int]
 ) -> list[Ending]:
     """Local exponents at geometric means of lengths; dashed lines are published exponents."""
     row = panels.rows[i]
@@ -210,24 +302,22 @@ def _slope_row(
         axes.set_xscale("log", base=2)
         length_axis(axes, lengths, label=i == len(panels.rows) - 1)
         ends = dict.fromkeys(ends) | {
-            str(name): _slope(axes, rows, styles[str(name)])
+            str(name): _slope(axes, rows, panels.styles[str(name)])
             for name, rows in own.groupby("series", sort=False)
         }
         if own["slope"].isna().all():
             axes.text(0.03, 0.05, "fewer than two lengths timed", transform=axes.transAxes)
         for power in expected:
             axes.axhline(power, color="0.45", linewidth=0.7, linestyle=(0, (4, 3)), zorder=1)
-    panels.label(i, "exponent of N")
+    row[0].set_ylabel("exponent of N")
     reach = [*np.clip(known, *SPAN), *expected] or [0.0, 1.0]
     low, high = min(reach) - MARGIN, max(reach) + MARGIN
     row[0].set_ylim(low, high)
     steps = {step / 2 for step in range(math.ceil(2 * low), math.floor(2 * high) + 1)}
     ticks = sorted({*steps, *expected})
     fixed_ticks(row[0].yaxis, {y: f"paper: {y:g}" if y in expected else f"{y:g}" for y in ticks})
-    return [
-        Ending(name, styles[name], at, "" if at else "fewer than 2 lengths")
-        for name, at in ends.items()
-    ]
+    few = "fewer than 2 lengths"
+    return [Ending(name, at, "" if at else few) for name, at in ends.items()]
 
 
 def _slope(axes: Axes, rows: Frame, style: Mapping[str, Any]) -> tuple[float, float] | None:

@@ -2,8 +2,9 @@
 
 import math
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from attnbench import units
 from attnbench.metrics import Unit
@@ -25,6 +26,9 @@ class Cell(NamedTuple):
     def is_number(self) -> bool:
         """Whether the cell is aligned to the right."""
         return isinstance(self.value, int | float) and not isinstance(self.value, bool)
+
+
+EMPTY = Cell(units.NOTHING)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +73,11 @@ def bounded(point: float, low: float, high: float, mark: str = "") -> Cell:
     return Cell(units.estimate(point, low, high) + mark, float(point), bare(low), bare(high))
 
 
+def number(value: Any, text: Callable[[Any], str] = units.plain) -> Cell:
+    """A number as `text` writes it."""
+    return Cell(text(value), bare(value))
+
+
 def quantity(value: float, unit: Unit) -> str:
     """A number with its unit."""
     texts = {Unit.SECONDS: units.seconds, Unit.BYTES: units.size, Unit.FLOPS: units.flops}
@@ -79,6 +88,11 @@ def quantity(value: float, unit: Unit) -> str:
 def words(text: object) -> Cell:
     """A cell of text, without characters that could control a terminal."""
     return Cell(clean(str(text)))
+
+
+def worded(row: Any, *names: str) -> Iterator[Cell]:
+    """The columns of these names as cells of text."""
+    return (words(row[name]) for name in names)
 
 
 def pieces(text: str) -> list[str]:

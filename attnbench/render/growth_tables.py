@@ -6,7 +6,7 @@ printed exponent by more than `BEND`. Everything outside the core is linear in N
 no exponent below 1 is expected.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from math import log, sqrt
 from types import MappingProxyType
@@ -17,8 +17,8 @@ from attnbench.analysis.scaling import BEND, LEAST_EXPONENT, METRICS, STEPS, Cro
 from attnbench.analysis.summary import Frame, Row
 from attnbench.claims.published import PrintedCost, printed_costs
 from attnbench.records import CardFacts, Level, Mode
-from attnbench.render.decoding import state_size, step_time
-from attnbench.render.grid import Cell, Table, bare, words
+from attnbench.render.cost_tables import milliseconds
+from attnbench.render.grid import EMPTY, Cell, Table, bare, number, words
 
 TIME, MEMORY, _ = METRICS
 METRIC_NAMES: Mapping[str, str] = MappingProxyType({TIME: "time", MEMORY: "memory"})
@@ -35,13 +35,16 @@ def complexity(summary: Frame, judged: Frame, cards: Sequence[CardFacts]) -> Tab
     rows = []
     for series, fits in judged.groupby("series", sort=False):
         card = by_name.get(fits["mechanism"].iloc[0])
-        case: Any = longest.loc[str(series)] if series in longest.index else None
+        parameters = per_token = EMPTY
+        if series in longest.index:
+            case: Any = longest.loc[str(series)]
+            parameters = number(float(case["parameters"]), units.count)
+            per_token = number(float(case["flops"] / case["outputs"]), units.flops)
         rows.append(
             (
                 words(series),
                 words(card.complexity if card else units.NOTHING),
-                _number(case, "parameters", units.count),
-                _number(case, "flops", units.flops, per_token=True),
+                *(parameters, per_token),
                 *map(exponent, _by_kind(fits, judged)),
                 words(_disagreements(fits)),
             )
@@ -107,22 +110,13 @@ def crossing(row: Row | None, suffix: str = "") -> Cell:
     `suffix` ends the names of the columns of `row`.
     """
     if row is None:
-        return Cell(units.NOTHING)
+        return EMPTY
     if row["answer" + suffix] != Crossed.FROM:
         return Cell(str(row["answer" + suffix]))
     length, low, high = (row[name + suffix] for name in ("length", "low", "high"))
     edge = "≤ " if length <= row["from_len" + suffix] else ""
     text, *ends = (units.length(round(value)) for value in (length, low, high))
     return Cell(edge + (text if low == high else units.interval(text, *ends)), length, low, high)
-
-
-def _number(
-    row: Row | None, key: str, text: Callable[[float], str], per_token: bool = False
-) -> Cell:
-    if row is None:
-        return Cell(units.NOTHING)
-    value = float(row[key] / row["outputs"] if per_token else row[key])
-    return Cell(text(value), value)
 
 
 def _headings(fits: Frame) -> list[str]:
@@ -147,7 +141,7 @@ def _by_kind(fits: Frame, every: Frame) -> list[Row | None]:
 def exponent(fit: Row | None) -> Cell:
     """An exponent with its confidence interval, marked where the curve still bends."""
     if fit is None or not units.known(fit["exponent"]):
-        return Cell(units.NOTHING)
+        return EMPTY
     text = units.exponent(fit["exponent"])
     if units.known(fit["low"]):
         text = units.interval(text, units.exponent(fit["low"]), units.exponent(fit["high"]))
@@ -222,10 +216,9 @@ def _paper_table(
 def _decoded(row: Row | None) -> tuple[Cell, Cell]:
     """Time of a step and size of the state at the longest context, with its length."""
     if row is None:
-        return Cell(units.NOTHING), Cell(units.NOTHING)
-    at = f" at {units.length(row['seq_len'])}"
-    step, kept = step_time(row), state_size(row)
-    return step._replace(text=step.text + at), kept
+        return EMPTY, EMPTY
+    step, at = milliseconds(row), f" at {units.length(row['seq_len'])}"
+    return step._replace(text=step.text + at), number(row["state_bytes"], units.size)
 
 
 def _note(level: Level) -> str:

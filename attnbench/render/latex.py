@@ -176,20 +176,13 @@ def _column(table: Table, i: int, bold: frozenset[tuple[str, str]]) -> _Column:
     head, cells = table.columns[i], [row[i] for row in table.rows]
     strong = [(row[0].text, head) in bold for row in table.rows]
     if table.numeric[i]:
-        parts = [_number(cell) for cell in cells]
-        rows = zip(cells, parts, strong, strict=True)
-        shown = [_aligned(cell, part, table, bold) for cell, part, bold in rows]
-        widths = [len(head) * LETTER] + [
-            len(part.whole + part.fraction) * LETTER + part.raised
-            if part else len(DASH if table.across else cell.text) * LETTER
-            for cell, part in zip(cells, parts, strict=True)
-        ]  # fmt: skip
-        return _Column(
-            "r@{}l",
-            rf"\multicolumn{{2}}{{c}}{{{escape(head)}}}",
-            shown,
-            SPACE + max(widths),
-        )
+        shown = [
+            _number(cell, bold) or _centred(DASH if table.across else cell.text)
+            for cell, bold in zip(cells, strong, strict=True)
+        ]
+        heading, least = _centred(head)
+        width = SPACE + max(least, *(width for _, width in shown))
+        return _Column("r@{}l", heading, [text for text, _ in shown], width)
     texts = [cell.text for cell in cells]
     if head in SERIES:
         every = [r[j].text for r in table.rows for j, c in enumerate(table.columns) if c in SERIES]
@@ -199,44 +192,26 @@ def _column(table: Table, i: int, bold: frozenset[tuple[str, str]]) -> _Column:
     if longest <= LONG:
         return _Column("l", escape(head), [*map(escape, texts)], SPACE + longest * LETTER)
     declared = rf">{{\raggedright\arraybackslash}}p{{{LONG * LETTER:.0f}pt}}"
-    folded, width = [*map(_breakable, texts)], SPACE + LONG * LETTER
+    folded = [r"\allowbreak{}".join(map(escape, pieces(text))) for text in texts]
+    width = SPACE + LONG * LETTER
     return _Column(declared, escape(head), folded, width, lines=-(-longest // LONG))
 
 
-def _breakable(text: str) -> str:
-    return r"\allowbreak{}".join(map(escape, pieces(text)))
+def _centred(text: str) -> tuple[str, float]:
+    """Words in place of a number, and their width in points."""
+    return rf"\multicolumn{{2}}{{c}}{{{escape(text)}}}", LETTER * len(text)
 
 
-class _Parts(NamedTuple):
-    """A number before and after its decimal point, its uncertainty, and what follows."""
+def _number(cell: Cell, bold: bool) -> tuple[str, float] | None:
+    """The number of a cell as its text has it, and its width in points; None for words.
 
-    whole: str
-    fraction: str
-    uncertainty: str
-    raised: float  # width in points of the uncertainty
-    rest: str
-
-
-def _aligned(cell: Cell, parts: _Parts | None, table: Table, bold: bool) -> str:
-    if parts is None:
-        text = DASH if table.across else cell.text
-        return rf"\multicolumn{{2}}{{c}}{{{escape(text)}}}"
-    # a cell would lose the space in front of a unit
-    rest = re.sub("^ ", r"\\,", escape(parts.rest))
-    whole, fraction = (
-        rf"\textbf{{{escape(text)}}}" if bold and text else escape(text)
-        for text in (parts.whole, parts.fraction)
-    )
-    return f"{whole} & {fraction}{parts.uncertainty}{rest}"
-
-
-def _number(cell: Cell) -> _Parts | None:
-    """The number of a cell as its text has it, None for words."""
+    It takes two columns, which meet at the decimal point; its uncertainty is never bold.
+    """
     found = NUMBER.fullmatch(clean(cell.text)) if cell.is_number else None
     if found is None or not isinstance(cell.value, int | float):
         return None
     before, whole, fraction, rest = (text or "" for text in found.groups())
-    uncertainty, width = "", LETTER * len(rest)
+    uncertainty, width = "", LETTER * len(before + whole + fraction + rest)
     if cell.low is not None and cell.high is not None:
         above, below = cell.high - cell.value, cell.value - cell.low
         places = len(fraction) - 1 if fraction else min(0, 1 - magnitude(max(above, below)))
@@ -246,7 +221,13 @@ def _number(cell: Cell) -> _Parts | None:
             width += RAISED * (1 + max(len(up), len(down)))
         elif float(up.replace(",", "")):
             uncertainty, width = rf"$\,\pm\,${escape(up)}", width + LETTER * (len(up) + 3)
-    return _Parts(before + whole, fraction, uncertainty, width, rest)
+    left, right = (
+        rf"\textbf{{{escape(text)}}}" if bold and text else escape(text)
+        for text in (before + whole, fraction)
+    )
+    # a cell would lose the space in front of a unit
+    unit = re.sub("^ ", r"\\,", escape(rest))
+    return f"{left} & {right}{uncertainty}{unit}", width
 
 
 def _math(number: str) -> str:

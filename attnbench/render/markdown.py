@@ -31,18 +31,18 @@ def page(
     return "\n".join([*lines, *sections]).encode()
 
 
-def table(table: Table, depth: int = 2) -> str:
+def table(table: Table) -> str:
     """A heading, the grid and its note."""
     note = f"\n{escape(table.note)}\n" if table.note else ""
     if not table.rows:
-        return f"{'#' * depth} {escape(table.title)}\n\nNone.\n{note}"
+        return f"## {escape(table.title)}\n\nNone.\n{note}"
     rules = ["---:" if number else "---" for number in table.numeric]
     lines = [table.columns, rules, *([cell.text for cell in row] for row in table.rows)]
     grid = "\n".join(
         "| " + " | ".join(escape(text) if line is not rules else text for text in line) + " |"
         for line in lines
     )
-    return f"{'#' * depth} {escape(table.title)}\n\n{grid}\n{note}"
+    return f"## {escape(table.title)}\n\n{grid}\n{note}"
 
 
 def escape(text: str) -> str:

@@ -8,24 +8,16 @@ from attnbench.analysis.report import Analysis
 from attnbench.analysis.summary import Frame
 from attnbench.metrics import PEAKS
 from attnbench.records import PASSES, FigureSize, Mode
-from attnbench.render import (
-    charts,
-    cost_tables,
-    decoding,
-    delimited,
-    html,
-    latex,
-    machine_tables,
-    markdown,
-)
+from attnbench.render import charts, cost_tables, decoding, delimited, html, latex, markdown
 from attnbench.render.answers import Paragraph, paragraphs
+from attnbench.render.cases import outcomes, predictions
 from attnbench.render.conditions import conditions, warnings
 from attnbench.render.decoding import decode_figure
 from attnbench.render.figures import MEMORY, TIME, cost_figure
 from attnbench.render.grid import Table
 from attnbench.render.growth_tables import complexity, crossovers, paper_tables
 from attnbench.render.panels import saved
-from attnbench.render.roofline import roofline_figure
+from attnbench.render.roofline import over_bound, rates, roofline_figure
 from attnbench.render.symbols import explained
 
 if TYPE_CHECKING:
@@ -141,9 +133,10 @@ def _files(
     files = {
         f"{stem}.{end}": saved(figure, end) for end in formats for stem, figure in drawn.items()
     }
-    embedded = _embeddable(files) or {
-        f"{stem}.png": saved(figure, "png") for stem, figure in drawn.items()
-    }
+    # an HTML page holds SVG if there is any, else PNG
+    end = next((end for end in html.TYPES if end in formats), "png")
+    held = {f"{stem}.{end}": figure for stem, figure in drawn.items()}
+    pictures = {file: files.get(file) or saved(figure, end) for file, figure in held.items()}
     shown = [file for file in files if file.endswith(".png")]
     sections = map(markdown.table, tables)
     files["tables.md"] = markdown.page(name, warned, conditions, shown, sections, answers=answers)
@@ -156,7 +149,7 @@ def _files(
         answers=answers,
         warnings=warned,
         conditions=conditions,
-        pictures=embedded,
+        pictures=pictures,
         charts=interactive,
         files=sheets,
     )
@@ -202,16 +195,16 @@ def report_tables(analysis: Analysis, everything: bool = False) -> list[Table]:
     tables += [crossovers(p, base) for p in (analysis.crossovers, analysis.memory_crossovers)]
     if analysis.roof is not None and (roofline := analysis.roofline) is not None:
         modes = dict.fromkeys(roofline["mode"])
-        tables += [machine_tables.over_bound(roofline, mode, analysis.roof) for mode in modes]
+        tables += [over_bound(roofline, mode, analysis.roof) for mode in modes]
     if everything and analysis.roof is not None and len(analysis.rates):
-        tables.append(machine_tables.rates(analysis.rates))
+        tables.append(rates(analysis.rates))
     if len(analysis.precision):
         tables.append(cost_tables.precision(analysis.precision, request.dtype))
     if len(analysis.kernels):
-        tables.append(machine_tables.kernels(analysis.kernels))
+        tables.append(cost_tables.kernels(analysis.kernels))
     if everything:
-        tables.append(machine_tables.predictions(analysis.prediction_errors))
-    tables.append(cost_tables.outcomes(cases, analysis.sweep.plan))
+        tables.append(predictions(analysis.prediction_errors))
+    tables.append(outcomes(cases, analysis.sweep.plan))
     return tables
 
 
@@ -223,7 +216,7 @@ def devices_tables(analyses: Mapping[str, Analysis], cases: Frame) -> list[Table
     tables = [cost_tables.latency(cases, mode, tokens) for mode in modes]
     tables += [cost_tables.memory(cases, mode) for mode in modes]
     plan = [planned for each in analyses.values() for planned in each.sweep.plan]
-    return [*tables, cost_tables.outcomes(cases, plan)]
+    return [*tables, outcomes(cases, plan)]
 
 
 def headlines(analysis: Analysis, tables: Iterable[Table]) -> list[Table]:
@@ -235,11 +228,3 @@ def headlines(analysis: Analysis, tables: Iterable[Table]) -> list[Table]:
     if analysis.against is not None:
         names.add("crossovers")
     return [table for table in tables if table.name in names and table.rows]
-
-
-def _embeddable(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The figures that an HTML page can hold, in one format: SVG if there is any, else PNG."""
-    for suffix in html.TYPES:
-        if figures := {name: files[name] for name in files if name.endswith(f".{suffix}")}:
-            return figures
-    return {}

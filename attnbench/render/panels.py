@@ -7,32 +7,28 @@ All positions are in units of the type size or in points, so every size and form
 """
 
 import io
+import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from itertools import pairwise
+from statistics import fmean
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
+from matplotlib.textpath import TextToPath
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from matplotlib.transforms import Affine2D
 
 from attnbench import units
 from attnbench.records import FigureSize
-from attnbench.render.legends import (
-    Ending,
-    ends_of,
-    entry_text,
-    in_columns,
-    spread,
-    text_width,
-    wrapped,
-)
-from attnbench.render.styles import SHEETS, Sheet, labels, readable
+from attnbench.render.styles import SHEETS, Sheet, labels, readable, series_styles, shortened
 
 DPI = 300  # of PNG
 
@@ -42,6 +38,7 @@ TITLE, TICKS, LABEL = 2.2, 1.9, 1.5  # above the axes, for tick labels, and for 
 BETWEEN, EDGE = 1.4, 0.4  # between panels of a row, and to the edge of the sheet
 GAP, KEY, SPACE = 1.6, 2.4, 0.4  # from the axes to the keys, length of a key, and to its name
 SMALLER, LARGER = 0.93, 1.13  # ticks and notes, and titles
+WIDEST = 13.0  # a line of the legend
 
 STYLE = MappingProxyType({
     "text.parse_math": False, "axes.spines.top": False, "axes.spines.right": False,
@@ -60,19 +57,29 @@ def styled(sheet: Sheet = SHEETS[FigureSize.TEXT]) -> Iterator[None]:
         yield
 
 
-class Panels:
-    """Rows of panels on a sheet, each row with one vertical scale, and their legend."""
+class Ending(NamedTuple):
+    """An entry of a legend: a series, where its curve ends, and what is to be added."""
 
-    def __init__(self, sheet: Sheet, rows: int, columns: int) -> None:
+    name: str
+    at: tuple[float, float] | None
+    why: str = ""
+
+
+class Panels:
+    """Rows of panels on a sheet, each row with one vertical scale, and their legend.
+
+    `styles` are those of the series that the panels show.
+    """
+
+    def __init__(self, sheet: Sheet, series: Iterable[str], rows: int, columns: int) -> None:
         self.sheet = sheet
+        self.styles = series_styles(series, sheet.type)
         self.figure = Figure(figsize=(sheet.width, sheet.width), dpi=DPI)
         self.rows: list[list[Axes]] = []
-        for row in range(rows):
+        for _ in range(rows):
             panels: list[Axes] = []
             for _ in range(columns):
-                # a distinct place, since equal axes would be one
-                place = (0, 0, 1, 1 - 0.01 * (row * columns + len(panels)))
-                axes = self.figure.add_axes(place, sharey=panels[0] if panels else None)
+                axes = self.figure.add_axes((0, 0, 1, 1), sharey=panels[0] if panels else None)
                 axes.grid(True, linewidth=sheet.type / 24, color="0.88")
                 axes.tick_params(
                     labelsize=SMALLER * sheet.type,
@@ -81,10 +88,6 @@ class Panels:
                 axes.tick_params(axis="y", left=not panels, labelleft=not panels)
                 panels.append(axes)
             self.rows.append(panels)
-
-    def label(self, row: int, text: str) -> None:
-        """Set the label of a row's vertical axis."""
-        self.rows[row][0].set_ylabel(text)
 
     def arranged(self, legends: Sequence[Sequence[Ending]], notes: Sequence[str] = ()) -> Figure:
         """The figure, once its axes have scales and ticks: with its legend, and notes below."""
@@ -175,7 +178,8 @@ class Panels:
             self._entry(ending, text, key, centre)
             # a curve that ends early or leaves the panel is not led to: its key tells it
             if x > 0.9 and 0 <= y <= 1:
-                leader = {"color": ending.style["color"], "linewidth": unit / 14, "alpha": 0.6}
+                colour = self.styles[ending.name]["color"]
+                leader = {"color": colour, "linewidth": unit / 14, "alpha": 0.6}
                 self._line([right + 0.45 * unit, key - 0.15 * unit], [want, centre], leader)
 
     def _below(
@@ -197,11 +201,11 @@ class Panels:
 
     def _entry(self, ending: Ending, text: str, x: float, y: float) -> None:
         """The key of a series and its name, from `x` on, in points from the lower left corner."""
-        unit, style = self.sheet.type, {**ending.style, "markevery": [1]}
+        unit, style = self.sheet.type, {**self.styles[ending.name], "markevery": [1]}
         self._line([x, x + KEY / 2 * unit, x + KEY * unit], [y] * 3, style)
         self.figure.text(
             x + (KEY + SPACE) * unit, y, text, transform=self._points,
-            color=readable(ending.style["color"]), linespacing=1.0, va="center",
+            color=readable(style["color"]), linespacing=1.0, va="center",
         )  # fmt: skip
 
     def _line(self, x: list[float], y: list[float], style: Mapping[str, Any]) -> None:
@@ -210,6 +214,78 @@ class Panels:
     @property
     def _points(self) -> Any:
         return Affine2D().scale(1 / 72) + self.figure.dpi_scale_trans
+
+
+def ends_of(axes: Axes, legend: Sequence[Ending]) -> list[tuple[float, float]]:
+    """Where curves end, in units of the axes; below them without an end."""
+    to_axes = axes.transData - axes.transAxes
+    return [(0.0, -1.0) if e.at is None else tuple(to_axes.transform(e.at)) for e in legend]
+
+
+def entry_text(ending: Ending, names: Mapping[str, str]) -> str:
+    """The lines of an entry, shortened to `WIDEST`; `names` are the labels of all series."""
+    lines = (names[ending.name] + (f"\n{ending.why}" if ending.why else "")).split("\n")
+    return "\n".join(map(_fitted, lines))
+
+
+def _fitted(line: str) -> str:
+    """The line, with more of its middle left out if its letters are wide."""
+    longest = len(line)
+    while longest > 3 and text_width(line, 1.0) > WIDEST:
+        longest -= 1
+        line = shortened(line, longest)
+    return line
+
+
+@cache
+def text_width(text: str, size: float) -> float:
+    """The width in points of a line of text."""
+    font, measure = FontProperties(size=10), TextToPath().get_text_width_height_descent
+    return size / 10 * float(measure(text, font, ismath=False)[0])
+
+
+def wrapped(text: str, size: float, width: float) -> list[str]:
+    """Lines of whole words that are at most `width` points wide."""
+    lines: list[str] = []
+    for word in text.split():
+        if lines and text_width(f"{lines[-1]} {word}", size) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines
+
+
+def in_columns(heights: Sequence[float], most: int) -> list[Sequence[float]]:
+    """Heights of entries in at most so many columns of one length."""
+    each = math.ceil(len(heights) / max(1, most)) or 1
+    return [heights[i : i + each] for i in range(0, len(heights), each)]
+
+
+def spread(
+    wanted: Sequence[float], heights: Sequence[float], low: float, high: float
+) -> list[float]:
+    """Centres of labels as close to `wanted` as possible, in that order, without overlap.
+
+    Positions above a stack of all labels must not decrease, so they are fitted by isotonic
+    regression: labels that would overlap are pooled at their mean. If the labels do not fit between
+    `low` and `high`, their heights shrink evenly.
+    """
+    squeeze = min(1.0, (high - low) / max(sum(heights), 1e-9))
+    free = high - low - squeeze * sum(heights)
+    order = sorted(range(len(wanted)), key=lambda i: wanted[i])
+    stacked: dict[int, float] = {}
+    top = low
+    for i in order:
+        stacked[i] = top + squeeze * heights[i] / 2
+        top += squeeze * heights[i]
+    pools: list[list[float]] = []
+    for i in order:
+        pools.append([wanted[i] - stacked[i]])
+        while len(pools) > 1 and fmean(pools[-2]) > fmean(pools[-1]):
+            pools[-2:] = [pools[-2] + pools[-1]]
+    raised = [min(max(fmean(pool), 0.0), free) for pool in pools for _ in pool]
+    centres = {i: stacked[i] + shift for i, shift in zip(order, raised, strict=True)}
+    return [centres[i] for i in range(len(wanted))]
 
 
 def title(axes: Axes, text: str, sheet: Sheet) -> None:

@@ -1,24 +1,25 @@
-"""The roofline of a sweep: FLOP/s achieved against FLOPs per byte moved, below the machine's roof.
+"""The roofline of a sweep, as a figure and as tables.
 
-FLOPs are those of matrix products. One panel per mode, a thin line through each series from its
-shortest length to its longest, along which markers grow.
+The figure shows the FLOP/s achieved against FLOPs per byte moved, below the machine's roof. FLOPs
+are those of matrix products. One panel per mode, a thin line through each series from its shortest
+length to its longest, along which markers grow.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from attnbench import units
-from attnbench.analysis.roofline import ROOM, Roof
+from attnbench.analysis.roofline import ROOM, Bound, Roof
 from attnbench.analysis.summary import Frame, Row
-from attnbench.records import PASSES, FigureSize
+from attnbench.records import PASSES, FigureSize, Mode
+from attnbench.render.cost_tables import by_length
 from attnbench.render.figures import log_ticks
-from attnbench.render.legends import Ending
-from attnbench.render.panels import Panels, fixed_ticks, styled, title
-from attnbench.render.styles import SHEETS, Sheet, series_styles
+from attnbench.render.grid import Cell, Table, bounded, number, worded
+from attnbench.render.panels import Ending, Panels, fixed_ticks, styled, title
+from attnbench.render.styles import SHEETS
 
 SMALL, LARGE = 0.2, 0.65  # marker sizes at the shortest and longest length, in units of the type
 
@@ -35,33 +36,32 @@ def roofline_figure(
     if not modes:
         return None
     sheet = SHEETS[size]
-    styles = series_styles([*series, *roofline["series"]], sheet.type)
     rows = [[mode] for mode in modes] if sheet.stacked else [modes]
+    unit, scale = units.rate_unit(roof.flops_per_s)
     with styled(sheet):
-        panels = Panels(sheet, len(rows), len(rows[0]))
+        panels = Panels(sheet, [*series, *roofline["series"]], len(rows), len(rows[0]))
         legends = []
-        for i, row in enumerate(rows):
-            shown = points[points["mode"].isin(row)]
-            low, high = shown["rate"].min(), max(roof.flops_per_s, shown["rate"].max())
-            panels.rows[i][0].set_yscale("log")
-            panels.rows[i][0].set_ylim(low / ROOM, high * ROOM)
-            unit, scale = units.rate_unit(roof.flops_per_s)
-            ticks = log_ticks(low / ROOM, high * ROOM, 10)
-            fixed_ticks(panels.rows[i][0].yaxis, {y: f"{y / scale:,g}" for y in ticks})
-            panels.label(i, f"{unit} achieved")
+        for row, drawn in zip(panels.rows, rows, strict=True):
+            shown = points[points["mode"].isin(drawn)]
+            low = shown["rate"].min() / ROOM
+            high = ROOM * max(roof.flops_per_s, shown["rate"].max())
+            row[0].set_yscale("log")
+            row[0].set_ylim(low, high)
+            row[0].set_ylabel(f"{unit} achieved")
+            fixed_ticks(row[0].yaxis, {y: f"{y / scale:,g}" for y in log_ticks(low, high, 10)})
             ends: dict[str, float] = {}
-            for axes, mode in zip(panels.rows[i], row, strict=True):
+            for axes, mode in zip(row, drawn, strict=True):
                 own = shown[shown["mode"] == mode]
-                ends |= _panel(axes, own, roof, styles, sheet, points["seq_len"])
+                ends |= _panel(panels, axes, own, roof, points["seq_len"])
                 title(axes, mode.capitalize(), sheet)
-            legends.append([Ending(name, styles[name], (0.0, end)) for name, end in ends.items()])
+            legends.append([Ending(name, (0.0, end)) for name, end in ends.items()])
         for axes in panels.rows[-1]:
             axes.set_xlabel("FLOP per byte moved")
         return panels.arranged(legends, [_note(points, roof)])
 
 
 def _note(points: Frame, roof: Roof) -> str:
-    first, last = (units.tick(int(n)) for n in (points["seq_len"].min(), points["seq_len"].max()))
+    first, last = (units.tick(end(points["seq_len"])) for end in (min, max))
     raised = ", raised to the best case" * roof.raised
     return (
         f"Markers grow with the length, from {first} to {last} tokens. Roof: "
@@ -69,30 +69,24 @@ def _note(points: Frame, roof: Roof) -> str:
     )
 
 
-def _panel(
-    axes: Axes,
-    points: Frame,
-    roof: Roof,
-    styles: Mapping[str, Mapping[str, Any]],
-    sheet: Sheet,
-    lengths: Row,
-) -> dict[str, float]:
+def _panel(panels: Panels, axes: Axes, points: Frame, roof: Roof, lengths: Row) -> dict[str, float]:
     """Draw the series of one mode; the rate at which each ends."""
+    unit = panels.sheet.type
     axes.set_xscale("log", base=2)
     corners, heights = roof.outline(points)
     low, _, high = corners
     axes.set_xlim(low, high)
     fixed_ticks(axes.xaxis, {x: f"{x:g}" for x in log_ticks(low, high, 2)})
-    axes.plot(corners, heights, color="0.3", linewidth=0.16 * sheet.type, zorder=1)
+    axes.plot(corners, heights, color="0.3", linewidth=0.16 * unit, zorder=1)
     span = max(float(np.log(lengths.max() / lengths.min())), 1e-9)
     ends = {}
     for name, rows in points.groupby("series", sort=False):
-        rows, style = rows.sort_values("seq_len"), styles[str(name)]
+        rows, style = rows.sort_values("seq_len"), panels.styles[str(name)]
         x, y = rows["intensity"].to_numpy(float), rows["rate"].to_numpy(float)
-        line = {"linestyle": style["linestyle"], "linewidth": 0.08 * sheet.type}
+        line = {"linestyle": style["linestyle"], "linewidth": 0.08 * unit}
         axes.plot(x, y, color=style["color"], **line, alpha=0.6, zorder=2)
         grown = np.log(rows["seq_len"].to_numpy(float) / lengths.min()) / span
-        sizes = sheet.type * (SMALL + (LARGE - SMALL) * grown)
+        sizes = unit * (SMALL + (LARGE - SMALL) * grown)
         axes.scatter(
             x,
             y,
@@ -100,8 +94,61 @@ def _panel(
             marker=style["marker"],
             c=style["markerfacecolor"],
             edgecolors=style["color"],
-            linewidths=0.06 * sheet.type,
+            linewidths=0.06 * unit,
             zorder=style["zorder"],
         )
         ends[str(name)] = float(y[-1])
     return ends
+
+
+def over_bound(roofline: Frame, mode: str, roof: Roof) -> Table:
+    """Time over the roofline bound, a row per series and a column per length."""
+
+    def cell(row: Row) -> Cell:
+        mark = " b" if row["bound"] == Bound.BYTES else ""
+        return bounded(row["over"], row["low"], row["high"], mark)
+
+    raised = ", and raised to what the best case did" * roof.raised
+    training = " Training counts three times the FLOPs of the forward pass."
+    return by_length(
+        roofline[roofline["mode"] == mode],
+        mode,
+        "over",
+        cell,
+        name=f"over_floor_{mode}",
+        title=f"{mode.capitalize()} time relative to the roofline bound of this machine, ×",
+        across="over_floor",
+        note=f"The bound is the longer of two times: FLOPs at {units.rate(roof.flops_per_s)}, the"
+        " rate of a large matrix product, and the least bytes (parameters, inputs and outputs once)"
+        f" at {units.size(roof.bytes_per_s)}/s, that of a large copy. Both peaks were measured on"
+        f" this machine when the sweep began{raised}. “b” marks a bound set by bytes."
+        f"{training * (mode == Mode.TRAINING)} FLOPs are those of matrix products alone, so a"
+        " mechanism with few products is far above its bound in any implementation.",
+    )
+
+
+def rates(rates: Frame) -> Table:
+    """FLOP/s of the core and of the rest, for series along which the two can be separated."""
+    return Table(
+        name="rates",
+        title="Throughput of the attention core and of the rest",
+        leading=2,
+        columns=("Mechanism", "Mode", "Lengths", "Core, GFLOP/s", "Projections and shell, GFLOP/s"),
+        rows=tuple(
+            (
+                *worded(row, "series", "mode"),
+                number(row["lengths"], units.count),
+                _rate(row, "core"),
+                _rate(row, "rest"),
+            )
+            for _, row in rates.iterrows()
+        ),
+        note="Fitted to the times at all lengths, assuming one constant rate for each part; shown"
+        " only where the core's share of the FLOPs varies enough along the lengths. Training counts"
+        " three times the FLOPs of the forward pass.",
+    )
+
+
+def _rate(row: Row, part: str) -> Cell:
+    point, *ends = (float(row[part + end]) / 1e9 for end in ("", "_low", "_high"))
+    return Cell(units.interval(units.plain(point), *map(units.plain, ends)), point, *ends)

@@ -223,11 +223,6 @@ class Sheet:
     height: float
     stacked: bool = False
 
-    @property
-    def inches(self) -> float:
-        """The type size in inches."""
-        return self.type / 72
-
 
 # The narrowest column of the usual two-column styles (ICML), and the narrowest text width of the
 # one-column ones (NeurIPS): no style has to shrink a figure below its type size.

@@ -59,8 +59,7 @@ def _legend(
 ) -> Iterator[str]:
     """`N: sequence length (128 to 512)`, and so on; then the symbols of single mechanisms."""
     every = [(name, symbol) for name, formula in formulas for symbol in symbols(formula)]
-    lengths = sorted({units.length(n): n for n in cases["seq_len"]}.items(), key=lambda n: n[1])
-    ends = " to ".join(dict.fromkeys((lengths[0][0], lengths[-1][0])))
+    ends = units.between(min(cases["seq_len"]), max(cases["seq_len"]))
     widths = " and ".join(f"{width}" for width in sorted(set(cases["width"])))
     own = {c.mechanism: c.symbols or registry.symbols(c.mechanism) for c in cards}
     for name, symbol in every:

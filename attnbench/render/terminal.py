@@ -137,7 +137,7 @@ def _grid(table: Table, columns: Sequence[int], widths: Sequence[int]) -> rich.t
     for column, width in zip(columns, widths, strict=True):
         grid.add_column(
             Text(folded(table.columns[column], width)),
-            justify="right" if column > 0 and _is_right(table, column) else "left",
+            justify="right" if column > 0 and table.aligned[column] else "left",
             no_wrap=True,
             overflow="fold",
         )
@@ -145,11 +145,6 @@ def _grid(table: Table, columns: Sequence[int], widths: Sequence[int]) -> rich.t
         texts = zip(columns, widths, strict=True)
         grid.add_row(*(Text(folded(row[column].text, width)) for column, width in texts))
     return grid
-
-
-def _is_right(table: Table, column: int) -> bool:
-    # a length at which nothing was measured stays under its heading
-    return bool(table.across) or table.numeric[column]
 
 
 def folded(text: str, width: int) -> str:

@@ -14,8 +14,7 @@ from matplotlib.textpath import TextToPath
 from matplotlib.transforms import Bbox
 
 from attnbench.render import panels
-from attnbench.render.legends import Ending
-from attnbench.render.panels import Panels
+from attnbench.render.panels import Ending, Panels
 
 NUMBER = r"(-?[\d.]+)"
 

@@ -11,8 +11,7 @@ from attnbench.analysis.answers import Speed
 from attnbench.analysis.recommend import Basis, recommend
 from attnbench.analysis.report import analyse
 from attnbench.records import Cause, Mode, Outcome, Part, Run
-from attnbench.render.answers import Paragraph, paragraphs, ratio
-from attnbench.render.ranking import sentence, table
+from attnbench.render.answers import Paragraph, paragraphs, ranking, ratio, recommended
 from attnbench.render.terminal import LINES, prose
 from tests.sweeps import sweep
 
@@ -96,8 +95,8 @@ def test_a_ranking_agrees_with_the_answers(whole, data):
     seq_len = data.draw(st.sampled_from(lengths) | st.integers(lengths[0], lengths[-1]))
     limit = data.draw(st.none() | st.floats(1e6, 1e12))
     found = recommend(analysis.cases, analysis.standings, 8192, seq_len, mode, limit)
-    fit_to_read(sentence(found))
-    shown = table(found)
+    fit_to_read(recommended(found))
+    shown = ranking(found)
     assert not any(re.search(r"\b(nan|inf)\b", cell.text) for row in shown.rows for cell in row)
     assert len(found.choices) + len(found.excluded) == analysis.cases["series"].nunique()
     ranked = [choice for choice in found.choices if choice.rank is not None]

@@ -5,8 +5,8 @@ import pytest
 from attnbench.analysis.recommend import recommend
 from attnbench.analysis.report import analyse
 from attnbench.records import FigureSize, Mode
-from attnbench.render import decoding, page, ranking
-from attnbench.render.answers import paragraphs
+from attnbench.render import decoding, page
+from attnbench.render.answers import paragraphs, ranking
 from attnbench.store.journal import Journal, load
 from attnbench.store.schema import Start
 from tests.sweeps import decoded
@@ -98,6 +98,6 @@ def test_the_answers_name_the_smallest_state_and_the_least_peak(found):
 
 def test_a_ranking_shows_states(found):
     args = found.cases, found.standings, None
-    table = ranking.table(recommend(*args, seq_len=65_536, mode=Mode.DECODE))
+    table = ranking(recommend(*args, seq_len=65_536, mode=Mode.DECODE))
     at = table.columns.index("State")
     assert {row[0].text: row[at].value for row in table.rows}["performer:eager"] == 16_384

@@ -18,8 +18,7 @@ from attnbench.records import Cause, FigureSize, Mode, Outcome, Part, Run
 from attnbench.render import styles
 from attnbench.render.decoding import decode_figure
 from attnbench.render.figures import MEMORY, TIME, cost_figure
-from attnbench.render.legends import Ending, entry_text
-from attnbench.render.panels import DPI
+from attnbench.render.panels import DPI, Ending, entry_text
 from attnbench.render.roofline import roofline_figure
 from attnbench.render.styles import SHEETS
 from attnbench.store.journal import load
@@ -37,7 +36,7 @@ def check(made, size):
     assert made.figure.get_size_inches()[0] == SHEETS[size].width
     keys = [artist for artist in made.figure.artists if artist.get_marker() != "None"]
     assert len(keys) == len(whole)
-    entries = made.legends[0] if beside else [Ending(name, {}, None) for name in whole]
+    entries = made.legends[0] if beside else [Ending(name, None) for name in whole]
     lines = [line for entry in entries for line in entry_text(entry, names).split("\n")]
     for suffix, page in pages(made.figure):
         wanted = Counter(map(as_in_pdf, lines) if suffix == "pdf" else lines)

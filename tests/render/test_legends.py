@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.render.legends import spread
+from attnbench.render.panels import spread
 
 WISHES = st.lists(st.tuples(st.floats(0, 100), st.floats(1, 8)), min_size=1, max_size=30)
 

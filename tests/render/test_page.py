@@ -18,13 +18,13 @@ from attnbench.analysis.scaling import local_slopes
 from attnbench.analysis.summary import MISSING, summary
 from attnbench.errors import UnknownMechanism
 from attnbench.records import Cause, Level, Mode, Outcome, Part, Run, Sample, Settings
-from attnbench.render import cost_tables, figures, machine_tables, page, styles
+from attnbench.render import cost_tables, figures, page, styles
+from attnbench.render.cases import CAUSES, ENDINGS, outcomes, predictions, why
 from attnbench.render.conditions import conditions, warnings
 from attnbench.render.cost_tables import latency
-from attnbench.render.curves import Quantity, curves
-from attnbench.render.labels import CAUSES, ENDINGS, why
+from attnbench.render.figures import Quantity, curves
 from attnbench.render.panels import saved
-from attnbench.render.roofline import roofline_figure
+from attnbench.render.roofline import over_bound, roofline_figure
 from tests.sweeps import environment, on_gpu, sweep
 
 HEADS = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
@@ -304,7 +304,7 @@ def test_prediction_errors_are_shown():
     # the first guesses of the synthetic plan are 0.9 of the time and 1.1 of the memory
     assert "(first guess 1.11× in the median, 1.11× at worst); memory" in text
     assert "(first guess 1.10× in the median, 1.10× at worst)." in text
-    table = machine_tables.predictions(found.prediction_errors)
+    table = predictions(found.prediction_errors)
     assert [row[0].text for row in table.rows] == ["fastformer", "all"]
     assert [cell.text for cell in table.rows[0]][1:4] == ["20", "1.11×", "1.11×"]
 
@@ -352,7 +352,7 @@ def test_the_roofline_has_a_figure_and_a_table_where_peaks_are_known():
 def test_a_roofline_without_counted_bytes_is_not_drawn():
     points = roofline(summary(sweep(lengths=(128,))).assign(moved_bytes=np.nan), ROOF)
     assert roofline_figure(points, ROOF) is None
-    assert machine_tables.over_bound(points, "training", ROOF).rows
+    assert over_bound(points, "training", ROOF).rows
 
 
 def test_slopes_are_drawn_below_the_times():
@@ -496,7 +496,7 @@ def test_what_cannot_run_has_no_predicted_cost():
         )
 
     whole = sweep(("fastformer",), lengths=(128, 512), end=end)
-    table = cost_tables.outcomes(summary(whole), whole.plan)
+    table = outcomes(summary(whole), whole.plan)
     assert table.title == "Cases not measured (D256-H16/model/float32/cpu)"
     assert [[cell.text for cell in row[-2:]] for row in table.rows] == [["–", "–"]] * 4
     refined = replace(TIME, predicted="refined_s")
@@ -540,5 +540,5 @@ def test_a_roof_below_its_cases_is_raised_with_a_warning():
     assert any("roofline is raised" in line for line in warnings(found))
     assert (
         "raised to what the best case did"
-        in machine_tables.over_bound(found.roofline, "training", found.roof).note
+        in over_bound(found.roofline, "training", found.roof).note
     )

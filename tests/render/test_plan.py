@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from attnbench.records import Mode
-from attnbench.render.labels import apart
-from attnbench.render.plan import plan_tables
+from attnbench.render.cases import apart, plan_tables
 from attnbench.run.forecast import forecast
 from tests.render.test_writers import printed
 from tests.run.test_session import PLAN, REQUEST, planned
@@ -18,14 +17,7 @@ OTHER = planned("odd", 128, 10**8, refusal="it cannot", mode=Mode.TRAINING)
 
 def tables(request, plan, memory_bytes=8 * GIB):
     found = forecast(request, plan, memory_bytes)
-    return found, plan_tables(
-        plan,
-        request,
-        total_s=found.total_s,
-        rounds=found.rounds,
-        left_out=found.left_out,
-        memory_bytes=memory_bytes,
-    )
+    return found, plan_tables(plan, request, found, memory_bytes)
 
 
 def texts(table):
