@@ -270,7 +270,7 @@ def test_a_shard_is_resumed_as_itself_alone(folders, tmp_path, shard, said):
 
 
 def test_a_shard_needs_a_lock(folders, tmp_path, monkeypatch):
-    monkeypatch.setattr(locked, "_lock", lambda fd: False)
+    monkeypatch.setattr(locked, "lock", lambda fd: False)
     with pytest.raises(StoreError, match="cannot be locked: two attempts at a shard might write"):
         Journal.create(tmp_path / "new", "new", Start(REQUEST, environment(), Shard(1, 3)))
     copy = shutil.copytree(folders[0][0], tmp_path / "shard-1")
