@@ -28,6 +28,7 @@ PANEL = (1.3, 1.05)  # inches of the axes themselves
 GAPS = (0.37, 0.55)  # inches to the right of each panel and below it
 LEFT, TOP, HEAD = 0.45, 0.62, 0.32  # inches: margins, and above each quantity
 ABOVE = 0.22  # inches, of the gap below, for the name above each panel
+LONGEST = 24  # characters of the name above a panel
 BEYOND = 2.0  # the factor by which a panel extends past the published lengths
 
 # published values: grey, so that open markers mean predictions alone
@@ -58,7 +59,8 @@ def _picture(
     columns = min(COLUMNS, max(len(part.panels) for part in parts))
     width = max(SHEETS[FigureSize.COLUMN].width, LEFT + columns * step[0])
     size = (width, TOP + sum(HEAD + n * step[1] for n in rows))
-    names = labels(panel.series for part in parts for panel in part.panels)
+    series = (panel.series for part in parts for panel in part.panels)
+    names = labels(series, longest=LONGEST)
     with styled():
         figure = Figure(figsize=size, dpi=DPI)
         _heading(figure, title, parts[0].hardware)

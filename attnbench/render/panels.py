@@ -223,9 +223,16 @@ def ends_of(axes: Axes, legend: Sequence[Ending]) -> list[tuple[float, float]]:
 
 
 def entry_text(ending: Ending, names: Mapping[str, str]) -> str:
-    """The lines of an entry, shortened to `WIDEST`; `names` are the labels of all series."""
+    """The lines of an entry, folded and shortened to `WIDEST`; `names` are the labels of all."""
     lines = (names[ending.name] + (f"\n{ending.why}" if ending.why else "")).split("\n")
-    return "\n".join(map(_fitted, lines))
+    return "\n".join(_fitted(part) for line in lines for part in _folded(line))
+
+
+def _folded(line: str) -> list[str]:
+    """A wide line in two: form and options below the mechanism."""
+    mechanism, bracket, further = line.partition(" (")
+    wide = bracket and text_width(line, 1.0) > WIDEST
+    return [mechanism, f"({further}"] if wide else [line]
 
 
 def _fitted(line: str) -> str:

@@ -52,7 +52,7 @@ PERIOD = 105  # positions after which hue and marker repeat together
 
 BRIGHT = 0.2  # luminance above which colours on a dark page have a contrast of 4 to 1
 DARK = 0.16  # luminance below which text on white has a contrast of 5 to 1
-LONGEST = 24  # characters of a label
+LONGEST = 48  # characters of a label, which a legend folds
 
 
 def series_styles(series: Iterable[str], points: float = 7.0) -> dict[str, dict[str, Any]]:

@@ -83,13 +83,14 @@ def check_order(legend, names, axes, inside, suffix):
     """Entries have the order of the ends of their curves in the last panel."""
     if suffix != "png":
         return
-    heights = {}
+    heights, downwards = {}, inside[::-1]
     for ending in legend:
         y = -1.0 if ending.at is None else (axes.transData - axes.transAxes).transform(ending.at)[1]
-        text = entry_text(ending, names).split("\n")[0]
-        line = next(one for one in inside if one.text == text)
-        inside = [one for one in inside if one is not line]
-        heights[ending.name] = (np.clip(y, 0, 1), line.box.y0)
+        texts = entry_text(ending, names).split("\n")
+        places = (downwards[i : i + len(texts)] for i in range(len(downwards)))
+        entry = next(lines for lines in places if [one.text for one in lines] == texts)
+        downwards = [one for one in downwards if one not in entry]
+        heights[ending.name] = (np.clip(y, 0, 1), entry[0].box.y0)
     for (one, low), (two, high) in pairwise(sorted(heights.values())):
         assert two - one < 1e-6 or low < high
 
@@ -243,6 +244,13 @@ def test_labels_name_form_and_options_only_where_they_distinguish():
     ]  # fmt: skip
     both = styles.labels(["transformer:eager", "transformer:sdpa"])
     assert list(both.values()) == ["Transformer (eager)", "Transformer (sdpa)"]
+
+
+def test_wide_labels_are_folded_and_keep_their_options():
+    names = ("grouped_query:eager[kv_heads=1]", "grouped_query:eager[kv_heads=4]")
+    labels = styles.labels(names)
+    texts = [entry_text(Ending(name, None), labels) for name in names]
+    assert texts == ["Grouped-query\n(kv_heads=1)", "Grouped-query\n(kv_heads=4)"]
 
 
 def test_the_width_in_pixels_is_that_of_the_sheet():

@@ -327,12 +327,12 @@ def test_a_form_that_changes_along_a_curve_is_named():
 
 
 def test_labels_leave_out_options_that_are_not_needed():
-    names = ["linformer[rank=16]", "linformer[rank=64]", "local:eager[window=256]", "x" * 40]
+    names = ["linformer[rank=16]", "linformer[rank=64]", "local:eager[window=256]", "x" * 60]
     assert styles.labels(names) == {
         "linformer[rank=16]": "Linformer (rank=16)",
         "linformer[rank=64]": "Linformer (rank=64)",
         "local:eager[window=256]": "Local attention",
-        "x" * 40: "x" * 12 + "…" + "x" * 11,
+        "x" * 60: "x" * 24 + "…" + "x" * 23,
     }
 
 
