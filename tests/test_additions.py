@@ -32,9 +32,9 @@ def hello() -> None:
     print("hello")
 '''
 
-OPTION = """    note: Annotated[
-        str, TIME(metavar="TEXT", read=option.verbatim, help="A remark to store with the sweep.")
-    ] = ""
+OPTION = """    note: str = TIME(
+        "", metavar="TEXT", read=option.verbatim, help="A remark to store with the sweep."
+    )
 """
 
 PACKAGE = '''"""numpy: nothing of its own."""
@@ -132,7 +132,7 @@ def test_a_further_verb_is_one_file_and_its_name_among_the_verbs(copy):
 
 
 def test_a_further_option_is_one_field_and_the_field_that_it_fills(copy):
-    copy.insert("workloads/asked.py", 'inputs and order.",\n        ),\n    ] = "0"\n', OPTION)
+    copy.insert("workloads/asked.py", 'inputs and order.",\n    )\n', OPTION)
     copy.insert("records.py", "# None: max(1, tokens // N)", '\n    note: str = ""')
     copy.insert(
         "workloads/requests.py", "        causal=asked.causal,\n", "        note=asked.note,\n"
