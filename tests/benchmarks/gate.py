@@ -178,10 +178,11 @@ def write(out, about, trials):
     """All trials as JSON, and the rates as a table in Markdown."""
     out.mkdir(parents=True, exist_ok=True)
     (out / "gate.json").write_text(json.dumps({**about, "trials": trials}) + "\n")
+    command = f"python -m tests.benchmarks.gate --neighbours {about['neighbours']}"
     lines = [
         "# Error rates of the gate",
         "",
-        "Made by `python -m tests.benchmarks.gate`; every trial is in `gate.json`.",
+        f"Made by `{command}`; every trial is in `gate.json`.",
         "",
         "; ".join(f"{name} {value}" for name, value in {**about, **measured(trials)}.items()) + ".",
         "",
