@@ -1,7 +1,7 @@
 """The form `compiled` computes what `eager` computes, as one graph, and says where it cannot.
 
-Every mechanism is captured as a graph that runs as torch's operators, which takes a second. A few
-are compiled in full; marked `faults`, all are, and every example is captured.
+Every mechanism is captured as a graph that runs as torch's operators, which takes a second. One is
+compiled in full, which takes minutes; marked `faults`, all are, and every example is captured.
 """
 
 from dataclasses import replace
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::U
 
 NO_COMPILER = find("cpu").cannot_compile()
 CODE = pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)
-IN_FULL = {"fastformer", "linformer"}
+IN_FULL = {"fastformer"}
 
 
 def examples(usual, others=True):
