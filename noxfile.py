@@ -5,6 +5,8 @@ from pathlib import Path
 import nox
 
 PROJECT = nox.project.load_toml("pyproject.toml")
+NEEDS = PROJECT["project"]["dependencies"]
+VERSIONS = "tests/versions.txt"
 
 nox.options.sessions = ["lint", "types", "tests"]
 nox.options.reuse_existing_virtualenvs = True
@@ -17,17 +19,61 @@ def groups(*names: str) -> list[str]:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """All tests, with the public implementations for tests of parity."""
-    session.install("-e", ".[peers]", *groups("test"))
+    """The usual tests, with versions that are known to pass together (five minutes)."""
+    install(session, "-c", VERSIONS)
+    run(session)
+
+
+@nox.session
+def everything(session: nox.Session) -> None:
+    """These and longer tests, all but those of `faults` (a quarter of an hour)."""
+    install(session, "-c", VERSIONS)
+    run(session, "-m", "not faults")
+
+
+@nox.session
+def newest(session: nox.Session) -> None:
+    """The usual tests with what pip resolves today; warnings of new releases are no errors."""
+    install(session, "--upgrade")
+    run(session, "-W", "default")
+
+
+@nox.session
+def oldest(session: nox.Session) -> None:
+    """The usual tests with the lowest versions that pyproject.toml allows."""
+    install(session, *(need.replace(">=", "==") for need in NEEDS))
+    run(session, "-W", "default")
+
+
+@nox.session
+def versions(session: nox.Session) -> None:
+    """Write the file of versions again: what pip resolves today."""
+    install(session, "--upgrade")
+    listed = session.run("python", "-m", "pip", "freeze", "--exclude-editable", silent=True)
+    # torch asks for its exact CUDA packages itself, where it needs them
+    own = ("cuda-", "nvidia-", "triton")
+    lines = (line.partition("+")[0] for line in listed.splitlines() if "==" in line)
+    kept = [line for line in lines if line.startswith("nvidia-ml-py") or not line.startswith(own)]
+    Path(VERSIONS).write_text("\n".join(kept) + "\n")
+
+
+def install(session: nox.Session, *options: str) -> None:
+    """The package, public implementations for tests of parity, and what tests need."""
+    session.install(*options, "-e", ".[peers]", *groups("test"))
+
+
+def run(session: nox.Session, *options: str) -> None:
+    """Tests on all cores, each process of them on one thread."""
     parallel = ("-n", "logical", "--dist", "worksteal")
-    session.run("pytest", *parallel, *session.posargs, env={"OMP_NUM_THREADS": "1"})
+    session.run("pytest", *parallel, *options, *session.posargs, env={"OMP_NUM_THREADS": "1"})
 
 
 @nox.session
 def fleet(session: nox.Session) -> None:
     """Sweeps on a real Ray, and on a real Slurm if it is installed (about six minutes)."""
     session.install("-e", ".[ray]", *groups("test"))
-    session.run("pytest", "tests/fleet", *session.posargs, env={"ATTNBENCH_TEST_RAY": "required"})
+    session.env["ATTNBENCH_TEST_RAY"] = "required"
+    session.run("pytest", "-W", "default", "-m", "not faults", "tests/fleet", *session.posargs)
 
 
 @nox.session
@@ -35,13 +81,14 @@ def modern(session: nox.Session) -> None:
     """Parity with releases of public implementations that older tests cannot use."""
     session.install("-e", ".", *groups("test", "modern"))
     tested = ("tests/parity_modern", "tests/parity/test_parity_packages.py")
-    session.run("pytest", *tested, *session.posargs, env={"OMP_NUM_THREADS": "1"})
+    session.env["OMP_NUM_THREADS"] = "1"
+    session.run("pytest", "-W", "default", "-m", "not faults", *tested, *session.posargs)
 
 
 @nox.session
 def faults(session: nox.Session) -> None:
     """Long tests of kills, damage, unusual systems and thousands of inputs (about an hour)."""
-    session.install("-e", ".", *groups("test"))
+    install(session, "-c", VERSIONS)
     session.run("pytest", "-m", "faults", *session.posargs)
 
 
@@ -49,7 +96,8 @@ def faults(session: nox.Session) -> None:
 def triton(session: nox.Session) -> None:
     """Triton kernels by its interpreter, which needs no GPU, and their compilation for one."""
     session.install("-e", ".", *groups("test", "triton"))
-    session.run("pytest", "tests/kernels", *session.posargs, env={"TRITON_INTERPRET": "1"})
+    session.env["TRITON_INTERPRET"] = "1"
+    session.run("pytest", "-W", "default", "-m", "not faults", "tests/kernels", *session.posargs)
 
 
 @nox.session
@@ -63,7 +111,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Strict types; pyproject.toml lists exceptions where torch lacks types."""
-    session.install("-e", ".", *groups("types"))
+    session.install("-c", VERSIONS, "-e", ".", *groups("types"))
     session.run("mypy")
 
 
@@ -75,9 +123,8 @@ def package(session: nox.Session) -> None:
     session.run("python", "-m", "build", "--outdir", folder)
     session.run("twine", "check", "--strict", *map(str, Path(folder).glob("attnbench-*")))
     sdist = max(Path(folder).glob("attnbench-*.tar.gz"), key=lambda file: file.stat().st_mtime)
-    needs = PROJECT["project"]["dependencies"]
     # a report needs no torch, which takes long to install
-    session.install(*(need for need in needs if not need.startswith("torch")))
+    session.install(*(need for need in NEEDS if not need.startswith("torch")))
     session.install("--no-deps", "--force-reinstall", str(sdist))
     session.run("attnbench", "--version")
     out = session.create_tmp()

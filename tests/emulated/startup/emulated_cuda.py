@@ -297,6 +297,9 @@ def emulate(torch, put=setattr):
         def wait_stream(self, stream):
             pass
 
+        def is_capturing(self):
+            return graphs.capturing
+
         synchronize = queue.wait
 
     def properties(device=None):
@@ -361,6 +364,8 @@ def emulate(torch, put=setattr):
     }
     for name, value in replaced.items():
         put(torch.cuda, name, value)
+    # a torch with CUDA asks this when an optimiser steps
+    put(torch.accelerator, "current_stream", replaced["current_stream"])
     put(torch.version, "cuda", "13.0")
     if os.environ.get("EMULATED_CUDA_TENSORS"):
         on_cpu(torch).__enter__()
