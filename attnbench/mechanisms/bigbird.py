@@ -181,13 +181,14 @@ class Flex(BigBird):
 
 def visible(config: Config, w: Workload, random: Tensor) -> flex.Window:
     """Global, neighbouring and random keys of every query."""
-    b, g, R = config.block, config.global_tokens, config.random_tokens // config.block
-    table = random.to(find(w.device).torch_name)
+    b, g = config.block, config.global_tokens
+    # a table for each draw: older releases of torch index by tensors alone here
+    drawn_blocks = random.to(find(w.device).torch_name).unbind(-1)
 
     def allowed(_: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         keys = (j < g) | ((i // b - j // b).abs() <= 1)
-        for t in range(R):
-            keys = keys | (table[h, i // b, t] == j // b)
+        for drawn in drawn_blocks:
+            keys = keys | (drawn[h, i // b] == j // b)
         return keys
 
     first, last = (i // b for i in flex.queries(w.seq_len))
