@@ -319,6 +319,8 @@ class Card:
     `symbols` explains those that papers print in its complexity besides N and the width: the
     meaning of each, and the options that set it. It is a literal, which `registry.symbols` reads.
     `exempt(config)` returns the rules that do not hold, each with a reason.
+    `undecoded` is why no form continues a sequence token by token; a card without it says that some
+    form does, which `registry.decodes` reads.
     `uncompiled` is why torch cannot compile the form `eager` (correctly) for the workload, or None.
     """
 
@@ -340,7 +342,7 @@ class Card:
     share_layers: bool = False  # level `model`: all layers share one set of attention parameters
     reversible: bool = False  # level `model`: reversible residual layers
     declared: bool = True  # False: FLOPs and parameters are guesses, counted when it runs
-    undecoded: str = ""  # why no form continues a sequence token by token; empty: some form does
+    undecoded: str = ""
 
     @property
     def own_forms(self) -> tuple[str, ...]:

@@ -20,8 +20,10 @@ j ≤ i, and S the state before the chunk:
             O = A U + (Q ⊙ e^G − A W) S                   A = Q Kᵀ ⊙ Γ
             S⁺ = T U + (e^{G_C} I − T W) S                T = (K ⊙ e^{G_C − G})ᵀ
 
-All exponents are at most 0, so strong decays neither overflow nor give NaN gradients. Only the
-states of chunks, S⁺ from S, are computed one after the other.
+All exponents are at most 0, so strong decays neither overflow nor give NaN gradients. G is float64,
+since one strong decay would leave float32 sums after it too few digits for their differences: in
+chunks, strong decays cost no digits either. Only the states of chunks, S⁺ from S, are computed one
+after the other.
 """
 
 from collections.abc import Callable, Iterator
@@ -172,32 +174,61 @@ def chunks(x: Tensor, start: int, end: int, C: int) -> Tensor:
 
 
 def sums(g: Tensor, start: int, end: int, C: int) -> Tensor:
-    """G: [n, B, H, C], or [1, 1, H, C] of constant decays."""
+    """G in float64: [n, B, H, C], or [1, 1, H, C] of constant decays."""
     if g.shape[2] == 1:
-        return g[None] * torch.arange(1, C + 1, dtype=g.dtype, device=g.device)
-    return chunks(g, start, end, C).cumsum(-1)
+        return g[None] * torch.arange(1, C + 1, dtype=torch.float64, device=g.device)
+    # `cumsum` to float64 would sum gradients in the type of g
+    return chunks(g, start, end, C).double().cumsum(-1)
 
 
-def ratio(G: Tensor) -> Tensor:
-    """Γ [..., C, C] of G [..., C], with 1 in place of 0 above the diagonal.
+class Ratio(torch.autograd.Function):
+    """Γ [..., C, C] in a `dtype`, of G [..., C]: e^{G_i − G_j} for j ≤ i, else 0.
 
     Differences are masked before `exp`, which would overflow there, and by 0: it is slow at −∞.
+    Their float64 stays in the cache, some squares of C × C at a time.
     """
-    return (G[..., :, None] - G[..., None, :]).tril_().exp_()
+
+    @staticmethod
+    def forward(ctx: Any, G: Tensor, dtype: torch.dtype) -> Tensor:
+        gamma = G.new_empty(*G.shape, G.shape[-1], dtype=dtype)
+        for square, sums in squares(gamma, G):
+            square.copy_(sums[:, :, None] - sums[:, None]).tril_().exp_().tril_()
+        ctx.save_for_backward(gamma)
+        return gamma
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (gamma,) = ctx.saved_tensors
+        to = gamma.new_empty(gamma.shape[:-1], dtype=torch.float64)
+        for change, square, sums in squares(gradient, gamma, to):
+            differences = (change * square).double()
+            torch.sub(differences.sum(-1), differences.sum(-2), out=sums)
+        return to, None
+
+
+def squares(gamma: Tensor, *others: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Parts of [..., C, C] and of others with the same first dimensions, which become one.
+
+    Each is what a core's cache holds, or what fills a GPU.
+    """
+    first = gamma.dim() - 3
+    count = max(1, (2**18 if gamma.is_cpu else 2**26) // gamma.shape[-1] ** 2)
+    parts = (x.flatten(0, first).split(count) for x in (gamma, *others))
+    return zip(*parts, strict=True)
 
 
 def decay_chunks(S: Tensor, G: Tensor, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """q and k [n, B, K, C, dk], v [n, B, H, C, dv] to o [n, B, H, C, dv], and S."""
     groups = S.shape[1:4:2]  # K, R
     v, G = v.unflatten(2, groups), G.unflatten(2, groups)  # [n, B, K, R, C, ...]
-    last = G[..., -1:]
-    A = ((q @ k.mT)[:, :, :, None] * ratio(G)).tril_()  # [n, B, K, R, C, C]
-    kept = v * (last - G).exp()[..., None]
+    growth, left = (x.to(v.dtype).exp() for x in (G, G[..., -1:] - G))
+    A = (q @ k.mT)[:, :, :, None] * Ratio.apply(G, v.dtype)  # [n, B, K, R, C, C]
+    kept = v * left[..., None]
     added = k.mT @ kept.transpose(3, 4).flatten(4)  # [n, B, K, dk, R dv]
-    decay = last.exp()[:, :, :, None].expand(len(q), *(-1,) * 5)  # [n, ..., 1, R, 1]
+    decay = growth[:, :, :, None, :, -1:].expand(len(q), *(-1,) * 5)  # [n, ..., 1, R, 1]
     before, S = carried(torch.addcmul, added.unflatten(-1, S.shape[3:]), decay, S)
     read = (q @ before.flatten(4)).unflatten(-1, S.shape[3:])  # [n, B, K, C, R, dv]
-    o = torch.addcmul(A @ v, read.transpose(3, 4), G.exp()[..., None])
+    o = torch.addcmul(A @ v, read.transpose(3, 4), growth[..., None])
     return o.flatten(2, 3), S
 
 
@@ -206,15 +237,15 @@ def delta_chunks(
 ) -> tuple[Tensor, Tensor]:
     """q and k [n, B, H, C, dk], v [n, B, H, C, dv] to o [n, B, H, C, dv], and S."""
     dk, dv = S.shape[2:]
-    gamma, G, beta = ratio(G), G[..., None], beta[..., None]
-    last, growth = G[..., -1:, :], G.exp()
+    gamma, beta = Ratio.apply(G, v.dtype), beta[..., None]
+    growth, left = (x.to(v.dtype).exp()[..., None] for x in (G, G[..., -1:] - G))
     L = (beta * k) @ k.mT * gamma
     right = beta * torch.cat([v, k * growth], -1)
     # reads L below its diagonal only
     UW = torch.linalg.solve_triangular(L, right, upper=False, unitriangular=True)
-    AU, AW = ((q @ k.mT * gamma).tril_() @ UW).split([dv, dk], -1)
-    TU, TW = ((k * (last - G).exp()).mT @ UW).split([dv, dk], -1)
-    factor = last.exp() * torch.eye(dk, dtype=k.dtype, device=k.device) - TW
+    AU, AW = ((q @ k.mT * gamma) @ UW).split([dv, dk], -1)
+    TU, TW = ((k * left).mT @ UW).split([dv, dk], -1)
+    factor = growth[..., -1:, :] * torch.eye(dk, dtype=k.dtype, device=k.device) - TW
     sequences = S.flatten(0, 1)  # [B H, dk, dv]
     before, S = carried(torch.baddbmm, TU.flatten(1, 2), factor.flatten(1, 2), sequences)
     read = (q * growth - AW).flatten(0, 2)

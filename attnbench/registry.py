@@ -59,7 +59,7 @@ def _keys(dictionary: ast.Dict | None) -> tuple[str, ...]:
 def _dictionaries(file: Path) -> dict[str, ast.Dict]:
     """Each dictionary written in a file, by its name or that of the argument."""
     found: dict[str, ast.Dict] = {}
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in ast.walk(_tree(file)):
         match node:
             case ast.keyword(arg=str(name), value=ast.Dict() as dictionary):
                 found[name] = dictionary
@@ -68,6 +68,10 @@ def _dictionaries(file: Path) -> dict[str, ast.Dict]:
             ):
                 found[name] = dictionary
     return found
+
+
+def _tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
 
 
 def symbols(name: str) -> Mapping[str, tuple[str, ...]]:
@@ -81,6 +85,16 @@ def symbols(name: str) -> Mapping[str, tuple[str, ...]]:
     written = _dictionaries(file).get("symbols")
     explained: dict[str, tuple[str, ...]] = ast.literal_eval(written) if written else {}
     return explained
+
+
+def decodes(name: str) -> bool:
+    """Whether the card of a mechanism of this package says that it can decode, read without
+    running it: such a card does not declare why it is `undecoded`.
+    """
+    if name not in built_in():
+        return False
+    nodes = ast.walk(_tree(Path(__file__).parent / "mechanisms" / f"{name}.py"))
+    return not any(isinstance(node, ast.keyword) and node.arg == "undecoded" for node in nodes)
 
 
 def card(name: str) -> "Card":

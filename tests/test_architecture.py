@@ -227,7 +227,7 @@ def test_no_room_is_a_catch_all():
         "['recommend', 'tests/data/schema1', '--length', '1k']",
         "['claims']",
         "['sweep', '--lengths', 'x']",
-        "['sweep', '--models', 'linfromer', '--device', 'cpu']",
+        "['sweep', '--models', '@decode,linfromer', '--device', 'cpu']",
         "['sweep', '--models', 'linformer', '--dry-run']",
         "['models', 'linformer']",
     ],

@@ -7,20 +7,24 @@ from hypothesis import strategies as st
 from torch.nn.functional import conv1d
 from torch.testing import assert_close
 
+from attnbench import registry
+from attnbench.contract import Tolerance
+from attnbench.records import Level, Workload
 from attnbench.recurrence import (
     Convolution,
+    Ratio,
     by_token,
     decay_rule,
     delta_rule,
     delta_token,
     pairs,
-    ratio,
     short_convolution,
     spans,
 )
 
 B, DK, DV = 2, 4, 6
 STRONG = 20.0  # |log decay| of a token
+FLOAT32 = Tolerance().float32
 
 
 def drawn(N, heads=4, groups=4, strength=0.5, dtype=torch.float64, constant=False, seed=0):
@@ -42,17 +46,24 @@ def delta(inputs, chunk):
     return delta_rule(S.squeeze(3), *others, chunk)
 
 
+def results(rule, inputs, chunk):
+    """The outputs, the last state, and the gradients of all inputs that the rule reads."""
+    copies = [x.clone().requires_grad_() for x in inputs]
+    o, S = rule(copies, chunk)
+    loss = (o * torch.arange(o.numel()).view(o.shape).cos()).sum() + S.square().sum()
+    gradients = torch.autograd.grad(loss, copies, allow_unused=True)
+    return [o, S, *(gradient for gradient in gradients if gradient is not None)]
+
+
 def compare(rule, inputs, chunk):
     """Outputs, last states and gradients, in chunks and token by token."""
-    results = []
-    for chosen in (chunk, None):
-        copies = [x.clone().requires_grad_() for x in inputs]
-        o, S = rule(copies, chosen)
-        loss = (o * torch.arange(o.numel()).view(o.shape).cos()).sum() + S.square().sum()
-        results.append((o, S, *torch.autograd.grad(loss, copies, allow_unused=True)))
-    for a, b in zip(*results, strict=True):
-        if a is not None:
-            assert_close(a, b, rtol=1e-9, atol=1e-10)
+    for a, b in zip(results(rule, inputs, chunk), results(rule, inputs, None), strict=True):
+        assert_close(a, b, rtol=1e-9, atol=1e-10)
+
+
+def error(found, exact):
+    """The largest error relative to the largest value."""
+    return ((found.double() - exact).abs().max() / exact.abs().max()).item()
 
 
 @pytest.mark.parametrize("rule", [decay, delta])
@@ -95,6 +106,44 @@ def test_strong_decays_are_finite_in_float32(rule, chunk):
     assert all(t.isfinite().all() for t in (o, S, *gradients) if t is not None)
 
 
+@pytest.mark.parametrize("rule", [decay, delta])
+@pytest.mark.parametrize("strongest", [0, -10, -100, -1_000, -10_000, -100_000])
+def test_one_strong_decay_costs_no_digits_in_float32(rule, strongest):
+    """Later sums of a chunk would keep few digits of the differences of weak decays."""
+    inputs = drawn(130, strength=0.05, dtype=torch.float32)
+    inputs[1][:, :, 1] += strongest
+    exact, found = ([x.to(dtype) for x in inputs] for dtype in (torch.float64, torch.float32))
+    for a, b in zip(results(rule, found, 64), results(rule, exact, None), strict=True):
+        assert error(a, b) < FLOAT32
+
+
+@pytest.mark.parametrize("name", ["mamba2", "gated_delta_net", "retention"])
+@pytest.mark.parametrize("scale", [1, 30, 100])
+def test_layers_in_chunks_are_as_precise_as_token_by_token(name, scale):
+    """Large inputs make strong decays, by which gradients of rates of decay are multiplied."""
+    card, w = (
+        registry.card(name),
+        Workload(batch=1, seq_len=130, width=32, heads=4, level=Level.ATTENTION),
+    )
+    x = scale * torch.randn(1, 130, 32, generator=torch.Generator().manual_seed(0))
+
+    def layer(form, dtype):
+        torch.manual_seed(0)
+        module = card.forms[form](card.config(), w).to(dtype)
+        inputs = [x.to(dtype).requires_grad_(), *module.parameters()]
+        y = module(inputs[0])
+        return y, *torch.autograd.grad((y * torch.arange(32).cos()).sum(), inputs)
+
+    exact = layer("eager", torch.float64)
+    errors = [
+        [error(a, b) for a, b in zip(layer(form, torch.float32), exact, strict=True)]
+        for form in ("eager", "chunked")
+    ]
+    assert errors[1][0] < FLOAT32
+    for stepwise, in_chunks in zip(*errors, strict=True):
+        assert in_chunks < 3 * max(stepwise, FLOAT32)
+
+
 def test_heads_of_a_group_share_keys_as_if_these_were_repeated():
     S, g, q, k, v, _ = drawn(21, heads=6, groups=2)
     o, last = decay_rule(S, g, q, k, v, 8)
@@ -126,9 +175,9 @@ def test_equal_keys_and_full_steps_stay_exact_in_float32():
 
 
 def test_ratios_do_not_overflow_above_the_diagonal():
-    G = torch.tensor([-1000.0, -3000.0, -9000.0], requires_grad=True)
-    found = ratio(G)
-    assert_close(found, torch.ones(3, 3).triu())
+    G = torch.tensor([[-1000.0, -3000.0, -9000.0]], requires_grad=True)
+    found = Ratio.apply(G, torch.float32)
+    assert_close(found, torch.eye(3)[None])
     (gradient,) = torch.autograd.grad(found.sum(), G)
     assert gradient.isfinite().all()
 

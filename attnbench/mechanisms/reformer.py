@@ -164,7 +164,7 @@ class Reformer(QKVAttention):
         if not self.config.within_bucket:
             return Sorted(token, valid, None, R)
         # so that no two rounds share a bucket
-        offset = N * buckets.amax() * torch.arange(1, R + 1, device=at.device)[:, None]
+        offset = (buckets.amax() + 1) * torch.arange(1, R + 1, device=at.device)[:, None]
         bucket = nn.functional.pad(buckets.gather(-1, order) + offset, (0, n - N))
         return Sorted(token, valid, bucket.view(B * H, -1, M), R)
 

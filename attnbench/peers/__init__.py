@@ -49,7 +49,7 @@ class Peer(Attention):
 
     `module` is what to import of the package and `install` how to get the package. `release` is the
     only major version of the package that has it; empty: any. `tolerance` is the largest error in
-    float64, relative to the largest output, of a form that does not depart.
+    float64, relative to the largest output, of a form that does not depart, for standard normal x.
     """
 
     module: str

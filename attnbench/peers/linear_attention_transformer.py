@@ -13,7 +13,10 @@ from attnbench.records import Workload
 class LinearTransformer(Separate):
     package = "linear-attention-transformer"
     module = "linear_attention_transformer.linear_attention_transformer"
-    departs = "φ is a softmax of q over features and of k over tokens, without a normaliser"
+    departs = (
+        "φ is a softmax of q over features, divided by √d, and of k over tokens,"
+        " without a normaliser"
+    )
     takes_padding = True
     equations = linear_transformer.LinearTransformer
 

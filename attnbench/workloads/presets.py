@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 
 from attnbench.errors import UnknownMechanism, UsageError
 from attnbench.records import Option, Selection
-from attnbench.registry import names, unknown
+from attnbench.registry import decodes, names, unknown
 from attnbench.workloads.axes import selection
 
 
@@ -81,8 +81,13 @@ def preset(name: str) -> Preset:
     return table[name]
 
 
-def groups() -> Mapping[str, tuple[str, ...]]:
-    """The members of every group."""
+def groups() -> tuple[str, ...]:
+    """The names of all groups."""
+    return (*listed(), "@decode", "@all")
+
+
+def listed() -> Mapping[str, tuple[str, ...]]:
+    """The members of the groups that follow from no card."""
     return {
         "@fig2": (
             "transformer",
@@ -123,31 +128,16 @@ def groups() -> Mapping[str, tuple[str, ...]]:
             "gated_delta_net",
             "mamba2",
         ),
-        "@decode": (  # what continues a sequence token by token
-            "transformer",
-            "adaptively_sparse",
-            "linear_transformer",
-            "performer",
-            "local",
-            "longformer",
-            "transformer_xl",
-            "compressive_transformer",
-            "grouped_query",
-            "sliding_window",
-            "latent",
-            "retention",
-            "gated_delta_net",
-            "mamba2",
-        ),
-        "@all": names(),
     }
 
 
 def group(name: str) -> tuple[str, ...]:
     """The members of a group such as `@fig2` or `@all`. Raises `UsageError`."""
-    if name not in (table := groups()):
-        raise UsageError(unknown(name, tuple(table), "group"))
-    return table[name]
+    if name not in groups():
+        raise UsageError(unknown(name, groups(), "group"))
+    if name == "@decode":
+        return tuple(filter(decodes, names()))
+    return names() if name == "@all" else listed()[name]
 
 
 def expand(text: str) -> tuple[Selection, ...]:

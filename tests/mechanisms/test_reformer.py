@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from attnbench.mechanisms import reformer
-from attnbench.mechanisms.reformer import Chunked, Config, Reformer, factors
+from attnbench.mechanisms.reformer import CARD, Chunked, Config, Reformer, factors
 from attnbench.records import Level, Workload
 
 
@@ -74,6 +74,31 @@ def test_causal_attention_ignores_the_future_if_hashes_are_frozen(monkeypatch, c
         other = x.detach().clone()
         other[:, i + 1 :] = 3 * other[:, i + 1 :] + 1
         torch.testing.assert_close(module(other)[:, : i + 1], y[:, : i + 1])
+
+
+@pytest.mark.parametrize("cls", [Reformer, Chunked])
+@pytest.mark.parametrize("rounds", [2, 3])
+def test_rounds_share_no_bucket_though_all_tokens_hash_to_0(cls, rounds):
+    config = Config(chunk=2, rounds=rounds, buckets=2, within_bucket=True)
+    module = build(cls, config, 6, level=Level.CORE)
+    q, v = torch.zeros(2, 4, 6, 4, dtype=torch.float64), torch.randn(2, 4, 6, 4).double()
+    o = module.attend(q, q, v, None)
+    assert (module.buckets == 0).all()
+    for i in range(6):  # reads its chunk but itself, and the chunk before, if in the same round
+        read = [j for j in range(i // 2 * 2 - 2, i // 2 * 2 + 2) if j >= 0 and j != i]
+        torch.testing.assert_close(o[:, :, i], v[:, :, read].mean(2))
+
+
+@pytest.mark.parametrize("cls", [Reformer, Chunked])
+def test_similar_tokens_in_one_bucket_follow_the_equations(cls):
+    config = Config(chunk=2, rounds=2, buckets=2, within_bucket=True)
+    w = Workload(batch=1, seq_len=6, width=8, heads=1, level=Level.ATTENTION)
+    torch.manual_seed(31)
+    module = cls(config, w).double()
+    x = 3 * torch.randn(1, 1, 8).double() + 0.3 * torch.randn(1, 6, 8).double()
+    y = module(x)[0]
+    assert (module.buckets == 0).all()
+    torch.testing.assert_close(y, CARD.reference(module, x[0], None, module.draws(0)))
 
 
 def test_equal_directions_share_a_bucket_and_opposite_ones_do_not():

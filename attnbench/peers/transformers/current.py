@@ -1,7 +1,9 @@
 """Layers of today's models, most of which need release 5.
 
 Their norms and recurrences compute in float32. Queries and keys are rotated, by angles of 0.
-Gated DeltaNet's projections are brought into the order of their layer in every pass.
+Gated DeltaNet's projections are brought into the order of their layer in every pass. In its chunks
+logs of decays are differences of float32 sums, which strong decays make less precise: its error is
+8e-7 at standard normal inputs and 5e-5 at 30 times those.
 """
 
 from types import MappingProxyType
