@@ -11,7 +11,7 @@ Times are in seconds and memory in bytes; only `units` knows milliseconds and Mi
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
@@ -523,6 +523,13 @@ class Sweep:
     warnings: tuple[str, ...] = ()  # lines set aside while reading
     shards: tuple[Shard, ...] = ()  # that the journal holds, in order
     divisions: frozenset[str] = frozenset()  # digests of what each shard measures
+
+    @property
+    def missing(self) -> Iterator[Shard]:
+        """The shards that the journal lacks, unless it was resumed as a whole sweep."""
+        if self.shards and all(run.origin.shard for run in self.runs):
+            of = self.shards[0].of
+            yield from (s for i in range(1, of + 1) if (s := Shard(i, of)) not in self.shards)
 
 
 def canonical(data: Any) -> str:

@@ -145,7 +145,7 @@ def test_a_load_need_not_be_whole_but_is_one_of_a_machine():
 )
 def test_what_no_machine_can_measure_is_no_line_of_a_journal(nonsense):
     """Right types and a right checksum are not enough."""
-    with pytest.raises(ValueError, match="not a line of kind (run|case|card): "):
+    with pytest.raises(ValueError, match=r"not a line of kind (run|case|card): "):
         through(nonsense)
 
 
