@@ -11,26 +11,19 @@ Times are in seconds and memory in bytes; only `units` knows milliseconds and Mi
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cached_property
+from sys import float_info
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, Self
 
 from msgspec import Meta, convert
 
-Option = str | int | float | bool | None
-
-# what `msgspec.convert` accepts: bounds beyond any machine, with finite products
-Size = Annotated[int, Meta(ge=1, le=1 << 40)]
-Many = Annotated[int, Meta(ge=1)]
-Count = Annotated[int, Meta(ge=0)]
-Number = Annotated[float, Meta(ge=-1e100, le=1e100)]
-Amount = Annotated[float, Meta(ge=0, le=1e100)]
-Duration = Annotated[float, Meta(ge=1e-12, le=1e100)]  # seconds of something that happened
-Share = Annotated[float, Meta(ge=0, le=1)]
+COUNTABLE = 1 << 53  # of anything counted: up to here every whole number is a float
+LONGEST_S = 1e13  # more than any option can say
 
 # bytes of one number
 ITEM_BYTES: Mapping[str, int] = MappingProxyType(
@@ -40,6 +33,23 @@ ITEM_BYTES: Mapping[str, int] = MappingProxyType(
 SHORT_DTYPES: Mapping[str, str] = MappingProxyType(
     {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp64": "float64"}
 )
+
+# what `msgspec.convert` accepts: bounds beyond any machine, with finite products
+Size = Annotated[int, Meta(ge=1, le=1 << 40)]
+Many = Annotated[int, Meta(ge=1, le=COUNTABLE)]
+Count = Annotated[int, Meta(ge=0, le=COUNTABLE)]
+Work = Annotated[int, Meta(ge=0)]  # of what may be asked for, whether or not it can run
+Number = Annotated[float, Meta(ge=-1e100, le=1e100)]
+Amount = Annotated[float, Meta(ge=0, le=1e100)]
+Seconds = Annotated[float, Meta(ge=0, le=LONGEST_S)]
+Duration = Annotated[float, Meta(ge=1e-12, le=LONGEST_S)]  # of something that happened
+Load = Annotated[float, Meta(ge=0, le=1e6)]  # in cores
+Share = Annotated[float, Meta(ge=0, le=1)]
+Year = Annotated[int, Meta(ge=1900, le=2100)]
+Exponent = Annotated[float, Meta(ge=0, le=10)]
+Dtype = Annotated[str, Meta(pattern=f"^({'|'.join(ITEM_BYTES)})$")]
+Finite = Annotated[float, Meta(ge=-float_info.max, le=float_info.max)]
+Option = str | int | Finite | bool | None
 
 
 class Level(StrEnum):
@@ -173,7 +183,7 @@ class Workload:
     heads: Size = 16
     level: Level = Level.MODEL
     mode: Mode = Mode.INFERENCE
-    dtype: str = "float32"
+    dtype: Dtype = "float32"
     device: str = "cpu"
     causal: bool = False
     padding: Share = 0.0  # share of each sequence that is padding, at its end
@@ -278,13 +288,13 @@ class Sample(NamedTuple):
 
     iterations: Many
     wall_s: Duration
-    cpu_s: Amount  # of the process, summed over threads
+    cpu_s: Seconds  # of the process, summed over threads
     device_s: Duration | None  # between device events; None on a CPU
-    forward_s: Amount
-    backward_s: Amount
-    step_s: Amount
+    forward_s: Seconds
+    backward_s: Seconds
+    step_s: Seconds
     lap: Count | None = None
-    enqueue_s: Amount | None = None  # until the host had enqueued everything; None on a CPU
+    enqueue_s: Seconds | None = None  # until the host had enqueued everything; None on a CPU
     unheld_s: Duration | None = None  # None where nothing was held
 
     @property
@@ -302,11 +312,11 @@ class Sample(NamedTuple):
 class Settings:
     """How a sweep measures; the same for all cases."""
 
-    seed: int = 0
+    seed: Count = 0
     threads: Size = 1
-    sample_s: Amount = 0.8  # timed work of one run, over all laps
-    interval_s: Amount = 0.01  # a shorter iteration is repeated within one sample
-    warmup_s: Amount = 0.25  # most seconds of the warm-up; one full iteration always runs
+    sample_s: Seconds = 0.8  # timed work of one run, over all laps
+    interval_s: Seconds = 0.01  # a shorter iteration is repeated within one sample
+    warmup_s: Seconds = 0.25  # most seconds of the warm-up; one full iteration always runs
     cold: bool = False  # on CUDA: flush the second-level cache before each iteration
     cuda_graphs: bool = False  # on CUDA: capture each iteration, and replay it
     memory_limit_bytes: Count | None = None  # of one worker's address space
@@ -329,7 +339,7 @@ class Run:
     samples: tuple[Sample, ...] = ()
     values: Mapping[str, Number] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
-    elapsed_s: Amount = 0.0
+    elapsed_s: Seconds = 0.0
     origin: Origin = Origin()
 
 
@@ -344,13 +354,13 @@ class CardFacts:
     mechanism: str
     title: str
     authors: str
-    year: int | None
+    year: Year | None
     source: str
     family: Family
     causality: Causality
     complexity: str
-    time_exponent: Number | None
-    memory_exponent: Number | None
+    time_exponent: Exponent | None
+    memory_exponent: Exponent | None
     forms: tuple[str, ...]
     options: Mapping[str, Option]  # every option with the default
     symbols: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of the complexity
@@ -378,14 +388,14 @@ class Planned:
 
     case: Case
     parameters: Count
-    projection_flops: Count
-    core_flops: Count
-    shell_flops: Count  # everything of level `model` that is not the mechanism
-    predicted_bytes: Count
+    projection_flops: Work
+    core_flops: Work
+    shell_flops: Work  # everything of level `model` that is not the mechanism
+    predicted_bytes: Work
     predicted_s: Amount
     refusal: str = ""
     compiles: bool = False
-    prefill_flops: Count = 0  # in decode, of the pass over the prompt
+    prefill_flops: Work = 0  # in decode, of the pass over the prompt
     prefill_s: Amount = 0.0  # of the same pass
 
     @property
@@ -437,8 +447,8 @@ class Environment:
     tf32: bool = False
     matmul_flops: Amount | None = None  # measured peak, FLOP/s
     copy_bytes: Amount | None = None  # measured peak, bytes/s
-    load: Amount | None = None  # one-minute load average when it started
-    busy_cores: Amount | None = None  # of `cores`, taken by other processes when it started
+    load: Load | None = None  # one-minute load average when it started
+    busy_cores: Load | None = None  # of `cores`, taken by other processes when it started
     notes: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -453,7 +463,7 @@ class Variant:
 
     width: Size
     heads: Size
-    dtype: str
+    dtype: Dtype
     batch: Many | None = None  # None: c // N
 
 
@@ -470,7 +480,7 @@ class Request:
     preset: str
     level: Level
     modes: tuple[Mode, ...]
-    dtype: str
+    dtype: Dtype
     device: str
     width: Size
     heads: Size
@@ -478,8 +488,8 @@ class Request:
     padding: Share
     causal: bool
     rounds: Size
-    budget_s: Amount | None
-    case_timeout_s: Amount | None
+    budget_s: Seconds | None
+    case_timeout_s: Seconds | None
     settings: Settings
     dropout: Share = 0.2  # of hidden states, in training at level `model`
     share_layers: bool | None = None  # None: as each mechanism's card says
@@ -513,6 +523,13 @@ class Sweep:
     warnings: tuple[str, ...] = ()  # lines set aside while reading
     shards: tuple[Shard, ...] = ()  # that the journal holds, in order
     divisions: frozenset[str] = frozenset()  # digests of what each shard measures
+
+    @property
+    def missing(self) -> Iterator[Shard]:
+        """The shards that the journal lacks, unless it was resumed as a whole sweep."""
+        if self.shards and all(run.origin.shard for run in self.runs):
+            of = self.shards[0].of
+            yield from (s for i in range(1, of + 1) if (s := Shard(i, of)) not in self.shards)
 
 
 def canonical(data: Any) -> str:

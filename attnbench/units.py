@@ -4,7 +4,8 @@ Three significant digits unless more is known. 1 MiB is always 2^20 bytes.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 NOTHING = "–"
@@ -70,6 +71,12 @@ def count(value: float) -> str:
 def many(value: int, noun: str) -> str:
     """`1 core`, `2 cores`."""
     return f"{count(value)} {noun}{'' if value == 1 else 's'}"
+
+
+def few(items: Iterable[Any], most: int = 5) -> str:
+    """`2/9, 3/9, …`: the first of items, however many there are."""
+    shown = list(map(str, islice(items, most + 1)))
+    return ", ".join([*shown[:most], *["…"] * (len(shown) > most)])
 
 
 def length(value: int) -> str:

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from attnbench.records import Case, Level, Mode, Shell, Workload
+from attnbench.records import COUNTABLE, Case, Level, Mode, Shell, Workload
 
 SIZES = st.integers(1, 1 << 40)
 SHARES = st.floats(0, 1)
@@ -18,14 +18,15 @@ SHELLS = st.builds(
 )
 NAMES = st.from_regex(r"[a-z_]{1,12}", fullmatch=True)
 FILES = st.text(min_size=1).map(lambda path: f"{path}.py:CARD")
-OPTIONS = st.booleans() | st.none() | st.integers() | st.floats(allow_nan=False) | st.text()
+NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+OPTIONS = st.booleans() | st.none() | NUMBERS | st.text()
 
 
 @st.composite
 def workloads(draw):
     level = draw(st.sampled_from(Level))
     return Workload(
-        batch=draw(st.integers(1, 1 << 60)),
+        batch=draw(st.integers(1, COUNTABLE)),
         seq_len=draw(SIZES),
         width=draw(SIZES),
         heads=draw(SIZES),

@@ -194,9 +194,8 @@ def find_crossing(log_ratio: LogCurve) -> Crossing:
         return Crossing(answer=Crossed.NEVER)
     if upper[-1] >= 0:
         return Crossing(answer=Crossed.UNCLEAR)
-    x = np.log(log_ratio.lengths)
-    low, length, high = (np.exp(_last_zero(x, y)) for y in (lower, logs, upper))
-    return Crossing(answer=Crossed.FROM, length=float(length), low=float(low), high=float(high))
+    low, length, high = (_last_zero(log_ratio.lengths, y) for y in (lower, logs, upper))
+    return Crossing(answer=Crossed.FROM, length=length, low=low, high=high)
 
 
 def speedups(summary: pd.DataFrame, baseline: str, ratios: Ratios | None = None) -> pd.DataFrame:
@@ -247,10 +246,11 @@ def _is_straight(curve: LogCurve) -> bool:
     return bool(low <= limit and high >= -limit)
 
 
-def _last_zero(x: np.ndarray, y: np.ndarray) -> float:
-    """Where y, negative at the end, last falls through zero; the first x if it never does."""
+def _last_zero(lengths: np.ndarray, y: np.ndarray) -> float:
+    """Where y, negative at the end, last falls through zero; the first length if it never does."""
     above = np.flatnonzero(y >= 0)
     if not len(above):
-        return float(x[0])
+        return float(lengths[0])
     i = above[-1]
-    return float(x[i] + (x[i + 1] - x[i]) * y[i] / (y[i] - y[i + 1]))
+    # by powers, since the exponential of the logarithm of 128 is 127.99999999999996
+    return float(lengths[i] * (lengths[i + 1] / lengths[i]) ** (y[i] / (y[i] - y[i + 1])))

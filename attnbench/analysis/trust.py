@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -29,11 +30,13 @@ if TYPE_CHECKING:
 DRIFT = 0.03  # of times over a sweep, with its whole confidence interval
 BUSY = 0.5  # load of other programs, as a share of the cores
 LEAK = 1 << 20  # bytes that each iteration leaves allocated
+SHOWN = 8  # missing shards; there may be millions
 
 
 class WarningKind(StrEnum):
     """Reasons to trust the numbers of a sweep less; the comments name the details of each."""
 
+    INCOMPLETE = "shards are missing"  # shards, of, missing: the first of them
     JOURNAL = "part of the journal was set aside"  # text
     UNFINISHED = "the sweep did not finish"
     MIXED = "sessions ran on different machines or versions"
@@ -75,6 +78,10 @@ Warnings = Iterator[tuple[WarningKind, dict[str, Any]]]
 def warnings(analysis: "Analysis") -> Warnings:
     """The warnings of an analysis: the kind of each with its details."""
     sweep, cases = analysis.sweep, analysis.cases
+    if missing := (*islice(sweep.missing, SHOWN),):
+        held = sweep.shards
+        details = {"shards": len(held), "of": held[0].of, "missing": missing}
+        yield WarningKind.INCOMPLETE, details
     for text in sweep.warnings:
         yield WarningKind.JOURNAL, {"text": text}
     if not sweep.finished:

@@ -114,7 +114,8 @@ def conduct(
                 fleets.abandon(folder)
                 raise
     numbers = range(1, fleet.shards + 1)
-    stored = [fleets.shard_folder(folder, number) for number in numbers if drive.sweeps[number]]
+    begun = [n for n in numbers if (sweep := drive.sweeps[n]) and sweep.plan]
+    stored = [fleets.shard_folder(folder, number) for number in begun]
     if stored:
         merged = merge(stored, folder)
         runs, hosts = len(merged.runs), {run.origin.host for run in merged.runs}

@@ -113,10 +113,11 @@ def _console(stderr: bool) -> "Console":
     from rich.console import Console
 
     class Plain(Console):
-        """Prints text as it is, without control characters."""
+        """Prints text as it is, without control characters; on standard error in one line."""
 
         def render_str(self, text: str, **how: Any) -> Any:
-            return super().render_str("\n".join(map(clean, text.split("\n"))), **how)
+            newline = r"\n" if stderr else "\n"  # there it is part of the name of a file
+            return super().render_str(newline.join(map(clean, text.split("\n"))), **how)
 
     console = Plain(stderr=stderr, highlight=False, markup=False)
     if not console.is_terminal:

@@ -13,15 +13,21 @@ def merge(
     folders: Annotated[list[Path], typer.Argument(metavar="FOLDER", help="Folders of the shards.")],
     out: Path = option("FOLDER", "Folder of the whole sweep.", default=...),
 ) -> None:
-    """Join the shards of one sweep; each keeps its own journal."""
+    """Join the shards of one sweep; each keeps its own journal.
+
+    What exists is merged, and what is missing is named, here and in every report: shards may be
+    added later. The exit code is 0 also if some are missing.
+    """
     from attnbench.store.merging import merge
-    from attnbench.units import many
+    from attnbench.units import few, many
 
     sweep = merge(folders, out)
     console.warn(sweep.warnings)
-    of = f" of {sweep.shards[0].of}" if sweep.shards else ""
-    state = "complete" if sweep.finished else "not finished"
-    console.err().print(
-        f"{many(len(sweep.shards), 'shard')}{of}, {many(len(sweep.runs), 'run')}, {state};"
-        f" attnbench report '{out}' shows the sweep"
-    )
+    held = many(len(sweep.runs), "run")
+    if sweep.shards:
+        held = f"{len(sweep.shards)} of {many(sweep.shards[0].of, 'shard')}, {held}"
+    if missing := few(sweep.missing):
+        text = f"incomplete: {held}; missing {missing}"
+    else:
+        text = f"{held}, {'complete' if sweep.finished else 'not finished'}"
+    console.err().print(f"{text}; attnbench report '{out}' shows the sweep")

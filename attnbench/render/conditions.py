@@ -45,6 +45,12 @@ def gpu_settings(session: Environment) -> str:
 def _sentence(warning: SweepWarning) -> str:
     details = warning.details
     match warning.kind:
+        case WarningKind.INCOMPLETE:
+            held = f"{details['shards']} of {units.many(details['of'], 'shard')}"
+            return (
+                f"incomplete: {held}; missing {units.few(details['missing'])}; attnbench merge adds"
+                " them"
+            )
         case WarningKind.JOURNAL:
             return str(details["text"])
         case WarningKind.UNFINISHED:

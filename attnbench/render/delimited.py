@@ -17,8 +17,9 @@ FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 def table(table: Table) -> bytes:
     """The numbers in full precision; no column mixes numbers and words.
 
-    A column of estimates is followed by its bounds, a column of numbers with words in some cells by
-    a column of those words. A table across lengths becomes one row for each series and length.
+    A column of estimates is followed by its bounds, a column of numbers with words or `≤ 128` in
+    some cells by a column of those. A table across lengths becomes one row for each series and
+    length.
     """
     keys = table.keys or tuple(map(key, table.columns))
     if table.across:
@@ -32,8 +33,9 @@ def table(table: Table) -> bytes:
         noted = is_numeric and any(map(_note, cells))
         head += [name, *[f"{name}_low", f"{name}_high"] * bounded, *[f"{name}_note"] * noted]
         for row, cell in zip(rows, cells, strict=True):
-            row += [cell.value if is_numeric else _note(cell)]
-            row += [cell.low, cell.high] * bounded + [_note(cell)] * noted
+            value, low = (None, None) if cell.at_most else (cell.value, cell.low)
+            row += [value if is_numeric else _note(cell)]
+            row += [low, cell.high] * bounded + [_note(cell)] * noted
     return _written([head, *rows])
 
 
@@ -52,8 +54,9 @@ def _melted(table: Table, bounded: bool) -> Iterator[list[Value]]:
 
 
 def _note(cell: Cell) -> str:
-    """The words of a cell that has no number."""
-    return "" if cell.is_number or cell.text == NOTHING else cell.text
+    """The words of a cell that has no number, or only a bound."""
+    is_value = cell.is_number and not cell.at_most
+    return "" if is_value or cell.text == NOTHING else cell.text
 
 
 def frame(frame: Frame) -> bytes:

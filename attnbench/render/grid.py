@@ -15,12 +15,16 @@ PIECES = re.compile(r"(?:[^\s/:\[,_;]|(?<=\d),(?=\d)|(?<!\S)\[)*+(?:[/:\[,_;]+\s
 
 
 class Cell(NamedTuple):
-    """The text shown and its value in full precision; `low` and `high` bound an estimate."""
+    """The text shown and its value in full precision; `low` and `high` bound an estimate.
+
+    `at_most`: the value, and with it `low`, is only a bound of the true one, as in `≤ 128`.
+    """
 
     text: str
     value: Value = None
     low: float | None = None
     high: float | None = None
+    at_most: bool = False
 
     @property
     def is_number(self) -> bool:

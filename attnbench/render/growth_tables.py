@@ -114,9 +114,10 @@ def crossing(row: Row | None, suffix: str = "") -> Cell:
     if row["answer" + suffix] != Crossed.FROM:
         return Cell(str(row["answer" + suffix]))
     length, low, high = (row[name + suffix] for name in ("length", "low", "high"))
-    edge = "≤ " if length <= row["from_len" + suffix] else ""
+    at_most = bool(length <= row["from_len" + suffix])
     text, *ends = (units.length(round(value)) for value in (length, low, high))
-    return Cell(edge + (text if low == high else units.interval(text, *ends)), length, low, high)
+    shown = "≤ " * at_most + (text if low == high else units.interval(text, *ends))
+    return Cell(shown, length, low, high, at_most)
 
 
 def _headings(fits: Frame) -> list[str]:

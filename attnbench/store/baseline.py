@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import msgspec
 
 from attnbench.errors import NewerSchema, StoreError
-from attnbench.records import Amount, Case, Count, Duration, Fingerprint, Many
+from attnbench.records import Amount, Case, Duration, Fingerprint, Many, Work
 from attnbench.store import output
 
 SCHEMA = 1
@@ -36,7 +36,7 @@ class Timing:
 class StoredCase:
     """What is stored of one case."""
 
-    counts: Mapping[str, Count | Amount] = field(default_factory=dict)
+    counts: Mapping[str, Work | Amount] = field(default_factory=dict)
     time: Timing | None = None
 
 

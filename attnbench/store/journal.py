@@ -19,7 +19,7 @@ from attnbench import __version__
 from attnbench.errors import ForeignJournal, NewerSchema, StoreError, SweepBusy, SweepExists
 from attnbench.records import CardFacts, Origin, Planned, Run, Sweep
 from attnbench.store import reading, schema
-from attnbench.store.locked import LockedFile, sync_folder
+from attnbench.store.locked import LockedFile, opened, sync_folder
 from attnbench.store.output import ELSEWHERE, explained, writing
 from attnbench.store.resuming import refuse_other
 from attnbench.store.schema import End, EndReason, Head, Record, Start
@@ -83,8 +83,7 @@ def refuse_unwritable(folder: Path) -> None:
                     file.write(bytes(FIRST_BYTES - written))
                 os.fsync(file.fileno())
             if (folder / FILE).exists():
-                with open(folder / FILE, "ab"):
-                    pass
+                os.close(opened(folder / FILE))
     finally:
         for path in missing:
             with suppress(OSError):
@@ -229,7 +228,7 @@ def _repair(file: LockedFile, folder: Path) -> None:
         return
     *_, (_, last) = reading.lines(data)
     if not reading.readable(last):
-        with open(folder / TORN, "ab") as torn:
+        with open(opened(folder / TORN, create=True), "ab") as torn:
             torn.write(last + b"\n")
         data = data.removesuffix(last)
         file.cut(len(data))

@@ -1,5 +1,6 @@
 """A file with one writer; each append is on the disk as a whole or not at all."""
 
+import errno
 import os
 import stat
 from contextlib import suppress
@@ -19,7 +20,7 @@ class LockedFile:
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
         self._path = path
-        self._fd = os.open(path, os.O_RDWR | os.O_APPEND | (os.O_CREAT * create), 0o666)
+        self._fd = opened(path, create=create)
         try:
             self.locked = lock(self._fd)
             self.content = self._read()
@@ -56,8 +57,6 @@ class LockedFile:
             return "deleted or moved"
         if not os.path.samestat(named, self._state):
             return "replaced"
-        if not stat.S_ISREG(named.st_mode):
-            return ""
         if named.st_size < len(self.content):
             return "shortened"
         # a backup may have changed the time alone; the content decides
@@ -76,11 +75,19 @@ class LockedFile:
         self._state = os.fstat(self._fd)
 
     def _read(self) -> bytes:
-        if not stat.S_ISREG(os.fstat(self._fd).st_mode):
-            return b""
         with open(self._fd, "rb", closefd=False) as file:
             file.seek(0)
             return file.read()
+
+
+def opened(path: Path, *, create: bool = False) -> int:
+    """A file opened for reading and appending. Raises `OSError`, also for a pipe or a device."""
+    flags = os.O_RDWR | os.O_APPEND | os.O_NONBLOCK | (os.O_CREAT * create)
+    fd = os.open(path, flags, 0o666)
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        return fd
+    os.close(fd)
+    raise OSError(errno.EEXIST, f"{path.name} is not a regular file")
 
 
 def sync_folder(folder: Path) -> None:

@@ -14,10 +14,10 @@ from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
 
-from attnbench.errors import DifferentSweep
+from attnbench.errors import DifferentSweep, StoreError
 from attnbench.records import Outcome, Part, Sweep, canonical
 from attnbench.store import output, reading, schema
-from attnbench.store.journal import FILE, load
+from attnbench.store.journal import FILE, load, load_results
 from attnbench.store.resuming import OTHER_DIVISION, request_differences, shard_differences
 from attnbench.store.schema import Entry
 
@@ -55,11 +55,18 @@ def merge(folders: Sequence[Path], out: Path) -> Sweep:
 
     Raises `DifferentSweep` if they are not of one request, kind of machine and version of
     attnbench, or hold different runs of the same case and round, and `StoreError` if one cannot
-    be read or written.
+    be read or written, none has cases, or `out` is one of them.
     """
     pieces = [Piece(folder, _content(folder)) for folder in folders]
     if os.path.exists(out / FILE):
+        if any(os.path.samefile(_file(folder), out / FILE) for folder in folders):
+            raise StoreError(
+                f"{str(out)!r} is one of the folders to merge, and keeps its own journal; choose"
+                " another folder with --out"
+            )
         pieces.append(Piece(out, _content(out)))
+    if not any(piece.sweep.plan for piece in pieces):
+        load_results(folders[0])  # which says that it has no cases
     content = joined(pieces, out.name)
     with output.writing(out, output.ELSEWHERE):
         out.mkdir(parents=True, exist_ok=True)
@@ -87,7 +94,11 @@ def joined(pieces: Sequence[Piece], name: str) -> bytes:
 
 def _content(folder: Path) -> bytes:
     load(folder)  # which says what is wrong with it
-    return (folder / FILE if folder.is_dir() else folder).read_bytes()
+    return _file(folder).read_bytes()
+
+
+def _file(folder: Path) -> Path:
+    return folder / FILE if folder.is_dir() else folder
 
 
 def _entries(content: bytes) -> Iterator[Entry]:

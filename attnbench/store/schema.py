@@ -9,13 +9,14 @@ ASCII: other letters are escaped, and no text in a record can end a line or look
 A run refers to its case by a short id.
 
 A checksum shows that a line is unchanged, not that it makes sense: on reading, values are checked
-against the types and bounds of `records`.
+against the types and bounds of `records`, those of metrics against their units, and the samples of
+a run against the time that it took.
 """
 
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from hashlib import sha256
@@ -26,12 +27,28 @@ from typing import Any
 import msgspec
 
 from attnbench.errors import NewerSchema
-from attnbench.records import CardFacts, Cause, Environment, Outcome, Planned, Request, Run, Shard
+from attnbench.metrics import TABLE, Unit
+from attnbench.records import (
+    COUNTABLE,
+    CardFacts,
+    Cause,
+    Count,
+    Environment,
+    Outcome,
+    Planned,
+    Request,
+    Run,
+    Shard,
+)
 
 # version 2 added line numbers, version 3 two times to each sample, version 4 variants and a fixed
 # batch to requests: what earlier ones lack has a default
 SCHEMA = 4
 LONGEST_NUMBER = 100  # digits of an integer that still becomes a float
+
+# the clocks of a process and of its parent: the samples of a run may seem to take this many times
+# as long as the run; the most in a stored sweep is 1.24
+CLOCKS = 2.0
 
 # differences and temperatures; all other numbers of a run are at least 0
 SIGNED = frozenset({"kept_bytes", "saved_bytes", "context_bytes", "temperature_c", "energy_j"})
@@ -79,7 +96,7 @@ class Start:
     environment: Environment
     shard: Shard | None = None
     division: str = ""  # digest of what each shard measures
-    pid: int = field(default_factory=os.getpid)
+    pid: Count = field(default_factory=os.getpid)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,9 +194,8 @@ def from_entry(entry: Entry) -> Record:
     except ValueError as error:
         raise ValueError(f"not a line of kind {entry.kind}: {_reason(error)}") from error
     if isinstance(record, Run):
-        for name, value in record.values.items():
-            if value < 0 and name not in SIGNED:
-                raise ValueError(f"not a line of kind run: `$.values.{name}` is below 0")
+        for wrong in _nonsense(record):
+            raise ValueError(f"not a line of kind run: {wrong}")
         return with_cause(record)
     return record
 
@@ -194,6 +210,23 @@ def with_cause(run: Run) -> Run:
         return run
     cause = next((cause for words, cause in CAUSES if words in run.reason), None)
     return replace(run, outcome=Outcome.SKIPPED, cause=cause)
+
+
+def _nonsense(run: Run) -> Iterator[str]:
+    """What no run can have measured, though each value has the right type."""
+    for name, value in run.values.items():
+        row = TABLE.get(name)
+        if value < 0 and name not in SIGNED:
+            yield f"`$.values.{name}` is below 0"
+        elif row is None:
+            continue
+        elif row.unit in (Unit.BYTES, Unit.COUNT) and abs(value) > COUNTABLE:
+            yield f"`$.values.{name}` is beyond any machine"
+        elif (row.unit is Unit.BYTES or row.tolerance is not None) and value % 1:
+            yield f"`$.values.{name}` is not whole"
+    samples_s = sum(sample.wall_s for sample in run.samples)
+    if run.elapsed_s and samples_s > CLOCKS * run.elapsed_s:
+        yield f"the samples take {samples_s:g} s, and the run {run.elapsed_s:g} s"
 
 
 def _integer(digits: str) -> int:

@@ -4,11 +4,11 @@ import re
 from collections.abc import Sequence
 from enum import StrEnum
 from itertools import pairwise
-from math import nan
+from math import isfinite, nan
 from typing import TypeVar
 
 from attnbench.errors import BadAxis, UsageError
-from attnbench.records import Option, Selection, Shard, option_value
+from attnbench.records import COUNTABLE, Option, Selection, Shard, option_value
 
 MULTIPLES = ("", "k", "m", "g")
 SECONDS = (("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0))
@@ -54,9 +54,10 @@ def _range(text: str, option: str) -> Sequence[int]:
 def size(text: str, option: str = "size") -> int:
     """`65536`, `64k` (times 1,024), `2M`. Raises `BadAxis`."""
     match = re.fullmatch(r"(\d{1,15})([kmg]?)", text.strip().lower())
-    if match is None:
-        raise BadAxis(f"{option} {text!r} is not a size; write 65536 or 64k")
-    return int(match[1]) << 10 * MULTIPLES.index(match[2])
+    value = int(match[1]) << 10 * MULTIPLES.index(match[2]) if match else COUNTABLE + 1
+    if value > COUNTABLE:
+        raise BadAxis(f"{option} {text!r} is not a size up to 2^53; write 65536 or 64k")
+    return value
 
 
 def whole(text: str, option: str, least: int = 1, most: int = LARGEST) -> int:
@@ -151,4 +152,7 @@ def _option(pair: str, text: str) -> tuple[str, Option]:
     name, equals, value = (piece.strip() for piece in pair.partition("="))
     if not (equals and name and value):
         raise UsageError(f"--models {text!r}: {pair!r} is not of the form option=value")
-    return name, option_value(value)
+    number = option_value(value)
+    if isinstance(number, float) and not isfinite(number):
+        raise UsageError(f"--models {text!r}: {name} must be finite")
+    return name, number

@@ -1,6 +1,7 @@
 """Options of a sweep in a TOML file: what `--config` reads, and the `sweep.toml` of a sweep."""
 
 import json
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,6 +13,14 @@ from attnbench.workloads.requests import written
 
 FILE = "sweep.toml"
 LARGEST = 1 << 20  # bytes of such a file
+MOST_DOTS = 100  # outside of text; tomllib's memory is quadratic in those of a key
+
+# text and comments of TOML, the last one perhaps without its end
+TEXT = re.compile(
+    r'''"""(?:\\.|(?!""").)*+"{0,5}|'{3}(?:(?!'{3}).)*+'{0,5}'''
+    r"""|"(?:\\.|[^"\\\n])*+"?|'[^'\n]*+'?|#[^\n]*+""",
+    re.DOTALL,
+)
 
 HEAD = "# Repeats the sweep: attnbench sweep --config sweep.toml --out FOLDER\n"
 
@@ -29,9 +38,15 @@ def read(file: Path) -> Mapping[str, str | bool]:
         raise UsageError(f"cannot read --config {str(file)!r}: {reason.lower()}") from error
     if len(content) > LARGEST:
         raise UsageError(f"--config {str(file)!r} is larger than {LARGEST >> 20} MiB")
+    # a path of a mechanism may have bytes that are no text
+    text = content.decode("utf-8-sig", "surrogateescape")
+    if (dots := TEXT.sub("", text).count(".")) > MOST_DOTS:
+        raise UsageError(
+            f"--config {str(file)!r} has {dots:,} dots outside of text, and more than {MOST_DOTS}"
+            " are not read; write options as name = value, without tables or dotted names"
+        )
     try:
-        # a path of a mechanism may have bytes that are no text
-        values = tomllib.loads(content.decode("utf-8", "surrogateescape"))
+        values = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"--config {str(file)!r} is not TOML: {error}") from error
     try:

@@ -17,7 +17,7 @@ import msgspec
 from attnbench.contract import Attention, Card
 from attnbench.errors import AttnbenchError, UnknownMechanism
 from attnbench.peers import installed
-from attnbench.records import PASSES, Level, Request, Selection, Workload
+from attnbench.records import PASSES, CardFacts, Level, Request, Selection, Workload
 from attnbench.registry import GROUP, card, one_line
 from attnbench.store.cache import file_digest
 from attnbench.workloads.plan import facts, plan
@@ -52,7 +52,8 @@ def planned(
     asked = msgspec.convert(request, Request)
     chosen = msgspec.convert(selections, list[Selection])
     plans = [[asdict(case) for case in plan(selection, asked)] for selection in chosen]
-    return {"plan": plans, "cards": [asdict(facts(name)) for name in names]}
+    cards = [msgspec.convert(asdict(facts(name)), CardFacts) for name in names]
+    return {"plan": plans, "cards": [asdict(card) for card in cards]}
 
 
 def described(names: Sequence[str], device: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import msgspec
 
 from attnbench import errors
 from attnbench.errors import CannotRun
-from attnbench.records import CardFacts, Planned, Request
+from attnbench.records import CardFacts, Planned, Request, Selection
 from attnbench.registry import built_in
 from attnbench.run.processes import Server
 from attnbench.workloads.presets import expand
@@ -56,10 +56,18 @@ def plan(request: Request, server: Server) -> Plan:
         cards |= {data["mechanism"]: msgspec.convert(data, CardFacts) for data in answer["cards"]}
     cases: dict[str, Planned] = {}
     for index in sorted(plans):
-        for planned in msgspec.convert(plans[index], list[Planned]):
+        for planned in _planned(selections[index], plans[index]):
             cases.setdefault(planned.case.key, planned)
     order = dict.fromkeys(chosen.name for chosen in selections)
     return Plan(cases=tuple(cases.values()), cards=tuple(cards[name] for name in order))
+
+
+def _planned(chosen: Selection, cases: Sequence[Mapping[str, Any]]) -> list[Planned]:
+    """The cases of a selection. Raises `CannotRun` if their numbers are beyond any machine."""
+    try:
+        return msgspec.convert(cases, list[Planned])
+    except ValueError as error:
+        raise CannotRun(f"{chosen} cannot be planned: {error}; ask for smaller sizes") from error
 
 
 def describe(names: Sequence[str], device: str, server: Server) -> list[Described]:

@@ -29,6 +29,16 @@ def test_exact_metrics_cross_at_a_point():
     assert found.low == found.length == found.high
 
 
+@pytest.mark.parametrize("at", [128, 512, 3000])
+def test_a_crossing_at_a_measured_length_is_that_length(at):
+    """The exponential of the logarithm of 128 is 127.99999999999996."""
+    lengths = np.array([128.0, 512.0, 3000.0, 8192.0])
+    found = crossing(lengths, np.sign(at - lengths), NONE[:4], np.inf)
+    assert (found.low, found.length, found.high) == (at, at, at)
+    within = crossing(lengths, NONE[:4] - 0.1, np.array([0.2, 0.1, 0.0, 0.0]), np.inf)
+    assert within.length == 128
+
+
 def test_cheaper_everywhere_is_always_and_more_expensive_at_the_end_is_never():
     assert crossing(LENGTHS, NONE - 1, NONE + 0.1, 40).answer is Crossed.ALWAYS
     assert crossing(LENGTHS, NONE + 1, NONE + 0.1, 40).answer is Crossed.NEVER

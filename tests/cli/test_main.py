@@ -159,3 +159,10 @@ def test_too_little_memory_to_start_is_a_line_and_not_slower(tmp_path):
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
     assert done.stderr.splitlines()[-1].startswith("attnbench: ")
+
+
+def test_a_newline_in_the_name_of_a_folder_is_shown_and_not_printed(capsys):
+    console.err().print("figures and tables are in a\nb\x1b[2J")
+    assert capsys.readouterr().err == "figures and tables are in a\\nb\\x1b[2J\n"
+    console.out().print("an equation\nand another one")
+    assert capsys.readouterr().out == "an equation\nand another one\n"

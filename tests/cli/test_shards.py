@@ -1,6 +1,7 @@
 """A sweep in shards, as a scheduler or a person measures them, their merge, and their report."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -53,16 +54,21 @@ def test_merged_shards_make_one_report(shards, tmp_path):
     out = tmp_path / "merged"
     done = here("merge", *shards[0], "--out", out)
     assert done.returncode == 0, done.stderr
-    assert "2 shards of 2, 24 runs, complete; attnbench report" in done.stderr
+    assert "2 of 2 shards, 24 runs, complete; attnbench report" in done.stderr
     assert here("report", out).returncode == 0
     assert "Divided into 2 shards, on 1 node: " in (out / "tables.md").read_text()
     assert load(out).finished
 
 
 def test_a_part_of_the_shards_is_said_to_be_one(shards, tmp_path):
-    done = here("merge", shards[0][1], "--out", tmp_path)
-    assert "1 shard of 2, " in done.stderr
-    assert here("merge", shards[0][0], "--out", tmp_path).returncode == 0
+    for folders in (shards[0][:1], [shards[0][0], shards[0][0]]):
+        done = here("merge", *folders, "--out", tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert re.search(r"incomplete: 1 of 2 shards, \d+ runs; missing 2/2;", done.stderr)
+        assert "complete;" not in done.stderr
+        first, *_ = here("report", tmp_path).stderr.splitlines()
+        assert first.startswith("warning: incomplete: 1 of 2 shards; missing 2/2; attnbench merge")
+    assert "complete;" in here("merge", shards[0][1], "--out", tmp_path).stderr
     assert load(tmp_path).finished
 
 

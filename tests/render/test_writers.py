@@ -78,6 +78,16 @@ def test_negative_numbers_stay_numbers_in_csv():
     assert delimited.table(one) == b"x\n-1.5\n"
 
 
+def test_a_bound_is_no_value_in_csv():
+    rows = (
+        (Cell("512", 512.0, 512.0, 512.0),),
+        (Cell("≤ 128 [128, 170]", 128.0, 128.0, 170.4, True),),
+    )
+    one = Table(name="t", title="T", columns=("x",), rows=rows)
+    lines = delimited.table(one).decode().splitlines()
+    assert lines == ["x,x_low,x_high,x_note", "512.0,512.0,512.0,", ',,170.4,"≤ 128 [128, 170]"']
+
+
 def braces_balance(text: str) -> bool:
     depth = 0
     for brace in re.findall(r"(?<!\\)(?:\\\\)*[{}]", text):

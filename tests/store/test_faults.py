@@ -13,8 +13,8 @@ from attnbench.errors import (
     SweepBusy,
 )
 from attnbench.store import journal, reading, schema
-from attnbench.store.journal import FILE, load
-from tests.store.recorded import create, resume
+from attnbench.store.journal import FILE, TORN, load
+from tests.store.recorded import SMALL, create, resume
 
 WRITER = Path(__file__).with_name("writer.py")
 
@@ -88,11 +88,20 @@ def test_a_full_disk_leaves_a_journal_that_can_be_resumed(tmp_path, limit):
     assert len(load(tmp_path).runs) == 60
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
-def test_a_full_disk_at_the_start_says_so(tmp_path):
-    (tmp_path / FILE).symlink_to("/dev/full")
-    with pytest.raises(StoreError, match=r"no space left on device; free some .*, or choose"):
-        create(tmp_path)
+@pytest.mark.skipif(sys.platform == "win32", reason="no pipes with names")
+def test_a_journal_is_a_regular_file(tmp_path):
+    """To open a pipe waits for whoever writes it, and a device forgets."""
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("pipe", "/dev/null"):
+        (tmp_path / FILE).symlink_to(name)
+        for write in (create, journal.refuse_unwritable):
+            with pytest.raises(StoreError, match=r"sweep.jsonl is not a regular file; move .* or"):
+                write(tmp_path)
+        (tmp_path / FILE).unlink()
+    (tmp_path / FILE).write_bytes(SMALL[:-5])
+    (tmp_path / TORN).symlink_to("pipe")
+    with pytest.raises(StoreError, match="torn is not a regular file"):
+        resume(tmp_path)
 
 
 def test_a_folder_that_cannot_be_made_says_why(tmp_path):

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from attnbench.analysis.report import analyse
+from attnbench.analysis.trust import WarningKind
 from attnbench.errors import DifferentSweep, StoreError
 from attnbench.records import Outcome, Part, Run, Shard
 from attnbench.store import locked, schema
@@ -63,9 +65,43 @@ def test_merging_again_changes_nothing(folders, tmp_path):
     once = (tmp_path / FILE).read_bytes()
     merge(shards, tmp_path)
     assert (tmp_path / FILE).read_bytes() == once
-    merge([tmp_path], tmp_path)
-    assert (tmp_path / FILE).read_bytes() == once
+    merge([tmp_path], tmp_path.with_name("copy"))
+    assert load(tmp_path.with_name("copy")).runs == load(tmp_path).runs
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
+
+
+@pytest.mark.parametrize("out", ["shard-1", "link", "shard-1/../shard-1"])
+def test_a_shard_keeps_its_own_journal(folders, tmp_path, out):
+    shards, _ = folders
+    copy = shutil.copytree(shards[0], tmp_path / "shard-1")
+    (tmp_path / "link").symlink_to(copy)
+    before = (copy / FILE).read_bytes()
+    for named in (copy, copy / FILE):
+        with pytest.raises(StoreError, match="is one of the folders to merge, and keeps its own"):
+            merge([named, *shards[1:]], tmp_path / out)
+    assert (copy / FILE).read_bytes() == before
+
+
+def test_shards_that_are_missing_are_named(folders, tmp_path):
+    shards, _ = folders
+    merged = merge([shards[1], shards[1]], tmp_path)
+    assert list(merged.missing) == [Shard(1, 3), Shard(3, 3)]
+    first, *_ = analyse(merged).warnings
+    assert first.kind is WarningKind.INCOMPLETE
+    assert list(merge(shards, tmp_path).missing) == []
+    merge(shards[:2], tmp_path / "m")
+    measured(tmp_path / "m", resume=True)
+    assert list(load(tmp_path / "m").missing) == []  # resumed as a whole sweep
+
+
+def test_journals_without_cases_are_no_sweep(folders, tmp_path):
+    shards, _ = folders
+    empty = shutil.copytree(shards[0], tmp_path / "empty")
+    (empty / FILE).write_bytes((empty / FILE).read_bytes().partition(b"\n")[0] + b"\n")
+    with pytest.raises(StoreError, match="has no cases"):
+        merge([empty, empty], tmp_path / "merged")
+    assert not (tmp_path / "merged").exists()
+    assert merge([empty, shards[1]], tmp_path / "merged").plan
 
 
 def test_lines_are_numbered_anew_and_keep_their_times(folders, tmp_path):

@@ -9,9 +9,19 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from attnbench.errors import NewerSchema
-from attnbench.records import CardFacts, Environment, Planned, Request, Run, Sample
+from attnbench.records import (
+    LONGEST_S,
+    CardFacts,
+    Environment,
+    Planned,
+    Request,
+    Run,
+    Sample,
+)
 from attnbench.store import schema
+from attnbench.store.journal import load
 from attnbench.store.schema import SIGNED, End, Entry, Head, Start
+from tests.store.recorded import RECORDED
 
 # a busy machine is no failure
 UNTIMED = settings(deadline=None, max_examples=40)
@@ -35,6 +45,8 @@ def anything(hint: Any) -> st.SearchStrategy[Any]:
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Annotated:
         kind, bounds = inner
+        if kind is str:
+            return st.from_regex(bounds.pattern, fullmatch=True)
         return {int: st.integers, float: st.floats}[kind](bounds.ge, bounds.le)
     if hint is float:
         return st.floats(allow_nan=False)
@@ -73,7 +85,8 @@ def test_a_record_comes_back_equal(kind, data):
 @given(anything(Run))
 def test_a_run_comes_back_with_the_id_of_its_case(run):
     values = {name: abs(value) for name, value in run.values.items()}
-    run = replace(run, values=values)
+    took_s = min(sum(sample.wall_s for sample in run.samples), LONGEST_S)
+    run = replace(run, values=values, elapsed_s=took_s)
     assert through(run) == replace(run, case=schema.case_id(run.case))
 
 
@@ -93,6 +106,53 @@ def test_only_differences_and_temperatures_may_be_negative():
                 ValueError, match=rf"not a line of kind run: `\$.values.{name}` is below 0"
             ):
                 through(run)
+
+
+FEW = load(RECORDED)
+RUN = next(run for run in FEW.runs if run.samples)
+CARD, LINE = FEW.cards[0], FEW.plan[0]
+
+
+@pytest.mark.parametrize("value", [1e99, 1e-11, 2.5, float(1 << 54)])
+@pytest.mark.parametrize("name", ["operators", "allocated_peak_bytes", "parameters"])
+def test_what_is_counted_is_whole_and_not_beyond_any_machine(name, value):
+    with pytest.raises(ValueError, match=rf"`\$.values.{name}` is (not whole|beyond any machine)"):
+        through(replace(RUN, values={name: value}))
+
+
+def test_a_load_need_not_be_whole_but_is_one_of_a_machine():
+    assert through(replace(RUN, values={"load_before": 0.25})).values == {"load_before": 0.25}
+    with pytest.raises(ValueError, match="load_before` is beyond any machine"):
+        through(replace(RUN, values={"load_before": 1e99}))
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        replace(RUN, elapsed_s=1e-11),
+        replace(RUN, samples=(RUN.samples[0]._replace(wall_s=1e40),)),
+        replace(RUN, samples=(RUN.samples[0]._replace(iterations=10**40),)),
+        replace(RUN, samples=(RUN.samples[0]._replace(wall_s=100.0),), elapsed_s=0.7),
+        replace(LINE, parameters=10**40),
+        replace(LINE, case=replace(LINE.case, workload=replace(LINE.case.workload, batch=10**40))),
+        replace(LINE, case=replace(LINE.case, workload=replace(LINE.case.workload, dtype="abc"))),
+        replace(LINE, case=replace(LINE.case, options=(("rank", float("inf")),))),
+        replace(CARD, year=-1),
+        replace(CARD, time_exponent=-1.0),
+        replace(CARD, memory_exponent=1e99),
+        replace(CARD, options={"rank": float("-inf")}),
+    ],
+)
+def test_what_no_machine_can_measure_is_no_line_of_a_journal(nonsense):
+    """Right types and a right checksum are not enough."""
+    with pytest.raises(ValueError, match=r"not a line of kind (run|case|card): "):
+        through(nonsense)
+
+
+def test_the_clocks_of_two_processes_may_differ_a_little():
+    timed_s = sum(sample.wall_s for sample in RUN.samples)
+    through(replace(RUN, elapsed_s=timed_s / 1.9))
+    through(replace(RUN, elapsed_s=0.0))  # of the first version, which did not store it
 
 
 @pytest.mark.parametrize("text", HOSTILE)

@@ -121,6 +121,40 @@ def test_a_file_that_cannot_be_used_is_named_with_its_key(tmp_path, content, wor
     assert len(str(caught.value).splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{} = 1",
+        "[{}]",
+        "[[{}]]",
+        "x = {{{} = 1}}",
+        'x = ["""a"""", {{{} = "b"}}]',
+        "x = ['''\n''''', {{{} = 'b'}}]",
+        'x = ["\\"", {{{} = "b"}}]',
+    ],
+)
+def test_names_of_many_parts_are_refused_before_they_are_parsed(tmp_path, content, monkeypatch):
+    """The memory that tomllib needs is quadratic in the parts of a name: 9.7 GB for 100 KB."""
+    file = tmp_path / "mine.toml"
+    file.write_text(content.format(".".join(["a"] * 5000)))
+    monkeypatch.setattr(config.tomllib, "loads", None)
+    with pytest.raises(UsageError, match="has 4,999 dots outside of text, and more than 100 are"):
+        config.read(file)
+
+
+def test_dots_within_text_and_comments_are_no_names(tmp_path):
+    modules = [f"a.b/c.{number}.py:D" for number in range(200)]
+    one, several = ",".join(modules), "".join(f'  "{name}",\n' for name in modules)
+    for models in (f'"{one}"', f"'{one}'", f'"""{one}"""', f"[\n{several}] # {'.' * 200}"):
+        (tmp_path / "mine.toml").write_text(f"padding = 0.5\nmodels = {models}\n")
+        assert config.read(tmp_path / "mine.toml") == {"padding": "0.5", "models": one}
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path):
+    (tmp_path / "mine.toml").write_bytes(b"\xef\xbb\xbfwidth = 64\n")
+    assert config.read(tmp_path / "mine.toml") == {"width": "64"}
+
+
 def test_a_folder_is_no_file_of_options(tmp_path):
     with pytest.raises(UsageError, match=r"cannot read --config '.*': is a directory"):
         config.read(tmp_path)
