@@ -174,14 +174,27 @@ def from_entry(entry: Entry) -> Record:
         raise ValueError(f"unknown kind {entry.kind!r}")
     try:
         record = msgspec.convert(entry.data, KINDS[entry.kind])
+        if isinstance(record, Run):
+            refuse_negative(record)
     except ValueError as error:
         raise ValueError(f"not a line of kind {entry.kind}: {_reason(error)}") from error
-    if isinstance(record, Run):
-        for name, value in record.values.items():
-            if value < 0 and name not in SIGNED:
-                raise ValueError(f"not a line of kind run: `$.values.{name}` is below 0")
-        return with_cause(record)
-    return record
+    return with_cause(record) if isinstance(record, Run) else record
+
+
+def refuse_negative(run: Run) -> None:
+    """Raises `ValueError` that names a value below 0 that cannot be."""
+    for name, value in run.values.items():
+        if value < 0 and name not in SIGNED:
+            raise ValueError(f"`$.values.{name}` is below 0")
+
+
+def wrong(run: Run) -> str:
+    """What would be refused of a run when its line is read; empty if nothing."""
+    try:
+        from_entry(unseal(seal(to_entry(run, at=""))))
+    except ValueError as error:
+        return str(error).partition(": ")[2]
+    return ""
 
 
 def with_cause(run: Run) -> Run:
