@@ -118,13 +118,14 @@ class Outcome(StrEnum):
 
 
 class Cause(StrEnum):
-    """Why a case was not started."""
+    """Why a case was not started, or that its process was killed."""
 
     BUDGET = "budget"  # it did not fit into the time of the whole sweep
     CASE_TIMEOUT = "case timeout"  # it would exceed the time limit of one case
     MEMORY_LIMIT = "memory limit"  # it would not fit into memory
     OOM = "oom"  # a shorter length ran out of memory
     TIMEOUT = "timeout"  # a shorter length exceeded its time limit
+    KILLED = "killed"  # by SIGKILL or together with all others: its own code may not be the reason
 
 
 class Part(StrEnum):
@@ -334,7 +335,7 @@ class Run:
     part: Part
     round: Count
     outcome: Outcome
-    cause: Cause | None = None  # of a case that was not started
+    cause: Cause | None = None  # of a case that was not started, or was killed
     reason: str = ""
     samples: tuple[Sample, ...] = ()
     values: Mapping[str, Number] = field(default_factory=dict)

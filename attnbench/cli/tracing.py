@@ -31,18 +31,22 @@ def trace(
 
     Raises `UsageError` if `wanted` is not one case of the plan, `CannotRun` if it does not run.
     """
+    settings = request.settings
+    if settings.cold:
+        raise UsageError("--cold has no effect on --trace, whose iterations follow one another")
     planned = chosen(wanted, plan)
     case = planned.case
     if planned.refusal:
         raise CannotRun(f"--trace {wanted}: {planned.refusal}")
     refuse_unwritable(folder)
     part = server.folder / "trace.json"
-    with server.worker(limit_bytes=request.settings.memory_limit_bytes) as worker:
+    with server.worker(limit_bytes=settings.memory_limit_bytes) as worker:
         answer = worker.ask(
             request.case_timeout_s,
             do="trace",
             path=str(part),
-            warmup_s=request.settings.warmup_s,
+            warmup_s=settings.warmup_s,
+            cuda_graphs=settings.cuda_graphs,
             **asdict(case),
         )
     if answer["outcome"] != "ok":

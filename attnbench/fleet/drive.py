@@ -12,7 +12,7 @@ from attnbench.fleet.folder import Fleet, Job
 from attnbench.fleet.split import Units, visits_s
 from attnbench.records import Part, Planned, Request, Sweep
 from attnbench.run.history import blocks
-from attnbench.run.workers import last_line
+from attnbench.run.workers import last_line, tail
 
 MOST_TRIES = 3
 PAUSE_S, LONGEST_PAUSE_S, GROWTH = 1.0, 30.0, 1.2  # between looks; short while something happens
@@ -120,7 +120,7 @@ class Drive:
 
     def last_words(self, number: int) -> str:
         """The last line that a shard printed."""
-        line = last_line(fleets.log(self.folder, number))
+        line = last_line(tail(fleets.log(self.folder, number)))
         return (
             f"its last line: {line}" if line else "it printed nothing; do all nodes see the folder?"
         )

@@ -17,7 +17,7 @@ from msgspec import convert
 from attnbench.errors import CannotRun
 from attnbench.gate import rule
 from attnbench.gate.cases import MISSING, CheckedCase, CheckPlan, Counted, families
-from attnbench.records import Fingerprint, Outcome
+from attnbench.records import Cause, Fingerprint, Outcome
 from attnbench.run.pairs import AGAIN, BASE, HEAD, Failed, TreeRace, of_trees
 from attnbench.run.processes import Server
 from attnbench.run.race import Round
@@ -108,7 +108,11 @@ class Measuring:
                     continue
                 if worker is None or not worker.alive:
                     worker = self.loaded(side)
-                answer = worker.ask(COUNT_TIMEOUT_S, do="weigh", checked=True, **case.asked(side))
+                asked = {"do": "weigh", "checked": True, **case.asked(side)}
+                answer = worker.ask(COUNT_TIMEOUT_S, **asked)
+                if answer.get("cause") == Cause.KILLED:  # perhaps by someone else
+                    worker = self.loaded(side)
+                    answer = worker.ask(COUNT_TIMEOUT_S, **asked)
                 answers.append(convert(answer, Counted))
                 if answer.get("spoiled", True):
                     worker.end()

@@ -27,9 +27,8 @@ from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch loads libgomp
 
-import torch
-import torch._dynamo  # optimisers import it at first use, which costs seconds in every process
-
+# imported here, since a process would take seconds; optimisers import the second at first use
+ALWAYS = ("torch", "torch._dynamo")
 PR_SET_PDEATHSIG = 1  # the signal that this process gets when its parent dies
 PR_SET_CHILD_SUBREAPER = 36  # orphans among the descendants become children of this process
 # a message on the control socket: a word, a process id, an exit code, a number of processes
@@ -84,7 +83,7 @@ class Server:
 
         The system drops descriptors when this process has too many open; then none is forked.
         """
-        pid, code = -1, errno.EMFILE
+        pid, code, own = -1, errno.EMFILE, os.getpid()
         if len(descriptors) == 2:
             try:
                 pid = os.fork()
@@ -96,7 +95,7 @@ class Server:
             for mine in self.own:
                 mine.close()
             try:
-                start_worker(*descriptors)
+                start_worker(*descriptors, parent=own)
             finally:
                 os._exit(1)
         for descriptor in descriptors:
@@ -123,35 +122,44 @@ class Server:
 
 
 def main() -> None:
-    """Import the modules that the first message names, then serve what comes after it.
+    """Import torch and the modules that the first message names, then serve what comes after it.
 
-    The connection is on standard input.
+    The connection is on standard input, and the parent's process id is the only argument.
     """
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the parent decides what ends when
+    end_with(int(sys.argv[1]))
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     control = socket.socket(fileno=os.dup(0))
-    for name in json.loads(control.recv(MESSAGE.size * 100)):
+    for name in (*ALWAYS, *json.loads(control.recv(MESSAGE.size * 100))):
         importlib.import_module(name)
+    prctl(PR_SET_PDEATHSIG, 0)  # from now on it ends with the connection, after its workers
     # otherwise workers spend a third of their time collecting torch's objects
     gc.collect()
     gc.freeze()
     Server(control).run()
 
 
-def start_worker(pipe: int, log: int) -> None:
+def end_with(parent: int) -> None:
+    """Let the kernel kill this process when its parent dies (Linux); end if it has died already."""
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def start_worker(pipe: int, output: int, *, parent: int) -> None:
     """In a new process: answer until the connection ends, then exit without running hooks."""
     with suppress(OSError):
         os.setpgid(0, 0)
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # elsewhere it ends when its connection does
+    end_with(parent)  # on other systems it ends when its connection does
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     with suppress(OSError):  # where memory runs out, the kernel shall kill this process first
         Path("/proc/self/oom_score_adj").write_text("1000")
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     empty = os.open(os.devnull, os.O_RDONLY)
-    for target, source in enumerate((empty, log, log)):
+    for target, source in enumerate((empty, output, output)):
         os.dup2(source, target)
-    for descriptor in (empty, log):
+    for descriptor in (empty, output):
         os.close(descriptor)
     serve(socket.socket(fileno=pipe))
     sys.stdout.flush()
@@ -163,6 +171,8 @@ def serve(connection: socket.socket) -> None:
 
     Questions and answers are numbered lines.
     """
+    import torch
+
     answer: Callable[..., Mapping[str, Any]] | None = None
     own = os.getpid()
     with suppress(OSError), connection.makefile("rb") as questions:
@@ -189,6 +199,8 @@ def load(
 
     Raises `ImportError`.
     """
+    import torch
+
     torch.set_num_threads(threads)
     try:
         if tree is not None:

@@ -33,6 +33,7 @@ CAUSES: Mapping[str, tuple[str, str]] = MappingProxyType({
     Cause.MEMORY_LIMIT: ("exceeds memory", "would have exceeded memory"),
     Cause.OOM: ("out of memory", "did not start, since a shorter length ran out of memory"),
     Cause.TIMEOUT: ("timed out", "did not start, since a shorter length timed out"),
+    Cause.KILLED: ("killed", "died of SIGKILL twice, and will be tried again by --resume"),
 })  # fmt: skip
 
 

@@ -16,12 +16,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
 from attnbench.errors import CannotRun
 from attnbench.run.scratch import Scratch
-from attnbench.run.workers import OverBudget, Worker, last_line, readable
+from attnbench.run.workers import OverBudget, Worker, last_line, readable, tail
 
 START_TIMEOUT_S = 300.0  # importing torch on a cold disk
 GRACE_S = 5.0  # from the end of a connection to the end of its process
@@ -48,7 +49,6 @@ class Server(AbstractContextManager["Server"]):
             raise CannotRun("measuring forks processes; this system has no fork")
         self.script, self.preload, self.threads, self.about = script, preload, threads, about
         self.end_s = math.inf
-        self.started = 0
         self.closed = False
         self.living: dict[int, Worker] = {}  # by process id
         self.lock = threading.RLock()  # two threads may use it, one for each tree
@@ -70,7 +70,7 @@ class Server(AbstractContextManager["Server"]):
         with theirs, open(self.folder / "log", "wb") as log:
             self.process = subprocess.Popen(
                 # -P: the script's own folder is not an import path
-                [sys.executable, "-P", str(self.script)],
+                [sys.executable, "-P", str(self.script), str(os.getpid())],
                 stdin=theirs.fileno(),
                 stdout=log,
                 stderr=log,
@@ -95,15 +95,8 @@ class Server(AbstractContextManager["Server"]):
 
     def wait(self) -> None:
         """Block until torch is loaded. Raises `CannotRun`, or `OverBudget`."""
-        if self.ready:
-            return
-        left_s = self.left_s
-        try:
-            self.read(b"open", min(START_TIMEOUT_S, left_s))
-        except Silent as error:
-            if left_s < START_TIMEOUT_S:
-                raise OverBudget("ended before torch was loaded") from error
-            raise
+        if not self.ready:
+            self.read_in_time(b"open", START_TIMEOUT_S, "ended before torch was loaded")
         self.ready = True
 
     def worker(self, tree: Path | None = None, **about: Any) -> Worker:
@@ -115,7 +108,7 @@ class Server(AbstractContextManager["Server"]):
             self.wait()
             try:
                 worker = self.fork()
-            except Lost:
+            except (Lost, Silent):
                 if self.closed:
                     raise
                 self.stop()
@@ -137,24 +130,36 @@ class Server(AbstractContextManager["Server"]):
 
     def fork(self) -> Worker:
         """A new worker that has not been asked anything."""
-        self.started += 1
-        log = self.folder / f"log-{self.started}"
         with ExitStack() as stack:
             try:
-                output = stack.enter_context(open(log, "wb"))
+                self.scratch.restore()
                 ours, theirs = map(stack.enter_context, socket.socketpair())
+                printed, output = map(stack.enter_context, open_pipe())
             except OSError as error:
                 reason = os.strerror(error.errno or 0).lower()
                 raise CannotRun(f"no process could be started: {reason}") from error
+            self.resumed()  # a mechanism may have stopped it
             try:
                 descriptors = [theirs.fileno(), output.fileno()]
                 socket.send_fds(self.control, [MESSAGE.pack(b"fork", 0, 0, 0)], descriptors)
             except OSError as error:
                 raise Lost("no process could be started: the server has ended") from error
-            pid = self.read(b"born", START_TIMEOUT_S)
-            pipe = socket.socket(fileno=ours.detach())
-        worker = self.living[pid] = Worker(self, pipe, pid, log)
+            pid = self.read_in_time(b"born", STUCK_S, "ended before a process was started")
+            for given in (theirs, output):
+                given.close()
+            stack.pop_all()
+        worker = self.living[pid] = Worker(self, ours, printed, pid)
         return worker
+
+    def resumed(self) -> bool:
+        """Let the server go on if it was stopped; whether it was, as far as the system tells."""
+        stopped = None
+        if hasattr(os, "waitid"):
+            with suppress(ChildProcessError):
+                state = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
+                stopped = os.waitid(os.P_PID, self.process.pid, state)
+        self.process.send_signal(signal.SIGCONT)
+        return stopped is not None
 
     def ending(self, worker: Worker) -> tuple[int | None, int]:
         """Exit code of a worker whose connection has ended, and how many processes it left.
@@ -162,8 +167,9 @@ class Server(AbstractContextManager["Server"]):
         It is killed if it does not end by itself.
         """
         with self.lock, suppress(CannotRun, OSError):
+            self.resumed()
             if not self.ended(worker, GRACE_S):
-                self.process.send_signal(signal.SIGCONT)  # a mechanism may have stopped its parent
+                worker.is_killed = True
                 self.kill(worker.pid)
                 if not self.ended(worker, STUCK_S):
                     self.stop()
@@ -180,6 +186,16 @@ class Server(AbstractContextManager["Server"]):
         """Let the server kill a worker. Raises `OSError` if the server has ended."""
         self.control.sendall(MESSAGE.pack(b"kill", pid, 0, 0))
 
+    def read_in_time(self, wanted: bytes, timeout_s: float, ended: str) -> int:
+        """As `read`, but raises `OverBudget` with `ended` if the budget ends first."""
+        left_s = self.left_s
+        try:
+            return self.read(wanted, min(timeout_s, left_s))
+        except Silent as error:
+            if left_s < timeout_s:
+                raise OverBudget(ended) from error
+            raise
+
     def read(self, wanted: bytes, timeout_s: float) -> int:
         """Process id of the next message of the wanted kind, or of any kind for `b""`.
 
@@ -189,13 +205,13 @@ class Server(AbstractContextManager["Server"]):
         while True:
             data = b""
             with suppress(OSError, ValueError):  # ValueError: closed by another thread
-                if not readable(self.control, end - time.monotonic()):
+                if not readable(end - time.monotonic(), self.control):
                     if not wanted:
                         return 0
                     raise Silent("the process that starts workers does not answer")
                 data = self.control.recv(MESSAGE.size, socket.MSG_WAITALL)
             if len(data) < MESSAGE.size:
-                reason = last_line(self.folder / "log") or "the server has ended"
+                reason = last_line(tail(self.folder / "log")) or "the server has ended"
                 raise Lost(f"no process could be started: {reason}")
             word, pid, code, left = MESSAGE.unpack(data)
             assert isinstance(pid, int)
@@ -225,9 +241,16 @@ class Server(AbstractContextManager["Server"]):
                     os.killpg(pid, signal.SIGKILL)
             self.process.wait()
         for worker in self.living.values():
-            worker.pipe.close()
+            worker.hang_up()
             worker.exit = None, 0
         self.living.clear()
+
+
+def open_pipe() -> tuple[FileIO, FileIO]:
+    """The two ends of a pipe; reading does not wait."""
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    return FileIO(read), FileIO(write, "w")
 
 
 def environment(threads: int, folder: Path) -> dict[str, str]:

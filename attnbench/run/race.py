@@ -3,26 +3,38 @@
 In a race every entrant builds and warms up its case before the first lap; then the processes take
 turns while the others wait. Laps come in pairs, a random order and its mirror image (A B C, C B A),
 so that drift within a pair affects all entrants alike. An entrant that dies, hangs, fails or
-changes its process is replaced for the next race; the others go on. If all processes die at once,
-the one that was running is blamed, and the others race again without it.
+changes its process is replaced for the next race; the others go on. One whose process is killed may
+not be the reason: it builds again at once, or all race again. If all processes die at once, the one
+that was running is blamed. Who was killed twice so is left out.
 """
 
 import math
 import random
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypedDict
 
-from attnbench.records import Sample
+from msgspec import ValidationError, convert
+
+from attnbench.records import Cause, Duration, Sample
 from attnbench.run.workers import Answer, Worker
 
+SAMPLED = re.compile(r"sample\[(\d+)\]")  # how msgspec names a field of a sample
 LEAST_S = 1.0  # time limit of a question asked shortly before the budget ends
 CUT_OFF: Answer = MappingProxyType(
     {"outcome": "skipped", "reason": "not finished when --budget ended"}
 )
+
+
+class Times(TypedDict, total=False):
+    """What an answer may say of times."""
+
+    iteration_s: Duration
+    sample: Sample
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +63,7 @@ class Race:
     rehearse: bool = False  # run a short iteration once untimed before each sample
     first_lap: int = 0  # the number of the first lap
     end_others: bool = False
+    suspects: frozenset[str] = frozenset()  # entrants that were killed in this race before
 
 
 @dataclass
@@ -63,6 +76,12 @@ class Entrant:
     elapsed_s: float = 0.0
     iteration_s: float = 0.0
     lost_s: float | None = None  # when it was noticed that it had died together with all others
+    suspect: bool = False  # whether it was killed before
+
+    @property
+    def killed(self) -> bool:
+        """Whether it failed since its process was killed, perhaps by someone else."""
+        return self.failed is not None and self.failed.get("cause") == Cause.KILLED
 
 
 class Round(AbstractContextManager["Round"]):
@@ -90,7 +109,27 @@ class Round(AbstractContextManager["Round"]):
         self, race: Race, observe: Callable[[str], None] = lambda entrant: None
     ) -> dict[str, Entrant]:
         """What each entrant gave; `observe` is called with the entrant whose turn it is."""
-        entries = {name: Entrant() for name in race.builds}
+        entries = self.attempt(race, observe)
+        # the first one noticed was the one running when all died
+        lost = sorted((e.lost_s, name) for name, e in entries.items() if e.lost_s is not None)
+        innocent = {name for _, name in lost[1:]}
+        killed = {name for name, entry in entries.items() if entry.killed} - innocent
+        again = innocent | {name for name in killed if not entries[name].suspect}
+        if again:
+            builds = {
+                name: build
+                for name, build in race.builds.items()
+                if name in again or entries[name].failed is None
+            }
+            later = replace(race, builds=builds, suspects=race.suspects | killed)
+            for name, entry in self.race(later, observe).items():
+                if name in again or entry.failed is not CUT_OFF:
+                    entries[name] = entry
+        return entries
+
+    def attempt(self, race: Race, observe: Callable[[str], None]) -> dict[str, Entrant]:
+        """What each entrant gave, whatever ended its process."""
+        entries = {name: Entrant(suspect=name in race.suspects) for name in race.builds}
         if race.end_others:
             for name in self.running.keys() - race.builds.keys():
                 self.running[name].end()
@@ -101,6 +140,9 @@ class Round(AbstractContextManager["Round"]):
             entry = entries[name]
             if race.left_s() > 0:
                 built = self.ask(race, name, entry, do="build", **race.builds[name])
+                if entry.killed and not entry.suspect and entry.lost_s is None:
+                    entry.failed, entry.suspect = None, True
+                    built = self.ask(race, name, entry, do="build", **race.builds[name])
                 entry.iteration_s = built.get("iteration_s", 0.0)
             else:
                 entry.failed = CUT_OFF
@@ -116,7 +158,7 @@ class Round(AbstractContextManager["Round"]):
                 asked = {"iterations": turns[name].iterations, "rehearse": race.rehearse}
                 answer = self.ask(race, name, entry, do="lap", **asked)
                 if entry.failed is None:
-                    entry.laps[race.first_lap + lap] = Sample(*answer["sample"])
+                    entry.laps[race.first_lap + lap] = answer["sample"]
         for name, entry in entries.items():
             if entry.failed is None and not entry.laps:
                 entry.failed = CUT_OFF
@@ -124,10 +166,6 @@ class Round(AbstractContextManager["Round"]):
                 entry.finished = self.ask(race, name, entry, do="finish")
             if (entry.failed or entry.finished["spoiled"]) and name in self.running:
                 self.running[name].end()
-        # the first one noticed was the one running when all died
-        lost = sorted((e.lost_s, name) for name, e in entries.items() if e.lost_s is not None)
-        if again := {name: race.builds[name] for _, name in lost[1:]}:
-            entries |= self.race(replace(race, builds=again), observe)
         return entries
 
     def ask(self, race: Race, name: str, entry: Entrant, **asked: Any) -> Answer:
@@ -142,16 +180,26 @@ class Round(AbstractContextManager["Round"]):
         entry.elapsed_s += self.clock() - begun
         if answer["outcome"] == "timeout" and race.left_s() <= 0:
             answer = CUT_OFF
+        if answer["outcome"] == "ok":
+            answer = checked(answer)
         if answer["outcome"] != "ok" and entry.failed is None:
             entry.failed = answer
             entry.lost_s = self.clock() if answer.get("lost") else None
         return answer
 
-    def weigh(self, name: str, limit_s: float, end_others: bool = False, **asked: Any) -> Answer:
+    def weigh(
+        self,
+        name: str,
+        limit_s: float,
+        end_others: bool = False,
+        suspect: bool = False,
+        **asked: Any,
+    ) -> Answer:
         """The memory of a case of an entrant; the process is kept if it may weigh another.
 
-        With `end_others`, those kept for other entrants end first. A case that ends a kept process
-        is weighed again in a new one: something else may have ended it, or needed the memory.
+        With `end_others`, those kept for other entrants end first. A case that ends a kept process,
+        or whose process is killed, is weighed again in a new one, unless it is a `suspect` already:
+        something else may have ended it, or needed the memory.
         """
         for other, kept in self.weighing.items():
             if end_others and other != name:
@@ -163,14 +211,28 @@ class Round(AbstractContextManager["Round"]):
         answer = worker.ask(limit_s, do="weigh", **asked)
         if answer.get("spoiled", True):
             worker.end()
-        if not is_new and answer["outcome"] in ("crashed", "oom"):
-            return self.weigh(name, limit_s, **asked)
+        died = answer["outcome"] in ("crashed", "oom")
+        if died and not suspect and (not is_new or answer.get("cause") == Cause.KILLED):
+            return self.weigh(name, limit_s, suspect=True, **asked)
         return answer
 
     @property
     def alive(self) -> int:
         """The number of processes."""
         return sum(worker.alive for worker in (*self.running.values(), *self.weighing.values()))
+
+
+def checked(answer: Answer) -> Answer:
+    """The answer with its sample as one, or a failure if what it says of times cannot be."""
+    try:
+        return {**answer, **convert(answer, Times)}
+    except ValidationError as error:
+        return impossible(SAMPLED.sub(lambda m: f"sample.{Sample._fields[int(m[1])]}", str(error)))
+
+
+def impossible(wrong: str) -> Answer:
+    """The outcome of a case whose process answered what would be refused on reading."""
+    return {"outcome": "failed", "reason": f"its process answered what cannot be: {wrong}"}
 
 
 def in_turns(turns: Mapping[str, Turns], draw: random.Random) -> Sequence[tuple[int, str]]:

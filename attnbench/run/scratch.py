@@ -13,6 +13,7 @@ from pathlib import Path
 from attnbench.store.locked import lock
 
 PREFIX = "attnbench-scratch-"
+HIDDEN = ".attnbench-"
 LOCK = "lock"
 
 
@@ -22,12 +23,18 @@ class Scratch:
     def __init__(self) -> None:
         for left in abandoned():
             shutil.rmtree(left, ignore_errors=True)
-        # renamed only once it is locked: without a lock it would look abandoned
-        hidden = Path(tempfile.mkdtemp(prefix=".attnbench-")).resolve()
-        self._fd = os.open(hidden / LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        lock(self._fd)
-        self.folder = hidden.with_name(PREFIX + hidden.name.removeprefix(".attnbench-"))
+        hidden, self._fd = locked_folder()
+        self.folder = hidden.with_name(PREFIX + hidden.name.removeprefix(HIDDEN))
         hidden.rename(self.folder)
+
+    def restore(self) -> None:
+        """Create the folder anew if a mechanism has removed it, or its lock."""
+        if not (self.folder / LOCK).exists():
+            hidden, fd = locked_folder()
+            os.close(self._fd)
+            self._fd = fd
+            shutil.rmtree(self.folder, ignore_errors=True)
+            hidden.rename(self.folder)
 
     def close(self) -> None:
         """Remove the folder; closing twice is harmless."""
@@ -35,6 +42,17 @@ class Scratch:
             shutil.rmtree(self.folder, ignore_errors=True)
             os.close(self._fd)
             self._fd = -1
+
+
+def locked_folder() -> tuple[Path, int]:
+    """A new folder and the descriptor of its lock.
+
+    It is renamed only once it is locked: without a lock it would look abandoned.
+    """
+    hidden = Path(tempfile.mkdtemp(prefix=HIDDEN)).resolve()
+    fd = os.open(hidden / LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    lock(fd)
+    return hidden, fd
 
 
 def abandoned(folder: Path | None = None) -> Iterator[Path]:

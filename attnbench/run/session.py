@@ -23,9 +23,10 @@ from attnbench.device import find
 from attnbench.records import Block, Cause, Outcome, Part, Planned, Request, Run
 from attnbench.run import schedule
 from attnbench.run.history import History, blocks
-from attnbench.run.race import CUT_OFF, LEAST_S, Entrant, Race, Round
+from attnbench.run.race import CUT_OFF, LEAST_S, Entrant, Race, Round, impossible
 from attnbench.run.schedule import Refusal
 from attnbench.run.workers import Answer, Worker
+from attnbench.store.schema import wrong
 
 OVERTIME = 5.0  # a visit may take this many times its prediction, and at least
 AT_LEAST_S = 60.0
@@ -349,8 +350,8 @@ class Session:
     ) -> None:
         """Store why a case does not run, if its first round is in this session's share."""
         if self.has_first(planned) and not self.is_done(planned):
-            answer = {"outcome": outcome, "reason": reason}
-            run = run_of(planned, Part.TIME, 0, answer, cause=cause)
+            answer = {"outcome": outcome, "reason": reason, "cause": cause}
+            run = run_of(planned, Part.TIME, 0, answer)
             self.store.append(run)
             self.history.learn(planned, run)
 
@@ -446,14 +447,19 @@ class Session:
 
 
 def run_of(planned: Planned, part: Part, round_: int, answer: Answer, **more: Any) -> Run:
-    """The run of a case, from what a process answered."""
-    return Run(
+    """The run of a case, from what a process answered; it failed if that would be refused later."""
+    run = Run(
         case=planned.case.key,
         part=part,
         round=round_,
         outcome=Outcome(answer["outcome"]),
+        cause=answer.get("cause"),
         reason=answer.get("reason", ""),
         values=answer.get("values", {}),
         notes=answer.get("notes", {}),
         **more,
     )
+    if refused := wrong(run):
+        failed = run_of(planned, part, round_, impossible(refused))
+        return replace(failed, elapsed_s=run.elapsed_s)
+    return run

@@ -1,4 +1,8 @@
-"""One measuring process as its parent sees it: questions by numbered lines, and its end."""
+"""One measuring process as its parent sees it: questions by numbered lines, and its end.
+
+What the process prints comes through a pipe, which is read while an answer is awaited: any amount
+of it takes no room, and the end of it is kept for the message about a crash.
+"""
 
 import json
 import math
@@ -9,18 +13,23 @@ import socket
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
+from io import FileIO
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 from attnbench.errors import CannotRun
+from attnbench.records import Cause
 from attnbench.run.cgroups import oom_kills
 
 if TYPE_CHECKING:
     from attnbench.run.processes import Server
 
-LOG_BYTES = 4_000
+LOG_BYTES = 4_000  # kept of what a process prints
+PIPE_BYTES = 1 << 16  # read at once: all that a pipe holds
 
 Answer = Mapping[str, Any]
+LOST: Answer = MappingProxyType({"outcome": "crashed", "cause": Cause.KILLED, "lost": True})
 
 
 class OverBudget(CannotRun):
@@ -30,9 +39,11 @@ class OverBudget(CannotRun):
 class Worker(AbstractContextManager["Worker"]):
     """One measuring process; `started` says whether its package could be loaded."""
 
-    def __init__(self, server: "Server", pipe: socket.socket, pid: int, log: Path) -> None:
-        self.server, self.pipe, self.pid, self.log = server, pipe, pid, log
+    def __init__(self, server: "Server", pipe: socket.socket, output: FileIO, pid: int) -> None:
+        self.server, self.pipe, self.output, self.pid = server, pipe, output, pid
+        self.printed = b""  # the end of it
         self.kills = oom_kills()
+        self.is_killed = False  # by its parent
         self.started: Answer = {}
         self.asked = 0  # questions
         # once it has ended: exit code, if known, and how many processes it left running
@@ -46,13 +57,14 @@ class Worker(AbstractContextManager["Worker"]):
     def ask(self, timeout_s: float | None, **asked: Any) -> Answer:
         """The answer, or an outcome in its place; a process that is late is killed.
 
-        The answer is `lost` if the process died together with all others.
+        The answer is `lost` if the process died together with all others, and has the cause
+        `KILLED` if something else than its own code may have ended it.
         Raises `OverBudget` if the whole budget ends before this question's time limit.
         """
         if self.started.get("outcome", "ok") != "ok":
             return self.started
         if not self.alive:
-            return {"outcome": "crashed", "reason": "its process is gone", "lost": True}
+            return {**LOST, "reason": "its process is gone"}
         begun, left_s = time.monotonic(), self.server.left_s
         limit_s = left_s if timeout_s is None else min(timeout_s, left_s)
         self.asked += 1
@@ -60,9 +72,12 @@ class Worker(AbstractContextManager["Worker"]):
             self.pipe.sendall(json.dumps([self.asked, asked]).encode() + b"\n")
             if line := self.line(limit_s):
                 number, answer = json.loads(line)
-                if number == self.asked:
-                    return cast(Answer, answer)
-                raise ValueError
+                if number != self.asked:
+                    raise ValueError
+                if self.server.resumed():
+                    self.end()
+                    return {"outcome": "failed", "reason": "it stopped the process that started it"}
+                return cast(Answer, answer)
         except OSError:
             self.pipe.close()
             return self.death()
@@ -84,51 +99,79 @@ class Worker(AbstractContextManager["Worker"]):
         end = time.monotonic() + timeout_s
         data = bytearray()
         while not data.endswith(b"\n"):
-            if not readable(self.pipe, end - time.monotonic()):
+            sources = [self.pipe] if self.output.closed else [self.pipe, self.output]
+            left_s = end - time.monotonic()
+            ready = readable(left_s, *sources)
+            if self.output in ready:
+                self.listen()
+            if self.pipe in ready:
+                if not (more := self.pipe.recv(1 << 16)):
+                    raise ConnectionResetError
+                data += more
+            elif left_s <= 0:
                 return b""
-            if not (more := self.pipe.recv(1 << 16)):
-                raise ConnectionResetError
-            data += more
         return bytes(data)
+
+    def listen(self) -> None:
+        """Read what the process has printed, and keep the end of it."""
+        with suppress(OSError, ValueError):  # ValueError: closed by another thread
+            more = self.output.read(PIPE_BYTES)
+            if more == b"":
+                self.output.close()
+            self.printed = (self.printed + (more or b""))[-LOG_BYTES:]
 
     def death(self) -> Answer:
         """Outcome and reason of a process that ended without an answer."""
         code, left = self.server.ending(self)
-        printed = f": {line}" if (line := last_line(self.log)) else ""
-        with suppress(OSError):
-            self.log.unlink()
-        if code == -signal.SIGKILL and oom_kills() > self.kills:
-            reason = "the kernel killed the process, as memory ran out"
-            return {"outcome": "oom", "reason": reason, "notes": left_running(left)}
+        self.listen()
+        self.output.close()
+        printed = f": {line}" if (line := last_line(self.printed)) else ""
         if code is None:
-            reason = f"the process ended together with its server{printed}"
-            return {"outcome": "crashed", "reason": reason, "lost": True}
+            return {**LOST, "reason": f"the process ended together with its server{printed}"}
+        died: dict[str, Any] = {"outcome": "crashed", "notes": left_running(left)}
         how = f"ended without an answer (exit {code})"
         if code < 0:
             how = f"was killed by signal {-code}"
-        reason = f"the process {how}{printed}"
-        return {"outcome": "crashed", "reason": reason, "notes": left_running(left)}
+        if code == -signal.SIGKILL:
+            if oom_kills() > self.kills:
+                reason = "the kernel killed the process, as memory ran out"
+                return {**died, "outcome": "oom", "reason": reason}
+            if self.is_killed:
+                how = "closed its connection and went on"
+            else:
+                died["cause"] = Cause.KILLED
+        return {**died, "reason": f"the process {how}{printed}"}
 
     def end(self) -> int:
         """End the process and any it left running; returns how many those were."""
         if self.alive:
-            self.pipe.close()
+            self.hang_up()
             with suppress(OSError), self.server.lock:
                 self.server.kill(self.pid)
                 _, left = self.server.ending(self)
-                self.log.unlink(missing_ok=True)
                 return left
         return 0
+
+    def hang_up(self) -> None:
+        """Close the connection, and the pipe of what it prints."""
+        self.pipe.close()
+        self.output.close()
 
     def __exit__(self, *error: object) -> None:
         self.end()
 
 
-def readable(connection: socket.socket, timeout_s: float) -> bool:
-    """Whether data arrives in time; by `poll`, since `select` refuses descriptors above 1,023."""
+def readable(timeout_s: float, *sources: socket.socket | FileIO) -> list[socket.socket | FileIO]:
+    """The sources at which data or their end arrives in time.
+
+    By `poll`, since `select` refuses descriptors above 1,023.
+    """
     poll = select.poll()
-    poll.register(connection, select.POLLIN)
-    return bool(poll.poll(None if math.isinf(timeout_s) else max(0.0, timeout_s) * 1000))
+    of_descriptor = {source.fileno(): source for source in sources}
+    for descriptor in of_descriptor:
+        poll.register(descriptor, select.POLLIN)
+    ready = poll.poll(None if math.isinf(timeout_s) else max(0.0, timeout_s) * 1000)
+    return [of_descriptor[descriptor] for descriptor, _ in ready]
 
 
 def left_running(count: int) -> dict[str, str]:
@@ -137,10 +180,15 @@ def left_running(count: int) -> dict[str, str]:
     return {"processes": f"started {count} {noun} that had to be ended"} if count else {}
 
 
-def last_line(log: Path) -> str:
-    """The last line that a process printed."""
+def tail(log: Path) -> bytes:
+    """The end of a file; empty if it cannot be read."""
     with suppress(OSError), open(log, "rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_BYTES))
-        text = file.read().decode(errors="replace").strip()
-        return text.splitlines()[-1] if text else ""
-    return ""
+        return file.read()
+    return b""
+
+
+def last_line(printed: bytes) -> str:
+    """The last line of what a process printed."""
+    lines = printed.decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else ""

@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from attnbench.errors import DifferentSweep
-from attnbench.records import Environment, Fingerprint, Part, Request, Sweep
+from attnbench.records import Cause, Environment, Fingerprint, Part, Request, Sweep
 from attnbench.store.schema import Start
 
 # limits define no case: raising them is what resuming is for
@@ -21,8 +21,10 @@ def done(sweep: Sweep) -> frozenset[tuple[str, Part, int]]:
     """Case key, part and round of every run that need not be repeated.
 
     Cases for which no process ran are not done: a larger budget, limit or machine may reach them.
+    Nor are those whose process was killed, perhaps by someone else.
     """
-    return frozenset((run.case, run.part, run.round) for run in sweep.runs if run.elapsed_s)
+    done = (run for run in sweep.runs if run.elapsed_s and run.cause is not Cause.KILLED)
+    return frozenset((run.case, run.part, run.round) for run in done)
 
 
 def refuse_other(sweep: Sweep, start: Start) -> None:

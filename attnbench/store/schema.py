@@ -200,6 +200,15 @@ def from_entry(entry: Entry) -> Record:
     return record
 
 
+def wrong(run: Run) -> str:
+    """What would be refused of a run when its line is read; empty if nothing."""
+    try:
+        from_entry(unseal(seal(to_entry(run, at=""))))
+    except ValueError as error:
+        return str(error).partition(": ")[2]
+    return ""
+
+
 def with_cause(run: Run) -> Run:
     """The run with the cause that its reason states, if it was not started and has none.
 

@@ -2,14 +2,15 @@
 
 import json
 from dataclasses import replace
+from unittest.mock import MagicMock
 
 import pytest
 
-from attnbench.cli.tracing import chosen, file_name, signed_size
-from attnbench.errors import UsageError
-from attnbench.records import Mode
+from attnbench.cli.tracing import chosen, file_name, signed_size, trace
+from attnbench.errors import CannotRun, UsageError
+from attnbench.records import Mode, Settings
 from tests.cli.commands import here
-from tests.run.test_session import PLAN, planned
+from tests.run.test_session import PLAN, REQUEST, planned
 
 SWEEP = (
     *("sweep", "--models", "fastformer,transformer:eager", "--lengths", "16", "--tokens", "64"),
@@ -80,6 +81,26 @@ def test_a_trace_is_written_and_the_costliest_operators_are_printed(tmp_path):
     assert shares == sorted(shares, reverse=True)
     assert 0.3 < sum(shares) <= 1 + 1e-9
     assert all(row["self_s"] > 0 and row["calls"] > 0 for row in operators)
+
+
+def traced(tmp_path, **settings):
+    """What the process of a trace is asked; it fails."""
+    server = MagicMock(folder=tmp_path)
+    ask = server.worker().__enter__().ask
+    ask.return_value = {"outcome": "failed", "reason": "no"}
+    request = replace(REQUEST, settings=Settings(**settings))
+    with pytest.raises(CannotRun, match="failed: no"):
+        trace(str(PLAN[0].case), PLAN, request, server, tmp_path, as_json=False)
+    return ask.call_args.kwargs
+
+
+def test_a_trace_is_of_the_iteration_that_a_sweep_would_time(tmp_path):
+    assert traced(tmp_path, cuda_graphs=True, warmup_s=0.5).items() >= {
+        ("cuda_graphs", True),
+        ("warmup_s", 0.5),
+    }
+    with pytest.raises(UsageError, match="--cold has no effect on --trace"):
+        traced(tmp_path, cold=True)
 
 
 def test_a_trace_of_what_cannot_run_says_why_and_writes_nothing(tmp_path):

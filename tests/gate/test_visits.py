@@ -3,6 +3,7 @@
 import random
 import time
 from dataclasses import replace
+from unittest.mock import MagicMock
 
 import pytest
 from hypothesis import given
@@ -10,9 +11,10 @@ from hypothesis import strategies as st
 from msgspec import convert
 
 from attnbench.gate.cases import CheckedCase, CheckPlan, Compared, as_asked
+from attnbench.gate.measuring import Measuring
 from attnbench.gate.selftest import prepare, visits
 from attnbench.records import Level, Mode, Selection, Workload
-from attnbench.run.pairs import BASE, Failed, TreeRace, of_trees
+from attnbench.run.pairs import BASE, HEAD, Failed, TreeRace, of_trees
 from attnbench.run.workers import OverBudget
 from tests.cases import CASES
 from tests.gate.repositories import Repository, planted
@@ -83,6 +85,31 @@ def test_a_process_that_dies_or_hangs_is_reported_and_replaced(server, tmp_path)
             with pytest.raises(Failed) as failed:
                 race.run(processes)
             assert failed.value.outcome == outcome
+
+
+@pytest.mark.parametrize(("times", "outcome"), [(1, "ok"), (2, "crashed")])
+def test_what_is_killed_is_counted_once_more(times, outcome, monkeypatch, tmp_path):
+    """Someone else may have killed it."""
+    answers = [{"outcome": "crashed", "cause": "killed"}] * times + [{"outcome": "ok"}]
+    started = []
+
+    class Process:
+        alive = False
+
+        def ask(self, *_, **__):
+            return answers.pop(0)
+
+        def end(self):
+            pass
+
+    def loaded(self, side):
+        started.append(side)
+        return Process()
+
+    monkeypatch.setattr(Measuring, "loaded", loaded)
+    measuring = Measuring(PLAN, [CASE], MagicMock(), {BASE: tmp_path, HEAD: tmp_path})
+    assert [counted.outcome for counted in measuring.count_side(HEAD)] == [outcome]
+    assert started == [HEAD] * 2
 
 
 class Quick(TreeRace):

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.records import Case, Level, Workload
-from attnbench.run.race import Race, Round, Turns, in_turns
+from attnbench.records import Case, Cause, Level, Workload
+from attnbench.run.race import CUT_OFF, Race, Round, Turns, in_turns
+from attnbench.run.workers import LOST
 from tests.run.machine import Machine
 
 CASES = {
@@ -119,7 +120,7 @@ def test_where_all_die_at_once_the_one_at_work_is_blamed_and_the_others_race_aga
         elif case.mechanism not in asleep:
             return None
         asleep.discard(case.mechanism)
-        return {"outcome": "crashed", "reason": "together with its server", "lost": True}
+        return {**LOST, "reason": "together with its server"}
 
     machine = Machine(fate=fate)
     entries = ran(machine, race())
@@ -127,7 +128,72 @@ def test_where_all_die_at_once_the_one_at_work_is_blamed_and_the_others_race_aga
     for name in "ac":
         assert entries[name].failed is None
         assert sorted(entries[name].laps) == list(range(6))
-    assert Counter(name for name, _ in machine.started) == {"a": 2, "b": 1, "c": 2}
+    assert Counter(name for name, _ in machine.started) == {"a": 3, "b": 2, "c": 3}
+
+
+KILLED = {"outcome": "crashed", "cause": Cause.KILLED, "reason": "signal 9"}
+
+
+def killed(do, times, answer=KILLED):
+    """The fate of b: its process is killed so many times when it is asked this."""
+    left = [answer] * times
+    return lambda case, asked: left.pop() if left and (case.mechanism, asked) == ("b", do) else None
+
+
+@pytest.mark.parametrize("do", ["build", "lap", "finish"])
+def test_who_is_killed_once_takes_part_again(do):
+    machine = Machine(fate=killed(do, 1))
+    entries = ran(machine, race())
+    for entry in entries.values():
+        assert entry.failed is None
+        assert sorted(entry.laps) == list(range(6))
+    again = 0 if do == "build" else 1  # the others need not wait for a process that builds again
+    builds = Counter(case.mechanism for asked, case, _ in machine.asked if asked == "build")
+    assert builds == {"a": 1 + again, "b": 2, "c": 1 + again}
+
+
+@pytest.mark.parametrize("do", ["build", "lap", "finish"])
+def test_who_is_killed_twice_is_left_out(do):
+    machine = Machine(fate=killed(do, 99))
+    entries = ran(machine, race())
+    assert entries["b"].failed == KILLED
+    for name in "ac":
+        assert sorted(entries[name].laps) == list(range(6))
+    assert Counter(name for name, _ in machine.started)["b"] == 2
+
+
+def test_a_server_that_is_killed_once_costs_nobody_a_result():
+    lost = killed("lap", 1, {**LOST, "reason": "together with its server"})
+    entries = ran(Machine(fate=lost), race())
+    assert all(sorted(entry.laps) == list(range(6)) for entry in entries.values())
+
+
+def test_who_was_killed_is_not_tried_again_once_the_budget_has_ended():
+    machine = Machine(fate=killed("finish", 1))
+    end_s = machine.now + 2.1  # the builds and laps take 0.6 and 1.8 s
+    entries = ran(machine, race(left_s=lambda: end_s - machine.now))
+    assert entries["b"].failed is CUT_OFF
+    for name in "ac":
+        assert entries[name].laps, "what the others gave is kept"
+
+
+@pytest.mark.parametrize(
+    ("do", "wrong", "named"),
+    [
+        ("build", {"iteration_s": -1.0}, "$.iteration_s"),
+        ("build", {"iteration_s": math.nan}, "$.iteration_s"),
+        ("lap", {"sample": [1, -0.5, 0, None, 0, 0, 0]}, "$.sample.wall_s"),
+        ("lap", {"sample": [1, 0.5, "x", None, 0, 0, 0]}, "$.sample.cpu_s"),
+    ],
+)
+def test_times_that_cannot_be_are_a_failure(do, wrong, named):
+    answer = {"outcome": "ok", **wrong}
+    fate = lambda case, asked: answer if (case.mechanism, asked) == ("b", do) else None  # noqa: E731
+    entries = ran(Machine(fate=fate), race())
+    assert entries["b"].failed["outcome"] == "failed"
+    assert entries["b"].failed["reason"].startswith("its process answered what cannot be: ")
+    assert named in entries["b"].failed["reason"]
+    assert len(entries["a"].laps) == 6
 
 
 @pytest.mark.parametrize("budget_s", [0.05, 0.4, 2.5, 4.0, 9.0])
@@ -178,6 +244,14 @@ def test_what_ends_a_kept_process_is_weighed_again_in_a_new_one(outcome):
         answers = [round_.weigh("c", 1e9, **asdict(CASES["c"])) for _ in range(2)]
         assert round_.alive == 1
     assert [answer["outcome"] for answer in answers] == ["ok", "ok"]
+    assert len(machine.started) == 2
+
+
+@pytest.mark.parametrize(("times", "outcome"), [(1, "ok"), (2, "crashed")])
+def test_what_is_killed_is_weighed_once_more(times, outcome):
+    machine = Machine(fate=killed("weigh", times))
+    with Round(machine.start, random.Random(0), machine.clock) as round_:
+        assert round_.weigh("b", 1e9, **asdict(CASES["b"]))["outcome"] == outcome
     assert len(machine.started) == 2
 
 

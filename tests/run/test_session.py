@@ -12,6 +12,7 @@ from attnbench.analysis.predict import replayed
 from attnbench.device import find
 from attnbench.records import (
     Case,
+    Cause,
     Level,
     Mode,
     Outcome,
@@ -26,6 +27,7 @@ from attnbench.records import (
 from attnbench.run import schedule
 from attnbench.run.history import History
 from attnbench.run.session import Session
+from attnbench.store.schema import wrong
 from tests.run.machine import Machine
 
 GIB = 1 << 30
@@ -186,19 +188,15 @@ def test_the_series_of_a_block_take_turns_in_mirrored_laps():
     machine = Machine(slow_is(0.2))
     sweep(machine, request=replace(REQUEST, rounds=1))
     turns = [(case, pid) for do, case, pid in machine.asked if do == "lap"]
-    one = [c.mechanism for c, _ in turns if c.workload.seq_len == 128]
-    pairs = [one[i : i + 4] for i in range(0, len(one), 4)]
-    assert len(pairs) >= 2, one
-    assert (
-        all(
-            pair in (["slow", "fast", "fast", "slow"], ["fast", "slow", "slow", "fast"])
-            for pair in pairs
-            if len(set(pair)) == 2 and len(pair) == 4
-        )
-        or one
-    )
+    order = [c.mechanism for c, _ in turns if c.workload.seq_len == 128]
     runs = outcomes(machine)
     shared = [set(laps(runs[PLAN[i].case.key, Part.TIME, 0])) for i in (0, 3)]
+    for lap in range(0, max(shared[1]), 2):
+        racing = {name for name, own in zip(("slow", "fast"), shared, strict=True) if lap in own}
+        pair, order = order[: 2 * len(racing)], order[2 * len(racing) :]
+        assert set(pair) == racing
+        assert pair == pair[::-1]
+    assert not order
     assert shared[0] <= shared[1], "the slower runs in some of the laps of the faster"
     assert all({lap, lap ^ 1} <= shared[0] for lap in shared[0]), "in whole pairs"
 
@@ -674,3 +672,26 @@ def test_a_step_is_not_predicted_from_passes_nor_passes_from_steps():
     assert predict.seconds(passes, [(step, 5.0)]) == passes.predicted_s
     training = planned("slow", 128, 10**9, mode=Mode.TRAINING)
     assert predict.seconds(training, [(passes, 5.0)]) == pytest.approx(15.0)
+
+
+@pytest.mark.parametrize(("do", "part"), [("finish", Part.TIME), ("weigh", Part.MEMORY)])
+def test_what_would_be_refused_on_reading_is_a_failure_that_names_it(do, part):
+    answer = {"outcome": "ok", "values": {"setup_s": -1.0}, "notes": {}, "spoiled": False}
+    machine = Machine(fate=lambda case, asked: answer if asked == do else None)
+    sweep(machine)
+    runs = [run for run in machine.stored if run.part == part]
+    assert {(run.outcome, run.reason) for run in runs} == {
+        (Outcome.FAILED, "its process answered what cannot be: `$.values.setup_s` is below 0")
+    }
+    assert not any(map(wrong, machine.stored))
+
+
+def test_what_was_killed_twice_is_stored_with_that_cause():
+    killed = {"outcome": "crashed", "cause": Cause.KILLED, "reason": "signal 9"}
+    machine = Machine(fate=lambda case, do: killed if case.mechanism == "slow" else None)
+    sweep(machine)
+    for run in machine.stored:
+        slow = "slow" in run.case
+        assert (run.outcome, run.cause) == (
+            (Outcome.CRASHED, Cause.KILLED) if slow else (Outcome.OK, None)
+        )

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from attnbench.errors import DifferentSweep
-from attnbench.records import Outcome
+from attnbench.records import Cause, Outcome
 from attnbench.store.journal import FILE, Journal, load
 from attnbench.store.resuming import done, refuse_other
 from attnbench.store.schema import Start
@@ -50,3 +50,11 @@ def test_what_was_skipped_is_not_done():
     found = done(SWEEP)
     assert len(found) == len(SWEEP.runs) - 1
     assert not {(run.case, run.part, run.round) for run in skipped} & found
+
+
+def test_what_was_killed_is_not_done():
+    ran = next(run for run in SWEEP.runs if run.outcome is Outcome.OK)
+    crashed = replace(ran, outcome=Outcome.CRASHED)
+    killed = replace(crashed, cause=Cause.KILLED)
+    assert done(replace(SWEEP, runs=(crashed,))) == {(ran.case, ran.part, ran.round)}
+    assert done(replace(SWEEP, runs=(killed,))) == frozenset()

@@ -1,0 +1,175 @@
+"""What modules do to their process, to the server and to its folder, and what becomes of it."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from attnbench.api.servers import SCRIPT
+from attnbench.errors import CannotRun
+from attnbench.run import processes
+from attnbench.run.scratch import abandoned
+from attnbench.run.workers import LOG_BYTES, OverBudget
+from tests.run.light import install, light_server
+
+PASS = "pass"
+LAST = "import os; os.write(1, b'x' * 79 + b'last words'); os._exit(3)"
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    with light_server(tmp_path / "modules", monkeypatch) as server:
+        yield server
+
+
+def size(folder):
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def test_what_a_process_prints_takes_no_room(server):
+    with server.worker() as worker:
+        asked = "import os\nfor _ in range(1 << 9): os.write(1, bytes(1 << 16))"
+        assert worker.ask(60, do=asked) == {"outcome": "ok"}
+        assert size(server.folder) < 1 << 16
+        assert len(worker.printed) == LOG_BYTES
+        answer = worker.ask(60, do="import os; os.write(2, b'\\nlast words'); os._exit(3)")
+    assert answer["reason"] == "the process ended without an answer (exit 3): last words"
+
+
+def test_a_process_that_prints_without_end_is_ended_in_time(server):
+    with server.worker() as worker:
+        answer = worker.ask(0.2, do="import os\nwhile True: os.write(1, bytes(1 << 16))")
+    assert answer["outcome"] == "timeout"
+
+
+def test_a_process_that_closes_what_it_prints_to_goes_on(server):
+    with server.worker() as worker:
+        assert worker.ask(60, do="import os; os.close(1); os.close(2)") == {"outcome": "ok"}
+        while not worker.output.closed:
+            assert worker.ask(60, do=PASS) == {"outcome": "ok"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
+def test_only_a_kill_may_come_from_outside(server, number):
+    with server.worker() as worker:
+        answer = worker.ask(60, do=f"import os; os.kill(os.getpid(), {int(number)})")
+        assert worker.ask(60, do=PASS)["outcome"] == "crashed", "and it stays dead"
+    assert answer["reason"] == f"the process was killed by signal {int(number)}"
+    assert answer.get("cause") == ("killed" if number == signal.SIGKILL else None)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the server's death is signalled on Linux")
+def test_a_death_with_the_server_may_come_from_outside(server):
+    with server.worker() as idle, server.worker() as busy:
+        answers = [
+            busy.ask(60, do=f"import os, time; os.kill({server.process.pid}, 9); time.sleep(600)"),
+            idle.ask(60, do=PASS),
+        ]
+    assert [(answer["cause"], answer["lost"]) for answer in answers] == [("killed", True)] * 2
+
+
+def test_a_process_that_closes_its_connection_is_not_killed_from_outside(server, monkeypatch):
+    monkeypatch.setattr(processes, "GRACE_S", 0.1)
+    with server.worker() as worker:
+        answer = worker.ask(60, do="import os, time; os.closerange(3, 99); time.sleep(600)")
+    assert answer["reason"] == "the process closed its connection and went on"
+    assert "cause" not in answer
+
+
+@pytest.mark.skipif(not hasattr(os, "waitid"), reason="this system does not say what is stopped")
+def test_a_process_that_stops_the_server_fails_and_the_others_go_on(server):
+    with server.worker() as worker, server.worker() as other:
+        answer = worker.ask(60, do="import os, signal; os.kill(os.getppid(), signal.SIGSTOP)")
+        assert answer == {"outcome": "failed", "reason": "it stopped the process that started it"}
+        assert not worker.alive
+        assert other.ask(60, do=PASS) == {"outcome": "ok"}
+        with server.worker() as third:
+            assert third.ask(60, do=PASS) == {"outcome": "ok"}
+
+
+def stop(server):
+    """Stop the server, and wait until it is."""
+    server.process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, server.process.pid, os.WSTOPPED | os.WNOWAIT)
+
+
+@pytest.mark.skipif(not hasattr(os, "waitid"), reason="this system does not say what is stopped")
+def test_a_stopped_server_starts_processes(server):
+    server.wait()
+    stop(server)
+    with server.worker() as worker:
+        assert worker.ask(60, do=PASS) == {"outcome": "ok"}
+
+
+@pytest.mark.skipif(not hasattr(os, "waitid"), reason="this system does not say what is stopped")
+def test_a_server_that_does_not_answer_is_waited_for_no_longer_than_the_budget(server, monkeypatch):
+    server.wait()
+    monkeypatch.setattr(server, "resumed", lambda: False)
+    stop(server)
+    over = pytest.raises(OverBudget, match="ended before a process was started")
+    with server.until(time.monotonic() + 0.1), over:
+        server.worker()
+    monkeypatch.setattr(processes, "STUCK_S", 0.1)
+    monkeypatch.setattr(processes, "GRACE_S", 0.1)
+    with server.worker() as worker:
+        assert worker.ask(60, do=PASS) == {"outcome": "ok"}, "it is started anew"
+
+
+@pytest.mark.parametrize("how", ["shutil.rmtree('{}')", "os.remove('{}/lock')"])
+def test_a_folder_that_a_process_removes_is_created_again(server, how):
+    with server.worker() as worker:
+        asked = "import os, shutil; " + how.format(server.folder)
+        assert worker.ask(60, do=asked) == {"outcome": "ok"}
+    assert not (server.folder / "lock").exists()
+    with server.worker() as worker:
+        assert worker.ask(60, do=PASS) == {"outcome": "ok"}
+        assert server.folder not in abandoned()
+        assert (server.folder / "lock").exists()
+    server.close()
+    assert not server.folder.exists()
+
+
+def test_a_folder_that_cannot_be_created_again_is_one_line(server, tmp_path, monkeypatch):
+    with server.worker():
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+        (server.folder / "lock").unlink()
+        with pytest.raises(CannotRun, match="could be started: no such file or directory"):
+            server.worker()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a parent's death is signalled on Linux")
+def test_a_server_ends_with_its_parent_while_it_imports_torch(tmp_path):
+    begun = tmp_path / "begun"
+    os.mkfifo(begun)
+    slow = f"import os, time\nopen({str(begun)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)\n"
+    install(tmp_path, {"torch/__init__.py": slow})
+    code = (
+        "import time\n"
+        "from attnbench.api.servers import SCRIPT, Server\n"
+        "server = Server(SCRIPT)\n"
+        "time.sleep(600)\n"
+    )
+    paths = os.pathsep.join([str(tmp_path), os.getcwd()])
+    parent = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": paths})
+    file = os.pidfd_open(int(begun.read_text()))
+    parent.kill()
+    parent.wait()
+    assert select.select([file], [], [], 60)[0], "it outlived its parent"
+    os.close(file)
+
+
+def test_a_server_whose_parent_has_gone_ends_at_once(tmp_path):
+    install(tmp_path, {"torch/__init__.py": "raise SystemExit('it went on')"})
+    started = subprocess.run(
+        [sys.executable, "-P", SCRIPT, "1"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (started.returncode, started.stderr) == (1, "")
