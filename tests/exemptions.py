@@ -14,7 +14,7 @@ CORE = (
     "the core is what stands between the projections",
 )
 EMPTY_CORE = CORE[:1]
-SELECTION = ("causal is blind to the future", "float32 stays near float64")
+SELECTION = ("causal is blind to the future",)
 
 NO_CORE = "the mechanism has no core separate from its projections"
 FOLDED = "folding merges the projections into the core, so there is no separate core"

@@ -2,8 +2,10 @@
 
 import ast
 import re
+import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -72,6 +74,15 @@ STATISTICS = {
 FILES = sorted(ROOT.rglob("*.py"))
 
 
+@cache
+def tree(path):
+    return ast.parse(path.read_text())
+
+
+def where(path):
+    return path.relative_to(ROOT).as_posix()
+
+
 def room(path):
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
@@ -83,75 +94,83 @@ def floor(name):
     return None
 
 
+@cache
 def imports(path):
-    """Every module that the file imports by name, wherever in the file."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    """Every module that the file imports by name at run time, wherever in the file."""
+    found, named = set(), set()
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: imports are absolute"
-            yield node.module
+            found.add("." * node.level + (node.module or ""))
             if node.module in ("attnbench", f"attnbench.{room(path)}"):
-                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+                found.update(f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
+            inside = (inner for inner in ast.walk(node) if isinstance(inner, ast.ImportFrom))
+            named.update(inner.module for inner in inside)
+    return found - named
 
 
-def typing_only(path):
-    """Modules imported under TYPE_CHECKING: names for a reader, no import at run time."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
-            for inner in ast.walk(node):
-                if isinstance(inner, ast.ImportFrom):
-                    found.add(inner.module)
-    return found
+def hold(rule):
+    """Fail with all that the rule says of any file."""
+    found = [f"{where(path)} {wrong}" for path in FILES for wrong in rule(path)]
+    assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_a_file_imports_only_from_floors_below(path):
-    own = floor(room(path))
-    if own is None:
-        assert path.name in ("__init__.py", "__main__.py"), f"{path.name} stands on no floor"
-        return
-    for module in set(imports(path)) - typing_only(path):
-        if not module.startswith("attnbench."):
-            continue
-        other = module.split(".")[1]
-        if other in ("__version__", room(path)):
-            continue
-        assert floor(other) is not None, f"{module} stands on no floor"
-        assert floor(other) < own, f"{path.name} (floor {own}) imports {module}"
+def test_a_file_imports_only_from_floors_below():
+    def climbs(path):
+        own = floor(room(path))
+        if own is None:
+            if path.name not in ("__init__.py", "__main__.py"):
+                yield "stands on no floor"
+            return
+        for module in imports(path):
+            top, _, other = module.partition(".")
+            other = other.partition(".")[0]
+            if not top:
+                yield f"imports {module}: imports are absolute"
+            elif top == "attnbench" and other not in ("", "__version__", room(path)):
+                below = floor(other) is not None and floor(other) < own
+                if not below:
+                    yield f"(floor {own}) imports {module} (floor {floor(other)})"
+
+    hold(climbs)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_heavy_libraries_come_through_their_doors(path):
-    where = path.relative_to(ROOT).as_posix()
-    for module in set(imports(path)) - typing_only(path):
-        doors = DOORS.get(module.split(".")[0])
-        if doors is not None:
-            assert room(path) in doors or where in doors, f"{where} imports {module}"
+def test_heavy_libraries_come_through_their_doors():
+    def breaks_in(path):
+        for module in imports(path):
+            doors = DOORS.get(module.split(".")[0])
+            if doors is not None and not doors & {room(path), where(path)}:
+                yield f"imports {module}"
+
+    hold(breaks_in)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_nothing_mutable_at_module_level(path):
-    for node in ast.parse(path.read_text()).body:
-        value = getattr(node, "value", None)
-        if isinstance(node, (ast.Assign, ast.AnnAssign)) and value is not None:
-            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-            if getattr(target, "id", "") == "CARD":
-                continue
-            kinds = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
-            assert not isinstance(value, kinds), f"{path}:{node.lineno} is mutable"
+def test_nothing_mutable_at_module_level():
+    mutable = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
+
+    def keeps(path):
+        for node in tree(path).body:
+            if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(node.value, mutable):
+                target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+                if getattr(target, "id", "") != "CARD":
+                    yield f"line {node.lineno} is mutable"
+
+    hold(keeps)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_only_cli_prints_or_exits(path):
-    if room(path) in ("cli", "__main__"):
-        return
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call):
-            assert getattr(node.func, "id", "") != "print", f"{path}:{node.lineno} prints"
-        if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "sys":
-            assert node.attr not in ("exit", "argv"), f"{path}:{node.lineno} uses sys.{node.attr}"
+def test_only_cli_prints_or_exits():
+    def speaks(path):
+        if room(path) in ("cli", "__main__"):
+            return
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print":
+                yield f"line {node.lineno} prints"
+            if isinstance(node, ast.Attribute) and ast.unparse(node) in ("sys.exit", "sys.argv"):
+                yield f"line {node.lineno} uses {ast.unparse(node)}"
+
+    hold(speaks)
 
 
 def names_a_device(node):
@@ -160,20 +179,28 @@ def names_a_device(node):
     return any(re.match(f"({'|'.join(kinds())})\\b", str(value)) for value in constants)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_what_depends_on_the_device_is_asked_of_it(path):
+def test_what_depends_on_the_device_is_asked_of_it():
     """Mechanisms and peers alone, with what they share, may say what runs where."""
-    if room(path) in ("mechanisms", "primitives", "flex", "peers") or path.parent.name == "devices":
-        return
-    for node in ast.walk(ast.parse(path.read_text())):
-        called = isinstance(node, ast.Call) and getattr(node.func, "attr", "")
-        if isinstance(node, (ast.Compare, ast.MatchValue)) or called in ("startswith", "get"):
-            assert not names_a_device(node), f"{path}:{node.lineno} knows a device by name"
+
+    def knows(path):
+        own = room(path) in ("mechanisms", "primitives", "flex", "peers")
+        if own or path.parent.name == "devices":
+            return
+        for node in ast.walk(tree(path)):
+            called = isinstance(node, ast.Call) and getattr(node.func, "attr", "")
+            asks = isinstance(node, (ast.Compare, ast.MatchValue)) or called in (
+                "startswith",
+                "get",
+            )
+            if asks and names_a_device(node):
+                yield f"line {node.lineno} knows a device by name"
+
+    hold(knows)
 
 
 def functions(module):
     """The names of the functions that a module defines at its top level."""
-    body = ast.parse((ROOT.parent / f"{module.replace('.', '/')}.py").read_text()).body
+    body = tree(ROOT.parent / f"{module.replace('.', '/')}.py").body
     return {node.name for node in body if isinstance(node, ast.FunctionDef)}
 
 
@@ -213,38 +240,34 @@ def test_what_computes_is_found(source):
 
 
 def test_no_room_is_a_catch_all():
-    for path in FILES:
-        assert not re.search(r"util|helper|common|^base$|manager", path.stem), path
+    catch_all = re.compile(r"util|helper|common|^base$|manager")
+    assert [where(path) for path in FILES if catch_all.search(path.stem)] == []
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        "['--help']",
-        "['sweep', '--help']",
-        "['report', 'tests/data/schema1']",
-        "['compare', 'tests/data/schema1', 'tests/data/schema1']",
-        "['recommend', 'tests/data/schema1', '--length', '1k']",
-        "['claims']",
-        "['sweep', '--lengths', 'x']",
-        "['sweep', '--models', '@decode,linfromer', '--device', 'cpu']",
-        "['sweep', '--models', 'linformer', '--dry-run']",
-        "['models', 'linformer']",
-    ],
-)
-def test_torch_stays_unloaded(arguments, tmp_path):
+def test_torch_stays_unloaded(tmp_path):
+    sweep = shutil.copytree("tests/data/schema1", tmp_path / "sweep")
     code = f"""
-import sys, shutil
+import sys
 from attnbench.cli.main import main
-arguments = {arguments}
-if arguments[0] == "report":
-    arguments[1] = shutil.copytree(arguments[1], {str(tmp_path / "copy")!r})
-sys.argv = ["attnbench", *map(str, arguments)]
-try:
-    main()
-except SystemExit:
-    pass
-sys.exit(9 if "torch" in sys.modules else 0)
+for arguments in (
+    ["--help"],
+    ["sweep", "--help"],
+    ["report", {str(sweep)!r}],
+    ["compare", {str(sweep)!r}, {str(sweep)!r}],
+    ["recommend", {str(sweep)!r}, "--length", "1k"],
+    ["claims"],
+    ["sweep", "--lengths", "x"],
+    ["sweep", "--models", "@decode,linfromer", "--device", "cpu"],
+    ["sweep", "--models", "linformer", "--dry-run"],
+    ["models", "linformer"],
+):
+    sys.argv = ["attnbench", *arguments]
+    try:
+        main()
+    except SystemExit:
+        pass
+    if "torch" in sys.modules:
+        sys.exit(f"loaded by {{arguments}}")
 """
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT.parent, check=False

@@ -1,7 +1,7 @@
 """The form `compiled` computes what `eager` computes, as one graph, and says where it cannot.
 
-Every mechanism is captured as a graph that runs as torch's operators, which takes a second. One is
-compiled in full, which takes minutes; marked `faults`, all are, and every example is captured.
+Three mechanisms are captured as a graph that runs as torch's operators, and one is compiled in
+full. Marked `long`, all are captured; marked `faults`, every example is, and all are compiled.
 """
 
 from dataclasses import replace
@@ -12,7 +12,6 @@ import torch
 
 from attnbench import compiled, registry
 from attnbench.compiled import with_compiled
-from attnbench.contract import CoreAttention
 from attnbench.device import find
 from attnbench.measure.compiling import graphs
 from attnbench.records import Level, Mode
@@ -33,22 +32,35 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::U
 
 NO_COMPILER = find("cpu").cannot_compile()
 CODE = pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)
-IN_FULL = {"fastformer"}
+# sums alone; random numbers and sorted blocks; buffers and a loss that the forward pass writes
+USUAL = ("fastformer", "sinkhorn", "routing_transformer")
+# in evaluation and in training; not padded and padded
+PASSES = [
+    pytest.param(False, False, id="inference"),
+    pytest.param(True, True, id="training-padded"),
+    pytest.param(False, True, id="inference-padded", marks=pytest.mark.long),
+    pytest.param(True, False, id="training", marks=pytest.mark.long),
+]
 
 
-def examples(usual, others=True):
-    """Each example of each mechanism, full and causal; those that are not usual are `faults`."""
+def examples(usual=USUAL, rest=pytest.mark.long, level=Level.ATTENTION, every=False):
+    """The first example of each mechanism, full and causal, marked `rest` where it is not usual.
+
+    If `every`, the other examples too, marked `faults`.
+    """
     for name in registry.names():
         for label, trial in trials(registry.card(name), compiles=True):
             first = label.startswith("0-")
-            if trial.form == "compiled" and (first or others):
-                marks = () if usual(name, first) else pytest.mark.faults
+            w = replace(trial.workload(23), level=level)
+            if trial.form == "compiled" and (first or every) and trial.refusal(w) is None:
+                marks = pytest.mark.faults if not first else () if name in usual else rest
                 yield pytest.param(trial, id=f"{name}-{label}", marks=marks)
 
 
-ALL = [*examples(lambda name, first: first)]
-FIRST = [*examples(lambda name, first: True, others=False)]
-FULL = [*examples(lambda name, first: name in IN_FULL, others=False)]
+ALL = [*examples(every=True)]
+FIRST = [*examples()]
+CORES = [*examples(level=Level.CORE)]
+FULL = [*examples(USUAL[:1], rest=pytest.mark.faults)]
 
 
 @pytest.fixture(autouse=True)
@@ -88,8 +100,7 @@ def gradients(module, x, mask):
 
 @pytest.mark.usefixtures("captured")
 @pytest.mark.parametrize("trial", ALL)
-@pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize(("training", "padded"), PASSES)
 def test_one_graph_gives_the_outputs_and_gradients_of_eager(trial, training, padded):
     w = trial.workload(23)
     module, plain = both(trial, w)
@@ -102,7 +113,7 @@ def test_one_graph_gives_the_outputs_and_gradients_of_eager(trial, training, pad
 
 @pytest.mark.usefixtures("captured")
 @pytest.mark.parametrize("trial", FIRST)
-@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("training", [pytest.param(False, marks=pytest.mark.long), True])
 def test_neither_a_second_call_nor_a_second_layer_is_compiled_again(trial, training):
     w = trial.workload(23)
     layers = [trial.build(w).train(training) for _ in range(2)]
@@ -113,12 +124,9 @@ def test_neither_a_second_call_nor_a_second_layer_is_compiled_again(trial, train
 
 
 @pytest.mark.usefixtures("captured")
-@pytest.mark.parametrize("trial", FIRST)
+@pytest.mark.parametrize("trial", CORES)
 def test_a_core_is_compiled_too(trial):
     w = replace(trial.workload(23), level=Level.CORE)
-    if reason := trial.refusal(w):
-        assert not issubclass(trial.card.forms["eager"], CoreAttention) or "core" in reason
-        pytest.skip(reason)
     module, plain = both(trial, w)
     before = graphs()
     o = same_draws(module.attend, *core_inputs(module, w), some_padding(w))

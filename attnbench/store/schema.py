@@ -194,8 +194,8 @@ def from_entry(entry: Entry) -> Record:
     except ValueError as error:
         raise ValueError(f"not a line of kind {entry.kind}: {_reason(error)}") from error
     if isinstance(record, Run):
-        for wrong in _nonsense(record):
-            raise ValueError(f"not a line of kind run: {wrong}")
+        for nonsense in _nonsense(record):
+            raise ValueError(f"not a line of kind run: {nonsense}")
         return with_cause(record)
     return record
 

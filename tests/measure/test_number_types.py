@@ -8,19 +8,13 @@ import pytest
 import torch
 
 from attnbench.measure import oddities
-from attnbench.measure.counting import Counter
 from attnbench.measure.subject import Subject, iteration
 from attnbench.measure.worker import Worker
-from attnbench.records import PASSES, Level
-from attnbench.registry import card, names
+from attnbench.records import Level
+from attnbench.registry import card
 from tests.measure.cases import case
 
 CHEATS = Path(__file__).with_name("cheats.py")
-ALLOWED = {
-    "float32": {"float32", "float64"},
-    "bfloat16": {"bfloat16", "float32", "float64"},
-    "float16": {"float16", "float32", "float64"},
-}
 
 
 @pytest.fixture(autouse=True)
@@ -80,22 +74,3 @@ def test_an_output_of_another_type_is_a_failure_and_of_a_layer_odd():
     assert set(passed.odd) == {"returned torch.bfloat16 for torch.float32"}
     assert subject.check(output) == ""
     assert "not torch.float32" in subject.check(output.bfloat16())
-
-
-@pytest.mark.parametrize("dtype", ALLOWED)
-@pytest.mark.parametrize("mode", PASSES)
-@pytest.mark.parametrize("name", names())
-def test_no_mechanism_of_the_package_computes_in_a_type_not_asked_for(name, mode, dtype):
-    tested = card(name)
-    for form in tested.forms:
-        causal = tested.causality == "always"
-        one = case(name, form, mode=mode, dtype=dtype, causal=causal, seq_len=33)
-        # compiling takes minutes
-        if form in ("flex", "compiled") or tested.refusal(form, tested.config(), one.workload):
-            continue
-        subject = Subject(tested, one, seed=0)
-        with Counter() as counter:
-            iteration(subject)(lambda phase: None)
-        found = set(filter(None, counter.notes.get("number_types", "").split(", ")))
-        assert dtype in found or not found  # Fourier transforms give complex numbers
-        assert found <= ALLOWED[dtype], form

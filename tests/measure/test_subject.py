@@ -1,12 +1,9 @@
-from dataclasses import replace
-
 import pytest
 import torch
 
 from attnbench.measure.subject import Subject, iteration, small
-from attnbench.records import Causality, Level, Mode
-from attnbench.registry import card, names
-from attnbench.workloads.presets import preset
+from attnbench.records import Level, Mode
+from attnbench.registry import card
 from tests.measure.cases import case
 
 MECHANISMS = [("transformer", "sdpa"), ("fastformer", "folded"), ("fastformer", "eager")]
@@ -44,25 +41,6 @@ def test_training_moves_every_parameter(mechanism, form, level):
         assert all(x.grad is not None for x in one.inputs)
     one.clear()
     assert all(p.grad is None for p in one.parameters)
-
-
-@pytest.mark.parametrize("name", names())
-@pytest.mark.parametrize("level", list(Level))
-def test_every_mechanism_trains_at_every_level_with_its_preset(name, level):
-    tested = card(name)
-    options = tuple(preset("mind-classification").options(name).items())
-    causal = tested.causality is Causality.ALWAYS
-    one = case(name, "eager", options, level=level, mode=Mode.TRAINING, causal=causal, seq_len=40)
-    form = tested.default(tested.configure(dict(options)), one.workload)
-    if reason := tested.refusal(form, tested.configure(dict(options)), one.workload):
-        assert level is Level.CORE, reason
-        return
-    built = Subject(tested, replace(one, form=form), seed=0)
-    assert built.check(iteration(built)(lambda phase: None)) == ""
-    gradients = [p.grad for p in built.parameters if p.grad is not None]
-    assert all(gradient.isfinite().all() for gradient in gradients)
-    unused = len(built.parameters) - len(gradients)
-    assert unused == 0 or name == "compressive_transformer", "one segment compresses nothing"
 
 
 def test_the_same_seed_gives_the_same_numbers():

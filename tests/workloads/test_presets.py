@@ -3,26 +3,16 @@ import pytest
 from attnbench.errors import UnknownMechanism, UsageError
 from attnbench.records import Causality
 from attnbench.registry import card, names
-from attnbench.workloads.presets import expand, group, preset
-
-COLUMNS = (
-    "amazon",
-    "imdb",
-    "mind-classification",
-    "mind-recommendation",
-    "cnn-dailymail",
-    "pubmed",
-    "llama",
-    "qwen-next",
-)
+from attnbench.workloads.presets import expand, group, preset, presets
 
 
-@pytest.mark.parametrize("column", COLUMNS)
-@pytest.mark.parametrize("name", names())
-def test_every_option_of_a_preset_is_one_of_the_mechanism(name, column):
-    options = preset(column).options(name)
-    config = card(name).configure(options)
-    assert all(getattr(config, key) == value for key, value in options.items())
+@pytest.mark.parametrize("column", presets())
+def test_every_option_of_a_preset_is_one_of_the_mechanism(column):
+    offered = {name: options for name in names() if (options := preset(column).options(name))}
+    assert len(offered) >= 12
+    for name, options in offered.items():
+        config = card(name).configure(options)
+        assert options.items() <= vars(config).items(), name
 
 
 def test_table_9_is_as_printed():
