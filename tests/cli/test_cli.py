@@ -145,6 +145,7 @@ def test_a_number_type_has_a_short_name_and_records_have_the_full_one(short, ful
         (["--config", "nowhere.toml"], r"cannot read --config 'nowhere.toml': no such file"),
         (["--anyway"], r"--anyway needs --resume"),
         (["--cold", "--device", "cpu"], r"--cold .* no effect on cpu"),
+        (["--cuda-graphs", "--device", "cpu"], r"--cuda-graphs needs a GPU"),
         (["--layers", "3", "--level", "core"], r"--layers has no effect"),
         (["--bogus"], r"No such option"),
         (["--threads", "0"], r"--threads.*1"),
