@@ -159,19 +159,16 @@ def test_doctor_describes_the_gpu(attnbench):
     assert (facts["device"], facts["cuda"], facts["driver"]) == ("Emulated GPU", "13.0", "999.0")
     assert facts["nvml"] == "answers, 1 devices"
     assert facts["notes"]["cuDNN TF32"] == "off"
-
-
-@pytest.mark.long
-def test_doctor_describes_a_part_of_a_card(attnbench):
     done = attnbench.run("doctor", EMULATED_NVML="mig")
     assert "TF32 off; MIG instance" in " ".join(done.stdout.split())
 
 
-@pytest.mark.long
 def test_a_check_counts_on_the_gpu(attnbench):
     models = ("--models", "fastformer", "--lengths", "16", "--mode", "inference")
     done = attnbench.run("check", "--save", "base.json", "--device", "cuda", *models)
     assert done.returncode == 0, done.stderr
+    saved = json.loads((attnbench.folder / "base.json").read_text())
+    assert saved["machine"]["device"] == "Emulated GPU"
     done = attnbench.run("check", "--baseline", "base.json", "--device", "cuda", *models, "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["exit_code"] == 0
