@@ -6,6 +6,8 @@ import sys
 import pytest
 from hypothesis import settings
 
+from tests.forked import forked_servers
+
 settings.register_profile("attnbench", deadline=None, derandomize=True)
 settings.load_profile("attnbench")
 
@@ -24,3 +26,10 @@ def careful_torch():
 def own_cache(tmp_path_factory):
     """No test reads or writes the user's cache."""
     os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_servers():
+    """Torch is imported once for all servers of measuring processes."""
+    with forked_servers():
+        yield

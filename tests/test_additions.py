@@ -1,19 +1,37 @@
-"""A stranger adds one thing in one place; each is added to a copy of the package, and works.
+"""A stranger adds one thing in one place; all are added to one copy of the package, and work.
 
-A further device is added in `test_device.py`.
+The copy measures one sweep; all its commands run in one process.
 """
 
 import csv
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from attnbench.store.journal import load
+from tests.driven import Driven
+
 ROOT = Path(__file__).parents[1] / "attnbench"
+DEVICE = '''"""A device for a test."""
+
+from attnbench.measure.devices.cpu import Cpu
+
+
+class Mine(Cpu):
+    """The CPU by another name."""
+
+    preference = 9
+    tokens = 64
+    budget_s = None
+
+    def missing(self):
+        return "" if self.index < 2 else "there are two"
+
+    def title(self):
+        return f"mine, number {self.index}"
+'''
 FIGURE = '''"""A figure for a test."""
 
 from matplotlib.figure import Figure
@@ -54,12 +72,23 @@ FORMS = MappingProxyType({"local": Local})
 '''
 
 
+COMMON = ("--help", "sweep --help", "hello", "models @decode --json", "models local")
+REFUSED = {
+    "doctor --device tpu": "auto, cpu, cuda, mine",
+    "doctor --device mine:2": "mine:2: there are two",
+}
+PLANNED = "sweep --device mine:1 --models local --lengths 16 --dry-run --json"
+
+
 class Copy:
-    """The package in a folder, and its command line there."""
+    """The package in a folder."""
 
     def __init__(self, folder):
         self.folder = folder
         self.package = Path(shutil.copytree(ROOT, folder / "attnbench"))
+
+    def write(self, file, text):
+        (self.package / file).write_text(text)
 
     def insert(self, file, after, text):
         """Text behind other text that stands once in a file."""
@@ -68,46 +97,22 @@ class Copy:
         assert source.count(after) == 1, f"{file} has {after!r} {source.count(after)} times"
         path.write_text(source.replace(after, after + text))
 
-    def run(self, *arguments):
-        command = [sys.executable, "-m", "attnbench", *arguments]
-        env = {**os.environ, "PYTHONPATH": str(self.folder)}
-        done = subprocess.run(
-            command, cwd=self.folder, env=env, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
 
-    def sweep(self, models, *more):
-        """The rows of `cases.csv` of a small sweep into the folder `s`."""
-        sizes = ("--lengths", "16,32", "--tokens", "32", "--width", "16", "--heads", "2")
-        mode = ("--level", "attention", "--mode", "inference", "--quick")
-        self.run("sweep", "--models", models, *sizes, *mode, "--out", "s", *more)
-        with open(self.folder / "s" / "cases.csv", newline="") as stream:
-            return list(csv.DictReader(stream))
-
-
-@pytest.fixture
-def copy(tmp_path):
-    return Copy(tmp_path)
-
-
-def test_a_further_mechanism_is_one_file(copy):
+def mechanism(copy):
     source = (copy.package / "mechanisms" / "local.py").read_text()
-    new = source.replace('"local"', '"nearby"').replace("Local", "Nearby")
-    (copy.package / "mechanisms" / "nearby.py").write_text(new)
-    assert '"name": "nearby"' in copy.run("models", "@decode", "--json")
-    assert {row["mechanism"] for row in copy.sweep("nearby")} == {"nearby"}
+    copy.write(
+        "mechanisms/nearby.py", source.replace('"local"', '"nearby"').replace("Local", "Nearby")
+    )
 
 
-def test_a_further_metric_is_one_row_and_the_line_that_measures_it(copy):
+def metric(copy):
     row = '    _recorded("longest_s", "longest", Unit.SECONDS, "the longest iteration"),\n'
     copy.insert("metrics.py", "ROWS = (\n", row)
     copy.insert("measure/worker.py", '"warmup_s": sum(warm), ', '"longest_s": max(warm), ')
-    assert all(float(row["longest_s"]) > 0 for row in copy.sweep("local"))
 
 
-def test_a_further_figure_is_one_function_and_the_line_that_yields_it(copy):
-    (copy.package / "render" / "parameters.py").write_text(FIGURE)
+def figure(copy):
+    copy.write("render/parameters.py", FIGURE)
     copy.insert(
         "render/page.py",
         "    yield from _costs(cases, tokens, size, analysis.local_slopes if slopes else None)\n",
@@ -118,33 +123,98 @@ def test_a_further_figure_is_one_function_and_the_line_that_yields_it(copy):
         "from attnbench.render.grid import Table\n",
         "from attnbench.render.parameters import parameters_figure\n",
     )
-    copy.sweep("local")
-    assert (copy.folder / "s" / "parameters.png").read_bytes().startswith(b"\x89PNG")
-    assert "parameters" in (copy.folder / "s" / "report.html").read_text()
 
 
-def test_a_further_verb_is_one_file_and_its_name_among_the_verbs(copy):
-    (copy.package / "cli" / "hello.py").write_text(VERB)
+def verb(copy):
+    copy.write("cli/hello.py", VERB)
     copy.insert("cli/verbs.py", "    doctor,\n", "    hello,\n")
     copy.insert("cli/verbs.py", "        doctor.doctor,\n", "        hello.hello,\n")
-    assert copy.run("hello") == "hello\n"
-    assert "hello" in copy.run("--help")
 
 
-def test_a_further_option_is_one_field_and_the_field_that_it_fills(copy):
+def option(copy):
     copy.insert("workloads/asked.py", 'inputs and order.",\n    )\n', OPTION)
     copy.insert("records.py", "# None: max(1, tokens // N)", '\n    note: str = ""')
     copy.insert(
         "workloads/requests.py", "        causal=asked.causal,\n", "        note=asked.note,\n"
     )
-    assert "--note" in copy.run("sweep", "--help")
     (copy.folder / "mine.toml").write_text('note = "before the repair"\n')
-    copy.sweep("local", "--config", "mine.toml")
+
+
+def package(copy):
+    copy.write("peers/numpy.py", PACKAGE)
+
+
+def device(copy):
+    copy.write("measure/devices/mine.py", DEVICE)
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    """The copy with all additions, its sweep in the folder `s`, and what its commands said."""
+    made = Copy(tmp_path_factory.mktemp("additions"))
+    for add in (mechanism, metric, figure, verb, option, package, device):
+        add(made)
+    sizes = ("--lengths", "16,32", "--width", "16", "--heads", "2")
+    how = ("--level", "attention", "--mode", "inference", "--quick", "--config", "mine.toml")
+    models = ("--models", "nearby,local:eager,local:numpy")
+    driven = Driven(made.folder, PYTHONPATH=str(made.folder))
+    done = driven.run("sweep", *models, *sizes, *how, "--out", "s")
+    assert done.returncode == 0, done.stderr
+    made.said = {line: driven.run(*line.split()) for line in (*COMMON, *REFUSED, PLANNED)}
+    driven.close()
+    with open(made.folder / "s" / "cases.csv", newline="") as stream:
+        made.rows = list(csv.DictReader(stream))
+    return made
+
+
+@pytest.mark.parametrize("command", COMMON)
+def test_the_command_line_works(copy, command):
+    assert copy.said[command].returncode == 0, copy.said[command].stderr
+
+
+def test_a_further_mechanism_is_one_file(copy):
+    assert '"name": "nearby"' in copy.said["models @decode --json"].stdout
+    assert {row["outcome"] for row in copy.rows if row["mechanism"] == "nearby"} == {"ok"}
+
+
+def test_a_further_metric_is_one_row_and_the_line_that_measures_it(copy):
+    assert all(float(row["longest_s"]) > 0 for row in copy.rows)
+
+
+def test_a_further_figure_is_one_function_and_the_line_that_yields_it(copy):
+    assert (copy.folder / "s" / "parameters.png").read_bytes().startswith(b"\x89PNG")
+    assert "parameters" in (copy.folder / "s" / "report.html").read_text()
+
+
+def test_a_further_verb_is_one_file_and_its_name_among_the_verbs(copy):
+    assert copy.said["hello"].stdout == "hello\n"
+    assert "hello" in copy.said["--help"].stdout
+
+
+def test_a_further_option_is_one_field_and_the_field_that_it_fills(copy):
+    assert "--note" in copy.said["sweep --help"].stdout
+    assert load(copy.folder / "s").finished
     head = (copy.folder / "s" / "sweep.jsonl").read_text().splitlines()[0]
     assert json.loads(head)["data"]["request"]["note"] == "before the repair"
 
 
 def test_a_further_package_is_one_file(copy):
-    (copy.package / "peers" / "numpy.py").write_text(PACKAGE)
-    assert {row["form"] for row in copy.sweep("local:eager,local:numpy")} == {"eager", "numpy"}
-    assert "numpy" in copy.run("models", "local")
+    forms = {row["form"] for row in copy.rows if row["mechanism"] == "local"}
+    assert forms == {"eager", "numpy"}
+    assert "numpy" in copy.said["models local"].stdout
+
+
+def test_a_further_device_is_one_file(copy):
+    """It is the preferred one."""
+    sweep = load(copy.folder / "s")
+    assert sweep.sessions[0].device == "mine, number 0"
+    assert (sweep.request.tokens, sweep.request.budget_s) == (64, None)
+    assert {run.outcome for run in sweep.runs} == {"ok"}
+    assert {line.case.workload.device for line in sweep.plan} == {"mine"}
+    assert "/mine:1" in copy.said[PLANNED].stdout
+
+
+@pytest.mark.parametrize("command", REFUSED)
+def test_a_further_device_is_named_where_one_is_unknown_or_missing(copy, command):
+    assert copy.said[command].returncode == 2
+    assert REFUSED[command] in copy.said[command].stderr

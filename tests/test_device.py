@@ -1,7 +1,8 @@
-"""Devices are found by their files; one that is added in a copy of the package is measured on."""
+"""Devices are found by name; what each can, and why it cannot be used.
 
-import os
-import shutil
+A further one is added in `test_additions.py`.
+"""
+
 import subprocess
 import sys
 from pathlib import Path
@@ -13,68 +14,8 @@ from attnbench import device
 from attnbench.errors import CannotRun, UsageError
 from attnbench.gate.cases import CheckPlan
 from attnbench.measure.devices import cuda
-from attnbench.store.journal import load
 
 ROOT = Path(__file__).parents[1]
-MINE = '''"""A device for a test."""
-
-from attnbench.measure.devices.cpu import Cpu
-
-
-class Mine(Cpu):
-    """The CPU by another name."""
-
-    preference = 9
-    tokens = 64
-    budget_s = None
-
-    def missing(self):
-        return "" if self.index < 2 else "there are two"
-
-    def title(self):
-        return f"mine, number {self.index}"
-'''
-
-
-@pytest.fixture
-def copy(tmp_path):
-    """Runs a command with a copy of the package that has one file more."""
-    package = Path(shutil.copytree(ROOT / "attnbench", tmp_path / "attnbench"))
-    (package / "measure" / "devices" / "mine.py").write_text(MINE)
-
-    def run(*arguments):
-        command = [sys.executable, "-m", "attnbench", *arguments]
-        env = {**os.environ, "PYTHONPATH": str(tmp_path)}
-        return subprocess.run(
-            command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
-        )
-
-    return run
-
-
-@pytest.mark.parametrize("name", ["auto", "mine:1"])
-def test_a_further_device_is_one_file(copy, tmp_path, name):
-    sizes = ("--lengths", "16,32", "--width", "16", "--heads", "2", "--mode", "inference")
-    done = copy(
-        "sweep", "--models", "fastformer", "--quick", "--device", name, *sizes, "--out", "s"
-    )
-    assert done.returncode == 0, done.stderr
-    sweep = load(tmp_path / "s")
-    number = name.partition(":")[2] or 0
-    assert sweep.sessions[0].device == f"mine, number {number}"
-    assert sweep.request.tokens == 64
-    assert sweep.request.budget_s is None
-    assert {run.outcome for run in sweep.runs} == {"ok"}
-    assert {line.case.workload.device for line in sweep.plan} == {
-        "mine" if name == "auto" else name
-    }
-
-
-def test_a_further_device_is_named_where_one_is_unknown_or_missing(copy):
-    done = copy("doctor", "--device", "tpu")
-    assert (done.returncode, "auto, cpu, cuda, mine" in done.stderr) == (2, True)
-    done = copy("doctor", "--device", "mine:2")
-    assert (done.returncode, "mine:2: there are two" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ sweep = attnbench.sweep(
 )
 
 
+@pytest.mark.long  # what the cells call is tested in `test_sweeps.py`
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
 def test_a_sweep_measured_in_a_notebook_shows_itself(tmp_path, monkeypatch):

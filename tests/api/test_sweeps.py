@@ -10,7 +10,9 @@ import pytest
 
 import attnbench
 from attnbench.errors import AttnbenchError, SweepExists, UnknownMechanism, UsageError
+from attnbench.measure.devices.cpu import Cpu
 from attnbench.store.journal import load as stored
+from tests.cli.commands import soon
 from tests.store.recorded import CROSSED
 from tests.sweeps import decoded
 
@@ -30,6 +32,31 @@ def test_importing_the_package_loads_nothing_heavy():
         "sys.exit(any(m in sys.modules for m in ('torch', 'numpy', 'pandas', 'rich', 'typer')))"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+def test_a_sweep_is_measured_without_a_word(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(Cpu, "sampling", soon)
+    seen = []
+    measured = attnbench.sweep(
+        models=["fastformer", "transformer"],
+        lengths=[16, 32],
+        tokens=64,
+        width=32,
+        heads=2,
+        mode="inference",
+        quick=True,
+        threads=1,
+        device="cpu",
+        out=tmp_path / "measured",
+        progress=seen.append,
+    )
+    assert capfd.readouterr() == ("", "")
+    assert (seen[0].done, seen[-1].total) == (0, 4)
+    for shown in (measured, attnbench.load(tmp_path / "measured")):
+        assert list(shown.cases["outcome"]) == ["ok"] * 4
+        assert "4 of 4 cases measured" in repr(shown)
+        assert "fastformer" in shown._repr_html_()
+    assert len(measured.ratios("transformer")) == 2
 
 
 def test_a_stored_sweep_has_its_cases_ratios_and_crossovers(sweep):

@@ -150,7 +150,9 @@ def test_a_selftest_without_time_for_its_pairs_says_how_much_it_needs(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
+)
 def test_a_stopped_check_leaves_no_worktree_and_no_process(number, repository):
     ready = repository.folder / ".git" / "ready"
     # the mechanism itself says that it is being measured, by which process, and then hangs

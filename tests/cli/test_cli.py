@@ -1,4 +1,4 @@
-"""The command line as a user meets it: real processes, real workers."""
+"""The command line as a user meets it, with real workers."""
 
 import json
 import re
@@ -24,7 +24,7 @@ QUICK = (*SMALL, "--lengths", "16,33", "--quick", "--device", "cpu", "--budget",
 def swept(tmp_path_factory):
     """A real sweep of two mechanisms at two lengths, in a folder with an odd name."""
     folder = tmp_path_factory.mktemp("sweeps") / "größe und zeit"
-    done = attnbench("sweep", *QUICK, "--out", folder, "--formats", "png,svg,pdf")
+    done = here("sweep", *QUICK, "--out", folder, "--formats", "png,svg,pdf")
     assert done.returncode == 0, done.stderr
     return folder, done
 
@@ -145,6 +145,7 @@ def test_a_number_type_has_a_short_name_and_records_have_the_full_one(short, ful
         (["--config", "nowhere.toml"], r"cannot read --config 'nowhere.toml': no such file"),
         (["--anyway"], r"--anyway needs --resume"),
         (["--cold", "--device", "cpu"], r"--cold .* no effect on cpu"),
+        (["--cuda-graphs", "--device", "cpu"], r"--cuda-graphs needs a GPU"),
         (["--layers", "3", "--level", "core"], r"--layers has no effect"),
         (["--bogus"], r"No such option"),
         (["--threads", "0"], r"--threads.*1"),
@@ -222,8 +223,9 @@ def test_a_stopped_sweep_keeps_its_runs_and_goes_on(tmp_path):
         assert "--resume" in err
         assert "Traceback" not in err
         command = (*again, *endless, "--resume")
-    done = here(*again, "--resume", "--rounds", "1")
+    done = attnbench(*again, "--resume", "--rounds", "1")
     assert done.returncode == 0, done.stderr
+    assert "fastformer" in done.stdout
     import attnbench as package
 
     assert set(package.load(folder).cases["outcome"]) == {"ok"}
@@ -260,7 +262,7 @@ def test_an_unknown_model_is_reported_with_its_neighbours():
 
 
 def test_the_doctor_measures_peaks_and_lists_what_will_not_run():
-    done = attnbench("doctor", "--device", "cpu", "--json")
+    done = here("doctor", "--device", "cpu", "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["matmul_flops"] > 1e8

@@ -1,92 +1,106 @@
-"""The command line on an emulated GPU runs to its end, and says what it could not do."""
+"""The command line on an emulated GPU runs to its end, and says what it could not do.
+
+Three sweeps: a usual one, one where the host is slow and the card ails, and one on a second card.
+"""
 
 import csv
 import json
-import subprocess
-import sys
+from types import SimpleNamespace
 
 import pytest
 
 from attnbench.records import Outcome, Part
 from attnbench.store.journal import load
 from tests import emulated
-from tests.cli.commands import environment
+from tests.driven import Driven
 
-SIZES = ("--width", "32", "--heads", "2", "--lengths", "32,64", "--tokens", "128", "--quick")
+SIZES = ("--width", "32", "--heads", "2", "--tokens", "128", "--quick")
 
 
 @pytest.fixture(scope="module")
-def libraries(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("libraries")
-    emulated.environment(folder)
-    return folder
+def attnbench(tmp_path_factory):
+    """Runs a command on emulated GPUs with these settings, in a folder of the module."""
+    libraries = tmp_path_factory.mktemp("libraries")
+    driven = Driven(tmp_path_factory.mktemp("emulated"), **emulated.environment(libraries))
+    yield driven
+    driven.close()
 
 
-@pytest.fixture
-def attnbench(libraries, tmp_path):
-    """Runs a command on emulated GPUs with these settings."""
-
-    def run(*arguments, **settings):
-        env = environment(**emulated.environment(libraries, **settings))
-        return subprocess.run(
-            [sys.executable, "-m", "attnbench", *arguments],
-            env=env,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    return run
-
-
-def swept(attnbench, folder, *arguments, **settings):
-    """The journal of a small sweep into the folder `s`, and the process."""
-    done = attnbench("sweep", *SIZES, *arguments, "--out", "s", **settings)
+def swept(attnbench, name, *arguments, **settings):
+    """A small sweep: its journal, the runs of time and of memory, its page and errors."""
+    done = attnbench.run("sweep", *SIZES, *arguments, "--out", name, **settings)
     assert done.returncode == 0, done.stderr
-    return load(folder / "s"), done
+    folder = attnbench.folder / name
+    sweep = load(folder)
+    parts = {part: [run for run in sweep.runs if run.part is part] for part in Part}
+    return SimpleNamespace(
+        folder=folder,
+        sweep=sweep,
+        timed=parts[Part.TIME],
+        weighed=parts[Part.MEMORY],
+        page=(folder / "tables.md").read_text(),
+        out=done.stdout,
+        err=done.stderr,
+    )
 
 
-def timed(sweep):
-    return [run for run in sweep.runs if run.part is Part.TIME]
+@pytest.fixture(scope="module")
+def usual(attnbench):
+    """Two series, lengths, modes and rounds on a slow GPU; its processes are counted."""
+    models = ("--models", "fastformer,transformer:eager", "--lengths", "32,64", "--rounds", "2")
+    file = attnbench.folder / "processes"
+    settings = {"EMULATED_CUDA_PROCESSES": file, "EMULATED_CUDA_RATE": 4}
+    found = swept(attnbench, "usual", *models, **settings)
+    found.processes = len(file.read_text().split())
+    return found
 
 
-def test_a_sweep_times_weighs_and_reports_both_modes(attnbench, tmp_path):
-    sweep, done = swept(attnbench, tmp_path, "--models", "fastformer,transformer")
-    assert {run.outcome for run in sweep.runs} == {Outcome.OK}, sweep.runs
-    assert len(timed(sweep)) == 8
-    assert sweep.request.device == "cuda", "auto takes the GPU"
-    for run in timed(sweep):
+@pytest.fixture(scope="module")
+def ailing(attnbench):
+    """The host enqueues for longer than the card works, whose NVML reports trouble."""
+    models = ("--models", "transformer", "--mode", "inference", "--lengths", "32,64")
+    settings = {"EMULATED_CUDA_RATE": 0.2, "EMULATED_NVML": "hidden,capped,slow"}
+    return swept(attnbench, "ailing", *models, **settings)
+
+
+SECOND = {"EMULATED_CUDA_DEVICES": 2, "EMULATED_NVML": "mig", "NVIDIA_TF32_OVERRIDE": 0}
+
+
+@pytest.fixture(scope="module")
+def second(attnbench):
+    """CUDA graphs on a part of the second card."""
+    models = ("--models", "fastformer,adaptively_sparse", "--lengths", "32")
+    how = ("--cuda-graphs", "--device", "cuda:1")
+    return swept(attnbench, "second", *models, *how, **SECOND)
+
+
+def test_a_sweep_times_weighs_and_reports_both_modes(usual):
+    assert {run.outcome for run in usual.sweep.runs} == {Outcome.OK}, usual.sweep.runs
+    assert (len(usual.timed), len(usual.weighed)) == (16, 8)
+    assert usual.sweep.request.device == "cuda", "auto takes the GPU"
+    for run in usual.timed:
         assert all(s.device_s and s.enqueue_s and s.unheld_wall_s for s in run.samples)
         assert run.values["sm_clock_hz"] == 1.98e9
         assert run.values["energy_j"] >= 0
         assert not {"throttle", "clock"} & run.notes.keys()
-    weighed = [run for run in sweep.runs if run.part is Part.MEMORY]
-    assert all(run.values["context_bytes"] == 500 << 20 for run in weighed)
-    page = (tmp_path / "s" / "tables.md").read_text()
-    assert "GPU settings: TF32 off; cuDNN TF32 off; float32 matmul precision highest." in page
-    assert "launch-bound" not in page
-    assert "driver 999.0" in done.stderr
+    assert all(run.values["context_bytes"] == 500 << 20 for run in usual.weighed)
+    assert "GPU settings: TF32 off; cuDNN TF32 off; float32 matmul precision highest." in usual.page
+    assert "launch-bound" not in usual.page
+    assert "driver 999.0" in usual.err
 
 
-def test_a_round_takes_a_process_for_each_series_and_memory_one_more(attnbench, tmp_path):
-    file = tmp_path / "processes"
-    settings = {"EMULATED_CUDA_PROCESSES": file}
-    models = ("--models", "fastformer,transformer:eager", "--rounds", "2")
-    sweep, _ = swept(attnbench, tmp_path, *models, **settings)
-    assert sum(run.part is Part.MEMORY for run in sweep.runs) == 8
+def test_a_round_takes_a_process_for_each_series_and_memory_one_more(usual):
     of_peaks, series, rounds = 1, 2, 2
-    assert len(file.read_text().split()) == of_peaks + series * (rounds + 1)
+    assert usual.processes == of_peaks + series * (rounds + 1)
 
 
-def test_cases_for_which_the_host_is_too_slow_are_marked(attnbench, tmp_path):
-    models = ("--models", "transformer", "--mode", "inference")
-    sweep, done = swept(attnbench, tmp_path, *models, EMULATED_CUDA_RATE=0.2)
-    assert any(s.unheld_s for run in timed(sweep) for s in run.samples)
-    assert "2 of 2 cases are launch-bound" in done.stderr
-    assert "“l” marks launch-bound cases" in done.stdout
-    with open(tmp_path / "s" / "cases.csv", newline="") as file:
+def test_cases_for_which_the_host_is_too_slow_are_marked(ailing):
+    assert any(s.unheld_s for run in ailing.timed for s in run.samples)
+    assert "2 of 2 cases are launch-bound" in ailing.err
+    assert "“l” marks launch-bound cases" in ailing.out
+    with open(ailing.folder / "cases.csv", newline="") as file:
         rows = list(csv.DictReader(file))
+    assert len(rows) == 2
     for row in rows:
         assert row["launch_bound"] == "True"
         assert float(row["device_s"]) == pytest.approx(float(row["time_s"]))
@@ -94,78 +108,67 @@ def test_cases_for_which_the_host_is_too_slow_are_marked(attnbench, tmp_path):
         assert float(row["device_s"]) < float(row["wall_s"])
 
 
-def test_cuda_graphs_are_captured_where_that_is_possible(attnbench, tmp_path):
-    models = ("--models", "fastformer,adaptively_sparse", "--lengths", "32")
-    sweep, _ = swept(attnbench, tmp_path, *models, "--cuda-graphs")
-    outcomes = {run.case: run.outcome for run in timed(sweep)}
-    names = {planned.case.key: planned.case.mechanism for planned in sweep.plan}
-    assert {(names[key], outcome) for key, outcome in outcomes.items()} == {
+def test_a_hidden_process_a_power_cap_and_a_low_clock_are_said(ailing):
+    for run in ailing.timed:
+        assert run.notes["throttle"] == "power cap"
+        assert run.values["throttled_s"] > 0
+        assert run.values["sm_clock_hz"] == 3.45e8
+    for run in ailing.weighed:
+        assert "device_process_bytes" not in run.values
+        assert run.values["device_used_bytes"] >= run.values["device_before_bytes"] > 0
+    for text in ("throttled: power cap", "far below its maximum", "memory of single processes"):
+        assert text in ailing.err
+
+
+def test_cuda_graphs_are_captured_where_that_is_possible(second):
+    names = {planned.case.key: planned.case.mechanism for planned in second.sweep.plan}
+    assert {(names[run.case], run.outcome) for run in second.timed} == {
         ("fastformer", "ok"),
         ("adaptively_sparse", "unsupported"),
     }
-    assert sweep.request.settings.cuda_graphs
-    page = (tmp_path / "s" / "tables.md").read_text()
-    assert "CUDA graphs" in page
-    assert "operation not permitted when stream is capturing" in page
+    assert second.sweep.request.settings.cuda_graphs
+    assert "CUDA graphs" in second.page
+    assert "operation not permitted when stream is capturing" in second.page
 
 
-def test_a_hidden_process_a_power_cap_and_a_low_clock_are_said(attnbench, tmp_path):
-    models = ("--models", "transformer", "--mode", "inference", "--lengths", "32")
-    sweep, done = swept(attnbench, tmp_path, *models, EMULATED_NVML="hidden,capped,slow")
-    (run,) = timed(sweep)
-    assert run.notes["throttle"] == "power cap"
-    assert run.values["throttled_s"] > 0
-    assert run.values["sm_clock_hz"] == 3.45e8
-    (weighed,) = (run for run in sweep.runs if run.part is Part.MEMORY)
-    assert "device_process_bytes" not in weighed.values
-    assert weighed.values["device_used_bytes"] >= weighed.values["device_before_bytes"] > 0
-    for text in ("throttled: power cap", "far below its maximum", "memory of single processes"):
-        assert text in done.stderr
-
-
-def test_the_second_card_and_a_part_of_a_card_are_measured(attnbench, tmp_path):
-    settings = {"EMULATED_CUDA_DEVICES": 2, "EMULATED_NVML": "mig", "NVIDIA_TF32_OVERRIDE": 0}
-    models = ("--models", "transformer", "--mode", "inference", "--lengths", "32")
-    sweep, _ = swept(attnbench, tmp_path, *models, "--device", "cuda:1", **settings)
-    assert {run.outcome for run in sweep.runs} == {Outcome.OK}
-    (session,) = sweep.sessions
+def test_the_second_card_and_a_part_of_a_card_are_measured(second):
+    (session,) = second.sweep.sessions
     assert "instance; clock" in session.notes["MIG"]
     assert session.notes["NVIDIA_TF32_OVERRIDE"] == "0"
-    (run,) = timed(sweep)
-    assert run.values["sm_clock_hz"] == 1.98e9, "that of the card"
-    (weighed,) = (run for run in sweep.runs if run.part is Part.MEMORY)
-    peak = weighed.values["device_process_bytes"]
-    assert peak >= weighed.values["allocated_peak_bytes"] + weighed.values["context_bytes"]
-    done = attnbench("doctor", "--device", "cuda:2", **settings)
+    timed = [run for run in second.timed if run.outcome is Outcome.OK]
+    assert {run.values["sm_clock_hz"] for run in timed} == {1.98e9}, "that of the card"
+    weighed = [run.values for run in second.weighed if run.outcome is Outcome.OK]
+    assert len(timed) == len(weighed) == 2
+    for values in weighed:
+        least = values["allocated_peak_bytes"] + values["context_bytes"]
+        assert values["device_process_bytes"] >= least
+
+
+def test_a_card_that_is_missing_or_allows_one_process_is_refused(attnbench):
+    done = attnbench.run("doctor", "--device", "cuda:2", **SECOND)
     assert (done.returncode, "this machine has 2 CUDA devices" in done.stderr) == (2, True)
-
-
-def test_a_card_that_allows_one_process_is_refused(attnbench):
-    done = attnbench("doctor", "--device", "cuda", EMULATED_CUDA_MODE=3)
+    done = attnbench.run("doctor", "--device", "cuda", EMULATED_CUDA_MODE=3)
     assert done.returncode == 2
     assert "--device cuda: it allows one process only; nvidia-smi -c DEFAULT" in done.stderr
 
 
 def test_doctor_describes_the_gpu(attnbench):
-    done = attnbench("doctor", "--json")
+    done = attnbench.run("doctor", "--json")
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
     assert (facts["device"], facts["cuda"], facts["driver"]) == ("Emulated GPU", "13.0", "999.0")
     assert facts["nvml"] == "answers, 1 devices"
     assert facts["notes"]["cuDNN TF32"] == "off"
-    done = attnbench("doctor", EMULATED_NVML="mig")
+    done = attnbench.run("doctor", EMULATED_NVML="mig")
     assert "TF32 off; MIG instance" in " ".join(done.stdout.split())
 
 
-def test_a_check_counts_on_the_gpu(attnbench, tmp_path):
+def test_a_check_counts_on_the_gpu(attnbench):
     models = ("--models", "fastformer", "--lengths", "16", "--mode", "inference")
-    done = attnbench("check", "--save", "base.json", "--device", "cuda", *models)
+    done = attnbench.run("check", "--save", "base.json", "--device", "cuda", *models)
     assert done.returncode == 0, done.stderr
-    done = attnbench("check", "--baseline", "base.json", "--device", "cuda", *models, "--json")
+    saved = json.loads((attnbench.folder / "base.json").read_text())
+    assert saved["machine"]["device"] == "Emulated GPU"
+    done = attnbench.run("check", "--baseline", "base.json", "--device", "cuda", *models, "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["exit_code"] == 0
-
-
-def test_graphs_need_a_gpu(attnbench):
-    done = attnbench("sweep", "--device", "cpu", "--cuda-graphs", "--dry-run")
-    assert (done.returncode, "--cuda-graphs needs a GPU" in done.stderr) == (2, True)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from attnbench.store.journal import load
+from tests.cli.commands import here
 from tests.faults.real import (
     BEGUN,
     SIZES,
@@ -70,7 +71,7 @@ def test_each_bad_end_is_the_outcome_of_its_case_alone(tmp_path):
 
 def test_a_worker_that_hangs_times_out(tmp_path):
     limit = ("--case-timeout", "3s")
-    done = attnbench("sweep", "--models", models("Hangs"), *ONE, *limit, "--out", tmp_path)
+    done = here("sweep", "--models", models("Hangs"), *ONE, *limit, "--out", tmp_path)
     said(done, 0)
     assert outcomes(tmp_path)["Hangs"] == ("timeout", "no answer after 3 s; killed")
 

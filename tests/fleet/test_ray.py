@@ -40,6 +40,7 @@ def ray():
     holder.communicate()
 
 
+@pytest.mark.long
 def test_a_node_lost_in_the_middle_costs_only_what_it_had_not_stored(ray, tmp_path):
     holder, address = ray
     on_ray = ("--on", "ray", "--address", address)
@@ -64,6 +65,7 @@ def test_a_node_lost_in_the_middle_costs_only_what_it_had_not_stored(ray, tmp_pa
     assert (second.tries, second.avoid) == (2, (lost,))
 
 
+@pytest.mark.long
 def test_a_killed_driver_is_taken_up_where_it_was(ray, tmp_path):
     """The one node that is left measures one shard after the other."""
     _, address = ray
@@ -78,6 +80,7 @@ def test_a_killed_driver_is_taken_up_where_it_was(ray, tmp_path):
     assert {run.origin.attempt for run in whole(tmp_path, 2).runs} == {1}
 
 
+@pytest.mark.long
 def test_an_address_without_a_cluster_is_named(ray, tmp_path):
     """Even where Ray's own variable has the address of one."""
     _, address = ray

@@ -87,6 +87,7 @@ def of_shard(out, number):
     return processes(SLURM_ARRAY_JOB_ID=array, SLURM_ARRAY_TASK_ID=task)
 
 
+@pytest.mark.long
 def test_three_shards_on_three_nodes_give_one_report(idle, tmp_path):
     out = tmp_path / "a sweep, 5 %a"
     printed, err = ended(begun(idle, out, "--shards", "3", *WHOLE_NODES))
@@ -105,6 +106,7 @@ def test_three_shards_on_three_nodes_give_one_report(idle, tmp_path):
     assert all("shard " in fleets.log(out, number).read_text() for number in (1, 2, 3))
 
 
+@pytest.mark.long
 def test_no_device_is_used_twice_at_once(idle, tmp_path, package):
     gpus = ("--shards", "3", "--slurm", "--gres=gpu:h100:1 --cpus-per-task=1")
     ended(begun(idle, tmp_path, *gpus, device="card", cwd=package))
@@ -123,6 +125,7 @@ def test_no_device_is_used_twice_at_once(idle, tmp_path, package):
             assert end < begin
 
 
+@pytest.mark.long
 def test_what_a_killed_job_measured_is_kept_and_the_rest_measured_elsewhere(idle, tmp_path):
     driver = begun(idle, tmp_path, "--shards", "2", *WHOLE_NODES, *LONG)
     until(lambda: stored(tmp_path, 2) > 1, "runs of shard 2")
@@ -143,6 +146,7 @@ def test_what_a_killed_job_measured_is_kept_and_the_rest_measured_elsewhere(idle
     assert lost not in {origin.host for origin in origins.values() if origin.attempt == 2}
 
 
+@pytest.mark.long
 def test_a_killed_driver_is_taken_up_where_it_was(idle, tmp_path):
     driver = begun(idle, tmp_path, "--shards", "2", *WHOLE_NODES, *LONG)
     until(lambda: stored(tmp_path, 1) and stored(tmp_path, 2), "runs of both shards")
@@ -155,6 +159,7 @@ def test_a_killed_driver_is_taken_up_where_it_was(idle, tmp_path):
     assert {run.origin.attempt for run in whole(tmp_path, 2).runs} == {1}
 
 
+@pytest.mark.long
 def test_cancelled_jobs_end_the_sweep_and_resume_goes_on(idle, tmp_path):
     driver = begun(idle, tmp_path, "--shards", "2", *WHOLE_NODES, *LONG)
     until(lambda: stored(tmp_path, 1) and stored(tmp_path, 2), "runs of both shards")
@@ -172,6 +177,7 @@ def test_cancelled_jobs_end_the_sweep_and_resume_goes_on(idle, tmp_path):
     assert {run.origin.attempt for run in whole(tmp_path, 2).runs} == {1, 2}
 
 
+@pytest.mark.long
 def test_one_interrupt_leaves_the_jobs_and_two_cancel_them(idle, tmp_path):
     driver = begun(idle, tmp_path, "--shards", "2", *WHOLE_NODES, *LONGER)
     until(lambda: stored(tmp_path, 1) and stored(tmp_path, 2), "runs of both shards")
@@ -195,6 +201,7 @@ def test_one_interrupt_leaves_the_jobs_and_two_cancel_them(idle, tmp_path):
     until(lambda: not idle.asked("squeue", "-h", "-o", "%i"), "the end of the jobs")
 
 
+@pytest.mark.long
 def test_another_kind_of_gpu_is_refused_before_it_measures(idle, tmp_path, package):
     """Three nodes at once are two kinds: those of the second kind are lost, and tried elsewhere."""
     gpus = ("--shards", "3", "--slurm", "--exclusive --gres=gpu:1")
@@ -207,6 +214,7 @@ def test_another_kind_of_gpu_is_refused_before_it_measures(idle, tmp_path, packa
     assert max(job.tries for job in fleets.read(tmp_path).jobs.values()) > 1
 
 
+@pytest.mark.long
 def test_what_sbatch_refuses_is_said_and_leaves_nothing(idle, tmp_path):
     out = tmp_path / "out"
     _, err = ended(begun(idle, out, "--shards", "2", "--slurm", "--partition=none"), 2)

@@ -171,7 +171,7 @@ def test_no_number_above_the_largest_useful_one_is_faster_and_all_below_are_slow
     assert all(took[n] > took[useful] for n in range(1, useful))
 
 
-@pytest.mark.parametrize("seed", ["1", "2"])
+@pytest.mark.parametrize("seed", ["1", pytest.param("2", marks=pytest.mark.long)])
 def test_another_process_divides_alike(seed):
     code = (
         "from tests import sweeps; from attnbench.fleet import split;"

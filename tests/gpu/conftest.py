@@ -1,7 +1,8 @@
 """Tests marked `gpu` need a CUDA device of their own: `pytest -m gpu tests/gpu`.
 
-Without a device each is skipped, with the reason. What a test finds out is among the properties of
-its case in a report in JUnit's format (`--junitxml`).
+Without a device one test of each file is skipped, with the reason, and the others are not selected.
+What a test finds out is among the properties of its case in a report in JUnit's format
+(`--junitxml`).
 """
 
 import os
@@ -11,6 +12,18 @@ import torch
 
 from attnbench.device import find
 from attnbench.measure import allocator
+
+
+def pytest_collection_modifyitems(config, items):
+    if not find("cuda").missing():
+        return
+    of_file = {}
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            of_file.setdefault(item.path, []).append(item)
+    left_out = [item for first, *others in of_file.values() for item in others]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in set(left_out)]
 
 
 @pytest.fixture(autouse=True)

@@ -46,8 +46,10 @@ def contents(archive):
         return {f.name.partition("/")[2]: packed.extractfile(f).read() for f in files}
 
 
-QUICKEST = "figure"  # the others are long: marked `faults`
-EACH = [pytest.param(s, marks=[pytest.mark.faults] * (s != QUICKEST)) for s in STEPS]
+QUICKEST = "figure"
+EACH = [
+    pytest.param(s, marks=pytest.mark.long if s == QUICKEST else pytest.mark.faults) for s in STEPS
+]
 
 
 @pytest.mark.parametrize("step", EACH)

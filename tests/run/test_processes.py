@@ -325,7 +325,8 @@ def running_for(folder):
 @pytest.mark.faults
 @pytest.mark.skipif(bool(find("cpu").cannot_compile()), reason="there is no compiler")
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are listed in /proc")
-def test_a_killed_process_takes_its_compiler_with_it():
+def test_a_killed_process_takes_its_compiler_with_it(monkeypatch):
+    monkeypatch.setattr(processes, "subprocess", subprocess)  # its environment is in /proc
     with own_server(1) as server:
         worker = server.worker()
         asking = threading.Thread(target=worker.ask, args=(300,), kwargs=build(form="compiled"))

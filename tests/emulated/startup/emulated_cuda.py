@@ -19,20 +19,25 @@ import types
 import weakref
 from contextlib import contextmanager, nullcontext, suppress
 
-RATE = float(os.environ.get("EMULATED_CUDA_RATE", "1.5"))
-DEVICES = int(os.environ.get("EMULATED_CUDA_DEVICES", "1"))
 TOTAL, CONTEXT, BLOCK = 8 << 30, 500 << 20, 2 << 20
 CYCLES_PER_MS = 1_980_000
+SAMPLING = {"sample_s": 0.1, "warmup_s": 0.1, "interval_s": 0.001}  # nobody reads the times
 # operators that wait for the device, which a capture forbids
 WAITING = ("_local_scalar_dense", "nonzero", "equal", "masked_select", "unique_consecutive")
 
 
+def said(name, usual):
+    """The number in an environment variable, which may have changed since the last command."""
+    return float(os.environ.get(f"EMULATED_CUDA_{name}", usual))
+
+
 def adapt(module, put=setattr):
-    """The package's device: present, with tensors on the CPU, and peaks measured in no time."""
+    """The package's device: present, with tensors on the CPU, and measured in no time."""
     put(module, "built_for", lambda platform: platform == "cuda")
     put(module.Cuda, "torch_name", "cpu")
     put(module.Cuda, "matmul_size", 256)
     put(module.Cuda, "copy_elements", 1 << 16)
+    put(module.Cuda, "sampling", lambda self, quick, bounded: SAMPLING)
 
 
 def time_by(module, put=setattr):
@@ -56,7 +61,7 @@ class Queue:
 
     def advance(self):
         now = self.now()
-        work = max(0.0, now - self.seen) * RATE  # negative in a new process
+        work = max(0.0, now - self.seen) * said("RATE", 1.5)  # negative in a new process
         self.free, self.seen = max(self.free + work, now), now
         return self.free
 
@@ -329,7 +334,7 @@ def emulate(torch, put=setattr):
         "is_initialized": lambda: True,
         "init": nothing(),
         "_lazy_init": nothing(),
-        "device_count": lambda: DEVICES,
+        "device_count": lambda: int(said("DEVICES", 1)),
         "current_device": lambda: current[0],
         "set_device": set_device,
         "device": lambda device: nullcontext(),
