@@ -88,7 +88,7 @@ def main():
     import torch
     import torch._dynamo  # noqa: F401
 
-    control = socket.socket(fileno=os.dup(0))
+    control, tests = socket.socket(fileno=os.dup(0)), os.getppid()
     signal.signal(signal.SIGCHLD, reap)
     while True:
         message, descriptors, _, _ = socket.recv_fds(control, LARGEST, 2)
@@ -97,7 +97,7 @@ def main():
         pid = os.fork()
         if pid == 0:
             control.close()
-            return run(*json.loads(message), *descriptors)
+            return run(tests, *json.loads(message), *descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
         control.send(str(pid).encode())
@@ -114,7 +114,7 @@ def reap(*_):
             pass
 
 
-def run(script, folder, environment, connection, log):
+def run(tests, script, folder, environment, connection, log):
     """The script, as if this process had been started for it."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
@@ -125,6 +125,8 @@ def run(script, folder, environment, connection, log):
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
+    own, parent = os.getpid(), os.getppid
+    os.getppid = lambda: tests if os.getpid() == own else parent()  # whose child it stands for
     sys.argv = [script]
     runpy.run_path(script, run_name="__main__")
 

@@ -1,8 +1,10 @@
 """Servers that start at once: their workers run the code that they are asked, without torch."""
 
+import subprocess
 from contextlib import contextmanager
 
 from attnbench.api.servers import SCRIPT
+from attnbench.run import processes
 from attnbench.run.processes import Server
 
 MODULES = {
@@ -31,6 +33,7 @@ def install(folder, modules):
 def light_server(folder, monkeypatch):
     """A server whose workers run what `do` says; the modules are in the folder."""
     install(folder, MODULES)
+    monkeypatch.setattr(processes, "subprocess", subprocess)  # not forked from one with torch
     monkeypatch.setenv("PYTHONPATH", str(folder), prepend=":")
     with Server(SCRIPT, module="obeying") as server:
         yield server

@@ -1,8 +1,10 @@
 """What modules do to their process, to the server and to its folder, and what becomes of it."""
 
+import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -164,12 +166,16 @@ def test_a_server_ends_with_its_parent_while_it_imports_torch(tmp_path):
 
 def test_a_server_whose_parent_has_gone_ends_at_once(tmp_path):
     install(tmp_path, {"torch/__init__.py": "raise SystemExit('it went on')"})
+    ours, theirs = socket.socketpair()
+    ours.sendall(json.dumps({"parent": 1, "preload": []}).encode())
     started = subprocess.run(
-        [sys.executable, "-P", SCRIPT, "1"],
+        [sys.executable, "-P", SCRIPT],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        stdin=subprocess.DEVNULL,
+        stdin=theirs,
         capture_output=True,
         text=True,
         check=False,
     )
+    ours.close()
+    theirs.close()
     assert (started.returncode, started.stderr) == (1, "")
