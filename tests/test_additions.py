@@ -95,7 +95,7 @@ def test_a_further_mechanism_is_one_file(copy):
     source = (copy.package / "mechanisms" / "local.py").read_text()
     new = source.replace('"local"', '"nearby"').replace("Local", "Nearby")
     (copy.package / "mechanisms" / "nearby.py").write_text(new)
-    assert '"name": "nearby"' in copy.run("models", "@decode", "--json")
+    assert '"name": "nearby"' in copy.run("models", "--json")
     assert {row["mechanism"] for row in copy.sweep("nearby")} == {"nearby"}
 
 
