@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnbench.analysis.estimate import LEVEL, student_quantile
+from attnbench.metrics import TABLE
 from attnbench.records import Case, Planned, Selection
 
 if TYPE_CHECKING:
@@ -130,9 +131,15 @@ class LogCurve:
 def cost_curve(cases: "pd.DataFrame", metric: str) -> LogCurve:
     """The cost per sequence of one series in one mode, from its rows of the summary.
 
-    Times have the errors of the summary; counts are exact.
+    A metric has the errors that its row of `metrics` names; those of others that are timed or
+    sampled are unknown. What is counted, or derived and no metric, is exact.
     """
-    errors = (cases["time_log_se"], cases["time_df"]) if metric.endswith("_s") else ()
+    row = TABLE.get(metric)
+    errors: tuple[ArrayLike, ...] = ()
+    if row is not None and row.errors:
+        errors = cases[f"{row.errors}_log_se"], cases[f"{row.errors}_df"]
+    elif row is not None and not row.exact:
+        errors = np.nan, np.nan
     return LogCurve.of(cases["seq_len"], cases[metric] / cases["batch"], *errors)
 
 

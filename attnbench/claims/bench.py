@@ -188,10 +188,10 @@ def _costs(rows: pd.DataFrame) -> dict[ClaimedCost, LogCurve]:
         ClaimedCost.CORE_FLOPS: "core",
         ClaimedCost.PROJECTION_FLOPS: "projections",
     }
-    costs = {cost: cost_curve(known, column) for cost, column in columns.items()}
-    first = rows.reindex(columns=["ttft_s", "ttft_log_se", "ttft_df"])
-    costs[ClaimedCost.FIRST_TOKEN] = LogCurve.of(rows["seq_len"], *(first[name] for name in first))
-    return costs
+    if "ttft_s" in rows:
+        columns[ClaimedCost.FIRST_TOKEN] = "ttft_s"
+    nothing = dict.fromkeys(ClaimedCost, LogCurve.of([], []))
+    return nothing | {cost: cost_curve(known, column) for cost, column in columns.items()}
 
 
 class Judged(NamedTuple):

@@ -3,12 +3,14 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.analysis.curves import LogCurve, half_widths
+from attnbench.analysis.curves import LogCurve, cost_curve, half_widths
 from attnbench.analysis.estimate import student_quantile
+from attnbench.metrics import TABLE
 
 COSTS = st.floats(1e-9, 1e9)
 ERRORS = st.floats(0, 2)
@@ -40,6 +42,35 @@ def test_costs_that_are_not_positive_are_left_out():
     assert list(found.lengths) == [1, 4]
     assert list(found.errors) == [0.4, 0.1]
     assert len(LogCurve.of([1], [0.0])) == 0
+
+
+def curve_of(metric):
+    """The curve of a metric in a summary that knows the errors of two times."""
+    columns = {"seq_len": [16, 32], "batch": [4, 2], metric: [8.0, 6.0]}
+    for name, error, df in (("time", 0.1, 3.0), ("ttft", 0.2, 5.0)):
+        columns |= {f"{name}_log_se": [error, error], f"{name}_df": [df, df]}
+    return cost_curve(pd.DataFrame(columns), metric)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "error", "df"),
+    [
+        (("time_s", "token_s", "tokens_per_s", "tpot_s"), 0.1, 3.0),
+        (("ttft_s",), 0.2, 5.0),
+        (("wall_s", "forward_s", "compile_s", "energy_j", "power_w"), math.nan, math.nan),
+        (("allocated_peak_bytes", "state_bytes", "flops", "derived"), 0.0, math.inf),
+    ],
+)
+def test_a_metric_has_the_errors_that_its_row_names(metrics, error, df):
+    for metric in metrics:
+        found = curve_of(metric)
+        assert np.exp(found.logs) == pytest.approx([2.0, 3.0])
+        np.testing.assert_array_equal(found.errors, [error, error])
+        np.testing.assert_array_equal(found.df, [df, df])
+
+
+def test_only_the_errors_of_two_times_are_known():
+    assert {row.errors for row in TABLE.values()} == {"", "time", "ttft"}
 
 
 @given(POINTS, POINTS)

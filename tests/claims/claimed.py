@@ -150,7 +150,7 @@ def _runs(line: Planned, truth: Truth, rounds: int, spread: float) -> list[Run]:
     for i in range(rounds):
         time = wall * math.exp(spread * (i - (rounds - 1) / 2))
         sample = Sample(1, time, time, None, time, 0.0, 0.0)
-        values = {"ttft_s": truth.first(workload.seq_len)} if truth.state else {}
+        values = {"ttft_s": workload.batch * truth.first(workload.seq_len)} if truth.state else {}
         found.append(replace(first, round=i, samples=(sample,), values=values))
     peak = workload.batch * truth.bytes(workload.seq_len)
     notes = {"attention_kernel": truth.kernel} if truth.kernel else {}

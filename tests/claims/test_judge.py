@@ -198,6 +198,9 @@ STEPS = [
     # 1e-7 · 8192² seconds over 1e-5
     ("speedup_over_passes(linformer, transformer, generation, N == 8192) > 6e5", REPRODUCED),
     ("speedup_over_passes(linformer, transformer, generation, N == 8192) > 7e5", NOT),
+    # 1e-7 · 1024² seconds over 1e-5, of one sequence
+    ("speedup_over_passes(linformer, transformer, generation, N == 1024) > 1e4", REPRODUCED),
+    ("speedup_over_passes(linformer, transformer, generation, N == 1024) > 2e4", NOT),
     ("speedup_over_passes(linformer, transformer, generation, N > 2048) > 100", CANNOT_TELL),
     ("speedup_over_passes(linformer, transformer, generation) > 6e5", OUT),
     ("speedup_over_passes(linformer, performer, generation, N == 8192) > 6e5", OUT),

@@ -2,10 +2,15 @@ import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from attnbench.errors import DamagedJournal, ForeignJournal, StoreError, SweepExists
+from attnbench.metrics import TABLE
 from attnbench.records import Outcome, Part, Run
 from attnbench.store import reading, schema
 from attnbench.store.journal import FILE, TORN, Journal, list_sweeps, load, load_results
@@ -22,6 +27,30 @@ def test_what_is_written_is_read(tmp_path):
         assert load(open_journal.folder) == replace(SWEEP, name="a sweep", finished=False)
         open_journal.end(EndReason.FINISHED)
     assert load(tmp_path / "new" / "sweep") == replace(SWEEP, name="a sweep")
+
+
+ADDED = replace(TABLE["power_w"], key="balance_w", signed=True)
+ROWS = {**TABLE, ADDED.key: ADDED}
+NAMES = st.sampled_from([*ROWS, "of a later version"])
+
+
+def values(name):
+    """What a run may say of a metric, as far as its row says; without a row, anything."""
+    least = -(1 << 50) if name not in ROWS or ROWS[name].signed else 0
+    return st.integers(least, 1 << 50).map(lambda value: {name: float(value)})
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.lists(NAMES.flatmap(values), min_size=1))
+def test_every_value_that_its_row_allows_is_read_again(found):
+    runs = [replace(SWEEP.runs[0], round=i, values=one) for i, one in enumerate(found)]
+    with (
+        patch.object(schema, "TABLE", ROWS),
+        TemporaryDirectory() as folder,
+        create(Path(folder) / "sweep") as open_journal,
+    ):
+        open_journal.append(*SWEEP.plan, *runs)
+        assert [run.values for run in load(open_journal.folder).runs] == found
 
 
 @pytest.mark.parametrize("name", ["two words", "путь", "\x1b[31mred\n", "-rf *", "\udc80", "'"])

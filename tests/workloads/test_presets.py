@@ -1,6 +1,10 @@
+from pathlib import Path
+
 import pytest
 
+from attnbench import registry
 from attnbench.errors import UnknownMechanism, UsageError
+from attnbench.mechanisms import local
 from attnbench.records import Causality
 from attnbench.registry import card, names
 from attnbench.workloads.presets import expand, group, preset, presets
@@ -50,6 +54,18 @@ def test_what_can_decode_is_read_from_the_cards():
         for name in names()
         if any(card(name).cannot_decode(form) is None for form in card(name).own_forms)
     )
+
+
+def test_a_further_mechanism_is_in_the_groups_by_its_file(tmp_path, monkeypatch):
+    """Its file is read and not run."""
+    file, source = tmp_path / "mechanisms" / "nearby.py", Path(local.__file__).read_text()
+    file.parent.mkdir()
+    monkeypatch.setattr(registry, "__file__", str(tmp_path / "registry.py"))
+    file.write_text(f"raise SystemExit\n{source}")
+    assert group("@decode") == group("@all") == ("nearby",)
+    file.write_text(source.replace("Card(", 'Card(undecoded="it looks ahead", '))
+    assert group("@decode") == ()
+    assert group("@all") == ("nearby",)
 
 
 def test_the_survey_ticks_the_mechanisms_that_can_decode():
