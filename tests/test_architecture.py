@@ -235,7 +235,7 @@ def test_no_room_is_a_catch_all():
 def test_torch_stays_unloaded(arguments, tmp_path):
     code = f"""
 import sys, shutil
-from attnbench.cli.main import main
+from attnbench.__main__ import main
 arguments = {arguments}
 if arguments[0] == "report":
     arguments[1] = shutil.copytree(arguments[1], {str(tmp_path / "copy")!r})

@@ -16,13 +16,14 @@ from tests.cli.commands import attnbench
 
 FIRST = """
 import sys
-from attnbench.cli import console, main
+from attnbench.__main__ import main
+from attnbench.cli import console
 def begin(doing):
     print(doing, file=sys.stderr)
     sys.exit(9 if "torch" in sys.modules or "pandas" in sys.modules else 7)
 console.begin = begin
 sys.argv = ["attnbench", *{arguments!r}]
-main.main()
+main()
 """
 
 
