@@ -7,6 +7,7 @@ and parameters are counted when it runs.
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import field, make_dataclass
+from math import isfinite
 from typing import Any
 
 from torch import Tensor, nn
@@ -80,7 +81,8 @@ def adopt(offered: Any, name: str) -> Card:
         parameters=projection_parameters,
         family=Family.UNKNOWN,
         causality=Causality.OPTIONAL if "causal" in accepted else Causality.NEVER,
-        paper=Paper(inspect.getdoc(offered) or name, "", None, name),
+        # not that of a base class, which may be torch's
+        paper=Paper(inspect.cleandoc(offered.__doc__ or name), "", None, name),
         cost=Cost("not declared", None, None),
         examples=(config_class(),),
         needs=needs_mask(offered),
@@ -110,12 +112,19 @@ def options_of(accepted: Mapping[str, inspect.Parameter]) -> type[BaseConfig]:
     plain = {
         name: parameter.default
         for name, parameter in accepted.items()
-        if name not in sizes and isinstance(parameter.default, OPTION_TYPES)
+        if name not in sizes and is_option(parameter.default)
     }
     fields = [(name, Any, field(default=value)) for name, value in plain.items()]
     config = make_dataclass("Config", fields, bases=(BaseConfig,), frozen=True, kw_only=True)
     config.__doc__ = "; ".join(f"`{name}`: a parameter of the module" for name in plain)
     return config
+
+
+def is_option(default: Any) -> bool:
+    """Whether a default is text, finite or nothing, and so can be stored."""
+    if isinstance(default, float):
+        return isfinite(default)
+    return isinstance(default, OPTION_TYPES)
 
 
 def arguments(

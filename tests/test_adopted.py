@@ -1,15 +1,19 @@
 """Modules that users bring without a card: adopted, contained, and marked as undeclared."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from math import inf
 from pathlib import Path
 
 import pytest
 
+from attnbench.adopted import adopt
 from attnbench.api.servers import own_server
 from attnbench.errors import UnknownMechanism, UnknownOption
 from attnbench.records import PASSES, Causality, Level, Outcome
 from attnbench.registry import card
 from attnbench.verify.checks import verify
+from attnbench.workloads import reader
+from tests import sweeps
 from tests.measure.cases import case
 
 FILE = Path(__file__).with_name("user_modules.py")
@@ -149,3 +153,24 @@ def test_verifying_finds_what_the_contract_forbids():
     assert failed("Masked") == set()
     assert failed("Mixes") == {"sequences of a batch do not mix"}
     assert "gives the shape and type it was given" in failed("Double")
+
+
+def test_a_class_without_a_docstring_is_not_titled_by_its_base():
+    assert card(named("Mean")).paper.title.startswith("Adds the mean of all tokens")
+    assert card(named("Masked")).paper.title == named("Masked")
+
+
+def test_a_default_that_cannot_be_stored_is_no_option():
+    def factory(width, heads, share=1.0, most=float("inf"), least=float("nan"), name=""):
+        """A module that is never made."""
+
+    assert vars(adopt(factory, "factory").config()) == {"bias": False, "share": 1.0, "name": ""}
+
+
+@pytest.mark.parametrize("wrong", [{"year": -1}, {"time_exponent": -1.0}, {"options": {"a": inf}}])
+def test_a_card_that_could_not_be_stored_fails_when_it_is_read(monkeypatch, wrong):
+    monkeypatch.setattr(reader, "facts", lambda name: replace(sweeps.facts(name), **wrong))
+    asked = {"request": asdict(sweeps.sweep().request), "selections": []}
+    answer = reader.Worker(None).answer("plan", ["mine.py:CARD"], **asked)
+    assert answer["error"] == "UnknownMechanism"
+    assert "'mine.py:CARD': its card fails: ValidationError: Expected `" in answer["reason"]

@@ -248,7 +248,7 @@ def test_torch_stays_unloaded(tmp_path):
     sweep = shutil.copytree("tests/data/schema1", tmp_path / "sweep")
     code = f"""
 import sys
-from attnbench.cli.main import main
+from attnbench.__main__ import main
 for arguments in (
     ["--help"],
     ["sweep", "--help"],

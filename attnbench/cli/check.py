@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -13,6 +13,8 @@ from attnbench.cli.options import option, switch
 from attnbench.cli.stopping import stoppable
 from attnbench.device import choose
 from attnbench.errors import UsageError
+from attnbench.store import output
+from attnbench.workloads import axes
 from attnbench.workloads.option import HelpPanel
 
 if TYPE_CHECKING:
@@ -73,26 +75,25 @@ def check(
     if changed and base is None:
         raise UsageError("--changed needs --base")
     chosen = None if models is None else options.selections(models)
+    measured, drawn = choose(device), options.read("seed", seed)
+    planned: dict[str, Any] = {
+        "lengths": axes.lengths(lengths),
+        "level": options.read("level", level),
+        "modes": options.read("mode", mode),
+        "device": measured.name,
+        "budget_s": axes.seconds(budget, "--budget"),
+        "threshold": options.threshold(threshold, measured.threshold),
+        "times": not no_times,
+        "seed": drawn,
+    }
+    output.refuse_unwritable(save, markdown, html, junit)
     console.begin("starting the processes that measure")
     from attnbench.cli.starting import runner
     from attnbench.gate.cases import CheckPlan
     from attnbench.gate.check import against_file, against_revision, save_baseline
     from attnbench.gate.finding import traded
-    from attnbench.store import output
-    from attnbench.workloads import axes
 
-    output.refuse_unwritable(save, markdown, html, junit)
-    measured, drawn = choose(device), options.read("seed", seed)
-    plan = CheckPlan(
-        lengths=axes.lengths(lengths),
-        level=options.read("level", level),
-        modes=options.read("mode", mode),
-        device=measured.name,
-        budget_s=axes.seconds(budget, "--budget"),
-        threshold=options.threshold(threshold, measured.threshold),
-        times=not no_times,
-        seed=drawn,
-    )
+    plan = CheckPlan(**planned)
     own = base is not None
     unchanged = "nothing was kept, the repository is unchanged"
     with stoppable(lambda: unchanged), runner(device, drawn, own) as measuring:
@@ -125,7 +126,6 @@ def publish(
 ) -> None:
     """Print, write the files that were asked for, and annotate a job on GitHub."""
     from attnbench.render import check_page
-    from attnbench.store import output
 
     if as_json:
         console.data(check_page.data(report, strict))

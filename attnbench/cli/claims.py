@@ -126,8 +126,8 @@ def publish(
         folder = folder / at
         with output.writing(folder):
             folder.mkdir(exist_ok=True)
-    for name, content in files(analysis, bench, judged, formats):
-        output.write(folder / name, content, then="; the journal is intact")
+    placed = {folder / name: text for name, text in files(analysis, bench, judged, formats)}
+    output.write_all(placed, then="; the journal is intact")
     console.err().print(f"claims.md, claims.csv and overlays are in {folder}")
     return judged
 

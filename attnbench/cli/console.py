@@ -9,6 +9,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from attnbench import __version__
+from attnbench.errors import CannotRun
 from attnbench.render.grid import clean
 
 if TYPE_CHECKING:
@@ -63,7 +64,17 @@ def abandon() -> None:
 
 
 def begin(doing: str) -> None:
-    """Print the first line of a slow verb, before any heavy library is loaded."""
+    """Print the first line of a slow verb, before any heavy library is loaded.
+
+    Raises `CannotRun` if no process could be started from here.
+    """
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise CannotRun(
+            "the working directory was deleted, and no process can start in it; change to another"
+            " one"
+        ) from error
     print(f"attnbench {__version__}: {doing} …", file=sys.stderr, flush=True)
 
 

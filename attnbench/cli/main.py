@@ -1,25 +1,13 @@
-"""The program `attnbench`: signal handlers, then the verbs; every error is one line and a code.
-
-Importing this file loads next to nothing, so that signals are handled early.
-"""
+"""The command line: the verbs, and every error as one line and a code."""
 
 import os
 import sys
 
-from attnbench.cli import stopping
 from attnbench.errors import AttnbenchError
 
 DEBUG = "ATTNBENCH_DEBUG"
 LONGEST = 2_000  # characters of an error message, which may quote arguments of any length
 FAILED = AttnbenchError.exit_code  # never 1, by which `check` reports that something is slower
-
-
-def main() -> None:
-    """Run the command line and leave with its exit code."""
-    stopping.leave_on_signal("interrupted; nothing was measured")
-    code = run()
-    stopping.ignore_signals()
-    sys.exit(code)
 
 
 def run() -> int:

@@ -133,7 +133,7 @@ def show_one(row: Mapping[str, Any]) -> None:
     shown((row["equations"] or row["name"]).rstrip(), soft_wrap=True)
     paper = row["paper"]
     cited = (paper["title"], f"{paper['authors']} {paper['year'] or ''}".strip(), paper["source"])
-    shown(f"\nPaper      {', '.join(filter(None, cited))}")
+    shown(f"\nPaper      {', '.join(dict.fromkeys(filter(None, cited)))}")
     shown(f"Class      {row['class']}; {row['complexity']}; causal: {row['causal']}")
     if legend := "; ".join(meanings(row["complexity"], row["symbols"], row["options"])):
         shown(f"Symbols    {legend}")

@@ -87,8 +87,8 @@ def publish_devices(
     files = devices_files(analyses, cases, formats, size)
     with output.writing(out, output.ELSEWHERE):
         out.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        output.write(out / name, content, then="; the journals are intact")
+    placed = {out / name: content for name, content in files.items()}
+    output.write_all(placed, then="; the journals are intact")
     if as_json:
         console.data(cases)
         return
@@ -131,8 +131,8 @@ def publish(
         files = report_files(analysis, formats, slopes, size, tables[name])
         with output.writing(folder / name, INTACT):
             (folder / name).mkdir(parents=True, exist_ok=True)
-        for file, content in files.items():
-            output.write(folder / name / file, content, then=INTACT)
+        placed = {folder / name / file: content for file, content in files.items()}
+        output.write_all(placed, then=INTACT)
     if as_json:
         found = {
             name: {

@@ -258,13 +258,16 @@ def recommended(found: Recommendation) -> str:
 
 def ranking(found: Recommendation) -> Table:
     """A row for each series: those to choose from, the best first, then the others."""
+    if not found.choices:
+        return _nothing(found)
     decode = found.mode == Mode.DECODE
     of = f"a batch of {units.count(found.tokens)} tokens" if found.tokens else "the sweep's batch"
     of = "one step" if decode else of
-    notes = [
-        f"Series that tie share a rank. {WIDE[0].upper()}{WIDE[1:]} Times are of {of}, with 95 %"
-        " confidence intervals; those of ratios to the first are simultaneous.",
-        f"Peak memory is that of the sweep's batch{', prompt included' * decode}.",
+    notes = ["Series that tie share a rank."] * any(choice.rank for choice in found.choices)
+    notes += [
+        f"{WIDE[0].upper()}{WIDE[1:]} Times are of {of}, with 95 % confidence intervals; those of"
+        " ratios to the first are simultaneous.",
+        _peaks(found),
     ]
     if any(choice.basis is Basis.BETWEEN for choice in found.choices):
         notes.append("Between two measured lengths costs are interpolated in log–log.")
@@ -284,6 +287,23 @@ def ranking(found: Recommendation) -> Table:
         ),
         note=" ".join(notes),
     )
+
+
+def _nothing(found: Recommendation) -> Table:
+    """A row for each series, where none can be chosen."""
+    rows = (_excluded(each, found, decode=False) for each in found.excluded)
+    return Table(
+        name=f"excluded_{found.mode}",
+        title=f"Excluded at N = {units.length(found.seq_len)}, {found.mode}",
+        columns=("Mechanism", "Peak, MiB", "Reason"),
+        rows=tuple((name, peak, reason) for name, *_, peak, reason in rows),
+        note=_peaks(found),
+    )
+
+
+def _peaks(found: Recommendation) -> str:
+    prompt = ", prompt included" * (found.mode == Mode.DECODE)
+    return f"Peak memory is that of the sweep's batch{prompt}."
 
 
 def _choice(choice: Choice, decode: bool) -> tuple[Cell, ...]:

@@ -150,5 +150,5 @@ def rates(rates: Frame) -> Table:
 
 
 def _rate(row: Row, part: str) -> Cell:
-    point, *ends = (float(row[part + end]) / 1e9 for end in ("", "_low", "_high"))
-    return Cell(units.interval(units.plain(point), *map(units.plain, ends)), point, *ends)
+    point, low, high = (float(row[part + end]) / 1e9 for end in ("", "_low", "_high"))
+    return Cell(units.interval(*map(units.plain, (point, low, high))), point, low, high)

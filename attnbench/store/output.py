@@ -38,15 +38,27 @@ def write(path: Path, content: bytes, *, then: str = "", stream: bool = False) -
     with writing(path, then):
         if stream and _is_stream(path):
             path.write_bytes(content)
-        else:
-            part = _created(path)
-            try:
-                part.write_bytes(content)
+            return
+    write_all({path: content}, then=then)
+
+
+def write_all(files: Mapping[Path, bytes], *, then: str = "") -> None:
+    """Replaces files as `write` does, all or, if there is no room for one of them, none."""
+    parts: dict[Path, Path] = {}
+    try:
+        for path, content in files.items():
+            with writing(path, then):
+                _refuse_folder(path)
+                parts[path] = _created(path)
+                parts[path].write_bytes(content)
+        for path, part in parts.items():
+            with writing(path, then):
                 os.replace(part, path)
-            except BaseException:
-                with suppress(OSError):
-                    part.unlink()
-                raise
+    except BaseException:
+        for part in parts.values():
+            with suppress(OSError):
+                part.unlink()
+        raise
 
 
 def refuse_unwritable(*paths: Path | None) -> None:
@@ -55,8 +67,7 @@ def refuse_unwritable(*paths: Path | None) -> None:
         if path is None:
             continue
         with writing(path):
-            if path.is_dir():
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            _refuse_folder(path)
             if not _is_stream(path):
                 _created(path).unlink()
 
@@ -81,6 +92,11 @@ def explained(what: str, way_out: str = "") -> Iterator[None]:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         advice = f"; {way_out}" if way_out else ""
         raise StoreError(f"{what}: {reason}{advice}") from error
+
+
+def _refuse_folder(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
 
 
 def _created(path: Path) -> Path:

@@ -54,9 +54,11 @@ def _range(text: str, option: str) -> Sequence[int]:
 def size(text: str, option: str = "size") -> int:
     """`65536`, `64k` (times 1,024), `2M`. Raises `BadAxis`."""
     match = re.fullmatch(r"(\d{1,15})([kmg]?)", text.strip().lower())
-    value = int(match[1]) << 10 * MULTIPLES.index(match[2]) if match else COUNTABLE + 1
+    if match is None:
+        raise BadAxis(f"{option} {text!r} is not a size; write 65536 or 64k")
+    value = int(match[1]) << 10 * MULTIPLES.index(match[2])
     if value > COUNTABLE:
-        raise BadAxis(f"{option} {text!r} is not a size up to 2^53; write 65536 or 64k")
+        raise BadAxis(f"{option} {text!r} is more than 2^53; write 65536 or 64k")
     return value
 
 

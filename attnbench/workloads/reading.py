@@ -20,6 +20,7 @@ from attnbench.workloads.presets import expand
 
 # of a user's file or package: importing a large library from a cold disk takes some seconds
 TIMEOUT_S = 30.0
+SHORTEST_S = 5.0  # of such a limit, however small the budget
 OWN_TIMEOUT_S = 600.0  # of this package, whose cards only wait if the machine is busy
 VERIFY_TIMEOUT_S = 300.0
 READER = "attnbench.workloads.reader"
@@ -46,12 +47,13 @@ def plan(request: Request, server: Server) -> Plan:
     Raises `UsageError`, or `CannotRun` if a card's process ends or does not answer in time.
     """
     selections = [chosen for part in request.models for chosen in expand(part)]
+    limit_s = max(SHORTEST_S, min(TIMEOUT_S, request.budget_s or TIMEOUT_S))
     plans: dict[int, list[Mapping[str, Any]]] = {}  # by index of the selection
     cards: dict[str, CardFacts] = {}
     for names in process_groups(chosen.name for chosen in selections):
         indices = [i for i, chosen in enumerate(selections) if chosen.name in names]
         asked = [asdict(selections[i]) for i in indices]
-        answer = ask(server, names, do="plan", request=asdict(request), selections=asked)
+        answer = ask(server, names, limit_s, do="plan", request=asdict(request), selections=asked)
         plans |= dict(zip(indices, answer["plan"], strict=True))
         cards |= {data["mechanism"]: msgspec.convert(data, CardFacts) for data in answer["cards"]}
     cases: dict[str, Planned] = {}
@@ -100,10 +102,15 @@ def process_groups(names: Iterable[str]) -> list[tuple[str, ...]]:
     return [together] * bool(together) + [(name,) for name in unique if name not in ours]
 
 
-def ask(server: Server, names: tuple[str, ...], **asked: Any) -> Mapping[str, Any]:
-    """The reader's answer about some mechanisms. Raises its errors, or `CannotRun`."""
+def ask(
+    server: Server, names: tuple[str, ...], theirs_s: float = TIMEOUT_S, **asked: Any
+) -> Mapping[str, Any]:
+    """The reader's answer about some mechanisms, from users within `theirs_s`.
+
+    Raises its errors, or `CannotRun`.
+    """
     ours = built_in().issuperset(names)
-    limit_s = OWN_TIMEOUT_S if ours else TIMEOUT_S
+    limit_s = OWN_TIMEOUT_S if ours else theirs_s
     with server.worker(module=READER) as worker:
         answer = worker.ask(limit_s, names=names, **asked)
     if answer["outcome"] == "ok":

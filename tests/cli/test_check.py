@@ -177,3 +177,23 @@ def is_gone(pid):
         return "(zombie)" in Path(f"/proc/{pid}/status").read_text()
     except FileNotFoundError:
         return True
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--seed", "x"),
+        ("--threshold", "2"),
+        ("--device", "cuda:x"),
+        ("--lengths", "x"),
+        ("--level", "x"),
+        ("--mode", "x"),
+        ("--budget", "x"),
+        ("--markdown", "nowhere/page.md"),
+    ],
+)
+def test_a_mistake_is_said_before_any_process_starts(option, value):
+    done = here("check", "--base", "HEAD", option, value)
+    assert done.returncode == 2
+    assert option in done.stderr or value in done.stderr
+    assert done.stderr.count("\n") == 1, "nothing is begun"

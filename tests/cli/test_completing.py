@@ -93,7 +93,7 @@ def test_completion_loads_no_heavy_library():
     code = (
         "import sys, atexit; sys.argv = ['attnbench'];"
         "atexit.register(lambda: print({'torch', 'pandas', 'numpy', 'rich'} & set(sys.modules)));"
-        "from attnbench.cli.main import main; main()"
+        "from attnbench.__main__ import main; main()"
     )
     asked = {"_ATTNBENCH_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": "5"}
     done = subprocess.run(

@@ -16,13 +16,14 @@ from tests.cli.commands import attnbench
 
 FIRST = """
 import sys
-from attnbench.cli import console, main
+from attnbench.__main__ import main
+from attnbench.cli import console
 def begin(doing):
     print(doing, file=sys.stderr)
     sys.exit(9 if "torch" in sys.modules or "pandas" in sys.modules else 7)
 console.begin = begin
 sys.argv = ["attnbench", *{arguments!r}]
-main.main()
+main()
 """
 
 
@@ -128,6 +129,16 @@ def test_what_the_parser_cannot_read_is_one_clean_line(arguments, words, monkeyp
     assert err.count("\n") == 1
     assert re.match("attnbench: " + words, err), err
     assert err.rstrip("\n").isprintable()
+
+
+def test_a_deleted_working_directory_is_named(monkeypatch, tmp_path):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    code, err = run(monkeypatch, "sweep", "--models", "fnet", "--out", str(tmp_path / "new"))
+    assert code == 2
+    assert err.startswith("attnbench: the working directory was deleted, ")
+    assert err.count("\n") == 1
 
 
 def test_without_a_verb_the_help_is_shown():

@@ -1,6 +1,7 @@
 """`attnbench recommend` as a user meets it, on a stored sweep; nothing is measured."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -40,9 +41,11 @@ def test_what_ran_out_of_memory_or_would_is_said():
     done = recommended("--length", "512", "--mode", "training", "--memory", "1MiB")
     assert done.returncode == 0, done.stderr
     assert "no measured series fits into 1.000 MiB." in done.stdout
-    # what no row has is in no column, nor in the title
-    assert "Ranking at N = 512, training; Basis: needs more than 1.000 MiB\n" in done.stdout
+    # what no row has is in no column, in no title and in no note
+    assert "Excluded at N = 512, training; Reason: needs more than 1.000 MiB\n" in done.stdout
     assert "Mechanism          Peak, MiB\n" in done.stdout
+    assert done.stdout.rstrip().endswith("Peak memory is that of the sweep's batch.")
+    assert not re.search("rank|time|interval", done.stdout.lower())
 
 
 def test_json_has_the_numbers():

@@ -7,12 +7,14 @@ import sys
 
 import pytest
 
-from attnbench.cli.stopping import SIGNALS, stoppable
+from attnbench.cli.signals import SIGNALS
+from attnbench.cli.stopping import stoppable
 from attnbench.errors import Interrupted
 
 BLOCK = """
 import os, signal
-from attnbench.cli.stopping import leave_on_signal, stoppable
+from attnbench.cli.signals import leave_on_signal
+from attnbench.cli.stopping import stoppable
 from attnbench.errors import Interrupted
 """
 
@@ -108,3 +110,38 @@ def test_a_signal_in_a_destructor_is_not_lost(number):
     )
     assert done.returncode == 128 + number, done.stderr
     assert done.stderr == "attnbench: interrupted; all is well\n"
+
+
+# sends itself a signal when the program first loads what Python has not loaded
+EARLY = """
+import os, runpy, signal, sys
+
+signal.signal({number}, {before})
+OURS = "attnbench", "attnbench.__main__", "attnbench.cli", "attnbench.cli.signals"
+for name in ("enum", "contextlib", "signal"):
+    del sys.modules[name]
+
+class Sends:
+    def find_spec(self, name, *rest):
+        if name not in OURS:
+            os.kill(os.getpid(), {number})
+            while True:
+                pass
+
+sys.argv = ["attnbench", "doctor"]
+main = runpy.run_module("attnbench", run_name="imported")["main"]
+sys.meta_path.insert(0, Sends())
+main()
+"""
+
+
+def early(number, before):
+    code = EARLY.format(number=int(number), before=before)
+    words = [sys.executable, "-c", code]
+    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
+
+
+def test_a_signal_in_the_first_milliseconds_ends_the_program_with_a_line(number):
+    done = early(number, "signal.default_int_handler" if number == signal.SIGINT else 0)
+    assert done.stderr == "attnbench: interrupted; nothing was measured\n"
+    assert (done.returncode, done.stdout) == (128 + number, "")

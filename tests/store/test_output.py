@@ -10,7 +10,7 @@ import pytest
 
 from attnbench.errors import StoreError
 from attnbench.store import journal
-from attnbench.store.output import refuse_unwritable, write
+from attnbench.store.output import refuse_unwritable, write, write_all
 
 
 def test_a_file_is_replaced_whole(tmp_path):
@@ -62,6 +62,28 @@ def test_a_full_disk_leaves_the_older_file_and_nothing_else(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert (tmp_path / "a").read_bytes() == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no file size limit to stand for a full disk")
+@pytest.mark.parametrize("wrong", ["large", "folder"])
+def test_of_several_files_all_are_replaced_or_none(tmp_path, wrong):
+    import resource
+
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "a").write_bytes(b"old")
+    before = sorted(tmp_path.iterdir())
+    files = {tmp_path / "a": b"new", tmp_path / wrong: b"x" * 100_000}
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        with pytest.raises(StoreError, match=rf"'.*{wrong}': .*; nothing is lost"):
+            write_all(files, then="; nothing is lost")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (tmp_path / "a").read_bytes() == b"old"
+    assert sorted(tmp_path.iterdir()) == before
+    write_all({tmp_path / "a": b"new", tmp_path / "b": b"new"})
+    assert [(tmp_path / name).read_bytes() for name in "ab"] == [b"new", b"new"]
 
 
 def test_what_cannot_be_written_is_reported_in_one_line(tmp_path):

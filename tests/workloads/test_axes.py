@@ -41,6 +41,18 @@ def test_size(text, expected):
     assert axes.size(text) == expected
 
 
+def test_a_size_that_no_number_of_tokens_has_is_refused():
+    assert axes.size("8388608g") == 1 << 53
+    with pytest.raises(BadAxis, match=r"--tokens '8388609g' is more than 2\^53"):
+        axes.size("8388609g", "--tokens")
+
+
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan", "1e999"])
+def test_options_are_finite(value):
+    with pytest.raises(UsageError, match="share must be finite"):
+        axes.selection(f"mine.py:A[share={value}]")
+
+
 @pytest.mark.parametrize(
     ("text", "expected"), [("90s", 90), ("10m", 600), ("1.5h", 5400), ("45", 45), ("none", None)]
 )

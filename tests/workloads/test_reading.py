@@ -1,12 +1,16 @@
 """How long the process that reads cards may take."""
 
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from attnbench.errors import CannotRun
+from attnbench.records import Selection
 from attnbench.workloads import reading
+from attnbench.workloads.asked import Asked
+from attnbench.workloads.requests import request
 
 
 class Slow:
@@ -27,6 +31,18 @@ def test_on_a_busy_machine_the_package_own_cards_may_take_minutes():
     assert reading.ask(Slow(300.0), ("fastformer", "transformer"), do="describe")
     with pytest.raises(CannotRun, match=r"within 600 s; the machine may be too busy"):
         reading.ask(Slow(900.0), ("fastformer", "transformer"), do="describe")
+
+
+@pytest.mark.parametrize(("budget", "limit"), [("20s", 20), ("1s", 5), ("10m", 30), ("none", 30)])
+def test_a_users_file_has_no_more_time_than_the_budget(budget, limit):
+    asked = request(Asked.of({"models": "mine.py:CARD", "budget": budget, "device": "cpu"}))
+    with pytest.raises(CannotRun, match=f"'mine.py:CARD' could not be read within {limit} s"):
+        reading.plan(replace(asked, models=("mine.py:CARD",)), Slow(300.0))
+
+
+def test_numbers_beyond_any_machine_are_no_plan():
+    with pytest.raises(CannotRun, match=r"fnet cannot be planned: Expected .*; ask for smaller"):
+        reading._planned(Selection(name="fnet"), [{"case": None}])
 
 
 def test_a_users_file_may_not():
