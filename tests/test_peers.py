@@ -18,12 +18,13 @@ from attnbench.mechanisms.transformer import Transformer
 from attnbench.records import PASSES, Case, Level, Outcome, Workload
 
 W = Workload(batch=1, seq_len=32, width=16, heads=4, level=Level.ATTENTION)
-ALL = [
-    pytest.param(name, form, id=f"{name}-{form}")
-    for name in registry.names()
-    for form, module in registry.card(name).forms.items()
-    if module.package
-]
+
+
+def every():
+    """Each mechanism with each form of it that a package computes."""
+    for name in registry.names():
+        card = registry.card(name)
+        yield from ((card, form) for form, module in card.forms.items() if module.package)
 
 
 class Broken(peers.Peer, Local):
@@ -58,13 +59,11 @@ def built(monkeypatch, form, **sizes):
     return Worker(None, seed=0).answer("build", **json.loads(json.dumps(asdict(case))))
 
 
-@pytest.mark.parametrize(("name", "form"), ALL)
-def test_a_missing_package_is_named_with_the_command_that_installs_it(name, form, monkeypatch):
+def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch):
     monkeypatch.setattr(peers, "find_spec", lambda module: None)
-    card = registry.card(name)
-    reason = card.refusal(form, card.config(), W)
-    package = card.forms[form].package
-    assert reason.startswith(f"{package} is not installed: pip install ")
+    for card, form in every():
+        reason, package = card.refusal(form, card.config(), W), card.forms[form].package
+        assert reason.startswith(f"{package} is not installed: pip install ")
 
 
 @pytest.mark.parametrize("found", ["4.46.3", "55.0"])
@@ -124,14 +123,13 @@ def test_a_kernel_without_memory_is_out_of_memory(monkeypatch):
     assert built(monkeypatch, Faulty)["outcome"] == Outcome.OOM
 
 
-@pytest.mark.parametrize(("name", "form"), ALL)
-def test_a_case_names_the_package_and_what_departs(name, form):
-    module = registry.card(name).forms[form]
-    assert module.package
-    assert "pip install" in module.install
-    assert not module.departs.endswith(".")
-    assert form == module.__module__.split(".")[2]
-    assert module.module.partition(".")[0] == form
+def test_a_form_is_called_as_its_package_and_says_how_to_install_it():
+    for card, form in every():
+        module = card.forms[form]
+        assert "pip install" in module.install, module
+        assert not module.departs.endswith("."), module
+        assert form == module.__module__.split(".")[2], module
+        assert module.module.partition(".")[0] == form, module
 
 
 def test_layers_save_what_eager_saves():

@@ -14,10 +14,10 @@ from attnbench.verify.trial import Trial, in_type, same_draws, some_padding, tok
 NUMBER_TYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
-def computes_its_own_equations(trial: Trial) -> None:
+def computes_its_own_equations(trial: Trial, types: Sequence[torch.dtype] = NUMBER_TYPES) -> None:
     """Outputs and gradients against the card's reference in float64, within its tolerance."""
     for seq_len, masked in ((1, False), (2, True), (17, False), (23, True)):
-        against_its_reference(trial, seq_len, masked)
+        against_its_reference(trial, seq_len, masked, types)
 
 
 class Values(NamedTuple):
