@@ -1,4 +1,4 @@
-"""Every benchmark runs, in small, and makes its page; those that measure for long are faults.
+"""Every benchmark runs, in small, and makes its page; those that measure are long, or faults.
 
 What they find is stored under `reports/`; `reports/exponents.md` follows from stored sweeps.
 """
@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SMALL = {
+SMALL = {"coverage": ("--sweeps", "20")}
+MEASURING = {
     "speed": ("--models", "fastformer", "--lengths", "64", "--seconds", "0.1"),
     "stopwatch": ("--models", "fastformer", "--lengths", "128", "--rounds", "1"),
-    "coverage": ("--sweeps", "20"),
 }
 LONG = {
     "again": ("--ratios", "1", "--lengths", "128"),
@@ -31,10 +31,15 @@ def page(benchmark, *options):
 
 
 @pytest.mark.parametrize(
-    "benchmark", [*SMALL, *(pytest.param(name, marks=pytest.mark.faults) for name in LONG)]
+    "benchmark",
+    [
+        *SMALL,
+        *(pytest.param(name, marks=pytest.mark.long) for name in MEASURING),
+        *(pytest.param(name, marks=pytest.mark.faults) for name in LONG),
+    ],
 )
 def test_a_benchmark_makes_its_page(benchmark):
-    made = page(benchmark, *{**SMALL, **LONG}[benchmark])
+    made = page(benchmark, *{**SMALL, **MEASURING, **LONG}[benchmark])
     assert made.startswith("# ")
     assert "Made by `python" in made
     assert re.search(r"\d of \d+ intervals contain|^\| .*\d.*\|$", made, re.MULTILINE)
