@@ -191,8 +191,8 @@ class Ratio(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, G: Tensor, dtype: torch.dtype) -> Tensor:
         gamma = G.new_empty(*G.shape, G.shape[-1], dtype=dtype)
-        for square, sums in squares(gamma, G):
-            square.copy_(sums[:, :, None] - sums[:, None]).tril_().exp_().tril_()
+        for square, rows in squares(gamma, G):
+            square.copy_(rows[:, :, None] - rows[:, None]).tril_().exp_().tril_()
         ctx.save_for_backward(gamma)
         return gamma
 
@@ -200,9 +200,9 @@ class Ratio(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (gamma,) = ctx.saved_tensors
         to = gamma.new_empty(gamma.shape[:-1], dtype=torch.float64)
-        for change, square, sums in squares(gradient, gamma, to):
+        for change, square, rows in squares(gradient, gamma, to):
             differences = (change * square).double()
-            torch.sub(differences.sum(-1), differences.sum(-2), out=sums)
+            torch.sub(differences.sum(-1), differences.sum(-2), out=rows)
         return to, None
 
 
