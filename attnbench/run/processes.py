@@ -70,14 +70,14 @@ class Server(AbstractContextManager["Server"]):
         with theirs, open(self.folder / "log", "wb") as log:
             self.process = subprocess.Popen(
                 # -P: the script's own folder is not an import path
-                [sys.executable, "-P", str(self.script), str(os.getpid())],
+                [sys.executable, "-P", str(self.script)],
                 stdin=theirs.fileno(),
                 stdout=log,
                 stderr=log,
                 env=environment(self.threads, self.folder),
                 start_new_session=True,  # the terminal's signals are for the parent
             )
-        self.control.sendall(json.dumps(self.preload).encode())
+        self.control.sendall(json.dumps([os.getpid(), self.preload]).encode())
 
     @contextmanager
     def until(self, end_s: float) -> Iterator[None]:

@@ -1,5 +1,6 @@
 """What modules do to their process, to the server and to its folder, and what becomes of it."""
 
+import json
 import os
 import select
 import signal
@@ -171,12 +172,15 @@ def test_a_server_ends_with_its_parent_while_it_imports_torch(tmp_path):
 
 def test_a_server_whose_parent_has_gone_ends_at_once(tmp_path):
     install(tmp_path, {"torch/__init__.py": "raise SystemExit('it went on')"})
-    started = subprocess.run(
-        [sys.executable, "-P", SCRIPT, "1"],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.sendall(json.dumps([1, []]).encode())
+        started = subprocess.run(
+            [sys.executable, "-P", SCRIPT],
+            env={**os.environ, "PYTHONPATH": str(tmp_path)},
+            stdin=theirs.fileno(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     assert (started.returncode, started.stderr) == (1, "")
