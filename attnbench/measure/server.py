@@ -124,15 +124,15 @@ class Server:
 def main() -> None:
     """Import torch and the modules that the first message names, then serve what comes after it.
 
-    The connection is on standard input; the first message also names the parent's process.
+    The connection is on standard input. The first message has the parent's process id, too.
     """
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the parent decides what ends when
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     control = socket.socket(fileno=os.dup(0))
-    asked = json.loads(control.recv(MESSAGE.size * 100))
-    end_with(asked["parent"])
-    for name in (*ALWAYS, *asked["preload"]):
+    parent, modules = json.loads(control.recv(MESSAGE.size * 100))
+    end_with(parent)
+    for name in (*ALWAYS, *modules):
         importlib.import_module(name)
     prctl(PR_SET_PDEATHSIG, 0)  # from now on it ends with the connection, after its workers
     # otherwise workers spend a third of their time collecting torch's objects

@@ -77,8 +77,7 @@ class Server(AbstractContextManager["Server"]):
                 env=environment(self.threads, self.folder),
                 start_new_session=True,  # the terminal's signals are for the parent
             )
-        asked = {"parent": os.getpid(), "preload": self.preload}
-        self.control.sendall(json.dumps(asked).encode())
+        self.control.sendall(json.dumps([os.getpid(), self.preload]).encode())
 
     @contextmanager
     def until(self, end_s: float) -> Iterator[None]:

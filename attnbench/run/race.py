@@ -5,7 +5,7 @@ turns while the others wait. Laps come in pairs, a random order and its mirror i
 so that drift within a pair affects all entrants alike. An entrant that dies, hangs, fails or
 changes its process is replaced for the next race; the others go on. One whose process is killed may
 not be the reason: it builds again at once, or all race again. If all processes die at once, the one
-that was running is blamed. Who was killed twice so is left out.
+that was running is blamed. What was killed twice has crashed.
 """
 
 import math

@@ -1,12 +1,16 @@
 """Servers that start at once: their workers run the code that they are asked, without torch."""
 
+import os
 import subprocess
 from contextlib import contextmanager
+from pathlib import Path
 
 from attnbench.api.servers import SCRIPT
 from attnbench.run import processes
 from attnbench.run.processes import Server
 
+ROOT = Path(__file__).parents[2]
+ODD = str(Path(__file__).with_name("odd.py"))
 MODULES = {
     "torch/__init__.py": "__version__ = '0'\nset_num_threads = int\n",
     "torch/_dynamo.py": "",
@@ -29,11 +33,21 @@ def install(folder, modules):
         (folder / path).write_text(text)
 
 
-@contextmanager
-def light_server(folder, monkeypatch):
-    """A server whose workers run what `do` says; the modules are in the folder."""
+def light_environment(folder):
+    """The environment of a process that may start such servers; the modules are in the folder."""
     install(folder, MODULES)
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])}
+
+
+@contextmanager
+def light_server(folder, monkeypatch, script=SCRIPT):
+    """A server whose workers run what `do` says; the modules are in the folder."""
     monkeypatch.setattr(processes, "subprocess", subprocess)  # not forked from one with torch
-    monkeypatch.setenv("PYTHONPATH", str(folder), prepend=":")
-    with Server(SCRIPT, module="obeying") as server:
+    monkeypatch.setenv("PYTHONPATH", light_environment(folder)["PYTHONPATH"])
+    with Server(script, module="obeying") as server:
         yield server
+
+
+def odd(*what):
+    """The code that does one of the odd things."""
+    return f"import runpy; runpy.run_path({ODD!r})['act'](*{tuple(map(str, what))})"

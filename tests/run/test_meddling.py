@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from io import FileIO
 
 import pytest
 
@@ -15,7 +16,7 @@ from attnbench.api.servers import SCRIPT
 from attnbench.errors import CannotRun
 from attnbench.run import processes
 from attnbench.run.scratch import abandoned
-from attnbench.run.workers import LOG_BYTES, OverBudget
+from attnbench.run.workers import LOG_BYTES, OverBudget, Worker
 from tests.run.light import install, light_server
 
 PASS = "pass"
@@ -45,14 +46,17 @@ def test_what_a_process_prints_takes_no_room(server):
 def test_a_process_that_prints_without_end_is_ended_in_time(server):
     with server.worker() as worker:
         answer = worker.ask(0.2, do="import os\nwhile True: os.write(1, bytes(1 << 16))")
-    assert answer["outcome"] == "timeout"
+        assert answer["outcome"] == "timeout"
+    ours, theirs = socket.socketpair()
+    with ours, theirs, FileIO("/dev/zero") as endless:
+        assert Worker(server, ours, endless, pid=0).line(0.01) == b""
 
 
 def test_a_process_that_closes_what_it_prints_to_goes_on(server):
     with server.worker() as worker:
         assert worker.ask(60, do="import os; os.close(1); os.close(2)") == {"outcome": "ok"}
-        while not worker.output.closed:
-            assert worker.ask(60, do=PASS) == {"outcome": "ok"}
+        assert worker.output.closed, "or it would be read for ever"
+        assert worker.ask(60, do=PASS) == {"outcome": "ok"}
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
@@ -103,8 +107,10 @@ def stop(server):
 def test_a_stopped_server_starts_processes(server):
     server.wait()
     stop(server)
+    pid = server.process.pid
     with server.worker() as worker:
         assert worker.ask(60, do=PASS) == {"outcome": "ok"}
+    assert server.process.pid == pid, "it is not started anew"
 
 
 @pytest.mark.skipif(not hasattr(os, "waitid"), reason="this system does not say what is stopped")
@@ -167,15 +173,14 @@ def test_a_server_ends_with_its_parent_while_it_imports_torch(tmp_path):
 def test_a_server_whose_parent_has_gone_ends_at_once(tmp_path):
     install(tmp_path, {"torch/__init__.py": "raise SystemExit('it went on')"})
     ours, theirs = socket.socketpair()
-    ours.sendall(json.dumps({"parent": 1, "preload": []}).encode())
-    started = subprocess.run(
-        [sys.executable, "-P", SCRIPT],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        stdin=theirs,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    ours.close()
-    theirs.close()
+    with ours, theirs:
+        ours.sendall(json.dumps([1, []]).encode())
+        started = subprocess.run(
+            [sys.executable, "-P", SCRIPT],
+            env={**os.environ, "PYTHONPATH": str(tmp_path)},
+            stdin=theirs.fileno(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     assert (started.returncode, started.stderr) == (1, "")

@@ -1,7 +1,6 @@
 """Real processes: what becomes of each way to end."""
 
 import errno
-import json
 import os
 import select
 import shutil
@@ -23,8 +22,7 @@ from attnbench.errors import CannotRun
 from attnbench.records import Case, Level, Workload
 from attnbench.run import processes
 from attnbench.run.processes import Server
-
-ODD = f"{Path(__file__).with_name('odd_mechanism.py')}:Odd"
+from tests.run.light import light_environment, light_server, odd
 
 
 def build(mechanism="transformer", form="eager"):
@@ -39,18 +37,9 @@ def server():
 
 
 @pytest.fixture
-def odd(monkeypatch):
-    """A server whose workers' odd mechanism does one thing, in `ODD`."""
-    servers = []
-
-    def start(what):
-        monkeypatch.setenv("ODD", what)
-        servers.append(own_server(1))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.close()
+def light(tmp_path, monkeypatch):
+    with light_server(tmp_path / "modules", monkeypatch) as server:
+        yield server
 
 
 def test_a_case_is_built_timed_and_measured(server):
@@ -77,36 +66,34 @@ def test_what_a_mechanism_raises_is_an_answer(server):
         assert worker.ask(60, **build())["outcome"] == "ok", "the process goes on"
 
 
-def test_a_hanging_worker_is_ended_in_time(odd):
-    with odd("hang").worker() as worker:
-        answer = worker.ask(0.5, **build(ODD))
+def test_a_hanging_worker_is_ended_in_time(light):
+    with light.worker() as worker:
+        answer = worker.ask(0.5, do=odd("hang"))
         assert answer["outcome"] == "timeout"
         assert not worker.alive
         assert worker.server.ending(worker) == (-signal.SIGKILL, 0)
 
 
-def test_a_mechanism_that_forks_is_answered_once(odd):
-    with odd("fork").worker() as worker:
-        assert worker.ask(60, **build(ODD))["outcome"] == "ok"
-        assert "sample" in worker.ask(60, do="lap", iterations=2)
-        assert "spoiled" in worker.ask(60, do="finish")
+def test_a_mechanism_that_forks_is_answered_once(light):
+    with light.worker() as worker:
+        assert worker.ask(60, do=odd("fork")) == {"outcome": "ok"}
+        assert worker.ask(60, do="answer['more'] = 1")["more"] == 1
 
 
 @pytest.mark.parametrize("what", ["write", "forge"])
-def test_what_a_mechanism_writes_into_the_connection_is_no_answer(odd, what):
-    server = odd(what)
-    with server.worker() as worker:
-        answer = worker.ask(60, **build(ODD))
+def test_what_a_mechanism_writes_into_the_connection_is_no_answer(light, what):
+    with light.worker() as worker:
+        answer = worker.ask(60, do=odd(what))
         assert answer["outcome"] == "crashed"
         assert answer["reason"] == "the process sent something other than its answer"
         assert not worker.alive
-    with server.worker() as worker:
-        assert worker.ask(60, **build())["outcome"] == "ok"
+    with light.worker() as worker:
+        assert worker.ask(60, do="") == {"outcome": "ok"}
 
 
-def test_a_worker_that_leaves_is_reported_with_its_last_words(odd, capfd):
-    with odd("leave").worker() as worker:
-        answer = worker.ask(60, **build(ODD))
+def test_a_worker_that_leaves_is_reported_with_its_last_words(light, capfd):
+    with light.worker() as worker:
+        answer = worker.ask(60, do=odd("leave"))
         assert answer["outcome"] == "crashed"
         assert "exit 3" in answer["reason"]
         assert answer["reason"].endswith("last words")
@@ -116,22 +103,20 @@ def test_a_worker_that_leaves_is_reported_with_its_last_words(odd, capfd):
 @pytest.mark.skipif(sys.platform != "linux", reason="detached processes are found on Linux")
 @pytest.mark.parametrize("how", ["session", "twice"])
 @pytest.mark.parametrize("then", ["answer", "die", "leave", "hang"])
-def test_whatever_a_mechanism_starts_ends_with_its_case_and_is_reported(
-    odd, tmp_path, monkeypatch, how, then
-):
+def test_whatever_a_mechanism_starts_ends_with_its_case_and_is_reported(light, tmp_path, how, then):
     started = tmp_path / "started"
     started.touch()
-    monkeypatch.setenv("STARTED", str(started))
-    monkeypatch.setenv("THEN", then)
-    with odd(how).worker() as worker:
-        answer = worker.ask(2 if then == "hang" else 60, **build(ODD))
+    with light.worker() as worker:
+        answer = worker.ask(2 if then == "hang" else 60, do=odd(how, then, started))
         if then == "answer":
-            answer = worker.ask(60, do="finish")
+            end = "from attnbench.measure.server import end_children as end"
+            assert worker.ask(60, do=f"{end}; answer['left'] = end()")["left"] == 40
         assert alive(started) == []
     assert answer["outcome"] == {"answer": "ok", "hang": "timeout"}.get(then, "crashed")
     count = len(started.read_text().split())
     if then != "hang":  # whose time may be over before all have started
         assert count == 40
+    if then in ("die", "leave"):
         assert answer["notes"]["processes"] == "started 40 processes that had to be ended"
 
 
@@ -146,18 +131,18 @@ def alive(started):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="detached processes are found on Linux")
-def test_what_a_mechanism_started_ends_with_the_parent_too(odd, tmp_path):
+def test_what_a_mechanism_started_ends_with_the_parent_too(tmp_path):
     """Kill the parent hard while its worker hangs."""
     started = tmp_path / "started"
     started.touch()
     script = tmp_path / "parent.py"
     script.write_text(
-        "from attnbench.api.servers import own_server\n"
-        "with own_server(1) as server, server.worker() as worker:\n"
-        f"    worker.ask(None, **{json.loads(json.dumps(build(ODD)))})\n"
+        "from attnbench.api.servers import SCRIPT, Server\n"
+        "with Server(SCRIPT, module='obeying') as server, server.worker() as worker:\n"
+        f"    worker.ask(None, do={odd('twice', 'hang', started)!r})\n"
     )
-    more = {"PYTHONPATH": os.getcwd(), "ODD": "twice", "THEN": "hang", "STARTED": str(started)}
-    parent = subprocess.Popen([sys.executable, str(script)], env={**os.environ, **more})
+    env = light_environment(tmp_path / "modules")
+    parent = subprocess.Popen([sys.executable, str(script)], env=env)
     while len(started.read_text().split()) < 3:
         assert parent.poll() is None
     files = [os.pidfd_open(pid) for pid in alive(started)]
@@ -204,51 +189,47 @@ def test_an_older_tree_is_measured_by_this_package(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the server's death is signalled on Linux")
-def test_a_server_that_dies_is_started_anew(odd):
-    server = odd("")
-    with server.worker() as worker:
+def test_a_server_that_dies_is_started_anew(light):
+    with light.worker() as worker:
         file = os.pidfd_open(worker.pid)
-        server.process.kill()
+        light.process.kill()
         assert select.select([file], [], [], 60)[0], "the worker outlived its server"
         os.close(file)
-        answer = worker.ask(60, **build())
+        answer = worker.ask(60, do="")
         assert answer["outcome"] == "crashed"
-    with server.worker() as worker:
-        assert worker.ask(60, **build())["outcome"] == "ok"
+    with light.worker() as worker:
+        assert worker.ask(60, do="") == {"outcome": "ok"}
 
 
-def test_a_server_started_anew_knows_nothing_of_the_workers_before(odd):
-    server = odd("")
-    with server.worker() as idle, server.worker() as busy:
-        server.process.kill()
-        server.process.wait()
-        assert busy.ask(60, **build())["lost"]
-        with server.worker() as fresh:
-            assert idle.ask(60, **build())["lost"]
-            assert fresh.ask(60, **build())["outcome"] == "ok"
+def test_a_server_started_anew_knows_nothing_of_the_workers_before(light):
+    with light.worker() as idle, light.worker() as busy:
+        light.process.kill()
+        light.process.wait()
+        assert busy.ask(60, do="")["lost"]
+        with light.worker() as fresh:
+            assert idle.ask(60, do="")["lost"]
+            assert fresh.ask(60, do="") == {"outcome": "ok"}
 
 
-def test_a_server_that_was_stopped_goes_on(odd, monkeypatch):
+def test_a_server_that_was_stopped_goes_on(light, monkeypatch):
     monkeypatch.setattr(processes, "GRACE_S", 0.1)
-    server = odd("")
-    with server.worker() as worker:
-        server.process.send_signal(signal.SIGSTOP)
+    with light.worker() as worker:
+        light.process.send_signal(signal.SIGSTOP)
         worker.end()
         assert worker.exit
-    with server.worker() as worker:
-        assert worker.ask(60, **build())["outcome"] == "ok"
+    with light.worker() as worker:
+        assert worker.ask(60, do="") == {"outcome": "ok"}
 
 
-def test_a_server_that_is_closed_starts_nothing(odd):
-    server = odd("")
-    server.wait()
-    server.close()
+def test_a_server_that_is_closed_starts_nothing(light):
+    light.wait()
+    light.close()
     with pytest.raises(CannotRun):
-        server.worker()
-    assert server.process.poll() is not None
+        light.worker()
+    assert light.process.poll() is not None
 
 
-def test_where_the_system_has_no_room_for_a_process_the_others_go_on(tmp_path):
+def test_where_the_system_has_no_room_for_a_process_the_others_go_on(tmp_path, monkeypatch):
     script = tmp_path / "script.py"
     script.write_text(
         textwrap.dedent(
@@ -265,12 +246,13 @@ def test_where_the_system_has_no_room_for_a_process_the_others_go_on(tmp_path):
             """
         )
     )
-    with Server(script, seed=0) as server, server.worker() as one:
+    light = light_server(tmp_path / "modules", monkeypatch, script)
+    with light as server, server.worker() as one:
         with pytest.raises(CannotRun, match=os.strerror(errno.EAGAIN).lower()):
             server.worker()
         with server.worker() as other:
-            assert one.ask(60, **build())["outcome"] == "ok"
-            assert other.ask(60, **build())["outcome"] == "ok"
+            assert one.ask(60, do="") == {"outcome": "ok"}
+            assert other.ask(60, do="") == {"outcome": "ok"}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a parent's death is signalled on Linux")
@@ -280,8 +262,8 @@ def test_server_and_workers_end_with_their_parent(tmp_path):
         textwrap.dedent(
             """
             import time
-            from attnbench.api.servers import own_server
-            server = own_server(1)
+            from attnbench.api.servers import SCRIPT, Server
+            server = Server(SCRIPT, module="obeying")
             worker = server.worker()
             print(server.process.pid, worker.pid, flush=True)
             time.sleep(3600)
@@ -292,7 +274,7 @@ def test_server_and_workers_end_with_their_parent(tmp_path):
         [sys.executable, str(script)],
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": os.getcwd()},
+        env=light_environment(tmp_path / "modules"),
     )
     files = [os.pidfd_open(int(pid)) for pid in parent.stdout.readline().split()]
     parent.kill()

@@ -1,4 +1,4 @@
-"""Mechanisms that do to their process what no mechanism should."""
+"""What no mechanism should do to its process."""
 
 import os
 import signal
@@ -6,23 +6,8 @@ import subprocess
 import time
 from contextlib import suppress
 
-import torch
-from torch import nn
 
-
-class Odd(nn.Module):
-    """Does as the environment says when it runs."""
-
-    def __init__(self, width, heads):
-        super().__init__()
-        self.weight = nn.Parameter(torch.eye(width))
-
-    def forward(self, x, mask=None):
-        act(os.environ.get("ODD", ""))
-        return x @ self.weight
-
-
-def act(what):
+def act(what, then="", started=None):
     match what:
         case "die":
             os.kill(os.getpid(), signal.SIGKILL)
@@ -39,8 +24,8 @@ def act(what):
         case "forge":
             write(b'{"outcome": "ok"}\n')
         case "session" | "twice":
-            start(what)
-            act(os.environ["THEN"])
+            start(what, started)
+            act(then)
 
 
 def write(data):
@@ -50,9 +35,9 @@ def write(data):
             os.write(number, data)
 
 
-def start(how, count=40):
+def start(how, file, count=40):
     """Start processes in new sessions or forked twice, with an empty environment."""
-    with open(os.environ["STARTED"], "a") as started:
+    with open(file, "a") as started:
         for _ in range(count):
             if how == "session":
                 pid = subprocess.Popen(["sleep", "600"], start_new_session=True, env={}).pid
