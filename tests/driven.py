@@ -35,7 +35,9 @@ class Driven:
         """The completed command, with further variables in its environment."""
         question = [arguments, {name: str(value) for name, value in variables.items()}]
         print(json.dumps(question), file=self.process.stdin, flush=True)
-        code, out, err = json.loads(self.process.stdout.readline())
+        answer = self.process.stdout.readline()
+        assert answer, f"the process of {' '.join(map(str, arguments))} has ended"
+        code, out, err = json.loads(answer)
         return subprocess.CompletedProcess(arguments, code, out, err)
 
     def close(self):

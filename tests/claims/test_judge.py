@@ -226,6 +226,11 @@ def lab():
     return measured()
 
 
+@pytest.fixture(scope="module")
+def prepared(lab):
+    return bench(lab)
+
+
 def together(sweep, checks):
     """The judgement of each check."""
     claims = [
@@ -521,16 +526,15 @@ ENDINGS = ("", " == 1", " <= 1e-9", " >= 1e15", " == N**9*log(N)", " == N + K/N"
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.sampled_from(sorted(FUNCTIONS)).flatmap(calls))
-def test_every_readable_check_can_be_judged(lab, call):
-    found = bench(lab)
+@given(call=st.sampled_from(sorted(FUNCTIONS)).flatmap(calls))
+def test_every_readable_check_can_be_judged(prepared, call):
     for ending in ENDINGS:
         try:
             check = read_check(call + ending)
         except BadCheck:
             continue
         claim = Claim(id="a", source="b", claim="c", text="", check=check, scope="d")
-        (one,) = judge(found, [claim])
+        (one,) = judge(prepared, [claim])
         assert one.judgement.why or one.judgement.numbers
 
 

@@ -204,13 +204,17 @@ def runs(folder):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
-def test_a_stopped_sweep_keeps_its_runs_and_goes_on(tmp_path):
+@pytest.mark.parametrize(
+    "numbers",
+    [[signal.SIGINT], pytest.param([signal.SIGHUP, signal.SIGINT], marks=pytest.mark.long)],
+)
+def test_a_stopped_sweep_keeps_its_runs_and_goes_on(tmp_path, numbers):
     folder = tmp_path / "stopped"
     again = ("sweep", *QUICK, "--mode", "inference", "--out", folder)
     endless = ("--rounds", "1000")  # it is never done before the signal comes
     command = (*again, *endless)
     kept = 0  # runs in the journal
-    for number in (signal.SIGINT, signal.SIGHUP):
+    for number in numbers:
         with start(*command) as process:
             for _ in process.stderr:
                 if runs(folder) >= kept + 2:

@@ -8,7 +8,6 @@ from attnbench.measure.subject import Subject, iteration
 from attnbench.measure.worker import Worker
 from attnbench.records import PASSES, Level, Mode
 from attnbench.registry import card
-from tests.emulated.startup import emulated_cuda
 from tests.measure.cases import case
 
 pytestmark = pytest.mark.usefixtures("emulated_gpu")
@@ -113,7 +112,7 @@ def test_a_worker_times_replays():
 @pytest.mark.parametrize(("rate", "dearer"), [(0.2, True), (1000.0, False)])
 def test_an_iteration_costs_what_hiding_its_launches_takes(monkeypatch, rate, dearer):
     """By the time of the GPU alone, launch-bound cases would run many times too long."""
-    monkeypatch.setattr(emulated_cuda, "RATE", rate)
+    monkeypatch.setenv("EMULATED_CUDA_RATE", str(rate))
     worker = Worker(None, seed=0)
     answer = build(worker, case(device="cuda"), warmup_s=0.01)
     assert worker.built.watch.hiding == dearer

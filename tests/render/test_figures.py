@@ -129,25 +129,28 @@ def with_ends(count, lengths, share, seed):
     return sweep(names, lengths=tuple(sorted(lengths)), rounds=1, samples=1, end=end)
 
 
-# drawing is slow, so failing examples are not shrunk
-@settings(
-    max_examples=6,
-    deadline=None,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
-@given(
-    st.integers(1, 26),
-    st.sets(st.integers(1, 65_536), min_size=1, max_size=12),
-    st.sampled_from([0.0, 0.2, 0.9, 1.0]),
-    st.integers(0, 99),
-    st.sampled_from(FigureSize),
-)
-@example(26, {128 * 2**i for i in range(10)}, 0.9, 0, FigureSize.COLUMN)
-@example(17, {166, 499, 1230, 38_600, 40_681}, 0.2, 40, FigureSize.SLIDE)
-def test_legends_of_any_sweep_are_next_to_their_curves(count, lengths, share, seed, size):
-    made, _ = figures(with_ends(count, lengths, share, seed), size)
-    check(made, size)
+@pytest.mark.parametrize("examples", [2, pytest.param(6, marks=pytest.mark.long)])
+def test_legends_of_any_sweep_are_next_to_their_curves(examples):
+    # drawing is slow, so failing examples are not shrunk
+    @settings(
+        max_examples=examples,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(
+        st.integers(1, 26),
+        st.sets(st.integers(1, 65_536), min_size=1, max_size=12),
+        st.sampled_from([0.0, 0.2, 0.9, 1.0]),
+        st.integers(0, 99),
+        st.sampled_from(FigureSize),
+    )
+    @example(26, {128 * 2**i for i in range(10)}, 0.9, 0, FigureSize.COLUMN)
+    @example(17, {166, 499, 1230, 38_600, 40_681}, 0.2, 40, FigureSize.SLIDE)
+    def every(count, lengths, share, seed, size):
+        made, _ = figures(with_ends(count, lengths, share, seed), size)
+        check(made, size)
+
+    every()
 
 
 @pytest.mark.parametrize("size", FigureSize)
