@@ -77,6 +77,19 @@ def test_another_release_is_named_beside_the_one_that_a_form_needs(found, monkey
     assert card.refusal("transformers", card.config(), w) is None
 
 
+@pytest.mark.parametrize(("name", "form"), ALL)
+@pytest.mark.parametrize("what", ["causal", "padding"])
+def test_what_a_package_does_not_take_is_refused(what, name, form, monkeypatch):
+    monkeypatch.setattr(peers, "find_spec", lambda module: True)
+    card = registry.card(name)
+    module, w = card.forms[form], Workload(**{**vars(W), what: 1})
+    monkeypatch.setattr(peers, "installed", lambda package: f"{module.release or 1}.0")
+    taken = {"causal": module.takes_causal, "padding": module.takes_padding}[what]
+    reason = module.needs(card.config(), w) or ""
+    said = {"causal": "has no causal form of it", "padding": "takes no padding mask here"}[what]
+    assert (f"{module.package} {said}" == reason) == (not taken)
+
+
 def test_no_package_is_imported_before_a_form_is_built():
     code = """
 import sys

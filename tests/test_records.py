@@ -15,6 +15,14 @@ PLAIN = Workload(batch=8, seq_len=128, level=Level.ATTENTION)
 
 
 @given(CASES)
+@example(
+    Case(
+        mechanism="m",
+        form="f",
+        options=(("a", "true"), ("b", "7"), ("c", "None"), ("d", "0.5")),
+        workload=PLAIN,
+    )
+)
 def test_a_label_reads_back_as_its_case(case):
     found = Case.read(str(case))
     assert found == case

@@ -56,6 +56,14 @@ def test_long_steps_forget_all_before_them(form):
     assert all(gradient.isfinite().all() for gradient in gradients)
 
 
+@pytest.mark.parametrize("form", CARD.forms)
+def test_padding_before_the_tokens_changes_nothing(form):
+    module = build(form, replace(W, level=Level.ATTENTION), bias=True)
+    x = torch.randn(2, 40, 16)
+    mask = (torch.arange(40) >= 9).expand(2, -1)
+    torch.testing.assert_close(module(x, mask)[:, 9:], module(x[:, 9:]))
+
+
 def test_what_training_keeps_is_linear_in_length():
     def kept(seq_len):
         w = replace(W, seq_len=seq_len, batch=1, level=Level.ATTENTION)

@@ -68,6 +68,12 @@ def test_folding_needs_the_projections():
     assert CARD.default(Config(), w) == "sdpa"
 
 
+def test_the_default_is_folded_once_a_batch_has_many_tokens_in_however_many_sequences():
+    w = Workload(batch=12, seq_len=8, width=16, heads=4, level=Level.ATTENTION)
+    assert CARD.default(Config(compression=3), w) == "folded"
+    assert CARD.default(Config(compression=4), w) == "sdpa"
+
+
 def test_impossible_options_are_refused():
     with pytest.raises(ValueError, match="compression is 0; it must be at least 1"):
         Config(compression=0)

@@ -5,6 +5,7 @@ import torch
 
 from attnbench.mechanisms.synthesizer import CARD, Config, Synthesizer, sides
 from attnbench.records import Level, Workload
+from attnbench.verify.flops import counted_flops
 
 
 def workload(seq_len, **fields):
@@ -55,6 +56,14 @@ def test_positions_beyond_n_max_are_refused_and_fewer_use_the_first_rows():
     module = build(config, seq_len=5)
     x = torch.randn(2, 5, 16, dtype=torch.float64)
     assert torch.equal(module.logits(x), module.R[:, :5, :5])
+
+
+def test_factors_cost_what_their_positions_do_even_if_there_are_fewer_tokens():
+    w = workload(5)
+    module = build(Config(variant="factorized_dense", n_max=40), seq_len=5)
+    flops = module.flops(module.config, w)
+    x = torch.randn(2, 5, 16, dtype=torch.float64)
+    assert flops.projections + flops.core == counted_flops(module, x)
 
 
 def test_the_fused_form_is_for_products_of_features():
