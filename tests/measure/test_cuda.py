@@ -1,5 +1,6 @@
 """The stopwatch of a GPU against a device that exists only as two clocks and a queue."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -177,6 +178,20 @@ def test_a_hold_that_was_too_short_is_followed_by_longer_ones(gpu):
         taken.append(sample(iterate, lambda: None, watch, 1))
     assert watch.hiding
     assert taken[-1].seconds == pytest.approx(0.0002)
+
+
+def test_holds_go_on_where_only_single_ones_were_too_short(gpu):
+    watch, _ = samples(gpu, LAUNCH_BOUND, 1, LEARNING)
+
+    def iterate(slower, lap):
+        for device_s, enqueue_s in LAUNCH_BOUND:
+            gpu.run(device_s, slower * enqueue_s)
+        lap("forward")
+
+    for late in range(PATIENCE + 1):
+        for slower in (2 * 2**late, 1):
+            sample(partial(iterate, slower), lambda: None, watch, 1)
+    assert watch.hiding
 
 
 def test_enqueuing_longer_than_a_hold_may_last_is_reported(gpu):
