@@ -1,5 +1,6 @@
 """Shared by all tests: one thread, repeatable properties, and memory that is never zero by luck."""
 
+import gc
 import os
 import sys
 
@@ -20,6 +21,12 @@ def careful_torch():
         torch.set_num_threads(1)
         torch.utils.deterministic.fill_uninitialized_memory = True
         torch.use_deterministic_algorithms(True)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def small_heap():
+    """What was imported is no garbage, which workers collect for every case."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")

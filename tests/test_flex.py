@@ -75,10 +75,12 @@ def as_documented(q, k, v, block_mask):
     B, H, N = q.shape[:3]
     b, h, i, j = (torch.arange(size) for size in (B, H, N, N))
     allowed = block_mask.mask_mod(b.view(-1, 1, 1, 1), h.view(-1, 1, 1), i[:, None], j)
-    allowed = allowed & spread(block_mask.kv_num_blocks, block_mask.kv_indices, N)
+    part = spread(block_mask.kv_num_blocks, block_mask.kv_indices, N)
+    full = torch.zeros_like(part)
     if block_mask.full_kv_num_blocks is not None:
         full = spread(block_mask.full_kv_num_blocks, block_mask.full_kv_indices, N)
-        allowed = allowed | full
+    assert not (part & full).any(), "a block is listed twice"
+    allowed = allowed & part | full
     logits = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~allowed, -torch.inf)
     return logits.softmax(-1).nan_to_num(0) @ v
 

@@ -18,6 +18,7 @@ from attnbench.verify.checks import (
     no_state,
     no_step_flops,
     not_causal,
+    steps_continue_the_causal_pass,
 )
 from attnbench.verify.equations import NUMBER_TYPES, computes_its_own_equations
 from attnbench.verify.trial import trials, ways, workload
@@ -35,6 +36,7 @@ def every(name):
                 yield label, check, trial
 
 
+BY_TYPE = (computes_its_own_equations, steps_continue_the_causal_pass)
 TRIALS = [
     pytest.param(trial, id=f"{name}-{label}")
     for name in registry.names()
@@ -44,11 +46,11 @@ TRIALS = [
 
 @pytest.mark.parametrize("trial", TRIALS)
 def test_the_contract(trial):
-    """All checks of a trial; of further examples, equations in float64 and float32 alone."""
+    """All checks of a trial; of further examples, in float64 and float32 alone."""
     failures = []
     for check in CHECKS:
         run = check.run
-        if run is computes_its_own_equations and trial.config != trial.card.examples[0]:
+        if run in BY_TYPE and trial.config != trial.card.examples[0]:
             run = partial(run, types=NUMBER_TYPES[:2])
         try:
             if check.exemption(trial) is None:
@@ -62,8 +64,10 @@ def test_the_contract(trial):
 
 @pytest.mark.long
 @pytest.mark.parametrize("trial", TRIALS)
-def test_the_equations_in_every_number_type(trial):
-    computes_its_own_equations(trial)
+def test_the_contract_in_every_number_type(trial):
+    for check in CHECKS:
+        if check.run in BY_TYPE and check.exemption(trial) is None:
+            check.run(trial)
 
 
 @pytest.mark.parametrize("name", registry.names())

@@ -5,7 +5,7 @@ apply is known beforehand: `exemption` gives the reason. Sizes are small, and th
 unless stated otherwise, so that a mechanism takes seconds.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -215,10 +215,12 @@ def the_core_is_what_stands_between_the_projections(trial: Trial) -> None:
     assert (o.shape[0], o.shape[2]) == (2, 17)
 
 
-def steps_continue_the_causal_pass(trial: Trial) -> None:
+def steps_continue_the_causal_pass(
+    trial: Trial, types: Sequence[torch.dtype] = NUMBER_TYPES
+) -> None:
     """After a prefill of any length, token by token, each step taken twice from the same state."""
     w = trial.workload(37)
-    for dtype in NUMBER_TYPES:
+    for dtype in types:
         if trial.refusal(in_type(w, dtype)):
             continue
         module, x = trial.build(w, dtype), tokens(w, dtype=dtype)

@@ -6,6 +6,7 @@ Torch's operators stand in for generated code where a test needs none.
 import json
 from dataclasses import asdict
 from functools import cache, partial
+from itertools import product
 
 import pytest
 import torch
@@ -15,13 +16,14 @@ from attnbench.device import find
 from attnbench.measure import compiling
 from attnbench.measure.compiling import graphs
 from attnbench.measure.worker import Worker
-from attnbench.records import PASSES, Level
+from attnbench.records import PASSES, Level, Mode
 from tests.measure.cases import case
 
 # torch warns of its own code while it compiles
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 
 NO_COMPILER = find("cpu").cannot_compile()
+USUAL = ((Level.CORE, Mode.INFERENCE), (Level.MODEL, Mode.TRAINING))
 CODE = pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)
 
 
@@ -50,8 +52,13 @@ def values(worker, do, **question):
 
 
 @pytest.mark.usefixtures("captured")
-@pytest.mark.parametrize("mode", PASSES)
-@pytest.mark.parametrize("level", list(Level))
+@pytest.mark.parametrize(
+    ("level", "mode"),
+    [
+        pytest.param(level, mode, marks=() if (level, mode) in USUAL else pytest.mark.long)
+        for level, mode in product(Level, PASSES)
+    ],
+)
 def test_compiling_comes_before_the_warm_up_and_never_again(level, mode):
     worker = Worker(None, seed=0)
     values(worker, "build", suspicious=True, **asked("compiled", level=level, mode=mode))

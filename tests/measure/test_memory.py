@@ -2,6 +2,8 @@
 
 import ctypes
 import sys
+from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
@@ -9,8 +11,9 @@ import torch
 from attnbench.contract import Card
 from attnbench.measure import memory
 from attnbench.measure.subject import Subject
-from attnbench.records import PASSES, Causality, Level, Mode
+from attnbench.records import PASSES, Level, Mode
 from attnbench.registry import card, names
+from attnbench.verify.trial import ways
 from tests.measure.cases import case
 
 
@@ -82,11 +85,13 @@ def test_a_resident_peak_sees_a_large_tensor():
     assert 1.5 * scores < found["resident_delta_bytes"] < 3 * scores
 
 
+SMALL = {"batch": 1, "seq_len": 512, "heads": 2, "width": 8}
+
 # forms that store a square of the length although the mechanism needs none
 SQUARE = {("sliding_window", "masked")}
 
 
-# forms that loop over the tokens in Python: minutes in training
+# forms that loop over the tokens in Python: seconds, and minutes in training
 LOOPS = {(name, "eager") for name in ("gated_delta_net", "mamba2", "retention")}
 
 
@@ -95,53 +100,35 @@ def lean():
     for name in names():
         tested: Card = card(name)
         if tested.cost.memory < 2:
-            causal = tested.causality is Causality.ALWAYS
-            forms = (own for own in tested.own_forms if not tested.forms[own].compiles)
-            for form in (form for form in forms if (name, form) not in SQUARE):
-                for mode in PASSES:
-                    long = mode is Mode.TRAINING and (name, form) in LOOPS
-                    marks = [pytest.mark.faults] * long
-                    label = f"{name}-{form}-{mode}"
-                    yield pytest.param(name, form, causal, mode, id=label, marks=marks)
-                    if tested.causality is Causality.OPTIONAL:
-                        yield pytest.param(name, form, True, mode, id=f"{label}-causal")
+            # a window that follows √N is a default; as a small example it would be fixed
+            config = tested.examples[0] if tested.cost.memory == 1 else tested.config()
+            usual = vars(tested.config())
+            options = tuple((k, v) for k, v in vars(config).items() if v != usual[k])
+            for form, causal, mode in product(tested.own_forms, ways(tested.causality), PASSES):
+                one = case(name, form, options, causal=causal, mode=mode, **SMALL)
+                refused = tested.refusal(form, config, one.workload)
+                if refused or tested.forms[form].compiles or (name, form) in SQUARE:
+                    continue
+                slow = pytest.mark.faults if mode is Mode.TRAINING else pytest.mark.long
+                marks = slow if (name, form) in LOOPS else ()
+                yield pytest.param(
+                    one, id=f"{name}-{form}-{mode}" + "-causal" * causal, marks=marks
+                )
 
 
-@pytest.mark.parametrize(("name", "form", "causal", "mode"), list(lean()))
-def test_lean_mechanisms_never_hold_a_square_of_the_length(name, form, causal, mode):
+@pytest.mark.parametrize("one", list(lean()))
+def test_lean_mechanisms_never_hold_a_square_of_the_length(one):
     """Four times the length costs about 4 to the card's exponent; an N×N tensor would cost 16.
 
     Four times, since √N then doubles exactly wherever it is rounded.
     """
-    tested = card(name)
-    # a window that follows √N is a default; as a small example it would be fixed
-    config = tested.examples[0] if tested.cost.memory == 1 else tested.config()
-    options = tuple(
-        (key, value)
-        for key, value in vars(config).items()
-        if value != getattr(tested.config(), key)
+    exponent = card(one.mechanism).cost.memory
+    short, long = (
+        measured(replace(one, workload=replace(one.workload, seq_len=N)))[0] for N in (512, 2048)
     )
-
-    def delta(seq_len):
-        one = case(
-            name,
-            form,
-            options,
-            batch=1,
-            seq_len=seq_len,
-            causal=causal,
-            mode=mode,
-            heads=2,
-            width=8,
-        )
-        if reason := tested.refusal(form, config, one.workload):
-            pytest.skip(reason)
-        found, _ = measured(one)
-        return found["allocated_delta_bytes"]
-
-    short, long = delta(1024), delta(4096)
-    assert long <= 4**tested.cost.memory * 1.25 * short
-    assert tested.cost.memory > 1 or long < 4096**2 * 4, "an N×N tensor of one head"
+    key = "allocated_delta_bytes"
+    assert long[key] <= 4**exponent * 1.25 * short[key]
+    assert exponent > 1 or long[key] < 2048**2 * 4, "an N×N tensor of one head"
 
 
 def test_the_counter_does_not_count_views():

@@ -16,12 +16,19 @@ CARD = card("nystromformer")
 
 
 @pytest.mark.parametrize("form", [name for name in CARD.own_forms if not CARD.forms[name].compiles])
-@pytest.mark.parametrize("package", ["transformers", "nystrom_attention"])
 @pytest.mark.parametrize(
-    ("heads", "batch", "iterations", "real"),
-    [(1, 1, 6, 24), (1, 1, 6, 22), (4, 3, 40, 24), (4, 3, 40, 18)],
+    ("package", "seq_len", "heads", "batch", "iterations", "real"),
+    [
+        ("transformers", 6, 1, 1, 6, 6),
+        ("transformers", 6, 4, 3, 40, 6),
+        ("transformers", 24, 1, 1, 6, 24),
+        ("transformers", 24, 4, 3, 40, 24),
+        ("nystrom_attention", 24, 1, 1, 6, 24),
+        ("nystrom_attention", 24, 1, 1, 6, 22),
+        ("nystrom_attention", 24, 4, 3, 40, 24),
+        ("nystrom_attention", 24, 4, 3, 40, 18),
+    ],
 )
-@pytest.mark.parametrize("seq_len", [6, 24])
 def test_it_equals_the_package(package, form, heads, batch, iterations, real, seq_len):
     config = Config(landmarks=6, iterations=iterations, conv_kernel=33, bias=real == seq_len)
     w = Workload(
