@@ -59,7 +59,7 @@ def usual(attnbench):
 def ailing(attnbench):
     """The host enqueues for longer than the card works, whose NVML reports trouble."""
     models = ("--models", "transformer", "--mode", "inference", "--lengths", "32,64")
-    settings = {"EMULATED_CUDA_RATE": 0.2, "EMULATED_NVML": "hidden,capped,slow"}
+    settings = {"EMULATED_CUDA_RATE": 0.05, "EMULATED_NVML": "hidden,capped,slow"}
     return swept(attnbench, "ailing", *models, **settings)
 
 
@@ -169,6 +169,7 @@ def test_a_check_counts_on_the_gpu(attnbench):
     assert done.returncode == 0, done.stderr
     saved = json.loads((attnbench.folder / "base.json").read_text())
     assert saved["machine"]["device"] == "Emulated GPU"
+    assert all(label.endswith("/cuda") for label in saved["cases"])
     done = attnbench.run("check", "--baseline", "base.json", "--device", "cuda", *models, "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["exit_code"] == 0
