@@ -113,8 +113,8 @@ def tool(subject, run, device, cold=False):
     """The laps of a race, as a worker runs them."""
     watch = device.stopwatch(cold)
     first = sample(run, subject.clear, watch, 1)
-    each_s = warm_up(run, subject.clear, watch, first.seconds, BLOCK_S / 10)[-1]
-    planned = turns(each_s, Settings(sample_s=BLOCK_S))
+    last = warm_up(run, subject.clear, watch, first, BLOCK_S / 10)[-1]
+    planned = turns(last.seconds, Settings(sample_s=BLOCK_S))
     laps = (sample(run, subject.clear, watch, planned.iterations) for _ in range(2 * planned.pairs))
     return statistics.median(lap.seconds for lap in laps)
 
