@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from attnbench import units
 from attnbench.analysis.summary import Frame
 from attnbench.records import FigureSize, Mode
-from attnbench.render.cost_tables import by_length, milliseconds, timed_by
-from attnbench.render.figures import TIME, Quantity, curves, notes, row_of
+from attnbench.render.cost_tables import by_length, milliseconds
+from attnbench.render.figures import TIME, Quantity, clock, curves, notes, row_of, timing
 from attnbench.render.grid import Table, number, words
 from attnbench.render.panels import Panels, styled
 from attnbench.render.styles import SHEETS
@@ -31,7 +31,7 @@ def decode_figure(summary: Frame, size: FigureSize = FigureSize.TEXT) -> "Figure
 
     Bands are 95 % confidence intervals; bytes are exact.
     """
-    per_token = replace(TIME, axis=f"{timed_by(summary)} per output token")
+    per_token = replace(TIME, axis=f"{clock(summary)} per output token")
     step, state = (curves(summary, Mode.DECODE, quantity) for quantity in (per_token, STATE))
     with styled(SHEETS[size]):
         panels = Panels(SHEETS[size], summary["series"], rows=2, columns=1)
@@ -41,7 +41,7 @@ def decode_figure(summary: Frame, size: FigureSize = FigureSize.TEXT) -> "Figure
         ]
         below = panels.rows[1][0]
         below.set_xlabel(below.get_xlabel().replace("sequence length", "context"))
-        return panels.arranged(legends, [*notes(step)])
+        return panels.arranged(legends, [*timing(summary), *notes(step)])
 
 
 def first_token(summary: Frame) -> Table:
