@@ -28,6 +28,9 @@ FAULTING = 0.01
 SLOW = 0.06
 FIRST, LATELY = 8, 41  # probes at the start, and those whose lower quartile is usual
 TAKES = 3  # of one sample
+# Samples taken again may take this share of the time of those that are kept: a core that is slow
+# more often is a slow core, and that the processes of a race take turns evens it out.
+AGAIN = 0.5
 # longer samples are not taken again because of a probe, which saw too little of them
 PROBED_S = 0.5
 
@@ -131,7 +134,7 @@ class CoreMeter(Meter):
     """What disturbed the samples of one case on a CPU; with a `probe`, also how fast the core was.
 
     Whether a sample is taken again depends on what is read here alone, never on how long it took
-    compared to others. Samples taken again take no longer in all than those that are kept.
+    compared to others.
     """
 
     def __init__(
@@ -174,7 +177,7 @@ class CoreMeter(Meter):
 
     def again(self, take: int, left_s: float) -> bool:
         took_s = self.used[-1].wall_s
-        fits = take < TAKES and self.again_s <= self.kept_s and 2 * took_s < left_s
+        fits = take < TAKES and self.again_s <= AGAIN * self.kept_s and 2 * took_s < left_s
         if self.is_slow and fits:
             self.again_s += took_s
             return True

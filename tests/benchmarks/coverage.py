@@ -33,7 +33,7 @@ import numpy as np
 
 from attnbench.analysis.estimate import LEVEL, student_quantile
 from attnbench.analysis.ratios import means
-from attnbench.measure.disturbances import SLOW, TAKES
+from attnbench.measure.disturbances import AGAIN, SLOW, TAKES
 from tests.benchmarks.header import begin
 
 BLOCKS, LAP_PAIRS = 8, 6
@@ -172,7 +172,7 @@ def taken_again(logs, slow, draw, rng):
     for lap in range(2 * LAP_PAIRS):
         for _ in range(TAKES - 1):
             worst = probes[..., lap]
-            due = (worst > usual + np.log1p(SLOW)) & (again <= kept)
+            due = (worst > usual + np.log1p(SLOW)) & (again <= AGAIN * kept)
             again += due
             lasting = slow[..., lap] * (rng.random(due.shape) < LASTS)
             slow[..., lap] = np.where(due, lasting, slow[..., lap])
