@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from attnbench.errors import CannotRun, UsageError
-from attnbench.records import Case, Sample
+from attnbench.records import Case, Clock, Disturbance, Sample
 
 ROOM = "measure.devices"
 AUTO = "auto"  # the present device of the highest preference
@@ -48,11 +48,29 @@ class Stopwatch(Protocol):
 class Meter:
     """What a device reports of the samples of one case, added up over `with` blocks around them.
 
-    This one is of a device that reports nothing. `is_slow`: whether its clock was too low in the
-    last block for the sample to count.
+    This one is of a device that reports nothing. `is_slow`: whether the last sample was disturbed,
+    as by a low clock, so that it shall be taken again. `disturbed` and `waited_s` are those of the
+    sample, where they are known.
     """
 
     is_slow = False
+    disturbed: Disturbance | None = None
+    waited_s: float | None = None
+
+    def ready(self) -> None:
+        """Look at the device before a sample, and before anything is rehearsed for it."""
+
+    def faults(self) -> int:
+        """Page faults of this process so far, where they take time of a sample; else 0."""
+        return 0
+
+    def waited(self) -> float:
+        """Seconds that the threads of this process have waited for a core so far, if known."""
+        return 0.0
+
+    def again(self, take: int, left_s: float) -> bool:
+        """Whether to take the last sample again, after `take` times; `left_s` of the budget."""
+        return self.is_slow and take < 2
 
     def __enter__(self) -> Self:
         return self
@@ -80,6 +98,7 @@ class Device(ABC):
     budget_s: float | None = None  # default budget of a sweep
     threshold = 0.03  # relative change of time that the gate ignores: clock rates vary
     clock = "device time"  # what the gate compares
+    threads: int | None = None  # default of a sweep; None: all cores
     hides_page_faults = False  # whether copies into fresh memory cost more than is measured
     flushes_cache = False  # whether `cold` samples can be taken
     captures = False  # whether iterations can be captured in graphs
@@ -112,6 +131,10 @@ class Device(ABC):
         sample_s, warmup_s = (0.5, 1.0) if bounded else (3.0, 3.0)
         return {"sample_s": sample_s, "warmup_s": warmup_s, "interval_s": 0.001}
 
+    def host_clock(self, threads: int) -> Clock:
+        """The clock of samples without device time, on so many threads of the host."""
+        return Clock.WALL
+
     def flops_per_s(self, threads: int) -> float:
         """Sustained FLOP/s, a guess like `bytes_per_s`."""
         return 15e12
@@ -141,14 +164,20 @@ class Device(ABC):
         """Make this the process's current device."""
 
     @abstractmethod
-    def stopwatch(self, cold: bool = False) -> Stopwatch:
-        """A stopwatch; with `cold`, one that flushes the device's cache before each iteration."""
+    def stopwatch(self, cold: bool = False, clock: Clock = Clock.WALL) -> Stopwatch:
+        """A stopwatch; with `cold`, one that flushes the device's cache before each iteration.
+
+        `clock` counts where the device has none of its own.
+        """
 
     def synchronise(self) -> None:
         """Wait until the device has finished all enqueued work."""
 
-    def meter(self) -> Meter:
-        """What adds up the device's reports of the samples of a case."""
+    def meter(self, probed: bool = False) -> Meter:
+        """What adds up the device's reports of the samples of a case.
+
+        If `probed`, its speed is measured beside each sample, where only that shows it.
+        """
         return Meter()
 
     def captured(self, subject: Any) -> Callable[..., Any]:

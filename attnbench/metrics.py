@@ -101,7 +101,7 @@ def _recorded(
 
 
 ROWS = (
-    _time("time_s", "time", "one iteration: device time on a GPU, otherwise wall time", "time"),
+    _time("time_s", "time", "one iteration, by the clock of the sweep", "time"),
     _time("wall_s", "wall time", "one iteration; on a GPU without holding its queue"),
     _time("cpu_s", "CPU time", "one iteration, process time of all threads"),
     _time("device_s", "device time", "one iteration, between two events of the GPU"),
@@ -147,6 +147,10 @@ ROWS = (
     _recorded("recompiles", "recompiled", Unit.COUNT, "graphs, after the warm-up", Join.LARGEST),
     _recorded("warmup_s", "warm-up", Unit.SECONDS, "iterations before the samples"),
     _recorded("warmup_iterations", "warm-up iterations", Unit.COUNT, "before the samples"),
+    _recorded("retaken_s", "taken again", Unit.SECONDS, "samples that had been disturbed"),
+    _recorded("fault_share", "page faults", Unit.RATIO, "of the time of samples"),
+    _recorded("stolen_share", "stolen", Unit.RATIO, "time of all cores, by the host"),
+    _recorded("probe_s", "probe", Unit.SECONDS, "fixed work beside each sample"),
     _recorded("temperature_c", "temperature", Unit.CELSIUS, "of the GPU", signed=True),
     _recorded("power_w", "power", Unit.WATTS, "of the GPU"),
     _recorded("sm_clock_hz", "clock", Unit.HERTZ, "of the multiprocessors of the GPU"),

@@ -108,7 +108,9 @@ def mechanism(copy):
 def metric(copy):
     row = '    _recorded("longest_s", "longest", Unit.SECONDS, "the longest iteration"),\n'
     copy.insert("metrics.py", "ROWS = (\n", row)
-    copy.insert("measure/worker.py", '"warmup_s": sum(warm), ', '"longest_s": max(warm), ')
+    copy.insert(
+        "measure/worker.py", '"warmup_s": spent_s(warm), ', '"longest_s": spent_s(warm[:1]), '
+    )
 
 
 def figure(copy):

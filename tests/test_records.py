@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from attnbench.records import Case, Fingerprint, Level, Shell, Workload
+from attnbench.records import AWAY, Case, Clock, Fingerprint, Level, Sample, Shell, Workload
 from tests.cases import CASES
 from tests.sweeps import environment
 
@@ -86,3 +86,24 @@ def test_machines_say_how_they_differ():
     assert not here.differences(environment(load=9.0, memory_bytes=1).fingerprint)
     for field in fields(Fingerprint):
         assert here.differences(replace(here, **{field.name: 7}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "seconds"),
+    [
+        ({"clock": Clock.WALL}, 0.5),
+        ({}, 0.2),
+        ({"waited_s": 0.6}, 0.2),
+        ({"waited_s": 0.6 - AWAY + 0.001}, 0.2),
+        ({"waited_s": 0.6 - AWAY - 0.001}, 0.2 + AWAY / 2),
+        ({"waited_s": 0.0}, 0.5),
+        ({"waited_s": 0.0, "cpu_s": 1.9}, 0.95),
+        ({"waited_s": 1.0, "cpu_s": 0.0}, 0.5),
+        ({"cpu_s": 0.0}, 0.5),
+        ({"device_s": 0.3}, 0.15),
+    ],
+)
+def test_the_seconds_of_a_sample_are_those_of_its_clock_that_can_be_believed(changes, seconds):
+    """Two iterations in 1 s, of which 0.4 s are CPU time."""
+    sample = Sample(2, 1.0, 0.4, None, 0.4, 0.0, 0.0, clock=Clock.CPU)._replace(**changes)
+    assert sample.seconds == pytest.approx(seconds, rel=0.01)

@@ -147,6 +147,9 @@ def refusals(first: Sweep, second: Sweep) -> tuple[str, ...]:
     for name in ("cold", "cuda_graphs"):
         if getattr(first.request.settings, name) != getattr(second.request.settings, name):
             reasons.append(f"--{name.replace('_', '-')}: in one of them only")
+    clocks = [sweep.request.settings.clock for sweep in (first, second)]
+    if clocks[0] != clocks[1]:
+        reasons.append(f"clock: {clocks[0]} and {clocks[1]}")
     if first.request.dtype != second.request.dtype:
         reasons.append(f"dtype: {first.request.dtype} and {second.request.dtype}")
     return tuple(reasons)

@@ -20,12 +20,12 @@ variance and of ρ are too small at once, so a plug-in estimate of ρ gives inte
 short: coverage down to 92 % for two series in three rounds, and 89 % in two. ρ is therefore taken
 at an upper confidence limit.
 
-Coverage in simulations of drift, steps, a busy neighbour, bursts, process effects and heavy tails
-is 94.6 to 96 % (tests/benchmarks/coverage.py). It is lower where one series is much less steady
-than the rest: with process effects four times those of five others, its own ratios reach 83 % in
-three rounds and 89 % in eight, since its variance is shrunk towards theirs. Three rounds cannot
-distinguish an unsteady series from an unlucky one; all ratios of such a sweep together reach 93 to
-94 %.
+Coverage in simulations of drift, steps, a busy neighbour, bursts, a slow core with laps taken
+again, process effects and heavy tails is 94.6 to 96 % (tests/benchmarks/coverage.py). It is lower
+where one series is much less steady than the rest: with process effects four times those of five
+others, its own ratios reach 83 % in three rounds and 89 % in eight, since its variance is shrunk
+towards theirs. Three rounds cannot distinguish an unsteady series from an unlucky one; all ratios
+of such a sweep together reach 93 to 94 %.
 """
 
 import math

@@ -172,6 +172,16 @@ class Analysis:
         """The share of the variance between processes that lies between nodes."""
         return trust.node_share(self.sweep)
 
+    @cached_property
+    def waiting(self) -> float | None:
+        """The share of wall time in which processes waited for a core; None if unknown."""
+        return trust.waiting(self.sweep)
+
+    @cached_property
+    def wall_factor(self) -> float | None:
+        """How many times as long as CPU time wall time is; None of another clock."""
+        return trust.wall_factor(self.sweep)
+
     @property
     def process_spread(self) -> float | None:
         """The standard deviation of a log time between processes; None after one round."""

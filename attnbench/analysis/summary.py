@@ -37,6 +37,8 @@ MISSING = "missing"  # in place of an `Outcome`, for a case of the plan without 
 
 ALL = "all"  # mechanisms together
 
+DEVICE_TIME = "device time"  # in place of a `Clock`
+
 # notes that become columns: lists of names, joined by ", "
 NOTED = ("attention_kernel", "attention_device_kernels", "number_types")
 
@@ -72,8 +74,9 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     reason, rounds. Recorded, or empty: attention_kernel and attention_device_kernels (see
     `measure.kernels`), number_types in which operators gave results.
 
-    Times of one iteration in seconds: time_s is device time on a GPU, else wall time; time_lo_s and
-    time_hi_s are its 95 % confidence interval, time_log_se and time_df the standard error of its
+    Times of one iteration in seconds: time_s is by the `clock` of the sweep ("CPU time", "wall
+    time", or "device time" on a GPU), on so many `threads`; time_lo_s and time_hi_s are its 95 %
+    confidence interval, time_log_se and time_df the standard error of its
     logarithm and the degrees of freedom, interval_kind an `IntervalKind`, samples their number;
     wall_s, cpu_s, device_s, enqueue_s, forward_s, backward_s, step_s, forward_backward_s; token_s
     is time_s / outputs, and tokens_per_s its inverse. launch_bound: the host enqueues an iteration
@@ -90,10 +93,12 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     runs = _by_case(sweep.runs)
     cases = [runs.get(planned.case.key, []) for planned in sweep.plan]
     predictions = replayed(sweep.plan, sweep.runs)
+    timed_by = {"clock": clock(sweep), "threads": sweep.request.settings.threads}
     rows = [
         _identity(planned.case, names[planned.case.key], sweep.request.batch_tokens)
         | _ending(planned, own)
         | {name: next((r.notes[name] for r in own if name in r.notes), "") for name in NOTED}
+        | timed_by
         | _times(own, estimate, planned.case.workload)
         | _planned(planned, *predictions[planned.case.key])
         | _values(own)
@@ -103,6 +108,13 @@ def summary(sweep: Sweep) -> pd.DataFrame:
         )
     ]
     return pd.DataFrame(rows)
+
+
+def clock(sweep: Sweep) -> str:
+    """What times of the sweep are: "device time", or a `Clock` of the host."""
+    samples = (sample for run in sweep.runs for sample in run.samples)
+    on_device = any(sample.device_s is not None for sample in samples)
+    return DEVICE_TIME if on_device else str(sweep.request.settings.clock)
 
 
 def prediction_errors(summary: pd.DataFrame) -> pd.DataFrame:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
+from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ import numpy as np
 from attnbench.analysis import roofline
 from attnbench.analysis.estimate import Estimate, IntervalKind, from_log
 from attnbench.analysis.summary import other_types, shows_launches, timed_medians, timed_runs
-from attnbench.records import Sweep
+from attnbench.records import AWAY, Clock, Sweep
 
 if TYPE_CHECKING:
     from attnbench.analysis.report import Analysis
@@ -31,6 +32,7 @@ DRIFT = 0.03  # of times over a sweep, with its whole confidence interval
 BUSY = 0.5  # load of other programs, as a share of the cores
 LEAK = 1 << 20  # bytes that each iteration leaves allocated
 SHOWN = 8  # missing shards; there may be millions
+LAPS = 0.01  # of all laps that were disturbed
 
 
 class WarningKind(StrEnum):
@@ -44,6 +46,7 @@ class WarningKind(StrEnum):
     OTHER_TYPE = "a mechanism computed in another number type"  # mechanism, types, dtype
     DEPARTS = "a form of another package computes another function"  # series, package, departs
     LEAKS = "a mechanism keeps memory with each iteration"  # mechanism, bytes
+    AWAY = "a mechanism computes where CPU time does not see it, or sleeps"  # series, share
     TOO_FAST = "a time is shorter than reading the input takes"  # series
     ROOF_RAISED = "a case did more than the measured peaks"
     BUSY = "the machine was busy at the start"  # load, cores
@@ -52,6 +55,7 @@ class WarningKind(StrEnum):
     LOW_CLOCK = "the clock of the GPU was low"  # runs, of
     LAUNCH_BOUND = "the host was slower than the GPU"  # cases, of, visible
     HIDDEN = "NVML did not show the memory of processes"  # reason
+    DISTURBED = "laps were disturbed"  # laps: how many by each `Disturbance`; of
     DRIFTED = "times drifted over the sweep"  # drift
     WIDENED = "variation between processes widened the intervals"  # factor
     ONE_ROUND = "there was one round only"
@@ -93,6 +97,7 @@ def warnings(analysis: "Analysis") -> Warnings:
         details = {"mechanism": mechanism, "types": types, "dtype": sweep.request.dtype}
         yield WarningKind.OTHER_TYPE, details
     yield from _departing(sweep)
+    yield from _away(sweep)
     for series in roofline.too_fast(sweep, cases):
         yield WarningKind.TOO_FAST, {"series": series}
     if analysis.roof is not None and analysis.roof.raised:
@@ -141,6 +146,22 @@ def _departing(sweep: Sweep) -> Warnings:
         yield WarningKind.DEPARTS, {"series": name, "package": package, "departs": departs}
 
 
+def _away(sweep: Sweep) -> Warnings:
+    """Each series that is away from its process in most laps of a case, once, with the share."""
+    series = {planned.case.key: planned.case.series for planned in sweep.plan}
+    shares: dict[str, list[float]] = {}
+    for run in timed_runs(sweep.runs):
+        timed = [s for s in run.samples if s.clock == Clock.CPU]
+        shares.setdefault(run.case, []).extend(s.away_s / s.wall_s for s in timed)
+    most: dict[str, float] = {}
+    for case, own in shares.items():
+        if own and (share := median(own)) > AWAY:
+            name = series.get(case, case)
+            most[name] = max(share, most.get(name, 0.0))
+    for name, share in most.items():
+        yield WarningKind.AWAY, {"series": name, "share": share}
+
+
 def _of_a_gpu(analysis: "Analysis") -> Warnings:
     """What times and memory of a GPU do not include."""
     runs, cases = analysis.sweep.runs, analysis.cases
@@ -153,8 +174,29 @@ def _of_a_gpu(analysis: "Analysis") -> Warnings:
 
 
 def _disturbed(analysis: "Analysis") -> Warnings:
-    """Disturbances of the machine: before the first run, during runs, and over the sweep."""
+    """Disturbances of the machine: before the first run, during runs, and over the sweep.
+
+    Load alone does not disturb CPU time on one core; what it does to caches and clock rates is seen
+    beside each lap.
+    """
     sweep = analysis.sweep
+    if sweep.request.settings.clock is not Clock.CPU:
+        yield from _loaded(sweep)
+    timed = timed_runs(sweep.runs)
+    if reasons := Counter(filter(None, (run.notes.get("throttle") for run in timed))):
+        yield WarningKind.THROTTLED, {"reasons": dict(reasons)}
+    if low := sum("clock" in run.notes for run in timed):
+        yield WarningKind.LOW_CLOCK, {"runs": low, "of": len(timed)}
+    laps = [sample.disturbed for run in timed for sample in run.samples]
+    if (disturbed := Counter(filter(None, laps))).total() > LAPS * len(laps):
+        yield WarningKind.DISTURBED, {"laps": disturbed, "of": len(laps)}
+    drift = analysis.drift
+    if drift and (drift.change.low >= 1 + DRIFT or drift.change.high <= 1 - DRIFT):
+        yield WarningKind.DRIFTED, {"drift": drift}
+
+
+def _loaded(sweep: Sweep) -> Warnings:
+    """The load of other programs, at the start and when runs began."""
     at_start = [session.load for session in sweep.sessions if session.load is not None]
     cores = max((session.cores for session in sweep.sessions), default=1)
     threads = max((session.threads for session in sweep.sessions), default=1)
@@ -167,13 +209,6 @@ def _disturbed(analysis: "Analysis") -> Warnings:
     if above:
         details = {"runs": len(above), "of": len(loads), "load": max(above)}
         yield WarningKind.LOADED, {**details, "limit": limit, "threads": threads}
-    if reasons := Counter(filter(None, (run.notes.get("throttle") for run in timed))):
-        yield WarningKind.THROTTLED, {"reasons": dict(reasons)}
-    if low := sum("clock" in run.notes for run in timed):
-        yield WarningKind.LOW_CLOCK, {"runs": low, "of": len(timed)}
-    drift = analysis.drift
-    if drift and (drift.change.low >= 1 + DRIFT or drift.change.high <= 1 - DRIFT):
-        yield WarningKind.DRIFTED, {"drift": drift}
 
 
 def drift(sweep: Sweep) -> Drift | None:
@@ -212,6 +247,20 @@ def widening(sweep: Sweep) -> float | None:
         return None
     between = float(np.sum(_centred(cases, logs) ** 2)) / rounds
     return math.sqrt(between / (squares / dfs * float(np.mean(shares))))
+
+
+def waiting(sweep: Sweep) -> float | None:
+    """The share of the samples' wall time in which their processes waited for a core."""
+    samples = [s for run in timed_runs(sweep.runs) for s in run.samples if s.waited_s is not None]
+    wall_s = sum(sample.wall_s for sample in samples)
+    return sum(sample.waited_s or 0.0 for sample in samples) / wall_s if wall_s else None
+
+
+def wall_factor(sweep: Sweep) -> float | None:
+    """How many times as long as CPU time wall time is, in the median; None of another clock."""
+    samples = (s for run in timed_runs(sweep.runs) for s in run.samples)
+    factors = [s.wall_s / s.cpu_s for s in samples if s.clock == Clock.CPU and s.cpu_s]
+    return median(factors) if factors else None
 
 
 def node_share(sweep: Sweep) -> float | None:

@@ -33,7 +33,7 @@ def doctor(
     from attnbench.run.cgroups import cores
 
     chosen = choose(device)
-    count = options.read("threads", threads) or cores()
+    count = options.read("threads", threads) or chosen.threads or cores()
     with stoppable(lambda: "nothing was kept"), own_server(count) as server:
         here = environment(server, chosen.name, count)
         refused, packages = examine(chosen.name, server)
@@ -61,12 +61,14 @@ def show(
     packages: Packages,
 ) -> None:
     """Print a few lines; last what will not work, with the reasons."""
-    from attnbench.cli.measuring import doubts
+    from attnbench.cli.measuring import doubts, timed_by
 
+    clock = device.host_clock(here.threads)
     rows = {
         "device": here.device,
         "processor": f"{here.processor}, {many(here.cores, 'core')} available,"
         f" {many(here.threads, 'thread')}",
+        "timed by": timed_by(here, clock) if here.device_memory_bytes is None else device.clock,
         "memory": f"{size(here.memory_bytes)} available",
         "versions": f"attnbench {here.attnbench}, torch {here.torch}, Python {here.python}",
         "system": here.system,
@@ -89,7 +91,7 @@ def show(
     shown = console.out().print
     for name, text in rows.items():
         shown(f"{name:12}{text}")
-    for doubt in doubts(here):
+    for doubt in doubts(here, clock):
         shown(f"warning     {doubt}")
     missing = [name for name, known in packages.items() if not known["version"]]
     for line in package_lines(packages, missing):

@@ -9,7 +9,7 @@ from typing import Any
 from attnbench.api import measuring
 from attnbench.api.measuring import begun_in
 from attnbench.cli import console
-from attnbench.records import Environment, Request
+from attnbench.records import Clock, Environment, Request
 from attnbench.render.terminal import ProgressLine
 from attnbench.run.session import Progress
 from attnbench.store.journal import Journal, load
@@ -30,14 +30,14 @@ def measure(request: Request, *what: Any, **how: Any) -> None:
 
 def show_choices(request: Request, here: Environment, journal: Journal) -> None:
     """Print what the program chose by itself, and warnings, before it starts."""
-    show = console.err().print
+    show, clock = console.err().print, request.settings.clock
     console.warn(journal.sweep.warnings)
     shard = journal.origin.shard
     budget = "no budget" if request.budget_s is None else f"budget {request.budget_s:g} s"
     if shard is not None:
         show(f"shard {shard}, attempt {journal.origin.attempt}; the budget is per shard")
     show(
-        f"{here.device} ({here.processor}), {many(here.threads, 'thread')}, torch {here.torch};"
+        f"{here.device} ({here.processor}), {timed_by(here, clock)}, torch {here.torch};"
         f" {sizes(request)}, at most {many(request.rounds, 'round')}, {budget};"
         f" into {journal.folder}"
     )
@@ -45,7 +45,15 @@ def show_choices(request: Request, here: Environment, journal: Journal) -> None:
         from attnbench.render.conditions import gpu_settings
 
         show(f"driver {here.driver}, CUDA {here.cuda}; {gpu_settings(here)}")
-    console.warn(doubts(here))
+    console.warn(doubts(here, clock))
+
+
+def timed_by(here: Environment, clock: Clock) -> str:
+    """The threads, and how the time on a CPU is taken: `CPU time on one core`."""
+    threads = many(here.threads, "thread")
+    if here.device_memory_bytes is not None:
+        return threads
+    return f"{clock} on one core" if clock is Clock.CPU else f"{clock} on {threads}"
 
 
 def sizes(request: Request) -> str:
@@ -55,15 +63,18 @@ def sizes(request: Request) -> str:
     return ", ".join((batch, *dict.fromkeys(single.dtype for single in request.each)))
 
 
-def doubts(here: Environment) -> Iterator[str]:
-    """What will make times on this machine noisier than necessary."""
-    cores = many(here.cores, "core")
+def doubts(here: Environment, clock: Clock) -> Iterator[str]:
+    """What will make times on this machine noisier than necessary, or fewer."""
+    cores, threads = many(here.cores, "core"), many(here.threads, "thread")
     if here.threads > here.cores:
-        yield f"{many(here.threads, 'thread')} share {cores}; try --threads {here.cores}"
+        yield f"{threads} share {cores}; try --threads {here.cores}"
+    elif here.threads > 1 and here.device_memory_bytes is None:
+        yield f"wall time on {threads} is less certain than CPU time on one core (--threads 1)"
     spare = max(0, here.cores - here.threads)
     if here.busy_cores is not None and here.busy_cores - spare > TAKEN * here.threads:
-        yield f"other processes use {here.busy_cores:.1f} of {cores} now; times will be noisy"
-    elif here.load is not None and here.load > CROWDED * here.cores:
+        so = "measuring will take longer" if clock is Clock.CPU else "times will be noisy"
+        yield f"other processes use {here.busy_cores:.1f} of {cores} now; {so}"
+    elif clock is Clock.WALL and here.load is not None and here.load > CROWDED * here.cores:
         load = f"load average {here.load:.1f} on {cores} over the last minute"
         yield f"{load}; times will be noisy"
 

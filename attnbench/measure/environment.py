@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from attnbench import __version__
 from attnbench.device import Device, find
-from attnbench.records import Environment
+from attnbench.records import Clock, Environment
 from attnbench.run.cgroups import cores, free_bytes, read
 
 if TYPE_CHECKING:
@@ -87,7 +87,8 @@ def environment(device: str, threads: int, dtype: str) -> Environment:
     chosen.select()
     facts = chosen.facts()  # before the peaks, which take memory
     before, others = load(), busy_cores()
-    matmul, copy = peaks(chosen, getattr(torch, dtype))
+    clock = chosen.host_clock(threads)
+    matmul, copy = peaks(chosen, getattr(torch, dtype), seconds_of(clock))
     chosen.release()
     return Environment(
         attnbench=__version__,
@@ -107,7 +108,14 @@ def environment(device: str, threads: int, dtype: str) -> Environment:
     )
 
 
-def peaks(device: Device, dtype: "torch.dtype") -> tuple[float | None, float | None]:
+def seconds_of(clock: Clock) -> Callable[[], float]:
+    """What gives the seconds of a clock of the host."""
+    return time.process_time if clock is Clock.CPU else time.perf_counter
+
+
+def peaks(
+    device: Device, dtype: "torch.dtype", clock: Callable[[], float] = time.perf_counter
+) -> tuple[float | None, float | None]:
     """FLOP/s of a large matrix product in this type, and bytes/s of a large copy.
 
     None where the device has too little memory.
@@ -117,13 +125,13 @@ def peaks(device: Device, dtype: "torch.dtype") -> tuple[float | None, float | N
     def product() -> float:
         size = device.matmul_size
         a, b = torch.randn(2, size, size, device=device.torch_name).to(dtype)
-        return 2 * size**3 / best(lambda: torch.mm(a, b), device)
+        return 2 * size**3 / best(lambda: torch.mm(a, b), device, clock)
 
     def copy() -> float:
         source = torch.randn(device.copy_elements, device=device.torch_name)
         target = torch.empty_like(source)
         moved = 2 * source.numel() * source.itemsize
-        return moved / best(lambda: target.copy_(source), device)
+        return moved / best(lambda: target.copy_(source), device, clock)
 
     rates: list[float | None] = []
     for rate in (product, copy):
@@ -134,16 +142,18 @@ def peaks(device: Device, dtype: "torch.dtype") -> tuple[float | None, float | N
     return rates[0], rates[1]
 
 
-def best(work: Callable[[], object], device: Device) -> float:
+def best(
+    work: Callable[[], object], device: Device, clock: Callable[[], float] = time.perf_counter
+) -> float:
     """Seconds of the fastest call within `PEAK_S`."""
     work()
     device.synchronise()
     fastest, end = float("inf"), time.perf_counter() + PEAK_S
     while time.perf_counter() < end:
-        begun = time.perf_counter()
+        begun = clock()
         work()
         device.synchronise()
-        fastest = min(fastest, time.perf_counter() - begun)
+        fastest = min(fastest, clock() - begun)
     return fastest
 
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, entry_points, version
 from pathlib import Path
 from statistics import median
@@ -24,15 +25,23 @@ import torch
 
 from attnbench import contract
 from attnbench.contract import Attention, Card
-from attnbench.device import Device, Stopwatch, find
+from attnbench.device import Device, Meter, Stopwatch, find
 from attnbench.measure import allocator, compiling, oddities
 from attnbench.measure.digits import relative_error
 from attnbench.measure.environment import environment, load
 from attnbench.measure.server import described, end_children
 from attnbench.measure.subject import Subject, iteration
-from attnbench.measure.timing import Iterate, sample, warm_up
+from attnbench.measure.timing import (
+    Iterate,
+    increments,
+    is_away,
+    is_cold,
+    sample,
+    spent_s,
+    warm_up,
+)
 from attnbench.measure.tracing import traced
-from attnbench.records import Case, Causality, Level, Mode, Option, Sample, Workload
+from attnbench.records import Case, Causality, Clock, Level, Mode, Option, Sample, Workload
 from attnbench.registry import GROUP, card, names
 from attnbench.run.workers import Answer, left_running
 from attnbench.verify.flops import counted_flops
@@ -44,6 +53,7 @@ OUT_OF_MEMORY = (
 )
 OFF = "off"  # autocast, as usual
 SHORT_S = 0.01  # shorter iterations first run untimed: other processes have used the caches
+REHEARSAL_S = 0.1  # for which they go on while pages fault
 UNHELD_S = 0.002  # of samples that show launches: long against one wait for the device
 EXTRA_SIZE = 64  # rows of the square matrices whose products are the extra work
 CALIBRATION_S, PRODUCTS = 0.3, 100
@@ -82,6 +92,7 @@ class Worker:
         limit_bytes: int | None = None,
     ) -> None:
         self.tree, self.own, self.seed = Path(tree) if tree else None, own, seed
+        self.device = cache(find)
         self.built: Any = None
         self.keep_bytes = keep_bytes + allocator.private_bytes()
         allocator.return_pages() if weighs else allocator.keep_pages()
@@ -120,31 +131,39 @@ class Worker:
         every: int = 1,
         suspicious: bool = False,
         sparing: bool = False,
+        clock: str = Clock.CPU,
+        faulting_s: float = 0.0,
+        probed: bool = False,
         **asked: Any,
     ) -> Answer:
         """Build a case, check one iteration, and warm up.
 
         If `suspicious`, `finish` looks for odd behaviour of the mechanism. Every `every`-th
         iteration computes `extra` products more. If `sparing`, large freed tensors go back to the
-        system. With `cuda_graphs`, the iteration is captured once it is checked. The answer has
-        `iteration_s`, the wall time of one with all it takes.
+        system. With `cuda_graphs`, the iteration is captured once it is checked. `clock` counts
+        where there is no device time; if `probed`, the speed of the core is measured beside each
+        sample. The answer has `iteration_s`, the time of one with all it takes, and `wall_s`, what
+        passes meanwhile.
         """
         allocator.keep_pages(large=not sparing)
         begun, load_before, state = time.perf_counter(), load(), torch_state()
         card, _, case = self.resolve(**asked)
         subject = Subject(card, case, self.seed, capturable=cuda_graphs)
-        device = find(case.workload.device)
+        device = self.device(case.workload.device)
         if subject.compiles:
             compiling.load(device)
         if extra:
             work = slowed(subject.forward, extra, every, device.torch_name)
             subject.forward = work  # type: ignore[method-assign]  # for this subject alone
-        watch = device.stopwatch(cold)
+        meter = device.meter(probed)
+        start_watch = partial(device.stopwatch, cold, Clock(clock))
+        watch = start_watch()
         iterate, clear = iteration(subject), subject.clear
         setup_s = time.perf_counter() - begun
-        ttft_s = prefilled(subject, device.stopwatch(cold)) if subject.decodes else None
+        ttft_s = prefilled(subject, start_watch(), device.meter()) if subject.decodes else None
         compiling_s = compiling.first_s(iterate, clear, device) if subject.compiles else None
         kept: list[torch.Tensor] = []
+        faulted, waited = increments(meter.faults), increments(meter.waited)
         with oddities.watched(subject) if suspicious else nullcontext() as passed:
             first = sample(lambda lap: kept.append(iterate(lap)), clear, watch, 1)
         if wrong := subject.check(kept.pop()):
@@ -152,13 +171,17 @@ class Worker:
             raise Unmeasured("failed", wrong + f"; autocast is on: {on}" * (on != OFF))
         if cuda_graphs:
             iterate, clear = captured(device, subject), lambda: None
-            watch = device.stopwatch(cold)
+            watch = start_watch()
             first = sample(iterate, clear, watch, 1)
-        warm = warm_up(iterate, clear, watch, first.seconds, warmup_s)
-        iteration_s = median(warm[len(warm) // 2 :])
-        # what it costs to run one; hiding its launches takes longer than they do
-        cost_s = sample(iterate, clear, watch, 1).wall_s if watch.hiding else iteration_s
-        values = {"setup_s": setup_s, "warmup_s": sum(warm), "warmup_iterations": len(warm)}
+        warm = warm_up(iterate, clear, watch, first, warmup_s, faulted, faulting_s)
+        late = warm[len(warm) // 2 :]
+        wall_s = median(spent_s([each]) for each in late)
+        iteration_s = cost_s = median(each.seconds for each in late)
+        if watch.hiding:  # hiding the launches of one takes longer than they do
+            cost_s = wall_s = sample(iterate, clear, watch, 1).wall_s
+        elif is_away(warm, waited()):
+            iteration_s = cost_s = wall_s
+        values = {"setup_s": setup_s, "warmup_s": spent_s(warm), "warmup_iterations": len(warm)}
         values |= known(ttft_s=ttft_s, load_before=load_before)
         if compiling_s is not None:
             values["compile_s"] = max(0.0, compiling_s - first.wall_s)
@@ -168,7 +191,7 @@ class Worker:
             clear=clear,
             watch=watch,
             device=device,
-            meter=device.meter(),
+            meter=meter,
             state=state,
             values=values,
             iteration_s=iteration_s,
@@ -179,29 +202,35 @@ class Worker:
         # a collection would fall into the samples of a single process
         gc.collect()
         gc.disable()
-        return {"form": case.form, "iteration_s": cost_s}
+        return {"form": case.form, "iteration_s": cost_s, "wall_s": wall_s}
 
-    def lap(self, iterations: int, rehearse: bool = False) -> Answer:
+    def lap(self, iterations: int, rehearse: bool = False, left_s: float = math.inf) -> Answer:
         """One sample of the case that was built; with `rehearse`, first a short one untimed.
 
-        A sample that hides launches follows a short one that shows them, for its wall time.
+        A sample that hides launches follows a short one that shows them, for its wall time. A
+        disturbed one is taken again, as often as its meter and the `left_s` of the budget allow,
+        and kept if it stays so.
         """
-        built = self.built
+        built, begun = self.built, time.perf_counter()
+        rehearse = rehearse and built.iteration_s < SHORT_S
 
         def timed(count: int, hide: bool = True) -> Sample:
             return sample(built.iterate, built.clear, built.watch, count, hide)
 
-        if rehearse and built.iteration_s < SHORT_S:
-            timed(1)
+        built.meter.ready()
+        if rehearse:
+            rehearsed(partial(timed, 1), built.meter.faults)
         unheld_s = None
         if built.watch.hiding:
             count = min(iterations, math.ceil(UNHELD_S / built.iteration_s))
             unheld_s = timed(count, hide=False).wall_s / count
-        for _ in range(2):  # a sample at a low clock is taken again, and kept if it stays low
-            with built.meter:
-                taken = timed(iterations)
-            if not built.meter.is_slow:
+        taken = metered(built.meter, partial(timed, iterations))
+        for take in itertools.count(1):
+            if not built.meter.again(take, left_s - (time.perf_counter() - begun)):
                 break
+            if rehearse:  # the meter has used the caches too
+                rehearsed(partial(timed, 1), built.meter.faults)
+            taken = metered(built.meter, partial(timed, iterations))
         if taken.seconds <= 0:
             raise Unmeasured("failed", "by the device's clock a sample took no time")
         return {"sample": taken._replace(unheld_s=unheld_s)}
@@ -251,7 +280,7 @@ class Worker:
         """
         state = torch_state()
         card, config, case = self.resolve(**asked)
-        device, values = find(case.workload.device), dict[str, float]()
+        device, values = self.device(case.workload.device), dict[str, float]()
         before = device.left_bytes()
         form = card.forms[case.form]
         if getattr(form, "compiles", False):
@@ -318,7 +347,7 @@ class Worker:
             raise Unmeasured("unsupported", reason)
         if w.mode is Mode.DECODE and not hasattr(card.forms[form], "step_flops"):
             raise Unmeasured("unsupported", "cannot decode: this revision measures no decoding")
-        find(w.device).select()
+        self.device(w.device).select()
         chosen = tuple((name, value) for name, value in options)
         return card, config, Case(mechanism=mechanism, form=form, options=chosen, workload=w)
 
@@ -342,9 +371,9 @@ class Worker:
 
     def calibrate(self, device: str) -> Answer:
         """Seconds of one product of the extra work, by the clock that a check judges by."""
-        chosen = find(device)
+        chosen = self.device(device)
         chosen.select()
-        watch, spent_s, count = chosen.stopwatch(), 0.0, 0
+        watch, took_s, count = chosen.stopwatch(clock=Clock.CPU), 0.0, 0
         work = slowed(lambda: None, PRODUCTS, device=chosen.torch_name)
 
         def iterate(lap: Callable[[str], None]) -> None:
@@ -352,11 +381,10 @@ class Worker:
             lap("forward")
 
         work()
-        while spent_s < CALIBRATION_S:
-            taken = sample(iterate, lambda: None, watch, 1)
-            spent_s += taken.cpu_s if taken.device_s is None else taken.device_s
+        while took_s < CALIBRATION_S:
+            took_s += sample(iterate, lambda: None, watch, 1).seconds
             count += PRODUCTS
-        return {"seconds": spent_s / count}
+        return {"seconds": took_s / count}
 
 
 def known(**values: float | None) -> dict[str, float]:
@@ -387,7 +415,22 @@ def captured(device: Device, subject: Subject) -> Iterate:
         raise Unmeasured("unsupported", reason) from error
 
 
-def prefilled(subject: Subject, watch: Stopwatch) -> float | None:
+def metered(meter: Meter, take: Callable[[], Sample]) -> Sample:
+    """A sample, with what the meter saw of it."""
+    with meter:
+        taken = take()
+    return taken._replace(waited_s=meter.waited_s, disturbed=meter.disturbed)
+
+
+def rehearsed(take: Callable[[], Sample], faults: Callable[[], int]) -> None:
+    """Run an iteration untimed, and further ones while pages fault."""
+    end, faulted = time.perf_counter() + REHEARSAL_S, increments(faults)
+    taken = take()
+    while is_cold(faulted(), taken) and time.perf_counter() < end:
+        taken = take()
+
+
+def prefilled(subject: Subject, watch: Stopwatch, meter: Meter) -> float | None:
     """The time to the first token: the median in seconds of a few prefills; None without a prompt.
 
     Raises `Unmeasured`.
@@ -398,17 +441,17 @@ def prefilled(subject: Subject, watch: Stopwatch) -> float | None:
         output[:] = [subject.prefill()]
         lap("forward")
 
-    taken = [sample(iterate, lambda: None, watch, 1).seconds]
+    prefill = partial(metered, meter, partial(sample, iterate, lambda: None, watch, 1))
+    taken = [prefill()]
     if output[0] is None:
         return None
     if wrong := subject.check(output[0]):
         raise Unmeasured("failed", f"after the prompt, {wrong}")
-    if taken[0] > COLD_S:
-        return taken[0]
-    taken.clear()
-    while sum(taken) < PREFILLS_S and len(taken) < PREFILLS:
-        taken.append(sample(iterate, lambda: None, watch, 1).seconds)
-    return median(taken)
+    if spent_s(taken) <= COLD_S:
+        taken.clear()
+    while spent_s(taken) < PREFILLS_S and len(taken) < PREFILLS:
+        taken.append(prefill())
+    return median(one.seconds for one in taken)
 
 
 def check(subject: Subject) -> None:

@@ -21,7 +21,7 @@ from attnbench.analysis.summary import Frame
 from attnbench.metrics import TABLE, Better, Metric, Unit
 from attnbench.records import Mode, Part, Run, Sweep
 from attnbench.render.cases import why
-from attnbench.render.cost_tables import batch
+from attnbench.render.cost_tables import batch, timed_by
 from attnbench.render.grid import clean, quantity
 from attnbench.render.html import WEB
 from attnbench.render.styles import marker_path, on_dark, series_styles
@@ -116,10 +116,11 @@ def costs(cases: Frame, tokens: int | None) -> Iterator[Drawn]:
         cases[name].to_numpy(float) for name in ("time_s", "time_lo_s", "time_hi_s", "refined_s")
     )
     sizes = cases["outputs"].to_numpy(float)
-    per = f"time per batch of {batch(cases, tokens)}"
+    per, clock = f"time per batch of {batch(cases, tokens)}", timed_by(cases)
     for label, scale in ((per, per_batch), (TABLE["token_s"].label, 1 / sizes)):
         yield Drawn(
-            label=label, axis=label, unit=Unit.SECONDS, text=units.seconds, note=INTERVALS,
+            label=label, axis=label.replace("time", clock, 1), unit=Unit.SECONDS,
+            text=units.seconds, note=INTERVALS,
             values=time * scale, low=low * scale, high=high * scale, predicted=guess * scale,
         )  # fmt: skip
     yield Drawn(

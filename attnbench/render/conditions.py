@@ -1,15 +1,32 @@
 """The lines above every report: the request, the machine, how it measured, and warnings."""
 
 from collections.abc import Iterator
+from types import MappingProxyType
 
 from attnbench import units
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.summary import ALL, Row
 from attnbench.analysis.trust import SweepWarning, WarningKind
-from attnbench.records import Environment, Level, Mode, Request, Shell, Sweep
+from attnbench.records import Clock, Disturbance, Environment, Level, Mode, Request, Shell, Sweep
+from attnbench.render.cost_tables import timed_by
 from attnbench.render.grid import clean
 
+WALL = 1.05  # times the CPU time, from which wall time is named beside it
+# beside a load of 5, ratios of pairs of laps varied by 9 to 18 % by wall time, 1.2 % by CPU time;
+# without other load, half-widths of sweeps were 8 to 9 % on two threads, 3.4 % on one core
+UNCERTAIN = (
+    "; other programs and uneven cores disturb this clock, and ratios are known two to ten times"
+    " less precisely than by CPU time on one core"
+)
 MOST_NODES = 8  # that are named
+
+# what laps were disturbed by, although they were taken again
+BESIDE = MappingProxyType(
+    {
+        Disturbance.FAULTS: "{} paid for page faults",
+        Disturbance.SLOW_CORE: "{} ran while the core was slow",
+    }
+)
 
 
 def conditions(analysis: Analysis) -> list[str]:
@@ -72,6 +89,12 @@ def _sentence(warning: SweepWarning) -> str:
         case WarningKind.LEAKS:
             leaked = units.size(details["bytes"])
             return f"{details['mechanism']} leaks memory: {leaked} per iteration"
+        case WarningKind.AWAY:
+            return (
+                f"{details['series']} sleeps or lets other processes compute for"
+                f" {units.percent(details['share'])} of its time, which CPU time does not see;"
+                " its times are wall time without waiting for a core"
+            )
         case WarningKind.TOO_FAST:
             return f"{details['series']} took less time than reading its input takes here"
         case WarningKind.ROOF_RAISED:
@@ -107,6 +130,9 @@ def _sentence(warning: SweepWarning) -> str:
                 f"NVML does not show the memory of single processes ({details['reason']});"
                 " cases.csv has that of the whole GPU, before each case and at its peak"
             )
+        case WarningKind.DISTURBED:
+            parts = [BESIDE[by].format(laps) for by, laps in sorted(details["laps"].items())]
+            return f"of {units.many(details['of'], 'lap')}, {' and '.join(parts)}"
         case WarningKind.DRIFTED:
             change, wider = details["drift"].change, details["drift"].widening
             ends = (units.percent(end - 1) for end in (change.low, change.high))
@@ -202,7 +228,9 @@ def _how(analysis: Analysis) -> str:
     budget = "no budget" if request.budget_s is None else f"budget {request.budget_s:g} s"
     rounds = int(cases["rounds"].max()) if len(cases) else 0
     settings = request.settings
-    text = f"Measured: {units.many(rounds, 'round')}, {budget}, seed {settings.seed}"
+    by = timed_by(cases) if len(cases) else str(settings.clock)
+    text = f"Measured: {by}, " * (by != "time") or "Measured: "
+    text += f"{units.many(rounds, 'round')}, {budget}, seed {settings.seed}"
     text += ", cold cache" * settings.cold + ", CUDA graphs" * settings.cuda_graphs
     if (spread := analysis.process_spread) is not None:
         text += f"; times vary by {units.percent(spread)} between processes (1 σ)"
@@ -210,5 +238,10 @@ def _how(analysis: Analysis) -> str:
             text += f", {units.plain(wider, 2)} times what one process alone suggests"
         if (share := analysis.node_share) is not None:
             text += f"; {units.percent(share)} of this variance lies between nodes"
+    if (factor := analysis.wall_factor or 1.0) > WALL and analysis.waiting is not None:
+        text += f"; wall time was {units.plain(factor, 2)} times as long in the median,"
+        text += f" and {units.percent(analysis.waiting)} of it was spent waiting for a core"
+    if settings.clock is Clock.WALL and settings.threads > 1 and by != "time":
+        text += UNCERTAIN
     graphs = " Peaks and counts are those of iterations without graphs." * settings.cuda_graphs
     return f"{text}.{graphs}"

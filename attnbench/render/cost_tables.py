@@ -10,7 +10,7 @@ from typing import Any
 from attnbench import units
 from attnbench.analysis.estimate import IntervalKind
 from attnbench.analysis.summary import Frame, Row
-from attnbench.records import Cause, Mode, Outcome
+from attnbench.records import Cause, Clock, Mode, Outcome
 from attnbench.render.cases import why
 from attnbench.render.grid import EMPTY, Cell, Table, bounded, number, worded, words
 
@@ -29,12 +29,25 @@ def batch(summary: Frame, tokens: int | None) -> str:
     return units.many(int(summary["batch"].max()), "sequence")
 
 
+def timed_by(summary: Frame) -> str:
+    """What times are: `CPU time on one core`; `time` is a device's, or that of several sweeps."""
+    clocks = {*zip(summary["clock"], summary["threads"], strict=True)}
+    clock, threads = clocks.pop() if len(clocks) == 1 else ("", 0)
+    match clock:
+        case Clock.CPU:
+            return f"{clock} on one core"
+        case Clock.WALL:
+            return f"{clock} on {units.many(int(threads), 'thread')}"
+    return "time"
+
+
 def latency(summary: Frame, mode: str, tokens: int | None) -> Table:
     """Milliseconds per batch of `tokens` tokens, or of the sweep's, with the 95 % interval.
 
     In decode, milliseconds of a step of the batch: the time per output token.
     """
-    decode = mode == Mode.DECODE
+    decode, clock = mode == Mode.DECODE, timed_by(summary)
+    by = f" ({clock})" * (clock != "time")
 
     def cell(row: Row) -> Cell:
         mark = LAUNCHES if row["launch_bound"] else ""
@@ -52,9 +65,9 @@ def latency(summary: Frame, mode: str, tokens: int | None) -> Table:
         "time_s",
         cell,
         name=f"latency_{mode}",
-        title="Time per output token (TPOT), context of N tokens, ms"
+        title=f"Time per output token (TPOT), context of N tokens, ms{by}"
         if decode
-        else f"{mode.capitalize()} time, ms per batch of {batch(summary, tokens)}",
+        else f"{mode.capitalize()} time, ms per batch of {batch(summary, tokens)}{by}",
         across="time_ms",
         note=" ".join(notes),
     )

@@ -7,7 +7,7 @@ from attnbench import units
 from attnbench.analysis.summary import Frame
 from attnbench.records import FigureSize, Mode
 from attnbench.render.cost_tables import by_length, milliseconds
-from attnbench.render.figures import TIME, Quantity, curves, notes, row_of
+from attnbench.render.figures import TIME, Quantity, clock, curves, notes, row_of, timing
 from attnbench.render.grid import Table, number, words
 from attnbench.render.panels import Panels, styled
 from attnbench.render.styles import SHEETS
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 USUAL_WIDTH = 64  # of a head, at least, in models of today
 
-STEP = replace(TIME, axis="time per output token")
 STATE = Quantity(
     value="state_bytes",
     predicted="state_bytes",  # it is counted or unknown
@@ -32,16 +31,17 @@ def decode_figure(summary: Frame, size: FigureSize = FigureSize.TEXT) -> "Figure
 
     Bands are 95 % confidence intervals; bytes are exact.
     """
-    step, state = (curves(summary, Mode.DECODE, quantity) for quantity in (STEP, STATE))
+    per_token = replace(TIME, axis=f"{clock(summary)} per output token")
+    step, state = (curves(summary, Mode.DECODE, quantity) for quantity in (per_token, STATE))
     with styled(SHEETS[size]):
         panels = Panels(SHEETS[size], summary["series"], rows=2, columns=1)
         legends = [
-            row_of(panels, 0, {"Step": step}, STEP),
+            row_of(panels, 0, {"Step": step}, per_token),
             row_of(panels, 1, {"State": state}, STATE),
         ]
         below = panels.rows[1][0]
         below.set_xlabel(below.get_xlabel().replace("sequence length", "context"))
-        return panels.arranged(legends, [*notes(step)])
+        return panels.arranged(legends, [*timing(summary), *notes(step)])
 
 
 def first_token(summary: Frame) -> Table:

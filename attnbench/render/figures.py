@@ -20,7 +20,7 @@ from attnbench import units
 from attnbench.analysis.summary import Frame
 from attnbench.records import PASSES, FigureSize, Mode
 from attnbench.render.cases import why
-from attnbench.render.cost_tables import batch
+from attnbench.render.cost_tables import batch, timed_by
 from attnbench.render.panels import Ending, Panels, fixed_ticks, length_axis, styled, title
 from attnbench.render.styles import SHEETS, tinted
 
@@ -94,7 +94,7 @@ TIME = Quantity(
     low="time_lo_s",
     high="time_hi_s",
     predicted="refined_s",
-    axis="time per {batch}",
+    axis="{clock} per {batch}",
     text=units.seconds,
     base=10,
 )
@@ -121,7 +121,8 @@ def cost_figure(
     """
     modes = [mode for mode in PASSES if mode in set(summary["mode"])]
     sheet = SHEETS[size]
-    quantity = replace(quantity, axis=quantity.axis.format(batch=batch(summary, tokens)))
+    axis = quantity.axis.format(clock=clock(summary), batch=batch(summary, tokens))
+    quantity = replace(quantity, axis=axis)
     found = {mode: curves(summary, mode, quantity) for mode in modes}
     every = [curve for panel in found.values() for curve in panel]
     rows = [[mode] for mode in modes] if sheet.stacked else [modes]
@@ -137,7 +138,19 @@ def cost_figure(
             for i, row in enumerate(rows, len(rows)):
                 own = {mode: slopes[slopes["mode"] == mode] for mode in row}
                 legends.append(_slope_row(panels, i, own, lengths))
-        return panels.arranged(legends, [*notes(every)])
+        said = timing(summary) if quantity.value == TIME.value else ()
+        return panels.arranged(legends, [*said, *notes(every)])
+
+
+def clock(summary: Frame) -> str:
+    """`CPU time`: what an axis of times has room for."""
+    return timed_by(summary).partition(" on ")[0]
+
+
+def timing(summary: Frame) -> Iterator[str]:
+    """`CPU time on one core.`: where the times of an axis were spent."""
+    if (how := timed_by(summary)) != clock(summary):
+        yield f"{how[0].upper()}{how[1:]}."
 
 
 def curves(summary: Frame, mode: str, quantity: Quantity) -> list[Curve]:

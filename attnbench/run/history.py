@@ -66,7 +66,8 @@ class History:
             if ttft_s := run.values.get("ttft_s"):
                 self.prefills.setdefault(self.name(planned), []).append((planned, ttft_s))
             self.ratios.append(seconds / planned.predicted_s)
-            ran_s = sum(sample.wall_s for sample in run.samples) + run.values.get("warmup_s", 0.0)
+            ran_s = sum(sample.wall_s for sample in run.samples)
+            ran_s += sum(run.values.get(key, 0.0) for key in ("warmup_s", "retaken_s"))
             if not again:
                 self.learn_other(run, ran_s + self.prepare_s(planned))
         self.context_bytes = run.values.get("context_bytes", self.context_bytes)

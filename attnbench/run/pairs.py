@@ -4,9 +4,9 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from attnbench.records import Sample
 from attnbench.run.processes import Server
 from attnbench.run.race import Race, Round, Turns
 from attnbench.run.workers import Answer
@@ -15,7 +15,7 @@ BASE, HEAD, AGAIN = "base", "head", "again"  # `again` is base a second time
 LEAST_TIMEOUT_S = 60.0
 PATIENCE = 50.0  # times the expected time of a visit
 START_S, WARM = 0.15, 6  # start of a process, and iterations before its first sample
-WARM_S = 0.05
+WARM_UP = MappingProxyType({"warmup_s": 0.05, "faulting_s": 0.25})
 
 Laps = Mapping[str, tuple[float, ...]]  # entrant -> seconds of one iteration, two samples a round
 
@@ -54,7 +54,7 @@ class TreeRace:
         turns = Turns(pairs=self.rounds, iterations=self.iterations)
         entries = processes.race(
             Race(
-                builds={name: {"warmup_s": WARM_S, **asked} for name, asked in self.builds.items()},
+                builds={name: {**WARM_UP, **asked} for name, asked in self.builds.items()},
                 turns=lambda times: dict.fromkeys(times, turns),
                 limit_s=lambda name, iteration_s: self.timeout_s,
             )
@@ -62,14 +62,10 @@ class TreeRace:
         for name, entry in entries.items():
             if entry.failed is not None:
                 raise Failed(name, entry.failed)
-        return {name: tuple(map(seconds, entry.laps.values())) for name, entry in entries.items()}
+        laps = {name: entry.laps.values() for name, entry in entries.items()}
+        return {name: tuple(sample.seconds for sample in own) for name, own in laps.items()}
 
 
 def of_trees(server: Server, trees: Mapping[str, Path], draw: random.Random) -> Round:
     """One visit: a fresh process for the tree of each entrant."""
     return Round(lambda name: server.worker(trees[name]), draw)
-
-
-def seconds(sample: Sample) -> float:
-    """Seconds of one iteration: CPU time of the process, or device time where there is a clock."""
-    return (sample.cpu_s if sample.device_s is None else sample.device_s) / sample.iterations

@@ -50,7 +50,7 @@ class Race:
     """What each entrant builds, and how long it runs.
 
     `turns` is called once all are warm, with the seconds of one iteration of each. `limit_s` gives
-    the seconds that an entrant may take in total, from the seconds of its iteration (0: unknown).
+    the seconds that an entrant may take in total, from the wall time of one (0: unknown).
     `left_s` gives the seconds left of the budget; once none are left, no case is built, no pair of
     laps begins, and questions are limited to `LEAST_S`. With `end_others`, processes that do not
     take part end first, since the race may need the memory that they keep.
@@ -75,6 +75,7 @@ class Entrant:
     failed: Answer | None = None
     elapsed_s: float = 0.0
     iteration_s: float = 0.0
+    wall_s: float = 0.0  # of an iteration
     lost_s: float | None = None  # when it was noticed that it had died together with all others
     suspect: bool = False  # whether it was killed before
 
@@ -144,6 +145,7 @@ class Round(AbstractContextManager["Round"]):
                     entry.failed, entry.suspect = None, True
                     built = self.ask(race, name, entry, do="build", **race.builds[name])
                 entry.iteration_s = built.get("iteration_s", 0.0)
+                entry.wall_s = built.get("wall_s", entry.iteration_s)
             else:
                 entry.failed = CUT_OFF
         running = {name: entry for name, entry in entries.items() if entry.failed is None}
@@ -156,7 +158,7 @@ class Round(AbstractContextManager["Round"]):
             if entry.failed is None:
                 observe(name)
                 asked = {"iterations": turns[name].iterations, "rehearse": race.rehearse}
-                answer = self.ask(race, name, entry, do="lap", **asked)
+                answer = self.ask(race, name, entry, do="lap", left_s=race.left_s(), **asked)
                 if entry.failed is None:
                     entry.laps[race.first_lap + lap] = answer["sample"]
         for name, entry in entries.items():
@@ -174,7 +176,7 @@ class Round(AbstractContextManager["Round"]):
         if worker is None or (asked["do"] == "build" and not worker.alive):
             worker = self.running[name] = self.start(name)
             self.stack.callback(worker.end)
-        limit_s = max(0.0, race.limit_s(name, entry.iteration_s) - entry.elapsed_s)
+        limit_s = max(0.0, race.limit_s(name, entry.wall_s) - entry.elapsed_s)
         begun = self.clock()
         answer = worker.ask(min(limit_s, max(LEAST_S, race.left_s())), **asked)
         entry.elapsed_s += self.clock() - begun

@@ -41,14 +41,25 @@ def turns(iteration_s: float, settings: Settings) -> Turns:
 
 def warm_s(iteration_s: float, settings: Settings) -> float:
     """Seconds of the first iteration and the warm-up."""
-    return iteration_s + min(max(0.0, settings.warmup_s - iteration_s), 10 * iteration_s)
+    usual_s = min(max(0.0, settings.warmup_s - iteration_s), 10 * iteration_s)
+    # the second iteration usually still maps pages, and the third none
+    further = sum(before * iteration_s < settings.faulting_s for before in (1, 2))
+    return iteration_s + max(usual_s, further * iteration_s)
 
 
-def visit_s(iteration_s: float, settings: Settings, other_s: float = OTHER_S[Part.TIME]) -> float:
-    """Seconds of one visit to a case: build, warm-up and laps."""
+def visit_s(
+    iteration_s: float,
+    settings: Settings,
+    other_s: float = OTHER_S[Part.TIME],
+    stretch: float = 1.0,
+) -> float:
+    """Seconds of one visit to a case: build, warm-up and laps.
+
+    `stretch` is the wall time of an iteration over its own.
+    """
     planned = turns(iteration_s, settings)
     laps_s = 2 * planned.pairs * planned.iterations * iteration_s
-    return other_s + warm_s(iteration_s, settings) + laps_s
+    return other_s + stretch * (warm_s(iteration_s, settings) + laps_s)
 
 
 def memory_s(iteration_s: float, other_s: float = OTHER_S[Part.MEMORY]) -> float:

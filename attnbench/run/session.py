@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from attnbench import units
 from attnbench.device import find
-from attnbench.records import Block, Cause, Outcome, Part, Planned, Request, Run
+from attnbench.records import Block, Cause, Clock, Outcome, Part, Planned, Request, Run
 from attnbench.run import schedule
 from attnbench.run.history import History, blocks
 from attnbench.run.race import CUT_OFF, LEAST_S, Entrant, Race, Round, impossible
@@ -275,6 +275,9 @@ class Session:
             name: {
                 **asdict(planned.case),
                 "warmup_s": settings.warmup_s,
+                "faulting_s": settings.faulting_s,
+                "clock": settings.clock,
+                "probed": settings.clock is Clock.CPU,
                 "cold": settings.cold,
                 "cuda_graphs": settings.cuda_graphs,
                 "suspicious": schedule.family(planned.case) not in history.examined,
@@ -371,8 +374,12 @@ class Session:
 
     def visit_s(self, planned: Planned, wall_s: float = 0.0) -> float:
         """Predicted seconds of one visit to a case; `wall_s` of an iteration if measured."""
-        wall_s, other_s = wall_s or self.history.wall_s(planned), self.history.other_s(Part.TIME)
-        visit_s = schedule.visit_s(wall_s, self.request.settings, other_s)
+        settings, other_s = self.request.settings, self.history.other_s(Part.TIME)
+        own_s = stretched_s = wall_s or self.history.wall_s(planned)
+        if settings.clock is Clock.CPU and not wall_s:  # as many laps as CPU time asks for
+            own_s = self.history.iteration_s(planned)
+        stretch = stretched_s / own_s if own_s else 1.0
+        visit_s = schedule.visit_s(own_s, settings, other_s, stretch)
         return self.history.prepare_s(planned) + visit_s
 
     def cost_s(self, cases: Sequence[Planned]) -> float:

@@ -1,6 +1,6 @@
 """A line of a journal: one record with its kind, line number, time and checksum.
 
-    {"schema":4,"kind":"run","line":17,"at":"2025-01-31T12:00:00.000+00:00","data":{…},
+    {"schema":5,"kind":"run","line":17,"at":"2025-01-31T12:00:00.000+00:00","data":{…},
      "sha256":"16 digits"}
 
 The checksum covers every byte before it, so that a line is verified before it is parsed. `line`
@@ -42,8 +42,9 @@ from attnbench.records import (
 )
 
 # version 2 added line numbers, version 3 two times to each sample, version 4 variants and a fixed
-# batch to requests: what earlier ones lack has a default
-SCHEMA = 4
+# batch to requests, version 5 the clock of a sweep and of each sample, with what disturbed it: what
+# earlier ones lack has a default
+SCHEMA = 5
 LONGEST_NUMBER = 100  # digits of an integer that still becomes a float
 
 # as many times as long as its run a sample may seem to take, by another process's clock; not their

@@ -140,7 +140,10 @@ class Asked:
         help="auto, cpu, cuda or cuda:1.",
     )
     threads: str | None = NUMBERS(
-        metavar="N", read=axes.whole, usual="all available cores", help="CPU threads."
+        metavar="N",
+        read=axes.whole,
+        usual="1 on a CPU, else all available cores",
+        help="CPU threads. One is timed by CPU time, more by wall time, which is less certain.",
     )
     cold: bool = NUMBERS(False, help="On CUDA: flush the L2 cache before each iteration.")
     cuda_graphs: bool = NUMBERS(False, help="On CUDA: time replays of captured iterations.")

@@ -90,11 +90,13 @@ def settings(asked: Asked, device: Device, budget_s: float | None) -> Settings:
         raise UsageError(f"--cold flushes a GPU's cache; it has no effect on {device.title()}")
     if asked.cuda_graphs and not device.captures:
         raise UsageError(f"--cuda-graphs needs a GPU; it has no effect on {device.title()}")
+    threads = asked.read("threads") or device.threads or cores()
     return Settings(
         seed=asked.read("seed"),
         cold=asked.cold,
         cuda_graphs=asked.cuda_graphs,
-        threads=asked.read("threads") or cores(),
+        threads=threads,
+        clock=device.host_clock(threads),
         **device.sampling(asked.quick, bounded=asked.quick or budget_s is not None),
     )
 

@@ -11,7 +11,7 @@ from attnbench.analysis.report import analyse
 from attnbench.analysis.verdict import Verdict, discoveries, judge
 from attnbench.gate.finding import counts
 from attnbench.metrics import COUNTED
-from attnbench.records import Mode, Part, Run, Sweep
+from attnbench.records import Clock, Mode, Part, Run, Sweep
 from tests.sweeps import environment, sweep
 
 
@@ -68,11 +68,19 @@ def test_times_of_other_machines_are_refused_with_a_reason_but_counts_compared()
     first, second = sweep(), sweep(machine=environment(torch="2.12.0", threads=1))
     found = compare(first, second)
     assert found.refusals == ("threads: 2 and 1", "torch: 2.13.0 and 2.12.0")
+
     assert "time_s" not in set(found.rows["metric"])
     assert {"flops", "allocated_peak_bytes"} <= set(found.rows["metric"])
     told = compare(first, second, anyway=True)
     assert "time_s" in set(told.rows["metric"])
     assert told.refusals == found.refusals
+
+
+def test_times_of_different_clocks_are_not_compared():
+    wall = sweep()
+    by_core = replace(wall.request.settings, clock=Clock.CPU)
+    core = replace(wall, request=replace(wall.request, settings=by_core))
+    assert compare(wall, core).refusals == ("clock: wall time and CPU time",)
 
 
 def test_a_sweep_of_two_machines_is_refused_even_against_itself():

@@ -7,8 +7,8 @@ import pytest
 
 from attnbench.analysis.report import analyse
 from attnbench.analysis.trust import drift, median_share, widening
-from attnbench.records import Part, Sweep
-from attnbench.render.conditions import warnings
+from attnbench.records import Clock, Disturbance, Part, Sweep
+from attnbench.render.conditions import conditions, warnings
 from tests.sweeps import environment, sweep
 
 # no case reaches its peaks
@@ -106,3 +106,78 @@ def test_warnings_name_load_and_throttling_of_single_runs_and_the_widening():
 def test_the_load_of_the_sweeps_threads_is_not_a_disturbance():
     whole = disturbed(sweep(("fastformer",), machine=FAST), 2.4, "", 2)
     assert not list(warnings(analyse(whole)))
+
+
+def on_one_core(whole: Sweep, away: float = 0.0, waited: float = 0.5) -> Sweep:
+    """The sweep by CPU time: of each sample's wall time shares were spent `waited` and `away`."""
+    settings = replace(whole.request.settings, clock=Clock.CPU, threads=1)
+    runs = []
+    for run in whole.runs:
+        samples = tuple(
+            s._replace(
+                clock=Clock.CPU,
+                cpu_s=(1 - away - waited) * s.wall_s,
+                waited_s=waited * s.wall_s,
+            )
+            for s in run.samples
+        )
+        runs.append(replace(run, samples=samples))
+    return replace(whole, request=replace(whole.request, settings=settings), runs=tuple(runs))
+
+
+def measured(whole: Sweep) -> str:
+    """The line that says how the sweep was measured."""
+    (line,) = [line for line in conditions(analyse(whole)) if line.startswith("Measured: ")]
+    return line
+
+
+def test_load_alone_is_no_reason_to_doubt_cpu_time():
+    busy = disturbed(sweep(("fastformer",), machine=replace(FAST, load=9.0)), 9.0, "", 2)
+    assert len(list(warnings(analyse(busy)))) == 3
+    assert not list(warnings(analyse(on_one_core(busy))))
+
+
+def test_the_clock_and_what_wall_time_was_beside_it_are_said():
+    line = measured(on_one_core(sweep(("fastformer",))))
+    assert line.startswith("Measured: CPU time on one core, 3 rounds")
+    assert "wall time was 2.0 times as long in the median, and 50 % of it was spent waiting" in line
+    assert "wall time" not in measured(on_one_core(sweep(("fastformer",)), waited=0.0))
+
+
+def test_what_several_threads_cost_in_certainty_is_said():
+    line = measured(sweep(("fastformer",)))
+    assert line.startswith("Measured: wall time on 2 threads, 3 rounds")
+    assert "less precisely than by CPU time on one core" in line
+
+
+def test_a_mechanism_that_cpu_time_does_not_see_is_named_and_gains_nothing():
+    asleep = on_one_core(sweep(("fastformer",), machine=FAST), away=0.3)
+    (line,) = warnings(analyse(asleep))
+    assert line == (
+        "fastformer:eager sleeps or lets other processes compute for 30 % of its time, which CPU"
+        " time does not see; its times are wall time without waiting for a core"
+    )
+    awake = on_one_core(sweep(("fastformer",), machine=FAST), waited=0.5)
+    times = [analyse(whole).cases["time_s"] for whole in (asleep, awake)]
+    assert times[0].to_numpy() == pytest.approx(times[1].to_numpy(), nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("every", "kind", "words"),
+    [
+        (4, Disturbance.SLOW_CORE, "of 480 laps, 120 ran while the core was slow"),
+        (8, Disturbance.FAULTS, "of 480 laps, 60 paid for page faults"),
+        (160, Disturbance.SLOW_CORE, ""),
+    ],
+)
+def test_disturbed_laps_are_counted_with_the_reason(every, kind, words):
+    whole = on_one_core(sweep(("fastformer",), machine=FAST))
+    place, runs = 0, []
+    for run in whole.runs:
+        samples = []
+        for sample in run.samples:
+            samples.append(sample._replace(disturbed=None if place % every else kind))
+            place += 1
+        runs.append(replace(run, samples=tuple(samples)))
+    found = [line for line in warnings(analyse(replace(whole, runs=tuple(runs)))) if "laps" in line]
+    assert found == [words] * bool(words)

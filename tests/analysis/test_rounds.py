@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnbench.analysis.ratios import independent, means
-from tests.benchmarks.coverage import SITUATIONS, simulated
+from tests.benchmarks.coverage import SITUATIONS, probed, simulated, spells
 
 GRID = 1024  # values are multiples of 1/GRID, so that scaling and shifting them is exact
 
@@ -132,3 +132,10 @@ def test_intervals_cover_the_truth_as_often_as_claimed(
 ):
     held, _ = simulated(SITUATIONS[name], series, rounds, sweeps)
     assert 0.93 < held.mean() < 0.97
+
+
+def test_simulated_probes_are_as_like_their_laps_as_measured_ones():
+    rng = np.random.default_rng(0)
+    slow = spells(SITUATIONS["slow core"], 20, 500, 4, rng)
+    laps = slow + 0.02 * rng.standard_normal(slow.shape)
+    assert 0.75 < np.corrcoef(laps.ravel(), probed(slow, rng).ravel())[0, 1] < 0.86

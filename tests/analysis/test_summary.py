@@ -1,11 +1,14 @@
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from attnbench.analysis.summary import MISSING, summary
-from attnbench.records import Mode, Outcome, Part, Run, Sample, Workload
+from attnbench.records import Clock, Mode, Outcome, Part, Run, Sample, Workload
+from attnbench.store.journal import load
 from tests.sweeps import LENGTHS, censored, on_gpu, seconds, sweep
 
 
@@ -88,6 +91,30 @@ def test_a_repeated_run_replaces_the_earlier_one():
     row = summary(replace(whole, runs=(lost, *whole.runs))).iloc[0]
     assert row["outcome"] == "ok"
     assert row["rounds"] == 1
+
+
+@pytest.mark.parametrize("name", ["cpu-fig2", "cpu-decode", "cpu-root"])
+def test_stored_sweeps_keep_the_times_with_which_they_were_reported(name):
+    folder = Path(__file__).parents[2] / "reports" / name
+    reported = pd.read_csv(folder / "cases.csv", index_col="case")["time_s"]
+    found = summary(load(folder)).set_index("case")["time_s"]
+    assert found.notna().any()
+    pd.testing.assert_series_equal(found, reported[found.index], rtol=1e-4)
+
+
+def test_the_clock_of_the_times_is_said():
+    wall = sweep(("fastformer",), lengths=(128,))
+    settings = replace(wall.request.settings, clock=Clock.CPU, threads=1)
+    core = replace(wall, request=replace(wall.request, settings=settings))
+    gpu = on_gpu(Sample(4, 1.0, 1.0, 0.2, 1.0, 0.0, 0.0))
+    for one, clock, threads in (
+        (wall, "wall time", 2),
+        (core, "CPU time", 1),
+        (gpu, "device time", 2),
+        (replace(core, runs=()), "CPU time", 1),
+    ):
+        found = summary(one)
+        assert ({*found["clock"]}, {*found["threads"]}) == ({clock}, {threads})
 
 
 def test_the_device_clock_is_the_time_where_there_is_one():

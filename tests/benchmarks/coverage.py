@@ -13,6 +13,10 @@ process. The situations add
 - neighbour: a third of the time it is 30 % slower, in periods of half a visit to a block;
 - bursts: each lap is, with a probability of 15 %, slower by 10 to 80 %;
 - processes: processes vary by 3 %, and by a further 1 % in each block;
+- first laps: that of each visit pays for page faults, up to the 1 % that the warm-up may leave;
+- slow core: in spells of half a visit, a third of the time, the core is slower by 5 to 30 %; a lap
+  beside a probe that is 6 % slower than usual is taken again, as `measure.disturbances` does (a
+  probe correlates with its lap by 0.8);
 - heavy tails: laps and processes follow Student's t with 3 degrees of freedom;
 - all: all of these at once;
 - one unsteady: processes of the first series vary by 3.2 %, four times as much as others; the
@@ -29,10 +33,14 @@ import numpy as np
 
 from attnbench.analysis.estimate import LEVEL, student_quantile
 from attnbench.analysis.ratios import means
+from attnbench.measure.disturbances import AGAIN, SLOW, TAKES
 from tests.benchmarks.header import begin
 
 BLOCKS, LAP_PAIRS = 8, 6
 UNSTEADY = "one unsteady"
+LAP = 0.02  # standard deviation of a lap
+PROBE = 0.065  # and of a probe, which makes the correlation with its lap 0.8
+LASTS = 0.5  # probability that a spell lasts until a lap is taken again
 AT_ONCE = 200  # sweeps simulated together, so that the arrays stay small
 
 
@@ -44,6 +52,8 @@ class Situation:
     steps: float = 0.0
     neighbour: float = 0.0
     bursts: float = 0.0  # probability in each lap
+    first: float = 0.0  # at most, in the first lap of a visit
+    spells: tuple[float, float] | None = None  # least and most slowness of the core
     between: float = 0.008  # processes
     in_block: float = 0.004
     heavy: bool = False
@@ -56,9 +66,19 @@ SITUATIONS = {
     "neighbour": Situation(neighbour=0.3),
     "bursts": Situation(bursts=0.15),
     "processes": Situation(between=0.03, in_block=0.01),
+    "first laps": Situation(first=0.01),
+    "slow core": Situation(spells=(0.05, 0.3)),
     "heavy tails": Situation(heavy=True),
     "all": Situation(
-        drift=0.2, steps=0.1, neighbour=0.3, bursts=0.15, between=0.03, in_block=0.01, heavy=True
+        drift=0.2,
+        steps=0.1,
+        neighbour=0.3,
+        bursts=0.15,
+        first=0.01,
+        spells=(0.05, 0.3),
+        between=0.03,
+        in_block=0.01,
+        heavy=True,
     ),
     UNSTEADY: Situation(unsteady=4.0),
 }
@@ -123,17 +143,49 @@ def laps(situation, series, rounds, sweeps, rng):
         else (lambda *shape: rng.standard_normal(shape))
     )
     visits = (sweeps, rounds, BLOCKS)
-    logs = 0.02 * draw(*visits, series, LAP_PAIRS, 2)
+    turns = rounds * BLOCKS * LAP_PAIRS * 2 * series
+    turn = when(series, *visits, rng)
+    logs = LAP * draw(*visits, series, LAP_PAIRS, 2)
+    if situation.spells:
+        slow = np.take_along_axis(spells(situation, sweeps, turns, series, rng), turn, 1)
+        logs = taken_again(logs, slow.reshape(logs.shape), draw, rng)
     between = np.full((series, 1, 1), situation.between)
     between[0] *= situation.unsteady
     logs += between * draw(sweeps, rounds, 1, series, 1, 1)
     logs += situation.in_block * draw(*visits, series, 1, 1)
-    turns = rounds * BLOCKS * LAP_PAIRS * 2 * series
     if situation.bursts:
         hit = rng.random(logs.shape) < situation.bursts
         logs += hit * rng.uniform(np.log(1.1), np.log(1.8), logs.shape)
+    if situation.first:
+        logs[..., 0, 0] += rng.uniform(0, situation.first, logs.shape[:-2])
     speed = slowness(situation, sweeps, turns, series, rng)
-    return logs + np.take_along_axis(speed, when(series, *visits, rng), 1).reshape(logs.shape)
+    return logs + np.take_along_axis(speed, turn, 1).reshape(logs.shape)
+
+
+def taken_again(logs, slow, draw, rng):
+    """The laps that are kept of those on a core that is `slow`, beside a probe of it."""
+    shape = logs.shape
+    logs, slow = (a.reshape(*shape[:-2], 2 * LAP_PAIRS).copy() for a in (logs + slow, slow))
+    probes = probed(slow, rng)
+    usual = np.quantile(probes, 0.25, axis=-1)
+    kept, again = np.zeros((2, *usual.shape))
+    for lap in range(2 * LAP_PAIRS):
+        for _ in range(TAKES - 1):
+            worst = probes[..., lap]
+            due = (worst > usual + np.log1p(SLOW)) & (again <= AGAIN * kept)
+            again += due
+            lasting = slow[..., lap] * (rng.random(due.shape) < LASTS)
+            slow[..., lap] = np.where(due, lasting, slow[..., lap])
+            retaken = lasting + LAP * draw(*due.shape)
+            logs[..., lap] = np.where(due, retaken, logs[..., lap])
+            probes[..., lap] = np.where(due, probed(lasting, rng), worst)
+        kept += 1
+    return logs.reshape(shape)
+
+
+def probed(slow, rng):
+    """Log seconds of the worse of the two probes beside each lap."""
+    return slow + PROBE * rng.standard_normal((2, *slow.shape)).max(0)
 
 
 def when(series, sweeps, rounds, blocks, rng):
@@ -146,6 +198,18 @@ def when(series, sweeps, rounds, blocks, rng):
     visit += blocks * np.arange(rounds)[:, None]
     turn += 2 * series * LAP_PAIRS * visit[..., None, None, None]
     return np.swapaxes(turn, 3, 4).reshape(sweeps, -1)
+
+
+def spells(situation, sweeps, turns, series, rng):
+    """Log slowness of the core in each turn, [sweeps, turns], in spells of half a visit."""
+    logs, spell = np.zeros((sweeps, turns)), LAP_PAIRS * series
+    now = np.zeros(sweeps)
+    for turn, chance in enumerate(rng.random((turns, sweeps))):
+        begins = (now == 0) & (chance < 1 / (2 * spell))
+        ends = (now > 0) & (chance < 1 / spell)
+        now = np.where(begins, rng.uniform(*situation.spells, sweeps), np.where(ends, 0.0, now))
+        logs[:, turn] = now
+    return logs
 
 
 def slowness(situation, sweeps, turns, series, rng):

@@ -23,7 +23,7 @@ from attnbench.contract import merge
 from attnbench.device import choose
 from attnbench.measure.server import described
 from attnbench.measure.timing import sample
-from attnbench.records import PASSES, Causality, Level, Mode, Workload
+from attnbench.records import PASSES, Causality, Clock, Level, Mode, Workload
 from attnbench.registry import card, names
 from attnbench.workloads.presets import preset
 from tests.benchmarks.header import begin
@@ -134,7 +134,11 @@ def row(name, label, seq_len, mode, device, asked):
 
 def compare(module, peer, x, training, device, seconds):
     """Ratios of time, theirs over ours, of alternating iterations."""
-    turns = {a: (iteration(a, x, training), device.stopwatch()) for a in (module, peer)}
+
+    def timed(attention):
+        return iteration(attention, x, training), device.stopwatch(clock=Clock.CPU)
+
+    turns = {attention: timed(attention) for attention in (module, peer)}
     ratios, end = [], time.monotonic() + seconds
     while len(ratios) < REHEARSED + FEWEST or time.monotonic() < end:
         order = (module, peer) if len(ratios) % 2 else (peer, module)
@@ -144,14 +148,13 @@ def compare(module, peer, x, training, device, seconds):
 
 
 def turn(attention, x, iterate, watch):
-    """Seconds of one iteration: device time, or process time where the device has no clock."""
+    """Seconds of one iteration: device time, or CPU time where the device has no clock."""
 
     def clear():
         for tensor in (x, *attention.parameters()):
             tensor.grad = None
 
-    taken = sample(iterate, clear, watch, 1)
-    return taken.cpu_s if taken.device_s is None else taken.device_s
+    return sample(iterate, clear, watch, 1).seconds
 
 
 def iteration(attention, x, training):

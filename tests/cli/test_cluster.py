@@ -5,7 +5,6 @@ import pytest
 from attnbench.cli import cluster
 from attnbench.errors import CannotRun
 from attnbench.fleet import drive
-from attnbench.run.cgroups import cores
 from tests.cli.commands import here
 from tests.cli.test_shards import SMALL
 from tests.fleet.test_drive import CANCELLED, DONE, LOST, RUNNING, Fake
@@ -16,7 +15,7 @@ ON_RAY = ("sweep", "--on", "ray", "--shards", "2")
 @pytest.mark.parametrize(
     ("options", "asked"),
     [
-        (("--device", "cpu"), (0, cores())),
+        (("--device", "cpu"), (0, 1)),
         (("--device", "cpu", "--threads", "3"), (0, 3)),
         (("--device", "cuda"), (1, 1)),
         (("--device", "cuda", "--threads", "3"), (1, 3)),

@@ -9,7 +9,8 @@ from attnbench.api import measuring
 from attnbench.api.measuring import refuse_empty, why_most
 from attnbench.cli.doctor import load
 from attnbench.cli.dry_run import show_plan
-from attnbench.cli.measuring import doubts, kept
+from attnbench.cli.measuring import doubts, kept, timed_by
+from attnbench.device import find
 from attnbench.errors import CannotRun, SweepBusy
 from attnbench.records import Cause, Outcome, Part, Run, Shard
 from attnbench.run.processes import Server
@@ -18,26 +19,43 @@ from attnbench.store.schema import Start
 from tests import sweeps
 from tests.cli.commands import here
 
+THREADS = "wall time on 2 threads is less certain than CPU time on one core (--threads 1)"
 MACHINE = sweeps.environment(cores=2, threads=2, load=0.1, busy_cores=0.0)
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({}, []),
-        ({"busy_cores": 1.0}, ["other processes use 1.0 of 2 cores now; times will be noisy"]),
-        ({"busy_cores": 1.0, "threads": 1}, []),
-        ({"busy_cores": 1.2, "threads": 1}, ["other processes use 1.2 of 2 cores now; times"]),
-        ({"busy_cores": None, "load": 7.8115234375}, ["load average 7.8 on 2 cores over the last"]),
-        ({"load": 7.8115234375}, ["load average 7.8 on 2 cores"]),
-        ({"load": None, "busy_cores": None}, []),
+        ({}, [THREADS]),
+        ({"busy_cores": 1.0}, [THREADS, "other processes use 1.0 of 2 cores now; times will be n"]),
+        ({"busy_cores": None, "load": 7.8115234375}, [THREADS, "load average 7.8 on 2 cores over"]),
+        ({"load": 7.8115234375}, [THREADS, "load average 7.8 on 2 cores"]),
+        ({"load": None, "busy_cores": None}, [THREADS]),
         ({"cores": 1, "load": 0.0}, ["2 threads share 1 core; try --threads 1"]),
+        ({"device_memory_bytes": 1 << 30}, []),
+        ({"busy_cores": 1.0, "threads": 1}, []),
+        ({"busy_cores": 1.2, "threads": 1}, ["other processes use 1.2 of 2 cores now; measuring "]),
+        ({"load": 7.8115234375, "threads": 1}, []),
     ],
 )
 def test_what_makes_times_noisy_is_reported(changes, words):
-    said = list(doubts(replace(MACHINE, **changes)))
+    machine = replace(MACHINE, **changes)
+    said = list(doubts(machine, find("cpu").host_clock(machine.threads)))
     assert len(said) == len(words)
     assert all(text.startswith(word) for text, word in zip(said, words, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"threads": 1}, "CPU time on one core"),
+        ({"threads": 3}, "wall time on 3 threads"),
+        ({"threads": 1, "device_memory_bytes": 1 << 30}, "1 thread"),
+    ],
+)
+def test_the_clock_is_said_before_anything_is_measured(changes, words):
+    machine = replace(MACHINE, **changes)
+    assert timed_by(machine, find("cpu").host_clock(machine.threads)) == words
 
 
 @pytest.mark.parametrize(

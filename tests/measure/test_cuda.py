@@ -229,7 +229,7 @@ def test_a_warm_up_does_not_end_before_holds_are_known(gpu):
         lap("forward")
 
     first = sample(iterate, lambda: None, watch, 1)
-    assert len(warm_up(iterate, lambda: None, watch, first.seconds, 0.0)) == LEARNING
+    assert len(warm_up(iterate, lambda: None, watch, first, 0.0)) == LEARNING
     assert watch.hiding
 
 

@@ -4,7 +4,16 @@ import itertools
 
 import pytest
 
-from attnbench.measure.timing import HostStopwatch, sample, still_warming, warm_up
+from attnbench.measure.timing import (
+    FAULT_S,
+    HostStopwatch,
+    increments,
+    is_away,
+    is_steady,
+    sample,
+    warm_up,
+)
+from attnbench.records import Clock, Sample
 
 
 class World:
@@ -29,8 +38,13 @@ class World:
         self.clears += 1
         self.now += 1000.0
 
-    def watch(self):
-        return HostStopwatch(self.clock, lambda: 2 * self.now)
+    def watch(self, counts=Clock.WALL):
+        return HostStopwatch(self.clock, lambda: 2 * self.now, counts)
+
+
+def took(seconds):
+    """A sample of one iteration."""
+    return Sample(1, seconds, seconds, None, seconds, 0.0, 0.0)
 
 
 def test_a_sample_holds_its_phases_and_nothing_between_iterations():
@@ -45,22 +59,78 @@ def test_a_sample_holds_its_phases_and_nothing_between_iterations():
     assert taken.seconds == pytest.approx(0.4)
 
 
+def test_phases_are_of_the_clock_that_counts():
+    world = World(itertools.repeat(0.4))
+    taken = sample(world.iterate, world.clear, world.watch(Clock.CPU), 3)
+    assert (taken.wall_s, taken.cpu_s) == pytest.approx((1.2, 2.4))
+    assert (taken.forward_s, taken.backward_s, taken.step_s) == pytest.approx((0.6, 1.2, 0.6))
+    assert taken.seconds == pytest.approx(0.8)
+
+
 def test_a_warm_up_ends_when_iterations_no_longer_drift():
     falling = [1.0 - 0.05 * i for i in range(10)]
-    assert still_warming(falling, 1e9)
-    assert still_warming([1.0] * 9, 1e9)
-    assert not still_warming(falling + [0.5] * 10, 1e9)
+    assert not is_steady(falling)
+    assert not is_steady([1.0] * 9)
+    assert is_steady(falling + [0.5] * 10)
 
 
 def test_a_warm_up_ends_at_its_cap_and_one_iteration_may_be_all_of_it():
     world = World(itertools.repeat(50.0))
-    assert warm_up(world.iterate, world.clear, world.watch(), 55.0, 0.25) == [55.0]
+    assert warm_up(world.iterate, world.clear, world.watch(), took(55.0), 0.25) == [took(55.0)]
     assert world.iterations == 0
 
 
 def test_a_warm_up_times_each_iteration_by_itself():
     world = World(itertools.chain([2.0, 1.5, 1.2], itertools.repeat(1.0)))
-    warm = warm_up(world.iterate, world.clear, world.watch(), 9.0, 1e9)
-    assert warm[:4] == pytest.approx([9.0, 2.0, 1.5, 1.2])
-    assert warm[-5:] == pytest.approx([1.0] * 5)
+    warm = warm_up(world.iterate, world.clear, world.watch(), took(9.0), 1e9)
+    times = [each.seconds for each in warm]
+    assert times[:4] == pytest.approx([9.0, 2.0, 1.5, 1.2])
+    assert times[-5:] == pytest.approx([1.0] * 5)
     assert world.iterations == world.clears == len(warm) - 1
+
+
+# what an iteration of 0.3 s spends on page faults: 0.5 % of it
+ENOUGH = round(0.005 * 0.3 / FAULT_S)
+
+
+@pytest.mark.parametrize(
+    ("faults", "iterations"),
+    [
+        ([9 * ENOUGH, ENOUGH - 9], 2),
+        ([65_790, 10_240, 0], 3),
+        ([465_701, 40_978, 139_264, 1], 4),
+        ([ENOUGH - 9], 1),
+        ([9 * ENOUGH] * 99, 6),
+    ],
+)
+def test_a_long_case_is_warm_when_pages_no_longer_fault(faults, iterations):
+    world = World(itertools.repeat(0.3))
+    watch, counts = world.watch(), iter(faults)
+    first = sample(world.iterate, world.clear, watch, 1)
+    warm = warm_up(world.iterate, world.clear, watch, first, 0.2, lambda: next(counts), 3.0)
+    assert len(warm) == world.iterations == iterations
+
+
+@pytest.mark.parametrize(("faulting_s", "iterations"), [(0.0, 1), (0.7, 3), (1.4, 5)])
+def test_a_warm_up_for_the_sake_of_page_faults_ends_at_its_cap(faulting_s, iterations):
+    world = World(itertools.repeat(0.3))
+    warm = warm_up(
+        world.iterate, world.clear, world.watch(), took(0.3), 0.2, lambda: 99_999, faulting_s
+    )
+    assert len(warm) == iterations
+
+
+def test_a_count_is_told_by_its_growth():
+    grown = increments(iter((5, 5, 9, 30)).__next__)
+    assert [grown(), grown(), grown()] == [0, 4, 21]
+
+
+@pytest.mark.parametrize(
+    ("cpu_s", "waited_s", "away"),
+    [(1.0, 0.0, False), (0.25, 0.74, False), (0.9, 0.0, True), (0.0, 0.5, True), (3.8, 0.0, False)],
+)
+def test_who_sleeps_is_told_from_who_waits_for_a_core(cpu_s, waited_s, away):
+    taken = Sample(1, 1.0, cpu_s, None, cpu_s, 0.0, 0.0, clock=Clock.CPU)
+    assert is_away([taken] * 3, 3 * waited_s) == away
+    assert not is_away([taken._replace(clock=Clock.WALL)], 0.0)
+    assert not is_away([taken], float("nan"))

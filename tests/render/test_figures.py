@@ -14,8 +14,9 @@ from matplotlib.lines import Line2D
 from attnbench.analysis.roofline import roof, roofline
 from attnbench.analysis.scaling import local_slopes
 from attnbench.analysis.summary import summary
-from attnbench.records import Cause, FigureSize, Mode, Outcome, Part, Run
+from attnbench.records import Cause, FigureSize, Mode, Outcome, Part, Run, Sample
 from attnbench.render import styles
+from attnbench.render.cost_tables import latency
 from attnbench.render.decoding import decode_figure
 from attnbench.render.figures import MEMORY, TIME, cost_figure
 from attnbench.render.panels import DPI, Ending, entry_text
@@ -23,7 +24,8 @@ from attnbench.render.roofline import roofline_figure
 from attnbench.render.styles import SHEETS
 from attnbench.store.journal import load
 from tests.render.drawn import BEYOND, drawn, pages
-from tests.sweeps import sweep
+from tests.store.recorded import CLOCKED
+from tests.sweeps import on_gpu, sweep
 
 STORED = sorted(path.parent for path in Path("reports").glob("*/sweep.jsonl"))
 TYPES = {FigureSize.COLUMN: (6, 8), FigureSize.TEXT: (6, 8), FigureSize.SLIDE: (13, 18)}
@@ -260,3 +262,29 @@ def test_the_width_in_pixels_is_that_of_the_sheet():
     figure = cost_figure(summary(sweep(lengths=(128, 512))), TIME, 8192, FigureSize.COLUMN)
     assert figure.get_size_inches()[0] * DPI == 3.25 * 300
     assert all(isinstance(artist, Line2D) for artist in figure.artists)
+
+
+@pytest.mark.parametrize(
+    ("whole", "title", "axis", "below"),
+    [
+        (
+            sweep(("fastformer",), lengths=(128, 256)),
+            "Training time, ms per batch of 8,192 tokens (wall time on 2 threads)",
+            "wall time per 8,192 tokens",
+            "Wall time on 2 threads. ",
+        ),
+        (load(CLOCKED), "Training time, ms per batch of 256 tokens (CPU time on one core)",
+         "CPU time per 256 tokens", "CPU time on one core. "),
+        (on_gpu(Sample(4, 1.0, 1.0, 0.2, 1.0, 0.0, 0.0)),
+         "Training time, ms per batch of 8,192 tokens", "time per 8,192 tokens", ""),
+    ],
+)  # fmt: skip
+def test_titles_axes_and_notes_say_what_time_is(whole, title, axis, below):
+    cases, tokens = summary(whole), whole.request.batch_tokens
+    assert latency(cases, Mode.TRAINING, tokens).title == title
+    figure = cost_figure(cases, TIME, tokens)
+    assert figure.axes[0].get_ylabel() == axis
+    written = " ".join(text.get_text() for text in figure.texts)
+    assert below in written
+    assert ("one core" in written, "threads" in written) == ("core" in below, "threads" in below)
+    assert "core" not in " ".join(t.get_text() for t in cost_figure(cases, MEMORY, tokens).texts)

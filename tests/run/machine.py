@@ -4,7 +4,7 @@ import itertools
 
 import msgspec
 
-from attnbench.records import Case
+from attnbench.records import Case, Clock
 
 
 class Machine:
@@ -13,7 +13,8 @@ class Machine:
     A fate is an answer that is not `ok`, with the seconds that it takes as `after_s`. With
     `hold_s` there is a device clock, and the wall time of each sample is longer by that. A case is
     compiled in `compile_s(case)` when it is built or weighed; either takes `other_s` besides. A
-    process that `weighs_afresh` measures the memory of one case only.
+    process that `weighs_afresh` measures the memory of one case only. If it is `shared`, everything
+    takes that many times as long, and CPU time counts.
     """
 
     def __init__(
@@ -24,12 +25,13 @@ class Machine:
         compile_s=lambda case: 0.0,
         other_s=0.1,
         weighs_afresh=True,
+        shared=None,
     ):
         self.now, self.stored = 50.0, []
         self.started, self.asked, self.builds = [], [], []
         self.seconds, self.fate, self.hold_s, self.compile_s = seconds, fate, hold_s, compile_s
         self.other_s = other_s
-        self.weighs_afresh = weighs_afresh
+        self.weighs_afresh, self.shared = weighs_afresh, shared
         self.pids = itertools.count(1)
 
     def clock(self):
@@ -68,18 +70,23 @@ class Worker:
             return fate
         each, iterations = machine.seconds(self.case), asked.get("iterations", 1)
         compile_s = machine.compile_s(self.case)
+        other_s = machine.other_s * (machine.shared or 1)
         first = machine.other_s + each + compile_s
         took = {"lap": each * iterations, "build": first, "weigh": first}
-        elapsed = took.get(do, 0.0)
+        own = took.get(do, 0.0)
+        elapsed = own * (machine.shared or 1)
         if timeout_s is not None and elapsed > timeout_s:
             machine.now += timeout_s
             self.alive = False
             return {"outcome": "timeout", "reason": f"no answer after {timeout_s:.0f} s; killed"}
         machine.now += elapsed
         wall_s, device_s = elapsed + (machine.hold_s or 0), machine.hold_s and elapsed
+        sample = [iterations, wall_s, own, device_s, own, 0, 0]
+        if machine.shared:
+            sample += [None, None, None, Clock.CPU, elapsed - own]
         answers = {
-            "build": {"form": self.case.form, "iteration_s": each},
-            "lap": {"sample": [iterations, wall_s, elapsed, device_s, elapsed, 0, 0]},
+            "build": {"form": self.case.form, "iteration_s": each, "wall_s": elapsed - other_s},
+            "lap": {"sample": sample},
             "finish": {
                 "values": {"warmup_s": each, "compile_s": compile_s},
                 "notes": {},

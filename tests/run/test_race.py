@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from attnbench.records import Case, Cause, Level, Workload
 from attnbench.run.race import CUT_OFF, Race, Round, Turns, in_turns
 from attnbench.run.workers import LOST
-from tests.run.machine import Machine
+from tests.run.machine import Machine, Worker
 
 CASES = {
     name: Case(
@@ -260,3 +260,16 @@ def test_what_ends_a_new_process_is_not_weighed_again():
     with Round(machine.start, random.Random(0), machine.clock) as round_:
         assert round_.weigh("c", 1e9, **asdict(CASES["c"]))["outcome"] == "crashed"
     assert len(machine.started) == 1
+
+
+def test_a_lap_is_told_what_is_left_of_the_budget(monkeypatch):
+    machine, told = Machine(), []
+    ask = Worker.ask
+
+    def watched(self, timeout_s, do, **asked):
+        told.extend([asked.get("left_s")] * (do == "lap"))
+        return ask(self, timeout_s, do, **asked)
+
+    monkeypatch.setattr(Worker, "ask", watched)
+    ran(machine, race(pairs=1, left_s=lambda: 90.0))
+    assert told == [90.0] * 6

@@ -13,6 +13,7 @@ from attnbench.device import find
 from attnbench.records import (
     Case,
     Cause,
+    Clock,
     Level,
     Mode,
     Outcome,
@@ -695,3 +696,56 @@ def test_what_was_killed_twice_is_stored_with_that_cause():
         assert (run.outcome, run.cause) == (
             (Outcome.CRASHED, Cause.KILLED) if slow else (Outcome.OK, None)
         )
+BY_CORE = replace(REQUEST, settings=replace(REQUEST.settings, clock=Clock.CPU, faulting_s=3.0))
+
+
+def test_a_shared_core_gives_as_many_laps_and_is_predicted_to_take_longer():
+    alone, shared = Machine(), Machine(shared=4)
+    sweep(alone, request=BY_CORE)
+    session = sweep(shared, request=BY_CORE)
+    one, other = outcomes(alone), outcomes(shared)
+    timed = [key for key in one if key[1] is Part.TIME]
+    assert [len(one[key].samples) for key in timed] == [len(other[key].samples) for key in timed]
+    line = PLAN[0]
+    assert session.history.wall_s(line) == pytest.approx(4 * 0.1)
+    visit_s = session.visit_s(line) - session.history.other_s(Part.TIME)
+    laps_s = sum(sample.wall_s for sample in other[line.case.key, Part.TIME, 0].samples)
+    # the first iteration and two more for the sake of pages
+    assert visit_s == pytest.approx(laps_s + 4 * 3 * 0.1)
+
+
+@pytest.mark.parametrize(("request_", "clock"), [(REQUEST, Clock.WALL), (BY_CORE, Clock.CPU)])
+def test_workers_are_told_the_clock_and_how_to_warm_up(request_, clock):
+    machine = Machine()
+    sweep(machine, request=request_)
+    for asked in machine.builds:
+        assert asked["clock"] == clock
+        assert asked["probed"] == (clock is Clock.CPU)
+        assert asked["faulting_s"] == request_.settings.faulting_s
+
+
+@pytest.mark.parametrize(
+    ("iteration_s", "iterations"), [(0.5, 3), (1.0, 3), (2.0, 2), (4.0, 1), (0.001, 11)]
+)
+def test_the_predicted_warm_up_includes_iterations_while_pages_fault(iteration_s, iterations):
+    settings = Settings(warmup_s=0.2, faulting_s=3.0)
+    assert schedule.warm_s(iteration_s, settings) == pytest.approx(iterations * iteration_s)
+
+
+def test_the_time_of_laps_taken_again_is_no_other_time_of_a_process():
+    history = History(plan=PLAN)
+    samples = (Sample(1, 0.1, 0.1, None, 0.1, 0.0, 0.0),) * 4
+    values = {"warmup_s": 0.3, "retaken_s": 0.2}
+    history.learn(
+        PLAN[0],
+        Run(
+            case=PLAN[0].case.key,
+            part=Part.TIME,
+            round=0,
+            outcome=Outcome.OK,
+            samples=samples,
+            values=values,
+            elapsed_s=1.0,
+        ),
+    )
+    assert history.other_s(Part.TIME) == pytest.approx(0.1)

@@ -6,10 +6,21 @@ from hypothesis import strategies as st
 
 from attnbench.analysis.ratios import log_ratio
 from attnbench.errors import DamagedJournal, NewerSchema
-from attnbench.records import Outcome, Part, Sample
+from attnbench.records import Clock, Disturbance, Outcome, Part, Sample
 from attnbench.store import reading, schema
 from attnbench.store.journal import FILE, load
-from tests.store.recorded import DATA, GPU, LINES, NUMBERED, SMALL, SWEEP, rows
+from tests.store.recorded import (
+    CLOCKED,
+    CROSSED,
+    DATA,
+    GPU,
+    LINES,
+    NUMBERED,
+    RECORDED,
+    SMALL,
+    SWEEP,
+    rows,
+)
 
 
 def damaged(data: bytes) -> str:
@@ -71,6 +82,28 @@ def test_the_recorded_sweep_of_schema_2_was_raced_and_has_numbered_lines():
     assert all(s.lap is None for run in SWEEP.runs for s in run.samples), "schema 1 had no races"
     lines = (NUMBERED / FILE).read_bytes().splitlines()
     assert [schema.unseal(line).line for line in lines] == list(range(1, len(lines) + 1))
+
+
+def test_the_recorded_sweep_of_schema_5_was_timed_by_the_cpu_time_of_one_core():
+    sweep = load(CLOCKED)
+    assert sweep.warnings == ()
+    assert sweep.finished
+    assert (sweep.request.settings.clock, sweep.request.settings.threads) == (Clock.CPU, 1)
+    samples = [sample for run in sweep.runs for sample in run.samples]
+    assert {sample.clock for sample in samples} == {Clock.CPU}
+    assert {sample.disturbed for sample in samples} == {None, Disturbance.SLOW_CORE}
+    assert all(s.seconds == s.cpu_s / s.iterations < s.wall_s / s.iterations for s in samples)
+    assert all(s.waited_s > s.cpu_s for s in samples), "processes shared their cores"
+
+
+@pytest.mark.parametrize("older", [RECORDED, NUMBERED, CROSSED], ids=lambda p: p.name)
+def test_older_journals_keep_the_wall_time_with_which_they_were_reported(older):
+    sweep = load(older)
+    assert sweep.request.settings.clock is Clock.WALL
+    samples = [sample for run in sweep.runs for sample in run.samples]
+    assert samples
+    assert all(s.seconds == s.wall_s / s.iterations for s in samples)
+    assert all((s.clock, s.waited_s, s.disturbed) == (Clock.WALL, None, None) for s in samples)
 
 
 @settings(max_examples=100, deadline=None)

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from attnbench.device import find
 from attnbench.errors import UsageError
-from attnbench.workloads import config
+from attnbench.records import Clock
+from attnbench.workloads import config, requests
 from attnbench.workloads.asked import Asked, options, texts
 from attnbench.workloads.requests import request, written
 
@@ -191,3 +192,18 @@ def test_every_option_says_what_it_is(name):
     assert (getattr(Asked(), name) is not None) or option.usual or option.panel == "Cluster"
     if option.known is not None:
         assert len(tuple(option.known(""))) > 1
+
+
+@pytest.mark.parametrize(
+    ("threads", "chosen", "clock"),
+    [(None, 1, Clock.CPU), ("1", 1, Clock.CPU), ("3", 3, Clock.WALL)],
+)
+def test_a_cpu_is_timed_by_cpu_time_unless_several_threads_are_asked_for(threads, chosen, clock):
+    settings = request(Asked(device="cpu", threads=threads)).settings
+    assert (settings.threads, settings.clock) == (chosen, clock)
+
+
+def test_a_gpu_has_all_cores_and_a_clock_of_its_own(monkeypatch):
+    monkeypatch.setattr(requests, "cores", lambda: 7)
+    settings = request(Asked(device="cuda"), elsewhere=True).settings
+    assert (settings.threads, settings.clock, settings.faulting_s) == (7, Clock.WALL, 0.0)

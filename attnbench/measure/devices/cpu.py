@@ -1,4 +1,4 @@
-"""The CPU: wall and CPU time of the process, and memory from the operating system."""
+"""The CPU: CPU time of a thread or wall time of several, and memory from the system."""
 
 import os
 import sys
@@ -6,25 +6,36 @@ from collections.abc import Mapping
 from shutil import which
 from typing import Any
 
-from attnbench.device import Build, Device, Stopwatch, Weighed
+from attnbench.device import Build, Device, Meter, Stopwatch, Weighed
 from attnbench.measure.environment import memory_bytes
 from attnbench.measure.timing import HostStopwatch
-from attnbench.records import Case
+from attnbench.records import Case, Clock
+
+FAULTING_S = 3.0  # at most of a warm-up that goes on while pages fault
 
 
 class Cpu(Device):
-    """All cores that the process may use, as one device."""
+    """One core, or as many as there are threads; the clock of one is CPU time.
+
+    Whatever else runs, a process gets its core back as it was, only later. A team of threads waits
+    for its slowest member, so its CPU time says little.
+    """
 
     tokens = 1 << 13
     budget_s = 300.0
     threshold = 0.02
     clock = "process CPU time"
+    threads = 1
     hides_page_faults = True
     weighs_afresh = True  # what the allocator keeps of earlier cases is resident
     gpus = 0
     matmul_size = 1024
     copy_elements = 1 << 24
     bytes_per_s = 1e10
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.probe: Any = None  # of this process's core, once a meter needs it
 
     @property
     def torch_name(self) -> str:
@@ -37,8 +48,12 @@ class Cpu(Device):
         return {
             "sample_s": 0.25 if quick else 0.5 if bounded else 3.0,
             "warmup_s": 0.1 if quick else 0.2 if bounded else 3.0,
+            "faulting_s": FAULTING_S,
             "memory_limit_bytes": memory_bytes(),
         }
+
+    def host_clock(self, threads: int) -> Clock:
+        return Clock.CPU if threads == 1 else Clock.WALL
 
     def flops_per_s(self, threads: int) -> float:
         return 12e9 * threads
@@ -52,8 +67,15 @@ class Cpu(Device):
             return self.lacks_headers()
         return f"torch.compile needs a C++ compiler: install {compiler}, or name another one in CXX"
 
-    def stopwatch(self, cold: bool = False) -> Stopwatch:
-        return HostStopwatch()
+    def stopwatch(self, cold: bool = False, clock: Clock = Clock.WALL) -> Stopwatch:
+        return HostStopwatch(counts=clock)
+
+    def meter(self, probed: bool = False) -> Meter:
+        from attnbench.measure.disturbances import CoreMeter, Probe
+
+        if probed and self.probe is None:
+            self.probe = Probe()
+        return CoreMeter(self.probe if probed else None)
 
     def notes(self, watch: Stopwatch) -> Mapping[str, str]:
         return {"allocator": "pages kept"}

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from attnbench.device import Build, Device, Meter, Stopwatch, Weighed
 from attnbench.measure import nvml
-from attnbench.records import Case
+from attnbench.records import Case, Clock
 
 # variables that change what is computed or how memory is managed, recorded where they are set
 VARIABLES = (
@@ -79,7 +79,7 @@ class Cuda(Device):
         # float32 shall mean float32 in convolutions too, for which torch allows TF32 by default
         torch.backends.cudnn.allow_tf32 = False
 
-    def stopwatch(self, cold: bool = False) -> Stopwatch:
+    def stopwatch(self, cold: bool = False, clock: Clock = Clock.WALL) -> Stopwatch:
         from attnbench.measure.cuda import CudaStopwatch
 
         return CudaStopwatch(cold, self.torch_name)
@@ -89,7 +89,7 @@ class Cuda(Device):
 
         torch.cuda.synchronize(self.index)
 
-    def meter(self) -> Meter:
+    def meter(self, probed: bool = False) -> Meter:
         return nvml.GpuMeter(self.uuid())
 
     def captured(self, subject: Any) -> Callable[..., Any]:

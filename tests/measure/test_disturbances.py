@@ -1,0 +1,248 @@
+"""What disturbs a lap on a CPU is read from the system, and laps are taken again for it alone."""
+
+import itertools
+import json
+import math
+import subprocess
+import time
+from dataclasses import asdict
+from types import SimpleNamespace
+
+import pytest
+
+from attnbench.measure import worker
+from attnbench.measure.disturbances import (
+    FIRST,
+    LATELY,
+    Account,
+    CoreMeter,
+    Probe,
+    account,
+    stolen_s,
+    waited_s,
+)
+from attnbench.measure.timing import FAULT_S, HostStopwatch
+from attnbench.measure.worker import Worker
+from attnbench.records import Clock, Disturbance
+from tests.measure.cases import case
+
+STAT = (
+    "cpu  136494 1694 21760 38117 370 0 293 701 0 0\ncpu0 65390 757 9645 23385 111 0 36 351 0 0\n"
+)
+
+
+@pytest.fixture
+def proc(tmp_path):
+    """A folder like /proc, of a process with two threads."""
+    for task, text in (("7", "5000000 250000000 9\n"), ("8", "1 1500000000 2\n"), ("9", None)):
+        folder = tmp_path / "self" / "task" / task
+        folder.mkdir(parents=True)
+        if text is not None:  # or the thread has just ended
+            (folder / "schedstat").write_text(text)
+    (tmp_path / "stat").write_text(STAT)
+    return tmp_path
+
+
+def test_waiting_and_stolen_time_are_read_in_seconds(proc, monkeypatch):
+    monkeypatch.setattr("os.sysconf", lambda name: 100)
+    assert waited_s(proc) == pytest.approx(1.75)
+    assert stolen_s(proc) == pytest.approx(7.01)
+
+
+def test_what_a_system_does_not_say_is_left_out(tmp_path):
+    found = account(tmp_path)
+    assert (found.waited_s, found.stolen_s) == (None, None)
+    assert min(found.wall_s, found.cpu_s, found.faults) > 0
+    meter = CoreMeter(account=lambda: account(tmp_path))
+    with meter:
+        pass
+    assert meter.waited_s is None
+    assert math.isnan(meter.waited())
+    assert meter.values().keys() == {"retaken_s", "fault_share"}
+
+
+class Core:
+    """A core on which laps take CPU time, wait and fault, as a test scripts it.
+
+    `fast`: seconds of each probe, from the first one after those of the start.
+    """
+
+    def __init__(self, fast=(), probed=True):
+        self.now = Account(0.0, 0.0, 0, 0.0, 0.0)
+        self.fast = itertools.chain([0.004] * (1 + FIRST), fast, itertools.repeat(0.004))
+        self.clock = 0.0
+        probe = Probe(self.work, lambda: self.clock) if probed else None
+        self.meter = CoreMeter(probe, lambda: self.now)
+
+    def work(self):
+        self.clock += next(self.fast)
+
+    def lap(self, cpu_s=0.1, faults=0, waited_s=0.0, stolen_s=0.0):
+        with self.meter:
+            used = (cpu_s + waited_s, cpu_s, faults, waited_s, stolen_s)
+            self.now = Account(*(a + b for a, b in zip(self.now, used, strict=True)))
+
+    def takes(self, left_s=math.inf, **lap):
+        """How often a lap is taken."""
+        self.meter.ready()
+        self.lap(**lap)
+        take = 1
+        while self.meter.again(take, left_s):
+            self.lap(**lap)
+            take += 1
+        return take
+
+
+MANY = round(0.011 * 0.1 / FAULT_S)
+
+
+@pytest.mark.parametrize(
+    ("fast", "lap", "disturbed"),
+    [
+        ((), {}, None),
+        ((), {"faults": MANY}, Disturbance.FAULTS),
+        ((), {"faults": MANY // 2}, None),
+        ((), {"waited_s": 9.0}, None),
+        ((0.0042, 0.0042), {}, None),
+        ((0.0043, 0.004), {}, Disturbance.SLOW_CORE),
+        ((0.004, 0.0043), {}, Disturbance.SLOW_CORE),
+        ((0.004, 0.0043), {"faults": MANY}, Disturbance.FAULTS),
+    ],
+)
+def test_a_lap_is_disturbed_by_page_faults_or_a_slow_core(fast, lap, disturbed):
+    core = Core(fast)
+    core.meter.ready()
+    core.lap(**lap)
+    assert core.meter.disturbed is disturbed
+    assert core.meter.is_slow == (disturbed is not None)
+    assert core.meter.waited_s == lap.get("waited_s", 0.0)
+
+
+def test_a_probe_knows_what_is_usual_lately():
+    durations = iter([*[0.004] * (1 + FIRST), *[0.006] * LATELY])
+    now = [0.0]
+    probe = Probe(lambda: now.__setitem__(0, now[0] + next(durations)), lambda: now[0])
+    assert probe.look() == pytest.approx(0.006)
+    assert probe.usual_s == pytest.approx(0.004)
+    for _ in range(LATELY - 1):
+        probe.look()
+    assert probe.usual_s == pytest.approx(0.006), "a core that stays slow is usual"
+
+
+def test_a_disturbed_lap_is_taken_again_until_it_is_not():
+    assert Core().takes() == 1
+    # before the lap, after it, after the next
+    assert Core([0.004, 0.005, 0.004]).takes() == 2, "its end is slow, and so begins the next"
+    core = Core([0.005])
+    assert core.takes() == 2
+    assert core.meter.disturbed is None
+
+
+def test_laps_taken_again_take_half_as_long_as_those_kept():
+    core = Core(itertools.repeat(0.005, 99))
+    core.meter.probe.lately.extend([0.004] * LATELY)
+    assert [core.takes(cpu_s=0.125) for _ in range(4)] == [2, 1, 2, 1]
+    assert core.meter.values()["retaken_s"] == 0.25
+    calm = Core()
+    assert [calm.takes() for _ in range(4)] == [1] * 4
+    assert calm.takes(faults=MANY) == 3, "calm laps have left room for two"
+
+
+@pytest.mark.parametrize(("left_s", "takes"), [(0.3, 2), (0.19, 1), (-1.0, 1)])
+def test_no_lap_is_taken_again_that_the_budget_may_not_hold(left_s, takes):
+    assert Core().takes(left_s, faults=MANY) == takes
+
+
+def test_a_long_lap_is_not_taken_again_because_of_a_probe_but_because_of_faults():
+    assert Core([0.005, 0.005]).takes(cpu_s=0.6) == 1
+    assert Core().takes(cpu_s=0.6, faults=6 * MANY) == 2
+
+
+@pytest.mark.parametrize("factor", [0.25, 1.0, 4.0])
+def test_taking_a_lap_again_does_not_depend_on_how_long_it_took(factor):
+    durations = [0.004, 0.0045, 0.004, 0.0039, 0.0047]
+    core = Core(durations)
+    core.takes(cpu_s=0.1 * factor)
+    assert len(core.meter.used) == 2
+
+
+def test_a_meter_says_what_disturbed_the_samples_in_all(monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    core = Core([0.004, 0.005])
+    core.lap(cpu_s=0.6, faults=1000, waited_s=0.4, stolen_s=0.1)
+    assert core.meter.values() == pytest.approx(
+        {
+            "retaken_s": 0.0,
+            "fault_share": 1000 * FAULT_S / 0.6,
+            "stolen_share": 0.05,
+            "probe_s": 0.004,
+        }
+    )
+    without = Core(probed=False)
+    without.lap()
+    assert "probe_s" not in without.meter.values()
+
+
+def test_a_worker_takes_a_disturbed_lap_again_and_marks_one_that_stays_so():
+    core, laps = Core([0.005, 0.005, 0.005]), []
+
+    def iterate(lap):
+        laps.append(1)
+        core.now = core.now._replace(wall_s=core.now.wall_s + 0.1, cpu_s=core.now.cpu_s + 0.1)
+        lap("forward")
+
+    answers = Worker(None, seed=0)
+    watch = HostStopwatch(lambda: core.now.wall_s, lambda: core.now.cpu_s, Clock.CPU)
+    answers.built = SimpleNamespace(
+        iteration_s=0.1, iterate=iterate, clear=lambda: None, watch=watch, meter=core.meter
+    )
+    slow = answers.answer("lap", iterations=1, rehearse=True)["sample"]
+    assert len(laps) == 2
+    assert (slow.disturbed, slow.waited_s, slow.seconds) == (Disturbance.SLOW_CORE, 0.0, 0.1)
+    calm = answers.answer("lap", iterations=1)["sample"]
+    assert calm.disturbed is None
+    answers.built.iteration_s = 0.001
+    laps.clear()
+    answers.answer("lap", iterations=1, rehearse=True)
+    assert len(laps) == 2, "a short one is rehearsed"
+
+
+def test_a_rehearsal_goes_on_while_pages_fault_and_ends(monkeypatch):
+    now, runs = [0.0], []
+    monkeypatch.setattr(worker.time, "perf_counter", lambda: now[0])
+
+    def take():
+        runs.append(1)
+        now[0] += 0.005
+        return SimpleNamespace(iterations=1, seconds=0.005)
+
+    counts = iter([0, 900, 950, 950, 950])
+    worker.rehearsed(take, lambda: next(counts))
+    assert len(runs) == 3
+    runs.clear()
+    worker.rehearsed(take, itertools.count(0, 900).__next__)
+    assert len(runs) <= 21
+
+
+WAYS_TO_HIDE = {
+    "sleeps": lambda: time.sleep(0.02),
+    "lets another process compute": lambda: subprocess.run(["sleep", "0.02"], check=True),
+}
+
+
+@pytest.mark.parametrize("hidden", WAYS_TO_HIDE.values(), ids=WAYS_TO_HIDE)
+def test_time_that_the_cpu_clock_does_not_see_counts_all_the_same(hidden, monkeypatch):
+    from attnbench.mechanisms.transformer import Transformer
+
+    honest = Transformer.forward
+    monkeypatch.setattr(
+        Transformer, "forward", lambda self, x, mask=None: (hidden(), honest(self, x, mask))[1]
+    )
+    answers = Worker(None, seed=0)
+    built = answers.answer("build", **json.loads(json.dumps(asdict(case()))))
+    assert built["iteration_s"] >= 0.02, "else a lap would have many iterations"
+    taken = answers.answer("lap", iterations=2)["sample"]
+    answers.answer("finish")
+    assert taken.cpu_s < taken.wall_s
+    assert taken.clock == Clock.CPU
+    assert taken.seconds >= 0.02
