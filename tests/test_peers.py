@@ -77,17 +77,18 @@ def test_another_release_is_named_beside_the_one_that_a_form_needs(found, monkey
     assert card.refusal("transformers", card.config(), w) is None
 
 
-@pytest.mark.parametrize(("name", "form"), ALL)
-@pytest.mark.parametrize("what", ["causal", "padding"])
-def test_what_a_package_does_not_take_is_refused(what, name, form, monkeypatch):
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [("causal", "has no causal form of it"), ("padding", "takes no padding mask here")],
+)
+def test_what_a_package_does_not_take_is_refused(what, said, monkeypatch):
     monkeypatch.setattr(peers, "find_spec", lambda module: True)
-    card = registry.card(name)
-    module, w = card.forms[form], Workload(**{**vars(W), what: 1})
-    monkeypatch.setattr(peers, "installed", lambda package: f"{module.release or 1}.0")
-    taken = {"causal": module.takes_causal, "padding": module.takes_padding}[what]
-    reason = module.needs(card.config(), w) or ""
-    said = {"causal": "has no causal form of it", "padding": "takes no padding mask here"}[what]
-    assert (f"{module.package} {said}" == reason) == (not taken)
+    for card, form in every():
+        module, w = card.forms[form], Workload(**{**vars(W), what: 1})
+        monkeypatch.setattr(peers, "installed", lambda package, m=module: f"{m.release or 1}.0")
+        taken = {"causal": module.takes_causal, "padding": module.takes_padding}[what]
+        reason = module.needs(card.config(), w)
+        assert (f"{module.package} {said}" == reason) == (not taken), f"{card.name}:{form}"
 
 
 def test_no_package_is_imported_before_a_form_is_built():
