@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from attnbench.errors import DamagedJournal
-from attnbench.records import CardFacts, Planned, Run, Shard, Sweep
+from attnbench.records import CardFacts, Part, Planned, Run, Shard, Sweep
 from attnbench.store import schema
 from attnbench.store.schema import End, EndReason, Entry, Head, Start
 
@@ -155,7 +155,12 @@ class _Contents:
                 self.ended[shard] = outcome is not EndReason.INTERRUPTED
 
     def sweep(self, order: tuple[str, ...]) -> Sweep:
-        runs = {(run.case, run.part, run.round): run for run in self._known_runs()}
+        runs: dict[tuple[str, Part, int], Run] = {}
+        for run in self._known_runs():
+            key = run.case, run.part, run.round
+            if key in runs and not runs[key].elapsed_s:
+                del runs[key]  # what had been left out ran only now
+            runs[key] = run
         plan = {planned.case.key: planned for planned in self.cases.values()}
         asked = self.sessions[-1] if self.sessions else self.head
         return Sweep(

@@ -8,6 +8,7 @@ import pytest
 
 from attnbench import units
 from attnbench.analysis import predict
+from attnbench.analysis.curves import series_names
 from attnbench.analysis.predict import replayed
 from attnbench.device import find
 from attnbench.records import (
@@ -141,10 +142,10 @@ def test_a_process_that_failed_to_measure_memory_measures_no_other():
 
 
 @pytest.mark.parametrize(
-    ("size", "context", "most"), [(1000, 0, 18), (GIB * 7 // 10, 0, 2), (1000, GIB / 20, 11)]
+    ("size", "context", "most"), [(1000, 0, 9), (GIB * 7 // 10, 0, 1), (1000, GIB / 10, 5)]
 )
 def test_processes_are_kept_to_measure_memory_only_where_it_has_room_for_them(size, context, most):
-    """Nine processes measure time; they end for one another only where memory is short."""
+    """Those of nine series; they end for one another only where memory is short."""
     workers, alive = [], []
 
     def look(case, do):
@@ -668,9 +669,29 @@ def test_a_prefill_that_does_not_fit_into_the_budget_is_not_started():
     assert long.reason.startswith("would exceed --budget")
 
 
+def predicted(planned, *known):
+    """Seconds of a case after the others were measured."""
+    lines = [planned, *(line for line, _ in known)]
+    times = predict.Times(series_names(lines))
+    for line, took_s in known:
+        times.learn(line, took_s)
+    return times.of(planned)
+
+
 def test_a_step_is_not_predicted_from_passes_nor_passes_from_steps():
     passes, step = planned("slow", 128, 10**9), decoding(128, 10**9)
-    assert predict.seconds(step, [(passes, 5.0)]) == step.predicted_s
-    assert predict.seconds(passes, [(step, 5.0)]) == passes.predicted_s
-    training = planned("slow", 128, 10**9, mode=Mode.TRAINING)
-    assert predict.seconds(training, [(passes, 5.0)]) == pytest.approx(15.0)
+    assert predicted(step, (passes, 5.0)) == step.predicted_s
+    assert predicted(passes, (step, 5.0)) == passes.predicted_s
+
+
+def test_the_nearest_kin_predicts():
+    """The same series at other lengths, in the other mode, its other forms, then all others."""
+    case = planned("slow", 256, 2 * 10**9)  # guessed to take 2 s
+    others = (planned("fast", 256, 10**9), 3.0), (planned("fast", 128, 10**9), 9.0)
+    form = planned("slow", 256, 10**9, form="sdpa"), 4.0
+    training = planned("slow", 512, 10**9, mode=Mode.TRAINING), 5.0
+    far, near = (planned("slow", 1024, 10**9), 6.0), (planned("slow", 128, 10**9), 7.0)
+    known = [*others, form, training, far, near]
+    expected = [2.0, 18.0, 6.0, 8.0, 10.0, 12.0, 14.0]
+    order = [[], others[1:], others, [*others, form], known[:4], known[:5], known]
+    assert [predicted(case, *some) for some in order] == pytest.approx(expected)
