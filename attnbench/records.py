@@ -519,6 +519,7 @@ class Sweep:
     warnings: tuple[str, ...] = ()  # lines set aside while reading
     shards: tuple[Shard, ...] = ()  # that the journal holds, in order
     divisions: frozenset[str] = frozenset()  # digests of what each shard measures
+    over_budget: bool = False  # the budget ended it, or one of its shards
 
 
 def canonical(data: Any) -> str:

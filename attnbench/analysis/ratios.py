@@ -109,11 +109,7 @@ class Ratios:
         self.blocks = numbered(block for _, block in laps)
         self.pairs = numbered(combinations(self.series.values(), 2))
         logs = gathered(laps, self.series, self.blocks, processes(sweep.runs, blocks))
-        self.means = means(logs, list(self.pairs))
-        precision = sweep.request.precision
-        ends = (found.reaches(precision) for found in self.certainties.values() if precision)
-        if any(ends):
-            self.means = means(logs, list(self.pairs), LEAST_ROUNDS)
+        self.means = final(logs, list(self.pairs), sweep.request.precision)
 
     def ratio(self, a: str, b: str, mode: str | Mode, seq_len: int) -> Ratio | None:
         """The log ratio of the times of two series, or None where they did not take turns."""
@@ -244,6 +240,13 @@ def means(logs: Array, pairs: Sequence[tuple[int, int]], most_rounds: float = ma
         most = independent(residuals, np.minimum(dfs, most_rounds - 1), pairs)
         variance[present], df[present] = shrunk(own[present], dfs[present], most)
     return Means(log, np.sqrt(variance / np.maximum(counts, 1)), df, counts)
+
+
+def final(logs: Array, pairs: Sequence[tuple[int, int]], precision: float | None) -> Means:
+    """The means of a sweep whose blocks end at a precision, if one is given."""
+    whole = means(logs, pairs)
+    ends = (found.reaches(precision) for found in certainties(whole) if found and precision)
+    return means(logs, pairs, LEAST_ROUNDS) if any(ends) else whole
 
 
 def certainties(means: Means) -> list[Certainty | None]:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.analysis.ratios import independent, means
-from tests.benchmarks.coverage import SITUATIONS, simulated
+from attnbench.analysis.ratios import final, independent, known, means
+from tests.benchmarks.coverage import SITUATIONS, simulated, stopped
 
 GRID = 1024  # values are multiples of 1/GRID, so that scaling and shifting them is exact
 
@@ -132,3 +132,34 @@ def test_intervals_cover_the_truth_as_often_as_claimed(
 ):
     held, _ = simulated(SITUATIONS[name], series, rounds, sweeps)
     assert 0.93 < held.mean() < 0.97
+
+
+@pytest.mark.parametrize("name", ["drift", "processes", "all"])
+def test_stopping_at_a_precision_keeps_the_coverage(name: str):
+    held, _, rounds, _ = stopped(SITUATIONS[name], 2, 0.7, sweeps=200)
+    assert 4 <= rounds.min() < rounds.mean() < 12
+    assert 0.925 < held.mean() < 0.975
+
+
+def test_where_precision_ended_a_block_the_degrees_of_freedom_are_those_of_the_first_rounds():
+    logs = correlated(8, 12, 0.0)
+    free, never = final(logs, [(0, 1)], None), final(logs, [(0, 1)], 1e-6)
+    assert (never.df == free.df).all()
+    ended = final(logs, [(0, 1)], 10.0)
+    assert (ended.df < free.df).all()
+    assert (ended.log == free.log).all()
+
+
+def test_a_block_is_known_when_its_widest_ratio_is_and_not_before_four_rounds():
+    laps = {
+        (name, "short"): {r: {0: 1.0 + 0.001 * r * i} for r in range(4)}
+        for i, name in enumerate("abc")
+    }
+    found = known(laps)["short"]
+    assert found.rounds == 4
+    assert found.reaches(found.half * 1.01)
+    assert not found.reaches(found.half * 0.99)
+    three = {key: {r: own[r] for r in range(3)} for key, own in laps.items()}
+    assert not known(three)["short"].reaches(0.5)
+    assert known({key: {0: own[0]} for key, own in laps.items()})["short"].half == float("inf")
+    assert known({("a", "short"): laps["a", "short"]}) == {}
