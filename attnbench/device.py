@@ -107,7 +107,7 @@ class Device(ABC):
     gpus = 1  # that a scheduler has to give to a process
     matmul_size = 8192  # rows of the square product that measures peak arithmetic
     copy_elements = 1 << 28  # float32 numbers of the copy that measures peak bandwidth
-    bytes_per_s = 1e12  # sustained, guessed for a machine that has not been measured
+    bytes_per_s = 2e12  # of a large copy, guessed for a machine that has not been measured
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -136,8 +136,8 @@ class Device(ABC):
         return Clock.WALL
 
     def flops_per_s(self, threads: int) -> float:
-        """Sustained FLOP/s, a guess like `bytes_per_s`."""
-        return 15e12
+        """FLOP/s of a large product, a guess like `bytes_per_s`."""
+        return 40e12
 
     def memory_bytes(self) -> int | None:
         """Bytes of memory that a process may use; None if unknown. Does not load torch."""

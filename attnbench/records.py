@@ -427,8 +427,9 @@ class Planned:
     """A case with what is known before it runs.
 
     FLOPs are those of the forward pass on the whole workload, in decode of one step, exact; those
-    of its prefill are apart. Seconds (of one iteration) and bytes are predictions. `refusal` says
-    why it cannot run at all, or is empty. What `compiles` is compiled by torch in every process.
+    of its prefill are apart. Seconds (of one iteration), bytes and bytes moved are predictions.
+    `refusal` says why it cannot run at all, or is empty. What `compiles` is compiled by torch in
+    every process.
     """
 
     case: Case
@@ -442,6 +443,7 @@ class Planned:
     compiles: bool = False
     prefill_flops: Work = 0  # in decode, of the pass over the prompt
     prefill_s: Amount = 0.0  # of the same pass
+    moved_bytes: Count = 0  # by the forward pass; 0 in older journals
 
     @property
     def block(self) -> Block:
@@ -512,6 +514,9 @@ class Variant:
     batch: Many | None = None  # None: c // N
 
 
+LEAST_ROUNDS = 4  # before precision may end a block; `analysis.ratios` says why
+
+
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """What was requested of a sweep, including everything that the program chose by itself.
@@ -541,6 +546,7 @@ class Request:
     reversible: bool | None = None
     batch: Many | None = None  # None: max(1, tokens // N)
     variants: tuple[Variant, ...] = ()  # if several
+    precision: Share | None = None  # half-width that ends a block; None: older, or one round only
 
     @property
     def batch_tokens(self) -> int | None:
@@ -568,6 +574,7 @@ class Sweep:
     warnings: tuple[str, ...] = ()  # lines set aside while reading
     shards: tuple[Shard, ...] = ()  # that the journal holds, in order
     divisions: frozenset[str] = frozenset()  # digests of what each shard measures
+    over_budget: bool = False  # the budget ended it, or one of its shards
 
     @property
     def missing(self) -> Iterator[Shard]:

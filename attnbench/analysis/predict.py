@@ -1,6 +1,7 @@
 """Predictions of the cost of a case: seconds of one iteration, and peak bytes.
 
-The first guess uses FLOPs and bytes alone; every measured case improves the next prediction.
+The first guess uses FLOPs, bytes and the machine's peak rates; every measured case improves the
+next prediction.
 
 The journal stores first guesses only. `replayed` recomputes the refined predictions from the runs
 in the order in which they were written: that of a case from all runs before it first ran, or before
@@ -9,58 +10,147 @@ has no prediction.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from operator import attrgetter
 from statistics import median
+from typing import NamedTuple, Protocol
 
 from attnbench.analysis.curves import series_names
-from attnbench.records import PASSES, Block, Case, Mode, Outcome, Part, Planned, Run, Workload
+from attnbench.records import (
+    PASSES,
+    Block,
+    Case,
+    Environment,
+    Mode,
+    Outcome,
+    Part,
+    Planned,
+    Run,
+    Workload,
+)
 
 Known = list[tuple[Planned, float]]
 
 CALLS_S = 1e-4  # of some ten calls of torch, whatever they compute
 TRAINING = 3.0  # forward and backward over forward: two more products for each one
 
-# the fields that all lengths of a curve share, in one mode and in any
-NAMES = tuple(f.name for f in fields(Workload) if f.name not in ("batch", "seq_len"))
-OWN_MODE = attrgetter(*NAMES)
-ANY_MODE = attrgetter(*(name for name in NAMES if name != "mode"))
+# How many times longer than at the peak rates large products take, products of the core, and
+# moving each number once. Fitted to the 368 cases of six sweeps on two cores: of all but one of
+# these sweeps the median error is a factor of at most 1.65; that one is of slow recurrences.
+PRODUCTS, CORE, MOVED = 1.35, 2.8, 5.5
+
+# the fields that all lengths of a curve share in one mode
+ALIKE = attrgetter(*(f.name for f in fields(Workload) if f.name not in ("batch", "seq_len")))
 
 
-def seconds(
-    planned: Planned,
-    measured: Sequence[tuple[Planned, float]],
-    guess_factor: float = 1.0,
-) -> float:
-    """Predicted seconds of one iteration, from the longest measured lengths of the same series.
+class Rates(NamedTuple):
+    """Peak rates of a machine: FLOP/s of a large product, bytes/s of a large copy."""
 
-    Two lengths give a rate for the core and one for the rest; one length gives a single rate.
-    Without any, training is predicted from inference and the reverse, and without that by the first
-    guess times `guess_factor`.
+    flops_per_s: float
+    bytes_per_s: float
+
+    @classmethod
+    def measured(cls, here: Environment) -> "Rates | None":
+        """Those of a machine; None where they were not measured."""
+        if not here.matmul_flops or not here.copy_bytes:
+            return None
+        return cls(here.matmul_flops, here.copy_bytes)
+
+    def first_guess(self, flops: int, core_flops: int, moved_bytes: int, training: bool) -> float:
+        """Seconds of one iteration of so many FLOPs, of which the core has `core_flops`."""
+        products_s = (PRODUCTS * (flops - core_flops) + CORE * core_flops) / self.flops_per_s
+        forward_s = products_s + MOVED * moved_bytes / self.bytes_per_s + CALLS_S
+        return (TRAINING if training else 1.0) * forward_s
+
+
+class Times:
+    """Seconds of one iteration of each case, predicted from all that is measured so far.
+
+    Of what is measured, the nearest kin of a case counts: other lengths of its series, the series
+    in the other mode, the other series of the mechanism, and then all mechanisms, first in the same
+    mode. Of them the nearest lengths count: the first guess is corrected by the median of their
+    measured times over first guesses. `names` gives the series of each case; without `rates` the
+    first guess is that of the plan.
     """
-    nearest = sorted(
-        (pair for pair in measured if alike(pair[0].case, planned.case)),
-        key=lambda pair: pair[0].case.workload.seq_len,
-    )
-    if len(nearest) >= 2 and (fitted := two_rates(planned, *nearest[-2:])):
-        return fitted
-    if nearest:
-        known, took_s = nearest[-1]
-        return took_s * work(planned) / work(known)
-    other = [pair for pair in measured if alike(pair[0].case, planned.case, ANY_MODE)]
-    mode = planned.case.workload.mode
-    other = [p for p in other if {mode, p[0].case.workload.mode} <= {*PASSES}]
-    if other:
-        known, took_s = max(other, key=lambda pair: pair[0].case.workload.seq_len)
-        factor = TRAINING if planned.case.workload.mode is Mode.TRAINING else 1 / TRAINING
-        return factor * took_s * work(planned) / work(known)
-    return guess_factor * planned.predicted_s
+
+    def __init__(self, names: Mapping[str, str], rates: Rates | None = None) -> None:
+        self.names, self.rates = names, rates
+        self.measured: dict[str, float] = {}  # by case
+        self.kin: dict[tuple[str, ...], dict[str, Planned]] = {}  # measured ones, by group and case
+
+    def learn(self, planned: Planned, seconds: float) -> None:
+        """Take a measured time into account, in place of an earlier one of the case."""
+        key = planned.case.key
+        self.measured[key] = seconds
+        for group in self.groups(planned):
+            self.kin.setdefault(group, {})[key] = planned
+
+    def of(self, planned: Planned) -> float:
+        """The last measured time of the case, else its prediction."""
+        if planned.case.key in self.measured:
+            return self.measured[planned.case.key]
+        groups = self.groups(planned)
+        series = self.kin.get(groups[0], {}).values()
+        lengths = sorted((p for p in series if alike(p.case, planned.case)), key=seq_len)
+        timed = [(known, self.measured[known.case.key]) for known in lengths[-2:]]
+        if len(timed) == 2 and (fitted := two_rates(planned, *timed)):
+            return fitted
+        kin = next((self.kin[group] for group in groups if group in self.kin), {})
+        return self.first_guess(planned) * self.correction(planned, kin.values())
+
+    def correction(self, planned: Planned, kin: Iterable[Planned]) -> float:
+        """Measured over guessed, at the lengths that are nearest to the case's; 1 without any."""
+        far: dict[float, list[float]] = {}
+        for known in kin:
+            distance = abs(math.log(seq_len(known) / seq_len(planned)))
+            ratio = self.measured[known.case.key] / self.first_guess(known)
+            far.setdefault(distance, []).append(ratio)
+        return median(far[min(far)]) if far else 1.0
+
+    def first_guess(self, planned: Planned) -> float:
+        """Seconds before anything is measured; that of the plan where its bytes are unknown."""
+        if self.rates is None or not planned.moved_bytes:
+            return planned.predicted_s
+        training = planned.case.workload.mode is Mode.TRAINING
+        work = planned.flops, planned.core_flops, planned.moved_bytes
+        return self.rates.first_guess(*work, training=training)
+
+    def groups(self, planned: Planned) -> tuple[tuple[str, ...], ...]:
+        """Groups of kin, nearest first; no step is predicted from passes, nor passes from steps."""
+        series, mode = self.names[planned.case.key], planned.case.workload.mode
+        kind = "passes" if mode in PASSES else "steps"
+        return (
+            ("series", series, mode),
+            ("series", series, kind),
+            ("mechanism", planned.case.mechanism, kind),
+            ("all", mode),
+            ("all", kind),
+        )
 
 
-def work(planned: Planned) -> int:
-    """FLOPs of one iteration, or its tokens for a mechanism without matrix products."""
-    return planned.flops or planned.case.workload.tokens
+class Peaks:
+    """Peak bytes of each case, predicted from the same form at the longest measured length."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self.names = names
+        self.known: dict[str, Known] = {}  # by series
+
+    def learn(self, planned: Planned, peak_bytes: float) -> None:
+        """Take a measured peak into account."""
+        self.known.setdefault(self.names[planned.case.key], []).append((planned, peak_bytes))
+
+    def of(self, planned: Planned) -> float:
+        """The prediction of the plan, corrected by its error at that length."""
+        near = [
+            (known, peak)
+            for known, peak in self.known.get(self.names[planned.case.key], [])
+            if alike(known.case, planned.case) and known.case.form == planned.case.form
+        ]
+        if not near:
+            return planned.predicted_bytes
+        known, peak = max(near, key=lambda pair: seq_len(pair[0]))
+        return planned.predicted_bytes * peak / known.predicted_bytes
 
 
 def two_rates(
@@ -79,39 +169,27 @@ def two_rates(
     return rest * (planned.flops - planned.core_flops) + core * planned.core_flops
 
 
-def alike(a: Case, b: Case, same: Callable[[Workload], object] = OWN_MODE) -> bool:
-    """Whether two cases differ at most in length, batch and form, and with `ANY_MODE` in mode."""
+def alike(a: Case, b: Case) -> bool:
+    """Whether two cases differ at most in length, batch and form."""
     return (a.mechanism, a.options) == (b.mechanism, b.options) and (
-        same(a.workload) == same(b.workload)
+        ALIKE(a.workload) == ALIKE(b.workload)
     )
 
 
-def first_guess(products_s: float, moved_s: float, training: bool) -> float:
-    """Seconds of one iteration, from those of its products and of moving its data."""
-    return (TRAINING if training else 1.0) * max(products_s, moved_s, CALLS_S)
+def seq_len(planned: Planned) -> int:
+    """The length of a case."""
+    return planned.case.workload.seq_len
 
 
-def scaled_bytes(planned: Planned, measured: Sequence[tuple[Planned, float]]) -> float:
-    """Predicted bytes, corrected by the prediction error at the longest measured length."""
-    near = [
-        (known, peak)
-        for known, peak in measured
-        if alike(known.case, planned.case) and known.case.form == planned.case.form
-    ]
-    if not near:
-        return planned.predicted_bytes
-    known, peak = max(near, key=lambda pair: pair[0].case.workload.seq_len)
-    return planned.predicted_bytes * peak / known.predicted_bytes
-
-
-def replayed(plan: Sequence[Planned], runs: Sequence[Run]) -> dict[str, tuple[float, float]]:
+def replayed(
+    plan: Sequence[Planned], runs: Sequence[Run], rates: Rates | None = None
+) -> dict[str, tuple[float, float]]:
     """The predicted seconds of one iteration and peak bytes of each case, by its key.
 
     NaN for a case that cannot run.
     """
     names = series_names(plan)
-    times = _Replay(names, seconds)
-    peaks = _Replay(names, lambda planned, known, _: scaled_bytes(planned, known))
+    times, peaks = _Replay(Times(names, rates)), _Replay(Peaks(names))
     cases = {planned.case.key: planned for planned in plan}
     blocks: dict[Block, list[Planned]] = {}
     for planned in plan:
@@ -143,15 +221,16 @@ def replayed(plan: Sequence[Planned], runs: Sequence[Run]) -> dict[str, tuple[fl
     }
 
 
-class _Replay:
-    """Predictions of one quantity, each from what was known of the case's series by then."""
+class _Predictor(Protocol):
+    def of(self, planned: Planned) -> float: ...
+    def learn(self, planned: Planned, value: float, /) -> None: ...
 
-    def __init__(
-        self, names: Mapping[str, str], rule: Callable[[Planned, Known, float], float]
-    ) -> None:
-        self.names, self.rule = names, rule
-        self.known: dict[str, Known] = {}  # by series
-        self.factors: list[float] = []  # times over their first guesses
+
+class _Replay:
+    """The first predictions of a quantity, each from what was known by then."""
+
+    def __init__(self, predictor: _Predictor) -> None:
+        self.predictor = predictor
         self.predicted: dict[str, float] = {}
         self.measured: set[str] = set()
 
@@ -159,9 +238,7 @@ class _Replay:
         """The prediction for the case, made now if there is none yet."""
         key = planned.case.key
         if key not in self.predicted:
-            factor = median(self.factors) if self.factors else 1.0
-            known = self.known.get(self.names[key], [])
-            self.predicted[key] = self.rule(planned, known, factor) or math.nan
+            self.predicted[key] = self.predictor.of(planned) or math.nan
         return self.predicted[key]
 
     def decide(self, planned: Planned) -> None:
@@ -174,6 +251,4 @@ class _Replay:
         """Take a measured value into account."""
         self.of(planned)
         self.measured.add(planned.case.key)
-        self.known.setdefault(self.names[planned.case.key], []).append((planned, value))
-        if planned.predicted_s:
-            self.factors.append(value / planned.predicted_s)
+        self.predictor.learn(planned, value)

@@ -12,7 +12,7 @@ import pandas as pd
 
 from attnbench.analysis.curves import series_names
 from attnbench.analysis.estimate import Estimate, of_median, over_rounds
-from attnbench.analysis.predict import replayed
+from attnbench.analysis.predict import Rates, replayed
 from attnbench.metrics import TABLE, Join
 from attnbench.records import (
     ITEM_BYTES,
@@ -92,7 +92,8 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     names = series_names(sweep.plan)
     runs = _by_case(sweep.runs)
     cases = [runs.get(planned.case.key, []) for planned in sweep.plan]
-    predictions = replayed(sweep.plan, sweep.runs)
+    measured = (Rates.measured(session) for session in sweep.sessions)
+    predictions = replayed(sweep.plan, sweep.runs, next(measured, None))
     timed_by = {"clock": clock(sweep), "threads": sweep.request.settings.threads}
     rows = [
         _identity(planned.case, names[planned.case.key], sweep.request.batch_tokens)

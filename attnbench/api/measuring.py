@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from attnbench.analysis.predict import Rates
 from attnbench.errors import CannotRun, SweepBusy, SweepExists
 from attnbench.fleet import folder as fleets
 from attnbench.fleet import split
@@ -88,6 +89,7 @@ def measure(
             share=share,
             observe=observe,
             name=f"-{shard}" if shard else "",
+            rates=Rates.measured(here),
         )
         try:
             session.run()

@@ -114,7 +114,7 @@ def publish(
     Each of several variants has a report in its own folder.
     """
     from attnbench.analysis.report import analyse, variant, variants
-    from attnbench.render.conditions import warnings
+    from attnbench.render.conditions import ended, warnings
     from attnbench.render.page import headlines, report_files, report_tables
     from attnbench.store import output
     from attnbench.store.journal import load_results
@@ -146,6 +146,8 @@ def publish(
         return
     for name, analysis in analyses.items():
         show(name, analysis, headlines(analysis, tables[name]))
+        if line := ended(analysis):
+            console.err().print(line)
     within = f"{folder / name}" if len(analyses) == 1 else f"{folder}, in {', '.join(analyses)}"
     console.err().print(f"figures and tables are in {within}; report.html has them all")
 

@@ -12,7 +12,8 @@ from attnbench.workloads import config
 from attnbench.workloads.asked import flag
 from attnbench.workloads.requests import written
 
-LIMITS = frozenset({"budget", "case_timeout", "rounds"})  # raising them is what resuming is for
+# raising them is what resuming is for
+LIMITS = frozenset({"budget", "case_timeout", "precision", "rounds"})
 LIMITS_OF_SHARDS = LIMITS - {"rounds"}  # the rounds decide which shard measures what
 
 
@@ -70,6 +71,7 @@ def continued(before: Earlier, requested: Request, given: Iterable[str]) -> Requ
     return replace(
         before.request,
         rounds=requested.rounds,
+        precision=requested.precision,
         budget_s=requested.budget_s,
         case_timeout_s=requested.case_timeout_s,
         settings=replace(

@@ -1,5 +1,6 @@
 """The lines above every report: the request, the machine, how it measured, and warnings."""
 
+import math
 from collections.abc import Iterator
 from types import MappingProxyType
 
@@ -39,7 +40,7 @@ def conditions(analysis: Analysis) -> list[str]:
     lines += _nodes(analysis)
     if packages := sorted({run.notes["package"] for run in sweep.runs if "package" in run.notes}):
         lines.append(f"Packages: {', '.join(packages)}.")
-    lines.append(_how(analysis))
+    lines += filter(None, (_how(analysis), ended(analysis)))
     if reason := analysis.no_roof:
         lines.append(f"There is no roofline: {reason}.")
     scores = analysis.prediction_errors
@@ -51,6 +52,26 @@ def conditions(analysis: Analysis) -> list[str]:
 def warnings(analysis: Analysis) -> list[str]:
     """One line of plain text for each warning, the most serious first."""
     return [clean(_sentence(warning)) for warning in analysis.warnings]
+
+
+def ended(analysis: Analysis) -> str:
+    """What ended the sweep, and how well its ratios are known; empty if no precision was asked."""
+    sweep, found = analysis.sweep, analysis.ratios.certainties
+    if sweep.request.precision is None or not sweep.finished or not found:
+        return ""
+    halves = [certainty.half for certainty in found.values()]
+    least, wanted = max(halves), units.percent(sweep.request.precision)
+    by = "by --budget" if sweep.over_budget else "after its rounds"
+    if least <= sweep.request.precision:
+        lengths = ", ".join(units.length(n) for n in sorted({n for _, n in found}))
+        how = f" {by}" * sweep.over_budget
+        return f"Ended{how}: every ratio at N = {lengths} is known to {wanted} or better."
+    known = sum(half <= sweep.request.precision for half in halves)
+    worst = f"to {units.percent(least)}" if math.isfinite(least) else "from one round only"
+    return (
+        f"Ended {by}: {known} of {units.many(len(halves), 'block')} known to {wanted}, the least"
+        f" certain ratio {worst}."
+    )
 
 
 def gpu_settings(session: Environment) -> str:

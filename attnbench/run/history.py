@@ -1,14 +1,13 @@
 """What a sweep has measured so far, and what that predicts for the cases to come."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import median, stdev
+from statistics import median
 from typing import TypeAlias
 
-from attnbench.analysis import predict
 from attnbench.analysis.curves import series_names
-from attnbench.analysis.ratios import log_ratio
+from attnbench.analysis.predict import Peaks, Rates, Times
+from attnbench.analysis.ratios import Certainty, Laps, by_pair, known
 from attnbench.records import Block, Case, Outcome, Part, Planned, Run
 from attnbench.run import schedule
 
@@ -20,10 +19,7 @@ class History:
     """The runs of a plan; every series is predicted from its own measurements."""
 
     plan: Sequence[Planned]
-    times: dict[str, Known] = field(default_factory=dict)  # of one iteration in seconds, by series
     walls: dict[str, list[float]] = field(default_factory=dict)  # wall time over those times
-    peaks: dict[str, Known] = field(default_factory=dict)  # in bytes, by series
-    ratios: list[float] = field(default_factory=list)  # times over their first predictions
     ended: list[tuple[Case, Run]] = field(default_factory=list)  # out of memory or time
     timed: dict[tuple[str, int], Run] = field(default_factory=dict)  # by case and round
     weighed: set[str] = field(default_factory=set)  # cases whose memory was measured
@@ -33,9 +29,11 @@ class History:
     examined: set[Case] = field(default_factory=set)  # families checked for odd behaviour
     others: dict[Part, list[float]] = field(default_factory=dict)  # seconds besides iterations
     context_bytes: float = 0.0  # memory of the device that a process takes before any tensor
+    rates: Rates | None = None  # measured peaks; None: as the plan assumed
 
     def __post_init__(self) -> None:
         self.names = series_names(self.plan)
+        self.times, self.peaks = Times(self.names, self.rates), Peaks(self.names)
 
     def name(self, planned: Planned) -> str:
         """The series of a case."""
@@ -59,20 +57,19 @@ class History:
             seconds = median(sample.seconds for sample in run.samples)
             walls = [s.wall_s / s.iterations / s.seconds for s in run.samples]
             self.walls.setdefault(self.name(planned), []).append(median(walls))
-            self.times.setdefault(self.name(planned), []).append((planned, seconds))
+            self.times.learn(planned, seconds)
             if planned.compiles:
                 took_s = sum(run.values.get(key, 0.0) for key in ("setup_s", "compile_s"))
                 self.compiled.setdefault(self.name(planned), []).append((planned, took_s))
             if ttft_s := run.values.get("ttft_s"):
                 self.prefills.setdefault(self.name(planned), []).append((planned, ttft_s))
-            self.ratios.append(seconds / planned.predicted_s)
             ran_s = sum(sample.wall_s for sample in run.samples)
             ran_s += sum(run.values.get(key, 0.0) for key in ("warmup_s", "retaken_s"))
             if not again:
                 self.learn_other(run, ran_s + self.prepare_s(planned))
         self.context_bytes = run.values.get("context_bytes", self.context_bytes)
         if peak := run.values.get("allocated_peak_bytes"):
-            self.peaks.setdefault(self.name(planned), []).append((planned, peak))
+            self.peaks.learn(planned, peak)
 
     def learn_other(self, run: Run, known_s: float) -> None:
         """Take into account what a process took in addition to the `known_s` of its iterations."""
@@ -84,14 +81,13 @@ class History:
 
     def iteration_s(self, planned: Planned) -> float:
         """Seconds of one iteration: measured if possible, else predicted."""
-        known = self.times.get(self.name(planned), [])
-        own = [seconds for other, seconds in known if other is planned]
-        factor = median(self.ratios) if self.ratios else 1.0
-        return own[-1] if own else predict.seconds(planned, known, factor)
+        return self.times.of(planned)
 
     def wall_s(self, planned: Planned) -> float:
         """Seconds that an iteration occupies a process: more where launches take longer."""
-        return self.iteration_s(planned) * median(self.walls.get(self.name(planned), [1.0]))
+        all_walls = [wall for walls in self.walls.values() for wall in walls]
+        walls = self.walls.get(self.name(planned), all_walls)
+        return self.iteration_s(planned) * (median(walls) if walls else 1.0)
 
     def prepare_s(self, planned: Planned) -> float:
         """Seconds in a process before the first iteration: of compiling, or of a prefill."""
@@ -116,29 +112,22 @@ class History:
 
     def needed_bytes(self, planned: Planned) -> float:
         """Bytes to keep free for a process that runs the case."""
-        known = self.peaks.get(self.name(planned), [])
-        tensors = predict.scaled_bytes(planned, known)
-        return schedule.MARGIN * (self.context_bytes + tensors)
+        return schedule.MARGIN * (self.context_bytes + self.peaks.of(planned))
 
     def repeatable(self) -> list[Planned]:
         """Cases that were timed and that no round failed to time."""
         good = {key for key, _ in self.timed} - self.failed
         return [planned for planned in self.plan if planned.case.key in good]
 
-    def widest_error(self, block: Block) -> float:
-        """The largest standard error of a log ratio in a block; infinite after one round."""
-        cases = [planned for planned in self.repeatable() if planned.block == block]
-        return max((self.ratio_error(cases[0], other) for other in cases[1:]), default=0.0)
-
-    def ratio_error(self, first: Planned, second: Planned) -> float:
-        """The standard error of a log ratio so far; infinite after a single round."""
-        runs = [
-            {r: run for (case, r), run in self.timed.items() if case == planned.case.key}
-            for planned in (first, second)
-        ]
-        pairs = [(runs[0][r], runs[1][r]) for r in runs[0].keys() & runs[1].keys()]
-        logs = [log for a, b in pairs if (log := log_ratio(a, b)) is not None]
-        return stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else math.inf
+    def certainties(self) -> dict[Block, Certainty]:
+        """How well the ratios of each block are known; blocks without any are left out."""
+        laps: dict[tuple[str, Block], dict[int, Laps]] = {}
+        cases = {planned.case.key: planned for planned in self.repeatable()}
+        for (key, round_), run in self.timed.items():
+            if planned := cases.get(key):
+                own = laps.setdefault((self.name(planned), planned.block), {})
+                own[round_] = by_pair(run.samples)
+        return known(laps)
 
     def next_lap(self, block: Block, round_: int) -> int:
         """The next lap of a block in this round; an even number."""

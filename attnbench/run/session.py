@@ -1,11 +1,13 @@
 """The loop of a sweep: rounds of raced blocks; every outcome is stored.
 
 A block is all series at one mode, length and variant of the sizes. Round 0 visits every block that
-the budget reaches, shorter lengths first, and measures the memory of each case once. Later rounds
-repeat the blocks: all of them while the budget lasts, otherwise those with the least certain
-ratios. Extras, lengths beyond the tokens of a batch and further forms of a mechanism, wait until
-the rest has been repeated if the budget is not enough for both. `start` and the clock are
-callables, so that tests can replace them.
+the budget reaches, shorter lengths first; a case that a prediction left out is asked again when
+later measurements predict that it fits. Later rounds repeat the blocks until all their ratios are
+known to the precision requested, the least certain ones first if the budget is not enough for all.
+Extras, lengths beyond the tokens of a batch and further forms of a mechanism, wait until the rest
+has been repeated if the budget is not enough for both. The memory of each case is measured once: in
+a share of the budget after round 0, the rest before more than the wanted rounds. `start` and the
+clock are callables, so that tests can replace them.
 
 A session may have only some rounds of some blocks, those of a shard. Its own first round then
 visits each of its blocks once, whatever number that round of the block has in the whole sweep.
@@ -19,6 +21,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 from attnbench import units
+from attnbench.analysis.predict import Rates
+from attnbench.analysis.ratios import Certainty
 from attnbench.device import find
 from attnbench.records import Block, Cause, Clock, Outcome, Part, Planned, Request, Run
 from attnbench.run import schedule
@@ -32,7 +36,9 @@ OVERTIME = 5.0  # a visit may take this many times its prediction, and at least
 AT_LEAST_S = 60.0
 COMPILING_S = 300.0  # further seconds for torch.compile, which depends on more than FLOPs
 WANTED_ROUNDS = 3  # of the other cases, before the budget is spent on extras
-LIGHT = 0.02  # share of the budget above which memory is measured after all times
+MEMORY = 0.1  # share of the budget kept for measuring memory in the first rounds
+# causes that later predictions may remove
+PREDICTED = frozenset({Cause.BUDGET, Cause.CASE_TIMEOUT, Cause.MEMORY_LIMIT})
 
 
 @dataclass(frozen=True)
@@ -79,15 +85,20 @@ class Session:
     begun: float = math.nan  # when the budget began; NaN: when `run` is called
     share: Mapping[Block, tuple[int, ...]] | None = None
     name: str = ""  # of the shard; it seeds the orders of the turns
+    rates: Rates | None = None  # measured peaks of the machine
     over_budget: bool = False
     useful_s: float = 0.0  # seconds in warm-up and samples
     round: int = 0  # of this session: an index of the rounds in its share
+    reached: int = 0  # the last round that began
     visits: int = 0
     coming: Sequence[Planned] = ()  # the cases of this and of the round's later blocks
     shown: tuple[Block, int] | None = None  # block and round in which the next two were predicted
     end_s: float = 0.0  # when everything would be done, without a budget
     total: int = 0  # visits until then, or until the end of the budget
     postponed: list[Planned] | None = field(default_factory=list)  # None once nothing may wait
+    left_out: dict[str, tuple[Planned, Cause]] = field(default_factory=dict)  # by predictions alone
+    kept_s: float = 0.0  # of the budget, for measuring memory
+    certain: Mapping[Block, Certainty] = field(default_factory=dict)  # of ratios, by the last round
     history: History = field(init=False)
 
     def __post_init__(self) -> None:
@@ -97,22 +108,29 @@ class Session:
         self.plan = tuple(planned for planned in self.plan if planned.block in self.rounds)
         context_bytes = find(self.request.device).context_bytes
         weighed = {key for key, part, _ in self.finished if part == Part.MEMORY}
-        self.history = History(plan=self.plan, weighed=weighed, context_bytes=context_bytes)
+        self.history = History(
+            plan=self.plan, weighed=weighed, context_bytes=context_bytes, rates=self.rates
+        )
         self.extras = schedule.extras(self.plan, self.request.batch_tokens)
         early = (sum(r < WANTED_ROUNDS for r in own) for own in self.rounds.values())
         self.wanted = max((1, *early))  # of this session's rounds
 
     def run(self) -> None:
-        """Run round 0 with memory, then repeats."""
+        """Run round 0, then repeats, and measure memory between them."""
         if math.isnan(self.begun):
             self.begun = self.clock()
         self.recall()
+        self.kept_s = MEMORY * (self.request.budget_s or 0.0)
         self.first_round([planned for planned in self.plan if not planned.refusal])
+        self.measure_memories(self.kept_s if self.request.budget_s else math.inf)
+        self.kept_s = 0.0
         self.repeat(range(1, self.wanted))
         waiting, self.postponed, self.round = self.postponed, None, 0
         if waiting:
             self.first_round(waiting)
+        self.measure_memories(math.inf)
         self.repeat(range(self.wanted, max(map(len, self.rounds.values()), default=0)))
+        self.over_budget |= any(cause is Cause.BUDGET for _, cause in self.left_out.values())
 
     def recall(self) -> None:
         """Learn from the runs of earlier sessions, and store what the plan refuses."""
@@ -125,24 +143,30 @@ class Session:
                 self.leave_out(planned, Outcome.UNSUPPORTED, planned.refusal)
 
     def first_round(self, plan: Sequence[Planned]) -> None:
-        """Race every block from short to long, with every case that fits; then measure memory."""
-        of_block = blocks(plan)
-        order = sorted(of_block, key=lambda block: (block.seq_len, self.cost_s(of_block[block])))
+        """Race every block from short to long, with every case that fits."""
+        waiting = sorted(blocks(plan).values(), key=lambda b: (b[0].block.seq_len, self.cost_s(b)))
         with self.processes() as processes:
-            for number, block in enumerate(order, 1):
-                admitted = self.admitted(of_block[block])
-                later = [planned for block in order[number:] for planned in of_block[block]]
+            while waiting:
+                block, *waiting = waiting
+                admitted = self.admitted(block)
+                later = [planned for block in waiting for planned in block]
                 self.coming = [*admitted, *(p for p in later if not self.limit(p))]
                 self.visit(processes, admitted)
-                for planned in admitted:
-                    if self.was_timed(planned) and self.is_light(planned):
-                        self.measure_memory(processes, planned)
-        waiting = [p for p in self.plan if self.was_timed(p) and self.lacks_memory(p)]
+                left_out = (planned for planned, _ in self.left_out.values())
+                again = [planned for planned in left_out if not self.refusal(planned, ())]
+                waiting = [*blocks(again).values(), *waiting]
+
+    def measure_memories(self, most_s: float) -> None:
+        """Measure memory where that is still to be done, cheapest first, in at most `most_s`."""
+        self.round, self.coming = 0, ()
+        end_s = min(most_s, self.left_s()) + self.clock()
+        timed = {key for key, _ in self.history.timed}
+        waiting = [p for p in self.plan if p.case.key in timed and self.lacks_memory(p)]
         with self.processes() as processes:
             for planned in sorted(waiting, key=self.history.iteration_s):
-                if self.left_s() >= self.memory_s(planned):
+                if self.clock() + self.memory_s(planned) <= end_s:
                     self.measure_memory(processes, planned)
-                else:
+                elif most_s == math.inf:
                     self.over_budget = True
 
     def admitted(self, block: Sequence[Planned]) -> list[Planned]:
@@ -153,8 +177,11 @@ class Session:
             self.postponed += extras
             block = [planned for planned in block if planned not in extras]
         for planned in sorted(block, key=self.history.iteration_s):
+            self.left_out.pop(planned.case.key, None)
             if refusal := self.refusal(planned, admitted):
                 self.leave_out(planned, Outcome.SKIPPED, refusal.reason, refusal.cause)
+                if refusal.cause in PREDICTED:
+                    self.left_out[planned.case.key] = planned, refusal.cause
             else:
                 admitted.append(planned)
         return admitted
@@ -166,10 +193,9 @@ class Session:
         if limit := self.limit(planned):
             return limit
         anchor = self.anchor(planned.block)
-        reserved_s = self.cost_s(others) + self.visits_s([anchor] if anchor else [])
+        reserved_s = self.cost_s(others) + self.visits_s([anchor] if anchor else []) + self.kept_s
         cost_s = self.cost_s([planned])
         if reserved_s + cost_s > self.left_s():
-            self.over_budget = True
             iteration_s, left_s = self.history.iteration_s(planned), self.left_s() - reserved_s
             left = f"{units.seconds(left_s)} left" if left_s >= 1 else "nothing left"
             each, total = units.seconds(iteration_s), units.seconds(cost_s)
@@ -203,17 +229,25 @@ class Session:
         rest = [p for p in self.plan if p.case.key not in self.extras and not p.refusal]
         coming = [*(p for p in rest if not self.was_timed(p)), *extras]
         repeated_s = self.visits_s([*self.history.repeatable(), *coming])
-        return self.cost_s(coming) + (self.wanted - 1) * repeated_s > self.left_s()
+        repeats_s = (self.wanted - 1) * repeated_s
+        return self.cost_s(coming) + repeats_s + self.kept_s > self.left_s()
 
     def repeat(self, rounds: Iterable[int]) -> None:
-        """Further rounds of the cases that succeeded, as far as the budget goes."""
+        """Further rounds of the cases that succeeded, until precise, as far as the budget goes."""
         for self.round in rounds:
-            due = [p for p in self.history.repeatable() if self.round < len(self.rounds[p.block])]
+            self.reached, self.certain = self.round, self.history.certainties()
+            due = [p for p in self.history.repeatable() if self.is_due(p.block)]
             missing = [planned for planned in due if not self.is_done(planned)]
             of_block = blocks(self.affordable(missing))
             if missing and not of_block:
                 break
             self.visit_all(of_block)
+
+    def is_due(self, block: Block) -> bool:
+        """Whether this round repeats a block: it has one, and a ratio is not precise yet."""
+        certain, precision = self.certain.get(block), self.request.precision
+        precise = certain is not None and precision is not None and certain.reaches(precision)
+        return self.round < len(self.rounds[block]) and not precise
 
     def visit_all(self, of_block: Mapping[Block, Sequence[Planned]]) -> None:
         """One round of the blocks, in random order."""
@@ -246,9 +280,9 @@ class Session:
 
     def gain(self, planned: Planned) -> tuple[float, float]:
         """The sort key of repeats: the block with the least certain ratio first."""
-        block = planned.block
-        cases = [other for other in self.history.repeatable() if other.block == block]
-        return -self.history.widest_error(block), self.visits_s(cases)
+        cases = [other for other in self.history.repeatable() if other.block == planned.block]
+        certain = self.certain.get(planned.block)
+        return -certain.half if certain else 0.0, self.visits_s(cases)
 
     def visit(self, processes: Round, cases: Sequence[Planned]) -> None:
         """Race those cases of one block that have not run in this round yet."""
@@ -354,19 +388,12 @@ class Session:
         """Store why a case does not run, if its first round is in this session's share."""
         if self.has_first(planned) and not self.is_done(planned):
             answer = {"outcome": outcome, "reason": reason, "cause": cause}
-            run = run_of(planned, Part.TIME, 0, answer)
-            self.store.append(run)
-            self.history.learn(planned, run)
+            self.store.append(run_of(planned, Part.TIME, 0, answer))
 
     def memory_s(self, planned: Planned) -> float:
         """Predicted seconds of measuring the memory of a case."""
         wall_s, other_s = self.history.wall_s(planned), self.history.other_s(Part.MEMORY)
         return self.history.prepare_s(planned) + schedule.memory_s(wall_s, other_s)
-
-    def is_light(self, planned: Planned) -> bool:
-        """Whether measuring the memory of a case is cheap compared to the budget."""
-        budget_s = self.request.budget_s
-        return budget_s is None or self.memory_s(planned) <= LIGHT * budget_s
 
     def visits_s(self, cases: Iterable[Planned]) -> float:
         """Predicted seconds of one visit to each case."""
@@ -383,10 +410,8 @@ class Session:
         return self.history.prepare_s(planned) + visit_s
 
     def cost_s(self, cases: Sequence[Planned]) -> float:
-        """Predicted seconds of what remains of round 0 for these cases."""
-        untimed = [planned for planned in cases if not self.is_done(planned)]
-        light = [p for p in cases if self.is_light(p) and self.lacks_memory(p)]
-        return self.visits_s(untimed) + sum(map(self.memory_s, light))
+        """Predicted seconds of the times that remain of round 0 for these cases."""
+        return self.visits_s(planned for planned in cases if not self.is_done(planned))
 
     def left_s(self) -> float:
         """Seconds left of the budget; infinite without one."""
@@ -442,11 +467,14 @@ class Session:
 
     def predict_end(self) -> None:
         """Predict when this round and the wanted ones after it end, and after how many visits."""
-        rounds = max(0, self.wanted - 1 - self.round)
+        rounds = max(0, self.wanted - 1 - self.reached)
         repeated = {p.case.key: p for p in self.history.repeatable()}
         if not self.round:
             repeated |= {p.case.key: p for p in self.coming}
-        needed_s = self.cost_s(self.coming) + rounds * self.visits_s(repeated.values())
+        lacking = repeated.values() if self.request.budget_s is None else ()
+        memory_s = self.kept_s + sum(self.memory_s(p) for p in lacking if self.lacks_memory(p))
+        visits_s = self.cost_s(self.coming) + rounds * self.visits_s(repeated.values())
+        needed_s = visits_s + memory_s
         self.end_s = self.clock() + needed_s
         visits = sum(not self.is_done(p) for p in self.coming) + rounds * len(repeated)
         fitting = min(1.0, self.left_s() / needed_s) if needed_s else 1.0

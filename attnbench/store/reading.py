@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from attnbench.errors import DamagedJournal
-from attnbench.records import CardFacts, Planned, Run, Shard, Sweep
+from attnbench.records import CardFacts, Part, Planned, Run, Shard, Sweep
 from attnbench.store import schema
 from attnbench.store.schema import End, EndReason, Entry, Head, Start
 
@@ -132,7 +132,8 @@ class _Contents:
     cards: dict[str, CardFacts] = field(default_factory=dict)
     cases: dict[str, Planned] = field(default_factory=dict)
     runs: list[tuple[int, Run]] = field(default_factory=list)
-    ended: dict[Shard | None, bool] = field(default_factory=dict)  # whether its last session did
+    # how the last session of each ended; None if it did not
+    ended: dict[Shard | None, EndReason | None] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
     def take(self, number: int, entry: Entry) -> None:
@@ -142,7 +143,7 @@ class _Contents:
                 raise ValueError("a second header")
             case Start() as session:
                 self.sessions.append(session)
-                self.ended[session.shard] = False
+                self.ended[session.shard] = None
             case CardFacts() as card:
                 self.cards[card.mechanism] = card
             case Planned() as planned:
@@ -152,10 +153,15 @@ class _Contents:
             case Run() as run:
                 self.runs.append((number, run))
             case End(outcome=outcome, shard=shard):
-                self.ended[shard] = outcome is not EndReason.INTERRUPTED
+                self.ended[shard] = outcome
 
     def sweep(self, order: tuple[str, ...]) -> Sweep:
-        runs = {(run.case, run.part, run.round): run for run in self._known_runs()}
+        runs: dict[tuple[str, Part, int], Run] = {}
+        for run in self._known_runs():
+            key = run.case, run.part, run.round
+            if key in runs and not runs[key].elapsed_s:
+                del runs[key]  # what had been left out ran only now
+            runs[key] = run
         plan = {planned.case.key: planned for planned in self.cases.values()}
         asked = self.sessions[-1] if self.sessions else self.head
         return Sweep(
@@ -168,6 +174,7 @@ class _Contents:
             finished=self._finished(),
             warnings=(*self.warnings, *order),
             shards=self._shards(),
+            over_budget=EndReason.BUDGET in self.ended.values(),
             divisions=frozenset(s.division for s in self.sessions if s.division),
         )
 
@@ -176,11 +183,13 @@ class _Contents:
 
     def _finished(self) -> bool:
         """Whether the last session ended well; of shards all, or the only one in its journal."""
-        if None in self.ended:
-            return self.ended[None]
+        badly = (None, EndReason.INTERRUPTED)
+        well = {shard: end not in badly for shard, end in self.ended.items()}
+        if None in well:
+            return well[None]
         shards = self._shards()
         whole = len(shards) == 1 or (bool(shards) and len(shards) == shards[0].of)
-        return whole and all(self.ended.values())
+        return whole and all(well.values())
 
     def _known_runs(self) -> Iterator[Run]:
         """The runs, with the keys of their cases in place of ids."""

@@ -8,7 +8,7 @@ from attnbench.records import Cause, Environment, Fingerprint, Part, Request, Sw
 from attnbench.store.schema import Start
 
 # limits define no case: raising them is what resuming is for
-FREE = ("rounds", "budget_s", "case_timeout_s", "memory_limit_bytes")
+FREE = ("rounds", "precision", "budget_s", "case_timeout_s", "memory_limit_bytes")
 FREE_OF_SHARDS = FREE[1:]  # the rounds decide which shard measures what
 
 OTHER_DIVISION = (

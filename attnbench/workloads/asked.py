@@ -153,10 +153,16 @@ class Asked:
         usual="5m on a CPU, else none",
         help="Time for the whole sweep: 90s, 10m, none.",
     )
+    precision: str | None = TIME(
+        metavar="PERCENT",
+        read=axes.percent,
+        usual="2%",
+        help="Stop repeating a block once all its ratios are known to this half-width.",
+    )
     rounds: str | None = TIME(
         metavar="N",
         read=axes.whole,
-        usual="3, or up to 12 within a budget",
+        usual="3, or up to 12 within a budget or with --precision",
         help="Maximum number of repetitions of each case, each in a new process.",
     )
     quick: bool = TIME(False, help="One repetition, fewer samples.")

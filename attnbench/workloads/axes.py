@@ -85,6 +85,14 @@ def number(text: str, option: str, least: float = 0.0, most: float = 1.0) -> flo
     return value
 
 
+def percent(text: str, option: str) -> float:
+    """The share that `2%`, `0.5 %` or `2` means: more than 0, at most 50 %. Raises `BadAxis`."""
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*%?", text.strip())
+    if match is None or not 0 < float(match[1]) <= 50:
+        raise BadAxis(f"{option} {text!r} is not a percentage from above 0 to 50; write 2%")
+    return float(match[1]) / 100
+
+
 def word(text: str, option: str, known: type[Word]) -> Word:
     """The member of an enumeration that has this name. Raises `BadAxis`."""
     if text not in set(known):

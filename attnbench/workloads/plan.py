@@ -153,15 +153,12 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
                 f"{case.mechanism!r}: its card gives {count!r} as {name};"
                 " it must be a whole number of at least 0"
             )
-    device, threads = find(w.device), request.settings.threads
-
-    def guessed_s(flops: int, moved: int) -> float:
-        moved_s = ITEM_BYTES[w.dtype] * (moved + parameters) / device.bytes_per_s
-        products_s = flops / device.flops_per_s(threads)
-        return predict.first_guess(products_s, moved_s, w.mode is Mode.TRAINING)
-
-    whole = 2 * layers * (elements + w.tokens * w.width)
-    decode, read = w.mode is Mode.DECODE, prefill.projections + prefill.core
+    device, item = find(w.device), ITEM_BYTES[w.dtype]
+    rates = predict.Rates(device.flops_per_s(request.settings.threads), device.bytes_per_s)
+    decode, training = w.mode is Mode.DECODE, w.mode is Mode.TRAINING
+    whole = item * (2 * layers * (elements + w.tokens * w.width) + parameters)
+    moved = item * (state + w.batch * w.width + parameters) if decode else whole
+    read = prefill.projections + prefill.core
     return Planned(
         case=case,
         parameters=parameters,
@@ -169,9 +166,10 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
         core_flops=core,
         shell_flops=shell,
         predicted_bytes=predicted_bytes(elements + state, parameters, w, kept),
-        predicted_s=guessed_s(total, state + w.batch * w.width if decode else whole),
+        predicted_s=rates.first_guess(total, core, moved, training=training),
         prefill_flops=read if decode else 0,
-        prefill_s=guessed_s(read, whole) if decode else 0.0,
+        prefill_s=rates.first_guess(read, prefill.core, whole, training=False) if decode else 0.0,
+        moved_bytes=moved,
         refusal=refusal,
         compiles=form.compiles,
     )

@@ -6,11 +6,13 @@ from itertools import product
 
 from attnbench.device import AUTO, Device, choose, find, kinds
 from attnbench.errors import UsageError
-from attnbench.records import Level, Mode, Request, Settings, Shell, Variant
+from attnbench.records import LEAST_ROUNDS, Level, Mode, Request, Settings, Shell, Variant
 from attnbench.run.cgroups import cores
+from attnbench.units import many
 from attnbench.workloads.asked import Asked, flag
 from attnbench.workloads.presets import preset
 
+PRECISION = 0.02  # smaller differences seldom matter, and few machines show them
 OF_MODEL = ("layers", "dropout", "share_layers", "reversible")  # options of level `model` alone
 
 
@@ -46,8 +48,15 @@ def request(asked: Asked, *, divided: bool = False, elsewhere: bool = False) -> 
     crossed = variants(asked)
     chosen_s = None if divided else device.budget_s
     budget_s = chosen_s if asked.budget is None else asked.read("budget")
-    # more than three rounds fit into some budgets
-    usual_rounds = 1 if asked.quick else 3 if budget_s is None else 12
+    precision = asked.read("precision")
+    # more than three rounds fit into some budgets, and precision ends them
+    usual_rounds = 1 if asked.quick else 3 if budget_s is precision is None else 12
+    rounds = asked.read("rounds") or usual_rounds
+    if precision and rounds < LEAST_ROUNDS:
+        raise UsageError(
+            f"--precision has no effect in {many(rounds, 'round')}: it ends a block after"
+            f" {LEAST_ROUNDS} or more; leave out --quick, or raise --rounds"
+        )
     dropout = asked.read("dropout")
     return Request(
         models=asked.read("models"),
@@ -62,13 +71,14 @@ def request(asked: Asked, *, divided: bool = False, elsewhere: bool = False) -> 
         layers=asked.read("layers") or column.layers,
         padding=asked.read("padding"),
         causal=asked.causal,
-        rounds=asked.read("rounds") or usual_rounds,
+        rounds=rounds,
         budget_s=budget_s,
         case_timeout_s=asked.read("case_timeout"),
         settings=settings(asked, device, budget_s),
         dropout=Shell().dropout if dropout is None else dropout,
         share_layers=asked.share_layers,
         reversible=asked.reversible,
+        precision=precision or PRECISION,
     )
 
 
@@ -125,6 +135,8 @@ def written(request: Request) -> Mapping[str, str | bool]:
         "case_timeout": _time(request.case_timeout_s),
         "seed": str(settings.seed),
     }
+    if request.precision is not None and request.rounds >= LEAST_ROUNDS:
+        texts["precision"] = f"{100 * request.precision:.9g}%"
     for name in ("width", "heads", "dtype", "batch"):
         values = dict.fromkeys(getattr(single, name) for single in request.each)
         texts |= {name: ",".join(map(str, values))} if None not in values else {}

@@ -2,7 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from attnbench.analysis.predict import replayed, seconds
+from attnbench.analysis.curves import series_names
+from attnbench.analysis.predict import Times, replayed
 from attnbench.analysis.summary import prediction_errors, summary
 from attnbench.records import Mode, Outcome
 from attnbench.run.session import Session
@@ -45,7 +46,10 @@ def test_a_case_that_never_ran_is_predicted_from_all_runs():
     last = whole.plan[-1]
     assert found.loc[65_536, "outcome"] == "skipped"
     # the later rounds were known too, so the nearest times differ by their noise
-    assert found.loc[65_536, "refined_s"] == pytest.approx(seconds(last, known), rel=0.2)
+    times = Times(series_names(whole.plan))
+    for line, took_s in known:
+        times.learn(line, took_s)
+    assert found.loc[65_536, "refined_s"] == pytest.approx(times.of(last), rel=0.2)
     assert found.loc[65_536, "refined_s"] != last.predicted_s
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.analysis.ratios import independent, means
-from tests.benchmarks.coverage import SITUATIONS, probed, simulated, spells
+from attnbench.analysis.ratios import final, independent, known, means
+from tests.benchmarks.coverage import SITUATIONS, probed, simulated, spells, stopped
 
 GRID = 1024  # values are multiples of 1/GRID, so that scaling and shifting them is exact
 
@@ -139,3 +139,34 @@ def test_simulated_probes_are_as_like_their_laps_as_measured_ones():
     slow = spells(SITUATIONS["slow core"], 20, 500, 4, rng)
     laps = slow + 0.02 * rng.standard_normal(slow.shape)
     assert 0.75 < np.corrcoef(laps.ravel(), probed(slow, rng).ravel())[0, 1] < 0.86
+
+
+@pytest.mark.parametrize("name", ["drift", "processes", "all"])
+def test_stopping_at_a_precision_keeps_the_coverage(name: str):
+    held, _, rounds, _ = stopped(SITUATIONS[name], 2, 0.7, sweeps=200)
+    assert 4 <= rounds.min() < rounds.mean() < 12
+    assert 0.925 < held.mean() < 0.975
+
+
+def test_where_precision_ended_a_block_the_degrees_of_freedom_are_those_of_the_first_rounds():
+    logs = correlated(8, 12, 0.0)
+    free, never = final(logs, [(0, 1)], None), final(logs, [(0, 1)], 1e-6)
+    assert (never.df == free.df).all()
+    ended = final(logs, [(0, 1)], 10.0)
+    assert (ended.df < free.df).all()
+    assert (ended.log == free.log).all()
+
+
+def test_a_block_is_known_when_its_widest_ratio_is_and_not_before_four_rounds():
+    laps = {
+        (name, "short"): {r: {0: 1.0 + 0.001 * r * i} for r in range(4)}
+        for i, name in enumerate("abc")
+    }
+    found = known(laps)["short"]
+    assert found.rounds == 4
+    assert found.reaches(found.half * 1.01)
+    assert not found.reaches(found.half * 0.99)
+    three = {key: {r: own[r] for r in range(3)} for key, own in laps.items()}
+    assert not known(three)["short"].reaches(0.5)
+    assert known({key: {0: own[0]} for key, own in laps.items()})["short"].half == float("inf")
+    assert known({("a", "short"): laps["a", "short"]}) == {}

@@ -23,6 +23,10 @@ process. The situations add
   next row counts only the ratios of that series.
 
 Coverage is given with its standard error; the half-width is the median over sweeps and pairs.
+
+A second table is of sweeps that stop: a block is no longer repeated once all its ratios are known
+to the precision, and has at most 12 rounds. The precision is 80, 60 or 40 % of the half-width of
+the widest ratio after three rounds. Stopped is the share of blocks that ended before round 12.
 """
 
 import argparse
@@ -32,11 +36,12 @@ from itertools import combinations
 import numpy as np
 
 from attnbench.analysis.estimate import LEVEL, student_quantile
-from attnbench.analysis.ratios import means
+from attnbench.analysis.ratios import certainties, final, means
 from attnbench.measure.disturbances import AGAIN, SLOW, TAKES
+from attnbench.records import LEAST_ROUNDS
 from tests.benchmarks.header import begin
 
-BLOCKS, LAP_PAIRS = 8, 6
+BLOCKS, LAP_PAIRS, MOST = 8, 6, 12
 UNSTEADY = "one unsteady"
 LAP = 0.02  # standard deviation of a lap
 PROBE = 0.065  # and of a probe, which makes the correlation with its lap 0.8
@@ -102,6 +107,49 @@ def main():
                     first = slice(series - 1)  # the pairs of the first series
                     cell = cells(held[..., first], half[..., first])
                     print(f"| ratios of that series | {sizes} | {cell} |")
+    stopping(asked.sweeps // 10)
+
+
+def stopping(sweeps):
+    """Print the coverage of sweeps that stop at a precision."""
+    print("\n| situation | series | precision | stopped | rounds | coverage | median half-width |")
+    print("|---|---:|---:|---:|---:|---:|---:|")
+    for name, situation in list(SITUATIONS.items())[:-1]:
+        for series in (2, 6):
+            for share in (0.8, 0.6, 0.4):
+                held, half, rounds, precision = stopped(situation, series, share, sweeps)
+                early = f"{(rounds < MOST).mean():.0%} | {rounds.mean():.1f}"
+                sizes = f"{name} | {series} | {precision:.1%}"
+                print(f"| {sizes} | {early} | {cells(held, half)} |", flush=True)
+
+
+def stopped(situation, series, share, sweeps, seed=0):
+    """Whether intervals contain the truth, half-widths, rounds [sweeps, blocks], and precision."""
+    rng = np.random.default_rng([seed, series, MOST])
+    logs, pairs = ratios(situation, series, MOST, sweeps, rng)
+    first = [certainties(means(sweep[..., :3], pairs)) for sweep in logs[:100]]
+    precision = share * float(np.median([max(block.half for block in sweep) for sweep in first]))
+    held, halves, rounds = [], [], []
+    for sweep in logs:
+        seen = np.full_like(sweep, np.nan)
+        going = np.ones(BLOCKS, bool)
+        for round_ in range(MOST):
+            seen[going, :, round_] = sweep[going, :, round_]
+            known = certainties(means(seen, pairs, LEAST_ROUNDS))
+            going &= [not block.reaches(precision) for block in known]
+        estimated = final(seen, pairs, precision)
+        half = half_widths(estimated)
+        held.append(np.abs(estimated.log) <= half)
+        halves.append(half)
+        rounds.append(estimated.rounds[:, 0])
+    return np.array(held), np.array(halves), np.array(rounds), precision
+
+
+def half_widths(estimated):
+    """Half-widths of log ratios."""
+    different, position = np.unique(estimated.df, return_inverse=True)
+    t = np.array([student_quantile(LEVEL, df) for df in different])[position]
+    return estimated.se * t.reshape(estimated.se.shape)
 
 
 def cells(held, half):
@@ -118,9 +166,7 @@ def simulated(situation, series, rounds, sweeps, seed=0):
         logs, pairs = ratios(situation, series, rounds, min(AT_ONCE, sweeps - first), rng)
         for sweep in logs:
             estimated = means(sweep, pairs)
-            different, position = np.unique(estimated.df, return_inverse=True)
-            t = np.array([student_quantile(LEVEL, df) for df in different])[position]
-            half = estimated.se * t.reshape(estimated.se.shape)
+            half = half_widths(estimated)
             held.append(np.abs(estimated.log) <= half)
             halves.append(half)
     return np.array(held), np.array(halves)

@@ -8,6 +8,7 @@ import pytest
 
 from attnbench import units
 from attnbench.analysis import predict
+from attnbench.analysis.curves import series_names
 from attnbench.analysis.predict import replayed
 from attnbench.device import find
 from attnbench.records import (
@@ -144,10 +145,10 @@ def test_a_process_that_failed_to_measure_memory_measures_no_other():
 
 
 @pytest.mark.parametrize(
-    ("size", "context", "most"), [(1000, 0, 18), (GIB * 7 // 10, 0, 2), (1000, GIB / 20, 11)]
+    ("size", "context", "most"), [(1000, 0, 9), (GIB * 7 // 10, 0, 1), (1000, GIB / 10, 5)]
 )
 def test_processes_are_kept_to_measure_memory_only_where_it_has_room_for_them(size, context, most):
-    """Nine processes measure time; they end for one another only where memory is short."""
+    """Those of nine series; they end for one another only where memory is short."""
     workers, alive = [], []
 
     def look(case, do):
@@ -632,6 +633,82 @@ def test_the_budget_reserves_what_compiling_took_before():
     assert "would exceed --budget" in runs[-1].reason
 
 
+def measured(machine):
+    """In how many rounds each case was timed."""
+    return Counter(run.case for run in machine.stored if run.part is Part.TIME and run.samples)
+
+
+MANY = tuple(
+    planned(name, n, 10**9, mode=mode)
+    for name in ("a", "b", "c", "d")
+    for n in (128, 256, 512)
+    for mode in (Mode.INFERENCE, Mode.TRAINING)
+)
+
+
+def test_guesses_that_are_far_too_long_leave_nothing_out_that_fits():
+    """Only one series has a good guess; every other case is guessed to take twice the budget."""
+    plan = tuple(
+        line if line.case.mechanism == "a" else replace(line, predicted_s=200.0) for line in MANY
+    )
+    machine = Machine(lambda case: 0.1)
+    session = sweep(machine, plan, replace(REQUEST, budget_s=100.0))
+    timed = measured(machine)
+    assert set(timed) == {line.case.key for line in plan}
+    assert min(timed.values()) >= 2
+    assert all(run.outcome is Outcome.OK for run in outcomes(machine).values())
+    assert session.useful_s > 0.6 * 100.0
+
+
+@pytest.mark.parametrize("true", [1 / 8, 1.0, 8.0])
+def test_guesses_that_are_all_wrong_alike_use_the_budget_and_keep_it(true):
+    machine = Machine(lambda case: 0.05 * true)
+    plan = tuple(replace(line, predicted_s=0.05) for line in MANY)
+    sweep(machine, plan, replace(REQUEST, budget_s=120.0, rounds=12))
+    assert machine.now - 50.0 <= 120.0 * 1.02
+    assert set(measured(machine)) == {line.case.key for line in plan}
+
+
+def test_the_first_guess_follows_the_peaks_that_were_measured():
+    line = replace(planned("slow", 128, 10**12), moved_bytes=10**6)
+    names = {line.case.key: "slow"}
+    slow, fast = (predict.Times(names, predict.Rates(flops, 1e10)) for flops in (1e9, 1e11))
+    assert slow.of(line) > 50 * fast.of(line) > 0
+    old = replace(line, moved_bytes=0)  # from an older journal
+    assert fast.of(old) == old.predicted_s
+
+
+def test_a_block_known_to_the_precision_is_not_repeated_and_the_others_are():
+    """The times of one series at 256 differ from round to round."""
+    turns = Counter()
+
+    def seconds(case):
+        turns[case] += 1
+        wide = (case.mechanism, case.workload.seq_len) == ("slow", 256)
+        return 0.1 * (1.3 if wide and turns[case] // 8 % 2 else 1.0)
+
+    request = replace(REQUEST, rounds=12, budget_s=10_000.0, precision=0.02)
+    session = sweep(machine := Machine(), request=request)
+    assert set(measured(machine).values()) == {4}, "no block ends before four rounds"
+    assert not session.over_budget
+    sweep(machine := Machine(seconds), request=request)
+    rounds = {line.case.workload.seq_len: measured(machine)[line.case.key] for line in PLAN}
+    assert max(rounds[128], rounds[512]) < rounds[256] == 12
+    sweep(machine := Machine(), request=replace(request, precision=None))
+    assert set(measured(machine).values()) == {12}
+
+
+def test_memory_is_measured_after_times_in_a_share_of_a_budget_that_is_short():
+    """There is time for about one round of all; a measurement of memory takes as long as that."""
+    machine = Machine(lambda case: 0.1, other_s=2.0)
+    session = sweep(machine, MANY, replace(REQUEST, budget_s=100.0))
+    parts = [run.part for run in machine.stored if run.elapsed_s]
+    assert set(parts[: parts.index(Part.MEMORY)]) == {Part.TIME}
+    assert len(measured(machine)) == len(MANY)
+    assert 3 <= parts.count(Part.MEMORY) < len(MANY)
+    assert session.over_budget
+
+
 def decoding(seq_len, prefill_flops):
     step = planned("slow", seq_len, 10**6, mode=Mode.DECODE)
     return replace(step, prefill_flops=prefill_flops, prefill_s=prefill_flops / 1e9)
@@ -667,12 +744,32 @@ def test_a_prefill_that_does_not_fit_into_the_budget_is_not_started():
     assert long.reason.startswith("would exceed --budget")
 
 
+def predicted(planned, *known):
+    """Seconds of a case after the others were measured."""
+    lines = [planned, *(line for line, _ in known)]
+    times = predict.Times(series_names(lines))
+    for line, took_s in known:
+        times.learn(line, took_s)
+    return times.of(planned)
+
+
 def test_a_step_is_not_predicted_from_passes_nor_passes_from_steps():
     passes, step = planned("slow", 128, 10**9), decoding(128, 10**9)
-    assert predict.seconds(step, [(passes, 5.0)]) == step.predicted_s
-    assert predict.seconds(passes, [(step, 5.0)]) == passes.predicted_s
-    training = planned("slow", 128, 10**9, mode=Mode.TRAINING)
-    assert predict.seconds(training, [(passes, 5.0)]) == pytest.approx(15.0)
+    assert predicted(step, (passes, 5.0)) == step.predicted_s
+    assert predicted(passes, (step, 5.0)) == passes.predicted_s
+
+
+def test_the_nearest_kin_predicts():
+    """The same series at other lengths, in the other mode, its other forms, then all others."""
+    case = planned("slow", 256, 2 * 10**9)  # guessed to take 2 s
+    others = (planned("fast", 256, 10**9), 3.0), (planned("fast", 128, 10**9), 9.0)
+    form = planned("slow", 256, 10**9, form="sdpa"), 4.0
+    training = planned("slow", 512, 10**9, mode=Mode.TRAINING), 5.0
+    far, near = (planned("slow", 1024, 10**9), 6.0), (planned("slow", 128, 10**9), 7.0)
+    known = [*others, form, training, far, near]
+    expected = [2.0, 18.0, 6.0, 8.0, 10.0, 12.0, 14.0]
+    order = [[], others[1:], others, [*others, form], known[:4], known[:5], known]
+    assert [predicted(case, *some) for some in order] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("do", "part"), [("finish", Part.TIME), ("weigh", Part.MEMORY)])
@@ -696,6 +793,8 @@ def test_what_was_killed_twice_is_stored_with_that_cause():
         assert (run.outcome, run.cause) == (
             (Outcome.CRASHED, Cause.KILLED) if slow else (Outcome.OK, None)
         )
+
+
 BY_CORE = replace(REQUEST, settings=replace(REQUEST.settings, clock=Clock.CPU, faulting_s=3.0))
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnbench.analysis.ratios import log_ratio
+from attnbench.analysis.ratios import by_pair, log_ratio
 from attnbench.errors import DamagedJournal, NewerSchema
 from attnbench.records import Clock, Disturbance, Outcome, Part, Sample
 from attnbench.store import reading, schema
@@ -78,7 +78,7 @@ def test_the_recorded_sweep_of_schema_2_was_raced_and_has_numbered_lines():
         laps = [sample.lap for sample in run.samples]
         assert laps == sorted(set(laps))
         assert laps == [sample.lap for sample in rival.samples]
-        assert log_ratio(run, rival) is not None
+        assert log_ratio(by_pair(run.samples), by_pair(rival.samples)) is not None
     assert all(s.lap is None for run in SWEEP.runs for s in run.samples), "schema 1 had no races"
     lines = (NUMBERED / FILE).read_bytes().splitlines()
     assert [schema.unseal(line).line for line in lines] == list(range(1, len(lines) + 1))

@@ -56,7 +56,7 @@ class Cpu(Device):
         return Clock.CPU if threads == 1 else Clock.WALL
 
     def flops_per_s(self, threads: int) -> float:
-        return 12e9 * threads
+        return 64e9 * threads
 
     def memory_bytes(self) -> int | None:
         return memory_bytes()
