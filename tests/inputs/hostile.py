@@ -54,7 +54,10 @@ NASTY = (
 )
 
 # words of which only some are taken, and the names that runs have for cases
-FIXED = ("level", "mode", "modes", "family", "causality", "outcome", "part", "case", "id", "kind")
+FIXED = (
+    *("level", "mode", "modes", "family", "causality", "outcome", "part", "case", "id", "kind"),
+    "dtype",
+)
 
 
 def stored(folder: Path, seed: int, nasty: Sequence[str] = NASTY) -> None:
