@@ -1,5 +1,6 @@
 """Shared by all tests: one thread, repeatable properties, and memory that is never zero by luck."""
 
+import gc
 import os
 import sys
 
@@ -10,6 +11,12 @@ from tests.forked import forked_servers
 
 settings.register_profile("attnbench", deadline=None, derandomize=True)
 settings.load_profile("attnbench")
+
+
+def pytest_collection_finish():
+    """Tests and modules stay until the end: no collection of garbage need look at them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")
