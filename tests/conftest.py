@@ -13,6 +13,12 @@ settings.register_profile("attnbench", deadline=None, derandomize=True)
 settings.load_profile("attnbench")
 
 
+def pytest_collection_finish():
+    """Tests and modules stay until the end: no collection of garbage need look at them."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True, scope="session")
 def careful_torch():
     """For tests that load torch; the paper wing never does."""
