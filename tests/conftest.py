@@ -14,7 +14,7 @@ settings.load_profile("attnbench")
 
 
 def pytest_collection_finish():
-    """Tests and modules stay until the end: no collection of garbage need look at them."""
+    """Tests and modules stay until the end: no collection of garbage, one a case, looks at them."""
     gc.collect()
     gc.freeze()
 
@@ -27,12 +27,6 @@ def careful_torch():
         torch.set_num_threads(1)
         torch.utils.deterministic.fill_uninitialized_memory = True
         torch.use_deterministic_algorithms(True)
-
-
-@pytest.fixture(autouse=True, scope="session")
-def small_heap():
-    """What was imported is no garbage, which workers collect for every case."""
-    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")
