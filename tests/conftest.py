@@ -13,6 +13,12 @@ settings.register_profile("attnbench", deadline=None, derandomize=True)
 settings.load_profile("attnbench")
 
 
+def pytest_collection_finish():
+    """Tests and modules stay until the end: no collection of garbage, one a case, looks at them."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True, scope="session")
 def careful_torch():
     """For tests that load torch; the paper wing never does."""
@@ -21,12 +27,6 @@ def careful_torch():
         torch.set_num_threads(1)
         torch.utils.deterministic.fill_uninitialized_memory = True
         torch.use_deterministic_algorithms(True)
-
-
-@pytest.fixture(autouse=True, scope="session")
-def small_heap():
-    """What was imported is no garbage, which workers collect for every case."""
-    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")

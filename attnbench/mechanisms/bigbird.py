@@ -183,7 +183,8 @@ def visible(config: Config, w: Workload, random: Tensor) -> flex.Window:
     """Global, neighbouring and random keys of every query."""
     b, g = config.block, config.global_tokens
     # a table for each draw: older releases of torch index by tensors alone here
-    drawn_blocks = random.to(find(w.device).torch_name).unbind(-1)
+    table = random.to(find(w.device).torch_name)
+    drawn_blocks = [drawn.contiguous() for drawn in table.unbind(-1)]
 
     def allowed(_: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         keys = (j < g) | ((i // b - j // b).abs() <= 1)
