@@ -103,14 +103,14 @@ def process_groups(names: Iterable[str]) -> list[tuple[str, ...]]:
 
 
 def ask(
-    server: Server, names: tuple[str, ...], theirs_s: float = TIMEOUT_S, **asked: Any
+    server: Server, names: tuple[str, ...], theirs_s: float | None = None, **asked: Any
 ) -> Mapping[str, Any]:
-    """The reader's answer about some mechanisms, from users within `theirs_s`.
+    """The reader's answer about some mechanisms, from users within `theirs_s` if given.
 
     Raises its errors, or `CannotRun`.
     """
     ours = built_in().issuperset(names)
-    limit_s = OWN_TIMEOUT_S if ours else theirs_s
+    limit_s = OWN_TIMEOUT_S if ours else theirs_s or TIMEOUT_S
     with server.worker(module=READER) as worker:
         answer = worker.ask(limit_s, names=names, **asked)
     if answer["outcome"] == "ok":

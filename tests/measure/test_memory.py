@@ -82,7 +82,7 @@ def test_a_resident_peak_sees_a_large_tensor():
     scores = 2900**2 * 4
     ctypes.CDLL(None).malloc_trim(0)  # what earlier tests freed would be used again, unseen
     found, _ = measured(tested)
-    assert 1.5 * scores < found["resident_delta_bytes"] < 3 * scores
+    assert 1.5 * scores < found["resident_delta_bytes"] < 3.5 * scores
 
 
 SMALL = {"batch": 1, "seq_len": 512, "heads": 2, "width": 8}
