@@ -37,6 +37,7 @@ class Origin:
     process = None
 
     def start(self):
+        self.close()
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [sys.executable, "-P", __file__]
         with theirs:
@@ -46,7 +47,8 @@ class Origin:
         """A process that runs the script of the command and prints to `stdout`."""
         assert start_new_session
         assert stderr is stdout
-        if not self.process:
+        # a worker that is tested within this process ends all children of it
+        if not self.process or self.process.poll() is not None:
             self.start()
         message = json.dumps([command[-1], os.getcwd(), env]).encode()
         socket.send_fds(self.control, [message], [stdin, stdout.fileno()])
