@@ -129,7 +129,7 @@ class Panels:
             self._beside(legend, texts, heights, (width - right, bottom, tall))
         else:
             self._below(legend, texts, keys, notes_high + key)
-        for i, line in enumerate(reversed(lines)):
+        for i, line in zip(reversed(range(len(lines))), lines, strict=True):
             y = unit * (EDGE + LINE * i) / height
             size = SMALLER * unit
             self.figure.text(EDGE * unit / width, y, line, fontsize=size, color="0.25", va="bottom")

@@ -31,9 +31,9 @@ def told_apart(logs, pairs, series):
 def test_equal_series_are_told_apart_in_few_sweeps(situation):
     false = []
     for series in (2, 5):
-        drawn, pairs = ratios(SITUATIONS[situation], series, 3, 60, np.random.default_rng(series))
+        drawn, pairs = ratios(SITUATIONS[situation], series, 3, 300, np.random.default_rng(series))
         false += [told_apart(logs, pairs, series) for logs in drawn]
-    assert sum(false) <= 0.05 * len(false)
+    assert sum(false) <= 41  # of 600; at a rate of 5 % more are rarer than 2 %
 
 
 def test_no_fastest_is_named_among_equal_series_in_most_sweeps():
