@@ -546,7 +546,7 @@ class Request:
     reversible: bool | None = None
     batch: Many | None = None  # None: max(1, tokens // N)
     variants: tuple[Variant, ...] = ()  # if several
-    precision: Share | None = None  # half-width that ends a block; None: older, or one round only
+    precision: Share | None = None  # half-width that ends a block; None: older journals
 
     @property
     def batch_tokens(self) -> int | None:

@@ -1,15 +1,15 @@
 """`sweep --resume`: what the folder says was requested, and whether that is still requested."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from attnbench.errors import DifferentSweep, UsageError
 from attnbench.fleet import folder as fleets
-from attnbench.records import Request, Shard
+from attnbench.records import LEAST_ROUNDS, Request, Shard
 from attnbench.store.journal import load
 from attnbench.workloads import config
-from attnbench.workloads.asked import flag
+from attnbench.workloads.asked import Asked, flag
 from attnbench.workloads.requests import written
 
 # raising them is what resuming is for
@@ -25,6 +25,13 @@ class Earlier:
     options: Mapping[str, str | bool]
     request: Request | None = None
     shard: Shard | None = None
+
+    def asked(self, given: Mapping[str, str | bool]) -> Asked:
+        """Its options with those given; in too few rounds its precision has no effect."""
+        rounds = Asked.of(given).read("rounds")
+        ends = rounds is None or rounds >= LEAST_ROUNDS
+        own = {name: self.options[name] for name in self.options if ends or name != "precision"}
+        return Asked.of({**own, **given})
 
 
 def chosen_folder(resume: str | None, out: Path | None) -> Path | None:
@@ -50,7 +57,7 @@ def earlier(folder: Path) -> Earlier:
     )
 
 
-def continued(before: Earlier, requested: Request, given: Iterable[str]) -> Request:
+def continued(before: Earlier, requested: Request, given: Collection[str]) -> Request:
     """The stored request with new limits; `given` are the options written this time.
 
     Raises `DifferentSweep` if one of them asks for something else.
@@ -71,7 +78,7 @@ def continued(before: Earlier, requested: Request, given: Iterable[str]) -> Requ
     return replace(
         before.request,
         rounds=requested.rounds,
-        precision=requested.precision,
+        precision=(requested if "precision" in given else before.request).precision,
         budget_s=requested.budget_s,
         case_timeout_s=requested.case_timeout_s,
         settings=replace(

@@ -59,7 +59,7 @@ def sweep(
         raise UsageError("--anyway needs --resume")
     written = {**(file.read(config) if config else {}), **given}
     earlier = resuming.earlier(folder) if resume is not None and folder else None
-    asked = Asked.of({**(earlier.options if earlier else {}), **written})
+    asked = earlier.asked(written) if earlier else Asked.of(written)
     part = axes.shard(shard) if shard is not None else earlier.shard if earlier else None
     on, shards = asked.read("on"), asked.read("shards")
     if trace is not None and (on or part or dry_run):

@@ -9,15 +9,15 @@ from attnbench.cli import resuming
 from attnbench.cli.resuming import Earlier, continued, earlier
 from attnbench.errors import DifferentSweep, UsageError
 from attnbench.records import Shard
-from attnbench.workloads.asked import Asked, texts
-from attnbench.workloads.requests import request
+from attnbench.workloads.asked import texts
+from attnbench.workloads.requests import request, written
 from tests.cli.commands import here
 from tests.store.recorded import CROSSED, NUMBERED, RECORDED
 
 
 def asking(before, **given):
     """The request that goes on with a sweep, and these options beside `--resume`."""
-    return continued(before, request(Asked.of({**before.options, **texts(given)})), given)
+    return continued(before, request(before.asked(texts(given))), given)
 
 
 @pytest.mark.parametrize("folder", [RECORDED, NUMBERED, CROSSED], ids=lambda folder: folder.name)
@@ -55,6 +55,18 @@ def test_limits_may_be_new_and_change_nothing_else():
     now = asking(before, budget="none", rounds=7, case_timeout="2h")
     assert (now.budget_s, now.rounds, now.case_timeout_s) == (None, 7, 7200.0)
     assert now.settings.sample_s == before.request.settings.sample_s
+
+
+def test_the_precision_stays_where_none_is_written_and_is_refused_in_too_few_rounds():
+    stored = earlier(CROSSED)
+    wanted = replace(stored.request, rounds=12, precision=0.05)
+    before = replace(stored, request=wanted, options=written(wanted))
+    assert asking(before).precision == asking(before, rounds=4).precision == 0.05
+    assert asking(before, precision="1%").precision == 0.01
+    few = asking(before, rounds=1)
+    assert (few.rounds, few.precision) == (1, 0.05)
+    with pytest.raises(UsageError, match="--precision has no effect in 1 round"):
+        asking(before, rounds=1, precision="1%")
 
 
 def test_a_shard_keeps_its_rounds():
