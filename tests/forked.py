@@ -37,6 +37,7 @@ class Origin:
     process = None
 
     def start(self):
+        self.close()
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [sys.executable, "-P", __file__]
         with theirs:
@@ -46,7 +47,7 @@ class Origin:
         """A process that runs the script of the command and prints to `stdout`."""
         assert start_new_session
         assert stderr is stdout
-        if not self.process:
+        if not self.process or self.process.poll() is not None:
             self.start()
         message = json.dumps([command[-1], os.getcwd(), env]).encode()
         socket.send_fds(self.control, [message], [stdin, stdout.fileno()])
@@ -96,11 +97,12 @@ def main():
             break
         pid = os.fork()
         if pid == 0:
+            os.setsid()  # before the answer: who has it may end the whole group
+            control.send(str(os.getpid()).encode())
             control.close()
             return run(tests, *json.loads(message), *descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
-        control.send(str(pid).encode())
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     with suppress(ChildProcessError):
         while True:
@@ -117,7 +119,6 @@ def reap(*_):
 def run(tests, script, folder, environment, connection, log):
     """The script, as if this process had been started for it."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    os.setsid()
     for target, source in enumerate((connection, log, log)):
         os.dup2(source, target)
     os.close(connection)
