@@ -36,12 +36,17 @@ class Origin:
     TimeoutExpired = subprocess.TimeoutExpired
     process = None
 
+    def __init__(self):
+        self.environment = {**os.environ}  # not that of the test that is the first to need it
+
     def start(self):
         self.close()
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [sys.executable, "-P", __file__]
         with theirs:
-            self.process = subprocess.Popen(command, stdin=theirs, start_new_session=True)
+            self.process = subprocess.Popen(
+                command, stdin=theirs, env=self.environment, cwd="/", start_new_session=True
+            )
 
     def Popen(self, command, *, stdin, stdout, stderr, env, start_new_session):  # noqa: N802
         """A process that runs the script of the command and prints to `stdout`."""
