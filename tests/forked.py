@@ -37,7 +37,8 @@ class Origin:
     process = None
 
     def __init__(self):
-        self.environment = {**os.environ}  # not that of the test that is the first to need it
+        # not those of the test that is the first to need it
+        self.environment, self.folder = {**os.environ}, os.getcwd()
 
     def start(self):
         self.close()
@@ -45,7 +46,7 @@ class Origin:
         command = [sys.executable, "-P", __file__]
         with theirs:
             self.process = subprocess.Popen(
-                command, stdin=theirs, env=self.environment, cwd="/", start_new_session=True
+                command, stdin=theirs, env=self.environment, cwd=self.folder, start_new_session=True
             )
 
     def Popen(self, command, *, stdin, stdout, stderr, env, start_new_session):  # noqa: N802
