@@ -53,6 +53,7 @@ class Origin:
         """A process that runs the script of the command and prints to `stdout`."""
         assert start_new_session
         assert stderr is stdout
+        # a worker that is tested within this process ends all children of it
         if not self.process or self.process.poll() is not None:
             self.start()
         message = json.dumps([command[-1], os.getcwd(), env]).encode()

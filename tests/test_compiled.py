@@ -43,18 +43,25 @@ PASSES = [
 ]
 
 
+COMPILED = [
+    (name, label, trial)
+    for name in registry.names()
+    for label, trial in trials(registry.card(name), compiles=True)
+    if trial.form == "compiled"
+]
+
+
 def examples(usual=USUAL, rest=pytest.mark.long, level=Level.ATTENTION, every=False):
     """The first example of each mechanism, full and causal, marked `rest` where it is not usual.
 
     If `every`, the other examples too, marked `faults`.
     """
-    for name in registry.names():
-        for label, trial in trials(registry.card(name), compiles=True):
-            first = label.startswith("0-")
-            w = replace(trial.workload(23), level=level)
-            if trial.form == "compiled" and (first or every) and trial.refusal(w) is None:
-                marks = pytest.mark.faults if not first else () if name in usual else rest
-                yield pytest.param(trial, id=f"{name}-{label}", marks=marks)
+    for name, label, trial in COMPILED:
+        first = label.startswith("0-")
+        w = replace(trial.workload(23), level=level)
+        if (first or every) and trial.refusal(w) is None:
+            marks = pytest.mark.faults if not first else () if name in usual else rest
+            yield pytest.param(trial, id=f"{name}-{label}", marks=marks)
 
 
 ALL = [*examples(every=True)]

@@ -130,7 +130,7 @@ def p_value(point: float, error: float, df: float) -> float:
     """The two-sided p-value of no effect, by Student's t."""
     if error == 0:
         return float(point == 0)
-    return 1 - student_within(abs(point) / error, df)
+    return max(0.0, 1 - student_within(abs(point) / error, df))  # rounding may exceed 1
 
 
 @cache

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.analysis.estimate import MANY, student_quantile, student_within
+from attnbench.analysis.estimate import MANY, p_value, student_quantile, student_within
 
 
 # from the printed tables of Student's t, two-sided
@@ -31,3 +31,9 @@ def test_the_quantile_inverts_the_probability(level: float, df: float):
 def test_the_change_to_the_normal_distribution_is_negligible():
     below = student_quantile(0.95, MANY)
     assert below == pytest.approx(student_quantile(0.95, MANY * 1.01), rel=2e-5)
+
+
+@pytest.mark.parametrize("df", [1, 2, 3, 7.5, 100])
+@pytest.mark.parametrize("point", [0.0, 1.0, 1e6, 1e9, 1e11])
+def test_a_p_value_is_a_probability_however_large_the_effect(point: float, df: float):
+    assert 0 <= p_value(point, 1.0, df) <= 1
