@@ -36,12 +36,18 @@ class Origin:
     TimeoutExpired = subprocess.TimeoutExpired
     process = None
 
+    def __init__(self):
+        # not those of the test that is the first to need it
+        self.environment, self.folder = {**os.environ}, os.getcwd()
+
     def start(self):
         self.close()
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [sys.executable, "-P", __file__]
         with theirs:
-            self.process = subprocess.Popen(command, stdin=theirs, start_new_session=True)
+            self.process = subprocess.Popen(
+                command, stdin=theirs, env=self.environment, cwd=self.folder, start_new_session=True
+            )
 
     def Popen(self, command, *, stdin, stdout, stderr, env, start_new_session):  # noqa: N802
         """A process that runs the script of the command and prints to `stdout`."""
@@ -98,11 +104,12 @@ def main():
             break
         pid = os.fork()
         if pid == 0:
+            os.setsid()  # before the answer: who has it may end the whole group
+            control.send(str(os.getpid()).encode())
             control.close()
             return run(tests, *json.loads(message), *descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
-        control.send(str(pid).encode())
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     with suppress(ChildProcessError):
         while True:
@@ -119,7 +126,6 @@ def reap(*_):
 def run(tests, script, folder, environment, connection, log):
     """The script, as if this process had been started for it."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    os.setsid()
     for target, source in enumerate((connection, log, log)):
         os.dup2(source, target)
     os.close(connection)
