@@ -445,7 +445,7 @@ class Planned:
     prefill_s: Amount = 0.0  # of the same pass
     moved_bytes: Count = 0  # by the forward pass; 0 in older journals
 
-    @property
+    @cached_property
     def block(self) -> Block:
         """The block of the case."""
         w = self.case.workload

@@ -14,7 +14,17 @@ settings.load_profile("attnbench")
 
 
 def pytest_collection_finish():
-    """Tests and modules stay until the end: no collection of garbage, one a case, looks at them."""
+    settled()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def settled_heap():
+    """What the tests of other files have loaded, torch's compiler before all."""
+    settled()
+
+
+def settled():
+    """Whatever is there stays: no collection of garbage, of which a case makes two, looks at it."""
     gc.collect()
     gc.freeze()
 

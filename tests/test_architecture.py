@@ -259,7 +259,6 @@ for arguments in (
     ["sweep", "--lengths", "x"],
     ["sweep", "--models", "@decode,linfromer", "--device", "cpu"],
     ["sweep", "--models", "linformer", "--dry-run"],
-    ["models", "linformer"],
 ):
     sys.argv = ["attnbench", *arguments]
     try:

@@ -1,7 +1,7 @@
 """The form `compiled` computes what `eager` computes, as one graph, and says where it cannot.
 
-Three mechanisms are captured as a graph that runs as torch's operators, and one is compiled in
-full. Marked `long`, all are captured; marked `faults`, every example is, and all are compiled.
+Three mechanisms are captured as a graph that runs as torch's operators. Marked `long`, all are, and
+one is compiled in full; marked `faults`, every example is captured, and all are compiled.
 """
 
 from dataclasses import replace
@@ -153,6 +153,7 @@ def test_flops_and_parameters_are_those_of_eager(trial):
 
 
 @CODE
+@pytest.mark.long
 @pytest.mark.parametrize("trial", FULL)
 def test_generated_code_computes_the_equations_in_every_type(trial):
     padded = replace(trial.workload(23), mode=Mode.TRAINING, padding=0.3)

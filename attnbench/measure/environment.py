@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import torch
 
 PROC = Path("/proc")
-PEAK_S = 0.3  # per peak rate: precise enough, and short enough before every sweep
+PEAK_S = 0.15  # per peak rate: precise enough, and short enough before every sweep
 LOOK_S = 0.25  # the kernel counts in hundredths of a second
 
 

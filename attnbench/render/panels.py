@@ -108,7 +108,8 @@ class Panels:
         keys = [] if beside else in_columns(heights, int(width / (entry + unit)))
         key = max(map(sum, keys), default=0.0) + unit * EDGE * (not beside)
         said = [*notes, *([] if beside else self._reasons(legends, names))]
-        lines = wrapped(" ".join(said), SMALLER * unit, width - 2 * unit * EDGE)
+        # letters of a PNG stand at whole pixels, which makes a line up to 2 % wider
+        lines = wrapped(" ".join(said), SMALLER * unit, 0.98 * width - 2 * unit * EDGE)
         tall = max([unit * self.sheet.height, *([sum(heights)] if beside else [])])
         notes_high = unit * (EDGE + LINE * len(lines))
         rows = len(self.rows)

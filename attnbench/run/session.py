@@ -100,12 +100,14 @@ class Session:
     kept_s: float = 0.0  # of the budget, for measuring memory
     certain: Mapping[Block, Certainty] = field(default_factory=dict)  # of ratios, by the last round
     history: History = field(init=False)
+    blocks: Mapping[Block, Sequence[Planned]] = field(init=False)
 
     def __post_init__(self) -> None:
         rounds = tuple(range(self.request.rounds))
         every = dict.fromkeys(blocks(self.plan), rounds)
         self.rounds = every if self.share is None else self.share
         self.plan = tuple(planned for planned in self.plan if planned.block in self.rounds)
+        self.blocks = blocks(self.plan)
         context_bytes = find(self.request.device).context_bytes
         weighed = {key for key, part, _ in self.finished if part == Part.MEMORY}
         self.history = History(
@@ -297,7 +299,7 @@ class Session:
 
     def anchor(self, block: Block) -> Planned | None:
         """What races again with cases not yet timed in this round; None before the first race."""
-        timed = [p for p in self.plan if p.block == block and self.was_timed(p)]
+        timed = [planned for planned in self.blocks[block] if self.was_timed(planned)]
         return min(timed, key=self.history.needed_bytes, default=None)
 
     def race(self, processes: Round, cases: Sequence[Planned]) -> None:

@@ -124,11 +124,20 @@ def test_a_series_in_few_blocks_adds_degrees_of_freedom_only_there():
     assert independent(residuals, dfs, pairs) <= (8 + 1) * (3 - 1)
 
 
+USUAL, OTHERS = ("slow core", "all"), pytest.mark.long
+
+
 # reports/coverage.md has what 10,000 sweeps give: 94 to 96 %
-@pytest.mark.parametrize("name", list(SITUATIONS)[:-1])
-@pytest.mark.parametrize(("series", "rounds", "sweeps"), [(2, 3, 1500), (2, 8, 500), (4, 3, 500)])
+@pytest.mark.parametrize(
+    ("series", "rounds", "sweeps", "name"),
+    [
+        pytest.param(*sizes, name, marks=() if sizes[2] < 1000 or name in USUAL else OTHERS)
+        for sizes in ((2, 3, 1500), (2, 8, 500), (4, 3, 500))
+        for name in list(SITUATIONS)[:-1]
+    ],
+)
 def test_intervals_cover_the_truth_as_often_as_claimed(
-    name: str, series: int, rounds: int, sweeps: int
+    series: int, rounds: int, sweeps: int, name: str
 ):
     held, _ = simulated(SITUATIONS[name], series, rounds, sweeps)
     assert 0.93 < held.mean() < 0.97

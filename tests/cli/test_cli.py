@@ -203,11 +203,9 @@ def runs(folder):
     return journal.read_text().count('"kind":"run"') if journal.exists() else 0
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
-@pytest.mark.parametrize(
-    "numbers",
-    [[signal.SIGINT], pytest.param([signal.SIGHUP, signal.SIGINT], marks=pytest.mark.long)],
-)
+@pytest.mark.parametrize("numbers", [[signal.SIGINT], [signal.SIGHUP, signal.SIGINT]])
 def test_a_stopped_sweep_keeps_its_runs_and_goes_on(tmp_path, numbers):
     folder = tmp_path / "stopped"
     again = ("sweep", *QUICK, "--mode", "inference", "--out", folder)

@@ -52,10 +52,12 @@ def going_on(folder):
     return ["--resume"] * (file.exists() and file.stat().st_size > 0)
 
 
-def test_a_sweep_killed_twice_is_completed(tmp_path):
+@pytest.mark.parametrize("again", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_a_killed_sweep_is_completed(tmp_path, again):
     folder = tmp_path / "killed"
     killed(folder, BEGUN + 2, 0.1)
-    killed(folder, lines(folder) + 2, 0.2, "--resume")
+    if again:
+        killed(folder, lines(folder) + 2, 0.2, "--resume")
     said(attnbench("sweep", *SMALL, "--out", folder, "--resume"), 0)
     complete(folder)
 

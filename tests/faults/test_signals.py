@@ -71,7 +71,12 @@ def reports(sweep, folder):
 
 
 MOMENTS = (listens, serves, works, has_begun, has_runs, reports)
-FEW = [(INT, listens), (HUP, listens), (TERM, has_runs), (INT, reports)]
+FEW = [
+    (INT, listens),
+    (HUP, listens),
+    (TERM, has_runs),
+    pytest.param(INT, reports, marks=pytest.mark.long),
+]
 
 
 def interrupted(sweep, number, folder):

@@ -70,10 +70,10 @@ def test_each_bad_end_is_the_outcome_of_its_case_alone(tmp_path):
 
 
 def test_a_worker_that_hangs_times_out(tmp_path):
-    limit = ("--case-timeout", "3s")
+    limit = ("--case-timeout", "1s")
     done = here("sweep", "--models", models("Hangs"), *ONE, *limit, "--out", tmp_path)
     said(done, 0)
-    assert outcomes(tmp_path)["Hangs"] == ("timeout", "no answer after 3 s; killed")
+    assert outcomes(tmp_path)["Hangs"] == ("timeout", "no answer after 1 s; killed")
 
 
 @pytest.mark.faults
