@@ -61,7 +61,7 @@ def every():
 
 
 CASES = [*every()]
-USUAL = {"longformer-0-causal": (), "bigbird-0": pytest.mark.long}  # that are compiled
+COMPILED = ("longformer-0-causal", "bigbird-0")
 
 
 @pytest.fixture(autouse=True)
@@ -187,8 +187,9 @@ def test_flex_attention_computes_what_is_documented(name, config, causal, padded
 @pytest.mark.parametrize(
     ("name", "config", "causal"),
     [
-        pytest.param(*case.values, id=case.id, marks=USUAL.get(case.id, pytest.mark.faults))
+        pytest.param(*case.values, id=case.id, marks=mark)
         for case in CASES
+        for mark in [pytest.mark.long if case.id in COMPILED else pytest.mark.faults]
     ],
 )
 def test_the_generated_kernel_computes_the_same(name, config, causal):

@@ -1,7 +1,8 @@
 """Whether a mechanism computes its equations, in every number type in which it is timed."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -40,38 +41,53 @@ def against_its_reference(
     """
     w = trial.workload(seq_len)
     mask = some_padding(w) if masked else None
-    drawn: list[dict[str, Tensor]] = []
-    expected: Values | None = None
     for dtype in types:
         if trial.refusal(in_type(w, dtype)):
             continue
         module = trial.build(in_type(w, dtype), dtype)
         x = tokens(w, dtype=dtype).requires_grad_()
         ours = values(module, x, same_draws(module, x, mask), mask)
-        draws = [drawn_for(module, b) for b in range(w.batch)]
-        if expected is None or not same(draws, drawn):
-            drawn, expected = draws, by_reference(trial, module, w, mask, draws)
+        expected = by_reference(Asked.of(trial, module, w, mask))
         setting = f"{dtype}, N = {seq_len}, {'padded' if masked else 'not padded'}"
         compare(ours, expected, slack * trial.allowed(dtype), setting)
 
 
-def by_reference(
-    trial: Trial,
-    module: Attention,
-    w: Workload,
-    mask: Tensor | None,
-    draws: list[dict[str, Tensor]],
-) -> Values:
+@dataclass(frozen=True)
+class Asked:
+    """What a reference computes. Equal in most number types and forms of one example."""
+
+    reference: Callable[..., Tensor] | None
+    config: str
+    w: Workload  # in float64 on a CPU
+    given: bytes  # the mask, parameters and draws
+    trial: Trial = field(compare=False)
+    module: Attention = field(compare=False)
+    mask: Tensor | None = field(compare=False)
+    draws: list[dict[str, Tensor]] = field(compare=False)
+
+    @classmethod
+    def of(cls, trial: Trial, module: Attention, w: Workload, mask: Tensor | None) -> "Asked":
+        """What the module's last forward pass asks of the reference."""
+        draws = [in_float64(module.draws(index)) for index in range(w.batch)]
+        mask = None if mask is None else mask.cpu()
+        given = [{} if mask is None else {"mask": mask}, in_float64(module.state_dict()), *draws]
+        named = [name.encode() + t.numpy().tobytes() for d in given for name, t in d.items()]
+        exact = replace(w, device="cpu", dtype="float64")
+        reference, config = trial.card.reference, repr(trial.config)
+        return cls(reference, config, exact, b"".join(named), trial, module, mask, draws)
+
+
+@lru_cache(maxsize=4)  # those of one example
+def by_reference(asked: Asked) -> Values:
     """The values of the reference with the module's parameters, in float64 on a CPU."""
-    reference = trial.card.reference
+    trial, w, mask, reference = asked.trial, asked.w, asked.mask, asked.reference
     assert reference is not None, "checked only where there is one"
-    w = replace(w, device="cpu", dtype="float64")
     # some forms run only elsewhere, or in no float64; their parameters are those of all forms
     exact = trial.build(w, form="eager" if trial.refusal(w) else trial.form)
-    exact.load_state_dict(module.state_dict())
-    x, mask = tokens(w).requires_grad_(), None if mask is None else mask.cpu()
+    exact.load_state_dict(asked.module.state_dict())
+    x = tokens(w).requires_grad_()
     masks = [None] * w.batch if mask is None else mask
-    rows = zip(x, masks, draws, strict=True)
+    rows = zip(x, masks, asked.draws, strict=True)
     y = torch.stack([reference(exact, *row) for row in rows])
     return values(exact, x, y, mask)
 
@@ -102,12 +118,7 @@ def compare(ours: Values, expected: Values, allowed: float, setting: str) -> Non
         assert error <= allowed, f"{setting}: error of {name}: {error:.2g}; allowed: {allowed:.2g}"
 
 
-def drawn_for(module: Attention, index: int) -> dict[str, Tensor]:
-    """What the module drew for a sequence, real numbers in float64."""
-    drawn = {name: t.detach().cpu() for name, t in module.draws(index).items()}
-    return {name: t.double() if t.is_floating_point() else t for name, t in drawn.items()}
-
-
-def same(draws: list[dict[str, Tensor]], others: list[dict[str, Tensor]]) -> bool:
-    pairs = zip(draws, others, strict=True)
-    return all(a[name].equal(b[name]) for a, b in pairs for name in a)
+def in_float64(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Copies on a CPU, real numbers in float64."""
+    taken = {name: t.detach().cpu() for name, t in tensors.items()}
+    return {name: t.double() if t.is_floating_point() else t for name, t in taken.items()}

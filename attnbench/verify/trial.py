@@ -90,8 +90,8 @@ def trials(card: Card, compiles: bool = False) -> Iterator[tuple[str, Trial]]:
     Forms that torch compiles are separate: each check of one takes minutes.
     """
     for index, config in enumerate(card.examples):
-        for form in (name for name in card.own_forms if card.forms[name].compiles == compiles):
-            for causal in ways(card.causality):
+        for causal in ways(card.causality):
+            for form in (name for name in card.own_forms if card.forms[name].compiles == compiles):
                 trial = Trial(card, config, form, causal)
                 if card.refusal(form, config, trial.workload(17)) is None:
                     yield f"{index}-{form}" + "-causal" * causal, trial
@@ -124,7 +124,7 @@ def same_draws(call: Any, *inputs: Tensor | None) -> Tensor:
 
 
 def seeded(number: int) -> None:
-    """As `torch.manual_seed`, which keeps a traceback for every kind of device that is not there."""
+    """As `torch.manual_seed`, which keeps a traceback for each kind of device that is not there."""
     torch.default_generator.manual_seed(number)
     if torch.cuda.is_initialized():
         torch.cuda.manual_seed_all(number)

@@ -131,7 +131,7 @@ USUAL, OTHERS = ("slow core", "all"), pytest.mark.long
 @pytest.mark.parametrize(
     ("series", "rounds", "sweeps", "name"),
     [
-        pytest.param(*sizes, name, marks=() if sizes[2] < 1000 or name in USUAL else OTHERS)
+        pytest.param(*sizes, name, marks=() if sizes[1] == 8 or name in USUAL else OTHERS)
         for sizes in ((2, 3, 1500), (2, 8, 500), (4, 3, 500))
         for name in list(SITUATIONS)[:-1]
     ],

@@ -30,7 +30,13 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("verb", VERBS)
+# these do as a sweep does
+LONG = ("shard", "trace")
+
+
+@pytest.mark.parametrize(
+    "verb", [pytest.param(v, marks=pytest.mark.long if v in LONG else ()) for v in VERBS]
+)
 def test_what_cannot_be_written_is_refused_in_one_line(verb, tmp_path):
     (tmp_path / "file").touch()
     for place, advice in PLACES.items():

@@ -163,6 +163,7 @@ def test_doctor_describes_the_gpu(attnbench):
     assert "TF32 off; MIG instance" in " ".join(done.stdout.split())
 
 
+@pytest.mark.long
 def test_a_check_counts_on_the_gpu(attnbench):
     models = ("--models", "fastformer", "--lengths", "16", "--mode", "inference")
     done = attnbench.run("check", "--save", "base.json", "--device", "cuda", *models)

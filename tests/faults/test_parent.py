@@ -52,12 +52,11 @@ def going_on(folder):
     return ["--resume"] * (file.exists() and file.stat().st_size > 0)
 
 
-@pytest.mark.parametrize("again", [False, pytest.param(True, marks=pytest.mark.long)])
-def test_a_killed_sweep_is_completed(tmp_path, again):
+@pytest.mark.long
+def test_a_sweep_killed_twice_is_completed(tmp_path):
     folder = tmp_path / "killed"
     killed(folder, BEGUN + 2, 0.1)
-    if again:
-        killed(folder, lines(folder) + 2, 0.2, "--resume")
+    killed(folder, lines(folder) + 2, 0.2, "--resume")
     said(attnbench("sweep", *SMALL, "--out", folder, "--resume"), 0)
     complete(folder)
 

@@ -116,6 +116,7 @@ def test_memory_is_that_of_compiled_code_and_operators_are_not_counted(mode):
     assert fused["error"] < 1e-5
 
 
+@pytest.mark.long
 @CODE
 def test_generated_code_is_timed_and_its_fused_memory_measured():
     one = asked("compiled", mechanism="fastformer", batch=1, seq_len=256, width=64)

@@ -169,11 +169,11 @@ def test_legends_of_the_roofline_are_beside_it(size):
 
 def test_notes_are_broken_into_lines_that_stay_on_the_page():
     notes = [
-        "CPU time on one core. Open markers: predicted, not measured (over budget, over time limit)."
-        " Bands and bars: 95 % CI."
+        "CPU time on one core. Open markers: predicted, not measured (over budget, over time"
+        " limit). Bands and bars: 95 % CI."
     ]
     cases = summary(sweep(("fastformer",), lengths=(128,), rounds=1, samples=1))
-    with mock.patch("attnbench.render.figures.notes", lambda drawn: 3 * notes):
+    with mock.patch("attnbench.render.figures.notes", return_value=notes):
         made = drawn(lambda: cost_figure(cases, TIME, 8192))
     check(made, FigureSize.TEXT)
 
