@@ -29,7 +29,7 @@ from tests.benchmarks.header import begin
 ATTNBENCH = (sys.executable, "-m", "attnbench")
 SWEEP = (
     *("sweep", "--models", "fastformer,linformer,transformer:eager", "--level", "attention"),
-    *("--width", "64", "--heads", "4", "--tokens", "2048", "--threads", "1"),
+    *("--width", "64", "--heads", "4", "--tokens", "2048"),
     *("--rounds", "3", "--quick", "--budget", "none"),
 )
 SHARDS = 2

@@ -7,9 +7,10 @@ tokens, on a GPU with those of a sweep, since a smaller batch would be bound by 
 the wall clock sees. These alternate in one process: a run of the tool (with its warm-up, samples
 and stopping rule), a hand-written loop, `torch.utils.benchmark.Timer` and, on a GPU, Triton's
 `do_bench`, which flushes the second-level cache before each call and is compared with a run of the
-tool that does so too. On a CPU all take CPU time. Each ratio is the median over rounds of the ratio
-of medians; it should be within 2 % of 1. Then what five cases allocate is compared with the exact
-number of bytes that their equations need.
+tool that does so too. On a CPU all take CPU time, and the tool runs once more by the wall clock,
+which agrees while nothing else runs. Each ratio is the median over rounds of the ratio of medians;
+it should be within 2 % of 1. Then what five cases allocate is compared with the exact number of
+bytes that their equations need.
 """
 
 import argparse
@@ -71,8 +72,9 @@ def main():
 
 def others(device):
     """The timers that the tool is compared with."""
-    triton = device.flushes_cache and find_spec("triton") is not None
-    return ("hand", "Timer") + ("do_bench",) * triton
+    if not device.flushes_cache:
+        return ("hand", "Timer", "wall")
+    return ("hand", "Timer") + ("do_bench",) * (find_spec("triton") is not None)
 
 
 def case(name, seq_len, device, tokens):
@@ -96,7 +98,8 @@ def ratios(case, device, rounds):
     """The case, and the ratio of the tool's time to that of each other timer."""
     subject = Subject(card(case.mechanism), case, seed=0)
     run = iteration(subject)
-    timers = {"tool": tool, "hand": by_hand, "Timer": by_timer}
+    timers = {"tool": tool, "hand": by_hand, "Timer": by_timer, "wall": by_wall}
+    timers = {name: timers[name] for name in ("tool", *others(device)) if name in timers}
     if "do_bench" in others(device):
         timers |= {"cold tool": partial(tool, cold=True), "do_bench": by_triton}
     times = {name: [] for name in timers}
@@ -111,13 +114,22 @@ def ratios(case, device, rounds):
 
 
 def tool(subject, run, device, cold=False):
+    """What a sweep stores."""
+    return statistics.median(lap.seconds for lap in laps(subject, run, device, cold))
+
+
+def by_wall(subject, run, device):
+    """The same by the wall clock."""
+    return statistics.median(lap.wall_s / lap.iterations for lap in laps(subject, run, device))
+
+
+def laps(subject, run, device, cold=False):
     """The laps of a race, as a worker runs them."""
     watch = device.stopwatch(cold, device.host_clock(1))
     first = sample(run, subject.clear, watch, 1)
     last = warm_up(run, subject.clear, watch, first, BLOCK_S / 10)[-1]
     planned = turns(last.seconds, Settings(sample_s=BLOCK_S))
-    laps = (sample(run, subject.clear, watch, planned.iterations) for _ in range(2 * planned.pairs))
-    return statistics.median(lap.seconds for lap in laps)
+    return [sample(run, subject.clear, watch, planned.iterations) for _ in range(2 * planned.pairs)]
 
 
 def by_hand(subject, run, device):
