@@ -363,7 +363,8 @@ class Session:
         notes = dict(before.notes)
         if entry.failed:
             notes["later"] = f"{run.outcome} in a later race of its round: {run.reason}"
-        return replace(before, samples=before.samples + run.samples, notes=notes)
+        samples, elapsed_s = before.samples + run.samples, before.elapsed_s + run.elapsed_s
+        return replace(before, samples=samples, notes=notes, elapsed_s=elapsed_s)
 
     def measure_memory(self, processes: Round, planned: Planned) -> None:
         """Measure peaks and counts of a case."""

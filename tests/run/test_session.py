@@ -353,6 +353,8 @@ def test_where_memory_forbids_one_race_groups_share_an_anchor():
         )
         assert not big & bigger
         assert small == big | bigger
+        anchor = outcomes(machine)[plan[0].case.key, Part.TIME, round_]
+        assert anchor.elapsed_s >= sum(sample.wall_s for sample in anchor.samples)
 
 
 def test_an_anchor_that_dies_in_a_later_race_keeps_its_laps_and_that_is_reported():
