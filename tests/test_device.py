@@ -159,3 +159,8 @@ def test_torch_compiles_only_with_the_headers_of_python(monkeypatch, tmp_path, n
 
 def test_the_gate_ignores_as_much_on_a_cpu_as_its_rule_was_tried_with():
     assert device.find("cpu").threshold == CheckPlan().threshold
+
+
+def test_more_threads_are_expected_to_compute_that_many_times_as_fast():
+    one, four = (device.find("cpu").flops_per_s(threads) for threads in (1, 4))
+    assert four == 4 * one

@@ -3,11 +3,12 @@ from dataclasses import replace
 import pytest
 
 from attnbench.analysis.curves import series_names
-from attnbench.analysis.predict import Times, replayed
+from attnbench.analysis.predict import Rates, Times, replayed
 from attnbench.analysis.summary import prediction_errors, summary
 from attnbench.records import Mode, Outcome
 from attnbench.run.session import Session
 from tests.run.machine import Machine
+from tests.run.test_session import planned
 from tests.sweeps import seconds as seconds_of
 from tests.sweeps import sweep
 
@@ -59,6 +60,15 @@ def test_without_measurements_the_first_guess_remains():
     assert [found[line.case.key] for line in whole.plan] == [
         (line.predicted_s, line.predicted_bytes) for line in whole.plan
     ]
+
+
+def test_training_is_guessed_to_take_three_times_as_long_as_inference():
+    modes = Mode.INFERENCE, Mode.TRAINING
+    plan = [replace(planned("a", 128, 10**9, mode=mode), moved_bytes=10**6) for mode in modes]
+    times = Times(series_names(plan), Rates(flops_per_s=1e9, bytes_per_s=1e9))
+    by_mode = {p.case.workload.mode: times.of(p) for p in plan}
+    assert by_mode[Mode.INFERENCE] == pytest.approx(1.35 + 0.0055 + 0.0001)
+    assert by_mode[Mode.TRAINING] == pytest.approx(3 * by_mode[Mode.INFERENCE])
 
 
 def test_prediction_errors_are_factors_in_either_direction():

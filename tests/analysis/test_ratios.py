@@ -85,6 +85,20 @@ def test_drift_that_all_series_share_affects_no_ratio():
     assert found.se == pytest.approx(0, abs=1e-12)
 
 
+def test_the_error_of_a_ratio_is_that_of_the_mean_of_its_rounds():
+    """Log ratios of 0.1, 0.2 and 0.3 deviate by 0.1, with two degrees of freedom."""
+
+    def laps(case: Case, round: int) -> Mapping[int, float]:
+        slower = math.exp(0.1 * (round + 1)) if case.mechanism == "linformer" else 1.0
+        return dict.fromkeys(LAPS, slower)
+
+    plain = sweeps.sweep(
+        ("fastformer", "linformer"), lengths=(512,), modes=(Mode.INFERENCE,), rounds=3
+    )
+    found = Ratios(sweeps.raced(plain, laps)).ratio(B, A, Mode.INFERENCE, 512)
+    assert found == pytest.approx((0.2, 0.1 / math.sqrt(3), 2))
+
+
 def test_only_complete_pairs_of_laps_of_both_series_are_compared():
     def laps(case: Case, round: int) -> Mapping[int, float]:
         # the machine is ten times slower in the laps that linformer lacks

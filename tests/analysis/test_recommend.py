@@ -36,22 +36,23 @@ def test_a_measured_length_is_ranked_by_measured_times():
     assert not found.excluded
 
 
-def test_between_two_lengths_the_time_of_a_token_is_on_a_line_in_log_log():
-    whole = sweep(("transformer", "fastformer"), **QUIET)
+@pytest.mark.parametrize(("longest", "share"), [(2048, 1 / 2), (8192, 1 / 4)])
+def test_between_two_lengths_the_time_of_a_token_is_on_a_line_in_log_log(longest, share):
+    """One doubling of 512, of two or of four."""
+    whole = sweep(("transformer", "fastformer"), **QUIET | {"lengths": (128, 512, longest)})
     found = ranking(whole, 1024)
     slow = found.choices[1]
     assert (slow.series, slow.basis, slow.lengths) == (
         "transformer:eager",
         Basis.BETWEEN,
-        (512, 2048),
+        (512, longest),
     )
-    ends = [ranking(whole, n).choices[1] for n in slow.lengths]
-    # 1,024 is halfway
+    near, far = (ranking(whole, n).choices[1] for n in slow.lengths)
     for name in ("seconds", "low", "high", "peak_bytes"):
-        expected = math.sqrt(math.prod(getattr(end, name) for end in ends))
+        expected = getattr(near, name) ** (1 - share) * getattr(far, name) ** share
         assert getattr(slow, name) == pytest.approx(expected)
     assert slow.margin.factor == pytest.approx(
-        math.sqrt(ends[0].margin.factor * ends[1].margin.factor)
+        near.margin.factor ** (1 - share) * far.margin.factor**share
     )
     assert slow.margin.more
 

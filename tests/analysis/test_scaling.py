@@ -52,6 +52,13 @@ def test_a_curve_that_bends_to_its_end_is_marked():
     assert fit["lengths"] == 4
 
 
+@pytest.mark.parametrize(("change", "lengths"), [(0.09, 10), (0.14, 7)])
+def test_a_tail_is_straight_while_its_slope_changes_by_at_most_a_tenth(change, lengths):
+    """Over nine doublings the slope changes by so much: by 0.14, six of them by 0.093."""
+    fit = scaling(curve(1.0, bend=change / (2 * np.log(2**9))), ("time_s",)).iloc[0]
+    assert (fit["tail"], fit["lengths"]) == (Tail.STRAIGHT, lengths)
+
+
 def test_only_the_straight_tail_counts():
     rows = curve(2.0, 0.002)
     rows.loc[:2, "time_s"] *= [30.0, 8.0, 2.5]

@@ -42,7 +42,7 @@ def test_training_moves_every_parameter(mechanism, form, level):
     if level is not Level.MODEL:
         assert all(x.grad is not None for x in one.inputs)
     one.clear()
-    assert all(p.grad is None for p in one.parameters)
+    assert all(t.grad is None for t in (*one.parameters, *one.inputs))
 
 
 def test_the_same_seed_gives_the_same_numbers():
@@ -75,3 +75,8 @@ def test_a_small_case_keeps_everything_but_its_size():
     assert small(tested).workload.seq_len == 128
     assert small(tested).workload.batch == 1
     assert small(tested).options == tested.options
+
+
+def test_padding_is_the_share_at_the_end_of_every_sequence():
+    mask = subject("transformer", "eager", padding=0.25).mask
+    assert mask.tolist() == [[True] * 24 + [False] * 8] * 2

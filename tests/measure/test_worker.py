@@ -1,13 +1,16 @@
 """How a worker reads errors, and samples that cannot be."""
 
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from attnbench.device import Meter
+from attnbench.measure import allocator
 from attnbench.measure.worker import Worker, is_out_of_memory
 from attnbench.records import Sample
+from tests.measure.cases import case
 
 
 @pytest.mark.parametrize(
@@ -41,6 +44,27 @@ def test_a_refused_allocation_is_out_of_memory(error):
 )
 def test_another_error_is_not(error):
     assert not is_out_of_memory(error)
+
+
+def test_the_reason_of_a_failure_is_the_first_line_of_its_error():
+    class Broken(Worker):
+        def forms(self):
+            raise ValueError("\nno such head\nthe heads are 0 to 3\n")
+
+    answer = Broken(None, seed=0).answer("forms")
+    assert answer == {"outcome": "failed", "reason": "ValueError: no such head"}
+
+
+@pytest.mark.parametrize(("more", "spoiled"), [(500, False), (501, True)])
+def test_a_process_that_keeps_more_memory_than_it_may_measures_nothing_else(
+    monkeypatch, more, spoiled
+):
+    private = [7000]
+    monkeypatch.setattr(allocator, "private_bytes", lambda: private[0])
+    worker = Worker(None, seed=0, keep_bytes=500)
+    assert worker.answer("build", **asdict(case()))["outcome"] == "ok"
+    private[0] += more
+    assert worker.answer("finish")["spoiled"] is spoiled
 
 
 def test_a_sample_without_time_is_a_failure_and_no_number():

@@ -1,6 +1,6 @@
 """A forecast is the sweep's own session, on a machine where predictions are exact."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import given
@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from attnbench.records import Cause, Outcome, Part
 from attnbench.run import schedule
 from attnbench.run.forecast import LOADING_S, PEAKS_S, forecast
+from attnbench.run.forecast import Machine as ExactMachine
 from tests.run.machine import Machine
 from tests.run.test_session import GIB, PLAN, REQUEST, planned, sweep
 
@@ -65,6 +66,14 @@ def test_a_shard_takes_its_share():
         PLAN[0].block: 2,
         PLAN[1].block: 1,
     }
+
+
+def test_a_process_is_ended_at_its_time_limit_and_takes_no_longer():
+    machine = ExactMachine(PLAN, REQUEST)
+    worker = machine.start("slow:eager")
+    answer = worker.ask(1.0, "build", **asdict(PLAN[0].case))  # takes 1.15 s
+    assert answer == {"outcome": "timeout", "reason": "no answer after 1 s"}
+    assert machine.now == 1.0
 
 
 @given(

@@ -1,9 +1,12 @@
-"""Which cases of a block race together when memory is short."""
+"""Which cases of a block race together when memory is short, and how often each runs."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.run.schedule import SHARED, groups
+from attnbench.records import Settings
+from attnbench.run.race import Turns
+from attnbench.run.schedule import SHARED, groups, turns
 
 MEMORY = 1000.0
 
@@ -36,3 +39,13 @@ def test_what_fits_together_is_one_race(needs):
     lines = list(range(len(needs)))
     total = sum(needs)
     assert len(groups(lines, needs.__getitem__, 2 * total + 1)) == 1
+
+
+@pytest.mark.parametrize(
+    ("iteration_s", "pairs", "iterations"), [(0.25, 2, 1), (0.001, 6, 83), (5.0, 1, 1)]
+)
+def test_the_laps_of_a_case_take_the_time_of_a_sample_and_are_at_least_two(
+    iteration_s, pairs, iterations
+):
+    found = turns(iteration_s, Settings(sample_s=1.0))
+    assert found == Turns(pairs=pairs, iterations=iterations)

@@ -235,6 +235,18 @@ def test_a_budget_covers_every_cheap_block_before_it_repeats_one(slow_s):
     assert session.over_budget == (slow_s > 1)
 
 
+def test_a_case_is_left_out_where_the_budget_is_enough_for_the_others_of_its_block_alone():
+    """A visit takes 6.15 s: two laps and a warm-up of 2 s each, and 0.15 s besides."""
+    plan = tuple(planned(name, 128, 2 * 10**9) for name in ("first", "second"))
+    machine = Machine(seconds=lambda case: 2.0)
+    sweep(machine, plan, replace(REQUEST, rounds=1, budget_s=10.0))
+    first, second = (outcomes(machine)[p.case.key, Part.TIME, 0] for p in plan)
+    assert first.outcome is Outcome.OK
+    assert (second.outcome, second.cause) == (Outcome.SKIPPED, Cause.BUDGET)
+    assert second.reason.startswith("would exceed --budget")
+    assert second.case not in {case.key for _, case, _ in machine.asked}
+
+
 def test_what_is_left_of_the_budget_goes_to_the_widest_ratio():
     """At 256 one series jitters; when only one block fits a round, it is that one."""
     shake = {}
