@@ -19,7 +19,7 @@ def groups(*names: str) -> list[str]:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """The usual tests, with versions that are known to pass together (five minutes on two cores)."""
+    """The usual tests, with versions that are known to pass together (five minutes, two cores)."""
     install(session, "-c", VERSIONS)
     run(session)
 
