@@ -1,4 +1,4 @@
-"""What is decided before a shard is measured: whether it fits to those of the other nodes."""
+"""Whether a shard fits to those of other nodes, and what a sweep keeps beside its runs."""
 
 from dataclasses import replace
 
@@ -10,7 +10,10 @@ from attnbench.fleet import folder as fleets
 from attnbench.fleet.engine import EngineKind
 from attnbench.fleet.folder import Fleet
 from attnbench.records import Shard
+from attnbench.store import schema
+from attnbench.store.journal import FILE
 from attnbench.store.merging import merge
+from attnbench.workloads import config
 from attnbench.workloads.reading import Plan
 from tests import sweeps
 from tests.fleet.shards import FACTS
@@ -70,3 +73,34 @@ def test_a_shard_does_not_go_on_where_other_forms_run(shard):
     with pytest.raises(DifferentSweep, match="not the same forms run there and here"):
         shard(1, REFUSED, resume=True)
     shard(1, resume=True)
+
+
+@pytest.fixture
+def interrupted(tmp_path, monkeypatch):
+    """Begins a sweep, or resumes it, and is stopped by Ctrl-C at its first case."""
+
+    def stop(session):
+        raise KeyboardInterrupt
+
+    def measure(options_file, resume=False):
+        here = sweeps.environment()
+        monkeypatch.setattr(measuring, "environment", lambda *about: here)
+        monkeypatch.setattr(measuring.Session, "run", stop)
+        plan, folder = Plan(cases=PLAN, cards=FACTS), tmp_path / "sweep"
+        with pytest.raises(KeyboardInterrupt):
+            measuring.measure(REQUEST, plan, None, folder, resume, options_file=options_file)
+        return folder
+
+    return measure
+
+
+def test_a_resumed_sweep_keeps_the_options_that_it_began_with(interrupted):
+    interrupted(b"rounds = 3")
+    folder = interrupted(b"rounds = 4", resume=True)
+    assert (folder / config.FILE).read_bytes() == b"rounds = 3"
+
+
+def test_the_journal_says_that_a_session_was_interrupted(interrupted):
+    *_, last = (interrupted(b"") / FILE).read_bytes().splitlines()
+    entry = schema.unseal(last)
+    assert (entry.kind, entry.data["outcome"]) == ("end", "interrupted")

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from attnbench.analysis.verdict import Verdict
+from attnbench.gate.finding import Finding, Report
 from attnbench.gate.measuring import Runner
 from attnbench.gate.selftest import Detection, Rate
 from attnbench.store.selftest import sentence
@@ -101,6 +103,15 @@ def test_bad_usage_is_one_line_and_leaves_no_trace(arguments, words, repository)
     assert any(word in done.stderr for word in words.split("|"))
     assert "Traceback" not in done.stderr
     assert repository.state == before
+
+
+@pytest.mark.parametrize(("options", "code"), [((), 0), (("--strict",), 3)])
+def test_an_unsure_check_fails_only_where_it_is_strict(options, code, monkeypatch):
+    unsure = Finding(mechanism="m", case="c", metric="time", verdict=Verdict.UNSURE)
+    report = Report(base="a", head="b", findings=(unsure,))
+    monkeypatch.setattr("attnbench.cli.starting.runner", lambda *_: nullcontext())
+    monkeypatch.setattr("attnbench.gate.check.against_revision", lambda *_, **__: report)
+    assert here("check", "--base", "main", *options).returncode == code
 
 
 def test_outside_of_a_repository_there_is_no_base(tmp_path):

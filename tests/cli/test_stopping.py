@@ -18,6 +18,9 @@ from attnbench.cli.stopping import stoppable
 from attnbench.errors import Interrupted
 """
 
+# Ctrl-C, the end of a job, and of a terminal, which some systems do not have
+ENDING = [getattr(signal, n) for n in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, n)]
+
 
 @pytest.fixture(params=SIGNALS)
 def number(request):
@@ -85,6 +88,7 @@ def python(code):
     )
 
 
+@pytest.mark.parametrize("number", ENDING)
 def test_outside_of_a_block_the_process_leaves_at_once(number):
     done = python(
         f"signal.signal({int(number)}, signal.SIG_DFL)\n"

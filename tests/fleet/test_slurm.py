@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -253,3 +254,17 @@ def test_options_that_do_not_parse_are_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match="--slurm '\"' does not parse"):
         Slurm('"')
+
+
+def test_a_folder_with_a_percent_sign_gets_the_logs_of_its_shards(tmp_path, monkeypatch):
+    for name, does in (("sinfo", ":"), ("sbatch", 'printf "%s\\n" "$@" > "$0.given"; echo 7')):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    folder = tmp_path / "5 %a"
+    assert list(Slurm().submit(folder, [1, 2])) == [(1, "7_1"), (2, "7_2")]
+    given = (tmp_path / "sbatch.given").read_text().splitlines()
+    (pattern,) = (word.partition("=")[2] for word in given if word.startswith("--output="))
+    # as Slurm does for task 2
+    named = re.sub("%([%a])", lambda sign: {"%": "%", "a": "2"}[sign[1]], pattern)
+    assert named == str(fleets.log(folder, 2))

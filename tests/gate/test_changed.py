@@ -3,8 +3,9 @@
 import pytest
 
 from attnbench.gate.cases import Compared
-from attnbench.gate.repository import Change, changed, shared
+from attnbench.gate.repository import Change, changed, changes, shared
 from attnbench.records import Selection
+from tests.gate.repositories import Repository
 
 CARD = "raise RuntimeError('run')\nCARD = Card()\n"
 
@@ -109,3 +110,12 @@ def test_shared_files_are_reported_and_select_no_mechanism(trees):
     change = same("attnbench/contract.py")
     assert changed(base, head, [change]) == ()
     assert shared([change, same("attnbench/cli/main.py")]) == ("attnbench/contract.py",)
+
+
+def test_a_renamed_mechanism_is_compared_with_itself(tmp_path, trees):
+    repository = Repository(tmp_path / "head")
+    repository.git("mv", "small.py", "tiny.py")
+    base = trees("base", {"small.py": CARD})
+    found = changes(repository.folder, "main")
+    assert found == (Change(base="small.py", head="tiny.py"),)
+    assert changed(base, repository.folder, found) == (compared("small.py:CARD", "tiny.py:CARD"),)

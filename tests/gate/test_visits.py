@@ -3,6 +3,7 @@
 import random
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 from unittest.mock import MagicMock
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import convert
 
 from attnbench.gate.cases import CheckedCase, CheckPlan, Compared, as_asked
-from attnbench.gate.measuring import Measuring
+from attnbench.gate.measuring import Measuring, Runner
 from attnbench.gate.selftest import prepare, visits
 from attnbench.records import Level, Mode, Selection, Workload
 from attnbench.run.pairs import BASE, HEAD, Failed, TreeRace, of_trees
@@ -110,6 +111,20 @@ def test_what_is_killed_is_counted_once_more(times, outcome, monkeypatch, tmp_pa
     measuring = Measuring(PLAN, [CASE], MagicMock(), {BASE: tmp_path, HEAD: tmp_path})
     assert [counted.outcome for counted in measuring.count_side(HEAD)] == [outcome]
     assert started == [HEAD] * 2
+
+
+class Costly(TreeRace):
+    """A visit takes two seconds."""
+
+    cost_s = 2.0
+
+
+def test_a_case_gets_what_those_before_it_leave_of_the_budget(tmp_path):
+    cases = [replace(CASE, race=Costly(builds={})) for _ in range(3)]
+    runner = Runner(server=SimpleNamespace(left_s=20.0), machine=MagicMock())
+    measuring = Measuring(PLAN, cases, runner, {HEAD: tmp_path})
+    assert measuring.affordable(cases, pairs=3, reserved_s=5.0) == cases[:2]
+    assert [case.skipped for case in cases] == ["", "", "over budget: 3 s more are needed"]
 
 
 class Quick(TreeRace):

@@ -14,6 +14,7 @@ from attnbench.measure.subject import Subject
 from attnbench.records import PASSES, Level, Mode
 from attnbench.registry import card, names
 from attnbench.verify.trial import ways
+from attnbench.workloads.plan import predicted_bytes
 from tests.measure.cases import case
 
 
@@ -41,11 +42,14 @@ def test_training_keeps_what_backward_needs():
 
 def test_training_counts_gradients_and_optimiser_state():
     inference, _ = measured(case(seq_len=1, batch=1, width=256, heads=4))
-    training, _ = measured(case(seq_len=1, batch=1, width=256, heads=4, mode=Mode.TRAINING))
+    trained = case(seq_len=1, batch=1, width=256, heads=4, mode=Mode.TRAINING)
+    training, _ = measured(trained)
     parameters = 4 * 256**2 * 4
     extra = training["allocated_peak_bytes"] - inference["allocated_peak_bytes"]
     assert extra >= 3 * parameters, "two moments and the gradients"
     assert extra < 3.2 * parameters
+    predicted = predicted_bytes(4, 4 * 256**2, trained.workload, 1)
+    assert training["allocated_peak_bytes"] == pytest.approx(predicted, rel=0.1)
 
 
 def test_peaks_are_the_same_each_time():

@@ -227,6 +227,13 @@ def test_predictions_leave_room_to_what_was_measured():
     assert all("predicted" in text.get_text() for text in made.figure.texts[-1:])
 
 
+def test_memory_is_drawn_per_token():
+    whole = sweep(("fastformer",), lengths=(128, 512), rounds=1, samples=1)
+    ((_, inference),) = drawn(lambda: cost_figure(summary(whole), MEMORY, 8192)).panels.rows
+    peak = 8192 * 256 * 4 * 8 + 2_000_000  # of 8,192 tokens at either length
+    assert inference.lines[0].get_ydata() == pytest.approx([peak / 8192] * 2)
+
+
 def test_an_interval_without_neighbours_has_a_bar():
     rare = summary(sweep(("fastformer",), lengths=(128, 512, 2048)))
     rare.loc[rare["seq_len"] != 512, ["time_lo_s", "time_hi_s"]] = np.nan

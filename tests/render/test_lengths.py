@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from attnbench import units
 from attnbench.analysis.report import analyse
 from attnbench.records import Mode, Sweep
 from attnbench.render import delimited, html, latex, markdown
+from attnbench.render.growth_tables import crossovers
 from attnbench.render.page import report_files, report_tables
 from attnbench.render.terminal import table as printed
 from tests.sweeps import sweep
@@ -94,3 +96,11 @@ def agree(made):
 )
 def test_figures_are_drawn_of_the_cases_that_exist(gone):
     assert {"fig2.png", "report.html"} <= report_files(analyse(without(gone))).keys()
+
+
+@pytest.mark.parametrize(("length", "shown"), [(128.0, "≤ 128"), (512.0, "512")])
+def test_a_crossing_at_the_shortest_length_may_be_before_it(length, shown):
+    ends = {"answer": "from", "length": length, "low": length, "high": length, "from_len": 128}
+    pair = {"series": "a", "other": "b", "mode": "training", "metric": "allocated_peak_bytes"}
+    ((*_, cell),) = crossovers(pd.DataFrame([{**pair, **ends}])).rows
+    assert (cell.text, cell.at_most) == (shown, length == 128)
