@@ -56,7 +56,7 @@ def drawn(draw: Callable[[], Figure]) -> Drawn:
     return Drawn(figure, *taken[0])
 
 
-BEYOND = "…"  # stands for every letter beyond Latin-1, which a PDF's text does not name
+BEYOND = "–"  # stands for every letter beyond Latin-1, which a PDF's text does not name
 
 
 def pages(made: Figure) -> Iterator[tuple[str, Page]]:
