@@ -10,6 +10,7 @@ import itertools
 import math
 import sys
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
@@ -490,9 +491,16 @@ def torch_state() -> dict[str, Any]:
         "number of threads": torch.get_num_threads(),
         "gradients": torch.is_grad_enabled(),
         "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
-        "matmul precision": torch.get_float32_matmul_precision(),
+        "matmul precision": matmul_precision(),
         "autocast": autocast(),
     }
+
+
+def matmul_precision() -> str:
+    """How precise float32 products are."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch 2.9, that the setting has a new name
+        return torch.get_float32_matmul_precision()
 
 
 def autocast() -> str:
