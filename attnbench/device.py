@@ -94,7 +94,7 @@ class Device(ABC):
     """
 
     preference = 0  # `auto` takes the present device with the highest preference
-    tokens = 1 << 17  # default c = B · N of a sweep
+    tokens = 1 << 17  # default c = B · N of a sweep, of layers of usual width
     budget_s: float | None = None  # default budget of a sweep
     threshold = 0.03  # relative change of time that the gate ignores: clock rates vary
     clock = "device time"  # what the gate compares
@@ -130,6 +130,10 @@ class Device(ABC):
         """Fields of `Settings` for a `quick` sweep, or one `bounded` by a budget or quick."""
         sample_s, warmup_s = (0.5, 1.0) if bounded else (3.0, 3.0)
         return {"sample_s": sample_s, "warmup_s": warmup_s, "interval_s": 0.001}
+
+    def usual_tokens(self, width: int) -> int:
+        """The default c = B · N of a sweep of layers of this width."""
+        return self.tokens
 
     def host_clock(self, threads: int) -> Clock:
         """The clock of samples without device time, on so many threads of the host."""

@@ -61,7 +61,7 @@ def request(asked: Asked, *, divided: bool = False, elsewhere: bool = False) -> 
     return Request(
         models=asked.read("models"),
         lengths=asked.read("lengths"),
-        tokens=asked.read("tokens") or device.tokens,
+        tokens=asked.read("tokens") or device.usual_tokens(max(one.width for one in crossed)),
         **asdict(crossed[0]),
         variants=crossed if len(crossed) > 1 else (),
         preset=asked.preset,

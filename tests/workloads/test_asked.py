@@ -161,6 +161,15 @@ def test_a_folder_is_no_file_of_options(tmp_path):
         config.read(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("width", "tokens"), [("256", 8192), ("1024", 8192), ("2048", 2048), ("256,4096", 512)]
+)
+def test_a_batch_of_wide_layers_costs_a_cpu_what_one_of_1024_does(width, tokens):
+    assert request(Asked.of({"width": width, "device": "cpu"})).tokens == tokens
+    asked = Asked.of({"width": width, "device": "cpu", "tokens": "4k"})
+    assert request(asked).tokens == 4096
+
+
 def test_a_batch_and_tokens_are_not_both_asked_for():
     with pytest.raises(UsageError, match="--batch fixes the batch, so --tokens has no effect"):
         request(Asked.of({"batch": 4, "tokens": "8k"}))

@@ -37,6 +37,10 @@ class Cpu(Device):
         super().__init__(name)
         self.probe: Any = None  # of this process's core, once a meter needs it
 
+    def usual_tokens(self, width: int) -> int:
+        """As many as cost a layer's products no more than at a width of 1,024."""
+        return max(1, self.tokens // max(1, width // 1024) ** 2)
+
     @property
     def torch_name(self) -> str:
         return "cpu"
