@@ -146,10 +146,17 @@ def _from_path(name: str) -> "Card":
 
 
 def _module(path: Path) -> ModuleType:
-    """The file as a module, run once per process; it can import files of the same folder."""
+    """The file as a module, run once per process; it can import files of the same folder.
+
+    In a folder with `__init__.py` it is a module of that package, with its relative imports.
+    """
+    package, above = _package(path.resolve())
     name = f"attnbench_user_{path.stem}_{zlib.crc32(bytes(path.resolve())):08x}"
+    name = f"{package}.{name}" if package else name
     if name in sys.modules:
         return sys.modules[name]
+    if package and str(above) not in sys.path:
+        sys.path.insert(0, str(above))  # before an installed copy of the package
     if str(path.resolve().parent) not in sys.path:
         sys.path.append(str(path.resolve().parent))
     spec = importlib.util.spec_from_file_location(name, path)
@@ -162,6 +169,15 @@ def _module(path: Path) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+def _package(file: Path) -> tuple[str, Path]:
+    """The dotted name of the package of a file, or nothing, and the folder above it."""
+    folder, parts = file.parent, list[str]()
+    while (folder / "__init__.py").is_file():
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    return ".".join(parts), folder
 
 
 def _adopted(load: Callable[[], Any], name: str) -> "Card":

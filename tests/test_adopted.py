@@ -1,5 +1,6 @@
 """Modules that users bring without a card: adopted, contained, and marked as undeclared."""
 
+import sys
 from dataclasses import asdict, replace
 from math import inf
 from pathlib import Path
@@ -142,6 +143,19 @@ def test_a_file_that_does_not_load_is_reported_in_one_line(tmp_path, text):
     with pytest.raises(UnknownMechanism, match="cannot be loaded") as error:
         card(f"{tmp_path}/bad.py:Thing")
     assert "\n" not in str(error.value)
+
+
+def test_a_file_of_a_package_has_its_relative_imports(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    inner = tmp_path / "outer_pkg" / "inner"
+    inner.mkdir(parents=True)
+    for name in ("__init__.py", "inner/__init__.py", "inner/helper.py"):
+        (tmp_path / "outer_pkg" / name).touch()
+    (tmp_path / "outer_pkg" / "sizes.py").write_text("WIDER = 2\n")
+    text = "from .. import sizes\nfrom . import helper\n" + FILE.read_text()
+    (inner / "odd.py").write_text(text)
+    assert card(f"{inner}/odd.py:Mean").forms
+    assert sys.modules["outer_pkg.sizes"].WIDER == 2
 
 
 def test_verifying_finds_what_the_contract_forbids():

@@ -27,7 +27,7 @@ class Finding:
 
     Times are seconds of one iteration of `batch` sequences; the batch in the label of the case is
     the counted one. `cases` is the number of cases in a mean; `fails` says whether the finding
-    fails the check.
+    fails the check; what is `unchecked` was asked for and ran on neither side.
     """
 
     mechanism: str
@@ -41,6 +41,7 @@ class Finding:
     verdict: Verdict
     reason: str = ""
     fails: bool = False
+    unchecked: bool = False
     batch: int | None = None
     cases: int = 1
 
@@ -92,10 +93,21 @@ class Report:
         """The names of all cases, each once, without means over several."""
         return tuple(dict.fromkeys(f.case for f in self.findings if f.cases == 1))
 
+    @property
+    def unchecked(self) -> tuple[Finding, ...]:
+        """What ran on neither side; everything that is open, if nothing at all was decided."""
+        decided = any(f.verdict not in (Verdict.UNSURE, Verdict.MISSING) for f in self.findings)
+        return tuple(f for f in self.findings if f.unchecked) or (() if decided else self.unsure)
+
     def exit_code(self, strict: bool) -> int:
-        """1 if something fails, 3 if `strict` and something is uncertain, else 0."""
+        """1 if something fails, 2 if something was not checked.
+
+        3 if `strict` and something is uncertain, else 0.
+        """
         if self.failures:
             return 1
+        if self.unchecked:
+            return 2
         return 3 if strict and (self.contaminated or self.unsure) else 0
 
 
@@ -220,9 +232,9 @@ def runs(mechanism: str, case: str, base: Counted, head: Counted) -> Finding | N
     """The finding for a case that did not run on both sides; None where it did."""
     if base.ran and head.ran:
         return None
-    verdict, fails = Verdict.MISSING, False
+    verdict, fails, unchecked = Verdict.MISSING, False, False
     if base.outcome == head.outcome == MISSING:
-        reason = f"in neither: {head.reason}"
+        reason, unchecked = f"on neither side: {head.reason}", True
     elif head.outcome == MISSING:
         reason = f"removed: {head.reason}"
     elif base.ran:
@@ -237,10 +249,16 @@ def runs(mechanism: str, case: str, base: Counted, head: Counted) -> Finding | N
     elif base.outcome == head.outcome == Outcome.UNSUPPORTED:
         reason = f"unsupported on both: {head.reason}"
     else:
-        verdict = Verdict.UNSURE
+        verdict, unchecked = Verdict.UNSURE, True
         reason = f"{base.outcome} on base, {head.outcome} on head: {head.reason}"
     return Finding(
-        mechanism=mechanism, case=case, metric=RUNS, verdict=verdict, reason=reason, fails=fails
+        mechanism=mechanism,
+        case=case,
+        metric=RUNS,
+        verdict=verdict,
+        reason=reason,
+        fails=fails,
+        unchecked=unchecked,
     )
 
 

@@ -35,6 +35,9 @@ def headline(report: Report) -> str:
         return f"FAILED: {_failed(report)} of {cases}; {against}"
     if not report.findings:
         return f"nothing to check: {against}"
+    if report.unchecked:
+        first, number = sentence(report.unchecked[0]), _number(report.unchecked)
+        return f"NOT CHECKED: {number} of {cases}: {first}; {against}"
     if report.contaminated:
         return f"CONTAMINATED: base differs from base, so no time can be trusted; {against}"
     if report.unsure:
@@ -205,7 +208,8 @@ def data(report: Report, strict: bool) -> dict[str, Any]:
 def junit(report: Report) -> bytes:
     """A suite for each mechanism, with a test case for each case and metric, as UTF-8.
 
-    What fails is a `failure`; what could not be decided is `skipped`, with the reason.
+    What fails is a `failure`; what ran on neither side is an `error`; what could not be decided is
+    `skipped`, with the reason.
     """
     suites = ET.Element("testsuites", name="attnbench check")
     for mechanism in dict.fromkeys(finding.mechanism for finding in report.findings):
@@ -217,7 +221,7 @@ def junit(report: Report) -> bytes:
             tests=str(len(rows)),
             failures=str(sum(finding.fails for finding in rows)),
             skipped=str(sum(_is_open(finding) for finding in rows)),
-            errors="0",
+            errors=str(sum(finding.unchecked for finding in rows)),
         )
         for finding in rows:
             _test_case(suite, finding)
@@ -234,6 +238,8 @@ def annotations(report: Report) -> Iterator[str]:
     if len(failures) > MOST:
         left = len(failures) - MOST + 1
         yield command("error", "attnbench", f"and {left} more; see the job summary")
+    for finding in report.unchecked[:MOST]:
+        yield command("error", f"attnbench: {finding.mechanism}", sentence(finding))
     for doubt in doubts(report):
         yield command("warning", "attnbench", doubt)
 
@@ -252,6 +258,8 @@ def _test_case(suite: ET.Element, finding: Finding) -> None:
     case = ET.SubElement(suite, "testcase", classname=clean(finding.mechanism), name=name)
     if finding.fails:
         ET.SubElement(case, "failure", message=text, type=str(finding.verdict)).text = text
+    elif finding.unchecked:
+        ET.SubElement(case, "error", message=text, type="unchecked").text = text
     elif _is_open(finding):
         ET.SubElement(case, "skipped", message=text)
     else:
@@ -259,7 +267,8 @@ def _test_case(suite: ET.Element, finding: Finding) -> None:
 
 
 def _is_open(finding: Finding) -> bool:
-    return not finding.fails and finding.verdict in (Verdict.UNSURE, Verdict.MISSING)
+    closed = finding.fails or finding.unchecked
+    return not closed and finding.verdict in (Verdict.UNSURE, Verdict.MISSING)
 
 
 def _escaped(text: str) -> str:

@@ -108,7 +108,8 @@ def test_bad_usage_is_one_line_and_leaves_no_trace(arguments, words, repository)
 @pytest.mark.parametrize(("options", "code"), [((), 0), (("--strict",), 3)])
 def test_an_unsure_check_fails_only_where_it_is_strict(options, code, monkeypatch):
     unsure = Finding(mechanism="m", case="c", metric="time", verdict=Verdict.UNSURE)
-    report = Report(base="a", head="b", findings=(unsure,))
+    same = Finding(mechanism="m", case="c", metric="operators", verdict=Verdict.SAME)
+    report = Report(base="a", head="b", findings=(unsure, same))
     monkeypatch.setattr("attnbench.cli.starting.runner", lambda *_: nullcontext())
     monkeypatch.setattr("attnbench.gate.check.against_revision", lambda *_, **__: report)
     assert here("check", "--base", "main", *options).returncode == code

@@ -208,9 +208,17 @@ def test_a_case_that_fails_on_both_sides_does_not_pass(repository, server):
     repository.commit("broken")
     repository.write("small.py", planted("raise RuntimeError('two')"))
     report = check(repository, server)
-    assert report.exit_code(strict=False) == 0
-    assert report.exit_code(strict=True) == 3
+    assert report.exit_code(strict=False) == report.exit_code(strict=True) == 2
     assert report.unsure
+
+
+def test_a_file_that_is_on_neither_side_does_not_pass(repository, server, monkeypatch):
+    monkeypatch.chdir(repository.folder)
+    report = check(repository, server, models="nofile.py:X,small.py:CARD")
+    assert report.exit_code(strict=False) == 2
+    (nowhere,) = report.unchecked
+    assert nowhere.mechanism == "nofile.py:X"
+    assert "there is no file nofile.py" in nowhere.reason
 
 
 def test_added_removed_and_renamed_mechanisms(repository, server):

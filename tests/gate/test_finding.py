@@ -44,7 +44,7 @@ def test_growth_of_a_count_fails(name):
         (MISSING, FAILED, "missing", True, "added, but failed"),
         (OK, MISSING, "missing", False, "removed"),
         (FAILED, MISSING, "missing", False, "removed"),
-        (MISSING, MISSING, "missing", False, "in neither"),
+        (MISSING, MISSING, "missing", False, "on neither side"),
         (FAILED, FAILED, "unsure", False, "failed on base, failed on head"),
         (UNSUPPORTED, UNSUPPORTED, "missing", False, "unsupported on both"),
     ],
@@ -53,6 +53,7 @@ def test_cases_that_did_not_run_on_both_sides(base, head, verdict, fails, words)
     found = runs("m", "c", base, head)
     assert (found.verdict, found.fails) == (verdict, fails)
     assert words in found.reason
+    assert found.unchecked == ((base, head) in ((MISSING, MISSING), (FAILED, FAILED)))
 
 
 def test_a_case_that_ran_on_both_sides_has_no_finding_of_runs():
@@ -73,8 +74,22 @@ def test_a_case_that_ran_on_both_sides_has_no_finding_of_runs():
 )
 def test_exit_codes(verdict, fails, contaminated, codes):
     found = Finding(mechanism="m", case="c", metric="time", verdict=Verdict(verdict), fails=fails)
-    report = Report(base="a", head="b", findings=(found,), contaminated=contaminated)
+    counted = replace(found, metric="operators", verdict=Verdict.SAME, fails=False)
+    report = Report(base="a", head="b", findings=(found, counted), contaminated=contaminated)
     assert (report.exit_code(strict=False), report.exit_code(strict=True)) == codes
+
+
+def test_a_check_that_compared_nothing_does_not_pass():
+    """Whatever else it found, and however certain it should be."""
+    neither = runs("m", "c", MISSING, MISSING)
+    same = Finding(mechanism="m", case="d", metric="operators", verdict=Verdict.SAME)
+    unsure = replace(same, metric="time", verdict=Verdict.UNSURE)
+    for findings in ((neither, same), (runs("m", "c", FAILED, FAILED), same), (unsure,)):
+        report = Report(base="a", head="b", findings=findings)
+        assert report.exit_code(strict=False) == report.exit_code(strict=True) == 2
+        assert report.unchecked == findings[:1]
+    failing = runs("m", "e", OK, FAILED)
+    assert Report(base="a", head="b", findings=(neither, failing)).exit_code(strict=False) == 1
 
 
 def one(metric="time", verdict="faster", case="c", **more):

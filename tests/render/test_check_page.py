@@ -30,6 +30,9 @@ SLOWER = finding(
 LARGER = finding("allocated_peak_bytes", "slower", base=2**20, head=2**21, ratio=2.0, fails=True)
 UNSURE = finding(verdict="unsure", reason="suspected at first, not confirmed")
 BROKEN = finding("runs", "missing", reason="failed on head only: it broke", fails=True)
+NEITHER = finding(
+    "runs", "missing", reason="on neither side: there is no file x.py", unchecked=True
+)
 SAME = finding("operators", base=22.0, head=22.0, ratio=1.0)
 OTHER = replace(SLOWER, case=CASE.replace("N128", "N512"))
 MEAN = replace(SLOWER, case="fastformer, inference, mean of 2 lengths", cases=2)
@@ -51,9 +54,11 @@ def report(*findings, **more):
         (report(SLOWER, OTHER, MEAN, SAME), "FAILED: 2 slower of 2 cases;"),
         (report(UNSURE, MEAN, SAME), "FAILED: 1 slower only as a mean over lengths of 1 case;"),
         (report(UNSURE, SAME), "UNSURE: 1 of 1 case;"),
-        (report(UNSURE, UNSURE_MEAN), "UNSURE: 1 of 1 case;"),
+        (report(UNSURE, UNSURE_MEAN, SAME), "UNSURE: 1 of 1 case;"),
+        (report(UNSURE), f"NOT CHECKED: 1 of 1 case: {CASE}: time unsure; suspected at first"),
+        (report(NEITHER, SAME), f"NOT CHECKED: 1 of 1 case: {CASE}: on neither side: there is no"),
         (report(SAME, UNSURE_MEAN), "UNSURE: a mean over lengths, of 1 case;"),
-        (report(UNSURE, contaminated=("x",)), "CONTAMINATED"),
+        (report(UNSURE, SAME, contaminated=("x",)), "CONTAMINATED"),
         (report(SLOWER, contaminated=("x",)), "FAILED"),
         (report(FASTER, TRADED), "OK: no regression in 1 case, 1 faster with a larger count;"),
     ],
