@@ -130,7 +130,7 @@ def _console(stderr: bool) -> "Console":
             newline = r"\n" if stderr else "\n"  # there it is part of the name of a file
             return super().render_str(newline.join(map(clean, text.split("\n"))), **how)
 
-    console = Plain(stderr=stderr, highlight=False, markup=False)
+    console = Plain(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = 160
     return console

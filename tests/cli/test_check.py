@@ -105,6 +105,16 @@ def test_bad_usage_is_one_line_and_leaves_no_trace(arguments, words, repository)
     assert repository.state == before
 
 
+def test_a_name_between_colons_is_no_picture(monkeypatch):
+    case = "no.py:X:default/B8-N128-D256-H16/attention/inference/float32/cpu"
+    lost = Finding(mechanism="m", case=case, metric="runs", verdict=Verdict.MISSING, unchecked=True)
+    report = Report(base="a", head="b", findings=(lost,))
+    monkeypatch.setattr("attnbench.cli.starting.runner", lambda *_: nullcontext())
+    monkeypatch.setattr("attnbench.gate.check.against_revision", lambda *_, **__: report)
+    done = here("check", "--base", "main")
+    assert done.stdout.startswith(f"NOT CHECKED: 1 of 1 case: {case}")
+
+
 @pytest.mark.parametrize(("options", "code"), [((), 0), (("--strict",), 3)])
 def test_an_unsure_check_fails_only_where_it_is_strict(options, code, monkeypatch):
     unsure = Finding(mechanism="m", case="c", metric="time", verdict=Verdict.UNSURE)
