@@ -47,14 +47,17 @@ def against_its_reference(
         module = trial.build(in_type(w, dtype), dtype)
         x = tokens(w, dtype=dtype).requires_grad_()
         ours = values(module, x, same_draws(module, x, mask), mask)
-        expected = by_reference(Asked.of(trial, module, w, mask))
+        expected = by_reference(Evaluation.of(trial, module, w, mask))
         setting = f"{dtype}, N = {seq_len}, {'padded' if masked else 'not padded'}"
         compare(ours, expected, slack * trial.allowed(dtype), setting)
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a reference computes. Equal in most number types and forms of one example."""
+class Evaluation:
+    """What a reference computes. Equal in most number types and forms of one example.
+
+    `mask` is [B, N] or None; `draws` has those of each sequence.
+    """
 
     reference: Callable[..., Tensor] | None
     config: str
@@ -66,7 +69,7 @@ class Asked:
     draws: list[dict[str, Tensor]] = field(compare=False)
 
     @classmethod
-    def of(cls, trial: Trial, module: Attention, w: Workload, mask: Tensor | None) -> "Asked":
+    def of(cls, trial: Trial, module: Attention, w: Workload, mask: Tensor | None) -> "Evaluation":
         """What the module's last forward pass asks of the reference."""
         draws = [in_float64(module.draws(index)) for index in range(w.batch)]
         mask = None if mask is None else mask.cpu()
@@ -78,18 +81,18 @@ class Asked:
 
 
 @lru_cache(maxsize=4)  # those of one example
-def by_reference(asked: Asked) -> Values:
+def by_reference(evaluation: Evaluation) -> Values:
     """The values of the reference with the module's parameters, in float64 on a CPU."""
-    trial, w, mask, reference = asked.trial, asked.w, asked.mask, asked.reference
+    trial, w, reference = evaluation.trial, evaluation.w, evaluation.reference
     assert reference is not None, "checked only where there is one"
     # some forms run only elsewhere, or in no float64; their parameters are those of all forms
     exact = trial.build(w, form="eager" if trial.refusal(w) else trial.form)
-    exact.load_state_dict(asked.module.state_dict())
+    exact.load_state_dict(evaluation.module.state_dict())
     x = tokens(w).requires_grad_()
-    masks = [None] * w.batch if mask is None else mask
-    rows = zip(x, masks, asked.draws, strict=True)
+    masks = [None] * w.batch if evaluation.mask is None else evaluation.mask
+    rows = zip(x, masks, evaluation.draws, strict=True)
     y = torch.stack([reference(exact, *row) for row in rows])
-    return values(exact, x, y, mask)
+    return values(exact, x, y, evaluation.mask)
 
 
 def values(module: Attention, x: Tensor, y: Tensor, mask: Tensor | None) -> Values:

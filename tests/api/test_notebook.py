@@ -17,7 +17,6 @@ sweep = attnbench.sweep(
     heads=2,
     mode="inference",
     quick=True,
-    threads=1,
     device="cpu",
     out="measured",
     progress=seen.append,

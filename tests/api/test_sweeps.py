@@ -45,7 +45,6 @@ def test_a_sweep_is_measured_without_a_word(tmp_path, capfd, monkeypatch):
         heads=2,
         mode="inference",
         quick=True,
-        threads=1,
         device="cpu",
         out=tmp_path / "measured",
         progress=seen.append,
