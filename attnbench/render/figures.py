@@ -231,7 +231,7 @@ def notes(drawn: Sequence[Curve]) -> Iterator[str]:
     if causes := dict.fromkeys(cause for curve in guessed for cause in curve.causes):
         yield f"Open markers: predicted, not measured ({', '.join(causes)})."
     if any(np.isfinite(curve.low).any() for curve in drawn):
-        yield "Bands and bars: 95 % CI."
+        yield "Bands and bars: 95\N{NO-BREAK SPACE}%\N{NO-BREAK SPACE}CI."
 
 
 def _legend(row: Sequence[Sequence[Curve]]) -> list[Ending]:

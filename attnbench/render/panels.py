@@ -253,9 +253,9 @@ def text_width(text: str, size: float) -> float:
 
 
 def wrapped(text: str, size: float, width: float) -> list[str]:
-    """Lines of whole words that are at most `width` points wide."""
+    """Lines of whole words that are at most `width` points wide; some spaces do not break."""
     lines: list[str] = []
-    for word in text.split():
+    for word in text.split(" "):
         if lines and text_width(f"{lines[-1]} {word}", size) <= width:
             lines[-1] += f" {word}"
         else:

@@ -20,7 +20,7 @@ from attnbench.render import styles
 from attnbench.render.cost_tables import latency
 from attnbench.render.decoding import decode_figure
 from attnbench.render.figures import MEMORY, TIME, cost_figure
-from attnbench.render.panels import DPI, Ending, entry_text
+from attnbench.render.panels import DPI, Ending, entry_text, wrapped
 from attnbench.render.roofline import roofline_figure
 from attnbench.render.styles import SHEETS
 from attnbench.store.journal import load
@@ -176,6 +176,8 @@ def test_notes_are_broken_into_lines_that_stay_on_the_page():
     with mock.patch("attnbench.render.figures.notes", return_value=notes):
         made = drawn(lambda: cost_figure(cases, TIME, 8192))
     check(made, FigureSize.TEXT)
+    interval = drawn(lambda: cost_figure(summary(sweep()), TIME, 8192)).figure.texts[-1].get_text()
+    assert wrapped(f"much {interval[-8:]}", 7.0, 20.0) == ["much", "95\xa0%\xa0CI."]
 
 
 def test_panels_in_a_row_share_their_scale_and_their_legend():
