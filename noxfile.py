@@ -97,7 +97,9 @@ def triton(session: nox.Session) -> None:
     """Triton kernels by its interpreter, which needs no GPU, and their compilation for one."""
     session.install("-e", ".", *groups("test", "triton"))
     session.env["TRITON_INTERPRET"] = "1"
-    session.run("pytest", "-W", "default", "-m", "not faults", "tests/kernels", *session.posargs)
+    session.run(
+        "pytest", "-W", "default", "-m", "not faults", "tests/attention/kernels", *session.posargs
+    )
 
 
 @nox.session

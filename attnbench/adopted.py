@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from attnbench.contract import (
+from attnbench.attention.contract import (
     Attention,
     BaseConfig,
     Card,

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnbench.contract import Attention, Card, CoreAttention
+from attnbench.attention.contract import Attention, Card, CoreAttention
 from attnbench.device import find
 from attnbench.records import Workload
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from attnbench.errors import UnknownMechanism
 
 if TYPE_CHECKING:
-    from attnbench.contract import Card
+    from attnbench.attention.contract import Card
 
 GROUP = "attnbench.mechanisms"
 

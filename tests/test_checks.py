@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from attnbench.contract import Flops
+from attnbench.attention.contract import Flops
+from attnbench.attention.primitives import key_mask, softmax_attention
 from attnbench.mechanisms.transformer import CARD, Transformer
-from attnbench.primitives import key_mask, softmax_attention
 from attnbench.records import Level
 from attnbench.verify.checks import (
     CHECKS,

@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 
 from attnbench import registry
-from attnbench.contract import Tolerance
+from attnbench.attention.contract import Tolerance
 from attnbench.records import Causality
 from attnbench.verify.checks import (
     CHECKS,

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from attnbench import peers, registry
-from attnbench.contract import Unusable
+from attnbench.attention.contract import Unusable
 from attnbench.measure.digits import relative_error
 from attnbench.measure.worker import Worker
 from attnbench.mechanisms.local import Local

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnbench.contract import Card
+from attnbench.attention.contract import Card
 from attnbench.device import find
 from attnbench.records import Case, Level, Mode
 

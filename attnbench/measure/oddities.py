@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from attnbench.contract import Attention
+from attnbench.attention.contract import Attention
 from attnbench.measure.subject import Subject
 from attnbench.records import Level
 

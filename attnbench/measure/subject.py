@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from attnbench.contract import Card
+from attnbench.attention.classifier import Classifier, random_tokens
+from attnbench.attention.contract import Card
 from attnbench.device import find
-from attnbench.model import Classifier, random_tokens
 from attnbench.records import Case, Level, Mode, Workload
 from attnbench.verify.flops import counted_flops
 

@@ -24,8 +24,8 @@ from typing import Any
 import msgspec
 import torch
 
-from attnbench import contract
-from attnbench.contract import Attention, Card
+from attnbench.attention import contract
+from attnbench.attention.contract import Attention, Card
 from attnbench.device import Device, Meter, Stopwatch, find
 from attnbench.measure import allocator, compiling, oddities
 from attnbench.measure.digits import relative_error

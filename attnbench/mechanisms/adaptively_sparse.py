@@ -27,9 +27,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnbench import caches
-from attnbench.caches import Cache
-from attnbench.contract import (
+from attnbench.attention import caches
+from attnbench.attention.caches import Cache
+from attnbench.attention.contract import (
     BaseConfig,
     CachedAttention,
     Card,
@@ -41,7 +41,13 @@ from attnbench.contract import (
     projection_flops,
     projection_parameters,
 )
-from attnbench.primitives import allowed_keys, causal_mask, key_mask, logits_at_once, widen
+from attnbench.attention.primitives import (
+    allowed_keys,
+    causal_mask,
+    key_mask,
+    logits_at_once,
+    widen,
+)
 from attnbench.records import Causality, Family, Workload
 
 STEPS = 10  # the flattest rows need all; most stop after 4 or 5

@@ -29,7 +29,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attnbench.contract import (
+from attnbench.attention.contract import (
     Attention,
     BaseConfig,
     Card,
@@ -41,7 +41,7 @@ from attnbench.contract import (
     Projections,
     projection_parameters,
 )
-from attnbench.primitives import fused_attention, padded_mask, softmax_attention
+from attnbench.attention.primitives import fused_attention, padded_mask, softmax_attention
 from attnbench.records import Causality, Family, Workload
 
 

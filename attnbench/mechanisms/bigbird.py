@@ -30,8 +30,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from attnbench import flex
-from attnbench.contract import (
+from attnbench.attention import flex
+from attnbench.attention.contract import (
     BaseConfig,
     Card,
     Cost,
@@ -43,9 +43,9 @@ from attnbench.contract import (
     projection_flops,
     projection_parameters,
 )
+from attnbench.attention.primitives import key_mask, softmax_attention
 from attnbench.device import find
 from attnbench.mechanisms.longformer import joined, lowered, padded, windows
-from attnbench.primitives import key_mask, softmax_attention
 from attnbench.records import Causality, Family, Workload
 
 

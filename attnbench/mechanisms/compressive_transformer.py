@@ -30,12 +30,21 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from attnbench import caches
-from attnbench.caches import Cache, Piece
-from attnbench.contract import Card, Cost, Draws, Flops, Paper, State, merge, projection_flops
+from attnbench.attention import caches
+from attnbench.attention.caches import Cache, Piece
+from attnbench.attention.contract import (
+    Card,
+    Cost,
+    Draws,
+    Flops,
+    Paper,
+    State,
+    merge,
+    projection_flops,
+)
+from attnbench.attention.primitives import causal_mask, widen
 from attnbench.mechanisms import transformer_xl as xl
 from attnbench.mechanisms.transformer_xl import Parts
-from attnbench.primitives import causal_mask, widen
 from attnbench.records import Causality, Family, Level, Mode, Workload
 
 COMPRESSIONS = ("conv", "dilated", "max", "mean", "most_used")

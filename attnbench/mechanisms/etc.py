@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from attnbench.contract import (
+from attnbench.attention.contract import (
     BaseConfig,
     Card,
     Cost,
@@ -34,7 +34,7 @@ from attnbench.contract import (
     projection_flops,
     projection_parameters,
 )
-from attnbench.primitives import key_mask, masked_softmax
+from attnbench.attention.primitives import key_mask, masked_softmax
 from attnbench.records import Causality, Family, Level, Workload
 
 

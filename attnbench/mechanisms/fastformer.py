@@ -33,7 +33,7 @@ from types import MappingProxyType
 import torch
 from torch import Tensor, nn
 
-from attnbench.contract import (
+from attnbench.attention.contract import (
     NO_SEPARATE_CORE,
     BaseConfig,
     Card,
@@ -47,7 +47,7 @@ from attnbench.contract import (
     projection_flops,
     try_out,
 )
-from attnbench.primitives import masked_softmax
+from attnbench.attention.primitives import masked_softmax
 from attnbench.records import Causality, Family, Level, Workload
 
 WIDTHS = MappingProxyType({"product": 1, "add": 1, "concat": 2})  # of p and k̄, in units of d
@@ -212,7 +212,7 @@ class Triton(Fastformer):
 
 def fused_pooling(x: Tensor, w: Tensor, mask: Tensor | None) -> Tensor:
     """Σ softmax(w · x_i / √d) x_i: [B, H, N, d] and [B or 1, H or 1, d] to [B, H, d]."""
-    from attnbench.kernels.pooling import pooled  # needs triton
+    from attnbench.attention.kernels.pooling import pooled
 
     return pooled(x, w, mask, x.shape[-1] ** -0.5)
 

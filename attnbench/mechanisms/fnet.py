@@ -21,8 +21,17 @@ import torch
 from torch import Tensor
 from torch.fft import fft2, rfft2
 
-from attnbench.contract import Attention, BaseConfig, Card, Cost, Draws, Exemption, Flops, Paper
-from attnbench.primitives import widen
+from attnbench.attention.contract import (
+    Attention,
+    BaseConfig,
+    Card,
+    Cost,
+    Draws,
+    Exemption,
+    Flops,
+    Paper,
+)
+from attnbench.attention.primitives import widen
 from attnbench.records import Causality, Family, Workload
 
 HALVED = 1024  # tokens from which `half` is the faster form

@@ -13,7 +13,7 @@ is DeltaNet (arXiv:2406.06484): α = 1 and no W_G. `negative` doubles β, so tha
 change its sign (arXiv:2411.12537).
 
 `eager` is this recurrence, token by token; `chunked` computes chunks of C tokens by products and a
-triangular system (`attnbench.recurrence`). S is float32 for narrower inputs. Padding has α = 1 and
+triangular system (`attnbench.attention.recurrence`). S is float32 for narrower inputs. Padding has α = 1 and
 β = 0. The projections include conv; the core begins with SiLU(conv) of q, k and v, and with x W_β
 and x W_α. ‖x‖² has 10⁻⁶ added, as in the authors' code.
 
@@ -29,7 +29,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import silu, softplus
 
-from attnbench.contract import (
+from attnbench.attention.contract import (
     BaseConfig,
     Card,
     CoreAttention,
@@ -40,9 +40,8 @@ from attnbench.contract import (
     State,
     merge,
 )
-from attnbench.primitives import widen
-from attnbench.records import Causality, Family, Level, Mode, Workload
-from attnbench.recurrence import (
+from attnbench.attention.primitives import widen
+from attnbench.attention.recurrence import (
     chunk_length,
     decay_rates,
     delta_flops,
@@ -51,6 +50,7 @@ from attnbench.recurrence import (
     short_convolution,
     uncompiled,
 )
+from attnbench.records import Causality, Family, Level, Mode, Workload
 
 EPSILON = 1e-6
 

@@ -22,10 +22,18 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from attnbench import caches
-from attnbench.caches import Cache
-from attnbench.contract import BaseConfig, CachedAttention, Card, Cost, Draws, Flops, Paper
-from attnbench.primitives import (
+from attnbench.attention import caches
+from attnbench.attention.caches import Cache
+from attnbench.attention.contract import (
+    BaseConfig,
+    CachedAttention,
+    Card,
+    Cost,
+    Draws,
+    Flops,
+    Paper,
+)
+from attnbench.attention.primitives import (
     allowed_keys,
     fused_attention,
     key_mask,

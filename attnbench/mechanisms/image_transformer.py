@@ -27,8 +27,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attnbench import flex
-from attnbench.contract import (
+from attnbench.attention import flex
+from attnbench.attention.contract import (
     BaseConfig,
     Card,
     Cost,
@@ -40,8 +40,8 @@ from attnbench.contract import (
     projection_flops,
     projection_parameters,
 )
+from attnbench.attention.primitives import additive, causal_mask, fused_attention, softmax_attention
 from attnbench.device import find
-from attnbench.primitives import additive, causal_mask, fused_attention, softmax_attention
 from attnbench.records import Causality, Family, Workload
 
 

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from attnbench.contract import (
+from attnbench.attention.contract import (
     BaseConfig,
     Card,
     CoreAttention,
@@ -39,7 +39,7 @@ from attnbench.contract import (
     State,
     merge,
 )
-from attnbench.primitives import fused_attention, key_mask, softmax_attention
+from attnbench.attention.primitives import fused_attention, key_mask, softmax_attention
 from attnbench.records import Causality, Family, Level, Workload
 
 EPSILON = 1e-6

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import elu, linear, pad
 
-from attnbench.contract import (
+from attnbench.attention.contract import (
     NO_SEPARATE_CORE,
     BaseConfig,
     Card,
@@ -39,9 +39,9 @@ from attnbench.contract import (
     projection_flops,
     projection_parameters,
 )
-from attnbench.primitives import widen
+from attnbench.attention.primitives import widen
+from attnbench.attention.recurrence import sum_flops, sum_rule
 from attnbench.records import Causality, Family, Level, Workload
-from attnbench.recurrence import sum_flops, sum_rule
 
 EPSILON = 1e-6
 

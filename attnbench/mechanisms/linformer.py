@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from attnbench.contract import (
+from attnbench.attention.contract import (
     NO_SEPARATE_CORE,
     BaseConfig,
     Card,

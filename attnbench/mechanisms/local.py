@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from attnbench import caches, flex
-from attnbench.caches import Cache
-from attnbench.contract import (
+from attnbench.attention import caches, flex
+from attnbench.attention.caches import Cache
+from attnbench.attention.contract import (
     BaseConfig,
     CachedAttention,
     Card,
@@ -30,8 +30,8 @@ from attnbench.contract import (
     projection_flops,
     projection_parameters,
 )
+from attnbench.attention.primitives import causal_mask, masked_softmax, padded_mask
 from attnbench.device import find
-from attnbench.primitives import causal_mask, masked_softmax, padded_mask
 from attnbench.records import Causality, Family, Workload
 
 

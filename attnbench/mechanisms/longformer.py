@@ -30,9 +30,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from attnbench import caches, flex
-from attnbench.caches import Cache
-from attnbench.contract import (
+from attnbench.attention import caches, flex
+from attnbench.attention.caches import Cache
+from attnbench.attention.contract import (
     NO_SEPARATE_CORE,
     BaseConfig,
     CachedAttention,
@@ -45,8 +45,8 @@ from attnbench.contract import (
     projection_flops,
     projection_parameters,
 )
+from attnbench.attention.primitives import key_mask, masked_softmax, softmax_attention
 from attnbench.device import find
-from attnbench.primitives import key_mask, masked_softmax, softmax_attention
 from attnbench.records import Causality, Family, Level, Mode, Workload
 
 

@@ -12,7 +12,7 @@ and c; A, β and δ are learned for each head. RMSNorm is that of all heads of a
 learned scales. The layer has its own heads, H = e D / p; those of the workload have no effect.
 
 `eager` is the recurrence, token by token; `chunked` computes chunks of C tokens by products
-(`attnbench.recurrence`) and never repeats b and c. S is float32 for narrower inputs. Padding has
+(`attnbench.attention.recurrence`) and never repeats b and c. S is float32 for narrower inputs. Padding has
 Δ′ = 0. The projections include conv; the core begins with x′, b, c and Δ.
 
 Always causal. For decoding, the state is S and the last W − 1 inputs of conv.
@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import rms_norm, silu, softplus
 
-from attnbench.contract import (
+from attnbench.attention.contract import (
     BaseConfig,
     Card,
     CoreAttention,
@@ -39,9 +39,8 @@ from attnbench.contract import (
     State,
     merge,
 )
-from attnbench.primitives import widen
-from attnbench.records import Causality, Family, Level, Mode, Workload
-from attnbench.recurrence import (
+from attnbench.attention.primitives import widen
+from attnbench.attention.recurrence import (
     decay_flops,
     decay_rates,
     decay_rule,
@@ -49,6 +48,7 @@ from attnbench.recurrence import (
     short_convolution,
     uncompiled,
 )
+from attnbench.records import Causality, Family, Level, Mode, Workload
 
 EPSILON = 1e-5
 

@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnbench.contract import (
+from attnbench.attention.contract import (
     NO_SEPARATE_CORE,
     BaseConfig,
     Card,
@@ -37,7 +37,7 @@ from attnbench.contract import (
     projection_flops,
     projection_parameters,
 )
-from attnbench.primitives import fused_attention, key_mask, softmax_attention
+from attnbench.attention.primitives import fused_attention, key_mask, softmax_attention
 from attnbench.records import Causality, Family, Level, Workload
 
 

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from attnbench.contract import (
+from attnbench.attention.contract import (
     BaseConfig,
     Card,
     Cost,
@@ -41,7 +41,7 @@ from attnbench.contract import (
     projection_flops,
     projection_parameters,
 )
-from attnbench.primitives import key_mask, masked_softmax, widen
+from attnbench.attention.primitives import key_mask, masked_softmax, widen
 from attnbench.records import Causality, Family, Workload
 
 

@@ -38,7 +38,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.utils.checkpoint import checkpoint
 
-from attnbench.contract import (
+from attnbench.attention.contract import (
     BaseConfig,
     Card,
     Cost,
@@ -51,9 +51,9 @@ from attnbench.contract import (
     projection_flops,
     projection_parameters,
 )
-from attnbench.primitives import widen
+from attnbench.attention.primitives import widen
+from attnbench.attention.recurrence import sum_flops, sum_rule
 from attnbench.records import Causality, Family, Workload
-from attnbench.recurrence import sum_flops, sum_rule
 
 KERNELS = ("positive", "trigonometric", "relu")
 

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from attnbench.contract import (
+from attnbench.attention.contract import (
     BaseConfig,
     Card,
     Cost,

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from attnbench.contract import (
+from attnbench.attention.contract import (
     BaseConfig,
     Card,
     Cost,
@@ -41,7 +41,7 @@ from attnbench.contract import (
     merge,
     projection_flops,
 )
-from attnbench.primitives import gather_tokens, logits_at_once, row_numbers
+from attnbench.attention.primitives import gather_tokens, logits_at_once, row_numbers
 from attnbench.records import Causality, Family, Level, Workload
 
 SELF_LOGIT = -5e4  # of a token with itself; a round number near the lowest of float16

@@ -7,7 +7,7 @@
 
 Values and gates are e times as wide as D. GroupNorm normalises each head of each token, without
 learned scales. `eager` is this recurrence, token by token; `chunked` computes chunks of C tokens by
-products (`attnbench.recurrence`). S is float32 for narrower inputs. Padding adds nothing to S.
+products (`attnbench.attention.recurrence`). S is float32 for narrower inputs. Padding adds nothing to S.
 
 Left out: the rotation of q and k by positions (xPos), and the factors that keep scores small,
 which GroupNorm cancels up to its ε. Always causal. For decoding, the state is S.
@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm, silu
 
-from attnbench.contract import (
+from attnbench.attention.contract import (
     BaseConfig,
     Card,
     Cost,
@@ -32,9 +32,9 @@ from attnbench.contract import (
     QKVAttention,
     State,
 )
-from attnbench.primitives import widen
+from attnbench.attention.primitives import widen
+from attnbench.attention.recurrence import chunk_length, decay_flops, decay_rule, uncompiled
 from attnbench.records import Causality, Family, Level, Mode, Workload
-from attnbench.recurrence import chunk_length, decay_flops, decay_rule, uncompiled
 
 EPSILON = 1e-6
 

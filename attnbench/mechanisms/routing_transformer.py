@@ -30,7 +30,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnbench.contract import (
+from attnbench.attention.contract import (
     BaseConfig,
     Card,
     Cost,
@@ -42,7 +42,7 @@ from attnbench.contract import (
     merge,
     projection_flops,
 )
-from attnbench.primitives import (
+from attnbench.attention.primitives import (
     additive,
     biased_attention,
     fused_biased_attention,

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from attnbench.contract import (
+from attnbench.attention.contract import (
     Attention,
     BaseConfig,
     Card,
@@ -40,7 +40,7 @@ from attnbench.contract import (
     merge,
     projection_flops,
 )
-from attnbench.primitives import key_mask, masked_softmax
+from attnbench.attention.primitives import key_mask, masked_softmax
 from attnbench.records import Causality, Family, Workload
 
 BLOCKS = ("isab", "sab", "pma")

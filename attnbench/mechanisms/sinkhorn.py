@@ -34,7 +34,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from attnbench.contract import (
+from attnbench.attention.contract import (
     Attention,
     BaseConfig,
     Card,
@@ -46,7 +46,7 @@ from attnbench.contract import (
     merge,
     projection_flops,
 )
-from attnbench.primitives import (
+from attnbench.attention.primitives import (
     additive,
     biased_attention,
     causal_mask,

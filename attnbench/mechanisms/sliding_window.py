@@ -27,10 +27,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from attnbench import caches
-from attnbench.caches import Cache
-from attnbench.contract import BaseConfig, CachedAttention, Card, Cost, Draws, Flops, Paper
-from attnbench.primitives import causal_mask, masked_softmax, padded_mask
+from attnbench.attention import caches
+from attnbench.attention.caches import Cache
+from attnbench.attention.contract import (
+    BaseConfig,
+    CachedAttention,
+    Card,
+    Cost,
+    Draws,
+    Flops,
+    Paper,
+)
+from attnbench.attention.primitives import causal_mask, masked_softmax, padded_mask
 from attnbench.records import Causality, Family, Mode, Workload
 
 BLOCK = 64  # queries of a block

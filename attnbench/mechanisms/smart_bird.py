@@ -30,7 +30,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from attnbench.contract import (
+from attnbench.attention.contract import (
     BaseConfig,
     Card,
     Cost,
@@ -43,7 +43,7 @@ from attnbench.contract import (
     projection_flops,
     projection_parameters,
 )
-from attnbench.primitives import masked_softmax
+from attnbench.attention.primitives import masked_softmax
 from attnbench.records import Causality, Family, Level, Mode, Workload
 
 SAMPLINGS = ("squared", "inverse", "raw", "top", "random")

@@ -28,7 +28,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attnbench.contract import (
+from attnbench.attention.contract import (
     BaseConfig,
     Card,
     Cost,
@@ -40,7 +40,7 @@ from attnbench.contract import (
     projection_flops,
     projection_parameters,
 )
-from attnbench.primitives import fused_attention, padded_mask, softmax_attention
+from attnbench.attention.primitives import fused_attention, padded_mask, softmax_attention
 from attnbench.records import Causality, Family, Workload
 
 

@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnbench.contract import (
+from attnbench.attention.contract import (
     Attention,
     BaseConfig,
     Card,
@@ -36,7 +36,7 @@ from attnbench.contract import (
     Tolerance,
     projection_parameters,
 )
-from attnbench.primitives import key_mask, masked_softmax, softmax_attention
+from attnbench.attention.primitives import key_mask, masked_softmax, softmax_attention
 from attnbench.records import Causality, Family, Workload
 
 

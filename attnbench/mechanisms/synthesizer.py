@@ -30,7 +30,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnbench.contract import (
+from attnbench.attention.contract import (
     Attention,
     BaseConfig,
     Card,
@@ -42,7 +42,7 @@ from attnbench.contract import (
     merge,
     projection_flops,
 )
-from attnbench.primitives import allowed_keys, key_mask, masked_softmax
+from attnbench.attention.primitives import allowed_keys, key_mask, masked_softmax
 from attnbench.records import Causality, Family, Workload
 
 VARIANTS = ("dense", "random", "fixed_random", "factorized_random", "factorized_dense")

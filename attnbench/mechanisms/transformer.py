@@ -20,9 +20,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attnbench import caches, flex
-from attnbench.caches import Cache
-from attnbench.contract import (
+from attnbench.attention import caches, flex
+from attnbench.attention.caches import Cache
+from attnbench.attention.contract import (
     BaseConfig,
     CachedAttention,
     Card,
@@ -34,8 +34,8 @@ from attnbench.contract import (
     projection_flops,
     projection_parameters,
 )
+from attnbench.attention.primitives import allowed_keys, key_mask, masked_softmax, softmax_attention
 from attnbench.device import find
-from attnbench.primitives import allowed_keys, key_mask, masked_softmax, softmax_attention
 from attnbench.records import Causality, Family, Workload
 
 

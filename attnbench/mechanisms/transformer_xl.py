@@ -28,9 +28,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from attnbench import caches
-from attnbench.caches import Cache, Piece
-from attnbench.contract import (
+from attnbench.attention import caches
+from attnbench.attention.caches import Cache, Piece
+from attnbench.attention.contract import (
     BaseConfig,
     Card,
     Cost,
@@ -43,7 +43,7 @@ from attnbench.contract import (
     projection_flops,
     projection_parameters,
 )
-from attnbench.primitives import causal_mask
+from attnbench.attention.primitives import causal_mask
 from attnbench.records import Causality, Family, Mode, Workload
 
 PIECE = 1 << 21  # elements of S at a time: a working set about the size of a cache

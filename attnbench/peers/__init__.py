@@ -23,7 +23,7 @@ from typing import Any
 # names only: the room has a file called torch
 from torch import Tensor, cat, nn
 
-from attnbench.contract import Attention, Flops, Unusable, try_out
+from attnbench.attention.contract import Attention, Flops, Unusable, try_out
 from attnbench.records import Level, Workload
 
 EXTRA = "pip install 'attnbench[peers]'"

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnbench.contract import QKVAttention
+from attnbench.attention.contract import QKVAttention
 from attnbench.mechanisms import image_transformer, local
 from attnbench.peers import Peer
 from attnbench.records import Workload

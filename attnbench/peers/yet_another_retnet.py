@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attnbench.attention.primitives import widen
 from attnbench.mechanisms import retention
 from attnbench.peers import Peer
-from attnbench.primitives import widen
 
 
 class Retention(Peer, retention.Chunked):

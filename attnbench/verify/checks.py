@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from attnbench.contract import Attention, Card, CoreAttention, Exemption, State
+from attnbench.attention.contract import Attention, Card, CoreAttention, Exemption, State
 from attnbench.records import Level
 from attnbench.verify.equations import NUMBER_TYPES, computes_its_own_equations
 from attnbench.verify.flops import counted_flops

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from attnbench.contract import Attention
+from attnbench.attention.contract import Attention
 from attnbench.records import Workload
 from attnbench.verify.trial import Trial, in_type, same_draws, some_padding, tokens
 

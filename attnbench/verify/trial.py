@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnbench.contract import Attention, Card, CoreAttention
+from attnbench.attention.contract import Attention, Card, CoreAttention
 from attnbench.device import find
 from attnbench.records import Causality, Level, Workload
 

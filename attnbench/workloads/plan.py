@@ -10,11 +10,16 @@ from itertools import product
 from typing import Any
 
 from attnbench.analysis import predict
-from attnbench.contract import Attention, Card, Flops
+from attnbench.attention.classifier import (
+    attention_sets,
+    is_reversible,
+    shell_flops,
+    shell_parameters,
+)
+from attnbench.attention.classifier import refusal as shell_refusal
+from attnbench.attention.contract import Attention, Card, Flops
 from attnbench.device import find
 from attnbench.errors import UnknownMechanism, UnknownOption, UsageError
-from attnbench.model import attention_sets, is_reversible, shell_flops, shell_parameters
-from attnbench.model import refusal as shell_refusal
 from attnbench.records import (
     ITEM_BYTES,
     CardFacts,

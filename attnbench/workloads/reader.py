@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from attnbench.contract import Attention, Card
+from attnbench.attention.contract import Attention, Card
 from attnbench.errors import AttnbenchError, UnknownMechanism
 from attnbench.peers import installed
 from attnbench.records import PASSES, CardFacts, Level, Request, Selection, Workload

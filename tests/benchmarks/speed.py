@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from attnbench.contract import merge
+from attnbench.attention.contract import merge
 from attnbench.device import choose
 from attnbench.measure.server import described
 from attnbench.measure.timing import sample

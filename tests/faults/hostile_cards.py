@@ -4,7 +4,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from attnbench.contract import Attention, Flops
+from attnbench.attention.contract import Attention, Flops
 from attnbench.mechanisms.fastformer import CARD as GOOD
 
 # the complete text of each file

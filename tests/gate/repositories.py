@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import torch
 
-from attnbench.contract import BaseConfig, Card, Cost, Flops, Paper, QKVAttention
-from attnbench.contract import projection_flops, projection_parameters
+from attnbench.attention.contract import BaseConfig, Card, Cost, Flops, Paper, QKVAttention
+from attnbench.attention.contract import projection_flops, projection_parameters
 from attnbench.records import Causality, Family
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from attnbench.contract import LARGEST
+from attnbench.attention.contract import LARGEST
 from attnbench.errors import BadAxis, UnknownOption, UsageError
 from attnbench.records import Selection
 from attnbench.registry import card, names

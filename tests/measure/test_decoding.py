@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 import pytest
 import torch
 
-from attnbench.contract import Attention
+from attnbench.attention.contract import Attention
 from attnbench.measure.digits import relative_error
 from attnbench.measure.subject import Subject, iteration
 from attnbench.measure.worker import Worker

@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 import torch
 
-from attnbench.contract import Card
+from attnbench.attention.contract import Card
 from attnbench.measure import memory
 from attnbench.measure.subject import Subject
 from attnbench.records import PASSES, Level, Mode

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from attnbench.contract import merge
+from attnbench.attention.contract import merge
 from attnbench.mechanisms.blockwise import CARD, Config
 from attnbench.mechanisms.transformer import Transformer
 from attnbench.records import Workload

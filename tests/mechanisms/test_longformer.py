@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from attnbench.contract import merge
+from attnbench.attention.contract import merge
 from attnbench.mechanisms.longformer import CARD, Config, windows
 from attnbench.mechanisms.transformer import CARD as TRANSFORMER
 from attnbench.records import Level, Workload

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from attnbench.attention.primitives import masked_softmax
 from attnbench.mechanisms.nystromformer import Config, Nystromformer, Sdpa, segment_sums
-from attnbench.primitives import masked_softmax
 from attnbench.records import Level, Workload
 
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from attnbench.attention.primitives import masked_softmax
 from attnbench.mechanisms.performer import CARD, Chunked, Config, Performer, draw
-from attnbench.primitives import masked_softmax
 from attnbench.records import Level, Workload
 
 N, d = 21, 4

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from attnbench.contract import merge
+from attnbench.attention.contract import merge
 from attnbench.mechanisms.poolingformer import CARD, Config
 from attnbench.records import Level, Workload
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from attnbench.attention.recurrence import decay_rule, delta_rule
 from attnbench.mechanisms.retention import decays
-from attnbench.recurrence import decay_rule, delta_rule
 
 B, H, N, D, DV = 2, 3, 70, 8, 12
 CHUNKS = [None, 16, 64]

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench import caches
-from attnbench.primitives import softmax_attention
+from attnbench.attention import caches
+from attnbench.attention.primitives import softmax_attention
 
 
 def numbered(first, count):

@@ -15,7 +15,7 @@ if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("TRITON_INTERPRET=1 is not set; run nox -s triton", allow_module_level=True)
 pytest.importorskip("triton", reason="Triton is not installed; run nox -s triton")
 
-from attnbench.kernels.pooling import pooled
+from attnbench.attention.kernels.pooling import pooled
 from attnbench.mechanisms.fastformer import CARD, Config
 from attnbench.records import PASSES, Level, Workload
 
@@ -151,8 +151,8 @@ def test_the_core_equals_eagers():
 
 @pytest.mark.parametrize("mode", PASSES)
 def test_a_kernel_that_does_not_run_is_unusable(mode, monkeypatch):
-    from attnbench.contract import Unusable
+    from attnbench.attention.contract import Unusable
 
-    monkeypatch.setattr("attnbench.kernels.pooling.sizes", lambda N, d: 1 / 0)
+    monkeypatch.setattr("attnbench.attention.kernels.pooling.sizes", lambda N, d: 1 / 0)
     with pytest.raises(Unusable, match="the Triton kernel does not work here: ZeroDivisionError"):
         CARD.forms["triton"](Config(), Workload(batch=1, seq_len=8, mode=mode))

@@ -25,8 +25,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnbench.contract import Attention, Card
-from attnbench.primitives import masked_softmax
+from attnbench.attention.contract import Attention, Card
+from attnbench.attention.primitives import masked_softmax
 from attnbench.records import Shell, Workload
 
 

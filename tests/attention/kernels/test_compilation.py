@@ -13,7 +13,7 @@ CODE = """
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from attnbench.kernels import pooling
+from attnbench.attention.kernels import pooling
 
 POINTERS = {"x": "*T", "w": "*T", "mask": "*u8", "do": "*T", "dx": "*T"}
 SUMS = ("o", "lse", "dw", "parts_o", "parts_lse")

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from attnbench.model import Classifier, attention_sets, shell_flops, shell_parameters
+from attnbench.attention.classifier import Classifier, attention_sets, shell_flops, shell_parameters
 from attnbench.records import Level, Shell, Workload
 from attnbench.registry import card
 

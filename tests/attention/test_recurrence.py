@@ -8,9 +8,8 @@ from torch.nn.functional import conv1d
 from torch.testing import assert_close
 
 from attnbench import registry
-from attnbench.contract import Tolerance
-from attnbench.records import Level, Workload
-from attnbench.recurrence import (
+from attnbench.attention.contract import Tolerance
+from attnbench.attention.recurrence import (
     Convolution,
     Ratio,
     by_token,
@@ -21,6 +20,7 @@ from attnbench.recurrence import (
     short_convolution,
     spans,
 )
+from attnbench.records import Level, Workload
 
 B, DK, DV = 2, 4, 6
 STRONG = 20.0  # |log decay| of a token

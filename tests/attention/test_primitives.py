@@ -5,9 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.contract import BaseConfig
-from attnbench.mechanisms import linformer
-from attnbench.primitives import (
+from attnbench.attention.contract import BaseConfig
+from attnbench.attention.primitives import (
     biased_attention,
     fused_attention,
     fused_biased_attention,
@@ -16,6 +15,7 @@ from attnbench.primitives import (
     padded_mask,
     softmax_attention,
 )
+from attnbench.mechanisms import linformer
 
 lengths = st.integers(1, 9)
 
