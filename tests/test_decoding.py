@@ -7,7 +7,7 @@ import torch
 from torch.autograd.profiler import profile
 from torch.utils.flop_counter import FlopCounterMode
 
-from attnbench import registry
+from attnbench.catalogue import registry
 from attnbench.measure import memory
 from attnbench.records import Level, Mode, Selection, Workload
 from attnbench.verify.checks import continued

@@ -8,8 +8,8 @@ from itertools import product
 
 import pytest
 
-from attnbench import registry
 from attnbench.attention.contract import Tolerance
+from attnbench.catalogue import registry
 from attnbench.records import Causality
 from attnbench.verify.checks import (
     CHECKS,

@@ -9,8 +9,9 @@ from importlib.metadata import version
 import pytest
 import torch
 
-from attnbench import peers, registry
+from attnbench import peers
 from attnbench.attention.contract import Unusable
+from attnbench.catalogue import registry
 from attnbench.measure.digits import relative_error
 from attnbench.measure.worker import Worker
 from attnbench.mechanisms.local import Local

@@ -245,7 +245,7 @@ class QKVAttention(CoreAttention):
 
 
 class CachedAttention(QKVAttention):
-    """A core whose state is a `Cache` of keys and values (`attnbench.attention.caches`)."""
+    """A core whose state is a `Cache` of keys and values (`attention.caches`)."""
 
     def prefill(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
         q, k, v = self.projected(x)

@@ -148,8 +148,8 @@ def files(
 
 def show_listing(chosen: Sequence["Claim"], as_json: bool) -> None:
     """The claims, their number, and what a sweep must measure to judge all of them."""
+    from attnbench.catalogue.registry import names
     from attnbench.claims.bench import wanted
-    from attnbench.registry import names
     from attnbench.render.claims import listing
 
     if as_json:

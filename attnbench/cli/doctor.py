@@ -132,7 +132,7 @@ def examine(device: str, server: "Server") -> tuple[dict[str, str], Packages]:
 
     What does not run is forms in either mode, and installed mechanisms that cannot be read.
     """
-    from attnbench.registry import names
+    from attnbench.catalogue.registry import names
     from attnbench.workloads.reading import describe, process_groups
 
     refused: dict[str, str] = {}

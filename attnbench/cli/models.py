@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from attnbench import units
+from attnbench.catalogue.registry import names, unknown
 from attnbench.cli import console, options
 from attnbench.cli.asking import typed
 from attnbench.cli.completing import completing
@@ -14,7 +15,6 @@ from attnbench.cli.options import switch
 from attnbench.cli.stopping import stoppable
 from attnbench.device import choose
 from attnbench.errors import UnknownMechanism
-from attnbench.registry import names, unknown
 
 
 def models(

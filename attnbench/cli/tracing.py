@@ -7,10 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from attnbench.catalogue.registry import unknown
 from attnbench.cli import console
 from attnbench.errors import CannotRun, UsageError
 from attnbench.records import Planned, Request, Selection
-from attnbench.registry import unknown
 from attnbench.render.grid import Cell, Table, words
 from attnbench.run.processes import Server
 from attnbench.store import output

@@ -13,6 +13,7 @@ import numpy as np
 
 from attnbench.analysis.estimate import student_quantile
 from attnbench.analysis.verdict import Verdict
+from attnbench.catalogue.registry import names
 from attnbench.errors import CannotRun, UsageError
 from attnbench.gate import repository
 from attnbench.gate.cases import MISSING, CheckedCase, CheckPlan, Compared, Counted, planned
@@ -21,7 +22,6 @@ from attnbench.gate.measuring import Measuring, Runner
 from attnbench.gate.rule import LEVEL
 from attnbench.metrics import COUNTED
 from attnbench.records import Case, Fingerprint, Outcome, Selection
-from attnbench.registry import names
 from attnbench.run.pairs import BASE, HEAD
 from attnbench.store import baseline, selftest
 from attnbench.store.baseline import Baseline, StoredCase, Timing

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 
+from attnbench.catalogue.registry import GROUP
 from attnbench.errors import CannotRun, UsageError
 from attnbench.gate.cases import Compared
 from attnbench.records import Selection
-from attnbench.registry import GROUP
 from attnbench.run.scratch import PREFIX, Scratch
 
 # set by a hook that calls attnbench, for the repository and index of the hook

@@ -26,6 +26,7 @@ import torch
 
 from attnbench.attention import contract
 from attnbench.attention.contract import Attention, Card
+from attnbench.catalogue.registry import GROUP, card, names
 from attnbench.device import Device, Meter, Stopwatch, find
 from attnbench.measure import allocator, compiling, oddities
 from attnbench.measure.digits import relative_error
@@ -43,7 +44,6 @@ from attnbench.measure.timing import (
 )
 from attnbench.measure.tracing import traced
 from attnbench.records import Case, Causality, Clock, Level, Mode, Option, Sample, Workload
-from attnbench.registry import GROUP, card, names
 from attnbench.run.workers import Answer, left_running
 from attnbench.verify.flops import counted_flops
 

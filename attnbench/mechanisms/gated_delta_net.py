@@ -13,7 +13,7 @@ is DeltaNet (arXiv:2406.06484): α = 1 and no W_G. `negative` doubles β, so tha
 change its sign (arXiv:2411.12537).
 
 `eager` is this recurrence, token by token; `chunked` computes chunks of C tokens by products and a
-triangular system (`attnbench.attention.recurrence`). S is float32 for narrower inputs. Padding has α = 1 and
+triangular system (`attention.recurrence`). S is float32 for narrower inputs. Padding has α = 1 and
 β = 0. The projections include conv; the core begins with SiLU(conv) of q, k and v, and with x W_β
 and x W_α. ‖x‖² has 10⁻⁶ added, as in the authors' code.
 

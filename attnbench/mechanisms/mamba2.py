@@ -12,7 +12,7 @@ and c; A, β and δ are learned for each head. RMSNorm is that of all heads of a
 learned scales. The layer has its own heads, H = e D / p; those of the workload have no effect.
 
 `eager` is the recurrence, token by token; `chunked` computes chunks of C tokens by products
-(`attnbench.attention.recurrence`) and never repeats b and c. S is float32 for narrower inputs. Padding has
+(`attention.recurrence`) and never repeats b and c. S is float32 for narrower inputs. Padding has
 Δ′ = 0. The projections include conv; the core begins with x′, b, c and Δ.
 
 Always causal. For decoding, the state is S and the last W − 1 inputs of conv.

@@ -6,7 +6,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from attnbench import registry, units
+from attnbench import units
+from attnbench.catalogue import registry
 from attnbench.records import CardFacts, Option
 from attnbench.render.grid import Table
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from attnbench.catalogue.registry import forms, names
 from attnbench.device import AUTO, find
 from attnbench.errors import UsageError
 from attnbench.records import PASSES, SHORT_DTYPES, Mode
-from attnbench.registry import forms, names
 from attnbench.workloads import axes, presets
 
 FORMATS = ("png", "svg", "pdf")

@@ -18,6 +18,7 @@ from attnbench.attention.classifier import (
 )
 from attnbench.attention.classifier import refusal as shell_refusal
 from attnbench.attention.contract import Attention, Card, Flops
+from attnbench.catalogue.registry import card, unknown
 from attnbench.device import find
 from attnbench.errors import UnknownMechanism, UnknownOption, UsageError
 from attnbench.records import (
@@ -33,7 +34,6 @@ from attnbench.records import (
     Shell,
     Workload,
 )
-from attnbench.registry import card, unknown
 from attnbench.workloads.presets import preset
 
 SAVED = 13  # tensors [B, N, D] that one layer keeps for backward, without the core's

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
+from attnbench.catalogue.registry import decodes, names, unknown
 from attnbench.errors import UnknownMechanism, UsageError
 from attnbench.records import Option, Selection
-from attnbench.registry import decodes, names, unknown
 from attnbench.workloads.axes import selection
 
 

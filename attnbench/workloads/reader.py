@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 
 from attnbench.attention.contract import Attention, Card
+from attnbench.catalogue.registry import GROUP, card, one_line
 from attnbench.errors import AttnbenchError, UnknownMechanism
 from attnbench.peers import installed
 from attnbench.records import PASSES, CardFacts, Level, Request, Selection, Workload
-from attnbench.registry import GROUP, card, one_line
 from attnbench.store.cache import file_digest
 from attnbench.workloads.plan import facts, plan
 

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from attnbench import errors
+from attnbench.catalogue.registry import built_in
 from attnbench.errors import CannotRun
 from attnbench.records import CardFacts, Planned, Request, Selection
-from attnbench.registry import built_in
 from attnbench.run.processes import Server
 from attnbench.workloads.presets import expand
 

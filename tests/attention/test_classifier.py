@@ -5,8 +5,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from attnbench.attention.classifier import Classifier, attention_sets, shell_flops, shell_parameters
+from attnbench.catalogue.registry import card
 from attnbench.records import Level, Shell, Workload
-from attnbench.registry import card
 
 SHELL = Shell(vocabulary=60, classes=7, layers=3, feed_forward=24, dropout=0.0)
 W = Workload(batch=2, seq_len=21, width=16, heads=4, level=Level.MODEL, shell=SHELL)

@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-from attnbench import registry
 from attnbench.attention import flex
 from attnbench.attention.flex import BLOCK
+from attnbench.catalogue import registry
 from attnbench.device import find
 from attnbench.mechanisms import bigbird, image_transformer, local, longformer
 from attnbench.records import Mode

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from torch.nn.functional import conv1d
 from torch.testing import assert_close
 
-from attnbench import registry
 from attnbench.attention.contract import Tolerance
 from attnbench.attention.recurrence import (
     Convolution,
@@ -20,6 +19,7 @@ from attnbench.attention.recurrence import (
     short_convolution,
     spans,
 )
+from attnbench.catalogue import registry
 from attnbench.records import Level, Workload
 
 B, DK, DV = 2, 4, 6

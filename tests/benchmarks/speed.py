@@ -20,11 +20,11 @@ import torch.nn.functional as F
 from torch import nn
 
 from attnbench.attention.contract import merge
+from attnbench.catalogue.registry import card, names
 from attnbench.device import choose
 from attnbench.measure.server import described
 from attnbench.measure.timing import sample
 from attnbench.records import PASSES, Causality, Clock, Level, Mode, Workload
-from attnbench.registry import card, names
 from attnbench.workloads.presets import preset
 from tests.benchmarks.header import begin
 

@@ -22,13 +22,13 @@ from importlib.util import find_spec
 import torch
 from torch.utils.benchmark import Timer
 
+from attnbench.catalogue.registry import card
 from attnbench.device import choose
 from attnbench.measure.allocator import keep_pages
 from attnbench.measure.environment import seconds_of
 from attnbench.measure.subject import Subject, iteration
 from attnbench.measure.timing import sample, warm_up
 from attnbench.records import Case, Level, Mode, Settings, Workload
-from attnbench.registry import card
 from attnbench.run.schedule import turns
 from tests.benchmarks.header import begin
 

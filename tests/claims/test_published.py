@@ -4,8 +4,8 @@ from importlib.resources import files
 
 import pytest
 
+from attnbench.catalogue.registry import names
 from attnbench.claims.published import printed_costs, sources, table
-from attnbench.registry import names
 
 # files that are not tables of measurements
 OTHERS = {"claims.csv", "complexity.csv", "overlays.csv"}

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attnbench.catalogue.registry import names
 from attnbench.claims.bench import FORMS, judge, wanted
 from attnbench.claims.claim import Answer, Call
 from attnbench.claims.published import COLUMNS, read_claims, shipped, table
 from attnbench.errors import BadClaims
 from attnbench.records import Level, Mode, Outcome
-from attnbench.registry import names
 from tests.claims.claimed import LAB, Truth, bench, measured
 
 SHIPPED = shipped()
@@ -51,7 +51,7 @@ def test_every_name_in_a_check_is_known():
 
 
 def test_options_of_checks_are_those_of_the_cards():
-    from attnbench.registry import card
+    from attnbench.catalogue.registry import card
 
     known = [subject for subject in SUBJECTS if subject.mechanism not in ABSENT]
     assert any(subject.options for subject in known)

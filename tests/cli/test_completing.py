@@ -9,9 +9,9 @@ from unittest.mock import patch
 
 import pytest
 
+from attnbench.catalogue.registry import forms, names
 from attnbench.cli.completing import rejoined
 from attnbench.cli.main import run
-from attnbench.registry import forms, names
 from attnbench.workloads.asked import options
 from attnbench.workloads.presets import groups
 from tests.cli.commands import environment, here
@@ -73,7 +73,7 @@ def test_words_are_completed_as_bash_replaces_them(words, expected):
 
 
 def test_the_forms_that_files_name_are_those_of_the_cards():
-    from attnbench.registry import built_in, card
+    from attnbench.catalogue.registry import built_in, card
 
     for name in built_in():
         assert set(forms(name)) == set(card(name).forms), name

@@ -110,7 +110,7 @@ def test_shared_files_are_reported_and_select_no_mechanism(trees):
         "attnbench/attention/contract.py": "",
     }
     base, head = trees("base", files), trees("head", files)
-    change = same("attnbench/attention/contract.py")
+    change = same(contract)
     assert changed(base, head, [change]) == ()
     assert shared([change, same("attnbench/cli/main.py")]) == ("attnbench/attention/contract.py",)
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 
+from attnbench.catalogue.registry import card
 from attnbench.device import find
 from attnbench.measure.subject import Subject
 from attnbench.records import Level, Mode
-from attnbench.registry import card
 from tests.measure.cases import case
 
 pytestmark = pytest.mark.gpu

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from attnbench.attention.contract import Card
-from attnbench.registry import card, names
+from attnbench.catalogue.registry import card, names
 from attnbench.verify.checks import no_mask
 from attnbench.verify.equations import against_its_reference
 from attnbench.verify.trial import Trial, ways

@@ -13,12 +13,12 @@ import torch
 import torch.nn.functional as F
 
 from attnbench.api.servers import own_server
+from attnbench.catalogue.registry import card, names
 from attnbench.device import find
 from attnbench.measure import nvml
 from attnbench.measure.subject import Subject, iteration
 from attnbench.measure.worker import Worker
 from attnbench.records import PASSES, Level, Mode
-from attnbench.registry import card, names
 from attnbench.verify.trial import ways
 from tests.measure.cases import case
 

@@ -7,9 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from attnbench.attention.contract import LARGEST
+from attnbench.catalogue.registry import card, names
 from attnbench.errors import BadAxis, UnknownOption, UsageError
 from attnbench.records import Selection
-from attnbench.registry import card, names
 from attnbench.workloads import axes
 from attnbench.workloads.presets import expand
 from tests.inputs import texts, values

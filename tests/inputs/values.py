@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from attnbench.registry import names
+from attnbench.catalogue.registry import names
 from attnbench.workloads.presets import group
 from tests.inputs import texts
 

@@ -11,7 +11,7 @@ from itertools import product
 import pytest
 import torch
 
-from attnbench import compiled
+from attnbench.catalogue import compiled
 from attnbench.device import find
 from attnbench.measure import compiling
 from attnbench.measure.compiling import graphs

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
+from attnbench.catalogue.registry import card
 from attnbench.measure.cuda_graphs import captured
 from attnbench.measure.subject import Subject, iteration
 from attnbench.measure.worker import Worker
 from attnbench.records import PASSES, Level, Mode
-from attnbench.registry import card
 from tests.measure.cases import case
 
 pytestmark = pytest.mark.usefixtures("emulated_gpu")

@@ -5,11 +5,11 @@ import itertools
 import pytest
 import torch
 
+from attnbench.catalogue.registry import card
 from attnbench.measure import cuda_memory, nvml
 from attnbench.measure.cuda_memory import Peak, weigh
 from attnbench.measure.subject import Subject
 from attnbench.records import Level, Mode
-from attnbench.registry import card
 from tests.measure.cases import case
 
 MIB = 1 << 20

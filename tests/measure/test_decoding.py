@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from attnbench.attention.contract import Attention
+from attnbench.catalogue.registry import card
 from attnbench.measure.digits import relative_error
 from attnbench.measure.subject import Subject, iteration
 from attnbench.measure.worker import Worker
 from attnbench.records import Level, Mode
-from attnbench.registry import card
 from attnbench.workloads.plan import make_workload
 from tests import sweeps
 from tests.measure.cases import case

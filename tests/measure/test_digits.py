@@ -2,9 +2,9 @@
 
 import pytest
 
+from attnbench.catalogue.registry import card, names
 from attnbench.measure.digits import relative_error
 from attnbench.records import Case, Level, Workload
-from attnbench.registry import card, names
 
 
 def case(mechanism, form, dtype="float32", **options):

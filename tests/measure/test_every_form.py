@@ -5,11 +5,11 @@ from itertools import product
 
 import pytest
 
+from attnbench.catalogue.registry import card, names
 from attnbench.measure import oddities
 from attnbench.measure.counting import Counter
 from attnbench.measure.subject import Subject, iteration
 from attnbench.records import PASSES, Causality, Level, Mode
-from attnbench.registry import card, names
 from attnbench.verify.trial import ways
 from attnbench.workloads.presets import preset
 from tests.measure.cases import case

@@ -7,10 +7,10 @@ import pytest
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.profiler import ProfilerActivity
 
+from attnbench.catalogue.registry import card
 from attnbench.measure import kernels, memory
 from attnbench.measure.subject import Subject
 from attnbench.records import PASSES
-from attnbench.registry import card
 from tests.measure.cases import case
 
 SDPA = "aten::scaled_dot_product_attention"

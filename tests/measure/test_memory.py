@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from attnbench.attention.contract import Card
+from attnbench.catalogue.registry import card, names
 from attnbench.measure import memory
 from attnbench.measure.subject import Subject
 from attnbench.records import PASSES, Level, Mode
-from attnbench.registry import card, names
 from attnbench.verify.trial import ways
 from attnbench.workloads.plan import predicted_bytes
 from tests.measure.cases import case

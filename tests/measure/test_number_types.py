@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from attnbench.catalogue.registry import card
 from attnbench.measure import oddities
 from attnbench.measure.subject import Subject, iteration
 from attnbench.measure.worker import Worker
 from attnbench.records import Level
-from attnbench.registry import card
 from tests.measure.cases import case
 
 CHEATS = Path(__file__).with_name("cheats.py")

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from attnbench.catalogue.registry import card
 from attnbench.measure import oddities
 from attnbench.measure.subject import Subject
 from attnbench.measure.worker import Worker
 from attnbench.records import Level, Mode, Outcome
-from attnbench.registry import card
 from tests.measure.cases import case
 
 FILE = Path(__file__).with_name("cheats.py")

@@ -6,10 +6,10 @@ from dataclasses import asdict
 import pytest
 import torch
 
+from attnbench.catalogue.registry import card
 from attnbench.measure import environment, nvml
 from attnbench.measure.devices.cuda import Cuda
 from attnbench.measure.worker import EXTRA_SIZE, Worker
-from attnbench.registry import card
 from tests.measure.cases import case
 
 MIB = 1 << 20

@@ -3,9 +3,9 @@ from itertools import product
 import pytest
 import torch
 
+from attnbench.catalogue.registry import card
 from attnbench.measure.subject import Subject, iteration, small
 from attnbench.records import Level, Mode
-from attnbench.registry import card
 from tests.measure.cases import case
 
 FORMS = [("transformer", "sdpa"), ("fastformer", "folded"), ("fastformer", "eager")]

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from attnbench.catalogue.registry import card
 from attnbench.mechanisms.bigbird import Config
 from attnbench.records import Level, Workload
-from attnbench.registry import card
 
 BLOCK, BLOCKS, DRAWN, SEED = 4, 16, 2, 5
 N = BLOCK * BLOCKS

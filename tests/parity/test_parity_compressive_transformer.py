@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from attnbench.catalogue.registry import card
 from attnbench.mechanisms.compressive_transformer import Config
 from attnbench.records import Level, Workload
-from attnbench.registry import card
 
 WIDTH, N = 32, 26
 

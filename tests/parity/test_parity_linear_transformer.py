@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import elu
 
-from attnbench import registry
+from attnbench.catalogue import registry
 from attnbench.mechanisms.linear_transformer import Config, LinearTransformer
 from attnbench.records import Level, Workload
 

@@ -7,9 +7,9 @@ full width, a null key even if not causal, and padding at the front.
 import pytest
 import torch
 
+from attnbench.catalogue.registry import card
 from attnbench.mechanisms.memory_compressed import Config
 from attnbench.records import Level, Workload
-from attnbench.registry import card
 
 W = Workload(batch=2, seq_len=21, width=16, heads=4, level=Level.ATTENTION, causal=True)
 

@@ -8,9 +8,9 @@ longer matters.
 import pytest
 import torch
 
+from attnbench.catalogue.registry import card
 from attnbench.mechanisms.nystromformer import Config
 from attnbench.records import Level, Workload
-from attnbench.registry import card
 
 CARD = card("nystromformer")
 

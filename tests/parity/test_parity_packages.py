@@ -11,7 +11,7 @@ from itertools import product
 import pytest
 import torch
 
-from attnbench import registry
+from attnbench.catalogue import registry
 from attnbench.measure.subject import Subject, iteration
 from attnbench.records import PASSES, Case, Level, Shell, Workload
 from attnbench.verify.flops import counted_flops

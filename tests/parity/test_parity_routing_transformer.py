@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.nn.functional import layer_norm
 
+from attnbench.catalogue.registry import card
 from attnbench.mechanisms.routing_transformer import Config
 from attnbench.records import Level, Workload
-from attnbench.registry import card
 
 CARD = card("routing_transformer")
 CONFIG = Config(clusters=4, members=8, local_heads=0)

@@ -6,9 +6,9 @@ The package scales by the width of a head; the paper's authors, and we, by the w
 import pytest
 import torch
 
+from attnbench.catalogue.registry import card
 from attnbench.mechanisms.set_transformer import Config
 from attnbench.records import Level, Workload
-from attnbench.registry import card
 
 CARD = card("set_transformer")
 WIDTH, HEADS = 64, 4

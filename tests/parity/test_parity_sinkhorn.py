@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from attnbench.catalogue.registry import card
 from attnbench.mechanisms.sinkhorn import Config
 from attnbench.records import Level, Workload
-from attnbench.registry import card
 
 CARD = card("sinkhorn")
 FORMS = pytest.mark.parametrize("form", ["eager", "sdpa"])

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from attnbench.catalogue.registry import card
 from attnbench.records import Causality, Level, Workload
-from attnbench.registry import card
 
 D, H, N = 32, 4, 70
 TOLERANCE = 1e-5  # of the largest number

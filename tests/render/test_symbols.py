@@ -4,10 +4,10 @@ from dataclasses import fields, replace
 
 import pytest
 
-from attnbench import registry
 from attnbench.analysis.report import analyse
+from attnbench.catalogue import registry
+from attnbench.catalogue.registry import card, names
 from attnbench.claims.published import printed_costs
-from attnbench.registry import card, names
 from attnbench.render import html, latex, markdown
 from attnbench.render.grid import Table
 from attnbench.render.page import report_tables

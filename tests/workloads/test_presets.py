@@ -2,11 +2,11 @@ from pathlib import Path
 
 import pytest
 
-from attnbench import registry
+from attnbench.catalogue import registry
+from attnbench.catalogue.registry import card, names
 from attnbench.errors import UnknownMechanism, UsageError
 from attnbench.mechanisms import local
 from attnbench.records import Causality
-from attnbench.registry import card, names
 from attnbench.workloads.presets import expand, group, preset, presets
 
 

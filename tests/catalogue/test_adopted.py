@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from attnbench.adopted import adopt
 from attnbench.api.servers import own_server
+from attnbench.catalogue.adopted import adopt
+from attnbench.catalogue.registry import card
 from attnbench.errors import UnknownMechanism, UnknownOption
 from attnbench.records import PASSES, Causality, Level, Outcome
-from attnbench.registry import card
 from attnbench.verify.checks import verify
 from attnbench.workloads import reader
 from tests import sweeps
 from tests.measure.cases import case
 
-FILE = Path(__file__).with_name("user_modules.py")
+FILE = Path(__file__).parents[1] / "user_modules.py"
 
 
 def named(name):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from attnbench.attention.contract import Card
 
 GROUP = "attnbench.mechanisms"
+PACKAGE = Path(__file__).parents[1]
 
 
 def names() -> tuple[str, ...]:
@@ -29,7 +30,7 @@ def names() -> tuple[str, ...]:
 
 def built_in() -> set[str]:
     """The names of this package's mechanisms."""
-    folder = Path(__file__).parent / "mechanisms"
+    folder = PACKAGE / "mechanisms"
     return {module.name for module in pkgutil.iter_modules([str(folder)])}
 
 
@@ -37,10 +38,9 @@ def forms(name: str) -> tuple[str, ...]:
     """The forms that the files of a mechanism of this package name, read without running them."""
     if name not in built_in():
         return ()
-    folder = Path(__file__).parent
-    own = _dictionaries(folder / "mechanisms" / f"{name}.py").get("forms")
-    packages = pkgutil.iter_modules([str(folder / "peers")])
-    offered = (p.name for p in packages if _offers(folder / "peers" / p.name, name))
+    own = _dictionaries(PACKAGE / "mechanisms" / f"{name}.py").get("forms")
+    packages = pkgutil.iter_modules([str(PACKAGE / "peers")])
+    offered = (p.name for p in packages if _offers(PACKAGE / "peers" / p.name, name))
     return (*(_keys(own) or ("eager",)), *offered, "compiled")
 
 
@@ -81,7 +81,7 @@ def symbols(name: str) -> Mapping[str, tuple[str, ...]]:
     """
     if name not in built_in():
         return {}
-    file = Path(__file__).parent / "mechanisms" / f"{name}.py"
+    file = PACKAGE / "mechanisms" / f"{name}.py"
     written = _dictionaries(file).get("symbols")
     explained: dict[str, tuple[str, ...]] = ast.literal_eval(written) if written else {}
     return explained
@@ -93,7 +93,7 @@ def decodes(name: str) -> bool:
     """
     if name not in built_in():
         return False
-    nodes = ast.walk(_tree(Path(__file__).parent / "mechanisms" / f"{name}.py"))
+    nodes = ast.walk(_tree(PACKAGE / "mechanisms" / f"{name}.py"))
     return not any(isinstance(node, ast.keyword) and node.arg == "undecoded" for node in nodes)
 
 
@@ -104,7 +104,7 @@ def card(name: str) -> "Card":
     `UnknownMechanism`, which suggests the nearest names.
     """
     found = _card(name)
-    from attnbench.compiled import with_compiled
+    from attnbench.catalogue.compiled import with_compiled
 
     return with_compiled(found)
 
@@ -188,7 +188,7 @@ def _adopted(load: Callable[[], Any], name: str) -> "Card":
         raise
     except (Exception, SystemExit) as error:
         raise UnknownMechanism(f"mechanism {name!r} cannot be loaded: {one_line(error)}") from error
-    from attnbench.adopted import adopt
+    from attnbench.catalogue.adopted import adopt
 
     return adopt(offered, name)
 

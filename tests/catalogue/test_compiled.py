@@ -10,8 +10,8 @@ from functools import cache, partial
 import pytest
 import torch
 
-from attnbench import compiled, registry
-from attnbench.compiled import with_compiled
+from attnbench.catalogue import compiled, registry
+from attnbench.catalogue.compiled import with_compiled
 from attnbench.device import find
 from attnbench.measure.compiling import graphs
 from attnbench.records import Level, Mode
