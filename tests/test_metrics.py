@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from attnbench.analysis.summary import joined
-from attnbench.analysis.verdict import Verdict, of_count
 from attnbench.metrics import COUNTED, TABLE, Better, Unit
 from attnbench.render.check_page import in_words
 from attnbench.render.grid import quantity
+from attnbench.statistics.verdict import Verdict, of_count
 
 EXACT = ("parameters", "flops", "operators", "state_bytes")
 BYTES = ("allocated_peak_bytes", "saved_bytes", "moved_bytes")

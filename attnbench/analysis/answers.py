@@ -8,10 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from attnbench.analysis.estimate import IntervalKind
 from attnbench.analysis.scaling import Crossed
 from attnbench.analysis.standings import MEMORY, STATE, TIME, Span, Standings, spans
 from attnbench.records import Cause, Outcome
+from attnbench.statistics.estimate import IntervalKind
 
 # endings that show or predict the limit of a series; the others say nothing about its length
 IN_MEMORY = frozenset({Outcome.OOM, Cause.OOM, Cause.MEMORY_LIMIT})

@@ -18,14 +18,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from attnbench.analysis.curves import half_widths
-from attnbench.analysis.estimate import IntervalKind, p_value
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.scaling import Crossed, crossovers
-from attnbench.analysis.verdict import THRESHOLD, Verdict, discoveries, judge, of_count
 from attnbench.errors import UsageError
 from attnbench.metrics import COUNTED, TABLE
 from attnbench.records import Fingerprint, Outcome, Sweep
+from attnbench.statistics.curves import half_widths
+from attnbench.statistics.estimate import IntervalKind, p_value
+from attnbench.statistics.verdict import THRESHOLD, Verdict, discoveries, judge, of_count
 
 # the metrics of `COUNTED` that are the same on every device and in every dtype
 PORTABLE = ("parameters", "flops")

@@ -16,7 +16,6 @@ from operator import attrgetter
 from statistics import median
 from typing import NamedTuple, Protocol
 
-from attnbench.analysis.curves import series_names
 from attnbench.records import (
     PASSES,
     Block,
@@ -29,6 +28,7 @@ from attnbench.records import (
     Run,
     Workload,
 )
+from attnbench.statistics.curves import series_names
 
 Known = list[tuple[Planned, float]]
 

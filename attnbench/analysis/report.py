@@ -18,14 +18,14 @@ import pandas as pd
 
 from attnbench.analysis import roofline, scaling, trust
 from attnbench.analysis.answers import Answers, answers
-from attnbench.analysis.estimate import IntervalKind
-from attnbench.analysis.ratios import Ratios
 from attnbench.analysis.scaling import crossovers, speedups
 from attnbench.analysis.standings import Standings
 from attnbench.analysis.summary import Frame, kernels, precision, prediction_errors, summary
 from attnbench.analysis.trust import SweepWarning, WarningKind
 from attnbench.errors import DifferentSweep, UnknownMechanism, UsageError
 from attnbench.records import Request, Sweep
+from attnbench.statistics.estimate import IntervalKind
+from attnbench.statistics.ratios import Ratios
 
 SOFTMAX = "transformer"  # the default mechanism to compare with
 

@@ -22,9 +22,9 @@ from enum import StrEnum
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis.estimate import LEVEL, student_quantile
 from attnbench.analysis.predict import TRAINING
 from attnbench.records import ITEM_BYTES, Level, Mode, Sweep
+from attnbench.statistics.estimate import LEVEL, student_quantile
 
 ADAM = 6  # parameters and both moments, each read and written
 

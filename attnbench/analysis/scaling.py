@@ -23,9 +23,9 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis.curves import LogCurve, cost_curve
-from attnbench.analysis.ratios import Ratios
 from attnbench.records import CardFacts, Level, Mode
+from attnbench.statistics.curves import LogCurve, cost_curve
+from attnbench.statistics.ratios import Ratios
 
 METRICS = ("time_s", "allocated_peak_bytes", "flops")
 

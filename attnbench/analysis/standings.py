@@ -26,10 +26,10 @@ from typing import Self
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis.curves import Array, cost_curve
-from attnbench.analysis.estimate import LEVEL, MANY, IntervalKind
-from attnbench.analysis.ratios import Ratios
 from attnbench.metrics import TABLE
+from attnbench.statistics.curves import Array, cost_curve
+from attnbench.statistics.estimate import LEVEL, MANY, IntervalKind
+from attnbench.statistics.ratios import Ratios
 
 TIME, MEMORY, STATE = "time_s", "allocated_peak_bytes", "state_bytes"
 

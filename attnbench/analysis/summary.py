@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis.curves import series_names
-from attnbench.analysis.estimate import Estimate, of_median, over_rounds
 from attnbench.analysis.predict import Rates, replayed
 from attnbench.metrics import TABLE, Join
 from attnbench.records import (
@@ -28,6 +26,8 @@ from attnbench.records import (
     canonical,
     options_text,
 )
+from attnbench.statistics.curves import series_names
+from attnbench.statistics.estimate import Estimate, of_median, over_rounds
 
 # names for annotations elsewhere, so that other rooms need not import pandas
 Frame = pd.DataFrame

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from attnbench.analysis import roofline
-from attnbench.analysis.estimate import Estimate, IntervalKind, from_log
 from attnbench.analysis.summary import other_types, shows_launches, timed_medians, timed_runs
 from attnbench.records import AWAY, Clock, Sweep
+from attnbench.statistics.estimate import Estimate, IntervalKind, from_log
 
 if TYPE_CHECKING:
     from attnbench.analysis.report import Analysis

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from attnbench.analysis.curves import LogCurve, cost_curve
-from attnbench.analysis.ratios import Ratios
 from attnbench.claims.claim import (
     Answer,
     Call,
@@ -26,6 +24,8 @@ from attnbench.claims.claim import (
     OutOfScope,
 )
 from attnbench.records import PASSES, CardFacts, Level, Mode, Option, Outcome, Sweep
+from attnbench.statistics.curves import LogCurve, cost_curve
+from attnbench.statistics.ratios import Ratios
 
 # the form that a claim names, and the forms here that may stand for it, best first: `flash` is a
 # fused kernel that never stores the weights; torch's sdpa dispatches to one unless the sweep has

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 
-from attnbench.analysis.curves import LogCurve
 from attnbench.metrics import Unit
 from attnbench.records import Level, Option
+from attnbench.statistics.curves import LogCurve
 
 # a claimed length stands for a measured one within this factor: 1,000 for 1,024, 4,000 for 4,096
 NEAR = 1.1

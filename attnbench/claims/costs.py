@@ -14,7 +14,6 @@ from math import inf, log
 import numpy as np
 from numpy.typing import NDArray
 
-from attnbench.analysis.curves import half_widths
 from attnbench.claims.bench import Bench, CostCurve
 from attnbench.claims.claim import (
     EVERYWHERE,
@@ -33,6 +32,7 @@ from attnbench.claims.claim import (
     nearest,
 )
 from attnbench.records import Mode, Outcome
+from attnbench.statistics.curves import half_widths
 
 # "no significant difference": a factor that is invisible in a logarithmic figure
 SAME = 1.1

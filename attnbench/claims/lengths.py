@@ -15,7 +15,6 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
-from attnbench.analysis.curves import LogCurve
 from attnbench.analysis.scaling import BEND, FEWEST, Crossed, Crossing, find_crossing
 from attnbench.claims.bench import Bench, CostCurve
 from attnbench.claims.claim import (
@@ -37,6 +36,7 @@ from attnbench.claims.claim import (
 from attnbench.claims.costs import compare_curves
 from attnbench.metrics import Unit
 from attnbench.records import Causality, Level, Mode
+from attnbench.statistics.curves import LogCurve
 
 # a slope still approaches an order if its last error is at most this share of its first
 NEARER = 0.75

@@ -16,12 +16,12 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis.curves import LogCurve
 from attnbench.claims.bench import Bench, CostCurve
 from attnbench.claims.checks import BadCheck, read_check
 from attnbench.claims.claim import Claim, ClaimedCost, ClaimedSeries
 from attnbench.errors import BadClaims
 from attnbench.records import Mode, Option
+from attnbench.statistics.curves import LogCurve
 
 # curves are 1 here, or at the nearest common length: short enough for softmax attention in most
 # papers and machines, long enough that fixed costs do not dominate

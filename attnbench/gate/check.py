@@ -11,8 +11,6 @@ from pathlib import Path
 
 import numpy as np
 
-from attnbench.analysis.estimate import student_quantile
-from attnbench.analysis.verdict import Verdict
 from attnbench.catalogue.registry import names
 from attnbench.errors import CannotRun, UsageError
 from attnbench.gate import repository
@@ -23,6 +21,8 @@ from attnbench.gate.rule import LEVEL
 from attnbench.metrics import COUNTED
 from attnbench.records import Case, Fingerprint, Outcome, Selection
 from attnbench.run.pairs import BASE, HEAD
+from attnbench.statistics.estimate import student_quantile
+from attnbench.statistics.verdict import Verdict
 from attnbench.store import baseline, selftest
 from attnbench.store.baseline import Baseline, StoredCase, Timing
 

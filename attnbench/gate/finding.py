@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from statistics import median
 
-from attnbench.analysis.verdict import Verdict, of_count
 from attnbench.device import find
 from attnbench.gate import rule
 from attnbench.gate.cases import MISSING, CheckedCase, CheckPlan, Counted, families
@@ -15,6 +14,7 @@ from attnbench.gate.measuring import Measuring
 from attnbench.metrics import COUNTED, TABLE
 from attnbench.records import Outcome
 from attnbench.run.pairs import BASE, HEAD
+from attnbench.statistics.verdict import Verdict, of_count
 
 TIME, RUNS = "time", "runs"  # metrics of findings, in addition to the keys of `metrics.TABLE`
 

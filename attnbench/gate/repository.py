@@ -21,7 +21,7 @@ from attnbench.catalogue.registry import GROUP
 from attnbench.errors import CannotRun, UsageError
 from attnbench.gate.cases import Compared
 from attnbench.records import Selection
-from attnbench.run.scratch import PREFIX, Scratch
+from attnbench.store.scratch import PREFIX, Scratch
 
 # set by a hook that calls attnbench, for the repository and index of the hook
 HOOK_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")

@@ -24,8 +24,8 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from attnbench.analysis.estimate import p_value, student_quantile
-from attnbench.analysis.verdict import Verdict, discoveries
+from attnbench.statistics.estimate import p_value, student_quantile
+from attnbench.statistics.verdict import Verdict, discoveries
 from attnbench.units import change, percent
 
 LEVEL = 0.99

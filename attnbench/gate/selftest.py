@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from attnbench.analysis.verdict import Verdict
 from attnbench.errors import CannotRun, UsageError
 from attnbench.gate.cases import CheckedCase, CheckPlan, planned
 from attnbench.gate.check import in_forms, on_both_sides
@@ -24,6 +23,7 @@ from attnbench.records import Outcome, Selection
 from attnbench.run.pairs import AGAIN, BASE, START_S, Failed, Laps, TreeRace, of_trees
 from attnbench.run.processes import Server
 from attnbench.run.workers import OverBudget
+from attnbench.statistics.verdict import Verdict
 
 SHARES = (0.0, 0.02, 0.05, 0.10, 0.20)
 MARGIN = 1.5  # of a suggested budget: a visit on a busy machine takes longer than expected

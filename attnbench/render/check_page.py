@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
-from attnbench.analysis.verdict import Verdict
 from attnbench.gate.finding import RUNS, TIME, Finding, Report
 from attnbench.gate.selftest import Detection
 from attnbench.metrics import TABLE, Better, Metric, Unit
 from attnbench.render import html, markdown
 from attnbench.render.grid import Cell, Table, clean, quantity, words
+from attnbench.statistics.verdict import Verdict
 from attnbench.units import NOTHING, change, count, interval, many, percent, seconds
 
 MOST = 10  # GitHub shows no more annotations of one kind per step

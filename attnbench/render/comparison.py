@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from attnbench import units
 from attnbench.analysis.compare import Comparison
 from attnbench.analysis.summary import Frame, Row
-from attnbench.analysis.verdict import Verdict
 from attnbench.metrics import TABLE
 from attnbench.records import Outcome
 from attnbench.render import charts, delimited, html
@@ -14,6 +13,7 @@ from attnbench.render.cases import why
 from attnbench.render.check_page import in_words
 from attnbench.render.grid import EMPTY, Cell, Table, bare, quantity, worded, words
 from attnbench.render.growth_tables import crossing
+from attnbench.statistics.verdict import Verdict
 
 TIME = "time_s"
 UNPAIRED = (

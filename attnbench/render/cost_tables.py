@@ -8,11 +8,11 @@ from math import inf, log10
 from typing import Any
 
 from attnbench import units
-from attnbench.analysis.estimate import IntervalKind
 from attnbench.analysis.summary import Frame, Row
 from attnbench.records import Cause, Clock, Mode, Outcome
 from attnbench.render.cases import why
 from attnbench.render.grid import EMPTY, Cell, Table, bounded, number, worded, words
+from attnbench.statistics.estimate import IntervalKind
 
 BOUNDS = "± is the larger half-width of the 95 % confidence interval"
 WIDE = "a wide interval is written [low, high]."

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TypeAlias
 
-from attnbench.analysis.curves import series_names
 from attnbench.analysis.predict import Peaks, Rates, Times
-from attnbench.analysis.ratios import Certainty, Laps, by_pair, known
 from attnbench.records import Block, Case, Outcome, Part, Planned, Run
 from attnbench.run import schedule
+from attnbench.statistics.curves import series_names
+from attnbench.statistics.ratios import Certainty, Laps, by_pair, known
 
 Known: TypeAlias = list[tuple[Planned, float]]
 

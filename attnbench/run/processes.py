@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from attnbench.errors import CannotRun
-from attnbench.run.scratch import Scratch
 from attnbench.run.workers import OverBudget, Worker, last_line, readable, tail
+from attnbench.store.scratch import Scratch
 
 START_TIMEOUT_S = 300.0  # importing torch on a cold disk
 GRACE_S = 5.0  # from the end of a connection to the end of its process

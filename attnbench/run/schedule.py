@@ -6,9 +6,9 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from attnbench import units
-from attnbench.analysis.curves import series_names
 from attnbench.records import Block, Case, Cause, Outcome, Part, Planned, Run, Settings
 from attnbench.run.race import Turns
+from attnbench.statistics.curves import series_names
 
 # seconds of a process without its iterations, before any was measured: building the module and
 # its inputs, and a share of starting the process

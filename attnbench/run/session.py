@@ -22,7 +22,6 @@ from typing import Any, Protocol
 
 from attnbench import units
 from attnbench.analysis.predict import Rates
-from attnbench.analysis.ratios import Certainty
 from attnbench.device import find
 from attnbench.records import Block, Cause, Clock, Outcome, Part, Planned, Request, Run
 from attnbench.run import schedule
@@ -30,6 +29,7 @@ from attnbench.run.history import History, blocks
 from attnbench.run.race import CUT_OFF, LEAST_S, Entrant, Race, Round, impossible
 from attnbench.run.schedule import Refusal
 from attnbench.run.workers import Answer, Worker
+from attnbench.statistics.ratios import Certainty
 from attnbench.store.schema import wrong
 
 OVERTIME = 5.0  # a visit may take this many times its prediction, and at least

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from attnbench.analysis import compare as compared
 from attnbench.analysis.compare import PORTABLE, Comparison, refusals
 from attnbench.analysis.report import analyse
-from attnbench.analysis.verdict import Verdict, discoveries, judge
 from attnbench.gate.finding import counts
 from attnbench.metrics import COUNTED
 from attnbench.records import Clock, Mode, Part, Run, Sweep
+from attnbench.statistics.verdict import Verdict, discoveries, judge
 from tests.sweeps import environment, sweep
 
 

@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.analysis.curves import LogCurve
 from attnbench.analysis.scaling import Crossed, Crossing, crossovers, find_crossing, speedups
 from attnbench.analysis.summary import summary
+from attnbench.statistics.curves import LogCurve
 from tests.sweeps import COSTS, sweep
 
 LENGTHS = 2.0 ** np.arange(7, 17)

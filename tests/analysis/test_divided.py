@@ -5,11 +5,11 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from attnbench.analysis.curves import half_widths
-from attnbench.analysis.ratios import means, numbered, processes
 from attnbench.fleet import split
 from attnbench.fleet.split import BlockRound
 from attnbench.records import PASSES, Origin, Outcome, Part, Run, Sample, Shard
+from attnbench.statistics.curves import half_widths
+from attnbench.statistics.ratios import means, numbered, processes
 
 ROUNDS = 3
 SAMPLE = Sample(1, 1.0, 1.0, None, 1.0, 0.0, 0.0, 0)

@@ -2,11 +2,11 @@ from dataclasses import replace
 
 import pytest
 
-from attnbench.analysis.curves import series_names
 from attnbench.analysis.predict import Rates, Times, replayed
 from attnbench.analysis.summary import prediction_errors, summary
 from attnbench.records import Mode, Outcome
 from attnbench.run.session import Session
+from attnbench.statistics.curves import series_names
 from tests.run.machine import Machine
 from tests.run.test_session import planned
 from tests.sweeps import seconds as seconds_of

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from attnbench.analysis import compare, report, roofline, scaling, summary, trust
-from attnbench.analysis.ratios import Ratios
 from attnbench.analysis.report import Analysis, analyse
 from attnbench.analysis.trust import WarningKind
 from attnbench.records import Mode, Part, Sample
 from attnbench.render.conditions import conditions, warnings
 from attnbench.render.page import headlines, report_files, report_tables
+from attnbench.statistics.ratios import Ratios
 from tests.cli.commands import here
 from tests.sweeps import environment, on_gpu, sweep
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.analysis.ratios import final, independent, known, means
+from attnbench.statistics.ratios import final, independent, known, means
 from tests.benchmarks.coverage import SITUATIONS, probed, simulated, spells, stopped
 
 GRID = 1024  # values are multiples of 1/GRID, so that scaling and shifting them is exact

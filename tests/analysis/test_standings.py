@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.analysis.estimate import student_quantile
-from attnbench.analysis.ratios import Ratios, means
 from attnbench.analysis.report import analyse
 from attnbench.analysis.standings import Margin, Standings, groups, joint_quantiles
 from attnbench.analysis.summary import summary
 from attnbench.records import Mode
+from attnbench.statistics.estimate import student_quantile
+from attnbench.statistics.ratios import Ratios, means
 from tests import sweeps
 from tests.benchmarks.coverage import BLOCKS, SITUATIONS, ratios
 

@@ -35,10 +35,10 @@ from itertools import combinations
 
 import numpy as np
 
-from attnbench.analysis.estimate import LEVEL, student_quantile
-from attnbench.analysis.ratios import certainties, final, means
 from attnbench.measure.disturbances import AGAIN, SLOW, TAKES
 from attnbench.records import LEAST_ROUNDS
+from attnbench.statistics.estimate import LEVEL, student_quantile
+from attnbench.statistics.ratios import certainties, final, means
 from tests.benchmarks.header import begin
 
 BLOCKS, LAP_PAIRS, MOST = 8, 6, 12

@@ -21,8 +21,8 @@ from itertools import combinations
 from pathlib import Path
 from statistics import mean, median, stdev
 
-from attnbench.analysis.curves import half_widths
-from attnbench.analysis.ratios import Ratios
+from attnbench.statistics.curves import half_widths
+from attnbench.statistics.ratios import Ratios
 from attnbench.store.journal import load
 from tests.benchmarks.header import begin
 

@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from attnbench.analysis.ratios import Ratios
 from attnbench.analysis.summary import summary
 from attnbench.claims.bench import Bench
 from attnbench.records import (
@@ -22,6 +21,7 @@ from attnbench.records import (
     Sweep,
     Workload,
 )
+from attnbench.statistics.ratios import Ratios
 from tests import sweeps
 
 LENGTHS = tuple(2**power for power in range(7, 14))

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from attnbench.analysis.verdict import Verdict
 from attnbench.gate.finding import Finding, Report
 from attnbench.gate.measuring import Runner
 from attnbench.gate.selftest import Detection, Rate
+from attnbench.statistics.verdict import Verdict
 from attnbench.store.selftest import sentence
 from tests.cli.commands import here, start
 from tests.gate.repositories import Repository, planted

@@ -105,14 +105,12 @@ def test_an_import_from_the_same_folder_counts(trees):
 
 
 def test_shared_files_are_reported_and_select_no_mechanism(trees):
-    files = {
-        "a.py": "from attnbench.attention.contract import Card\n" + CARD,
-        "attnbench/attention/contract.py": "",
-    }
+    contract = "attnbench/attention/contract.py"
+    files = {"a.py": "from attnbench.attention.contract import Card\n" + CARD, contract: ""}
     base, head = trees("base", files), trees("head", files)
     change = same(contract)
     assert changed(base, head, [change]) == ()
-    assert shared([change, same("attnbench/cli/main.py")]) == ("attnbench/attention/contract.py",)
+    assert shared([change, same("attnbench/cli/main.py")]) == (contract,)
 
 
 def test_a_renamed_mechanism_is_compared_with_itself(tmp_path, trees):

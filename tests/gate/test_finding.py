@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from attnbench.analysis.verdict import Verdict
 from attnbench.gate.cases import Counted
 from attnbench.gate.finding import Finding, Report, counts, runs, traded
 from attnbench.metrics import COUNTED
+from attnbench.statistics.verdict import Verdict
 
 OK, MISSING, FAILED, UNSUPPORTED = (
     Counted(outcome=outcome, reason=f"because {outcome}")

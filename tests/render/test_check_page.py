@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.analysis.verdict import Verdict
 from attnbench.gate.cases import CheckPlan
 from attnbench.gate.finding import Conditions, Finding, Report
 from attnbench.gate.selftest import Detection, Rate
 from attnbench.render import check_page
 from attnbench.render.check_page import annotations, junit
+from attnbench.statistics.verdict import Verdict
 
 CASE = "fastformer:eager/B8-N128-D256-H16/attention/inference/float32/cpu"
 

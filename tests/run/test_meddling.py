@@ -15,8 +15,8 @@ import pytest
 from attnbench.api.servers import SCRIPT
 from attnbench.errors import CannotRun
 from attnbench.run import processes
-from attnbench.run.scratch import abandoned
 from attnbench.run.workers import LOG_BYTES, OverBudget, Worker
+from attnbench.store.scratch import abandoned
 from tests.run.light import install, light_server
 
 PASS = "pass"

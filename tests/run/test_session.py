@@ -8,7 +8,6 @@ import pytest
 
 from attnbench import units
 from attnbench.analysis import predict
-from attnbench.analysis.curves import series_names
 from attnbench.analysis.predict import replayed
 from attnbench.device import find
 from attnbench.records import (
@@ -29,6 +28,7 @@ from attnbench.records import (
 from attnbench.run import schedule
 from attnbench.run.history import History
 from attnbench.run.session import Session
+from attnbench.statistics.curves import series_names
 from attnbench.store.schema import wrong
 from tests.run.machine import Machine
 

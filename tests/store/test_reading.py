@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnbench.analysis.ratios import by_pair, log_ratio
 from attnbench.errors import DamagedJournal, NewerSchema
 from attnbench.records import Clock, Disturbance, Outcome, Part, Sample
+from attnbench.statistics.ratios import by_pair, log_ratio
 from attnbench.store import reading, schema
 from attnbench.store.journal import FILE, load
 from tests.store.recorded import (

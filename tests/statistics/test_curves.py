@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.analysis.curves import LogCurve, cost_curve, half_widths
-from attnbench.analysis.estimate import student_quantile
 from attnbench.metrics import TABLE
+from attnbench.statistics.curves import LogCurve, cost_curve, half_widths
+from attnbench.statistics.estimate import student_quantile
 
 COSTS = st.floats(1e-9, 1e9)
 ERRORS = st.floats(0, 2)

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.analysis.estimate import MANY, p_value, student_quantile, student_within
+from attnbench.statistics.estimate import MANY, p_value, student_quantile, student_within
 
 
 # from the printed tables of Student's t, two-sided

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnbench.analysis.estimate import LEVEL, student_quantile
 from attnbench.metrics import TABLE
 from attnbench.records import Case, Planned, Selection
+from attnbench.statistics.estimate import LEVEL, student_quantile
 
 if TYPE_CHECKING:
     import pandas as pd

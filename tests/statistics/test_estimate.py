@@ -6,12 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.analysis import estimate
-from attnbench.analysis.estimate import (
-    IntervalKind,
-    of_median,
-    over_rounds,
-)
+from attnbench.statistics import estimate
+from attnbench.statistics.estimate import IntervalKind, of_median, over_rounds
 
 CASES, ROUNDS = 20, 3
 Draw = Callable[[np.random.Generator], np.ndarray]

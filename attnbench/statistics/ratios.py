@@ -46,9 +46,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from attnbench.analysis.curves import Array, LogCurve, series_names
-from attnbench.analysis.estimate import LEVEL, shrunk, student_quantile
 from attnbench.records import LEAST_ROUNDS, Mode, Outcome, Part, Run, Sample, Shard, Sweep
+from attnbench.statistics.curves import Array, LogCurve, series_names
+from attnbench.statistics.estimate import LEVEL, shrunk, student_quantile
 
 # One-sided confidence that ρ lies below the value used. Simulated with normal residuals, two series
 # and eight blocks, for every ρ from 0 to 0.99: at 0.75 coverage is 95 to 96 % in three rounds and

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.analysis.ratios import Ratios, by_pair
 from attnbench.analysis.scaling import Crossed, crossovers, speedups
 from attnbench.analysis.summary import summary
 from attnbench.claims.bench import Bench
 from attnbench.claims.claim import ClaimedCost
 from attnbench.records import Case, Mode, Outcome, Part, Sample, Sweep
+from attnbench.statistics.ratios import Ratios, by_pair
 from tests import sweeps
 
 A, B, C = (f"{name}:eager" for name in ("fastformer", "linformer", "bigbird"))

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from attnbench.gate import repository as git_repository
-from attnbench.run import scratch
-from attnbench.run.scratch import LOCK, Scratch, abandoned
+from attnbench.store import scratch
+from attnbench.store.scratch import LOCK, Scratch, abandoned
 from tests.gate.repositories import Repository
 
 HOLD = """
