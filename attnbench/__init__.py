@@ -1,5 +1,7 @@
 """attnbench: what does each attention mechanism cost, on this machine, at this length?"""
 
+from attnbench.version import __version__ as __version__
+
 # typing has it too, but takes milliseconds to load, in which no signal is handled
 TYPE_CHECKING = False
 
@@ -10,8 +12,6 @@ if TYPE_CHECKING:
 
     from attnbench.api.sweeps import Sweep
     from attnbench.run.session import Progress
-
-__version__ = "0.2.0"
 
 
 def sweep(

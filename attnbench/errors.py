@@ -22,6 +22,8 @@ A message is one line: what was requested, the limit, the way out.
 from collections.abc import Sequence
 from pathlib import Path
 
+DEBUG = "ATTNBENCH_DEBUG"  # set in the environment: unexpected errors show their traceback
+
 
 class AttnbenchError(Exception):
     """The root of all errors; the text is shown to the user unchanged, without a traceback."""

@@ -73,6 +73,14 @@ class Mode(StrEnum):
 
 
 PASSES = (Mode.TRAINING, Mode.INFERENCE)  # the modes that pass over whole sequences
+TRAINING = 3.0  # forward and backward over forward: two more products for each one
+
+
+class EngineKind(StrEnum):
+    """The engines that run the shards of a sweep on several machines."""
+
+    SLURM = "slurm"
+    RAY = "ray"
 
 
 class FigureSize(StrEnum):
@@ -514,7 +522,7 @@ class Variant:
     batch: Many | None = None  # None: c // N
 
 
-LEAST_ROUNDS = 4  # before precision may end a block; `analysis.ratios` says why
+LEAST_ROUNDS = 4  # before precision may end a block; `statistics.ratios` says why
 
 
 @dataclass(frozen=True, kw_only=True)

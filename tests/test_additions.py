@@ -16,7 +16,7 @@ from tests.driven import Driven
 ROOT = Path(__file__).parents[1] / "attnbench"
 DEVICE = '''"""A device for a test."""
 
-from attnbench.measure.devices.cpu import Cpu
+from attnbench.devices.kinds.cpu import Cpu
 
 
 class Mine(Cpu):
@@ -147,7 +147,7 @@ def package(copy):
 
 
 def device(copy):
-    copy.write("measure/devices/mine.py", DEVICE)
+    copy.write("devices/kinds/mine.py", DEVICE)
 
 
 @pytest.fixture(scope="module")

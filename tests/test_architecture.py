@@ -6,66 +6,58 @@ import shutil
 import subprocess
 import sys
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
 
-from attnbench.device import kinds
+from attnbench.devices.finding import kinds
 
 ROOT = Path(__file__).parents[1] / "attnbench"
 
+# from the ground up; the rooms of one floor import nothing of one another
 FLOORS = (
-    ("errors", "records", "metrics", "units"),
-    (
-        "contract",
-        "primitives",
-        "caches",
-        "recurrence",
-        "flex",
-        "kernels",
-        "device",
-        "store",
-        "analysis",
-    ),
-    ("mechanisms", "adopted", "compiled", "run"),
-    ("peers",),
-    ("registry", "model", "verify", "claims", "fleet"),
-    ("gate",),
-    ("measure", "workloads", "render"),
+    ("errors", "metrics", "units", "version", "records"),
+    ("attention", "devices", "statistics", "store"),
+    ("mechanisms", "run"),
+    ("peers", "verify", "fleet", "analysis"),
+    ("catalogue",),
+    ("measure", "workloads", "claims", "gate"),
+    ("render",),
     ("api",),
     ("cli",),
+    ("__init__", "__main__"),
 )
+ROOMS, FILES_ABOVE, ARROWS = 20, 6, 80  # at most
 
 # which rooms, or single files, may import a heavy library by name
 DOORS = {
     "torch": {
-        "contract",
-        "primitives",
-        "flex",
-        "kernels",
-        "recurrence",
-        "caches",
+        "attention",
+        "devices",
         "mechanisms",
         "peers",
-        "adopted",
-        "compiled",
-        "model",
         "verify",
         "measure",
+        "catalogue/adopted.py",
+        "catalogue/compiled.py",
     },
-    "numpy": {"store", "analysis", "claims", "gate", "render"},
+    "numpy": {"statistics", "analysis", "claims", "gate", "render"},
     "pandas": {"store", "analysis", "claims", "render"},
     "matplotlib": {f"render/{name}.py" for name in ("figures", "overlays", "panels", "roofline")},
     "jinja2": {"render/html.py"},
     "markupsafe": {"render/html.py"},
     "rich": {"render/terminal.py", "cli/console.py"},
     "typer": {"cli"},
-    "pynvml": {"measure/nvml.py"},
+    "pynvml": {"devices/nvml.py"},
     "ray": {"fleet/ray.py"},
-    "triton": {"kernels"},
+    "triton": {"attention/kernels/pooling.py"},
 }
 
-# what only `analysis` may do
+ANALYSING = ("attnbench.analysis", "attnbench.statistics")
+
+# what only `analysis` and `statistics` may do
 STATISTICS = {
     *("mean", "median", "std", "var", "cov", "corr", "quantile", "percentile"),
     *("polyfit", "lstsq", "pinv", "hypot"),
@@ -96,19 +88,43 @@ def floor(name):
 
 @cache
 def imports(path):
-    """Every module that the file imports by name at run time, wherever in the file."""
-    found, named = set(), set()
+    """Every module that the file may import at run time, wherever in the file."""
+    found, only_types = set(), set()
     for node in ast.walk(tree(path)):
+        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
+            only_types.update(ast.walk(node))
+        if node in only_types:
+            continue
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            found.add("." * node.level + (node.module or ""))
-            if node.module in ("attnbench", f"attnbench.{room(path)}"):
-                found.update(f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
-            inside = (inner for inner in ast.walk(node) if isinstance(inner, ast.ImportFrom))
-            named.update(inner.module for inner in inside)
-    return found - named
+            module = "." * node.level + (node.module or "")
+            found.add(module)
+            found.update(f"{module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            start = literal_start(node.args[0])
+            found.add(f"{start}*" if start.endswith(".") else start)
+    return found
+
+
+def literal_start(text):
+    """The text that an expression begins with for sure: `a.b.` of `f"a.b.{name}"`."""
+    parts = text.values if isinstance(text, ast.JoinedStr) else [text]
+    constants = takewhile(lambda part: isinstance(part, ast.Constant), parts)
+    return "".join(part.value for part in constants)
+
+
+@cache
+def imported(path):
+    """The files of this package that the file may import; the package's own name is none."""
+    found = set()
+    for module in imports(path):
+        package, *names = module.split(".")
+        if package == "attnbench" and names:
+            place = ROOT.joinpath(*names)
+            found.update((place.with_suffix(".py"), place / "__init__.py"))
+            found.update(place.parent.glob("*.py") if place.name == "*" else ())
+    return {file for file in found if file.is_file()} - {path}
 
 
 def hold(rule):
@@ -121,20 +137,40 @@ def test_a_file_imports_only_from_floors_below():
     def climbs(path):
         own = floor(room(path))
         if own is None:
-            if path.name not in ("__init__.py", "__main__.py"):
-                yield "stands on no floor"
+            yield "stands on no floor"
             return
         for module in imports(path):
             top, _, other = module.partition(".")
             other = other.partition(".")[0]
-            if not top:
+            if not top and module:
                 yield f"imports {module}: imports are absolute"
-            elif top == "attnbench" and other not in ("", "__version__", room(path)):
+            elif top == "attnbench" and other not in ("", room(path)):
                 below = floor(other) is not None and floor(other) < own
                 if not below:
                     yield f"(floor {own}) imports {module} (floor {floor(other)})"
 
     hold(climbs)
+
+
+def house(path):
+    """The room of a file; those on the ground count as one, and so do those at the top."""
+    number = floor(room(path))
+    return {0: "ground", len(FLOORS) - 1: "top"}.get(number, room(path))
+
+
+def test_the_house_stays_small():
+    arrows = {(house(path), house(other)) for path in FILES for other in imported(path)}
+    assert len({house(path) for path in FILES}) <= ROOMS
+    assert len([path for path in FILES if path.parent == ROOT]) <= FILES_ABOVE
+    assert sum(room != other for room, other in arrows) <= ARROWS
+
+
+def test_no_circle_among_files():
+    graph = {where(path): {where(other) for other in imported(path)} for path in FILES}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))
 
 
 def test_heavy_libraries_come_through_their_doors():
@@ -183,8 +219,8 @@ def test_what_depends_on_the_device_is_asked_of_it():
     """Mechanisms and peers alone, with what they share, may say what runs where."""
 
     def knows(path):
-        own = room(path) in ("mechanisms", "primitives", "flex", "peers")
-        if own or path.parent.name == "devices":
+        own = room(path) in ("mechanisms", "attention", "peers", "devices")
+        if own:
             return
         for node in ast.walk(tree(path)):
             called = isinstance(node, ast.Call) and getattr(node.func, "attr", "")
@@ -209,12 +245,12 @@ def computing(source):
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom):
             names = {alias.name for alias in node.names}
-            if node.module == "attnbench.analysis":
+            if node.module in ANALYSING:
                 yield from names
-            elif re.fullmatch(r"attnbench\.analysis\.\w+", node.module):
+            elif node.module.rpartition(".")[0] in ANALYSING:
                 yield from names & functions(node.module)
         if isinstance(node, ast.Import):
-            yield from (a.name for a in node.names if a.name.startswith("attnbench.analysis"))
+            yield from (a.name for a in node.names if a.name.startswith(ANALYSING))
         if isinstance(node, ast.Call):
             name = getattr(node.func, "attr", getattr(node.func, "id", ""))
             yield from {name} & STATISTICS
@@ -230,6 +266,7 @@ def test_render_only_writes():
     [
         "from attnbench.analysis.summary import Frame, summary",
         "from attnbench.analysis import scaling",
+        "from attnbench.statistics.estimate import from_log",
         "import attnbench.analysis.summary",
         "frame['time_s'].median()",
         "np.hypot(a, b)",

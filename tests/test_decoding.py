@@ -8,7 +8,7 @@ from torch.autograd.profiler import profile
 from torch.utils.flop_counter import FlopCounterMode
 
 from attnbench.catalogue import registry
-from attnbench.measure import memory
+from attnbench.devices import memory
 from attnbench.records import Level, Mode, Selection, Workload
 from attnbench.verify.checks import continued
 from attnbench.verify.trial import tokens, trials

@@ -95,7 +95,7 @@ def test_what_a_package_does_not_take_is_refused(what, said, monkeypatch):
 def test_no_package_is_imported_before_a_form_is_built():
     code = """
 import sys
-from attnbench import peers, registry
+from attnbench.catalogue import registry
 from attnbench.records import Level, Workload
 w = Workload(batch=1, seq_len=64, level=Level.ATTENTION)
 packages = set()

@@ -22,8 +22,7 @@ from enum import StrEnum
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis.predict import TRAINING
-from attnbench.records import ITEM_BYTES, Level, Mode, Sweep
+from attnbench.records import ITEM_BYTES, TRAINING, Level, Mode, Sweep
 from attnbench.statistics.estimate import LEVEL, student_quantile
 
 ADAM = 6  # parameters and both moments, each read and written

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis.predict import Rates, replayed
 from attnbench.metrics import TABLE, Join
 from attnbench.records import (
     ITEM_BYTES,
@@ -26,6 +25,7 @@ from attnbench.records import (
     canonical,
     options_text,
 )
+from attnbench.run.predict import Rates, replayed
 from attnbench.statistics.curves import series_names
 from attnbench.statistics.estimate import Estimate, of_median, over_rounds
 
@@ -72,7 +72,7 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     the factor from the time of an iteration to that of the sweep's tokens per batch, 1 in decode
     and if the batch is fixed. Ending: outcome, cause (a `Cause` if the case was not started),
     reason, rounds. Recorded, or empty: attention_kernel and attention_device_kernels (see
-    `measure.kernels`), number_types in which operators gave results.
+    `devices.kernels`), number_types in which operators gave results.
 
     Times of one iteration in seconds: time_s is by the `clock` of the sweep ("CPU time", "wall
     time", or "device time" on a GPU), on so many `threads`; time_lo_s and time_hi_s are its 95 %

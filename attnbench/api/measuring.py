@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from attnbench.analysis.predict import Rates
 from attnbench.errors import CannotRun, SweepBusy, SweepExists
 from attnbench.fleet import folder as fleets
 from attnbench.fleet import split
 from attnbench.records import CardFacts, Environment, Planned, Request, Run, Shard, Sweep
 from attnbench.run import schedule
+from attnbench.run.predict import Rates
 from attnbench.run.processes import Server
 from attnbench.run.session import Progress, Session
 from attnbench.run.workers import Worker

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from attnbench.attention.contract import Attention, Card, CoreAttention
-from attnbench.device import find
+from attnbench.devices.finding import find
 from attnbench.records import Workload
 
 FORM = "compiled"

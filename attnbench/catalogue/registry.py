@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from attnbench.errors import UnknownMechanism
 
 if TYPE_CHECKING:
-    from attnbench.attention.contract import Card
+    from attnbench.attention.contract import Attention, Card
 
 GROUP = "attnbench.mechanisms"
 PACKAGE = Path(__file__).parents[1]
@@ -113,13 +113,18 @@ def _card(name: str) -> "Card":
     if ".py:" in name:
         return _from_path(name)
     if name in built_in():
-        from attnbench.peers import forms
-
         own: Card = importlib.import_module(f"attnbench.mechanisms.{name}").CARD
-        return replace(own, forms={**own.forms, **forms(name)})
+        return replace(own, forms={**own.forms, **_of_packages(name)})
     for point in entry_points(group=GROUP, name=name):
         return _adopted(point.load, name)
     raise UnknownMechanism(unknown(name, names()))
+
+
+def _of_packages(mechanism: str) -> dict[str, "type[Attention]"]:
+    """The forms of a mechanism that packages compute, by package; imports none of them."""
+    files = (file.name for file in pkgutil.iter_modules([str(PACKAGE / "peers")]))
+    offered = {file: importlib.import_module(f"attnbench.peers.{file}").FORMS for file in files}
+    return {file: known[mechanism] for file, known in offered.items() if mechanism in known}
 
 
 def unknown(name: str, known: tuple[str, ...], kind: str = "mechanism") -> str:

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from attnbench import __version__
 from attnbench.cli import console, options
 from attnbench.cli.asking import typed
 from attnbench.cli.options import option, switch
 from attnbench.cli.stopping import stoppable
-from attnbench.device import choose
+from attnbench.devices.finding import choose
 from attnbench.errors import UsageError
 from attnbench.store import output
+from attnbench.version import __version__
 from attnbench.workloads import axes
 from attnbench.workloads.option import HelpPanel
 

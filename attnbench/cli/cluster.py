@@ -13,9 +13,9 @@ from attnbench.errors import CannotRun, DifferentSweep, StoreError, SweepExists,
 from attnbench.fleet import folder as fleets
 from attnbench.fleet import split
 from attnbench.fleet.drive import Drive, FleetProgress
-from attnbench.fleet.engine import Engine, EngineKind
+from attnbench.fleet.engine import Engine
 from attnbench.fleet.folder import Fleet
-from attnbench.records import Planned, Request
+from attnbench.records import EngineKind, Planned, Request
 from attnbench.render import grid
 from attnbench.render.terminal import ProgressLine
 from attnbench.store.merging import merge

@@ -8,9 +8,9 @@ from contextlib import suppress
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from attnbench import __version__
 from attnbench.errors import CannotRun
 from attnbench.render.grid import clean
+from attnbench.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from attnbench.cli import console, options
 from attnbench.cli.asking import typed
 from attnbench.cli.stopping import stoppable
-from attnbench.device import Device, choose, find, kinds
+from attnbench.devices.finding import choose, find, kinds
+from attnbench.devices.protocol import Device
 from attnbench.errors import AttnbenchError
 from attnbench.records import Environment
 from attnbench.units import many, rate, size
@@ -28,9 +29,9 @@ def doctor(
     console.begin("examining this machine")
     from attnbench.api.measuring import environment
     from attnbench.api.servers import own_server
-    from attnbench.measure import nvml
-    from attnbench.measure.memory import resident_available
-    from attnbench.run.cgroups import cores
+    from attnbench.devices import nvml
+    from attnbench.devices.cgroups import cores
+    from attnbench.devices.memory import resident_available
 
     chosen = choose(device)
     count = options.read("threads", threads) or chosen.threads or cores()

@@ -3,9 +3,8 @@
 import os
 import sys
 
-from attnbench.errors import AttnbenchError
+from attnbench.errors import DEBUG, AttnbenchError
 
-DEBUG = "ATTNBENCH_DEBUG"
 LONGEST = 2_000  # characters of an error message, which may quote arguments of any length
 FAILED = AttnbenchError.exit_code  # never 1, by which `check` reports that something is slower
 

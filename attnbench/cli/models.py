@@ -13,7 +13,7 @@ from attnbench.cli.asking import typed
 from attnbench.cli.completing import completing
 from attnbench.cli.options import switch
 from attnbench.cli.stopping import stoppable
-from attnbench.device import choose
+from attnbench.devices.finding import choose
 from attnbench.errors import UnknownMechanism
 
 

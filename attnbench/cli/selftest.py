@@ -6,7 +6,7 @@ from attnbench.cli import console, options
 from attnbench.cli.asking import typed
 from attnbench.cli.options import option
 from attnbench.cli.stopping import stoppable
-from attnbench.device import choose
+from attnbench.devices.finding import choose
 from attnbench.errors import UsageError
 from attnbench.records import Mode
 from attnbench.workloads import axes

@@ -6,12 +6,12 @@ from functools import partial
 
 from attnbench.api.servers import SCRIPT
 from attnbench.cli import console
-from attnbench.device import find
+from attnbench.devices import host
+from attnbench.devices.cgroups import cores
+from attnbench.devices.finding import find
 from attnbench.errors import CannotRun
 from attnbench.gate.measuring import Runner
-from attnbench.measure import environment
 from attnbench.records import Fingerprint
-from attnbench.run.cgroups import cores
 from attnbench.run.processes import Server
 
 
@@ -34,7 +34,7 @@ def fingerprint(server: Server, device: str) -> Fingerprint:
     if started["outcome"] != "ok":
         raise CannotRun(f"no worker process could be started: {started['reason']}")
     return Fingerprint(
-        processor=environment.processor(),
+        processor=host.processor(),
         cores=cores(),
         threads=server.threads,
         torch=started["torch"],

@@ -9,10 +9,9 @@ from attnbench.cli import console
 from attnbench.cli.asking import asking
 from attnbench.cli.options import as_json, option, switch
 from attnbench.cli.stopping import stoppable
-from attnbench.device import find
+from attnbench.devices.finding import find
 from attnbench.errors import UsageError
-from attnbench.fleet.engine import EngineKind
-from attnbench.records import Shard
+from attnbench.records import EngineKind, Shard
 from attnbench.workloads import axes
 from attnbench.workloads.asked import Asked
 from attnbench.workloads.option import HelpPanel

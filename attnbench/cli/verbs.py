@@ -4,7 +4,6 @@ import os
 
 import typer
 
-from attnbench import __version__
 from attnbench.cli import (
     check,
     claims,
@@ -18,7 +17,8 @@ from attnbench.cli import (
     sweep,
 )
 from attnbench.cli.asking import Verb
-from attnbench.cli.main import DEBUG
+from attnbench.errors import DEBUG
+from attnbench.version import __version__
 
 HELP = """What does each attention mechanism cost, on this machine, at this length?
 

@@ -5,12 +5,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-
-class EngineKind(StrEnum):
-    """The engines that there are."""
-
-    SLURM = "slurm"
-    RAY = "ray"
+from attnbench.records import EngineKind
 
 
 class State(StrEnum):

@@ -22,8 +22,7 @@ from pathlib import Path
 import msgspec
 
 from attnbench.errors import DifferentSweep, StoreError, SweepBusy
-from attnbench.fleet.engine import EngineKind
-from attnbench.records import Environment, Many, Sweep
+from attnbench.records import EngineKind, Environment, Many, Sweep
 from attnbench.store import journal, output
 from attnbench.store.locked import LockedFile
 from attnbench.store.resuming import OTHER_DIVISION, shard_differences

@@ -8,7 +8,8 @@ from typing import Any
 
 from attnbench.errors import CannotRun
 from attnbench.fleet import folder as fleets
-from attnbench.fleet.engine import EngineKind, Seen, State
+from attnbench.fleet.engine import Seen, State
+from attnbench.records import EngineKind
 
 NODE = "ray.io/node-id"  # the label that Ray gives every node
 VARIABLE = "RAY_API_SERVER_ADDRESS"  # takes precedence over RAY_ADDRESS

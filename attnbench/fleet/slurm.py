@@ -13,7 +13,8 @@ from pathlib import Path
 
 from attnbench.errors import CannotRun, UsageError
 from attnbench.fleet import folder as fleets
-from attnbench.fleet.engine import EngineKind, Seen, State
+from attnbench.fleet.engine import Seen, State
+from attnbench.records import EngineKind
 
 TIMEOUT_S = 120.0  # of one command, on a busy controller
 WAITING = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SUSPENDED"})

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from statistics import median
 
-from attnbench.device import find
+from attnbench.devices.finding import find
 from attnbench.gate import rule
 from attnbench.gate.cases import MISSING, CheckedCase, CheckPlan, Counted, families
 from attnbench.gate.measuring import Measuring

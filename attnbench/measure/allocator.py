@@ -3,7 +3,7 @@
 import ctypes
 import resource
 
-from attnbench.measure.environment import proc_bytes
+from attnbench.devices.host import proc_bytes
 from attnbench.measure.server import prctl
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -3, -4, -8

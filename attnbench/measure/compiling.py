@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch._dynamo.utils import counters
 
-from attnbench.device import Device
+from attnbench.devices.protocol import Device
 
 
 def load(device: Device) -> None:

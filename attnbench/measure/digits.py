@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attnbench.attention.contract import Card
-from attnbench.device import find
+from attnbench.devices.finding import find
 from attnbench.records import Case, Level, Mode
 
 SLICE = 128  # tokens of one sequence, so that the float64 run is cheap at any length

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import suppress
 from importlib.machinery import PathFinder
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch loads libgomp
@@ -34,7 +35,13 @@ PR_SET_CHILD_SUBREAPER = 36  # orphans among the descendants become children of 
 # a message on the control socket: a word, a process id, an exit code, a number of processes
 MESSAGE = struct.Struct("<4siii")
 # this package's even where another tree is measured; in import order
-MEASURING_ROOMS = ("records", "device", "run", "verify", "measure")
+MEASURING_ROOMS = ("version", "records", "devices", "run", "verify", "measure")
+# of a tree without the room `attention`: what measuring code imports, and where it is there
+MOVED = (
+    ("attnbench.attention.contract", "attnbench.contract"),
+    ("attnbench.attention.classifier", "attnbench.model"),
+    ("attnbench.catalogue.registry", "attnbench.registry"),
+)
 
 
 class Server:
@@ -228,6 +235,12 @@ def graft(package: Path) -> None:
         module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
         setattr(attnbench, room, module)
         spec.loader.exec_module(module)
+    if not Path(attnbench.__path__[0], "attention").is_dir():
+        sys.modules["attnbench.device"] = importlib.import_module("attnbench.devices.finding")
+        for new, old in MOVED:
+            place, _, name = new.rpartition(".")
+            module = sys.modules[new] = importlib.import_module(old)
+            setattr(sys.modules.setdefault(place, ModuleType(place)), name, module)
 
 
 def described(error: BaseException) -> str:

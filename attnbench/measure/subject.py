@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 
 from attnbench.attention.classifier import Classifier, random_tokens
 from attnbench.attention.contract import Card
-from attnbench.device import find
+from attnbench.devices.finding import find
 from attnbench.records import Case, Level, Mode, Workload
 from attnbench.verify.flops import counted_flops
 
@@ -109,6 +109,26 @@ class Subject:
         self.generator.manual_seed(seed)
         self.inputs = self._inputs()
 
+    def iteration(self) -> Callable[..., Tensor]:
+        """A function that runs one iteration and calls `lap(name)` as each phase ends."""
+
+        def infer(lap: Callable[[str], None]) -> Tensor:
+            with torch.no_grad():
+                output = self.forward()
+            lap("forward")
+            return output
+
+        def train(lap: Callable[[str], None]) -> Tensor:
+            output = self.forward()
+            lap("forward")
+            self.backward(output)
+            lap("backward")
+            self.step()
+            lap("step")
+            return output.detach()
+
+        return train if self.training else infer
+
     def forward(self) -> Tensor:
         """The output, in decode of the next token; in training at level `model`, the loss."""
         w = self.case.workload
@@ -196,31 +216,3 @@ def core_inputs(core: Any, w: Workload) -> tuple[tuple[int, ...], ...]:
         return ((w.batch, w.heads, w.seq_len, w.head_width),) * 3
     shapes: tuple[tuple[int, ...], ...] = core.core_inputs(core.config, w)
     return shapes
-
-
-def iteration(subject: Subject) -> Callable[..., Tensor]:
-    """A function that runs one iteration and calls `lap(name)` as each phase ends."""
-
-    def infer(lap: Callable[[str], None]) -> Tensor:
-        with torch.no_grad():
-            output = subject.forward()
-        lap("forward")
-        return output
-
-    def train(lap: Callable[[str], None]) -> Tensor:
-        output = subject.forward()
-        lap("forward")
-        subject.backward(output)
-        lap("backward")
-        subject.step()
-        lap("step")
-        return output.detach()
-
-    return train if subject.training else infer
-
-
-def small(case: Case, seq_len: int = 128) -> Case:
-    """The same case on one short sequence with a small vocabulary; it runs the same code."""
-    w = case.workload
-    shell = replace(w.shell, vocabulary=64) if w.shell else None
-    return replace(case, workload=replace(w, batch=1, seq_len=min(seq_len, w.seq_len), shell=shell))

@@ -27,21 +27,15 @@ import torch
 from attnbench.attention import contract
 from attnbench.attention.contract import Attention, Card
 from attnbench.catalogue.registry import GROUP, card, names
-from attnbench.device import Device, Meter, Stopwatch, find
+from attnbench.devices.finding import find
+from attnbench.devices.host import load
+from attnbench.devices.protocol import Device, Iterate, Meter, Stopwatch
+from attnbench.devices.timing import increments, is_away, is_cold, sample, spent_s, warm_up
 from attnbench.measure import allocator, compiling, oddities
 from attnbench.measure.digits import relative_error
-from attnbench.measure.environment import environment, load
+from attnbench.measure.environment import environment
 from attnbench.measure.server import described, end_children
-from attnbench.measure.subject import Subject, iteration
-from attnbench.measure.timing import (
-    Iterate,
-    increments,
-    is_away,
-    is_cold,
-    sample,
-    spent_s,
-    warm_up,
-)
+from attnbench.measure.subject import Subject
 from attnbench.measure.tracing import traced
 from attnbench.records import Case, Causality, Clock, Level, Mode, Option, Sample, Workload
 from attnbench.run.workers import Answer, left_running
@@ -159,7 +153,7 @@ class Worker:
         meter = device.meter(probed)
         start_watch = partial(device.stopwatch, cold, Clock(clock))
         watch = start_watch()
-        iterate, clear = iteration(subject), subject.clear
+        iterate, clear = subject.iteration(), subject.clear
         setup_s = time.perf_counter() - begun
         ttft_s = prefilled(subject, start_watch(), device.meter()) if subject.decodes else None
         compiling_s = compiling.first_s(iterate, clear, device) if subject.compiles else None
@@ -458,7 +452,7 @@ def prefilled(subject: Subject, watch: Stopwatch, meter: Meter) -> float | None:
 def check(subject: Subject) -> None:
     """Check the output and the gradients of one iteration. Raises `Unmeasured`."""
     subject.prefill()
-    wrong = subject.check(iteration(subject)(lambda phase: None))
+    wrong = subject.check(subject.iteration()(lambda phase: None))
     tensors = (*subject.parameters, *subject.inputs) if subject.training else ()
     gradients = [t.grad for t in tensors if t.grad is not None]
     if not wrong and not all(gradient.isfinite().all() for gradient in gradients):

@@ -44,7 +44,7 @@ from attnbench.attention.contract import (
     projection_parameters,
 )
 from attnbench.attention.primitives import key_mask, softmax_attention
-from attnbench.device import find
+from attnbench.devices.finding import find
 from attnbench.mechanisms.longformer import joined, lowered, padded, windows
 from attnbench.records import Causality, Family, Workload
 

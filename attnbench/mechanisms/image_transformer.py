@@ -41,7 +41,7 @@ from attnbench.attention.contract import (
     projection_parameters,
 )
 from attnbench.attention.primitives import additive, causal_mask, fused_attention, softmax_attention
-from attnbench.device import find
+from attnbench.devices.finding import find
 from attnbench.records import Causality, Family, Workload
 
 

@@ -31,7 +31,7 @@ from attnbench.attention.contract import (
     projection_parameters,
 )
 from attnbench.attention.primitives import causal_mask, masked_softmax, padded_mask
-from attnbench.device import find
+from attnbench.devices.finding import find
 from attnbench.records import Causality, Family, Workload
 
 

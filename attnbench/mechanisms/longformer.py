@@ -46,7 +46,7 @@ from attnbench.attention.contract import (
     projection_parameters,
 )
 from attnbench.attention.primitives import key_mask, masked_softmax, softmax_attention
-from attnbench.device import find
+from attnbench.devices.finding import find
 from attnbench.records import Causality, Family, Level, Mode, Workload
 
 

@@ -35,7 +35,7 @@ from attnbench.attention.contract import (
     projection_parameters,
 )
 from attnbench.attention.primitives import allowed_keys, key_mask, masked_softmax, softmax_attention
-from attnbench.device import find
+from attnbench.devices.finding import find
 from attnbench.records import Causality, Family, Workload
 
 

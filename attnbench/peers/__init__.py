@@ -13,9 +13,7 @@ its parameters, except where `departs` says otherwise.
 """
 
 import importlib
-import pkgutil
 import warnings
-from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any
@@ -27,13 +25,6 @@ from attnbench.attention.contract import Attention, Flops, Unusable, try_out
 from attnbench.records import Level, Workload
 
 EXTRA = "pip install 'attnbench[peers]'"
-
-
-def forms(mechanism: str) -> Mapping[str, type[Attention]]:
-    """The forms of a mechanism that packages compute, by package; imports none of them."""
-    files = (file.name for file in pkgutil.iter_modules(__path__))
-    offered = {name: importlib.import_module(f"{__name__}.{name}").FORMS for name in files}
-    return {name: known[mechanism] for name, known in offered.items() if mechanism in known}
 
 
 def installed(package: str) -> str:

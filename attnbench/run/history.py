@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TypeAlias
 
-from attnbench.analysis.predict import Peaks, Rates, Times
 from attnbench.records import Block, Case, Outcome, Part, Planned, Run
 from attnbench.run import schedule
+from attnbench.run.predict import Peaks, Rates, Times
 from attnbench.statistics.curves import series_names
 from attnbench.statistics.ratios import Certainty, Laps, by_pair, known
 

@@ -21,11 +21,11 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 from attnbench import units
-from attnbench.analysis.predict import Rates
-from attnbench.device import find
+from attnbench.devices.finding import find
 from attnbench.records import Block, Cause, Clock, Outcome, Part, Planned, Request, Run
 from attnbench.run import schedule
 from attnbench.run.history import History, blocks
+from attnbench.run.predict import Rates
 from attnbench.run.race import CUT_OFF, LEAST_S, Entrant, Race, Round, impossible
 from attnbench.run.schedule import Refusal
 from attnbench.run.workers import Answer, Worker

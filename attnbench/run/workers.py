@@ -16,14 +16,11 @@ from contextlib import AbstractContextManager, suppress
 from io import FileIO
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
+from attnbench.devices.cgroups import oom_kills
 from attnbench.errors import CannotRun
 from attnbench.records import Cause
-from attnbench.run.cgroups import oom_kills
-
-if TYPE_CHECKING:
-    from attnbench.run.processes import Server
 
 LOG_BYTES = 4_000  # kept of what a process prints
 PIPE_BYTES = 1 << 16  # read at once: all that a pipe holds
@@ -36,10 +33,22 @@ class OverBudget(CannotRun):
     """The whole budget ended before a process answered; the text continues a sentence about it."""
 
 
+class Host(Protocol):
+    """What has started a process and sees its end: `processes.Server`."""
+
+    lock: AbstractContextManager[Any]
+
+    @property
+    def left_s(self) -> float: ...
+    def resumed(self) -> bool: ...
+    def kill(self, pid: int) -> None: ...
+    def ending(self, worker: "Worker") -> tuple[int | None, int]: ...
+
+
 class Worker(AbstractContextManager["Worker"]):
     """One measuring process; `started` says whether its package could be loaded."""
 
-    def __init__(self, server: "Server", pipe: socket.socket, output: FileIO, pid: int) -> None:
+    def __init__(self, server: Host, pipe: socket.socket, output: FileIO, pid: int) -> None:
         self.server, self.pipe, self.output, self.pid = server, pipe, output, pid
         self.printed = b""  # the end of it
         self.kills = oom_kills()

@@ -15,7 +15,6 @@ from itertools import count
 from pathlib import Path
 from typing import Self
 
-from attnbench import __version__
 from attnbench.errors import ForeignJournal, NewerSchema, StoreError, SweepBusy, SweepExists
 from attnbench.records import CardFacts, Origin, Planned, Run, Sweep
 from attnbench.store import reading, schema
@@ -23,6 +22,7 @@ from attnbench.store.locked import LockedFile, opened, sync_folder
 from attnbench.store.output import ELSEWHERE, explained, writing
 from attnbench.store.resuming import refuse_other
 from attnbench.store.schema import End, EndReason, Head, Record, Start
+from attnbench.version import __version__
 
 FILE = "sweep.jsonl"
 TORN = "sweep.jsonl.torn"

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from attnbench.attention.contract import Attention, Card, CoreAttention
-from attnbench.device import find
+from attnbench.devices.finding import find
 from attnbench.records import Causality, Level, Workload
 
 

@@ -11,10 +11,9 @@ from functools import partial
 from typing import Any, Self
 
 from attnbench.catalogue.registry import unknown
-from attnbench.device import AUTO, kinds
+from attnbench.devices.finding import AUTO, kinds
 from attnbench.errors import UsageError
-from attnbench.fleet.engine import EngineKind
-from attnbench.records import SHORT_DTYPES, FigureSize, Level, Mode
+from attnbench.records import SHORT_DTYPES, EngineKind, FigureSize, Level, Mode
 from attnbench.workloads import axes, option, presets
 from attnbench.workloads.option import BOTH, FORMATS, LARGEST_SEED, HelpPanel, Option
 

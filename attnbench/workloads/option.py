@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from attnbench.catalogue.registry import forms, names
-from attnbench.device import AUTO, find
+from attnbench.devices.finding import AUTO, find
 from attnbench.errors import UsageError
 from attnbench.records import PASSES, SHORT_DTYPES, Mode
 from attnbench.workloads import axes, presets

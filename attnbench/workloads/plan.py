@@ -9,7 +9,6 @@ from fnmatch import fnmatchcase
 from itertools import product
 from typing import Any
 
-from attnbench.analysis import predict
 from attnbench.attention.classifier import (
     attention_sets,
     is_reversible,
@@ -19,7 +18,7 @@ from attnbench.attention.classifier import (
 from attnbench.attention.classifier import refusal as shell_refusal
 from attnbench.attention.contract import Attention, Card, Flops
 from attnbench.catalogue.registry import card, unknown
-from attnbench.device import find
+from attnbench.devices.finding import find
 from attnbench.errors import UnknownMechanism, UnknownOption, UsageError
 from attnbench.records import (
     ITEM_BYTES,
@@ -34,6 +33,7 @@ from attnbench.records import (
     Shell,
     Workload,
 )
+from attnbench.run import predict
 from attnbench.workloads.presets import preset
 
 SAVED = 13  # tensors [B, N, D] that one layer keeps for backward, without the core's

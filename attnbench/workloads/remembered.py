@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from attnbench.device import Device
+from attnbench.devices.protocol import Device
 from attnbench.store import cache
 from attnbench.workloads.reading import Described
 

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from itertools import product
 
-from attnbench.device import AUTO, Device, choose, find, kinds
+from attnbench.devices.cgroups import cores
+from attnbench.devices.finding import AUTO, choose, find, kinds
+from attnbench.devices.protocol import Device
 from attnbench.errors import UsageError
 from attnbench.records import LEAST_ROUNDS, Level, Mode, Request, Settings, Shell, Variant
-from attnbench.run.cgroups import cores
 from attnbench.units import many
 from attnbench.workloads.asked import Asked, flag
 from attnbench.workloads.presets import preset

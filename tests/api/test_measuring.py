@@ -7,9 +7,8 @@ import pytest
 from attnbench.api import measuring
 from attnbench.errors import DifferentSweep
 from attnbench.fleet import folder as fleets
-from attnbench.fleet.engine import EngineKind
 from attnbench.fleet.folder import Fleet
-from attnbench.records import Shard
+from attnbench.records import EngineKind, Shard
 from attnbench.store import schema
 from attnbench.store.journal import FILE
 from attnbench.store.merging import merge

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import attnbench
+from attnbench.devices.kinds.cpu import Cpu
 from attnbench.errors import AttnbenchError, SweepExists, UnknownMechanism, UsageError
-from attnbench.measure.devices.cpu import Cpu
 from attnbench.store.journal import load as stored
 from tests.cli.commands import soon
 from tests.store.recorded import CROSSED

@@ -13,7 +13,7 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from attnbench.attention import flex
 from attnbench.attention.flex import BLOCK
 from attnbench.catalogue import registry
-from attnbench.device import find
+from attnbench.devices.finding import find
 from attnbench.mechanisms import bigbird, image_transformer, local, longformer
 from attnbench.records import Mode
 from attnbench.verify.trial import same_draws, some_padding, tokens, workload

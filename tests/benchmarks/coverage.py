@@ -3,10 +3,10 @@
     python -m tests.benchmarks.coverage > reports/coverage.md
 
 All series of a simulated sweep are equally fast, so every true log ratio is 0. A sweep has 8
-blocks; a visit to a block has 6 pairs of laps in mirrored random orders. `analysis.ratios` computes
-the ratios and intervals, over all pairs of series and all blocks. In every situation the standard
-deviation is 2 % between laps, 0.8 % between processes, and a further 0.4 % between the blocks of a
-process. The situations add
+blocks; a visit to a block has 6 pairs of laps in mirrored random orders. `statistics.ratios`
+computes the ratios and intervals, over all pairs of series and all blocks. In every situation the
+standard deviation is 2 % between laps, 0.8 % between processes, and a further 0.4 % between the
+blocks of a process. The situations add
 
 - drift: the machine slows by 20 % from the first lap to the last;
 - steps: 12 times per sweep on average, the speed changes permanently (standard deviation 10 %);
@@ -15,7 +15,7 @@ process. The situations add
 - processes: processes vary by 3 %, and by a further 1 % in each block;
 - first laps: that of each visit pays for page faults, up to the 1 % that the warm-up may leave;
 - slow core: in spells of half a visit, a third of the time, the core is slower by 5 to 30 %; a lap
-  beside a probe that is 6 % slower than usual is taken again, as `measure.disturbances` does (a
+  beside a probe that is 6 % slower than usual is taken again, as `devices.disturbances` does (a
   probe correlates with its lap by 0.8);
 - heavy tails: laps and processes follow Student's t with 3 degrees of freedom;
 - all: all of these at once;
@@ -35,7 +35,7 @@ from itertools import combinations
 
 import numpy as np
 
-from attnbench.measure.disturbances import AGAIN, SLOW, TAKES
+from attnbench.devices.disturbances import AGAIN, SLOW, TAKES
 from attnbench.records import LEAST_ROUNDS
 from attnbench.statistics.estimate import LEVEL, student_quantile
 from attnbench.statistics.ratios import certainties, final, means

@@ -23,11 +23,11 @@ from pathlib import Path
 
 from attnbench.api.servers import SCRIPT
 from attnbench.cli import options
+from attnbench.devices.host import processor
 from attnbench.gate.cases import CheckedCase, CheckPlan
 from attnbench.gate.check import on_both_sides
 from attnbench.gate.rule import Evidence, Pair, Stage, Statistic, judge, settled
 from attnbench.gate.selftest import prepare, with_extra
-from attnbench.measure.environment import processor
 from attnbench.records import Mode
 from attnbench.run.pairs import AGAIN, BASE, of_trees
 from attnbench.run.processes import Server

@@ -2,8 +2,8 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
-from attnbench.device import find
-from attnbench.measure.environment import processor
+from attnbench.devices.finding import find
+from attnbench.devices.host import processor
 
 CPU = find("cpu")
 

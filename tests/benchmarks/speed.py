@@ -21,9 +21,9 @@ from torch import nn
 
 from attnbench.attention.contract import merge
 from attnbench.catalogue.registry import card, names
-from attnbench.device import choose
+from attnbench.devices.finding import choose
+from attnbench.devices.timing import sample
 from attnbench.measure.server import described
-from attnbench.measure.timing import sample
 from attnbench.records import PASSES, Causality, Clock, Level, Mode, Workload
 from attnbench.workloads.presets import preset
 from tests.benchmarks.header import begin

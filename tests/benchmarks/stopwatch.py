@@ -23,11 +23,11 @@ import torch
 from torch.utils.benchmark import Timer
 
 from attnbench.catalogue.registry import card
-from attnbench.device import choose
+from attnbench.devices.finding import choose
+from attnbench.devices.timing import sample, warm_up
 from attnbench.measure.allocator import keep_pages
 from attnbench.measure.environment import seconds_of
-from attnbench.measure.subject import Subject, iteration
-from attnbench.measure.timing import sample, warm_up
+from attnbench.measure.subject import Subject
 from attnbench.records import Case, Level, Mode, Settings, Workload
 from attnbench.run.schedule import turns
 from tests.benchmarks.header import begin
@@ -97,7 +97,7 @@ def case(name, seq_len, device, tokens):
 def ratios(case, device, rounds):
     """The case, and the ratio of the tool's time to that of each other timer."""
     subject = Subject(card(case.mechanism), case, seed=0)
-    run = iteration(subject)
+    run = subject.iteration()
     timers = {"tool": tool, "hand": by_hand, "Timer": by_timer, "wall": by_wall}
     timers = {name: timers[name] for name in ("tool", *others(device)) if name in timers}
     if "do_bench" in others(device):

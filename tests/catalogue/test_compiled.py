@@ -12,7 +12,7 @@ import torch
 
 from attnbench.catalogue import compiled, registry
 from attnbench.catalogue.compiled import with_compiled
-from attnbench.device import find
+from attnbench.devices.finding import find
 from attnbench.measure.compiling import graphs
 from attnbench.records import Level, Mode
 from attnbench.verify.equations import against_its_reference

@@ -9,7 +9,7 @@ from contextlib import chdir, redirect_stderr, redirect_stdout
 from unittest.mock import patch
 
 from attnbench.cli.main import run
-from attnbench.measure.devices.cpu import Cpu
+from attnbench.devices.kinds.cpu import Cpu
 
 
 def environment(**more):

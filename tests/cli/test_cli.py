@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 
 from attnbench.cli.doctor import missing_devices
-from attnbench.measure.devices import cuda
+from attnbench.devices.kinds import cuda
 from attnbench.store.journal import load
 from tests.cli.commands import attnbench, here, start
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from attnbench.cli import console, main, verbs
-from attnbench.errors import CannotRun
+from attnbench.errors import DEBUG, CannotRun
 from tests.cli.commands import attnbench
 
 FIRST = """
@@ -58,7 +58,7 @@ def run(monkeypatch, *arguments):
 def ends(monkeypatch, tmp_path):
     """Runs the program with a verb that raises; exit code and errors."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.delenv(main.DEBUG, raising=False)
+    monkeypatch.delenv(DEBUG, raising=False)
 
     def ended(error):
         def doctor():
@@ -85,7 +85,7 @@ def test_what_nobody_foresaw_is_a_line_and_a_file(ends, error):
 
 
 def test_the_traceback_is_shown_where_it_is_asked_for(ends, monkeypatch, tmp_path):
-    monkeypatch.setenv(main.DEBUG, "1")
+    monkeypatch.setenv(DEBUG, "1")
     code, err = ends(KeyError("k"))
     assert code == 2
     assert err.startswith("Traceback")

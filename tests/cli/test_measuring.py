@@ -10,7 +10,7 @@ from attnbench.api.measuring import refuse_empty, why_most
 from attnbench.cli.doctor import load
 from attnbench.cli.dry_run import show_plan
 from attnbench.cli.measuring import doubts, kept, timed_by
-from attnbench.device import find
+from attnbench.devices.finding import find
 from attnbench.errors import CannotRun, SweepBusy
 from attnbench.records import Cause, Outcome, Part, Run, Shard
 from attnbench.run.processes import Server

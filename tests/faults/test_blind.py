@@ -8,7 +8,7 @@ import pytest
 
 from tests.faults.real import ROOT, SMALL, attnbench, complete, environment, said
 
-ASK = "from attnbench.measure.nvml import state; print(state())"
+ASK = "from attnbench.devices.nvml import state; print(state())"
 
 NO_PERMISSION = """
 int nvmlInit_v2(void) { return 4; }

@@ -8,9 +8,9 @@ from attnbench.errors import CannotRun
 from attnbench.fleet import drive, split
 from attnbench.fleet import folder as fleets
 from attnbench.fleet.drive import MOST_TRIES, Drive, left_s
-from attnbench.fleet.engine import EngineKind, Seen, State
+from attnbench.fleet.engine import Seen, State
 from attnbench.fleet.folder import Fleet, Job
-from attnbench.records import Shard
+from attnbench.records import EngineKind, Shard
 from tests.fleet.shards import measured
 from tests.run.test_session import PLAN, REQUEST
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from attnbench.errors import DifferentSweep, StoreError, SweepBusy
 from attnbench.fleet import folder as fleets
-from attnbench.fleet.engine import EngineKind
 from attnbench.fleet.folder import Agreement, Fleet, Job
+from attnbench.records import EngineKind
 from tests.sweeps import environment
 
 CLAIM = Agreement(machine=environment(), division="a1")

@@ -26,7 +26,7 @@ CARD = '''"""A device that a scheduler hands out, for a test."""
 
 import os
 
-from attnbench.measure.devices.cpu import Cpu
+from attnbench.devices.kinds.cpu import Cpu
 
 TYPES = {"n1": "A100", "n2": "A100", "n3": "H100"}
 

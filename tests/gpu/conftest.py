@@ -10,7 +10,7 @@ import os
 import pytest
 import torch
 
-from attnbench.device import find
+from attnbench.devices.finding import find
 from attnbench.measure import allocator
 
 

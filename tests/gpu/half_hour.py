@@ -126,7 +126,7 @@ def emulation(name, tiny, folder):
     # here, since `--needs` must do without the packages that these need
     import pytest
 
-    from attnbench.device import find
+    from attnbench.devices.finding import find
     from attnbench.errors import UsageError
     from tests import emulated
 
@@ -258,7 +258,7 @@ def swept(work, name, limit_s, device, size, models, *options):
 
 def tests(work, device, size):
     """What the machine is, a small sweep, and the tests: first those of time, alone."""
-    from attnbench.run.cgroups import cores
+    from attnbench.devices.cgroups import cores
 
     usual = ("-m", "pytest", "-m", "gpu", "-v", "-p", "no:cacheprovider", *size.tested)
     usual += ("-o", "filterwarnings=default")  # of other versions than those of this project

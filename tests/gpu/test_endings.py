@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import attnbench as package
-from attnbench.device import find
+from attnbench.devices.finding import find
 from attnbench.records import Cause, Outcome
 from tests.cli.commands import attnbench
 from tests.fleet.cluster import until

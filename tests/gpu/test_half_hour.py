@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from attnbench.device import find
+from attnbench.devices.finding import find
 from tests import emulated
 from tests.gpu import half_hour
 from tests.gpu.half_hour import FULL, STEP_S, STEPS, Command, carried_out, ended

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from attnbench.catalogue.registry import card
-from attnbench.device import find
+from attnbench.devices.finding import find
 from attnbench.measure.subject import Subject
 from attnbench.records import Level, Mode
 from tests.measure.cases import case

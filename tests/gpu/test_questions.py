@@ -14,9 +14,9 @@ import torch.nn.functional as F
 
 from attnbench.api.servers import own_server
 from attnbench.catalogue.registry import card, names
-from attnbench.device import find
-from attnbench.measure import nvml
-from attnbench.measure.subject import Subject, iteration
+from attnbench.devices import nvml
+from attnbench.devices.finding import find
+from attnbench.measure.subject import Subject
 from attnbench.measure.worker import Worker
 from attnbench.records import PASSES, Level, Mode
 from attnbench.verify.trial import ways
@@ -145,7 +145,7 @@ def test_whether_training_stays_finite(answer, dtype):
     for name in ("transformer", "fastformer", "linear_transformer", "performer"):
         tested = on_gpu(case(name, level=Level.MODEL, mode=Mode.TRAINING), dtype=dtype)
         subject = Subject(card(name), tested, seed=0)
-        iterate, losses = iteration(subject), []
+        iterate, losses = subject.iteration(), []
         for _ in range(STEPS):
             subject.clear()
             losses.append(iterate(lambda phase: None).item())
@@ -192,7 +192,7 @@ def test_which_forms_make_the_host_wait(answer):
             one = on_gpu(case(name, form, causal=ways(tested.causality)[-1], seq_len=256))
             if form in ("flex", "compiled") or tested.refusal(form, tested.config(), one.workload):
                 continue
-            iterate = iteration(Subject(tested, one, seed=0))
+            iterate = Subject(tested, one, seed=0).iteration()
             iterate(lambda phase: None)
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")

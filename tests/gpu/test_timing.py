@@ -5,10 +5,10 @@ from statistics import median
 import pytest
 import torch
 
-from attnbench.device import find
-from attnbench.measure import nvml
-from attnbench.measure.cuda import LEARNING, PATIENCE
-from attnbench.measure.timing import sample
+from attnbench.devices import nvml
+from attnbench.devices.cuda_timing import LEARNING, PATIENCE
+from attnbench.devices.finding import find
+from attnbench.devices.timing import sample
 from tests.benchmarks import stopwatch
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("alone")]

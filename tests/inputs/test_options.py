@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from attnbench import __version__
+from attnbench.version import __version__
 from tests.inputs import driving, texts, values
 
 VERBS = driving.verbs()

@@ -19,8 +19,8 @@ def emulated_gpu(monkeypatch):
     """`torch.cuda` emulated in this process, without NVML and its driver."""
     import torch
 
-    from attnbench.measure import cuda as stopwatch
-    from attnbench.measure.devices import cuda
+    from attnbench.devices import cuda_timing as stopwatch
+    from attnbench.devices.kinds import cuda
     from tests.emulated.startup.emulated_cuda import adapt, emulate, time_by
 
     gc.collect()  # tensors of other tests would be counted, and freed at any time

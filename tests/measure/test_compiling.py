@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from attnbench.catalogue import compiled
-from attnbench.device import find
+from attnbench.devices.finding import find
 from attnbench.measure import compiling
 from attnbench.measure.compiling import graphs
 from attnbench.measure.worker import Worker

@@ -9,7 +9,7 @@ import torch
 from attnbench.attention.contract import Attention
 from attnbench.catalogue.registry import card
 from attnbench.measure.digits import relative_error
-from attnbench.measure.subject import Subject, iteration
+from attnbench.measure.subject import Subject
 from attnbench.measure.worker import Worker
 from attnbench.records import Level, Mode
 from attnbench.workloads.plan import make_workload
@@ -56,7 +56,7 @@ def test_a_wrong_step_is_far_off(monkeypatch):
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind[0])
 def test_every_iteration_is_the_same_step(kind):
     subject = prefilled(*kind)
-    iterate, before = iteration(subject), subject.of_state()
+    iterate, before = subject.iteration(), subject.of_state()
     first = iterate(lambda phase: None).clone()
     for _ in range(100):
         last = iterate(lambda phase: None)

@@ -6,9 +6,9 @@ from itertools import product
 import pytest
 
 from attnbench.catalogue.registry import card, names
+from attnbench.devices.counting import Counter
 from attnbench.measure import oddities
-from attnbench.measure.counting import Counter
-from attnbench.measure.subject import Subject, iteration
+from attnbench.measure.subject import Subject
 from attnbench.records import PASSES, Causality, Level, Mode
 from attnbench.verify.trial import ways
 from attnbench.workloads.presets import preset
@@ -43,7 +43,7 @@ def wrong(tested, one):
     """What is wrong with an iteration; of forms of this package, also on other input."""
     subject, w = Subject(tested, one, seed=0), one.workload
     with oddities.watched(subject) as first, Counter() as counter:
-        output = iteration(subject)(lambda phase: None)
+        output = subject.iteration()(lambda phase: None)
     assert first.outputs, "nothing was watched"
     types = set(filter(None, counter.notes.get("number_types", "").split(", ")))
     # Fourier transforms give complex numbers

@@ -9,7 +9,7 @@ import torch
 
 from attnbench.catalogue.registry import card
 from attnbench.measure import oddities
-from attnbench.measure.subject import Subject, iteration
+from attnbench.measure.subject import Subject
 from attnbench.measure.worker import Worker
 from attnbench.records import Level
 from tests.measure.cases import case
@@ -70,7 +70,7 @@ def test_an_output_of_another_type_is_a_failure_and_of_a_layer_odd():
     forward = inner.forward
     inner.forward = lambda x, mask: forward(x, mask).bfloat16()
     with oddities.watched(subject) as passed:
-        output = iteration(subject)(lambda phase: None)
+        output = subject.iteration()(lambda phase: None)
     assert set(passed.odd) == {"returned torch.bfloat16 for torch.float32"}
     assert subject.check(output) == ""
     assert "not torch.float32" in subject.check(output.bfloat16())

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from attnbench.catalogue.registry import card
-from attnbench.measure import environment, nvml
-from attnbench.measure.devices.cuda import Cuda
+from attnbench.devices import host, nvml
+from attnbench.devices.kinds.cuda import Cuda
+from attnbench.measure import environment
 from attnbench.measure.worker import EXTRA_SIZE, Worker
 from tests.measure.cases import case
 
@@ -129,7 +130,7 @@ def test_a_process_that_keeps_too_much_of_the_host_weighs_no_other_case(gpu):
 
 def test_free_memory_is_read_before_the_peaks_take_any_and_they_give_it_back(gpu, monkeypatch):
     monkeypatch.setattr(environment, "PEAK_S", 0.0)
-    monkeypatch.setattr(environment, "LOOK_S", 0.0)
+    monkeypatch.setattr(host, "LOOK_S", 0.0)
     monkeypatch.setattr(Cuda, "copy_elements", 16 * MIB // 4)
     monkeypatch.setattr(Cuda, "title", lambda self: "Emulated GPU")
     torch.cuda.empty_cache()

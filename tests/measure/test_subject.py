@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from attnbench.catalogue.registry import card
-from attnbench.measure.subject import Subject, iteration, small
+from attnbench.devices.kinds.cpu import small
+from attnbench.measure.subject import Subject
 from attnbench.records import Level, Mode
 from tests.measure.cases import case
 
@@ -25,7 +26,7 @@ def subject(mechanism, form, **sizes):
 def test_an_output_passes_its_check(mechanism, form, level, padding):
     one = subject(mechanism, form, level=level, padding=padding)
     phases = []
-    assert one.check(iteration(one)(phases.append)) == ""
+    assert one.check(one.iteration()(phases.append)) == ""
     assert phases == ["forward"]
 
 
@@ -34,7 +35,7 @@ def test_training_moves_every_parameter(mechanism, form, level):
     one = subject(mechanism, form, level=level, mode=Mode.TRAINING)
     before = [p.detach().clone() for p in one.parameters]
     phases = []
-    output = iteration(one)(phases.append)
+    output = one.iteration()(phases.append)
     assert one.check(output) == ""
     assert phases == ["forward", "backward", "step"]
     for old, new in zip(before, one.parameters, strict=True):
@@ -49,14 +50,14 @@ def test_the_same_seed_gives_the_same_numbers():
     outputs = []
     for seed in (3, 3, 4):
         one = Subject(card("transformer"), case(level=Level.MODEL), seed)
-        outputs.append(iteration(one)(lambda phase: None))
+        outputs.append(one.iteration()(lambda phase: None))
     assert torch.equal(outputs[0], outputs[1])
     assert not torch.equal(outputs[0], outputs[2])
 
 
 def test_a_wrong_output_is_reported():
     one = subject("transformer", "eager")
-    good = iteration(one)(lambda phase: None)
+    good = one.iteration()(lambda phase: None)
     assert "not finite" in one.check(good.index_fill(1, torch.tensor([0]), float("nan")))
     assert "shape [2, 31, 16]" in one.check(good[:, 1:])
     assert "float64" in one.check(good.double())
@@ -64,7 +65,7 @@ def test_a_wrong_output_is_reported():
 
 def test_the_embedding_is_frozen_and_dropout_is_for_training():
     one = subject("transformer", "eager", level=Level.MODEL, mode=Mode.TRAINING)
-    iteration(one)(lambda phase: None)
+    one.iteration()(lambda phase: None)
     assert one.module.embedding.weight.grad is None
     assert one.module.training
     assert not subject("transformer", "eager", level=Level.MODEL).module.training

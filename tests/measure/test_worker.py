@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from attnbench.device import Meter
+from attnbench.devices.protocol import Meter
 from attnbench.measure import allocator
 from attnbench.measure.worker import Worker, is_out_of_memory
 from attnbench.records import Sample

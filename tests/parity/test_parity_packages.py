@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from attnbench.catalogue import registry
-from attnbench.measure.subject import Subject, iteration
+from attnbench.measure.subject import Subject
 from attnbench.records import PASSES, Case, Level, Shell, Workload
 from attnbench.verify.flops import counted_flops
 from attnbench.verify.trial import some_padding, tokens
@@ -137,7 +137,7 @@ def runs_and_counts(name, form, config, w, mode, level):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         subject = Subject(card, case, seed=0)
-        output = iteration(subject)(lambda phase: None)
+        output = subject.iteration()(lambda phase: None)
         assert subject.check(output) == ""
         if level is Level.ATTENTION:
             counted = counted_flops(subject.module, *subject.inputs)

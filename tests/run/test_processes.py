@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from attnbench.api.servers import SCRIPT, own_server
-from attnbench.device import find
+from attnbench.devices.finding import find
 from attnbench.errors import CannotRun
 from attnbench.records import Case, Level, Workload
 from attnbench.run import processes

@@ -7,9 +7,7 @@ import msgspec
 import pytest
 
 from attnbench import units
-from attnbench.analysis import predict
-from attnbench.analysis.predict import replayed
-from attnbench.device import find
+from attnbench.devices.finding import find
 from attnbench.records import (
     Case,
     Cause,
@@ -25,8 +23,9 @@ from attnbench.records import (
     Settings,
     Workload,
 )
-from attnbench.run import schedule
+from attnbench.run import predict, schedule
 from attnbench.run.history import History
+from attnbench.run.predict import replayed
 from attnbench.run.session import Session
 from attnbench.statistics.curves import series_names
 from attnbench.store.schema import wrong

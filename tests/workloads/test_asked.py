@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.device import find
+from attnbench.devices.finding import find
 from attnbench.errors import UsageError
 from attnbench.records import Clock
 from attnbench.workloads import config, requests

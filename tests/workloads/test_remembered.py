@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from attnbench.device import find
+from attnbench.devices.finding import find
 from attnbench.store import cache
 from attnbench.workloads import remembered
 from attnbench.workloads.reading import Described

@@ -7,8 +7,8 @@ import emulated_cuda
 
 AFTER = {
     "torch": emulated_cuda.emulate,
-    "attnbench.measure.devices.cuda": emulated_cuda.adapt,
-    "attnbench.measure.cuda": emulated_cuda.time_by,
+    "attnbench.devices.kinds.cuda": emulated_cuda.adapt,
+    "attnbench.devices.cuda_timing": emulated_cuda.time_by,
 }
 
 

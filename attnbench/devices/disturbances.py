@@ -13,10 +13,10 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple, Self
 
-from attnbench.device import Meter
-from attnbench.measure.timing import FAULT_S
+from attnbench.devices.cgroups import read
+from attnbench.devices.protocol import Meter
+from attnbench.devices.timing import FAULT_S
 from attnbench.records import Disturbance
-from attnbench.run.cgroups import read
 
 PROC = Path("/proc")
 

@@ -10,8 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from attnbench.measure import worker
-from attnbench.measure.disturbances import (
+from attnbench.devices.disturbances import (
     FIRST,
     LATELY,
     Account,
@@ -21,7 +20,8 @@ from attnbench.measure.disturbances import (
     stolen_s,
     waited_s,
 )
-from attnbench.measure.timing import FAULT_S, HostStopwatch
+from attnbench.devices.timing import FAULT_S, HostStopwatch
+from attnbench.measure import worker
 from attnbench.measure.worker import Worker
 from attnbench.records import Clock, Disturbance
 from tests.measure.cases import case

@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from attnbench.analysis.predict import Rates, Times, replayed
 from attnbench.analysis.summary import prediction_errors, summary
 from attnbench.records import Mode, Outcome
+from attnbench.run.predict import Rates, Times, replayed
 from attnbench.run.session import Session
 from attnbench.statistics.curves import series_names
 from tests.run.machine import Machine

@@ -5,7 +5,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from attnbench.measure import nvml
+from attnbench.devices import nvml
 
 
 @pytest.fixture

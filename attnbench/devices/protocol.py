@@ -1,14 +1,9 @@
 """What differs between devices: one class for each kind of device.
 
-A kind of device is one file in `measure/devices/` with one class, both named as users name it:
-`--device cuda:1` is `Cuda("cuda:1")` from `cuda.py`. To add a device, add such a file; nothing else
-has to be edited. Processes that never load torch use these classes too: the files import torch only
-within the methods that a measuring process calls.
+Processes that never load torch use these classes too: their files import torch only within the
+methods that a measuring process calls.
 """
 
-import importlib
-import pkgutil
-import re
 import sys
 import sysconfig
 from abc import ABC, abstractmethod
@@ -16,14 +11,32 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from attnbench.errors import CannotRun, UsageError
 from attnbench.records import Case, Clock, Disturbance, Sample
 
-ROOM = "measure.devices"
-AUTO = "auto"  # the present device of the highest preference
-
-Build = Callable[[Case], Any]  # a case to its `measure.subject.Subject`
 Weighed = tuple[dict[str, float], dict[str, str]]  # `Run.values` and `Run.notes`
+Lap = Callable[[str], None]  # called with the name of each phase as it ends
+Iterate = Callable[[Lap], Any]  # one iteration
+
+
+class Built(Protocol):
+    """A case that is built and ready to iterate, as `measure.subject` has it."""
+
+    training: bool
+    decodes: bool
+    compiles: bool
+    state: Any
+    optimiser: Any
+
+    def prefill(self) -> Any: ...
+    def iteration(self) -> Iterate: ...
+    def forward(self) -> Any: ...
+    def backward(self, output: Any) -> None: ...
+    def step(self) -> None: ...
+    def clear(self) -> None: ...
+    def of_state(self) -> Weighed: ...
+
+
+Build = Callable[[Case], Built]
 
 
 class Stopwatch(Protocol):
@@ -184,8 +197,8 @@ class Device(ABC):
         """
         return Meter()
 
-    def captured(self, subject: Any) -> Callable[..., Any]:
-        """An iteration of a `measure.subject.Subject` as graphs; only where `captures`."""
+    def captured(self, subject: Built) -> Iterate:
+        """An iteration as graphs; only where `captures`."""
         raise NotImplementedError
 
     def notes(self, watch: Stopwatch) -> Mapping[str, str]:
@@ -206,31 +219,3 @@ class Device(ABC):
     def facts(self) -> Mapping[str, Any]:
         """Fields of `Environment` that describe the device; of its memory, what is free."""
         return {"device": self.title()}
-
-
-def kinds() -> tuple[str, ...]:
-    """The kinds of device that this package knows, sorted; imports none of them."""
-    folder = Path(__file__).parent.joinpath(*ROOM.split("."))
-    return tuple(sorted(module.name for module in pkgutil.iter_modules([str(folder)])))
-
-
-def find(name: str) -> Device:
-    """The device with a name such as `cuda:1`, present or not. Raises `UsageError`."""
-    kind = name.partition(":")[0]
-    if kind not in kinds() or not re.fullmatch(r"\w+(:[0-9]{1,3})?", name):
-        known = ", ".join(kinds())
-        raise UsageError(f"--device {name!r} is not auto, {known}, or numbered such as cuda:1")
-    module = importlib.import_module(f"attnbench.{ROOM}.{kind}")
-    device: Device = getattr(module, kind.capitalize())(name)
-    return device
-
-
-def choose(name: str) -> Device:
-    """A present device, by name or `auto`. Raises `UsageError` or `CannotRun`."""
-    if name == AUTO:
-        present = [device for device in map(find, kinds()) if not device.missing()]
-        return max(present, key=lambda device: device.preference)
-    device = find(name)
-    if reason := device.missing():
-        raise CannotRun(f"--device {name}: {reason}; try --device auto")
-    return device

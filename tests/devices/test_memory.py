@@ -10,7 +10,7 @@ import torch
 
 from attnbench.attention.contract import Card
 from attnbench.catalogue.registry import card, names
-from attnbench.measure import memory
+from attnbench.devices import memory
 from attnbench.measure.subject import Subject
 from attnbench.records import PASSES, Level, Mode
 from attnbench.verify.trial import ways
@@ -136,7 +136,7 @@ def test_lean_mechanisms_never_hold_a_square_of_the_length(one):
 
 
 def test_the_counter_does_not_count_views():
-    from attnbench.measure.counting import Counter
+    from attnbench.devices.counting import Counter
 
     x = torch.randn(8, 4)
     with Counter() as counter:

@@ -3,7 +3,7 @@
 import ctypes
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
-from attnbench.device import Build, Device, Meter, Stopwatch, Weighed
-from attnbench.measure import nvml
+from attnbench.devices import nvml
+from attnbench.devices.protocol import Build, Built, Device, Iterate, Meter, Stopwatch, Weighed
 from attnbench.records import Case, Clock
 
 # variables that change what is computed or how memory is managed, recorded where they are set
@@ -80,7 +80,7 @@ class Cuda(Device):
         torch.backends.cudnn.allow_tf32 = False
 
     def stopwatch(self, cold: bool = False, clock: Clock = Clock.WALL) -> Stopwatch:
-        from attnbench.measure.cuda import CudaStopwatch
+        from attnbench.devices.cuda_timing import CudaStopwatch
 
         return CudaStopwatch(cold, self.torch_name)
 
@@ -92,8 +92,8 @@ class Cuda(Device):
     def meter(self, probed: bool = False) -> Meter:
         return nvml.GpuMeter(self.uuid())
 
-    def captured(self, subject: Any) -> Callable[..., Any]:
-        from attnbench.measure.cuda_graphs import captured
+    def captured(self, subject: Built) -> Iterate:
+        from attnbench.devices.cuda_graphs import captured
 
         return captured(subject)
 
@@ -101,14 +101,14 @@ class Cuda(Device):
         return {"allocator": "caching", "launches": getattr(watch, "visible_launches", "")}
 
     def weigh(self, build: Build, case: Case) -> Weighed:
-        from attnbench.measure.cuda_memory import weigh
+        from attnbench.devices.cuda_memory import weigh
 
         return weigh(lambda: build(case), self.uuid())
 
     def release(self) -> None:
         import torch
 
-        from attnbench.measure.cuda_memory import free_workspaces
+        from attnbench.devices.cuda_memory import free_workspaces
 
         free_workspaces()
         torch.cuda.empty_cache()

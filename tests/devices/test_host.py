@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnbench.measure.environment import busy_cores, taken_cores
+from attnbench.devices.host import busy_cores, taken_cores
 
 TICKS = st.integers(0, 10_000)
 FIELDS = st.tuples(*[TICKS] * 10)  # user to guest_nice, as /proc/stat has them
@@ -54,15 +54,15 @@ def test_cores_that_are_not_this_process_s_own_do_not_count(monkeypatch):
         stat({core: row() for core in range(4)}),
         stat({0: row(busy=25), 1: row(idle=25), 2: row(busy=25), 3: row(busy=25)}),
     ]
-    monkeypatch.setattr("attnbench.measure.environment.read", lambda folder, name: texts.pop(0))
-    monkeypatch.setattr("attnbench.measure.environment.cores", lambda: 2)
+    monkeypatch.setattr("attnbench.devices.host.read", lambda folder, name: texts.pop(0))
+    monkeypatch.setattr("attnbench.devices.host.cores", lambda: 2)
     monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1})
     assert busy_cores() == 1.0
 
 
 def test_what_a_quota_leaves_to_others_is_theirs(monkeypatch):
     texts = [stat({0: row(), 1: row()}), stat({0: row(busy=25), 1: row(idle=25)})]
-    monkeypatch.setattr("attnbench.measure.environment.read", lambda folder, name: texts.pop(0))
-    monkeypatch.setattr("attnbench.measure.environment.cores", lambda: 1)
+    monkeypatch.setattr("attnbench.devices.host.read", lambda folder, name: texts.pop(0))
+    monkeypatch.setattr("attnbench.devices.host.cores", lambda: 1)
     monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1})
     assert busy_cores() == 0.0

@@ -10,13 +10,12 @@ from typing import Self
 import torch
 from torch.autograd.profiler import profile
 
-from attnbench.device import Weighed
-from attnbench.measure import kernels, nvml
-from attnbench.measure.counting import FUSED, Counter
-from attnbench.measure.subject import Subject, iteration
+from attnbench.devices import kernels, nvml
+from attnbench.devices.counting import FUSED, Counter
+from attnbench.devices.protocol import Built, Weighed
 
 
-def weigh(build: Callable[[], Subject], uuid: str) -> Weighed:
+def weigh(build: Callable[[], Built], uuid: str) -> Weighed:
     """Allocated and reserved peak, saved bytes, counts, and the process's peak from NVML.
 
     The first iteration warms up (autotuning allocates), the second is measured, operators are
@@ -33,7 +32,7 @@ def weigh(build: Callable[[], Subject], uuid: str) -> Weighed:
     left = torch.cuda.memory_allocated()
     used_before = used_bytes(device)
     subject = build()
-    iterate = iteration(subject)
+    iterate = subject.iteration()
     subject.prefill()
     iterate(lambda phase: None)
     subject.clear()

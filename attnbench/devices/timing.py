@@ -3,14 +3,12 @@
 import time
 from collections.abc import Callable, Sequence
 from statistics import linear_regression, median
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from attnbench.device import Stopwatch
+from attnbench.devices.protocol import Iterate, Stopwatch
 from attnbench.records import AWAY, Clock, Sample
 
 Grown = TypeVar("Grown", int, float)
-Lap = Callable[[str], None]
-Iterate = Callable[[Lap], Any]
 
 SLOPE_SAMPLES = 10  # warm-up ends when, over this many iterations,
 SLOPE = 0.02  # times drift by less than 2 %

@@ -9,19 +9,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnbench.measure.subject import Subject, iteration
-from attnbench.measure.timing import Iterate, Lap
+from attnbench.devices.protocol import Built, Iterate, Lap
 
 WARM_UP = 3  # iterations on the side stream before a capture, as torch advises
 
 
-def captured(subject: Subject) -> Iterate:
+def captured(subject: Built) -> Iterate:
     """An iteration that replays CUDA graphs, one for each phase, with the subject's inputs.
 
     The graphs share their memory, as they are replayed in the order in which they were captured.
     Raises what the capture raises, for instance where an iteration waits for the device.
     """
-    side, iterate = torch.cuda.Stream(), iteration(subject)
+    side, iterate = torch.cuda.Stream(), subject.iteration()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(WARM_UP):

@@ -8,7 +8,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.profiler import ProfilerActivity
 
 from attnbench.catalogue.registry import card
-from attnbench.measure import kernels, memory
+from attnbench.devices import kernels, memory
 from attnbench.measure.subject import Subject
 from attnbench.records import PASSES
 from tests.measure.cases import case

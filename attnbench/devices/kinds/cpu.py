@@ -3,12 +3,13 @@
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from shutil import which
 from typing import Any
 
-from attnbench.device import Build, Device, Meter, Stopwatch, Weighed
-from attnbench.measure.environment import memory_bytes
-from attnbench.measure.timing import HostStopwatch
+from attnbench.devices.host import memory_bytes
+from attnbench.devices.protocol import Build, Device, Meter, Stopwatch, Weighed
+from attnbench.devices.timing import HostStopwatch
 from attnbench.records import Case, Clock
 
 FAULTING_S = 3.0  # at most of a warm-up that goes on while pages fault
@@ -75,7 +76,7 @@ class Cpu(Device):
         return HostStopwatch(counts=clock)
 
     def meter(self, probed: bool = False) -> Meter:
-        from attnbench.measure.disturbances import CoreMeter, Probe
+        from attnbench.devices.disturbances import CoreMeter, Probe
 
         if probed and self.probe is None:
             self.probe = Probe()
@@ -85,14 +86,20 @@ class Cpu(Device):
         return {"allocator": "pages kept"}
 
     def weigh(self, build: Build, case: Case) -> Weighed:
-        from attnbench.measure.memory import on_cpu
-        from attnbench.measure.subject import iteration, small
+        from attnbench.devices.memory import on_cpu
 
         # a small batch loads code and library workspaces, so that they do not count
         first = build(small(case))
         if first.compiles:  # for this shape only
             first = build(case)
         first.prefill()
-        iteration(first)(lambda phase: None)
+        first.iteration()(lambda phase: None)
         del first
         return on_cpu(lambda: build(case))
+
+
+def small(case: Case, seq_len: int = 128) -> Case:
+    """The same case on one short sequence with a small vocabulary; it runs the same code."""
+    w = case.workload
+    shell = replace(w.shell, vocabulary=64) if w.shell else None
+    return replace(case, workload=replace(w, batch=1, seq_len=min(seq_len, w.seq_len), shell=shell))

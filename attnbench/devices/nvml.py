@@ -14,7 +14,7 @@ from statistics import median
 from types import MappingProxyType
 from typing import Any, Self
 
-from attnbench.device import Meter
+from attnbench.devices.protocol import Meter
 
 SLOW = 0.75  # of the largest clock of the multiprocessors; samples below it are taken again
 THROTTLED = 0.05  # a reason that lowered the clock for less of the samples' time is not noted

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from attnbench.device import Meter
-from attnbench.measure import cuda
-from attnbench.measure.cuda import BURST_S, LEARNING, LONGEST_HOLD_S, PATIENCE, CudaStopwatch
-from attnbench.measure.timing import sample, warm_up
+from attnbench.devices import cuda_timing
+from attnbench.devices.cuda_timing import BURST_S, LEARNING, LONGEST_HOLD_S, PATIENCE, CudaStopwatch
+from attnbench.devices.protocol import Meter
+from attnbench.devices.timing import sample, warm_up
 from attnbench.measure.worker import Worker
 
 CYCLES_PER_S = 1_000_000
@@ -32,7 +32,7 @@ class Gpu:
         for name, function in replaced.items():
             monkeypatch.setattr(torch.cuda, name, function)
         clock = SimpleNamespace(perf_counter=lambda: self.now, process_time=lambda: self.now)
-        monkeypatch.setattr(cuda, "time", clock)
+        monkeypatch.setattr(cuda_timing, "time", clock)
 
     def wait(self):
         self.now = max(self.now, self.free)

@@ -18,6 +18,7 @@ from typing import NamedTuple, Protocol
 
 from attnbench.records import (
     PASSES,
+    TRAINING,
     Block,
     Case,
     Environment,
@@ -33,7 +34,6 @@ from attnbench.statistics.curves import series_names
 Known = list[tuple[Planned, float]]
 
 CALLS_S = 1e-4  # of some ten calls of torch, whatever they compute
-TRAINING = 3.0  # forward and backward over forward: two more products for each one
 
 # How many times longer than at the peak rates large products take, products of the core, and
 # moving each number once. Fitted to the 368 cases of six sweeps on two cores: of all but one of

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from attnbench.catalogue.registry import card
-from attnbench.measure.cuda_graphs import captured
-from attnbench.measure.subject import Subject, iteration
+from attnbench.devices.cuda_graphs import captured
+from attnbench.measure.subject import Subject
 from attnbench.measure.worker import Worker
 from attnbench.records import PASSES, Level, Mode
 from tests.measure.cases import case
@@ -28,7 +28,7 @@ def test_a_replay_computes_what_the_iteration_computes(level):
     tested = case("fastformer" if level is Level.ATTENTION else "transformer", level=level)
     replayed, eager = subject(tested), subject(tested)
     output = captured(replayed)(lambda phase: None)
-    assert torch.equal(output, iteration(eager)(lambda phase: None))
+    assert torch.equal(output, eager.iteration()(lambda phase: None))
 
 
 def test_a_replay_reads_its_inputs_again():
@@ -61,7 +61,7 @@ def test_replays_train_like_iterations():
     for _ in range(3):
         replay(phases.append)
     assert phases == ["forward", "backward", "step"] * 3
-    iterate = iteration(eager)
+    iterate = eager.iteration()
     for _ in range(3 + 1 + 3):  # the warm-up, the capture (here it computes), and the replays
         eager.clear()
         iterate(lambda phase: None)
@@ -90,7 +90,7 @@ def test_memory_that_runs_out_in_a_capture_is_out_of_memory(monkeypatch):
     def full(subject):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr("attnbench.measure.cuda_graphs.captured", full)
+    monkeypatch.setattr("attnbench.devices.cuda_graphs.captured", full)
     answer = build(Worker(None, seed=0), case(device="cuda"), cuda_graphs=True)
     assert answer["outcome"] == "oom"
 

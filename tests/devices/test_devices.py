@@ -10,12 +10,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from attnbench import device
+from attnbench.devices.finding import choose, find
+from attnbench.devices.kinds import cuda
 from attnbench.errors import CannotRun, UsageError
 from attnbench.gate.cases import CheckPlan
-from attnbench.measure.devices import cuda
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -23,12 +23,12 @@ ROOT = Path(__file__).parents[1]
 )
 def test_what_names_no_device_is_refused(name):
     with pytest.raises(UsageError, match="is not auto, cpu, cuda"):
-        device.find(name)
+        find(name)
 
 
 def test_a_cpu_has_no_number():
     with pytest.raises(CannotRun, match="no number"):
-        device.choose("cpu:0")
+        choose("cpu:0")
 
 
 @pytest.mark.parametrize(
@@ -37,17 +37,17 @@ def test_a_cpu_has_no_number():
 def test_auto_takes_a_gpu_that_torch_can_use(monkeypatch, count, built, chosen):
     monkeypatch.setattr(cuda, "device_count", lambda: count)
     monkeypatch.setattr(cuda, "built_for", lambda platform: built and platform == "cuda")
-    assert device.choose("auto").name == chosen
+    assert choose("auto").name == chosen
     if not count:
         with pytest.raises(CannotRun, match="this machine has 0 CUDA devices"):
-            device.choose("cuda")
+            choose("cuda")
     elif not built:
         with pytest.raises(CannotRun, match="without CUDA"):
-            device.choose("cuda:1")
+            choose("cuda:1")
     else:
-        assert device.choose("cuda:1").index == 1
+        assert choose("cuda:1").index == 1
         with pytest.raises(CannotRun, match="this machine has 2 CUDA devices"):
-            device.choose("cuda:2")
+            choose("cuda:2")
 
 
 class Driver:
@@ -79,8 +79,8 @@ class Driver:
 def test_the_driver_says_how_many_gpus_there_are_and_their_names(monkeypatch):
     monkeypatch.setattr(cuda.ctypes, "CDLL", lambda name: Driver())
     assert cuda.device_count() == 2
-    assert device.find("cuda:1").title() == "NVIDIA H200 1"
-    assert device.find("cuda").title() == "NVIDIA H200 0"
+    assert find("cuda:1").title() == "NVIDIA H200 1"
+    assert find("cuda").title() == "NVIDIA H200 0"
     monkeypatch.setattr(cuda.ctypes, "CDLL", lambda name: Driver(code=100))
     assert cuda.device_count() == 0
 
@@ -90,17 +90,17 @@ def test_a_card_must_allow_several_processes(monkeypatch, tmp_path, mode, allowe
     monkeypatch.setattr(cuda.ctypes, "CDLL", lambda name: Driver(mode=mode))
     monkeypatch.setattr(cuda, "built_for", lambda platform: platform == "cuda")
     monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
-    reason = device.find("cuda").missing()
+    reason = find("cuda").missing()
     assert bool(reason) == bool(allowed)
     assert allowed in reason
     (tmp_path / "control").touch()  # whose server is the one process
-    assert device.find("cuda").missing() == ""
+    assert find("cuda").missing() == ""
 
 
 def test_what_torch_was_built_for_is_read_without_loading_it():
     code = """
 import sys
-from attnbench.measure.devices.cuda import built_for, device_count
+from attnbench.devices.kinds.cuda import built_for, device_count
 device_count()
 built = built_for("cuda"), built_for("hip")
 assert "torch" not in sys.modules
@@ -130,14 +130,14 @@ def test_a_torch_for_amd_says_that_it_cannot_be_measured(monkeypatch):
     monkeypatch.setattr(cuda, "built_for", lambda platform: platform == "hip")
     monkeypatch.setattr(cuda, "device_count", lambda: 0)
     with pytest.raises(CannotRun, match=r"is for AMD GPUs \(ROCm\), which attnbench cannot meas"):
-        device.choose("cuda")
+        choose("cuda")
 
 
 def uuid_of(monkeypatch, known):
     """The UUID of the second device, where NVML knows some names."""
     monkeypatch.setattr(cuda.ctypes, "CDLL", lambda name: Driver())
     monkeypatch.setattr(cuda.nvml, "knows", lambda uuid: uuid in known)
-    return device.find("cuda:1").uuid()
+    return find("cuda:1").uuid()
 
 
 def test_a_card_and_a_part_of_one_have_names_of_their_own(monkeypatch):
@@ -149,18 +149,18 @@ def test_a_card_and_a_part_of_one_have_names_of_their_own(monkeypatch):
 
 @pytest.mark.parametrize("name", ["cpu", "cuda"])
 def test_torch_compiles_only_with_the_headers_of_python(monkeypatch, tmp_path, name):
-    monkeypatch.setattr(f"attnbench.measure.devices.{name}.which", lambda program: program)
+    monkeypatch.setattr(f"attnbench.devices.kinds.{name}.which", lambda program: program)
     monkeypatch.setattr(cuda, "find_spec", lambda package: package)
-    monkeypatch.setattr(device.sysconfig, "get_path", lambda kind: str(tmp_path))
-    assert "C headers of Python (Python.h): install" in device.find(name).cannot_compile()
+    monkeypatch.setattr("sysconfig.get_path", lambda kind: str(tmp_path))
+    assert "C headers of Python (Python.h): install" in find(name).cannot_compile()
     (tmp_path / "Python.h").touch()
-    assert device.find(name).cannot_compile() == ""
+    assert find(name).cannot_compile() == ""
 
 
 def test_the_gate_ignores_as_much_on_a_cpu_as_its_rule_was_tried_with():
-    assert device.find("cpu").threshold == CheckPlan().threshold
+    assert find("cpu").threshold == CheckPlan().threshold
 
 
 def test_more_threads_are_expected_to_compute_that_many_times_as_fast():
-    one, four = (device.find("cpu").flops_per_s(threads) for threads in (1, 4))
+    one, four = (find("cpu").flops_per_s(threads) for threads in (1, 4))
     assert four == 4 * one

@@ -11,17 +11,16 @@ from typing import Any
 
 from torch.autograd.profiler import profile, record_function
 
-from attnbench.device import Weighed
-from attnbench.measure import kernels
-from attnbench.measure.counting import FUSED, Counter
-from attnbench.measure.environment import proc_bytes
-from attnbench.measure.subject import Subject, iteration
+from attnbench.devices import kernels
+from attnbench.devices.counting import FUSED, Counter
+from attnbench.devices.host import proc_bytes
+from attnbench.devices.protocol import Built, Weighed
 
 MARK = "attnbench:"
 CLEAR_REFS = Path("/proc/self/clear_refs")
 
 
-def on_cpu(build: Callable[[], Subject]) -> Weighed:
+def on_cpu(build: Callable[[], Built]) -> Weighed:
     """Values and notes of one iteration: peaks, saved bytes, operators, bytes moved.
 
     `build` runs within the profile, so that parameters and inputs are counted. Peaks of decoding
@@ -35,7 +34,7 @@ def on_cpu(build: Callable[[], Subject]) -> Weighed:
         mark("start")
         subject.prefill()
         with nullcontext() if subject.compiles else counter:
-            iteration(subject)(mark)
+            subject.iteration()(mark)
         resident_peak = proc_bytes("self/status", "VmHWM")
         subject.clear()
     values = peaks(events.kineto_results.events())
@@ -43,7 +42,7 @@ def on_cpu(build: Callable[[], Subject]) -> Weighed:
     if values["kept_bytes"]:
         # what a forward pass drew may be kept until the next one replaces it
         with profile(profile_memory=True) as events:
-            iteration(subject)(mark)
+            subject.iteration()(mark)
             subject.clear()
         values["kept_bytes"] = peaks(events.kineto_results.events())["kept_bytes"]
     if subject.compiles:

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from attnbench.catalogue.registry import card
-from attnbench.measure import cuda_memory, nvml
-from attnbench.measure.cuda_memory import Peak, weigh
+from attnbench.devices import cuda_memory, nvml
+from attnbench.devices.cuda_memory import Peak, weigh
 from attnbench.measure.subject import Subject
 from attnbench.records import Level, Mode
 from tests.measure.cases import case

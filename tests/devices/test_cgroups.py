@@ -2,7 +2,7 @@
 
 import pytest
 
-from attnbench.run import cgroups
+from attnbench.devices import cgroups
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from attnbench.measure.timing import (
+from attnbench.devices.timing import (
     FAULT_S,
     HostStopwatch,
     increments,
