@@ -5,7 +5,7 @@ reason on the card, and the exempt trials, as patterns of their labels (`1-sdpa-
 `sdpa` of example 1, causal).
 """
 
-from attnbench.attention.contract import Tolerance
+from attnbench.attention.card import Tolerance
 
 ALL = "*"
 PADDING = ("padding at the end changes nothing",)

@@ -8,7 +8,7 @@ from itertools import product
 
 import pytest
 
-from attnbench.attention.contract import Tolerance
+from attnbench.attention.card import Tolerance
 from attnbench.catalogue import registry
 from attnbench.records import Causality
 from attnbench.verify.checks import (

@@ -1,0 +1,59 @@
+"""What the file of a mechanism imports: `from attnbench import attention as at`.
+
+    contract, card          `at.QKVAttention`, `at.Card`: what every mechanism has
+    primitives, recurrence  operations that mechanisms share
+    caches, flex            states of keys and values; windows by torch's flex_attention
+
+Loads torch. `kernels` needs triton too, so forms import it when they are built.
+"""
+
+from attnbench.attention import caches, flex
+from attnbench.attention.caches import Cache, Piece
+from attnbench.attention.card import Card, Cost, Exemption, Paper, Tolerance
+from attnbench.attention.contract import (
+    NO_SEPARATE_CORE,
+    Attention,
+    BaseConfig,
+    CachedAttention,
+    CoreAttention,
+    Draws,
+    Flops,
+    Projections,
+    QKVAttention,
+    State,
+    Unusable,
+    merge,
+    projection_flops,
+    projection_parameters,
+    try_out,
+)
+from attnbench.attention.primitives import (
+    additive,
+    allowed_keys,
+    biased_attention,
+    causal_mask,
+    fused_attention,
+    fused_biased_attention,
+    gather_tokens,
+    key_mask,
+    logits_at_once,
+    masked_softmax,
+    padded_mask,
+    row_numbers,
+    softmax_attention,
+    widen,
+)
+from attnbench.attention.recurrence import (
+    chunk_length,
+    decay_flops,
+    decay_rates,
+    decay_rule,
+    delta_flops,
+    delta_rule,
+    random_taps,
+    short_convolution,
+    sum_flops,
+    sum_rule,
+    uncompiled,
+)
+from attnbench.records import Causality, Family, Level, Mode, Option, Workload

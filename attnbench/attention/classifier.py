@@ -25,7 +25,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnbench.attention.contract import Attention, Card
+from attnbench.attention.card import Card
+from attnbench.attention.contract import Attention
 from attnbench.attention.primitives import masked_softmax
 from attnbench.records import Shell, Workload
 

@@ -1,4 +1,4 @@
-"""What a mechanism is: modules with one signature, and a card that describes them.
+"""What a mechanism is: modules with one signature.
 
     Attention.forward   x [B, N, D], mask [B, N] or None   to [B, N, D]
     QKVAttention.attend q, k, v [B, H, N, d], mask         to [B, H, N, d]
@@ -9,18 +9,14 @@ The sequences of a batch never mix, padding changes no real token, a query witho
 0 from the core and never NaN, and every N ≥ 1 works.
 """
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, fields
-from enum import StrEnum
-from typing import Any, get_args
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from attnbench.errors import UnknownOption
-from attnbench.records import Causality, Family, Level, Mode, Option, Workload
-
-LARGEST = 1 << 31  # no option may exceed what a tensor dimension can hold
+from attnbench.records import Level, Mode, Workload
 
 NO_SEPARATE_CORE = "folding merges the projections into the core, so there is no separate core"
 
@@ -55,48 +51,6 @@ class Flops:
 
     projections: int  # of all tokens
     core: int  # everything else
-
-
-@dataclass(frozen=True)
-class Paper:
-    """The publication that states the equations."""
-
-    title: str
-    authors: str
-    year: int | None
-    source: str  # "arXiv:2006.04768"
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Complexity as the papers print it, and the core's exponents of N; None where unknown."""
-
-    printed: str
-    time: float | None
-    memory: float | None
-
-
-class Exemption(StrEnum):
-    """A rule of the contract from which a mechanism may be exempt."""
-
-    EXTRA_PADDING = "extra padding"  # padding appended to every sequence changes no real token
-    FUTURE_SELECTION = "future selection"  # causal: a token's keys do not depend on later tokens
-    NO_VALID_KEY = "no valid key"  # a query without a valid key gets 0 from the core
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tolerance:
-    """Largest allowed error against the equations in float64, for each number type.
-
-    Relative to the largest output; for gradients, to the largest gradient. `reason` explains a
-    tolerance above the default.
-    """
-
-    float64: float = 1e-10
-    float32: float = 3e-6
-    float16: float = 4e-3
-    bfloat16: float = 3e-2
-    reason: str = ""
 
 
 class Unusable(Exception):
@@ -297,97 +251,3 @@ def projection_parameters(config: Any, workload: Workload) -> int:
 def projection_flops(workload: Workload, count: int = 4) -> int:
     """FLOPs of `count` D × D projections of all tokens: 2 B N D² each."""
     return 2 * count * workload.tokens * workload.width**2
-
-
-def fits(value: Option, declared: Any) -> bool:
-    """Whether a value has the declared type of a field; fields of unusual types accept any."""
-    kinds = get_args(declared) or (declared,)
-    if not set(kinds) <= {bool, int, float, str, type(None)}:
-        return True
-    if isinstance(value, int | float) and not abs(value) < LARGEST:  # refuses NaN too
-        return False
-    return type(value) in kinds or (type(value) is int and float in kinds)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Card:
-    """All facts about a mechanism as plain data, known before any module is built.
-
-    `reference(module, x [N, D], mask [N] or None, draws)` evaluates the equations for one sequence
-    in float64 and shares only parameters and draws with the module; an adopted module has none.
-    `examples` are small configurations that the contract's checks run at N ≈ 20 to 64.
-    `symbols` explains those that papers print in its complexity besides N and the width: the
-    meaning of each, and the options that set it. It is a literal, which `registry.symbols` reads.
-    `exempt(config)` returns the rules that do not hold, each with a reason.
-    `undecoded` is why no form continues a sequence token by token; a card without it says that some
-    form does, which `registry.decodes` reads.
-    `uncompiled` is why torch cannot compile the form `eager` (correctly) for the workload, or None.
-    """
-
-    forms: Mapping[str, type[Attention]]  # "eager" is always one of them
-    config: type[BaseConfig]
-    reference: Callable[..., Tensor] | None
-    parameters: Callable[[Any, Workload], int]
-    family: Family
-    causality: Causality
-    paper: Paper
-    cost: Cost
-    examples: tuple[BaseConfig, ...]
-    symbols: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    default: Callable[[Any, Workload], str] = lambda config, workload: "eager"  # a form
-    needs: Callable[[Any, Workload], str | None] = Attention.needs
-    uncompiled: Callable[[Any, Workload], str | None] = Attention.needs
-    exempt: Callable[[Any], Mapping[Exemption, str]] = lambda config: {}
-    tolerance: Tolerance = Tolerance()
-    share_layers: bool = False  # level `model`: all layers share one set of attention parameters
-    reversible: bool = False  # level `model`: reversible residual layers
-    declared: bool = True  # False: FLOPs and parameters are guesses, counted when it runs
-    undecoded: str = ""
-
-    @property
-    def own_forms(self) -> tuple[str, ...]:
-        """The forms that no other package computes."""
-        return tuple(name for name, form in self.forms.items() if not form.package)
-
-    def configure(self, options: Mapping[str, Option]) -> BaseConfig:
-        """The config with these options. Raises `UnknownOption`, which lists the known ones."""
-        kinds = {f.name: f.type for f in fields(self.config)}
-        for name, value in options.items():
-            if name not in kinds:
-                raise UnknownOption(f"no option {name!r}; options: {', '.join(sorted(kinds))}")
-            if not fits(value, kinds[name]):
-                kind = getattr(kinds[name], "__name__", kinds[name])
-                bound = f" below {LARGEST:,}" if type(value) in (int, float) else ""
-                raise UnknownOption(f"{name} is {value!r}; it takes {kind}{bound}")
-        make: Callable[..., BaseConfig] = self.config
-        try:
-            return make(**options)
-        except (TypeError, ValueError) as error:
-            raise UnknownOption(str(error)) from error
-
-    def cannot_decode(self, form: str) -> str | None:
-        """Why the form cannot continue a sequence token by token, or None."""
-        module = self.forms[form]
-        if module.start is Attention.start or module.package or module.compiles:
-            return self.undecoded or "this form has no step of its own"
-        return None
-
-    def refusal(self, form: str, config: BaseConfig, workload: Workload) -> str | None:
-        """Why the form cannot run the workload here, or None."""
-        if workload.width % workload.heads:
-            return f"width {workload.width} is not divisible by {workload.heads} heads"
-        if workload.mode is Mode.DECODE and (reason := self.undecodable(form, workload)):
-            return f"cannot decode: {reason}"
-        if workload.causal and self.causality is Causality.NEVER:
-            return "the mechanism has no causal form"
-        if workload.level is Level.CORE and not issubclass(self.forms[form], CoreAttention):
-            return "the mechanism has no core separate from its projections"
-        return self.needs(config, workload) or self.forms[form].needs(config, workload)
-
-    def undecodable(self, form: str, workload: Workload) -> str | None:
-        """Why the form cannot be measured in mode `decode` on the workload, or None."""
-        if reason := self.cannot_decode(form):
-            return reason
-        if workload.level is not Level.ATTENTION:
-            return "a step is measured with its projections, at level attention"
-        return "a prompt is measured without padding" if workload.padding else None

@@ -12,14 +12,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from attnbench.attention.card import Card, Cost, Exemption, Paper
 from attnbench.attention.contract import (
     Attention,
     BaseConfig,
-    Card,
-    Cost,
-    Exemption,
     Flops,
-    Paper,
     projection_flops,
     projection_parameters,
 )

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from attnbench.errors import UnknownMechanism
 
 if TYPE_CHECKING:
-    from attnbench.attention.contract import Attention, Card
+    from attnbench.attention.card import Card
+    from attnbench.attention.contract import Attention
 
 GROUP = "attnbench.mechanisms"
 PACKAGE = Path(__file__).parents[1]

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnbench.attention.contract import Card
+from attnbench.attention.card import Card
 from attnbench.devices.finding import find
 from attnbench.records import Case, Level, Mode
 

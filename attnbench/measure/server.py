@@ -39,6 +39,7 @@ MEASURING_ROOMS = ("version", "records", "devices", "run", "verify", "measure")
 # of a tree without the room `attention`: what measuring code imports, and where it is there
 MOVED = (
     ("attnbench.attention.contract", "attnbench.contract"),
+    ("attnbench.attention.card", "attnbench.contract"),
     ("attnbench.attention.classifier", "attnbench.model"),
     ("attnbench.catalogue.registry", "attnbench.registry"),
 )

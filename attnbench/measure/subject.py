@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
+from attnbench.attention.card import Card
 from attnbench.attention.classifier import Classifier, random_tokens
-from attnbench.attention.contract import Card
 from attnbench.devices.finding import find
 from attnbench.records import Case, Level, Mode, Workload
 from attnbench.verify.flops import counted_flops

@@ -1,6 +1,6 @@
 """One measuring process: it builds cases, times them lap by lap, and measures their memory.
 
-The measured tree's package may be an older one: of it this file uses only the registry, the
+The measured tree's package may be an older one: of it this room uses only the registry, the
 contract and the model. Questions and answers are plain data; whatever a mechanism raises becomes an
 outcome with its reason.
 """
@@ -8,65 +8,46 @@ outcome with its reason.
 import gc
 import itertools
 import math
-import sys
 import time
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict
 from functools import cache, partial
-from importlib.metadata import PackageNotFoundError, entry_points, version
 from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
 from typing import Any
 
-import msgspec
 import torch
 
-from attnbench.attention import contract
-from attnbench.attention.contract import Attention, Card
-from attnbench.catalogue.registry import GROUP, card, names
+from attnbench.attention.card import Card
 from attnbench.devices.finding import find
 from attnbench.devices.host import load
-from attnbench.devices.protocol import Device, Iterate, Meter, Stopwatch
-from attnbench.devices.timing import increments, is_away, is_cold, sample, spent_s, warm_up
+from attnbench.devices.timing import increments, is_away, sample, spent_s, warm_up
 from attnbench.measure import allocator, compiling, oddities
+from attnbench.measure.cards import Cards, Unmeasured, Unusable, package
 from attnbench.measure.digits import relative_error
 from attnbench.measure.environment import environment
+from attnbench.measure.process import OFF, autocast, changes, is_out_of_memory, torch_state
+from attnbench.measure.samples import (
+    captured,
+    check,
+    counted,
+    metered,
+    prefilled,
+    rehearsed,
+    slowed,
+)
 from attnbench.measure.server import described, end_children
 from attnbench.measure.subject import Subject
 from attnbench.measure.tracing import traced
-from attnbench.records import Case, Causality, Clock, Level, Mode, Option, Sample, Workload
+from attnbench.records import Case, Clock, Level, Sample
 from attnbench.run.workers import Answer, left_running
-from attnbench.verify.flops import counted_flops
 
-# how torch, cuBLAS and cuDNN say that an allocation was refused
-OUT_OF_MEMORY = (
-    *("can't allocate memory", "out of memory", "not enough memory"),
-    *("cublas_status_alloc_failed", "cublas_status_not_initialized", "cudnn_status_alloc_failed"),
-)
-OFF = "off"  # autocast, as usual
 SHORT_S = 0.01  # shorter iterations first run untimed: other processes have used the caches
-REHEARSAL_S = 0.1  # for which they go on while pages fault
 UNHELD_S = 0.002  # of samples that show launches: long against one wait for the device
-EXTRA_SIZE = 64  # rows of the square matrices whose products are the extra work
 CALIBRATION_S, PRODUCTS = 0.3, 100
 LEFT_BYTES = 1 << 20  # graphs leave less, the state of random numbers
-COLD_S = 2.0  # a first prefill below this is mostly warm-up, and does not count
-PREFILLS_S, PREFILLS = 0.2, 5  # further ones take up to this time, and are at most this many
-
-
-class Unmeasured(Exception):
-    """Why a case is not measured: an outcome, and the reason in the text."""
-
-    def __init__(self, outcome: str, reason: str) -> None:
-        super().__init__(reason)
-        self.outcome = outcome
-
-
-# an older tree has no forms of other packages
-Unusable = getattr(contract, "Unusable", Unmeasured)
 
 
 class Worker:
@@ -86,7 +67,7 @@ class Worker:
         keep_bytes: float = math.inf,
         limit_bytes: int | None = None,
     ) -> None:
-        self.tree, self.own, self.seed = Path(tree) if tree else None, own, seed
+        self.cards, self.seed = Cards(Path(tree) if tree else None, own), seed
         self.device = cache(find)
         self.built: Any = None
         self.keep_bytes = keep_bytes + allocator.private_bytes()
@@ -112,7 +93,7 @@ class Worker:
 
     def forms(self, mechanism: str) -> Answer:
         """Names of the forms that the tree itself computes, and of those that torch compiles."""
-        forms = self.find_card(mechanism).forms
+        forms = self.cards.find(mechanism).forms
         own = tuple(name for name, form in forms.items() if not getattr(form, "package", ""))
         compiled = [name for name, form in forms.items() if getattr(form, "compiles", False)]
         return {"forms": own, "compiled": compiled}
@@ -142,7 +123,7 @@ class Worker:
         """
         allocator.keep_pages(large=not sparing)
         begun, load_before, state = time.perf_counter(), load(), torch_state()
-        card, _, case = self.resolve(**asked)
+        card, _, case = self.resolved(**asked)
         subject = Subject(card, case, self.seed, capturable=cuda_graphs)
         device = self.device(case.workload.device)
         if subject.compiles:
@@ -274,7 +255,7 @@ class Worker:
         the host.
         """
         state = torch_state()
-        card, config, case = self.resolve(**asked)
+        card, config, case = self.resolved(**asked)
         device, values = self.device(case.workload.device), dict[str, float]()
         before = device.left_bytes()
         form = card.forms[case.form]
@@ -321,48 +302,11 @@ class Worker:
         rows = traced(built.iterate, built.clear, built.iteration_s, path)
         return {"operators": rows, "iteration_s": built.iteration_s}
 
-    def resolve(
-        self,
-        mechanism: str,
-        form: str | None,
-        options: list[tuple[str, Option]],
-        workload: dict[str, Any],
-    ) -> tuple[Card, Any, Case]:
-        """Card, config and case. Raises `Unmeasured`."""
-        card = self.find_card(mechanism)
-        always = card.causality is Causality.ALWAYS or workload.get("mode") == Mode.DECODE
-        causal = always or workload.get("causal", False)
-        w = msgspec.convert({**workload, "causal": causal}, Workload)
-        config = card.configure(dict(options))
-        if form is not None and form not in card.forms:
-            forms = ", ".join(card.forms)
-            raise Unmeasured("missing", f"{mechanism} has no form {form!r}; forms: {forms}")
-        form = form or card.default(config, w)
-        if reason := card.refusal(form, config, w):
-            raise Unmeasured("unsupported", reason)
-        if w.mode is Mode.DECODE and not hasattr(card.forms[form], "step_flops"):
-            raise Unmeasured("unsupported", "cannot decode: this revision measures no decoding")
-        self.device(w.device).select()
-        chosen = tuple((name, value) for name, value in options)
-        return card, config, Case(mechanism=mechanism, form=form, options=chosen, workload=w)
-
-    def find_card(self, mechanism: str) -> Card:
-        """This tree's card of a mechanism. Raises `Unmeasured`."""
-        if self.tree is None:
-            return card(mechanism)
-        path, in_file, card_name = mechanism.rpartition(".py:")
-        if in_file:
-            if not (self.tree / f"{path}.py").is_file():
-                raise Unmeasured("missing", f"there is no file {path}.py")
-            return card(f"{self.tree}/{path}.py:{card_name}")
-        if mechanism not in names():
-            raise Unmeasured("missing", f"there is no mechanism {mechanism!r}")
-        registered = card(mechanism)
-        for file in files_of(mechanism) if self.own else ():
-            if not file.is_relative_to(self.tree.resolve()):
-                elsewhere = f"{mechanism} comes from {file}, which is not in this repository"
-                raise Unmeasured("missing", elsewhere)
-        return registered
+    def resolved(self, **asked: Any) -> tuple[Card, Any, Case]:
+        """Card, config and case, on whose device this process now is. Raises `Unmeasured`."""
+        card, config, case = self.cards.resolve(**asked)
+        self.device(case.workload.device).select()
+        return card, config, case
 
     def calibrate(self, device: str) -> Answer:
         """Seconds of one product of the extra work, by the clock that a check judges by."""
@@ -385,152 +329,3 @@ class Worker:
 def known(**values: float | None) -> dict[str, float]:
     """The values that are not None."""
     return {name: value for name, value in values.items() if value is not None}
-
-
-def files_of(mechanism: str) -> tuple[Path, ...]:
-    """The files that a registered mechanism was loaded from."""
-    own = f"attnbench.mechanisms.{mechanism}"
-    offered = [point.module for point in entry_points(group=GROUP, name=mechanism)]
-    modules = [sys.modules.get(name) for name in ([own] if own in sys.modules else offered)]
-    files = [getattr(module, "__file__", None) for module in modules]
-    return tuple(Path(file).resolve() for file in files if file)
-
-
-def captured(device: Device, subject: Subject) -> Iterate:
-    """The iteration as CUDA graphs. Raises `Unmeasured` if it cannot be captured."""
-    try:
-        return device.captured(subject)
-    except Exception as error:
-        if is_out_of_memory(error):
-            raise
-        first: BaseException = error  # the end of a capture that failed is an error by itself
-        while first.__context__ is not None:
-            first = first.__context__
-        reason = f"a CUDA graph cannot capture it: {described(first)}"
-        raise Unmeasured("unsupported", reason) from error
-
-
-def metered(meter: Meter, take: Callable[[], Sample]) -> Sample:
-    """A sample, with what the meter saw of it."""
-    with meter:
-        taken = take()
-    return taken._replace(waited_s=meter.waited_s, disturbed=meter.disturbed)
-
-
-def rehearsed(take: Callable[[], Sample], faults: Callable[[], int]) -> None:
-    """Run an iteration untimed, and further ones while pages fault."""
-    end, faulted = time.perf_counter() + REHEARSAL_S, increments(faults)
-    taken = take()
-    while is_cold(faulted(), taken) and time.perf_counter() < end:
-        taken = take()
-
-
-def prefilled(subject: Subject, watch: Stopwatch, meter: Meter) -> float | None:
-    """The time to the first token: the median in seconds of a few prefills; None without a prompt.
-
-    Raises `Unmeasured`.
-    """
-    output: list[torch.Tensor | None] = []
-
-    def iterate(lap: Callable[[str], None]) -> None:
-        output[:] = [subject.prefill()]
-        lap("forward")
-
-    prefill = partial(metered, meter, partial(sample, iterate, lambda: None, watch, 1))
-    taken = [prefill()]
-    if output[0] is None:
-        return None
-    if wrong := subject.check(output[0]):
-        raise Unmeasured("failed", f"after the prompt, {wrong}")
-    if spent_s(taken) <= COLD_S:
-        taken.clear()
-    while spent_s(taken) < PREFILLS_S and len(taken) < PREFILLS:
-        taken.append(prefill())
-    return median(one.seconds for one in taken)
-
-
-def check(subject: Subject) -> None:
-    """Check the output and the gradients of one iteration. Raises `Unmeasured`."""
-    subject.prefill()
-    wrong = subject.check(subject.iteration()(lambda phase: None))
-    tensors = (*subject.parameters, *subject.inputs) if subject.training else ()
-    gradients = [t.grad for t in tensors if t.grad is not None]
-    if not wrong and not all(gradient.isfinite().all() for gradient in gradients):
-        wrong = "a gradient is not finite"
-    subject.clear()
-    if wrong:
-        raise Unmeasured("failed", wrong)
-
-
-def counted(subject: Subject) -> dict[str, float]:
-    """Parameters and forward FLOPs of a module that does not declare them."""
-    mask = subject.mask
-    flops = counted_flops(subject.module, *subject.inputs, *([] if mask is None else [mask]))
-    return {"parameters": sum(p.numel() for p in subject.parameters), "flops": flops}
-
-
-def package(form: type[Attention]) -> str:
-    """`transformers 4.46.3`: what computes the form, if it is not the tree itself; or nothing."""
-    name = getattr(form, "package", "")
-    try:
-        return f"{name} {version(name)}" if name else ""
-    except PackageNotFoundError:  # importable, but not installed by an installer
-        return str(name)
-
-
-def torch_state() -> dict[str, Any]:
-    """Settings of the whole process that a mechanism must not change."""
-    return {
-        "default dtype": torch.get_default_dtype(),
-        "number of threads": torch.get_num_threads(),
-        "gradients": torch.is_grad_enabled(),
-        "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
-        "matmul precision": matmul_precision(),
-        "autocast": autocast(),
-    }
-
-
-def matmul_precision() -> str:
-    """How precise float32 products are."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of torch 2.9, that the setting has a new name
-        return torch.get_float32_matmul_precision()
-
-
-def autocast() -> str:
-    """The kinds of device with autocast on, each with its type (`cpu bfloat16`), or `OFF`."""
-    on = (kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind))
-    types = (f"{kind} {torch.get_autocast_dtype(kind)}".replace("torch.", "") for kind in on)
-    return ", ".join(types) or OFF
-
-
-def changes(before: Mapping[str, Any]) -> str:
-    """What has changed since in `torch_state`: `number of threads 2 to 7; …`, or nothing."""
-    now = torch_state().items()
-    return "; ".join(f"{name} {before[name]} to {new}" for name, new in now if before[name] != new)
-
-
-def slowed(
-    work: Callable[[], Any], products: int, every: int = 1, device: str = "cpu"
-) -> Callable[[], Any]:
-    """The work with `products` extra products of small matrices in every `every`-th call."""
-    a = torch.full((EXTRA_SIZE, EXTRA_SIZE), 1 / EXTRA_SIZE, device=device)
-    out = torch.empty_like(a)
-    calls = itertools.count(1)
-
-    def both() -> Any:
-        if next(calls) % every == 0:
-            with torch.no_grad():
-                for _ in range(products):
-                    torch.mm(a, a, out=out)
-        return work()
-
-    return both
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """torch reports a refused allocation as a RuntimeError on a CPU."""
-    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
-        return True
-    text = str(error).lower()
-    return isinstance(error, RuntimeError) and any(words in text for words in OUT_OF_MEMORY)

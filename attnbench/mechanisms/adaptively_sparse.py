@@ -29,14 +29,12 @@ from torch import Tensor, nn
 
 from attnbench.attention import caches
 from attnbench.attention.caches import Cache
+from attnbench.attention.card import Card, Cost, Paper
 from attnbench.attention.contract import (
     BaseConfig,
     CachedAttention,
-    Card,
-    Cost,
     Draws,
     Flops,
-    Paper,
     State,
     projection_flops,
     projection_parameters,

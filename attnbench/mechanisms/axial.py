@@ -29,15 +29,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from attnbench.attention.card import Card, Cost, Exemption, Paper
 from attnbench.attention.contract import (
     Attention,
     BaseConfig,
-    Card,
-    Cost,
     Draws,
-    Exemption,
     Flops,
-    Paper,
     Projections,
     projection_parameters,
 )

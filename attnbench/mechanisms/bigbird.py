@@ -31,14 +31,11 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from attnbench.attention import flex
+from attnbench.attention.card import Card, Cost, Exemption, Paper
 from attnbench.attention.contract import (
     BaseConfig,
-    Card,
-    Cost,
     Draws,
-    Exemption,
     Flops,
-    Paper,
     QKVAttention,
     projection_flops,
     projection_parameters,

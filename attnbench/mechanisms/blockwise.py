@@ -22,14 +22,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from attnbench.attention.card import Card, Cost, Exemption, Paper
 from attnbench.attention.contract import (
     BaseConfig,
-    Card,
-    Cost,
     Draws,
-    Exemption,
     Flops,
-    Paper,
     QKVAttention,
     projection_flops,
     projection_parameters,

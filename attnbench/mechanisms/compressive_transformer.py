@@ -32,16 +32,8 @@ from torch import Tensor, nn
 
 from attnbench.attention import caches
 from attnbench.attention.caches import Cache, Piece
-from attnbench.attention.contract import (
-    Card,
-    Cost,
-    Draws,
-    Flops,
-    Paper,
-    State,
-    merge,
-    projection_flops,
-)
+from attnbench.attention.card import Card, Cost, Paper
+from attnbench.attention.contract import Draws, Flops, State, merge, projection_flops
 from attnbench.attention.primitives import causal_mask, widen
 from attnbench.mechanisms import transformer_xl as xl
 from attnbench.mechanisms.transformer_xl import Parts

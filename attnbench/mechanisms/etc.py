@@ -22,13 +22,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from attnbench.attention.card import Card, Cost, Paper
 from attnbench.attention.contract import (
     BaseConfig,
-    Card,
-    Cost,
     Draws,
     Flops,
-    Paper,
     QKVAttention,
     merge,
     projection_flops,

@@ -33,15 +33,12 @@ from types import MappingProxyType
 import torch
 from torch import Tensor, nn
 
+from attnbench.attention.card import Card, Cost, Exemption, Paper
 from attnbench.attention.contract import (
     NO_SEPARATE_CORE,
     BaseConfig,
-    Card,
-    Cost,
     Draws,
-    Exemption,
     Flops,
-    Paper,
     QKVAttention,
     merge,
     projection_flops,

@@ -21,16 +21,8 @@ import torch
 from torch import Tensor
 from torch.fft import fft2, rfft2
 
-from attnbench.attention.contract import (
-    Attention,
-    BaseConfig,
-    Card,
-    Cost,
-    Draws,
-    Exemption,
-    Flops,
-    Paper,
-)
+from attnbench.attention.card import Card, Cost, Exemption, Paper
+from attnbench.attention.contract import Attention, BaseConfig, Draws, Flops
 from attnbench.attention.primitives import widen
 from attnbench.records import Causality, Family, Workload
 

@@ -29,17 +29,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import silu, softplus
 
-from attnbench.attention.contract import (
-    BaseConfig,
-    Card,
-    CoreAttention,
-    Cost,
-    Draws,
-    Flops,
-    Paper,
-    State,
-    merge,
-)
+from attnbench.attention.card import Card, Cost, Paper
+from attnbench.attention.contract import BaseConfig, CoreAttention, Draws, Flops, State, merge
 from attnbench.attention.primitives import widen
 from attnbench.attention.recurrence import (
     chunk_length,

@@ -24,15 +24,8 @@ from torch import Tensor
 
 from attnbench.attention import caches
 from attnbench.attention.caches import Cache
-from attnbench.attention.contract import (
-    BaseConfig,
-    CachedAttention,
-    Card,
-    Cost,
-    Draws,
-    Flops,
-    Paper,
-)
+from attnbench.attention.card import Card, Cost, Paper
+from attnbench.attention.contract import BaseConfig, CachedAttention, Draws, Flops
 from attnbench.attention.primitives import (
     allowed_keys,
     fused_attention,

@@ -28,17 +28,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from attnbench.attention.contract import (
-    BaseConfig,
-    Card,
-    CoreAttention,
-    Cost,
-    Draws,
-    Flops,
-    Paper,
-    State,
-    merge,
-)
+from attnbench.attention.card import Card, Cost, Paper
+from attnbench.attention.contract import BaseConfig, CoreAttention, Draws, Flops, State, merge
 from attnbench.attention.primitives import fused_attention, key_mask, softmax_attention
 from attnbench.records import Causality, Family, Level, Workload
 

@@ -25,14 +25,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import elu, linear, pad
 
+from attnbench.attention.card import Card, Cost, Paper
 from attnbench.attention.contract import (
     NO_SEPARATE_CORE,
     BaseConfig,
-    Card,
-    Cost,
     Draws,
     Flops,
-    Paper,
     QKVAttention,
     State,
     merge,

@@ -26,15 +26,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from attnbench.attention.card import Card, Cost, Exemption, Paper
 from attnbench.attention.contract import (
     NO_SEPARATE_CORE,
     BaseConfig,
-    Card,
-    Cost,
     Draws,
-    Exemption,
     Flops,
-    Paper,
     QKVAttention,
     merge,
     projection_flops,

@@ -32,15 +32,13 @@ from torch.nn.functional import pad
 
 from attnbench.attention import caches, flex
 from attnbench.attention.caches import Cache
+from attnbench.attention.card import Card, Cost, Paper
 from attnbench.attention.contract import (
     NO_SEPARATE_CORE,
     BaseConfig,
     CachedAttention,
-    Card,
-    Cost,
     Draws,
     Flops,
-    Paper,
     State,
     projection_flops,
     projection_parameters,

@@ -28,17 +28,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import rms_norm, silu, softplus
 
-from attnbench.attention.contract import (
-    BaseConfig,
-    Card,
-    CoreAttention,
-    Cost,
-    Draws,
-    Flops,
-    Paper,
-    State,
-    merge,
-)
+from attnbench.attention.card import Card, Cost, Paper
+from attnbench.attention.contract import BaseConfig, CoreAttention, Draws, Flops, State, merge
 from attnbench.attention.primitives import widen
 from attnbench.attention.recurrence import (
     decay_flops,

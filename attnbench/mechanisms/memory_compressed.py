@@ -24,14 +24,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from attnbench.attention.card import Card, Cost, Paper
 from attnbench.attention.contract import (
     NO_SEPARATE_CORE,
     BaseConfig,
-    Card,
-    Cost,
     Draws,
     Flops,
-    Paper,
     QKVAttention,
     merge,
     projection_flops,

@@ -38,13 +38,11 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.utils.checkpoint import checkpoint
 
+from attnbench.attention.card import Card, Cost, Paper
 from attnbench.attention.contract import (
     BaseConfig,
-    Card,
-    Cost,
     Draws,
     Flops,
-    Paper,
     QKVAttention,
     State,
     merge,

@@ -26,15 +26,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from attnbench.attention.card import Card, Cost, Paper, Tolerance
 from attnbench.attention.contract import (
     BaseConfig,
-    Card,
-    Cost,
     Draws,
     Flops,
-    Paper,
     QKVAttention,
-    Tolerance,
     merge,
     projection_flops,
     projection_parameters,

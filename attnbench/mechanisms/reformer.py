@@ -29,14 +29,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from attnbench.attention.card import Card, Cost, Exemption, Paper
 from attnbench.attention.contract import (
     BaseConfig,
-    Card,
-    Cost,
     Draws,
-    Exemption,
     Flops,
-    Paper,
     QKVAttention,
     merge,
     projection_flops,

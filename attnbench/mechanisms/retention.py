@@ -22,16 +22,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm, silu
 
-from attnbench.attention.contract import (
-    BaseConfig,
-    Card,
-    Cost,
-    Draws,
-    Flops,
-    Paper,
-    QKVAttention,
-    State,
-)
+from attnbench.attention.card import Card, Cost, Paper
+from attnbench.attention.contract import BaseConfig, Draws, Flops, QKVAttention, State
 from attnbench.attention.primitives import widen
 from attnbench.attention.recurrence import chunk_length, decay_flops, decay_rule, uncompiled
 from attnbench.records import Causality, Family, Level, Mode, Workload

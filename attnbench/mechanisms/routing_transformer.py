@@ -30,14 +30,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from attnbench.attention.card import Card, Cost, Exemption, Paper
 from attnbench.attention.contract import (
     BaseConfig,
-    Card,
-    Cost,
     Draws,
-    Exemption,
     Flops,
-    Paper,
     QKVAttention,
     merge,
     projection_flops,

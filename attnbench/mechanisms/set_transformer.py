@@ -27,16 +27,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from attnbench.attention.card import Card, Cost, Paper, Tolerance
 from attnbench.attention.contract import (
     Attention,
     BaseConfig,
-    Card,
-    Cost,
     Draws,
     Flops,
-    Paper,
     Projections,
-    Tolerance,
     merge,
     projection_flops,
 )

@@ -29,15 +29,8 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from attnbench.attention import caches
 from attnbench.attention.caches import Cache
-from attnbench.attention.contract import (
-    BaseConfig,
-    CachedAttention,
-    Card,
-    Cost,
-    Draws,
-    Flops,
-    Paper,
-)
+from attnbench.attention.card import Card, Cost, Paper
+from attnbench.attention.contract import BaseConfig, CachedAttention, Draws, Flops
 from attnbench.attention.primitives import causal_mask, masked_softmax, padded_mask
 from attnbench.records import Causality, Family, Mode, Workload
 

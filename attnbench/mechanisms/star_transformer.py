@@ -24,16 +24,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from attnbench.attention.card import Card, Cost, Paper, Tolerance
 from attnbench.attention.contract import (
     Attention,
     BaseConfig,
-    Card,
-    Cost,
     Draws,
     Flops,
-    Paper,
     Projections,
-    Tolerance,
     projection_parameters,
 )
 from attnbench.attention.primitives import key_mask, masked_softmax, softmax_attention

@@ -30,15 +30,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from attnbench.attention.card import Card, Cost, Exemption, Paper
 from attnbench.attention.contract import (
     Attention,
     BaseConfig,
-    Card,
-    Cost,
     Draws,
-    Exemption,
     Flops,
-    Paper,
     merge,
     projection_flops,
 )

@@ -30,13 +30,11 @@ from torch import Tensor, nn
 
 from attnbench.attention import caches
 from attnbench.attention.caches import Cache, Piece
+from attnbench.attention.card import Card, Cost, Paper
 from attnbench.attention.contract import (
     BaseConfig,
-    Card,
-    Cost,
     Draws,
     Flops,
-    Paper,
     QKVAttention,
     State,
     merge,

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from io import FileIO
 from pathlib import Path
+from threading import RLock
 from types import MappingProxyType
 from typing import Any, Protocol, cast
 
@@ -36,7 +37,7 @@ class OverBudget(CannotRun):
 class Host(Protocol):
     """What has started a process and sees its end: `processes.Server`."""
 
-    lock: AbstractContextManager[Any]
+    lock: RLock
 
     @property
     def left_s(self) -> float: ...

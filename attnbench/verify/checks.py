@@ -13,7 +13,8 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from attnbench.attention.contract import Attention, Card, CoreAttention, Exemption, State
+from attnbench.attention.card import Card, Exemption
+from attnbench.attention.contract import Attention, CoreAttention, State
 from attnbench.records import Level
 from attnbench.verify.equations import NUMBER_TYPES, computes_its_own_equations
 from attnbench.verify.flops import counted_flops

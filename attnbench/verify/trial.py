@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnbench.attention.contract import Attention, Card, CoreAttention
+from attnbench.attention.card import Card
+from attnbench.attention.contract import Attention, CoreAttention
 from attnbench.devices.finding import find
 from attnbench.records import Causality, Level, Workload
 

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from itertools import product
 from typing import Any
 
+from attnbench.attention.card import Card
 from attnbench.attention.classifier import (
     attention_sets,
     is_reversible,
@@ -16,7 +17,7 @@ from attnbench.attention.classifier import (
     shell_parameters,
 )
 from attnbench.attention.classifier import refusal as shell_refusal
-from attnbench.attention.contract import Attention, Card, Flops
+from attnbench.attention.contract import Attention, Flops
 from attnbench.catalogue.registry import card, unknown
 from attnbench.devices.finding import find
 from attnbench.errors import UnknownMechanism, UnknownOption, UsageError

@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from attnbench.attention.contract import Attention, Card
+from attnbench.attention.card import Card
+from attnbench.attention.contract import Attention
 from attnbench.catalogue.registry import GROUP, card, one_line
 from attnbench.errors import AttnbenchError, UnknownMechanism
 from attnbench.peers import installed

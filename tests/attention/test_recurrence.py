@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch.nn.functional import conv1d
 from torch.testing import assert_close
 
-from attnbench.attention.contract import Tolerance
+from attnbench.attention.card import Tolerance
 from attnbench.attention.recurrence import (
     Convolution,
     Ratio,

@@ -21,7 +21,7 @@ from attnbench.devices.disturbances import (
     waited_s,
 )
 from attnbench.devices.timing import FAULT_S, HostStopwatch
-from attnbench.measure import worker
+from attnbench.measure import samples
 from attnbench.measure.worker import Worker
 from attnbench.records import Clock, Disturbance
 from tests.measure.cases import case
@@ -209,7 +209,7 @@ def test_a_worker_takes_a_disturbed_lap_again_and_marks_one_that_stays_so():
 
 def test_a_rehearsal_goes_on_while_pages_fault_and_ends(monkeypatch):
     now, runs = [0.0], []
-    monkeypatch.setattr(worker.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(samples.time, "perf_counter", lambda: now[0])
 
     def take():
         runs.append(1)
@@ -217,10 +217,10 @@ def test_a_rehearsal_goes_on_while_pages_fault_and_ends(monkeypatch):
         return SimpleNamespace(iterations=1, seconds=0.005)
 
     counts = iter([0, 900, 950, 950, 950])
-    worker.rehearsed(take, lambda: next(counts))
+    samples.rehearsed(take, lambda: next(counts))
     assert len(runs) == 3
     runs.clear()
-    worker.rehearsed(take, itertools.count(0, 900).__next__)
+    samples.rehearsed(take, itertools.count(0, 900).__next__)
     assert len(runs) <= 21
 
 

@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 import torch
 
-from attnbench.attention.contract import Card
+from attnbench.attention.card import Card
 from attnbench.catalogue.registry import card, names
 from attnbench.devices import memory
 from attnbench.measure.subject import Subject

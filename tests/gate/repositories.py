@@ -9,17 +9,15 @@ from dataclasses import dataclass
 
 import torch
 
-from attnbench.attention.contract import BaseConfig, Card, Cost, Flops, Paper, QKVAttention
-from attnbench.attention.contract import projection_flops, projection_parameters
-from attnbench.records import Causality, Family
+from attnbench import attention as at
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """None."""
 
 
-class Small(QKVAttention):
+class Small(at.QKVAttention):
     def attend(self, q, k, v, mask):
         weights = (q @ k.mT).softmax(-1)
         # here
@@ -27,22 +25,22 @@ class Small(QKVAttention):
 
     @staticmethod
     def flops(config, w):
-        return Flops(projection_flops(w), 4 * w.tokens * w.seq_len * w.width)
+        return at.Flops(at.projection_flops(w), 4 * w.tokens * w.seq_len * w.width)
 
     @staticmethod
     def elements(config, w):
         return w.batch * w.heads * w.seq_len**2
 
 
-CARD = Card(
+CARD = at.Card(
     forms={"eager": Small},
     config=Config,
     reference=lambda module, x, mask, draws: x,
-    parameters=projection_parameters,
-    family=Family.FULL,
-    causality=Causality.NEVER,
-    paper=Paper("Small", "Nobody", 2000, "none"),
-    cost=Cost("O(N)", time=1, memory=1),
+    parameters=at.projection_parameters,
+    family=at.Family.FULL,
+    causality=at.Causality.NEVER,
+    paper=at.Paper("Small", "Nobody", 2000, "none"),
+    cost=at.Cost("O(N)", time=1, memory=1),
     examples=(Config(),),
 )
 '''

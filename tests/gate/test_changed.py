@@ -106,7 +106,7 @@ def test_an_import_from_the_same_folder_counts(trees):
 
 def test_shared_files_are_reported_and_select_no_mechanism(trees):
     contract = "attnbench/attention/contract.py"
-    files = {"a.py": "from attnbench.attention.contract import Card\n" + CARD, contract: ""}
+    files = {"a.py": "from attnbench.attention import Card\n" + CARD, contract: ""}
     base, head = trees("base", files), trees("head", files)
     change = same(contract)
     assert changed(base, head, [change]) == ()

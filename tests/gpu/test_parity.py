@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from attnbench.attention.contract import Card
+from attnbench.attention.card import Card
 from attnbench.catalogue.registry import card, names
 from attnbench.verify.checks import no_mask
 from attnbench.verify.equations import against_its_reference

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from attnbench.attention.contract import LARGEST
+from attnbench.attention.card import LARGEST
 from attnbench.catalogue.registry import card, names
 from attnbench.errors import BadAxis, UnknownOption, UsageError
 from attnbench.records import Selection

@@ -10,7 +10,8 @@ from attnbench.catalogue.registry import card
 from attnbench.devices import host, nvml
 from attnbench.devices.kinds.cuda import Cuda
 from attnbench.measure import environment
-from attnbench.measure.worker import EXTRA_SIZE, Worker
+from attnbench.measure.samples import EXTRA_SIZE
+from attnbench.measure.worker import Worker
 from tests.measure.cases import case
 
 MIB = 1 << 20

@@ -8,7 +8,8 @@ import torch
 
 from attnbench.devices.protocol import Meter
 from attnbench.measure import allocator
-from attnbench.measure.worker import Worker, is_out_of_memory
+from attnbench.measure.process import is_out_of_memory
+from attnbench.measure.worker import Worker
 from attnbench.records import Sample
 from tests.measure.cases import case
 

@@ -172,10 +172,9 @@ def test_a_tree_whose_package_does_not_fit_says_so(tmp_path):
 def test_an_older_tree_is_measured_by_this_package(tmp_path):
     """The tree's mechanisms run; it has no device, no checks, and other samples."""
     package = Path(shutil.copytree(SCRIPT.parents[1], tmp_path / "attnbench"))
-    (package / "device.py").unlink()
-    for room in ("measure", "verify"):
+    for room in ("devices", "measure", "verify"):
         shutil.rmtree(package / room)
-    records = package / "records.py"
+    records = package / "records" / "run.py"
     records.write_text(records.read_text().replace("def seconds(", "def of_later_versions("))
     mechanism = package / "mechanisms" / "transformer.py"
     mechanism.write_text(mechanism.read_text().replace('"sdpa": ', '"older": '))

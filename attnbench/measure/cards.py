@@ -1,0 +1,96 @@
+"""The cards of the tree that is measured, and the cases that are asked of them."""
+
+import sys
+from importlib.metadata import PackageNotFoundError, entry_points, version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from attnbench.attention import contract
+from attnbench.attention.card import Card
+from attnbench.attention.contract import Attention
+from attnbench.catalogue.registry import GROUP, card, names
+from attnbench.records import Case, Causality, Mode, Option, Workload
+
+
+class Unmeasured(Exception):
+    """Why a case is not measured: an outcome, and the reason in the text."""
+
+    def __init__(self, outcome: str, reason: str) -> None:
+        super().__init__(reason)
+        self.outcome = outcome
+
+
+# an older tree has no forms of other packages
+Unusable = getattr(contract, "Unusable", Unmeasured)
+
+
+class Cards:
+    """The cards of one source tree, or of this package if `tree` is None.
+
+    `own`: only mechanisms of the tree itself count, not those of an installed package.
+    """
+
+    def __init__(self, tree: Path | None, own: bool) -> None:
+        self.tree, self.own = tree, own
+
+    def find(self, mechanism: str) -> Card:
+        """The tree's card of a mechanism. Raises `Unmeasured`."""
+        if self.tree is None:
+            return card(mechanism)
+        path, in_file, card_name = mechanism.rpartition(".py:")
+        if in_file:
+            if not (self.tree / f"{path}.py").is_file():
+                raise Unmeasured("missing", f"there is no file {path}.py")
+            return card(f"{self.tree}/{path}.py:{card_name}")
+        if mechanism not in names():
+            raise Unmeasured("missing", f"there is no mechanism {mechanism!r}")
+        registered = card(mechanism)
+        for file in files_of(mechanism) if self.own else ():
+            if not file.is_relative_to(self.tree.resolve()):
+                elsewhere = f"{mechanism} comes from {file}, which is not in this repository"
+                raise Unmeasured("missing", elsewhere)
+        return registered
+
+    def resolve(
+        self,
+        mechanism: str,
+        form: str | None,
+        options: list[tuple[str, Option]],
+        workload: dict[str, Any],
+    ) -> tuple[Card, Any, Case]:
+        """Card, config and case. Raises `Unmeasured`."""
+        card = self.find(mechanism)
+        always = card.causality is Causality.ALWAYS or workload.get("mode") == Mode.DECODE
+        causal = always or workload.get("causal", False)
+        w = msgspec.convert({**workload, "causal": causal}, Workload)
+        config = card.configure(dict(options))
+        if form is not None and form not in card.forms:
+            forms = ", ".join(card.forms)
+            raise Unmeasured("missing", f"{mechanism} has no form {form!r}; forms: {forms}")
+        form = form or card.default(config, w)
+        if reason := card.refusal(form, config, w):
+            raise Unmeasured("unsupported", reason)
+        if w.mode is Mode.DECODE and not hasattr(card.forms[form], "step_flops"):
+            raise Unmeasured("unsupported", "cannot decode: this revision measures no decoding")
+        chosen = tuple((name, value) for name, value in options)
+        return card, config, Case(mechanism=mechanism, form=form, options=chosen, workload=w)
+
+
+def files_of(mechanism: str) -> tuple[Path, ...]:
+    """The files that a registered mechanism was loaded from."""
+    own = f"attnbench.mechanisms.{mechanism}"
+    offered = [point.module for point in entry_points(group=GROUP, name=mechanism)]
+    modules = [sys.modules.get(name) for name in ([own] if own in sys.modules else offered)]
+    files = [getattr(module, "__file__", None) for module in modules]
+    return tuple(Path(file).resolve() for file in files if file)
+
+
+def package(form: type[Attention]) -> str:
+    """`transformers 4.46.3`: what computes the form, if it is not the tree itself; or nothing."""
+    name = getattr(form, "package", "")
+    try:
+        return f"{name} {version(name)}" if name else ""
+    except PackageNotFoundError:  # importable, but not installed by an installer
+        return str(name)

@@ -1,0 +1,115 @@
+"""What surrounds the samples of a case: rehearsals, meters, prefills, graphs and extra work."""
+
+import itertools
+import time
+from collections.abc import Callable
+from functools import partial
+from statistics import median
+from typing import Any
+
+import torch
+
+from attnbench.devices.protocol import Device, Iterate, Meter, Stopwatch
+from attnbench.devices.timing import increments, is_cold, sample, spent_s
+from attnbench.measure.cards import Unmeasured
+from attnbench.measure.process import is_out_of_memory
+from attnbench.measure.server import described
+from attnbench.measure.subject import Subject
+from attnbench.records import Sample
+from attnbench.verify.flops import counted_flops
+
+REHEARSAL_S = 0.1  # for which they go on while pages fault
+EXTRA_SIZE = 64  # rows of the square matrices whose products are the extra work
+COLD_S = 2.0  # a first prefill below this is mostly warm-up, and does not count
+PREFILLS_S, PREFILLS = 0.2, 5  # further ones take up to this time, and are at most this many
+
+
+def metered(meter: Meter, take: Callable[[], Sample]) -> Sample:
+    """A sample, with what the meter saw of it."""
+    with meter:
+        taken = take()
+    return taken._replace(waited_s=meter.waited_s, disturbed=meter.disturbed)
+
+
+def rehearsed(take: Callable[[], Sample], faults: Callable[[], int]) -> None:
+    """Run an iteration untimed, and further ones while pages fault."""
+    end, faulted = time.perf_counter() + REHEARSAL_S, increments(faults)
+    taken = take()
+    while is_cold(faulted(), taken) and time.perf_counter() < end:
+        taken = take()
+
+
+def prefilled(subject: Subject, watch: Stopwatch, meter: Meter) -> float | None:
+    """The time to the first token: the median in seconds of a few prefills; None without a prompt.
+
+    Raises `Unmeasured`.
+    """
+    output: list[torch.Tensor | None] = []
+
+    def iterate(lap: Callable[[str], None]) -> None:
+        output[:] = [subject.prefill()]
+        lap("forward")
+
+    prefill = partial(metered, meter, partial(sample, iterate, lambda: None, watch, 1))
+    taken = [prefill()]
+    if output[0] is None:
+        return None
+    if wrong := subject.check(output[0]):
+        raise Unmeasured("failed", f"after the prompt, {wrong}")
+    if spent_s(taken) <= COLD_S:
+        taken.clear()
+    while spent_s(taken) < PREFILLS_S and len(taken) < PREFILLS:
+        taken.append(prefill())
+    return median(one.seconds for one in taken)
+
+
+def captured(device: Device, subject: Subject) -> Iterate:
+    """The iteration as CUDA graphs. Raises `Unmeasured` if it cannot be captured."""
+    try:
+        return device.captured(subject)
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise
+        first: BaseException = error  # the end of a capture that failed is an error by itself
+        while first.__context__ is not None:
+            first = first.__context__
+        reason = f"a CUDA graph cannot capture it: {described(first)}"
+        raise Unmeasured("unsupported", reason) from error
+
+
+def check(subject: Subject) -> None:
+    """Check the output and the gradients of one iteration. Raises `Unmeasured`."""
+    subject.prefill()
+    wrong = subject.check(subject.iteration()(lambda phase: None))
+    tensors = (*subject.parameters, *subject.inputs) if subject.training else ()
+    gradients = [t.grad for t in tensors if t.grad is not None]
+    if not wrong and not all(gradient.isfinite().all() for gradient in gradients):
+        wrong = "a gradient is not finite"
+    subject.clear()
+    if wrong:
+        raise Unmeasured("failed", wrong)
+
+
+def counted(subject: Subject) -> dict[str, float]:
+    """Parameters and forward FLOPs of a module that does not declare them."""
+    mask = subject.mask
+    flops = counted_flops(subject.module, *subject.inputs, *([] if mask is None else [mask]))
+    return {"parameters": sum(p.numel() for p in subject.parameters), "flops": flops}
+
+
+def slowed(
+    work: Callable[[], Any], products: int, every: int = 1, device: str = "cpu"
+) -> Callable[[], Any]:
+    """The work with `products` extra products of small matrices in every `every`-th call."""
+    a = torch.full((EXTRA_SIZE, EXTRA_SIZE), 1 / EXTRA_SIZE, device=device)
+    out = torch.empty_like(a)
+    calls = itertools.count(1)
+
+    def both() -> Any:
+        if next(calls) % every == 0:
+            with torch.no_grad():
+                for _ in range(products):
+                    torch.mm(a, a, out=out)
+        return work()
+
+    return both

@@ -1,0 +1,68 @@
+"""The records that all floors share: frozen, storable as JSON, independent of all other rooms.
+
+Sizes, the same letters everywhere:
+
+    B  batch, sequences            N  length, tokens of one sequence
+    D  width of the model          H  heads
+    d  width of one head, D / H    c  tokens of a batch, B · N
+
+Times are in seconds and memory in bytes; only `units` knows milliseconds and MiB.
+"""
+
+from attnbench.records.bounds import (
+    COUNTABLE,
+    ITEM_BYTES,
+    LONGEST_S,
+    SHORT_DTYPES,
+    Amount,
+    Count,
+    Dtype,
+    Duration,
+    Exponent,
+    Finite,
+    Load,
+    Many,
+    Number,
+    Option,
+    Seconds,
+    Share,
+    Size,
+    Work,
+    Year,
+)
+from attnbench.records.card import CardFacts, Causality, Family
+from attnbench.records.case import (
+    PASSES,
+    TRAINING,
+    Case,
+    Level,
+    Mode,
+    Selection,
+    Shell,
+    Workload,
+    canonical,
+    option_value,
+    options_text,
+)
+from attnbench.records.machine import Environment, Fingerprint
+from attnbench.records.request import (
+    LEAST_ROUNDS,
+    EngineKind,
+    FigureSize,
+    Request,
+    Settings,
+    Variant,
+)
+from attnbench.records.run import (
+    AWAY,
+    Cause,
+    Clock,
+    Disturbance,
+    Origin,
+    Outcome,
+    Part,
+    Run,
+    Sample,
+    Shard,
+)
+from attnbench.records.sweep import Block, Planned, Sweep

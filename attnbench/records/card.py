@@ -1,0 +1,56 @@
+"""What a report needs to know of a mechanism."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from attnbench.records.bounds import Exponent, Option, Year
+
+
+class Family(StrEnum):
+    """The classes of "Efficient Transformers: A Survey", and of later mechanisms."""
+
+    FULL = "full"
+    FIXED = "FP"
+    FIXED_MEMORY = "FP+M"
+    MEMORY = "M"
+    LEARNED = "LP"
+    LOW_RANK = "LR"
+    LOW_RANK_LEARNED = "LR+LP"
+    KERNEL = "KR"
+    RECURRENCE = "RC"
+    SHARED = "SH"  # this and the next two are not in the survey: shared or compressed keys
+    STATE = "ST"  # a recurrent state of fixed size
+    MIXING = "MX"  # a fixed linear map of the tokens
+    UNKNOWN = "–"  # of a user's module
+
+
+class Causality(StrEnum):
+    """Whether a mechanism can run causally."""
+
+    NEVER = "never"
+    OPTIONAL = "optional"
+    ALWAYS = "always"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CardFacts:
+    """What a report needs of a mechanism, stored with the sweep so that torch is not loaded.
+
+    `complexity` is as papers print it; the exponents are the core's, of N. Year and exponents of a
+    user's module are unknown.
+    """
+
+    mechanism: str
+    title: str
+    authors: str
+    year: Year | None
+    source: str
+    family: Family
+    causality: Causality
+    complexity: str
+    time_exponent: Exponent | None
+    memory_exponent: Exponent | None
+    forms: tuple[str, ...]
+    options: Mapping[str, Option]  # every option with the default
+    symbols: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of the complexity

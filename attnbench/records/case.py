@@ -1,0 +1,198 @@
+"""A case: a mechanism in one form with options on one workload, and the label that names it."""
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, Self
+
+from msgspec import convert
+
+from attnbench.records.bounds import Dtype, Many, Option, Share, Size
+
+
+class Level(StrEnum):
+    """How much is measured around a mechanism."""
+
+    CORE = "core"  # q, k, v to o, without the projections
+    ATTENTION = "attention"  # one sub-layer, [B, N, D] to [B, N, D]
+    MODEL = "model"  # the classifier of the Fastformer paper
+
+
+class Mode(StrEnum):
+    """What one iteration does."""
+
+    INFERENCE = "inference"  # a forward pass without gradients
+    TRAINING = "training"  # forward, loss, backward and optimiser step
+    DECODE = "decode"  # the output of token N, from the state that those before it left
+
+
+PASSES = (Mode.TRAINING, Mode.INFERENCE)  # the modes that pass over whole sequences
+TRAINING = 3.0  # forward and backward over forward: two more products for each one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shell:
+    """The classifier around a mechanism at level `model` (Fastformer paper, section 4.1)."""
+
+    layers: Size = 2
+    vocabulary: Size = 30_522
+    classes: Size = 18
+    feed_forward: Size | None = None  # None: as wide as the model
+    dropout: Share = 0.2
+    share_layers: bool | None = None  # None: as the mechanism's paper does
+    reversible: bool | None = None  # None: as the mechanism's card says
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """Sizes and mode of a measurement."""
+
+    batch: Many
+    seq_len: Size
+    width: Size = 256
+    heads: Size = 16
+    level: Level = Level.MODEL
+    mode: Mode = Mode.INFERENCE
+    dtype: Dtype = "float32"
+    device: str = "cpu"
+    causal: bool = False
+    padding: Share = 0.0  # share of each sequence that is padding, at its end
+    shell: Shell | None = None  # at level `model` only
+
+    @property
+    def tokens(self) -> int:
+        """B · N."""
+        return self.batch * self.seq_len
+
+    @property
+    def outputs(self) -> int:
+        """The tokens whose outputs one iteration computes: B · N, in decode B."""
+        return self.batch if self.mode is Mode.DECODE else self.tokens
+
+    @property
+    def head_width(self) -> int:
+        """d = D / H."""
+        return self.width // self.heads
+
+    def __str__(self) -> str:
+        sizes = f"B{self.batch}-N{self.seq_len}-D{self.width}-H{self.heads}"
+        parts = [sizes, self.level, self.mode, self.dtype, self.device]
+        parts += ["causal"] * self.causal
+        parts += [f"padding={self.padding}"] * (self.padding > 0)
+        values = asdict(self.shell or Shell())
+        parts += [f"{name}={v}" for name, v in values.items() if v != getattr(Shell, name)]
+        return "/".join(parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """A mechanism as `--models` names it; without a form, the default of each workload.
+
+    Before groups and patterns are expanded, `name` and `form` may hold wildcards.
+    """
+
+    name: str
+    form: str | None = None
+    options: tuple[tuple[str, Option], ...] = ()
+
+    def __str__(self) -> str:
+        form = f":{self.form}" if self.form else ""
+        return self.name + form + (f"[{options_text(self.options)}]" if self.options else "")
+
+
+# a mechanism may be the path of a file and contain anything, so the sizes are matched at the end
+LABEL = re.compile(
+    r"(?P<mechanism>.+):(?P<form>\w+)(?:\[(?P<options>[^\[\]]*)\])?"
+    r"/B(?P<batch>\d+)-N(?P<seq_len>\d+)-D(?P<width>\d+)-H(?P<heads>\d+)"
+    r"/(?P<level>\w+)/(?P<mode>\w+)/(?P<dtype>\w+)/(?P<device>[\w:]+)(?P<further>(?:/[^/]+)*)",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A mechanism in one form with options on one workload.
+
+    `options` holds those that differ from the mechanism's defaults, sorted by name.
+    """
+
+    mechanism: str
+    form: str
+    options: tuple[tuple[str, Option], ...] = ()
+    workload: Workload
+
+    @cached_property
+    def key(self) -> str:
+        """The store's key: the whole case as canonical JSON."""
+        return canonical(asdict(self))
+
+    @property
+    def series(self) -> str:
+        """The case without its workload, as a curve is labelled: `linformer:eager[rank=16]`."""
+        return str(Selection(name=self.mechanism, form=self.form, options=self.options))
+
+    def __str__(self) -> str:
+        return f"{self.series}/{self.workload}"
+
+    @classmethod
+    def read(cls, label: str) -> Self:
+        """The case with this label. Raises `ValueError` if there is none."""
+        try:
+            case = convert(_parts(label), cls)
+        except (ValueError, OverflowError) as error:
+            raise ValueError(f"{label!r} does not read as a case") from error
+        if not label.endswith(f"/{case.workload}"):
+            raise ValueError(f"{label!r} does not read as a case; {str(case)!r} does")
+        return case
+
+
+def canonical(data: Any) -> str:
+    """JSON with sorted keys and no spaces: equal data, equal text."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def options_text(options: Iterable[tuple[str, Option]]) -> str:
+    """`rank=64,share=True`, each value in a form that `option_value` reads."""
+    return ",".join(f"{name}={_option_text(value)}" for name, value in options)
+
+
+def option_value(text: str) -> Option:
+    """`true`, `false`, `none`, an integer, a number, quoted text, or the text itself."""
+    words: dict[str, Option] = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    readers: tuple[Callable[[str], Option], ...] = (int, float)
+    for read in (json.loads,) if text.startswith('"') else readers:
+        with suppress(ValueError):
+            return read(text)
+    return text
+
+
+def _parts(label: str) -> dict[str, Any]:
+    """A case as data. Raises `ValueError`."""
+    if (match := LABEL.fullmatch(label)) is None:
+        raise ValueError
+    case = match.groupdict()
+    options = re.findall(r"(\w+)=([^,]*)", case.pop("options") or "")
+    further = re.findall(r"/(\w+)=?([^/]*)", case.pop("further"))
+    texts = {name: case.pop(name) for name in list(case) if name not in ("mechanism", "form")}
+    texts |= {name: text or "true" for name, text in further}
+    workload = {name: option_value(text) for name, text in texts.items()}
+    shell = {f.name: workload[f.name] for f in fields(Shell) if f.name in workload}
+    at_model = {"shell": shell} if workload["level"] == Level.MODEL else {}
+    values = tuple((name, option_value(text)) for name, text in options)
+    return {**case, "options": values, "workload": {**workload, **at_model}}
+
+
+def _option_text(value: Option) -> str:
+    """The value; text is quoted where it could be read as something else."""
+    plain = r"[^\s\[\],\"]+"
+    if not isinstance(value, str) or (
+        re.fullmatch(plain, value) and value.isprintable() and option_value(value) == value
+    ):
+        return str(value)
+    return re.sub(r"[\[\],]", lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value))

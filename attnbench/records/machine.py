@@ -1,0 +1,54 @@
+"""The machine and versions that a sweep ran on."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Self
+
+from attnbench.records.bounds import Amount, Count, Load, Size
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fingerprint:
+    """What must agree between two machines for their times to be compared."""
+
+    processor: str
+    cores: Size
+    threads: Size
+    torch: str
+    device: str  # "cpu" or the name of the GPU
+
+    def differences(self, other: Self) -> tuple[str, ...]:
+        """The fields that differ: `torch: 2.12.0 and 2.13.0`."""
+        first, second = asdict(self), asdict(other)
+        return tuple(f"{n}: {first[n]} and {second[n]}" for n in first if first[n] != second[n])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """The machine and versions that a session of a sweep ran on."""
+
+    attnbench: str
+    python: str
+    torch: str
+    system: str
+    processor: str
+    cores: Size  # available to the process
+    threads: Size
+    memory_bytes: Count  # available to the process
+    device: str  # "cpu" or the name of the GPU
+    host: str = ""
+    device_uuid: str = ""  # of a GPU
+    device_memory_bytes: Count | None = None
+    cuda: str = ""
+    driver: str = ""
+    tf32: bool = False
+    matmul_flops: Amount | None = None  # measured peak, FLOP/s
+    copy_bytes: Amount | None = None  # measured peak, bytes/s
+    load: Load | None = None  # one-minute load average when it started
+    busy_cores: Load | None = None  # of `cores`, taken by other processes when it started
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """The part that must agree for times to be compared."""
+        return Fingerprint(**{f.name: getattr(self, f.name) for f in fields(Fingerprint)})

@@ -1,0 +1,83 @@
+"""A sweep: the cases that are planned, and what was measured of them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from attnbench.records.bounds import Amount, Count, Work
+from attnbench.records.card import CardFacts
+from attnbench.records.case import Case, Mode
+from attnbench.records.machine import Environment
+from attnbench.records.request import Request
+from attnbench.records.run import Run, Shard
+
+
+class Block(NamedTuple):
+    """What the cases that are raced with one another share."""
+
+    mode: Mode
+    seq_len: int
+    width: int
+    heads: int
+    dtype: str
+    batch: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """A case with what is known before it runs.
+
+    FLOPs are those of the forward pass on the whole workload, in decode of one step, exact; those
+    of its prefill are apart. Seconds (of one iteration), bytes and bytes moved are predictions.
+    `refusal` says why it cannot run at all, or is empty. What `compiles` is compiled by torch in
+    every process.
+    """
+
+    case: Case
+    parameters: Count
+    projection_flops: Work
+    core_flops: Work
+    shell_flops: Work  # everything of level `model` that is not the mechanism
+    predicted_bytes: Work
+    predicted_s: Amount
+    refusal: str = ""
+    compiles: bool = False
+    prefill_flops: Work = 0  # in decode, of the pass over the prompt
+    prefill_s: Amount = 0.0  # of the same pass
+    moved_bytes: Count = 0  # by the forward pass; 0 in older journals
+
+    @cached_property
+    def block(self) -> Block:
+        """The block of the case."""
+        w = self.case.workload
+        return Block(w.mode, w.seq_len, w.width, w.heads, w.dtype, w.batch)
+
+    @property
+    def flops(self) -> int:
+        """Forward FLOPs of one iteration."""
+        return self.projection_flops + self.core_flops + self.shell_flops
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """A plan of cases with their runs, as read from a journal."""
+
+    name: str
+    request: Request
+    sessions: tuple[Environment, ...]
+    cards: tuple[CardFacts, ...]
+    plan: tuple[Planned, ...]
+    runs: tuple[Run, ...]
+    finished: bool
+    warnings: tuple[str, ...] = ()  # lines set aside while reading
+    shards: tuple[Shard, ...] = ()  # that the journal holds, in order
+    divisions: frozenset[str] = frozenset()  # digests of what each shard measures
+    over_budget: bool = False  # the budget ended it, or one of its shards
+
+    @property
+    def missing(self) -> Iterator[Shard]:
+        """The shards that the journal lacks, unless it was resumed as a whole sweep."""
+        if self.shards and all(run.origin.shard for run in self.runs):
+            of = self.shards[0].of
+            yield from (s for i in range(1, of + 1) if (s := Shard(i, of)) not in self.shards)
