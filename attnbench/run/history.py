@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from attnbench.analysis.curves import series_names
 from attnbench.analysis.predict import Peaks, Rates, Times
-from attnbench.analysis.ratios import Certainty, Laps, by_pair, known
+from attnbench.analysis.ratios import Certainty, Laps, by_pair, core_slope, known
 from attnbench.records import Block, Case, Outcome, Part, Planned, Run
 from attnbench.run import schedule
 
@@ -123,10 +123,11 @@ class History:
         """How well the ratios of each block are known; blocks without any are left out."""
         laps: dict[tuple[str, Block], dict[int, Laps]] = {}
         cases = {planned.case.key: planned for planned in self.repeatable()}
+        slope = core_slope([run.samples for run in self.timed.values()])
         for (key, round_), run in self.timed.items():
             if planned := cases.get(key):
                 own = laps.setdefault((self.name(planned), planned.block), {})
-                own[round_] = by_pair(run.samples)
+                own[round_] = by_pair(run.samples, slope)
         return known(laps)
 
     def next_lap(self, block: Block, round_: int) -> int:
