@@ -22,10 +22,11 @@ PROC = Path("/proc")
 
 # A sample is taken again if page faults took this share of its time,
 FAULTING = 0.01
-# or if the probe beside it took so much longer than usual. Measured beside other load, probes
-# correlate with their lap by 0.75 to 0.86; without the laps that this sets aside, ratios of a
-# mechanism to itself varied by 1.4 % in place of 3.6 %.
-SLOW = 0.06
+# or if the probe beside it took so much longer than usual. What a core is slower by, beside other
+# load, is mostly less: ratios take it into account (`ratios.core_slope`). Where laps beside a probe
+# slower by 6 % were taken again, that was 60 % of them on a busy host, and nothing was gained.
+SLOW = 0.25
+PARTS = 4  # of a probe
 FIRST, LATELY = 8, 41  # probes at the start, and those whose lower quartile is usual
 TAKES = 3  # of one sample
 # Samples taken again may take this share of the time of those that are kept: a core that is slow
@@ -88,7 +89,10 @@ def stolen_s(proc: Path = PROC) -> float | None:
 
 
 class Probe:
-    """A fixed piece of work, about 4 ms of CPU time, that tells how fast the core is now."""
+    """A fixed piece of work, about 4 ms of CPU time, that tells how fast the core is now.
+
+    It runs a quarter of it untimed first, since a lap leaves the caches full of its own.
+    """
 
     def __init__(
         self,
@@ -97,14 +101,16 @@ class Probe:
     ) -> None:
         self.work, self.clock = work or fixed_work(), clock
         self.lately: deque[float] = deque(maxlen=LATELY)
-        self.work()  # which maps its pages
         for _ in range(FIRST):
             self.look()
+        self.lately.popleft()  # it mapped the pages
 
     def look(self) -> float:
         """The CPU time of the work now, in seconds."""
-        begun = self.clock()
         self.work()
+        begun = self.clock()
+        for _ in range(PARTS):
+            self.work()
         self.lately.append(self.clock() - begun)
         return self.lately[-1]
 
@@ -115,17 +121,16 @@ class Probe:
 
 
 def fixed_work() -> Callable[[], None]:
-    """Small products, copies of 4 MiB and GELU, which allocate nothing."""
+    """A small product, a copy of 4 MiB and GELU, which allocate nothing."""
     import torch
 
     a, b, out = (torch.full(size, 0.5) for size in ((1024, 256), (256, 256), (1024, 256)))
     source, target = torch.full((1 << 20,), 0.5), torch.empty(1 << 20)
 
     def work() -> None:
-        for _ in range(4):
-            torch.mm(a, b, out=out)
-            target.copy_(source)
-            torch.ops.aten.gelu.out(a, out=out)
+        torch.mm(a, b, out=out)
+        target.copy_(source)
+        torch.ops.aten.gelu.out(a, out=out)
 
     return work
 
@@ -142,12 +147,12 @@ class CoreMeter(Meter):
     ) -> None:
         self.probe, self.account = probe, account
         self.used: list[Account] = []  # by each sample, also those taken again
-        self.probes: list[float] = []
-        self.probed_s = self.kept_s = self.again_s = 0.0
+        self.probes: list[float] = []  # of each sample: the mean of those before and after
+        self.last_s = self.kept_s = self.again_s = 0.0
 
     def ready(self) -> None:
         if self.probe is not None:
-            self.probed_s = self.probe.look()
+            self.last_s = self.probe.look()
 
     def faults(self) -> int:
         return self.account().faults
@@ -166,9 +171,10 @@ class CoreMeter(Meter):
         self.waited_s = used.waited_s
         slow = False
         if self.probe is not None:
-            before_s, self.probed_s = self.probed_s, self.probe.look()
-            self.probes.append(self.probed_s)
-            slow = max(before_s, self.probed_s) > (1 + SLOW) * self.probe.usual_s
+            before_s, self.last_s = self.last_s, self.probe.look()
+            self.probe_s = (before_s + self.last_s) / 2
+            self.probes.append(self.probe_s)
+            slow = self.probe_s > (1 + SLOW) * self.probe.usual_s
         faulting = FAULT_S * used.faults > FAULTING * used.cpu_s
         self.disturbed = Disturbance.SLOW_CORE if slow else None
         if faulting:

@@ -62,13 +62,14 @@ class Meter:
     """What a device reports of the samples of one case, added up over `with` blocks around them.
 
     This one is of a device that reports nothing. `is_slow`: whether the last sample was disturbed,
-    as by a low clock, so that it shall be taken again. `disturbed` and `waited_s` are those of the
-    sample, where they are known.
+    as by a low clock, so that it shall be taken again. `disturbed`, `waited_s` and `probe_s` are
+    those of the sample, where they are known.
     """
 
     is_slow = False
     disturbed: Disturbance | None = None
     waited_s: float | None = None
+    probe_s: float | None = None
 
     def ready(self) -> None:
         """Look at the device before a sample, and before anything is rehearsed for it."""

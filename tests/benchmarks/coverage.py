@@ -14,9 +14,9 @@ blocks of a process. The situations add
 - bursts: each lap is, with a probability of 15 %, slower by 10 to 80 %;
 - processes: processes vary by 3 %, and by a further 1 % in each block;
 - first laps: that of each visit pays for page faults, up to the 1 % that the warm-up may leave;
-- slow core: in spells of half a visit, a third of the time, the core is slower by 5 to 30 %; a lap
-  beside a probe that is 6 % slower than usual is taken again, as `devices.disturbances` does (a
-  probe correlates with its lap by 0.8);
+- slow core: in spells of half a visit, a third of the time, the core is slower by 5 to 40 %; laps
+  beside a probe that is 25 % slower than usual are taken again, as `devices.disturbances` does, and
+  all are taken to the same speed by their probes (which correlate with their laps by 0.8);
 - heavy tails: laps and processes follow Student's t with 3 degrees of freedom;
 - all: all of these at once;
 - one unsteady: processes of the first series vary by 3.2 %, four times as much as others; the
@@ -38,13 +38,13 @@ import numpy as np
 from attnbench.devices.disturbances import AGAIN, SLOW, TAKES
 from attnbench.records import LEAST_ROUNDS
 from attnbench.statistics.estimate import LEVEL, student_quantile
-from attnbench.statistics.ratios import certainties, final, means
+from attnbench.statistics.ratios import certainties, final, fitted_slope, means
 from tests.benchmarks.header import begin
 
 BLOCKS, LAP_PAIRS, MOST = 8, 6, 12
 UNSTEADY = "one unsteady"
 LAP = 0.02  # standard deviation of a lap
-PROBE = 0.065  # and of a probe, which makes the correlation with its lap 0.8
+PROBE = 0.08  # and of a probe, which makes the correlation with its lap 0.8
 LASTS = 0.5  # probability that a spell lasts until a lap is taken again
 AT_ONCE = 200  # sweeps simulated together, so that the arrays stay small
 
@@ -72,7 +72,7 @@ SITUATIONS = {
     "bursts": Situation(bursts=0.15),
     "processes": Situation(between=0.03, in_block=0.01),
     "first laps": Situation(first=0.01),
-    "slow core": Situation(spells=(0.05, 0.3)),
+    "slow core": Situation(spells=(0.05, 0.4)),
     "heavy tails": Situation(heavy=True),
     "all": Situation(
         drift=0.2,
@@ -80,7 +80,7 @@ SITUATIONS = {
         neighbour=0.3,
         bursts=0.15,
         first=0.01,
-        spells=(0.05, 0.3),
+        spells=(0.05, 0.4),
         between=0.03,
         in_block=0.01,
         heavy=True,
@@ -194,7 +194,7 @@ def laps(situation, series, rounds, sweeps, rng):
     logs = LAP * draw(*visits, series, LAP_PAIRS, 2)
     if situation.spells:
         slow = np.take_along_axis(spells(situation, sweeps, turns, series, rng), turn, 1)
-        logs = taken_again(logs, slow.reshape(logs.shape), draw, rng)
+        logs, probes = taken_again(logs, slow.reshape(logs.shape), draw, rng)
     between = np.full((series, 1, 1), situation.between)
     between[0] *= situation.unsteady
     logs += between * draw(sweeps, rounds, 1, series, 1, 1)
@@ -205,11 +205,19 @@ def laps(situation, series, rounds, sweeps, rng):
     if situation.first:
         logs[..., 0, 0] += rng.uniform(0, situation.first, logs.shape[:-2])
     speed = slowness(situation, sweeps, turns, series, rng)
-    return logs + np.take_along_axis(speed, turn, 1).reshape(logs.shape)
+    logs += np.take_along_axis(speed, turn, 1).reshape(logs.shape)
+    return to_one_speed(logs, probes) if situation.spells else logs
+
+
+def to_one_speed(logs, probes):
+    """The laps of each sweep by their probes on a core of one speed, as `statistics.ratios` does."""
+    centred = [a - a.mean((-2, -1), keepdims=True) for a in (logs, probes)]
+    slopes = [fitted_slope(*(a.ravel() for a in sweep)) for sweep in zip(*centred, strict=True)]
+    return logs - np.reshape(slopes, (-1, 1, 1, 1, 1, 1)) * probes
 
 
 def taken_again(logs, slow, draw, rng):
-    """The laps that are kept of those on a core that is `slow`, beside a probe of it."""
+    """The laps that are kept of those on a core that is `slow`, and the log probes beside them."""
     shape = logs.shape
     logs, slow = (a.reshape(*shape[:-2], 2 * LAP_PAIRS).copy() for a in (logs + slow, slow))
     probes = probed(slow, rng)
@@ -226,12 +234,12 @@ def taken_again(logs, slow, draw, rng):
             logs[..., lap] = np.where(due, retaken, logs[..., lap])
             probes[..., lap] = np.where(due, probed(lasting, rng), worst)
         kept += 1
-    return logs.reshape(shape)
+    return logs.reshape(shape), probes.reshape(shape)
 
 
 def probed(slow, rng):
-    """Log seconds of the worse of the two probes beside each lap."""
-    return slow + PROBE * rng.standard_normal((2, *slow.shape)).max(0)
+    """Log seconds of the probes beside each lap."""
+    return slow + PROBE * rng.standard_normal(slow.shape)
 
 
 def when(series, sweeps, rounds, blocks, rng):

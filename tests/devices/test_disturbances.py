@@ -13,6 +13,7 @@ import pytest
 from attnbench.devices.disturbances import (
     FIRST,
     LATELY,
+    PARTS,
     Account,
     CoreMeter,
     Probe,
@@ -61,6 +62,12 @@ def test_what_a_system_does_not_say_is_left_out(tmp_path):
     assert meter.values().keys() == {"retaken_s", "fault_share"}
 
 
+def parts(durations):
+    """Seconds of each piece of work of probes that take so long; the first is not timed."""
+    for seconds in durations:
+        yield from [9.0, *[seconds / PARTS] * PARTS]
+
+
 class Core:
     """A core on which laps take CPU time, wait and fault, as a test scripts it.
 
@@ -69,7 +76,7 @@ class Core:
 
     def __init__(self, fast=(), probed=True):
         self.now = Account(0.0, 0.0, 0, 0.0, 0.0)
-        self.fast = itertools.chain([0.004] * (1 + FIRST), fast, itertools.repeat(0.004))
+        self.fast = parts(itertools.chain([0.004] * FIRST, fast, itertools.repeat(0.004)))
         self.clock = 0.0
         probe = Probe(self.work, lambda: self.clock) if probed else None
         self.meter = CoreMeter(probe, lambda: self.now)
@@ -103,10 +110,10 @@ MANY = round(0.011 * 0.1 / FAULT_S)
         ((), {"faults": MANY}, Disturbance.FAULTS),
         ((), {"faults": MANY // 2}, None),
         ((), {"waited_s": 9.0}, None),
-        ((0.0042, 0.0042), {}, None),
-        ((0.0043, 0.004), {}, Disturbance.SLOW_CORE),
-        ((0.004, 0.0043), {}, Disturbance.SLOW_CORE),
-        ((0.004, 0.0043), {"faults": MANY}, Disturbance.FAULTS),
+        ((0.0049, 0.0049), {}, None),
+        ((0.0062, 0.004), {}, Disturbance.SLOW_CORE),
+        ((0.004, 0.0062), {}, Disturbance.SLOW_CORE),
+        ((0.004, 0.0062), {"faults": MANY}, Disturbance.FAULTS),
     ],
 )
 def test_a_lap_is_disturbed_by_page_faults_or_a_slow_core(fast, lap, disturbed):
@@ -116,10 +123,12 @@ def test_a_lap_is_disturbed_by_page_faults_or_a_slow_core(fast, lap, disturbed):
     assert core.meter.disturbed is disturbed
     assert core.meter.is_slow == (disturbed is not None)
     assert core.meter.waited_s == lap.get("waited_s", 0.0)
+    before_s, after_s = (*fast, 0.004, 0.004)[:2]
+    assert core.meter.probe_s == pytest.approx((before_s + after_s) / 2)
 
 
 def test_a_probe_knows_what_is_usual_lately():
-    durations = iter([*[0.004] * (1 + FIRST), *[0.006] * LATELY])
+    durations = parts([*[0.004] * FIRST, *[0.006] * LATELY])
     now = [0.0]
     probe = Probe(lambda: now.__setitem__(0, now[0] + next(durations)), lambda: now[0])
     assert probe.look() == pytest.approx(0.006)
@@ -132,14 +141,14 @@ def test_a_probe_knows_what_is_usual_lately():
 def test_a_disturbed_lap_is_taken_again_until_it_is_not():
     assert Core().takes() == 1
     # before the lap, after it, after the next
-    assert Core([0.004, 0.005, 0.004]).takes() == 2, "its end is slow, and so begins the next"
-    core = Core([0.005])
+    assert Core([0.004, 0.007, 0.004]).takes() == 2, "its end is slow, and so begins the next"
+    core = Core([0.007])
     assert core.takes() == 2
     assert core.meter.disturbed is None
 
 
 def test_laps_taken_again_take_half_as_long_as_those_kept():
-    core = Core(itertools.repeat(0.005, 99))
+    core = Core(itertools.repeat(0.006, 99))
     core.meter.probe.lately.extend([0.004] * LATELY)
     assert [core.takes(cpu_s=0.125) for _ in range(4)] == [2, 1, 2, 1]
     assert core.meter.values()["retaken_s"] == 0.25
@@ -154,13 +163,13 @@ def test_no_lap_is_taken_again_that_the_budget_may_not_hold(left_s, takes):
 
 
 def test_a_long_lap_is_not_taken_again_because_of_a_probe_but_because_of_faults():
-    assert Core([0.005, 0.005]).takes(cpu_s=0.6) == 1
+    assert Core([0.006, 0.006]).takes(cpu_s=0.6) == 1
     assert Core().takes(cpu_s=0.6, faults=6 * MANY) == 2
 
 
 @pytest.mark.parametrize("factor", [0.25, 1.0, 4.0])
 def test_taking_a_lap_again_does_not_depend_on_how_long_it_took(factor):
-    durations = [0.004, 0.0045, 0.004, 0.0039, 0.0047]
+    durations = [0.004, 0.0065, 0.004, 0.0039, 0.0047]
     core = Core(durations)
     core.takes(cpu_s=0.1 * factor)
     assert len(core.meter.used) == 2
@@ -169,13 +178,14 @@ def test_taking_a_lap_again_does_not_depend_on_how_long_it_took(factor):
 def test_a_meter_says_what_disturbed_the_samples_in_all(monkeypatch):
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     core = Core([0.004, 0.005])
+    core.meter.ready()
     core.lap(cpu_s=0.6, faults=1000, waited_s=0.4, stolen_s=0.1)
     assert core.meter.values() == pytest.approx(
         {
             "retaken_s": 0.0,
             "fault_share": 1000 * FAULT_S / 0.6,
             "stolen_share": 0.05,
-            "probe_s": 0.004,
+            "probe_s": 0.0045,
         }
     )
     without = Core(probed=False)
@@ -184,7 +194,7 @@ def test_a_meter_says_what_disturbed_the_samples_in_all(monkeypatch):
 
 
 def test_a_worker_takes_a_disturbed_lap_again_and_marks_one_that_stays_so():
-    core, laps = Core([0.005, 0.005, 0.005]), []
+    core, laps = Core([0.006, 0.006, 0.006]), []
 
     def iterate(lap):
         laps.append(1)

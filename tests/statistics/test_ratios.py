@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from attnbench.analysis.summary import summary
 from attnbench.claims.bench import Bench
 from attnbench.claims.claim import ClaimedCost
 from attnbench.records import Case, Mode, Outcome, Part, Sample, Sweep
-from attnbench.statistics.ratios import Ratios, by_pair
+from attnbench.statistics.ratios import Ratios, by_pair, core_slope, log_ratio
 from tests import sweeps
 
 A, B, C = (f"{name}:eager" for name in ("fastformer", "linformer", "bigbird"))
@@ -233,3 +234,48 @@ def test_a_pair_of_laps_is_the_faster_of_the_two_and_needs_both(seconds: dict[in
 def test_a_sample_on_a_gpu_counts_by_device_time():
     samples = [Sample(2, 9.0, 9.0, 4.0, 0, 0, 0, lap) for lap in (0, 1)]
     assert by_pair(samples) == {0: 2.0}
+
+
+def beside_probes(
+    slope: float, rng: np.random.Generator, lap_sd: float = 0.0, series: float = 1.5
+) -> list[Sample]:
+    """Four laps of one visit on a core whose speed varies by 10 %, each beside a probe."""
+    slow = 0.1 * rng.standard_normal(4)
+    seconds = np.exp(series + slope * slow + lap_sd * rng.standard_normal(4))
+    probes = 0.004 * np.exp(slow)
+    return [
+        Sample(1, float(s), 0, None, 0, 0, 0, lap, probe_s=float(probe))
+        for lap, (s, probe) in enumerate(zip(seconds, probes, strict=True))
+    ]
+
+
+@given(st.floats(-0.5, 1.5), st.integers(0, 2**32))
+def test_the_slope_on_probes_is_that_within_visits_and_takes_the_core_out(slope: float, seed: int):
+    rng = np.random.default_rng(seed)
+    # that one series is slower than another says nothing of the core
+    visits = [beside_probes(slope, rng, series=rng.standard_normal()) for _ in range(5)]
+    found = core_slope(visits)
+    assert found == pytest.approx(min(1.0, max(0.0, slope)), abs=1e-6)
+    if 0 <= slope <= 1:
+        pairs = list(by_pair(visits[0], found).values())
+        assert pairs[0] == pytest.approx(pairs[1])
+
+
+def test_without_a_probe_beside_every_lap_times_stay_as_they_are():
+    visit = beside_probes(1.0, np.random.default_rng(0))
+    assert core_slope([]) == core_slope([visit[:1]]) == 0.0
+    assert core_slope([visit, [visit[0]._replace(probe_s=None), visit[1]]]) == 0.0
+    assert by_pair(visit, 0.0) == by_pair([s._replace(probe_s=None) for s in visit], 0.5)
+
+
+def test_probes_take_variance_out_of_ratios_and_bias_none():
+    rng = np.random.default_rng(0)
+    plain, adjusted = [], []
+    for _ in range(300):
+        a, b = (beside_probes(0.8, rng, lap_sd=0.02, series=0.0) for _ in range(2))
+        for found, slope in ((plain, 0.0), (adjusted, core_slope([a, b]))):
+            ratio = log_ratio(by_pair(a, slope), by_pair(b, slope))
+            assert ratio is not None
+            found.append(ratio)
+    assert np.var(adjusted) < np.var(plain) / 2
+    assert abs(np.mean(adjusted)) < 3 * np.std(adjusted) / len(adjusted) ** 0.5
