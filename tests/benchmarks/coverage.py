@@ -210,7 +210,7 @@ def laps(situation, series, rounds, sweeps, rng):
 
 
 def to_one_speed(logs, probes):
-    """The laps of each sweep by their probes on a core of one speed, as `statistics.ratios` does."""
+    """The laps of each sweep on a core of one speed, by their probes, as in `statistics.ratios`."""
     centred = [a - a.mean((-2, -1), keepdims=True) for a in (logs, probes)]
     slopes = [fitted_slope(*(a.ravel() for a in sweep)) for sweep in zip(*centred, strict=True)]
     return logs - np.reshape(slopes, (-1, 1, 1, 1, 1, 1)) * probes
