@@ -23,7 +23,7 @@ PROC = Path("/proc")
 # A sample is taken again if page faults took this share of its time,
 FAULTING = 0.01
 # or if the probe beside it took so much longer than usual. What a core is slower by, beside other
-# load, is mostly less: ratios take it into account (`ratios.core_slope`). Where laps beside a probe
+# load, is mostly less: ratios take it into account (`ratios.SLOPE`). Where laps beside a probe
 # slower by 6 % were taken again, that was 60 % of them on a busy host, and nothing was gained.
 SLOW = 0.25
 PARTS = 4  # of a probe

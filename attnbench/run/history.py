@@ -9,7 +9,7 @@ from attnbench.records import Block, Case, Outcome, Part, Planned, Run
 from attnbench.run import schedule
 from attnbench.run.predict import Peaks, Rates, Times
 from attnbench.statistics.curves import series_names
-from attnbench.statistics.ratios import Certainty, Laps, by_pair, core_slope, known
+from attnbench.statistics.ratios import Certainty, Laps, by_pair, known
 
 Known: TypeAlias = list[tuple[Planned, float]]
 
@@ -123,11 +123,10 @@ class History:
         """How well the ratios of each block are known; blocks without any are left out."""
         laps: dict[tuple[str, Block], dict[int, Laps]] = {}
         cases = {planned.case.key: planned for planned in self.repeatable()}
-        slope = core_slope([run.samples for run in self.timed.values()])
         for (key, round_), run in self.timed.items():
             if planned := cases.get(key):
                 own = laps.setdefault((self.name(planned), planned.block), {})
-                own[round_] = by_pair(run.samples, slope)
+                own[round_] = by_pair(run.samples)
         return known(laps)
 
     def next_lap(self, block: Block, round_: int) -> int:

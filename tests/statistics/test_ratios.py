@@ -14,7 +14,7 @@ from attnbench.analysis.summary import summary
 from attnbench.claims.bench import Bench
 from attnbench.claims.claim import ClaimedCost
 from attnbench.records import Case, Mode, Outcome, Part, Sample, Sweep
-from attnbench.statistics.ratios import Ratios, by_pair, core_slope, log_ratio
+from attnbench.statistics.ratios import SLOPE, USUAL_S, Ratios, by_pair, log_ratio
 from tests import sweeps
 
 A, B, C = (f"{name}:eager" for name in ("fastformer", "linformer", "bigbird"))
@@ -237,45 +237,32 @@ def test_a_sample_on_a_gpu_counts_by_device_time():
 
 
 def beside_probes(
-    slope: float, rng: np.random.Generator, lap_sd: float = 0.0, series: float = 1.5
+    rng: np.random.Generator, slope: float, lap_sd: float = 0.0, probe_sd: float = 0.0
 ) -> list[Sample]:
-    """Four laps of one visit on a core whose speed varies by 10 %, each beside a probe."""
-    slow = 0.1 * rng.standard_normal(4)
-    seconds = np.exp(series + slope * slow + lap_sd * rng.standard_normal(4))
-    probes = 0.004 * np.exp(slow)
+    """Six laps on a core whose speed varies by 10 %, each beside a probe."""
+    slow = 0.1 * rng.standard_normal(6)
+    seconds = np.exp(slope * slow + lap_sd * rng.standard_normal(6))
+    probes = USUAL_S * np.exp(slow + probe_sd * rng.standard_normal(6))
     return [
         Sample(1, float(s), 0, None, 0, 0, 0, lap, probe_s=float(probe))
         for lap, (s, probe) in enumerate(zip(seconds, probes, strict=True))
     ]
 
 
-@given(st.floats(-0.5, 1.5), st.integers(0, 2**32))
-def test_the_slope_on_probes_is_that_within_visits_and_takes_the_core_out(slope: float, seed: int):
-    rng = np.random.default_rng(seed)
-    # that one series is slower than another says nothing of the core
-    visits = [beside_probes(slope, rng, series=rng.standard_normal()) for _ in range(5)]
-    found = core_slope(visits)
-    assert found == pytest.approx(min(1.0, max(0.0, slope)), abs=1e-6)
-    if 0 <= slope <= 1:
-        pairs = list(by_pair(visits[0], found).values())
-        assert pairs[0] == pytest.approx(pairs[1])
+def test_laps_are_taken_to_one_speed_of_the_core_where_a_probe_tells_it():
+    laps = beside_probes(np.random.default_rng(0), SLOPE)
+    assert by_pair(laps) == {pair: pytest.approx(1.0) for pair in range(3)}
+    plain = [lap._replace(probe_s=None) for lap in laps]
+    assert by_pair(plain)[0] == min(lap.seconds for lap in laps[:2])
 
 
-def test_without_a_probe_beside_every_lap_times_stay_as_they_are():
-    visit = beside_probes(1.0, np.random.default_rng(0))
-    assert core_slope([]) == core_slope([visit[:1]]) == 0.0
-    assert core_slope([visit, [visit[0]._replace(probe_s=None), visit[1]]]) == 0.0
-    assert by_pair(visit, 0.0) == by_pair([s._replace(probe_s=None) for s in visit], 0.5)
-
-
-def test_probes_take_variance_out_of_ratios_and_bias_none():
-    rng = np.random.default_rng(0)
-    plain, adjusted = [], []
-    for _ in range(300):
-        a, b = (beside_probes(0.8, rng, lap_sd=0.02, series=0.0) for _ in range(2))
-        for found, slope in ((plain, 0.0), (adjusted, core_slope([a, b]))):
-            ratio = log_ratio(by_pair(a, slope), by_pair(b, slope))
-            assert ratio is not None
-            found.append(ratio)
-    assert np.var(adjusted) < np.var(plain) / 2
-    assert abs(np.mean(adjusted)) < 3 * np.std(adjusted) / len(adjusted) ** 0.5
+@pytest.mark.parametrize(("slope", "probe_sd", "gains"), [(0.8, 0.08, True), (0.0, 0.0, False)])
+def test_probes_bias_no_ratio(slope: float, probe_sd: float, gains: bool):
+    rng, plain, found = np.random.default_rng(0), [], []
+    for _ in range(400):
+        a, b = (beside_probes(rng, slope, 0.02, probe_sd) for _ in range(2))
+        found.append(log_ratio(by_pair(a), by_pair(b)) or 0.0)
+        without = ([lap._replace(probe_s=None) for lap in laps] for laps in (a, b))
+        plain.append(log_ratio(*map(by_pair, without)) or 0.0)
+    assert abs(np.mean(found)) < 3 * np.std(found) / len(found) ** 0.5
+    assert (np.var(found) < 0.8 * np.var(plain)) == gains
