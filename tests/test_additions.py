@@ -135,7 +135,7 @@ def verb(copy):
 
 def option(copy):
     copy.insert("workloads/asked.py", 'inputs and order.",\n    )\n', OPTION)
-    copy.insert("records.py", "# None: max(1, tokens // N)", '\n    note: str = ""')
+    copy.insert("records/request.py", "# None: max(1, tokens // N)", '\n    note: str = ""')
     copy.insert(
         "workloads/requests.py", "        causal=asked.causal,\n", "        note=asked.note,\n"
     )

@@ -21,7 +21,7 @@ from attnbench.analysis.answers import Answers, answers
 from attnbench.analysis.scaling import crossovers, speedups
 from attnbench.analysis.standings import Standings
 from attnbench.analysis.summary import Frame, kernels, precision, prediction_errors, summary
-from attnbench.analysis.trust import SweepWarning, WarningKind
+from attnbench.analysis.warnings import SweepWarning, WarningKind, warnings
 from attnbench.errors import DifferentSweep, UnknownMechanism, UsageError
 from attnbench.records import Request, Sweep
 from attnbench.statistics.estimate import IntervalKind
@@ -192,7 +192,10 @@ class Analysis:
     @cached_property
     def warnings(self) -> tuple[SweepWarning, ...]:
         """Reasons to trust the numbers less, the most serious first."""
-        return tuple(starmap(SweepWarning, trust.warnings(self)))
+        found = warnings(
+            self.sweep, self.cases, roof=self.roof, drift=self.drift, widening=self.widening
+        )
+        return tuple(starmap(SweepWarning, found))
 
 
 def analyse(sweep: Sweep, against: str | None = None) -> Analysis:

@@ -1,4 +1,4 @@
-"""Reasons to trust the numbers of a sweep less, and how much disturbances widen its intervals.
+"""How much drift and the variation between processes and nodes disturb the times of a sweep.
 
 The log median of each run is taken relative to the mean of its case, so that only changes between
 runs of the same case count. Drift is a line fitted to these over the position in the sweep.
@@ -9,63 +9,16 @@ means that processes do not differ; dependent samples within a process make it t
 """
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from itertools import islice
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from attnbench.analysis import roofline
-from attnbench.analysis.summary import other_types, shows_launches, timed_medians, timed_runs
-from attnbench.records import AWAY, Clock, Sweep
-from attnbench.statistics.estimate import Estimate, IntervalKind, from_log
-
-if TYPE_CHECKING:
-    from attnbench.analysis.report import Analysis
-
-# limits above which a warning is given
-DRIFT = 0.03  # of times over a sweep, with its whole confidence interval
-BUSY = 0.5  # load of other programs, as a share of the cores
-LEAK = 1 << 20  # bytes that each iteration leaves allocated
-SHOWN = 8  # missing shards; there may be millions
-LAPS = 0.01  # of all laps that were disturbed
-
-
-class WarningKind(StrEnum):
-    """Reasons to trust the numbers of a sweep less; the comments name the details of each."""
-
-    INCOMPLETE = "shards are missing"  # shards, of, missing: the first of them
-    JOURNAL = "part of the journal was set aside"  # text
-    UNFINISHED = "the sweep did not finish"
-    MIXED = "sessions ran on different machines or versions"
-    MEDDLED = "a mechanism changed the state of its process"  # mechanism, change
-    OTHER_TYPE = "a mechanism computed in another number type"  # mechanism, types, dtype
-    DEPARTS = "a form of another package computes another function"  # series, package, departs
-    LEAKS = "a mechanism keeps memory with each iteration"  # mechanism, bytes
-    AWAY = "a mechanism computes where CPU time does not see it, or sleeps"  # series, share
-    TOO_FAST = "a time is shorter than reading the input takes"  # series
-    ROOF_RAISED = "a case did more than the measured peaks"
-    BUSY = "the machine was busy at the start"  # load, cores
-    LOADED = "runs began under the load of other programs"  # runs, of, limit, load, threads
-    THROTTLED = "the GPU was slowed down"  # reasons: the number of runs of each
-    LOW_CLOCK = "the clock of the GPU was low"  # runs, of
-    LAUNCH_BOUND = "the host was slower than the GPU"  # cases, of, visible
-    HIDDEN = "NVML did not show the memory of processes"  # reason
-    DISTURBED = "laps were disturbed"  # laps: how many by each `Disturbance`; of
-    DRIFTED = "times drifted over the sweep"  # drift
-    WIDENED = "variation between processes widened the intervals"  # factor
-    ONE_ROUND = "there was one round only"
-
-
-class SweepWarning(NamedTuple):
-    """A warning as data, with the details that `WarningKind` names."""
-
-    kind: WarningKind
-    details: Mapping[str, Any]
+from attnbench.analysis.summary import timed_medians, timed_runs
+from attnbench.records import Clock, Sweep
+from attnbench.statistics.estimate import Estimate, from_log
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,141 +27,6 @@ class Drift:
 
     change: Estimate  # the factor by which times grew from the first run to the last
     widening: float | None  # the factor by which drift widens the intervals, at least 1
-
-
-Warnings = Iterator[tuple[WarningKind, dict[str, Any]]]
-
-
-def warnings(analysis: "Analysis") -> Warnings:
-    """The warnings of an analysis: the kind of each with its details."""
-    sweep, cases = analysis.sweep, analysis.cases
-    if missing := (*islice(sweep.missing, SHOWN),):
-        held = sweep.shards
-        details = {"shards": len(held), "of": held[0].of, "missing": missing}
-        yield WarningKind.INCOMPLETE, details
-    for text in sweep.warnings:
-        yield WarningKind.JOURNAL, {"text": text}
-    if not sweep.finished:
-        yield WarningKind.UNFINISHED, {}
-    if len({session.fingerprint for session in sweep.sessions}) > 1:
-        yield WarningKind.MIXED, {}
-    yield from _meddled(sweep)
-    for mechanism, types in other_types(cases, sweep.request.dtype).items():
-        details = {"mechanism": mechanism, "types": types, "dtype": sweep.request.dtype}
-        yield WarningKind.OTHER_TYPE, details
-    yield from _departing(sweep)
-    yield from _away(sweep)
-    for series in roofline.too_fast(sweep, cases):
-        yield WarningKind.TOO_FAST, {"series": series}
-    if analysis.roof is not None and analysis.roof.raised:
-        yield WarningKind.ROOF_RAISED, {}
-    yield from _of_a_gpu(analysis)
-    disturbed = [*_disturbed(analysis)]
-    yield from disturbed
-    if disturbed and (analysis.widening or 0.0) > 1:
-        yield WarningKind.WIDENED, {"factor": analysis.widening}
-    kinds = set(cases.loc[cases["time_s"].notna(), "interval_kind"])
-    if kinds and IntervalKind.ROUNDS not in kinds:
-        yield WarningKind.ONE_ROUND, {}
-
-
-def _meddled(sweep: Sweep) -> Warnings:
-    """Each change that a mechanism made to its process, once."""
-    names = {planned.case.key: planned.case.mechanism for planned in sweep.plan}
-    changes: dict[tuple[str, str], None] = {}
-    kept: dict[str, float] = {}
-    for run in sweep.runs:
-        name = names.get(run.case, run.case)
-        if state := run.notes.get("changed"):
-            changes[name, f"changed {state}"] = None
-        if state := run.notes.get("autocast"):
-            changes[name, f"ran under autocast ({state})"] = None
-        for note in ("odd", "recompiled", "processes", "later"):
-            if change := run.notes.get(note):
-                changes[name, change] = None
-        kept[name] = max(kept.get(name, 0.0), run.values.get("kept_bytes", 0.0))
-    for name, change in changes:
-        yield WarningKind.MEDDLED, {"mechanism": name, "change": change}
-    for name, kept_bytes in kept.items():
-        if kept_bytes > LEAK:
-            yield WarningKind.LEAKS, {"mechanism": name, "bytes": kept_bytes}
-
-
-def _departing(sweep: Sweep) -> Warnings:
-    """Each form of another package that does not compute the mechanism's equations, once."""
-    series = {planned.case.key: planned.case.series for planned in sweep.plan}
-    departing = {
-        (series.get(run.case, run.case), run.notes.get("package", ""), run.notes["departs"]): None
-        for run in sweep.runs
-        if "departs" in run.notes
-    }
-    for name, package, departs in departing:
-        yield WarningKind.DEPARTS, {"series": name, "package": package, "departs": departs}
-
-
-def _away(sweep: Sweep) -> Warnings:
-    """Each series that is away from its process in most laps of a case, once, with the share."""
-    series = {planned.case.key: planned.case.series for planned in sweep.plan}
-    shares: dict[str, list[float]] = {}
-    for run in timed_runs(sweep.runs):
-        timed = [s for s in run.samples if s.clock == Clock.CPU]
-        shares.setdefault(run.case, []).extend(s.away_s / s.wall_s for s in timed)
-    most: dict[str, float] = {}
-    for case, own in shares.items():
-        if own and (share := median(own)) > AWAY:
-            name = series.get(case, case)
-            most[name] = max(share, most.get(name, 0.0))
-    for name, share in most.items():
-        yield WarningKind.AWAY, {"series": name, "share": share}
-
-
-def _of_a_gpu(analysis: "Analysis") -> Warnings:
-    """What times and memory of a GPU do not include."""
-    runs, cases = analysis.sweep.runs, analysis.cases
-    if len(bound := cases.loc[cases["launch_bound"], "key"]):
-        visible = len({run.case for run in runs if shows_launches(run)})
-        measured = int(cases["time_s"].notna().sum())
-        yield WarningKind.LAUNCH_BOUND, {"cases": len(bound), "of": measured, "visible": visible}
-    for reason in dict.fromkeys(run.notes["nvml"] for run in runs if "nvml" in run.notes):
-        yield WarningKind.HIDDEN, {"reason": reason}
-
-
-def _disturbed(analysis: "Analysis") -> Warnings:
-    """Disturbances of the machine: before the first run, during runs, and over the sweep.
-
-    Load alone does not disturb CPU time on one core; what it does to caches and clock rates is seen
-    beside each lap.
-    """
-    sweep = analysis.sweep
-    if sweep.request.settings.clock is not Clock.CPU:
-        yield from _loaded(sweep)
-    timed = timed_runs(sweep.runs)
-    if reasons := Counter(filter(None, (run.notes.get("throttle") for run in timed))):
-        yield WarningKind.THROTTLED, {"reasons": dict(reasons)}
-    if low := sum("clock" in run.notes for run in timed):
-        yield WarningKind.LOW_CLOCK, {"runs": low, "of": len(timed)}
-    laps = [sample.disturbed for run in timed for sample in run.samples]
-    if (disturbed := Counter(filter(None, laps))).total() > LAPS * len(laps):
-        yield WarningKind.DISTURBED, {"laps": disturbed, "of": len(laps)}
-    drift = analysis.drift
-    if drift and (drift.change.low >= 1 + DRIFT or drift.change.high <= 1 - DRIFT):
-        yield WarningKind.DRIFTED, {"drift": drift}
-
-
-def _loaded(sweep: Sweep) -> Warnings:
-    """The load of other programs, at the start and when runs began."""
-    at_start = [session.load for session in sweep.sessions if session.load is not None]
-    cores = max((session.cores for session in sweep.sessions), default=1)
-    threads = max((session.threads for session in sweep.sessions), default=1)
-    if at_start and max(at_start) > BUSY * cores:
-        yield WarningKind.BUSY, {"load": max(at_start), "cores": cores}
-    # the sweep itself loads the machine with its threads
-    timed, limit = timed_runs(sweep.runs), threads + BUSY * cores
-    loads = [run.values["load_before"] for run in timed if "load_before" in run.values]
-    above = [load for load in loads if load > limit]
-    if above:
-        details = {"runs": len(above), "of": len(loads), "load": max(above)}
-        yield WarningKind.LOADED, {**details, "limit": limit, "threads": threads}
 
 
 def drift(sweep: Sweep) -> Drift | None:

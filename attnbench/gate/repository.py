@@ -171,7 +171,7 @@ def ignoring_signals() -> Iterator[None]:
 
 
 OWN = Path("attnbench/mechanisms")
-SHARED = ("contract", "records", "registry", "model", "errors")
+SHARED = ("attention/", "catalogue/", "records/", "errors.py")
 
 
 def changed(base: Path, head: Path, changes: Iterable[Change]) -> tuple[Compared, ...]:
@@ -204,8 +204,9 @@ def pairs(base: Path, head: Path, change: Change) -> Iterator[Compared]:
 
 def shared(changes: Iterable[Change]) -> tuple[str, ...]:
     """Changed files that every mechanism uses; they select no mechanism."""
-    paths = {f"attnbench/{name}.py" for name in SHARED}
-    return tuple(sorted({c.head or c.base or "" for c in changes} & paths))
+    paths = {change.head or change.base or "" for change in changes}
+    rooms = tuple(f"attnbench/{name}" for name in SHARED)
+    return tuple(sorted(path for path in paths if path.startswith(rooms)))
 
 
 def card_files(tree: Path) -> Iterator[str]:

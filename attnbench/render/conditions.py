@@ -7,7 +7,7 @@ from types import MappingProxyType
 from attnbench import units
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.summary import ALL, Row
-from attnbench.analysis.trust import SweepWarning, WarningKind
+from attnbench.analysis.warnings import SweepWarning, WarningKind
 from attnbench.records import Clock, Disturbance, Environment, Level, Mode, Request, Shell, Sweep
 from attnbench.render.cost_tables import timed_by
 from attnbench.render.grid import clean

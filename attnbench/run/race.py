@@ -20,8 +20,9 @@ from typing import Any, TypedDict
 
 from msgspec import ValidationError, convert
 
-from attnbench.records import Cause, Duration, Sample
+from attnbench.records import Cause, Duration, Outcome, Part, Planned, Run, Sample
 from attnbench.run.workers import Answer, Worker
+from attnbench.store.schema import wrong
 
 SAMPLED = re.compile(r"sample\[(\d+)\]")  # how msgspec names a field of a sample
 LEAST_S = 1.0  # time limit of a question asked shortly before the budget ends
@@ -235,6 +236,25 @@ def checked(answer: Answer) -> Answer:
 def impossible(wrong: str) -> Answer:
     """The outcome of a case whose process answered what would be refused on reading."""
     return {"outcome": "failed", "reason": f"its process answered what cannot be: {wrong}"}
+
+
+def run_of(planned: Planned, part: Part, round_: int, answer: Answer, **more: Any) -> Run:
+    """The run of a case, from what a process answered; it failed if that would be refused later."""
+    run = Run(
+        case=planned.case.key,
+        part=part,
+        round=round_,
+        outcome=Outcome(answer["outcome"]),
+        cause=answer.get("cause"),
+        reason=answer.get("reason", ""),
+        values=answer.get("values", {}),
+        notes=answer.get("notes", {}),
+        **more,
+    )
+    if refused := wrong(run):
+        failed = run_of(planned, part, round_, impossible(refused))
+        return replace(failed, elapsed_s=run.elapsed_s)
+    return run
 
 
 def in_turns(turns: Mapping[str, Turns], draw: random.Random) -> Sequence[tuple[int, str]]:

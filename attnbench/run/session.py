@@ -15,27 +15,18 @@ visits each of its blocks once, whatever number that round of the block has in t
 
 import math
 import random
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 
-from attnbench import units
-from attnbench.devices.finding import find
-from attnbench.records import Block, Cause, Clock, Outcome, Part, Planned, Request, Run
+from attnbench.records import Block, Cause, Clock, Outcome, Part, Planned, Run
 from attnbench.run import schedule
-from attnbench.run.history import History, blocks
-from attnbench.run.predict import Rates
-from attnbench.run.race import CUT_OFF, LEAST_S, Entrant, Race, Round, impossible
-from attnbench.run.schedule import Refusal
-from attnbench.run.workers import Answer, Worker
+from attnbench.run.history import blocks
+from attnbench.run.outlook import Outlook
+from attnbench.run.race import CUT_OFF, LEAST_S, Entrant, Race, Round, run_of
+from attnbench.run.workers import Worker
 from attnbench.statistics.ratios import Certainty
-from attnbench.store.schema import wrong
 
-OVERTIME = 5.0  # a visit may take this many times its prediction, and at least
-AT_LEAST_S = 60.0
-COMPILING_S = 300.0  # further seconds for torch.compile, which depends on more than FLOPs
-WANTED_ROUNDS = 3  # of the other cases, before the budget is spent on extras
 MEMORY = 0.1  # share of the budget kept for measuring memory in the first rounds
 # causes that later predictions may remove
 PREDICTED = frozenset({Cause.BUDGET, Cause.CASE_TIMEOUT, Cause.MEMORY_LIMIT})
@@ -63,32 +54,22 @@ class Store(Protocol):
     def append(self, *runs: Run) -> None: ...
 
 
-@dataclass
-class Session:
+@dataclass(kw_only=True)
+class Session(Outlook):
     """One uninterrupted session of a sweep.
 
     `start` starts a process for a series, to measure memory if it `weighs`, otherwise time.
-    `earlier` are the runs in the journal, `finished` those of them that count, as (case key, part,
-    round). `memory_bytes` is what a case may use. `share` has the rounds of each block that are to
-    be measured, by default all. `run` ends early, without an error, when the budget is spent.
+    `earlier` are the runs in the journal. `run` ends early, without an error, when the budget is
+    spent.
     """
 
-    request: Request
-    plan: tuple[Planned, ...]
     store: Store
     start: Callable[..., Worker]
-    memory_bytes: int
     earlier: tuple[Run, ...] = ()
-    finished: frozenset[tuple[str, Part, int]] = frozenset()
     observe: Callable[[Progress], None] = lambda progress: None
-    clock: Callable[[], float] = time.monotonic
-    begun: float = math.nan  # when the budget began; NaN: when `run` is called
-    share: Mapping[Block, tuple[int, ...]] | None = None
     name: str = ""  # of the shard; it seeds the orders of the turns
-    rates: Rates | None = None  # measured peaks of the machine
     over_budget: bool = False
     useful_s: float = 0.0  # seconds in warm-up and samples
-    round: int = 0  # of this session: an index of the rounds in its share
     reached: int = 0  # the last round that began
     visits: int = 0
     coming: Sequence[Planned] = ()  # the cases of this and of the round's later blocks
@@ -97,25 +78,7 @@ class Session:
     total: int = 0  # visits until then, or until the end of the budget
     postponed: list[Planned] | None = field(default_factory=list)  # None once nothing may wait
     left_out: dict[str, tuple[Planned, Cause]] = field(default_factory=dict)  # by predictions alone
-    kept_s: float = 0.0  # of the budget, for measuring memory
     certain: Mapping[Block, Certainty] = field(default_factory=dict)  # of ratios, by the last round
-    history: History = field(init=False)
-    blocks: Mapping[Block, Sequence[Planned]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        rounds = tuple(range(self.request.rounds))
-        every = dict.fromkeys(blocks(self.plan), rounds)
-        self.rounds = every if self.share is None else self.share
-        self.plan = tuple(planned for planned in self.plan if planned.block in self.rounds)
-        self.blocks = blocks(self.plan)
-        context_bytes = find(self.request.device).context_bytes
-        weighed = {key for key, part, _ in self.finished if part == Part.MEMORY}
-        self.history = History(
-            plan=self.plan, weighed=weighed, context_bytes=context_bytes, rates=self.rates
-        )
-        self.extras = schedule.extras(self.plan, self.request.batch_tokens)
-        early = (sum(r < WANTED_ROUNDS for r in own) for own in self.rounds.values())
-        self.wanted = max((1, *early))  # of this session's rounds
 
     def run(self) -> None:
         """Run round 0, then repeats, and measure memory between them."""
@@ -188,52 +151,6 @@ class Session:
                 admitted.append(planned)
         return admitted
 
-    def refusal(self, planned: Planned, others: Sequence[Planned]) -> Refusal | None:
-        """Why a case does not run now together with `others` of its block, or None."""
-        if self.is_done(planned):
-            return None
-        if limit := self.limit(planned):
-            return limit
-        anchor = self.anchor(planned.block)
-        reserved_s = self.cost_s(others) + self.visits_s([anchor] if anchor else []) + self.kept_s
-        cost_s = self.cost_s([planned])
-        if reserved_s + cost_s > self.left_s():
-            iteration_s, left_s = self.history.iteration_s(planned), self.left_s() - reserved_s
-            left = f"{units.seconds(left_s)} left" if left_s >= 1 else "nothing left"
-            each, total = units.seconds(iteration_s), units.seconds(cost_s)
-            reason = f"({left}): predicted {each} per iteration, {total} in total"
-            return Refusal(Cause.BUDGET, f"would exceed --budget {reason}")
-        return None
-
-    def limit(self, planned: Planned) -> Refusal | None:
-        """Why a case cannot run whatever the budget, as far as known by now, or None."""
-        if blocked := schedule.blocked(planned.case, self.history.ended):
-            return blocked
-        needed_bytes = self.history.needed_bytes(planned)
-        if needed_bytes > self.memory_bytes:
-            most, needed = units.size(self.memory_bytes), units.size(needed_bytes / schedule.MARGIN)
-            reason = f"would exceed the memory limit ({most}): predicted {needed}"
-            return Refusal(Cause.MEMORY_LIMIT, reason)
-        visit_s, limit_s = self.visit_s(planned), self.request.case_timeout_s
-        if limit_s and visit_s > limit_s:
-            most, each = units.seconds(limit_s), units.seconds(self.history.iteration_s(planned))
-            reason = f"({most}): predicted {each} per iteration, {units.seconds(visit_s)} per round"
-            return Refusal(Cause.CASE_TIMEOUT, f"would exceed --case-timeout {reason}")
-        return None
-
-    def must_wait(self, extras: Sequence[Planned]) -> bool:
-        """Whether the budget is not enough for the wanted rounds of these extras and of the rest.
-
-        The rest are the cases that are not extra, and the extras that have run.
-        """
-        if all(self.is_done(planned) for planned in extras):
-            return False
-        rest = [p for p in self.plan if p.case.key not in self.extras and not p.refusal]
-        coming = [*(p for p in rest if not self.was_timed(p)), *extras]
-        repeated_s = self.visits_s([*self.history.repeatable(), *coming])
-        repeats_s = (self.wanted - 1) * repeated_s
-        return self.cost_s(coming) + repeats_s + self.kept_s > self.left_s()
-
     def repeat(self, rounds: Iterable[int]) -> None:
         """Further rounds of the cases that succeeded, until precise, as far as the budget goes."""
         for self.round in rounds:
@@ -296,11 +213,6 @@ class Session:
         racing = [*([anchor] if anchor else []), *missing]
         for group in schedule.groups(racing, self.history.needed_bytes, room, anchor):
             self.race(processes, group)
-
-    def anchor(self, block: Block) -> Planned | None:
-        """What races again with cases not yet timed in this round; None before the first race."""
-        timed = [planned for planned in self.blocks[block] if self.was_timed(planned)]
-        return min(timed, key=self.history.needed_bytes, default=None)
 
     def race(self, processes: Round, cases: Sequence[Planned]) -> None:
         """Race cases that fit into memory together, and store their runs."""
@@ -393,61 +305,6 @@ class Session:
             answer = {"outcome": outcome, "reason": reason, "cause": cause}
             self.store.append(run_of(planned, Part.TIME, 0, answer))
 
-    def memory_s(self, planned: Planned) -> float:
-        """Predicted seconds of measuring the memory of a case."""
-        wall_s, other_s = self.history.wall_s(planned), self.history.other_s(Part.MEMORY)
-        return self.history.prepare_s(planned) + schedule.memory_s(wall_s, other_s)
-
-    def visits_s(self, cases: Iterable[Planned]) -> float:
-        """Predicted seconds of one visit to each case."""
-        return sum(map(self.visit_s, cases))
-
-    def visit_s(self, planned: Planned, wall_s: float = 0.0) -> float:
-        """Predicted seconds of one visit to a case; `wall_s` of an iteration if measured."""
-        settings, other_s = self.request.settings, self.history.other_s(Part.TIME)
-        own_s = stretched_s = wall_s or self.history.wall_s(planned)
-        if settings.clock is Clock.CPU and not wall_s:  # as many laps as CPU time asks for
-            own_s = self.history.iteration_s(planned)
-        stretch = stretched_s / own_s if own_s else 1.0
-        visit_s = schedule.visit_s(own_s, settings, other_s, stretch)
-        return self.history.prepare_s(planned) + visit_s
-
-    def cost_s(self, cases: Sequence[Planned]) -> float:
-        """Predicted seconds of the times that remain of round 0 for these cases."""
-        return self.visits_s(planned for planned in cases if not self.is_done(planned))
-
-    def left_s(self) -> float:
-        """Seconds left of the budget; infinite without one."""
-        if self.request.budget_s is None:
-            return math.inf
-        return self.request.budget_s - (self.clock() - self.begun)
-
-    def timeout_s(self, planned: Planned, iteration_s: float = 0.0) -> float:
-        """Seconds after which the process of a case is killed; `iteration_s` if measured."""
-        usual_s, limit_s = self.visit_s(planned, iteration_s), self.request.case_timeout_s
-        longest_s = max(AT_LEAST_S, OVERTIME * usual_s) + COMPILING_S * planned.compiles
-        return min(longest_s, math.inf if limit_s is None else limit_s)
-
-    def number(self, planned: Planned) -> int:
-        """The number that this round has in the whole sweep."""
-        return self.rounds[planned.block][self.round]
-
-    def has_first(self, planned: Planned) -> bool:
-        """Whether the first round of the case in the whole sweep is in this session's share."""
-        return self.rounds[planned.block][0] == 0
-
-    def lacks_memory(self, planned: Planned) -> bool:
-        """Whether this session has to measure the memory of the case."""
-        return self.has_first(planned) and planned.case.key not in self.history.weighed
-
-    def was_timed(self, planned: Planned) -> bool:
-        """Whether this round timed the case."""
-        return (planned.case.key, self.number(planned)) in self.history.timed
-
-    def is_done(self, planned: Planned) -> bool:
-        """Whether an earlier session timed this round of the case."""
-        return (planned.case.key, Part.TIME, self.number(planned)) in self.finished
-
     def processes(self) -> Round:
         """The processes of this round, not started yet."""
         return Round(self.start, self.draw(), self.clock)
@@ -482,22 +339,3 @@ class Session:
         visits = sum(not self.is_done(p) for p in self.coming) + rounds * len(repeated)
         fitting = min(1.0, self.left_s() / needed_s) if needed_s else 1.0
         self.total = self.visits + round(fitting * visits)
-
-
-def run_of(planned: Planned, part: Part, round_: int, answer: Answer, **more: Any) -> Run:
-    """The run of a case, from what a process answered; it failed if that would be refused later."""
-    run = Run(
-        case=planned.case.key,
-        part=part,
-        round=round_,
-        outcome=Outcome(answer["outcome"]),
-        cause=answer.get("cause"),
-        reason=answer.get("reason", ""),
-        values=answer.get("values", {}),
-        notes=answer.get("notes", {}),
-        **more,
-    )
-    if refused := wrong(run):
-        failed = run_of(planned, part, round_, impossible(refused))
-        return replace(failed, elapsed_s=run.elapsed_s)
-    return run

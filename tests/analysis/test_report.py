@@ -11,7 +11,7 @@ import pytest
 
 from attnbench.analysis import compare, report, roofline, scaling, summary, trust
 from attnbench.analysis.report import Analysis, analyse
-from attnbench.analysis.trust import WarningKind
+from attnbench.analysis.warnings import WarningKind
 from attnbench.records import Mode, Part, Sample
 from attnbench.render.conditions import conditions, warnings
 from attnbench.render.page import headlines, report_files, report_tables

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnbench.analysis.report import analyse
-from attnbench.analysis.trust import WarningKind
+from attnbench.analysis.warnings import WarningKind
 from attnbench.errors import DifferentSweep, StoreError
 from attnbench.records import Outcome, Part, Run, Shard
 from attnbench.store import locked, schema
