@@ -9,21 +9,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import pandas as pd
 
 from attnbench.claims.claim import (
     Answer,
-    Call,
+    Check,
     Claim,
     ClaimedCost,
-    ClaimedMode,
-    ClaimedSeries,
+    Group,
     Judgement,
     OutOfScope,
 )
-from attnbench.records import PASSES, CardFacts, Level, Mode, Option, Outcome, Sweep
+from attnbench.records import PASSES, CardFacts, Mode, Option, Outcome, Selection, Sweep
 from attnbench.statistics.curves import LogCurve, cost_curve
 from attnbench.statistics.ratios import Ratios
 
@@ -47,19 +46,22 @@ class CostCurve:
     series: str
     mechanism: str
     mode: Mode
+    card: CardFacts | None  # as stored with the sweep
     options: Mapping[str, Option]
     kernels: frozenset[str]  # of attention, where the sweep recorded them
     rows: pd.DataFrame
     costs: Mapping[ClaimedCost, LogCurve]
     ratios: Ratios
 
-    def over(self, other: "CostCurve", quantity: ClaimedCost) -> LogCurve:
-        """The log ratio to another curve at the lengths of both.
+    def over(
+        self, other: "CostCurve", quantity: ClaimedCost, of_other: ClaimedCost | None = None
+    ) -> LogCurve:
+        """The log ratio of a cost to one of another curve, by default the same, at common lengths.
 
         Times of series that took turns are compared lap by lap.
         """
-        independent = self.costs[quantity].minus(other.costs[quantity])
-        if quantity is not ClaimedCost.TIME:
+        independent = self.costs[quantity].minus(other.costs[of_other or quantity])
+        if not quantity is (of_other or quantity) is ClaimedCost.TIME:
             return independent
         return self.ratios.in_turns(independent, self.series, other.series, self.mode)[0]
 
@@ -74,6 +76,9 @@ class CostCurve:
         return [int(n) for n in self.rows.index[self.rows["outcome"] == Outcome.OOM]]
 
 
+Curves: TypeAlias = tuple[CostCurve, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Bench:
     """A sweep with its summary and the ratios of series that took turns."""
@@ -82,47 +87,28 @@ class Bench:
     cases: pd.DataFrame
     ratios: Ratios
 
-    @cached_property
-    def cards(self) -> dict[str, CardFacts]:
-        """The stored facts of each mechanism."""
-        return {card.mechanism: card for card in self.sweep.cards}
+    def modes(self, claimed: Mode | None) -> tuple[Mode, ...]:
+        """The modes of the sweep that a claim is about. Raises `OutOfScope` if there are none."""
+        measured = dict.fromkeys(planned.case.workload.mode for planned in self.sweep.plan)
+        wanted = PASSES if claimed is None else (claimed,)
+        if modes := tuple(mode for mode in measured if mode in wanted):
+            return modes
+        raise OutOfScope(f"the sweep has no case with --mode {' or '.join(wanted)}")
 
-    @property
-    def device(self) -> str:
-        """The device that the sweep ran on, or several."""
-        return " and ".join(dict.fromkeys(session.device for session in self.sweep.sessions))
-
-    @property
-    def level(self) -> Level:
-        """The level of the sweep."""
-        return self.sweep.request.level
-
-    def modes(self, claimed: ClaimedMode) -> tuple[Mode, ...]:
-        """The modes of the sweep that a claim's mode stands for. Raises `OutOfScope`."""
-        modes = tuple(dict.fromkeys(planned.case.workload.mode for planned in self.sweep.plan))
-        if not modes:
-            raise OutOfScope("the sweep has no cases")
-        if claimed is ClaimedMode.UNPRINTED:
-            if passes := tuple(mode for mode in modes if mode in PASSES):
-                return passes
-            raise OutOfScope("the sweep has only steps of decoding")
-        mode = Mode.DECODE if claimed is ClaimedMode.GENERATION else Mode(claimed)
-        if mode not in modes:
-            raise OutOfScope(f"the sweep has no {claimed} (--mode {mode})")
-        return (mode,)
-
-    def curve(self, subject: ClaimedSeries, mode: Mode) -> CostCurve:
+    def curve(self, subject: Selection, mode: Mode) -> CostCurve:
         """The best curve of a subject. Raises `OutOfScope` naming what the sweep has instead."""
         if curves := self.matching(subject, mode):
             return curves[0]
-        others = [
-            c.series for c in self.curves if (c.mechanism, c.mode) == (subject.mechanism, mode)
-        ]
-        if not others:
-            raise OutOfScope(f"{subject.mechanism} is not in the sweep")
-        raise OutOfScope(f"the sweep has {', '.join(others)}, not {subject}")
+        others = [c.series for c in self.curves if (c.mechanism, c.mode) == (subject.name, mode)]
+        missing = f"the sweep has {', '.join(others)}, not {subject}"
+        raise OutOfScope(missing if others else f"{subject.name} is not in the sweep")
 
-    def matching(self, subject: ClaimedSeries, mode: Mode) -> list[CostCurve]:
+    def group(self, subjects: Group, mode: Mode) -> Curves:
+        """The best curve of each that the sweep has. Raises `OutOfScope` if it has none of them."""
+        found = tuple(curve for s in subjects for curve in self.matching(s, mode)[:1])
+        return found or (self.curve(subjects[0], mode),)
+
+    def matching(self, subject: Selection, mode: Mode) -> list[CostCurve]:
         """Every curve of a subject in a mode, best first.
 
         The best is in the preferred form of the claim, then measured at the most lengths, then the
@@ -133,9 +119,9 @@ class Bench:
         for curve in self.curves:
             used = set(curve.rows["form"])
             plain = subject.form == "flash" and any(PLAIN in kernel for kernel in curve.kernels)
-            same = (curve.mechanism, curve.mode) == (subject.mechanism, mode)
+            same = (curve.mechanism, curve.mode) == (subject.name, mode)
             in_form = wanted is None or (used <= set(wanted) and not plain)
-            fits = all(curve.options.get(name, ...) in values for name, values in subject.options)
+            fits = all(curve.options.get(name, ...) == value for name, value in subject.options)
             if same and in_form and fits:
                 rank = 0 if wanted is None else max(map(wanted.index, used))
                 ranked.append(((rank, -len(curve.fitting)), curve))
@@ -147,17 +133,18 @@ class Bench:
         if not self.sweep.plan:
             return ()
         cases = {planned.case.key: planned.case for planned in self.sweep.plan}
-        groups = self.cases.groupby(["mode", "series"], sort=False)
+        cards = {card.mechanism: card for card in self.sweep.cards}
         curves = []
-        for (mode, series), rows in groups:
+        for (mode, series), rows in self.cases.groupby(["mode", "series"], sort=False):
             case = cases[rows["key"].iloc[0]]
-            card = self.cards.get(case.mechanism)
+            card = cards.get(case.mechanism)
             rows = rows.sort_values("seq_len").drop_duplicates("seq_len")
             curves.append(
                 CostCurve(
                     series=str(series),
                     mechanism=case.mechanism,
                     mode=Mode(str(mode)),
+                    card=card,
                     options={**(card.options if card else {}), **dict(case.options)},
                     kernels=frozenset(rows["attention_kernel"]) - {""},
                     rows=rows.set_index("seq_len")[["form", "outcome", "reason"]],
@@ -168,7 +155,7 @@ class Bench:
         return tuple(curves)
 
 
-def forms(subject: ClaimedSeries) -> tuple[str, ...] | None:
+def forms(subject: Selection) -> tuple[str, ...] | None:
     """The forms that a subject may be judged by, best first, or None for any."""
     return None if subject.form is None else FORMS.get(subject.form, (subject.form,))
 
@@ -185,13 +172,12 @@ def _costs(rows: pd.DataFrame) -> dict[ClaimedCost, LogCurve]:
         ClaimedCost.TIME: "time_s",
         ClaimedCost.MEMORY: "memory",
         ClaimedCost.STATE: "state_bytes",
+        ClaimedCost.FIRST_TOKEN: "ttft_s",
         ClaimedCost.CORE_FLOPS: "core",
         ClaimedCost.PROJECTION_FLOPS: "projections",
     }
-    if "ttft_s" in rows:
-        columns[ClaimedCost.FIRST_TOKEN] = "ttft_s"
-    nothing = dict.fromkeys(ClaimedCost, LogCurve.of([], []))
-    return nothing | {cost: cost_curve(known, column) for cost, column in columns.items()}
+    nothing = LogCurve.of([], [])
+    return {c: cost_curve(known, name) if name in known else nothing for c, name in columns.items()}
 
 
 class Judged(NamedTuple):
@@ -204,8 +190,7 @@ class Judged(NamedTuple):
 def judge(bench: Bench, claims: Sequence[Claim]) -> tuple[Judged, ...]:
     """Each claim as reproduced, not reproduced, cannot tell, or out of scope, in their order."""
     return tuple(
-        Judged(claim=claim, judgement=joined([_judged(bench, call) for call in claim.check]))
-        for claim in claims
+        Judged(claim, joined([_judged(bench, check) for check in claim.checks])) for claim in claims
     )
 
 
@@ -214,8 +199,8 @@ def wanted(claims: Sequence[Claim]) -> tuple[str, ...]:
 
     Options that a check names are left out.
     """
-    subjects = [s for claim in claims for call in claim.check for s in call.subjects]
-    names = {":".join((s.mechanism, *(forms(s) or ())[:1])) for s in subjects}
+    subjects = [s for claim in claims for check in claim.checks for s in check.subjects]
+    names = {":".join((s.name, *(forms(s) or ())[:1])) for s in subjects}
     formed = {name.partition(":")[0] for name in names if ":" in name}
     return tuple(sorted(names - formed))
 
@@ -253,34 +238,35 @@ def _merged(parts: Sequence[Judgement], answer: Answer) -> Judgement:
     )
 
 
-def _judged(bench: Bench, call: Call) -> Judgement:
-    """One call of a check, in every mode that it covers."""
+def _judged(bench: Bench, check: Check) -> Judgement:
+    """One check, in every mode that it covers."""
+    level = bench.sweep.request.level
+    device = " and ".join(dict.fromkeys(session.device for session in bench.sweep.sessions))
     try:
-        if call.level not in (None, bench.level):
-            raise OutOfScope(f"the claim is about level {call.level}, the sweep has {bench.level}")
-        if call.device is not None and call.device.lower() not in bench.device.lower():
-            raise OutOfScope(f"the claim is about {call.device}, the sweep ran on {bench.device}")
-        modes = bench.modes(call.mode or ClaimedMode.UNPRINTED)
+        if check.level not in (None, level):
+            raise OutOfScope(f"the claim is about level {check.level}, the sweep has {level}")
+        if check.device.lower() not in device.lower():
+            raise OutOfScope(f"the claim is about {check.device}, the sweep ran on {device}")
+        modes = bench.modes(check.mode)
     except OutOfScope as reason:
         return Judgement(answer=Answer.OUT_OF_SCOPE, why=str(reason))
-    # counts and facts stored with the sweep are the same in every mode
-    costs = (ClaimedCost.TIME, ClaimedCost.MEMORY)
-    exact = call.mode is None and not any(cost in call.arguments.values() for cost in costs)
-    return agreed([_in_mode(bench, call, mode) for mode in (modes[-1:] if exact else modes)])
+    # what is counted is the same in every mode
+    return agreed([_in_mode(bench, check, m) for m in (modes[-1:] if check.counted else modes)])
 
 
-def _in_mode(bench: Bench, call: Call, mode: Mode) -> Judgement:
+def _in_mode(bench: Bench, check: Check, mode: Mode) -> Judgement:
+    arguments = dict(check.arguments)
     try:
-        judgement: Judgement = _value(bench, call, mode)
-        return judgement
+        for name, value in check.arguments.items():
+            match value:
+                case Selection():
+                    arguments[name] = bench.curve(value, mode)
+                case (Selection(), *_):
+                    arguments[name] = bench.group(value, mode)
+        judgement = check.predicate(**arguments)
     except OutOfScope as reason:
         return Judgement(answer=Answer.OUT_OF_SCOPE, why=str(reason))
-
-
-def _value(bench: Bench, call: Call, mode: Mode) -> Any:
-    """The result of the call's function; every function takes the bench and the mode."""
-    arguments = {
-        name: _value(bench, value, mode) if isinstance(value, Call) else value
-        for name, value in call.arguments.items()
-    }
-    return call.function(bench, **{**arguments, "mode": mode})
+    missing = ", ".join(str(s) for s in check.subjects if not bench.matching(s, mode))
+    if missing and judgement.answer is Answer.REPRODUCED:
+        return replace(judgement, answer=Answer.CANNOT_TELL, why=f"not in the sweep: {missing}")
+    return judgement

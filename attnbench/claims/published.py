@@ -1,12 +1,13 @@
 """What papers published, as files: claims, numbers, and curves laid over measured ones.
 
-Claims are rows of a CSV file, each with its check.
+Claims are rows of a CSV file; the further checks of one are rows with its id alone.
 
 Published and measured curves are compared in shape: each is scaled to 1 at a common length.
 """
 
 import csv
 import io
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -17,18 +18,19 @@ import numpy as np
 import pandas as pd
 
 from attnbench.claims.bench import Bench, CostCurve
-from attnbench.claims.checks import BadCheck, read_check
-from attnbench.claims.claim import Claim, ClaimedCost, ClaimedSeries
+from attnbench.claims.checks import CELLS, BadCheck, read_check
+from attnbench.claims.claim import Check, Claim, ClaimedCost
 from attnbench.errors import BadClaims
-from attnbench.records import Mode, Option
+from attnbench.records import Mode, Option, Selection
 from attnbench.statistics.curves import LogCurve
 
 # curves are 1 here, or at the nearest common length: short enough for softmax attention in most
 # papers and machines, long enough that fixed costs do not dominate
 NORMAL = 1024
 
-COLUMNS = ("id", "source", "claim", "check", "scope")
-NEEDED = ("id", "claim", "check")
+TEXTS = ("id", "source", "claim", "scope")
+COLUMNS = (*TEXTS, *CELLS)
+NEEDED = ("id", "claim", "predicate", "a")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,8 +120,8 @@ def overlay(bench: Bench, source: Source) -> Overlay | None:
     """The published quantity and the sweep's curves, or None if they share no mechanism."""
     rows = table(source.table)
     rows = rows[(rows["metric"] == source.metric) & ~rows["note"].str.contains("suspected slip")]
-    softmax = bench.matching(ClaimedSeries(mechanism="transformer", form="eager"), source.mode)
-    softmax = softmax or bench.matching(ClaimedSeries(mechanism="transformer"), source.mode)
+    softmax = bench.matching(Selection(name="transformer", form="eager"), source.mode)
+    softmax = softmax or bench.matching(Selection(name="transformer"), source.mode)
     if source.gain and not softmax:
         return None
     baseline = softmax[0] if source.gain else None
@@ -140,9 +142,7 @@ def _panels(
     for (mechanism, form), same in rows.groupby(["mechanism", "form"], sort=False):
         # only FlashAttention's paper says which form it ran, so any form matches the others
         wanted = str(form) if mechanism == "transformer" else None
-        for curve in bench.matching(
-            ClaimedSeries(mechanism=str(mechanism), form=wanted), source.mode
-        ):
+        for curve in bench.matching(Selection(name=str(mechanism), form=wanted), source.mode):
             printed, chosen = _nearest(same, curve.options)
             # a rate becomes a cost
             sign = -1 if source.metric == "steps_per_s" else 1
@@ -191,47 +191,48 @@ def shipped() -> tuple[Claim, ...]:
 
 
 def read_claims(text: str, name: str) -> tuple[Claim, ...]:
-    """The claims of a CSV text with the columns `COLUMNS`, in any order.
+    """The claims of a CSV text, whose columns may be in any order; only those in `NEEDED` must be.
 
-    Raises `BadClaims` with a line for each row that cannot be read; `name` is the name of the file.
+    A row with the id of one above adds a check to its claim. Raises `BadClaims` with a line for
+    each row that cannot be read; `name` is the name of the file.
     """
     rows = csv.DictReader(io.StringIO(text, newline=""))
-    claims, problems, lines = list[Claim](), list[str](), dict[str, int]()
+    texts, checks = dict[str, dict[str, str]](), defaultdict[str, list[Check]](list)
+    lines, problems, line = dict[str, int](), list[str](), 2
     try:
-        if sorted(rows.fieldnames or ()) != sorted(COLUMNS):
-            raise BadClaims([f"{name}, line 1: expected the columns {', '.join(COLUMNS)}"])
-        line = rows.line_num + 1
+        columns = sorted(rows.fieldnames or ())
+        if not {*NEEDED} <= {*columns} <= {*COLUMNS} or len({*columns}) < len(columns):
+            further = ", ".join(column for column in COLUMNS if column not in NEEDED)
+            expected = f"expected the columns {', '.join(NEEDED)} and any of {further}"
+            raise BadClaims([f"{name}, line 1: {expected}"])
         for row in rows:
             try:
-                claim = _claim(row)
-                if claim.id in lines:
-                    twice = f"column id: {claim.id!r} is also the id in line {lines[claim.id]}"
-                    raise BadCheck(f"{twice}; give each claim a different one")
-                lines[claim.id] = line
-                claims.append(claim)
+                if own := _texts(row, lines):
+                    texts[row["id"]], lines[row["id"]] = own, line
+                checks[row["id"]].append(read_check(row))
             except BadCheck as error:
                 problems.append(f"{name}, line {line}, {error}")
             line = rows.line_num + 1
     except csv.Error as error:
-        problems.append(
-            f"{name}, line {rows.line_num + 1}: {error}; expected comma-separated values"
-        )
-    if not claims and not problems:
+        problems.append(f"{name}, line {line}: {error}; expected comma-separated values")
+    if not texts and not problems:
         problems = [f"{name} has no claims; expected one per row below the column names"]
     if problems:
         raise BadClaims(problems)
-    return tuple(claims)
+    return tuple(Claim(**own, checks=tuple(checks[own["id"]])) for own in texts.values())
 
 
-def _claim(row: Mapping[str | None, Any]) -> Claim:
+def _texts(row: Mapping[str | None, Any], lines: Mapping[str, int]) -> dict[str, str]:
+    """What a row says of a new claim; nothing if its id is known from one of these lines."""
     if None in row or None in row.values():
-        raise BadCheck(f"columns: expected {len(COLUMNS)}; quote a cell that has commas")
-    for column in NEEDED:
-        if not row[column].strip():
+        raise BadCheck("columns: expected as many as in line 1; quote a cell that has commas")
+    texts = {column: row.get(column, "") for column in TEXTS}
+    if line := lines.get(row["id"]):
+        if any(texts[column].strip() for column in TEXTS[1:]):
+            twice = f"column id: {row['id']!r} is also the id in line {line}; give each claim"
+            raise BadCheck(f"{twice} another, or a further check no {', '.join(TEXTS[1:])}")
+        return {}
+    for column in ("id", "claim"):
+        if not texts[column].strip():
             raise BadCheck(f"column {column}: empty; expected text")
-    try:
-        check = read_check(row["check"])
-    except BadCheck as error:
-        raise BadCheck(f"column check of {row['id']!r}: {error}") from error
-    texts = {column: row[column] for column in COLUMNS if column != "check"}
-    return Claim(**texts, text=row["check"], check=check)
+    return texts

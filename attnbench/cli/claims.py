@@ -30,7 +30,7 @@ def ids(text: str) -> Iterator[str]:
     """The ids of the shipped claims, read without what judges them."""
     file = resources.files("attnbench").joinpath("published", "claims.csv")
     rows = csv.DictReader(io.StringIO(file.read_text(encoding="utf-8")))
-    yield from (row["id"] for row in rows)
+    yield from dict.fromkeys(row["id"] for row in rows)
 
 
 def claims(

@@ -10,7 +10,6 @@ import pandas as pd
 from attnbench import units
 from attnbench.analysis.report import Analysis
 from attnbench.claims.bench import Judged
-from attnbench.claims.checks import functions
 from attnbench.claims.claim import Answer, Claim, Judgement, Number
 from attnbench.render import markdown
 from attnbench.render.conditions import conditions, warnings
@@ -22,8 +21,9 @@ SHOWN = 3
 NOTE = (
     "A claim is reproduced only if the whole 95 % confidence interval lies on the claimed side, "
     "not reproduced only if all of it lies on the other; otherwise the answer is “cannot tell”. "
-    "“==” allows a factor of two. Hardware, code and sizes are not those of the source, so shapes "
-    "are compared. Where a claim names no form or options, those of the sweep are judged and named."
+    "A number alone allows a factor of two. Hardware, code and sizes are not those of the source, "
+    "so shapes are compared. Where a claim names no form or options, those of the sweep are judged "
+    "and named."
 )
 
 
@@ -130,8 +130,8 @@ def page(analysis: Analysis, judged: Sequence[Judged], pictures: Sequence[str]) 
 def _definitions(judged: Sequence[Judged]) -> Iterator[str]:
     """How each predicate that a check uses is judged, from its docstring."""
     yield "## How each predicate is judged\n"
-    calls = (call for claim, _ in judged for call in claim.check)
-    texts = {f.__name__: cleandoc(f.__doc__ or "") for call in calls for f in functions(call)}
+    used = {check.predicate for claim, _ in judged for check in claim.checks}
+    texts = {predicate.__name__: cleandoc(predicate.__doc__ or "") for predicate in used}
     for name, text in sorted(texts.items()):
         yield f"- `{name}`: {markdown.escape(' '.join(text.split()).replace('`', ''))}"
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from attnbench.analysis.summary import summary
 from attnbench.claims.bench import Bench
+from attnbench.claims.checks import CELLS, read_check
+from attnbench.claims.claim import Check
 from attnbench.records import (
     Case,
     Causality,
@@ -158,3 +160,8 @@ def _runs(line: Planned, truth: Truth, rounds: int, spread: float) -> list[Run]:
     if truth.state:
         values["state_bytes"] = workload.batch * truth.state(workload.seq_len)
     return [*found, replace(first, part=Part.MEMORY, values=values, notes=notes)]
+
+
+def check(text: str) -> Check:
+    """The check with these cells, in their order: `less | a | b | time | inference | >= 512`."""
+    return read_check(dict(zip(CELLS, (cell.strip() for cell in text.split("|")), strict=False)))

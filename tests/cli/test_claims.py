@@ -42,7 +42,7 @@ def test_without_a_sweep_the_claims_are_listed():
     found = attnbench("claims")
     assert found.exit_code == 0
     assert "89 claims from 18 sources" in found.stdout
-    assert "crossover(transformer.eager" in found.stdout
+    assert "crossover(transformer:eager" in found.stdout
     assert "attnbench sweep --models" in found.stdout
     assert "transformer:eager,transformer:sdpa" in found.stdout
     assert "out of scope: hyena, mamba" in found.stdout
@@ -51,7 +51,7 @@ def test_without_a_sweep_the_claims_are_listed():
 def test_the_list_comes_as_json():
     rows = json.loads(attnbench("claims", "--json", "--only", "mamba*").stdout)
     assert [row["id"] for row in rows] == ["mamba-crossover-flash", "mamba2-crossover-flash"]
-    assert rows[0]["check"].startswith("crossover(transformer.flash, mamba, unprinted) <= 2048")
+    assert rows[0]["check"].startswith("crossover(transformer:flash; mamba): <= 2048 and ratio(")
 
 
 def test_a_sweep_is_judged_and_its_folder_filled(folder, done):
@@ -110,9 +110,9 @@ def test_a_sweep_is_summarised_once(folder, monkeypatch):
     assert len(calls) == 1
 
 
-MINE = """check,id,claim,source,scope
-"faster(fastformer, transformer, inference, N >= 128)",mine,Fastformer is faster.,Me,here
-"oom(transformer, training, 1024)",other,The Transformer runs out.,Me,here
+MINE = """id,claim,source,predicate,a,b,quantity,mode,lengths
+mine,Fastformer is faster.,Me,less,fastformer,transformer,time,inference,>= 128
+other,The Transformer runs out.,Me,oom,transformer,,,training,1024
 """
 
 
@@ -129,13 +129,13 @@ def test_claims_of_ones_own_are_judged(folder, tmp_path):
 
 def test_rows_that_cannot_be_read_are_named_one_by_one(tmp_path, capsys):
     file = tmp_path / "mine.csv"
-    file.write_text(MINE.replace("faster(", "quicker(").replace("1024", "N"))
+    file.write_text(MINE.replace("less", "quicker").replace("1024", "N"))
     with pytest.raises(UsageError, match="2 rows cannot be read; correct them"):
         attnbench("claims", "--claims", file)
-    file.write_text(MINE.replace("faster(", "quicker("))
-    with pytest.raises(UsageError, match=r"mine.csv, line 2, column check of 'mine': character 1"):
+    file.write_text(MINE.replace("less", "quicker"))
+    with pytest.raises(UsageError, match=r"mine.csv, line 2, column predicate: 'quicker'; expect"):
         attnbench("claims", "--claims", file)
-    file.write_text(MINE.replace("oom(", "\x1b[2J") * 30)
+    file.write_text(MINE.replace("oom", "\x1b[2J") * 30)
     ended = subprocess.run(
         [sys.executable, "-m", "attnbench", "claims", "--claims", file],
         capture_output=True,
@@ -144,7 +144,7 @@ def test_rows_that_cannot_be_read_are_named_one_by_one(tmp_path, capsys):
     )
     assert ended.returncode == 2
     lines = ended.stderr.splitlines()
-    assert lines[0].startswith(f"{file}, line 3, column check of 'other': ")
+    assert lines[0].startswith(f"{file}, line 3, column predicate: ")
     assert len(lines) == 21
     assert lines[-1].endswith("88 rows cannot be read; correct them")
     assert "\x1b" not in ended.stderr
