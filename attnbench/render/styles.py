@@ -5,7 +5,7 @@ Loads no drawing library.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -14,7 +14,7 @@ from zlib import crc32
 import numpy as np
 
 from attnbench.analysis.report import AT
-from attnbench.records import FigureSize
+from attnbench.records import FigureSize, Mode
 from attnbench.render.grid import clean
 
 # Okabe and Ito (2008), "Color Universal Design", without yellow, which is faint on white
@@ -222,6 +222,15 @@ class Sheet:
     type: float
     height: float
     stacked: bool = False
+
+    @property
+    def units(self) -> float:
+        """The width in units of the type."""
+        return 72 * self.width / self.type
+
+    def rows(self, modes: Sequence[Mode]) -> list[list[Mode]]:
+        """The modes of a figure in rows of panels."""
+        return [[mode] for mode in modes] if self.stacked else [[*modes]]
 
 
 # The narrowest column of the usual two-column styles (ICML), and the narrowest text width of the
