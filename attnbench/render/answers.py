@@ -1,9 +1,10 @@
 """What a sweep found, in sentences that begin every report; and what to choose at one length."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from math import inf
+from operator import itemgetter
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -12,9 +13,20 @@ from attnbench.analysis.answers import Against, Answers, Limit, Speed, Unmeasure
 from attnbench.analysis.recommend import Basis, Choice, Excluded, Recommendation
 from attnbench.analysis.standings import Place, Rival, Span
 from attnbench.records import Mode, Outcome
-from attnbench.render.cases import happened, why
+from attnbench.render.cases import outcome_phrase, why
 from attnbench.render.cost_tables import WIDE, mebibytes
-from attnbench.render.grid import EMPTY, Cell, Table, bare, bounded, clean, number, words
+from attnbench.render.grid import (
+    EMPTY,
+    Cell,
+    Column,
+    Table,
+    bare,
+    bounded,
+    clean,
+    number,
+    table,
+    words,
+)
 
 TITLE = "What the sweep found"
 LONGEST_REASON = 100  # characters
@@ -175,7 +187,7 @@ class _Writer:
 
     def reason(self, missing: Unmeasured) -> str:
         """`6 cases would have exceeded memory (transformer:eager, N = 16,384 to 65,536).`"""
-        what = happened(missing.outcome, missing.cause)
+        what = outcome_phrase(missing.outcome, missing.cause)
         who = [self.names[name] for name in missing.series]
         few = f"{self.listed(who)}, " if len(who) < 3 else ""
         lengths = f"N = {units.between(missing.shortest, missing.longest)}"
@@ -258,84 +270,73 @@ def recommended(found: Recommendation) -> str:
 
 def ranking(found: Recommendation) -> Table:
     """A row for each series: those to choose from, the best first, then the others."""
-    if not found.choices:
-        return _nothing(found)
     decode = found.mode == Mode.DECODE
-    of = f"a batch of {units.count(found.tokens)} tokens" if found.tokens else "the sweep's batch"
-    of = "one step" if decode else of
-    notes = ["Series that tie share a rank."] * any(choice.rank for choice in found.choices)
-    notes += [
-        f"{WIDE[0].upper()}{WIDE[1:]} Times are of {of}, with 95 % confidence intervals; those of"
-        " ratios to the first are simultaneous.",
-        _peaks(found),
-    ]
-    if any(choice.basis is Basis.BETWEEN for choice in found.choices):
-        notes.append("Between two measured lengths costs are interpolated in log–log.")
-    if any(choice.basis is Basis.PREDICTED for choice in found.choices):
-        notes.append("Predicted times have no interval and no rank.")
-    return Table(
-        name=f"ranking_{found.mode}",
-        title=f"Ranking at N = {units.length(found.seq_len)}, {found.mode}",
-        columns=(
+    rows = [*map(_choice, found.choices), *(_excluded(each, found) for each in found.excluded)]
+    place = f"at N = {units.length(found.seq_len)}, {found.mode}"
+    peaks = f"Peak memory is that of the sweep's batch{', prompt included' * decode}."
+    if not found.choices:
+        headings = ("Mechanism", "Peak, MiB", "Reason")
+        name, title, note = f"excluded_{found.mode}", f"Excluded {place}", peaks
+    else:
+        headings = (
             *("Mechanism", "Rank", "Time, ms", "Ratio to the first", "Peak, MiB"),
             *(("State",) * decode),
             "Basis",
-        ),
-        rows=(
-            *(_choice(choice, decode) for choice in found.choices),
-            *(_excluded(each, found, decode) for each in found.excluded),
-        ),
-        note=" ".join(notes),
+        )
+        name, title = f"ranking_{found.mode}", f"Ranking {place}"
+        note = " ".join(_ranking_notes(found, peaks))
+    columns = [Column(heading, itemgetter(heading)) for heading in headings]
+    return table(rows, columns, name=name, title=title, note=note)
+
+
+def _ranking_notes(found: Recommendation, peaks: str) -> Iterator[str]:
+    batch = (
+        f"a batch of {units.count(found.tokens)} tokens" if found.tokens else "the sweep's batch"
     )
-
-
-def _nothing(found: Recommendation) -> Table:
-    """A row for each series, where none can be chosen."""
-    rows = (_excluded(each, found, decode=False) for each in found.excluded)
-    return Table(
-        name=f"excluded_{found.mode}",
-        title=f"Excluded at N = {units.length(found.seq_len)}, {found.mode}",
-        columns=("Mechanism", "Peak, MiB", "Reason"),
-        rows=tuple((name, peak, reason) for name, *_, peak, reason in rows),
-        note=_peaks(found),
+    if any(choice.rank for choice in found.choices):
+        yield "Series that tie share a rank."
+    yield (
+        f"{WIDE[0].upper()}{WIDE[1:]} Times are of"
+        f" {'one step' if found.mode == Mode.DECODE else batch}, with 95 % confidence intervals;"
+        " those of ratios to the first are simultaneous."
     )
+    yield peaks
+    if any(choice.basis is Basis.BETWEEN for choice in found.choices):
+        yield "Between two measured lengths costs are interpolated in log–log."
+    if any(choice.basis is Basis.PREDICTED for choice in found.choices):
+        yield "Predicted times have no interval and no rank."
 
 
-def _peaks(found: Recommendation) -> str:
-    prompt = ", prompt included" * (found.mode == Mode.DECODE)
-    return f"Peak memory is that of the sweep's batch{prompt}."
-
-
-def _choice(choice: Choice, decode: bool) -> tuple[Cell, ...]:
-    predicted = choice.basis is Basis.PREDICTED
+def _choice(choice: Choice) -> dict[str, Cell]:
     time, low, high = (1e3 * value for value in (choice.seconds, choice.low, choice.high))
+    predicted = Cell(f"≈ {units.plain(time)}", time)
     margin = choice.margin
     factor = ratio(margin.factor, margin.low, margin.high) if margin.factor != 1 else "1"
-    return (
-        words(choice.series),
-        EMPTY if choice.rank is None else number(choice.rank, str),
-        Cell(f"≈ {units.plain(time)}", time) if predicted else bounded(time, low, high),
-        Cell(factor, bare(margin.factor), bare(margin.low), bare(margin.high)),
-        mebibytes(choice.peak_bytes),
-        *((number(choice.state_bytes, units.size),) * decode),
-        words(_basis(choice)),
-    )
+    between = f", {' to '.join(map(units.length, choice.lengths))}" * (len(choice.lengths) > 1)
+    return {
+        "Mechanism": words(choice.series),
+        "Rank": EMPTY if choice.rank is None else number(choice.rank, str),
+        "Time, ms": predicted if choice.basis is Basis.PREDICTED else bounded(time, low, high),
+        "Ratio to the first": Cell(
+            factor, bare(margin.factor), bare(margin.low), bare(margin.high)
+        ),
+        "Peak, MiB": mebibytes(choice.peak_bytes),
+        "State": number(choice.state_bytes, units.size),
+        "Basis": words(f"{choice.basis}{between}"),
+    }
 
 
-def _basis(choice: Choice) -> str:
-    """`interpolated, 4,096 to 8,192`."""
-    if len(choice.lengths) == 1:
-        return str(choice.basis)
-    return f"{choice.basis}, {' to '.join(map(units.length, choice.lengths))}"
-
-
-def _excluded(excluded: Excluded, found: Recommendation, decode: bool) -> tuple[Cell, ...]:
+def _excluded(excluded: Excluded, found: Recommendation) -> dict[str, Cell]:
     if excluded.ending:
         reason = excluded.reason or why(excluded.ending, excluded.ending)
     elif units.known(excluded.peak_bytes):
         reason = f"needs more than {units.size(found.memory_bytes or 0)}"
     else:
         reason = "its peak memory is not known"
-    unknown = (EMPTY, EMPTY, EMPTY)
-    peak, state = mebibytes(excluded.peak_bytes), (EMPTY,) * decode
-    return (words(excluded.series), *unknown, peak, *state, words(reason))
+    known = {
+        "Mechanism": words(excluded.series),
+        "Peak, MiB": mebibytes(excluded.peak_bytes),
+        "Basis": words(reason),
+        "Reason": words(reason),
+    }
+    return defaultdict(lambda: EMPTY, known)

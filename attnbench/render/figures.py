@@ -123,7 +123,8 @@ def cost_figure(
                 by_mode = {mode: slopes[slopes["mode"] == mode] for mode in row}
                 legends.append(_draw_slopes(panels, i, by_mode, set(summary["seq_len"])))
         above = clock_note(summary) if quantity.value == TIME.value else ()
-        return panels.finished(legends, [*above, *notes([c for row in drawn.values() for c in row])])
+        every = [curve for panel in drawn.values() for curve in panel]
+        return panels.finished(legends, [*above, *notes(every)])
 
 
 def clock(summary: Frame) -> str:
@@ -225,7 +226,6 @@ def notes(drawn: Sequence[Curve]) -> Iterator[str]:
 
 
 def _draw(axes: Axes, curve: Curve, style: Mapping[str, Any]) -> None:
-    measured = np.isfinite(curve.values)
     colour, weight = style["color"], style["linewidth"]
     axes.plot(curve.lengths, curve.values, **style)
     _intervals(axes, curve, colour, weight)

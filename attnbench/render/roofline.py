@@ -16,7 +16,7 @@ from attnbench.analysis.roofline import ROOM, Bound, Roof
 from attnbench.analysis.summary import Frame, Row
 from attnbench.records import PASSES, FigureSize, Mode
 from attnbench.render.cost_tables import by_length
-from attnbench.render.grid import Cell, Table, bounded, number, worded
+from attnbench.render.grid import Cell, Column, Table, bounded, table
 from attnbench.render.panels import LegendEntry, PanelGrid, fixed_ticks, log_ticks, styled
 from attnbench.render.styles import SHEETS
 
@@ -128,22 +128,20 @@ def over_bound(roofline: Frame, mode: str, roof: Roof) -> Table:
     )
 
 
-def rates(rates: Frame) -> Table:
+def rates(fits: Frame) -> Table:
     """FLOP/s of the core and of the rest, for series along which the two can be separated."""
-    return Table(
+    return table(
+        fits.to_dict("records"),
+        [
+            Column.words("Mechanism", "series", key="mechanism"),
+            Column.words("Mode", "mode"),
+            Column.number("Lengths", "lengths", units.count),
+            Column("Core, GFLOP/s", lambda row: _rate(row, "core")),
+            Column("Projections and shell, GFLOP/s", lambda row: _rate(row, "rest")),
+        ],
         name="rates",
         title="Throughput of the attention core and of the rest",
         leading=2,
-        columns=("Mechanism", "Mode", "Lengths", "Core, GFLOP/s", "Projections and shell, GFLOP/s"),
-        rows=tuple(
-            (
-                *worded(row, "series", "mode"),
-                number(row["lengths"], units.count),
-                _rate(row, "core"),
-                _rate(row, "rest"),
-            )
-            for _, row in rates.iterrows()
-        ),
         note="Fitted to the times at all lengths, assuming one constant rate for each part; shown"
         " only where the core's share of the FLOPs varies enough along the lengths. Training counts"
         " three times the FLOPs of the forward pass.",
