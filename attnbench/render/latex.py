@@ -179,13 +179,15 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _numbers(table: Table, i: int, bold: frozenset[tuple[str, str]]) -> _Column:
-    head = table.columns[i]
-    cells = [
+    head, cells = table.columns[i], [row[i] for row in table.rows]
+    shown = [
         _number(row[i], (row[0].text, head) in bold)
         or _centred(DASH if table.across else row[i].text)
         for row in table.rows
     ]
-    return _Column("r@{}l", _centred(head), cells, _width([head, *(r[i].text for r in table.rows)]))
+    # raised and lowered, both sides of an interval are as wide as one
+    widest = [cell.text.partition(", ")[0] for cell in cells if cell.is_number or not table.across]
+    return _Column("r@{}l", _centred(head), shown, _width([head, *widest]))
 
 
 def _words(table: Table, i: int) -> _Column:

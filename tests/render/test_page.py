@@ -18,7 +18,7 @@ from attnbench.analysis.scaling import local_slopes
 from attnbench.analysis.summary import MISSING, summary
 from attnbench.errors import UnknownMechanism
 from attnbench.records import Cause, Level, Mode, Outcome, Part, Run, Sample, Settings
-from attnbench.render import cost_tables, figures, page, styles
+from attnbench.render import cost_tables, figures, page, panels, styles
 from attnbench.render.cases import CAUSES, ENDINGS, outcomes, predictions, why
 from attnbench.render.conditions import conditions, warnings
 from attnbench.render.cost_tables import latency
@@ -184,17 +184,17 @@ def test_curves_are_scaled_to_the_tokens_and_continue_with_predictions():
     fast, slow = found["fastformer:eager"], found["transformer:eager"]
     # the cost of a token is constant, so the curve is flat beyond the batch too
     assert np.ptp(np.log(fast.values)) < 0.2
-    assert fast.end == ""
-    assert (slow.end, slow.causes) == ("", ("over budget",)), "its marker shows the length"
+    assert fast.missing == ""
+    assert (slow.missing, slow.causes) == ("", ("over budget",)), "its marker shows the length"
     assert np.isnan(slow.values[-1])
-    assert slow.last == (65_536, slow.guesses[-1])
+    assert slow.entry.height == slow.guesses[-1]
     assert np.isnan(slow.guesses[:-1]).all()
 
 
 def unpredicted(whole):
     """The end of the first curve of a sweep without predictions."""
     cases = summary(whole).assign(predicted_s=np.nan)
-    return curves(cases, "training", TIME)[0].end
+    return curves(cases, "training", TIME)[0].missing
 
 
 def test_a_gap_in_a_curve_is_named():
@@ -501,7 +501,7 @@ def test_what_cannot_run_has_no_predicted_cost():
     assert [[cell.text for cell in row[-2:]] for row in table.rows] == [["–", "–"]] * 4
     refined = replace(TIME, predicted="refined_s")
     (curve,) = curves(summary(whole), "training", refined)
-    assert (curve.last, curve.end) == (None, "cannot run")
+    assert curve.entry == ("fastformer:eager", None, "cannot run")
 
 
 def test_missing_lengths_are_all_named():
@@ -524,7 +524,7 @@ def test_missing_lengths_are_all_named():
 
 @given(st.floats(64, 1e12), st.floats(2, 1e6), st.sampled_from([2, 10]))
 def test_an_axis_has_a_few_ticks_that_differ(low: float, wide: float, base: int):
-    ticks = figures.log_ticks(low, low * wide, base)
+    ticks = panels.log_ticks(low, low * wide, base)
     text = units.size if base == 2 else units.seconds
     assert 2 <= len(ticks) <= 16
     assert len({text(tick) for tick in ticks}) == len(ticks)
