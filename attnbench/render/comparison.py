@@ -41,7 +41,7 @@ def changes(comparison: Comparison) -> Table:
             *_counted(changed[changed["metric"] != TIME]),
             *_one_sided(rows),
         ),
-        note=" ".join([*tally(comparison), *_doubts(comparison), *_refused(comparison), UNPAIRED]),
+        note=" ".join([*tally(comparison), *_unsure(comparison), *_refused(comparison), UNPAIRED]),
     )
 
 
@@ -104,7 +104,7 @@ def tally(comparison: Comparison) -> list[str]:
     return sentences
 
 
-def _doubts(comparison: Comparison) -> Iterator[str]:
+def _unsure(comparison: Comparison) -> Iterator[str]:
     """Why times are unsure, once for each reason."""
     rows = comparison.rows
     unsure = rows[(rows["verdict"] == Verdict.UNSURE) & (rows["reason"] != "")]

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from attnbench.records import Mode
-from attnbench.render.cases import split_common, plan_tables
+from attnbench.render.cases import plan_tables, split_common
 from attnbench.run.forecast import forecast
 from tests.render.test_writers import printed
 from tests.run.test_session import PLAN, REQUEST, planned
