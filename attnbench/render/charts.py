@@ -85,7 +85,7 @@ def page_data(cases: Frame, drawn: Iterable[Drawn]) -> dict[str, Any]:
         "specs": {name: json.loads(WEB.joinpath(f"{name}.vl.json").read_text()) for name in SPECS},
         "modes": modes,
         "series": [_look(name, styles[name]) for name in names],
-        "quantities": [found for one in drawn if (found := _quantity(one, cases))["points"]],
+        "quantities": [q for q in (_quantity(one, cases) for one in drawn) if q["points"]],
         "samples": [],
         "roofline": None,
     }
@@ -151,8 +151,8 @@ def ratios(rows: Frame) -> Iterator[Drawn]:
 
 
 def _speedup(cases: Frame, speedups: Frame, baseline: str) -> Drawn:
-    found = cases.merge(speedups, on=["series", "mode", "seq_len"], how="left")
-    values, low, high = (found[name].to_numpy(float) for name in ("ratio", "low", "high"))
+    paired = cases.merge(speedups, on=["series", "mode", "seq_len"], how="left")
+    values, low, high = (paired[name].to_numpy(float) for name in ("ratio", "low", "high"))
     label = f"speed-up over {clean(baseline)}"
     return Drawn(
         label=label, axis=f"{label}, ×", text=units.ratio, values=values, low=low, high=high,

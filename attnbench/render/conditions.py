@@ -92,14 +92,14 @@ def warnings(analysis: Analysis) -> list[str]:
 
 def ended(analysis: Analysis) -> str:
     """What ended the sweep, and how well its ratios are known; empty if no precision was asked."""
-    sweep, found = analysis.sweep, analysis.ratios.certainties
-    if sweep.request.precision is None or not sweep.finished or not found:
+    sweep, blocks = analysis.sweep, analysis.ratios.certainties
+    if sweep.request.precision is None or not sweep.finished or not blocks:
         return ""
-    halves = [certainty.half for certainty in found.values()]
+    halves = [certainty.half for certainty in blocks.values()]
     least, wanted = max(halves), units.percent(sweep.request.precision)
     by = "by --budget" if sweep.over_budget else "after its rounds"
     if least <= sweep.request.precision:
-        lengths = ", ".join(units.length(n) for n in sorted({n for _, n in found}))
+        lengths = ", ".join(units.length(n) for n in sorted({n for _, n in blocks}))
         how = f" {by}" * sweep.over_budget
         return f"Ended{how}: every ratio at N = {lengths} is known to {wanted} or better."
     known = sum(half <= sweep.request.precision for half in halves)

@@ -215,10 +215,10 @@ def _centred(text: str) -> str:
 
 def _number(cell: Cell, bold: bool) -> str:
     """The number of a cell as its text has it, its uncertainty never bold; empty for words."""
-    found = NUMBER.fullmatch(clean(cell.text)) if cell.is_number else None
-    if found is None or not isinstance(cell.value, int | float):
+    match = NUMBER.fullmatch(clean(cell.text)) if cell.is_number else None
+    if match is None or not isinstance(cell.value, int | float):
         return ""
-    before, whole, fraction, rest = (text or "" for text in found.groups())
+    before, whole, fraction, rest = (text or "" for text in match.groups())
     uncertainty = ""
     if cell.low is not None and cell.high is not None:
         above, below = cell.high - cell.value, cell.value - cell.low

@@ -221,8 +221,8 @@ def log_ticks(low: float, high: float, base: int) -> list[float]:
     """
     ticks: list[float] = []
     for subs in MULTIPLES[base]:
-        found = LogLocator(base, subs, numticks=MOST).tick_values(low, high)
-        ticks = [float(tick) for tick in found if low <= tick <= high]
+        values = LogLocator(base, subs, numticks=MOST).tick_values(low, high)
+        ticks = [float(tick) for tick in values if low <= tick <= high]
         if len(ticks) >= FEWEST:
             break
     return ticks

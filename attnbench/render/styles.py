@@ -94,8 +94,8 @@ def printed_name(mechanism: str) -> str:
 def mechanism_style(mechanism: str) -> dict[str, Any]:
     """Colour and marker of a mechanism, the same in every figure."""
     listed = mechanism in MECHANISMS
-    own = printed_name(mechanism).encode("utf-8", "replace")
-    i = MECHANISMS.index(mechanism) if listed else crc32(own)
+    name = printed_name(mechanism).encode("utf-8", "replace")
+    i = MECHANISMS.index(mechanism) if listed else crc32(name)
     cycle = i % PERIOD // len(HUES)
     target, amount = SHADES[cycle % len(SHADES)]
     hue = HUES[i % len(HUES)]

@@ -74,7 +74,7 @@ def _blocks(table: Table, width: int) -> list[list[int]]:
     start += sum(_width(table, column) + GAP for column in leading[1:])
     blocks: list[list[int]] = [[]]
     for column in others:
-        needed = sum(_width(table, each) + GAP for each in (*blocks[-1], column))
+        needed = sum(_width(table, i) + GAP for i in (*blocks[-1], column))
         if blocks[-1] and start + needed - GAP > width:
             blocks.append([])
         blocks[-1].append(column)
