@@ -100,10 +100,10 @@ def _piece(table: Table, columns: Sequence[_Column], bold: str) -> str:
     where they differ. Lengths at which nothing was measured have no column.
     """
     first, *rest = columns
-    step = _rows_at_once(columns)
     grids = [
         _tabular([first, *block], slice(i, i + step))
         for block in _blocks(first, rest)
+        for step in [_rows_at_once([first, *block])]
         for i in range(0, len(table.rows), step)
     ]
     comment = f"% {escape(table.title)}; needs \\usepackage{{array,booktabs}}\n"
