@@ -7,7 +7,7 @@ import pytest
 
 from attnbench.analysis.summary import joined
 from attnbench.metrics import COUNTED, TABLE, Better, Unit
-from attnbench.render.check_page import in_words
+from attnbench.render.check_page import verdict_label
 from attnbench.render.grid import quantity
 from attnbench.statistics.verdict import Verdict, of_count
 
@@ -65,12 +65,12 @@ def test_a_change_is_judged_and_said_by_which_way_is_better(better, verdicts, wo
     metric = replace(TABLE["operators"], better=better)
     found = of_count(10, 11, metric), of_count(10, 9, metric)
     assert found == verdicts
-    assert tuple(in_words(verdict, metric) for verdict in found) == words
+    assert tuple(verdict_label(verdict, metric) for verdict in found) == words
 
 
 def test_a_time_is_slower_and_not_larger():
-    assert in_words(Verdict.SLOWER, TABLE["time_s"]) == "slower"
-    assert in_words(Verdict.FASTER, TABLE["forward_s"]) == "faster"
+    assert verdict_label(Verdict.SLOWER, TABLE["time_s"]) == "slower"
+    assert verdict_label(Verdict.FASTER, TABLE["forward_s"]) == "faster"
 
 
 TIMES = ("time", "wall", "cpu", "device", "enqueue", "forward", "backward", "step")

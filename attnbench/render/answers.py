@@ -1,9 +1,10 @@
 """What a sweep found, in sentences that begin every report; and what to choose at one length."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from math import inf
+from operator import itemgetter
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -12,9 +13,20 @@ from attnbench.analysis.answers import Against, Answers, Limit, Speed, Unmeasure
 from attnbench.analysis.recommend import Basis, Choice, Excluded, Recommendation
 from attnbench.analysis.standings import Place, Rival, Span
 from attnbench.records import Mode, Outcome
-from attnbench.render.cases import happened, why
+from attnbench.render.cases import outcome_phrase, why
 from attnbench.render.cost_tables import WIDE, mebibytes
-from attnbench.render.grid import EMPTY, Cell, Table, bare, bounded, clean, number, words
+from attnbench.render.grid import (
+    EMPTY,
+    Cell,
+    Column,
+    Table,
+    bare,
+    bounded,
+    clean,
+    number,
+    table,
+    words,
+)
 
 TITLE = "What the sweep found"
 LONGEST_REASON = 100  # characters
@@ -48,28 +60,28 @@ class Paragraph(NamedTuple):
         return f"{self.heading}: {' '.join(self.sentences)}"
 
 
-def paragraphs(found: Answers, most: int | None = None) -> list[Paragraph]:
+def paragraphs(answers: Answers, most: int | None = None) -> list[Paragraph]:
     """The answers in reading order; lists name at most `most` series, if it is given."""
-    return [p for p in _all(found, _Writer(names_of(found.series), most)) if p.sentences]
+    return [p for p in _all(answers, _Writer(names_of(answers.series), most)) if p.sentences]
 
 
-def _all(found: Answers, write: "_Writer") -> Iterator[Paragraph]:
-    if not found.timed:
+def _all(answers: Answers, write: "_Writer") -> Iterator[Paragraph]:
+    if not answers.timed:
         yield Paragraph("Fastest", ("Nothing was timed.",))
-    for mode, spans in groupby(found.fastest, lambda span: span.mode):
-        alone = [] if found.intervals else ["After one round no difference in time is certain."]
+    for mode, spans in groupby(answers.fastest, lambda span: span.mode):
+        alone = [] if answers.intervals else ["After one round no difference in time is certain."]
         yield Paragraph(f"Fastest, {mode}", (*alone, *map(write.fastest, spans)))
-    for mode, same in groupby(found.against, lambda against: against.mode):
-        baseline = write.names[found.baseline or ""]
+    for mode, same in groupby(answers.against, lambda against: against.mode):
+        baseline = write.names[answers.baseline or ""]
         yield Paragraph(f"Compared with {baseline}, {mode}", tuple(write.against([*same])))
-    yield Paragraph("Limits of length", tuple(map(write.limit, found.limits)))
-    for mode, spans in groupby(found.lightest, lambda span: span.mode):
+    yield Paragraph("Limits of length", tuple(map(write.limit, answers.limits)))
+    for mode, spans in groupby(answers.lightest, lambda span: span.mode):
         yield Paragraph(f"Smallest state, {mode}", tuple(map(write.smallest, spans)))
-    for mode, spans in groupby(found.smallest, lambda span: span.mode):
+    for mode, spans in groupby(answers.smallest, lambda span: span.mode):
         heading = f"Least memory, {mode}" + ", prompt included" * (mode == Mode.DECODE)
         yield Paragraph(heading, tuple(map(write.smallest, spans)))
-    yield Paragraph("Not measured", tuple(write.missing(found)))
-    if found.intervals and write.most is None:
+    yield Paragraph("Not measured", tuple(write.missing(answers)))
+    if answers.intervals and write.most is None:
         yield Paragraph("Confidence intervals", INTERVALS)
 
 
@@ -134,12 +146,12 @@ class _Writer:
     def against(self, group: Sequence[Against]) -> Iterator[str]:
         """A sentence for each finding, the largest speed-ups first."""
         for finding, said in SPEEDS.items():
-            found = sorted((a for a in group if a.finding is finding), key=lambda a: -a.ratio)
-            ends = {against.at for against in found}
+            same = sorted((a for a in group if a.finding is finding), key=lambda a: -a.ratio)
+            ends = {against.at for against in same}
             shared = len(ends) == 1 and finding is not Speed.APART
             where = f" (speed-up at {units.length(ends.pop())})" if shared else ""
-            if found:
-                yield f"{said}{where}: {self.listed([self.one(a, shared) for a in found])}."
+            if same:
+                yield f"{said}{where}: {self.listed([self.one(a, shared) for a in same])}."
 
     def one(self, against: Against, shared: bool) -> str:
         """`longformer from 286 [254, 321], 10.5× [9.87, 11.1]`."""
@@ -166,16 +178,16 @@ class _Writer:
         stops = units.length(limit.stops)
         return f"{self.names[limit.series]} in {limit.mode}: {fits}; {stops} {ends}."
 
-    def missing(self, found: Answers) -> Iterator[str]:
+    def missing(self, answers: Answers) -> Iterator[str]:
         """How many cases, then a sentence for each reason."""
-        if found.missing:
-            lost = sum(reason.cases for reason in found.missing)
-            yield f"{units.count(lost)} of {units.many(found.cases, 'case')}."
-        yield from map(self.reason, found.missing)
+        if answers.missing:
+            lost = sum(reason.cases for reason in answers.missing)
+            yield f"{units.count(lost)} of {units.many(answers.cases, 'case')}."
+        yield from map(self.reason, answers.missing)
 
     def reason(self, missing: Unmeasured) -> str:
         """`6 cases would have exceeded memory (transformer:eager, N = 16,384 to 65,536).`"""
-        what = happened(missing.outcome, missing.cause)
+        what = outcome_phrase(missing.outcome, missing.cause)
         who = [self.names[name] for name in missing.series]
         few = f"{self.listed(who)}, " if len(who) < 3 else ""
         lengths = f"N = {units.between(missing.shortest, missing.longest)}"
@@ -231,20 +243,24 @@ def _range(span: Span) -> str:
     return f"N = {units.between(span.places[0].seq_len, span.places[-1].seq_len)}"
 
 
-def recommended(found: Recommendation) -> str:
+def recommended(advice: Recommendation) -> str:
     """`At N = 4,096 in inference: fastformer, 1.18× [1.02, 1.36] as fast as linformer.`"""
-    names = names_of([choice.series for choice in found.choices])
-    ranked = [choice for choice in found.choices if choice.rank is not None]
-    where = f"At N = {units.length(found.seq_len)} in {found.mode}"
+    names = names_of([choice.series for choice in advice.choices])
+    ranked = [choice for choice in advice.choices if choice.rank is not None]
+    where = f"At N = {units.length(advice.seq_len)} in {advice.mode}"
     if not ranked:
-        guess = names[found.choices[0].series] if found.choices else ""
+        guess = names[advice.choices[0].series] if advice.choices else ""
         least = f"; {guess} is predicted to take the least time" if guess else ""
-        if found.memory_bytes is not None and found.excluded:
-            return f"{where}: no measured series fits into {units.size(found.memory_bytes)}{least}."
+        if advice.memory_bytes is not None and advice.excluded:
+            return (
+                f"{where}: no measured series fits into {units.size(advice.memory_bytes)}{least}."
+            )
         return f"{where}: no series was measured{least}."
     best, first = names[ranked[0].series], [choice for choice in ranked if choice.rank == 1]
     if len(ranked) == 1:
-        text = f"{best}, the only series that was measured" + " and fits" * bool(found.memory_bytes)
+        text = f"{best}, the only series that was measured" + " and fits" * bool(
+            advice.memory_bytes
+        )
     elif not ranked[1].margin.known:
         text = f"{best} took the least time; after one round no difference is certain"
     elif len(first) > 1:
@@ -256,86 +272,75 @@ def recommended(found: Recommendation) -> str:
     return f"{where}: {text}."
 
 
-def ranking(found: Recommendation) -> Table:
+def ranking(advice: Recommendation) -> Table:
     """A row for each series: those to choose from, the best first, then the others."""
-    if not found.choices:
-        return _nothing(found)
-    decode = found.mode == Mode.DECODE
-    of = f"a batch of {units.count(found.tokens)} tokens" if found.tokens else "the sweep's batch"
-    of = "one step" if decode else of
-    notes = ["Series that tie share a rank."] * any(choice.rank for choice in found.choices)
-    notes += [
-        f"{WIDE[0].upper()}{WIDE[1:]} Times are of {of}, with 95 % confidence intervals; those of"
-        " ratios to the first are simultaneous.",
-        _peaks(found),
+    decode = advice.mode == Mode.DECODE
+    rows = [
+        *map(_choice, advice.choices),
+        *(_excluded(excluded, advice) for excluded in advice.excluded),
     ]
-    if any(choice.basis is Basis.BETWEEN for choice in found.choices):
-        notes.append("Between two measured lengths costs are interpolated in log–log.")
-    if any(choice.basis is Basis.PREDICTED for choice in found.choices):
-        notes.append("Predicted times have no interval and no rank.")
-    return Table(
-        name=f"ranking_{found.mode}",
-        title=f"Ranking at N = {units.length(found.seq_len)}, {found.mode}",
-        columns=(
-            *("Mechanism", "Rank", "Time, ms", "Ratio to the first", "Peak, MiB"),
-            *(("State",) * decode),
-            "Basis",
-        ),
-        rows=(
-            *(_choice(choice, decode) for choice in found.choices),
-            *(_excluded(each, found, decode) for each in found.excluded),
-        ),
-        note=" ".join(notes),
+    place = f"at N = {units.length(advice.seq_len)}, {advice.mode}"
+    peaks = f"Peak memory is that of the sweep's batch{', prompt included' * decode}."
+    if not advice.choices:
+        headings = ["Mechanism", "Peak, MiB", "Reason"]
+        name, title, note = f"excluded_{advice.mode}", f"Excluded {place}", peaks
+    else:
+        headings = ["Mechanism", "Rank", "Time, ms", "Ratio to the first", "Peak, MiB"]
+        headings += [*["State"] * decode, "Basis"]
+        name, title = f"ranking_{advice.mode}", f"Ranking {place}"
+        note = " ".join(_ranking_notes(advice, peaks))
+    columns = [Column(heading, itemgetter(heading)) for heading in headings]
+    return table(rows, columns, name=name, title=title, note=note)
+
+
+def _ranking_notes(advice: Recommendation, peaks: str) -> Iterator[str]:
+    batch = (
+        f"a batch of {units.count(advice.tokens)} tokens" if advice.tokens else "the sweep's batch"
     )
-
-
-def _nothing(found: Recommendation) -> Table:
-    """A row for each series, where none can be chosen."""
-    rows = (_excluded(each, found, decode=False) for each in found.excluded)
-    return Table(
-        name=f"excluded_{found.mode}",
-        title=f"Excluded at N = {units.length(found.seq_len)}, {found.mode}",
-        columns=("Mechanism", "Peak, MiB", "Reason"),
-        rows=tuple((name, peak, reason) for name, *_, peak, reason in rows),
-        note=_peaks(found),
+    if any(choice.rank for choice in advice.choices):
+        yield "Series that tie share a rank."
+    yield (
+        f"{WIDE[0].upper()}{WIDE[1:]} Times are of"
+        f" {'one step' if advice.mode == Mode.DECODE else batch}, with 95 % confidence intervals;"
+        " those of ratios to the first are simultaneous."
     )
+    yield peaks
+    if any(choice.basis is Basis.BETWEEN for choice in advice.choices):
+        yield "Between two measured lengths costs are interpolated in log–log."
+    if any(choice.basis is Basis.PREDICTED for choice in advice.choices):
+        yield "Predicted times have no interval and no rank."
 
 
-def _peaks(found: Recommendation) -> str:
-    prompt = ", prompt included" * (found.mode == Mode.DECODE)
-    return f"Peak memory is that of the sweep's batch{prompt}."
-
-
-def _choice(choice: Choice, decode: bool) -> tuple[Cell, ...]:
-    predicted = choice.basis is Basis.PREDICTED
+def _choice(choice: Choice) -> dict[str, Cell]:
     time, low, high = (1e3 * value for value in (choice.seconds, choice.low, choice.high))
+    predicted = Cell(f"≈ {units.plain(time)}", time)
     margin = choice.margin
     factor = ratio(margin.factor, margin.low, margin.high) if margin.factor != 1 else "1"
-    return (
-        words(choice.series),
-        EMPTY if choice.rank is None else number(choice.rank, str),
-        Cell(f"≈ {units.plain(time)}", time) if predicted else bounded(time, low, high),
-        Cell(factor, bare(margin.factor), bare(margin.low), bare(margin.high)),
-        mebibytes(choice.peak_bytes),
-        *((number(choice.state_bytes, units.size),) * decode),
-        words(_basis(choice)),
-    )
+    between = f", {' to '.join(map(units.length, choice.lengths))}" * (len(choice.lengths) > 1)
+    return {
+        "Mechanism": words(choice.series),
+        "Rank": EMPTY if choice.rank is None else number(choice.rank, str),
+        "Time, ms": predicted if choice.basis is Basis.PREDICTED else bounded(time, low, high),
+        "Ratio to the first": Cell(
+            factor, bare(margin.factor), bare(margin.low), bare(margin.high)
+        ),
+        "Peak, MiB": mebibytes(choice.peak_bytes),
+        "State": number(choice.state_bytes, units.size),
+        "Basis": words(f"{choice.basis}{between}"),
+    }
 
 
-def _basis(choice: Choice) -> str:
-    """`interpolated, 4,096 to 8,192`."""
-    if len(choice.lengths) == 1:
-        return str(choice.basis)
-    return f"{choice.basis}, {' to '.join(map(units.length, choice.lengths))}"
-
-
-def _excluded(excluded: Excluded, found: Recommendation, decode: bool) -> tuple[Cell, ...]:
+def _excluded(excluded: Excluded, advice: Recommendation) -> dict[str, Cell]:
     if excluded.ending:
         reason = excluded.reason or why(excluded.ending, excluded.ending)
     elif units.known(excluded.peak_bytes):
-        reason = f"needs more than {units.size(found.memory_bytes or 0)}"
+        reason = f"needs more than {units.size(advice.memory_bytes or 0)}"
     else:
         reason = "its peak memory is not known"
-    unknown = (EMPTY, EMPTY, EMPTY)
-    peak, state = mebibytes(excluded.peak_bytes), (EMPTY,) * decode
-    return (words(excluded.series), *unknown, peak, *state, words(reason))
+    known = {
+        "Mechanism": words(excluded.series),
+        "Peak, MiB": mebibytes(excluded.peak_bytes),
+        "Basis": words(reason),
+        "Reason": words(reason),
+    }
+    return defaultdict(lambda: EMPTY, known)

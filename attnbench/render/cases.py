@@ -1,20 +1,21 @@
 """The cases of a plan, in words and tables: what they need, and why some were not measured."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import nan
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from attnbench import units
 from attnbench.analysis.summary import MISSING, Frame
 from attnbench.records import Cause, Outcome, Planned, Request, Run, Workload
-from attnbench.render.grid import EMPTY, Cell, Table, number, worded, words
+from attnbench.render.grid import EMPTY, Cell, Column, Table, number, table, words
 
 if TYPE_CHECKING:
     from attnbench.run.forecast import Forecast
 
 FACTOR = 3  # by which first predictions are often too high or too low
-# the predictions of a quantity, and the heading of their columns
-PREDICTIONS = (("first", "first guess"), ("refined", "refined"))
+# the predictions of a quantity, and what their columns call them
+PREDICTIONS = MappingProxyType({"first": "first guess", "refined": "refined"})
 
 # in the cell of a table, and after "5 cases"
 ENDINGS: Mapping[str, tuple[str, str]] = MappingProxyType({
@@ -42,13 +43,13 @@ def why(outcome: str, cause: str) -> str:
     return (CAUSES.get(cause) or ENDINGS.get(outcome) or ENDINGS[MISSING])[0]
 
 
-def happened(outcome: str, cause: str) -> str:
+def outcome_phrase(outcome: str, cause: str) -> str:
     """Why cases were not measured, as what they did: `ran out of memory`."""
     return (CAUSES.get(cause) or ENDINGS.get(outcome) or ENDINGS[MISSING])[1]
 
 
-def apart(workloads: Sequence[Workload]) -> tuple[str, list[str]]:
-    """`D256-H16/model/float32/cpu`, which all share, and of each what it does not share.
+def split_common(workloads: Sequence[Workload]) -> tuple[str, list[str]]:
+    """The sizes that all share, `D256-H16/model/float32/cpu`, and the further ones of each.
 
     Batch, length and mode are left out: they have columns.
     """
@@ -56,9 +57,9 @@ def apart(workloads: Sequence[Workload]) -> tuple[str, list[str]]:
     for workload in workloads:
         sizes, level, _, *others = str(workload).split("/")
         parts.append([*sizes.split("-")[2:], level, *others])
-    shared = [part for part in parts[0] if all(part in other for other in parts)] if parts else []
-    own = [[part for part in one if part not in shared] for one in parts]
-    return _joined(shared), [_joined(one) for one in own]
+    common = [part for part in parts[0] if all(part in other for other in parts)] if parts else []
+    further = [[part for part in one if part not in common] for one in parts]
+    return _joined(common), [_joined(one) for one in further]
 
 
 def _joined(parts: Sequence[str]) -> str:
@@ -67,22 +68,29 @@ def _joined(parts: Sequence[str]) -> str:
 
 
 def plan_tables(
-    plan: Sequence[Planned], request: Request, found: "Forecast", memory_bytes: int | None
+    plan: Sequence[Planned], request: Request, forecast: "Forecast", memory_bytes: int | None
 ) -> list[Table]:
     """What a dry run shows: the cases, those left out if any, and the total.
 
     `memory_bytes` are available.
     """
-    shared, own = apart([planned.case.workload for planned in plan])
+    common, further = split_common([planned.case.workload for planned in plan])
     named = [
         ("/".join(filter(None, (planned.case.series, parts))), planned)
-        for planned, parts in zip(plan, own, strict=True)
+        for planned, parts in zip(plan, further, strict=True)
     ]
-    cases = Table(
+    cases = table(
+        named,
+        [
+            Column("Mechanism", lambda row: words(row[0])),
+            Column("Mode", lambda row: words(row[1].case.workload.mode)),
+            Column("N", lambda row: number(row[1].case.workload.seq_len, units.length)),
+            Column("Time per iteration", lambda row: _cost(row[1], "predicted_s", units.seconds)),
+            Column("Peak memory", lambda row: _cost(row[1], "predicted_bytes", units.size)),
+            Column("Measured", lambda row: words(_measured(row[1], forecast))),
+        ],
         name="plan",
-        title=f"Plan ({shared})",
-        columns=("Mechanism", "Mode", "N", "Time per iteration", "Peak memory", "Measured"),
-        rows=tuple(_planned(name, planned, found) for name, planned in named),
+        title=f"Plan ({common})",
         leading=3,
         kept=("Measured",) * any(planned.refusal for planned in plan),
     )
@@ -90,21 +98,27 @@ def plan_tables(
         name="left_out",
         title="Left out",
         columns=("Reason", "Mechanism", "Mode", "N"),
-        rows=tuple(_left_out(named, found.left_out)),
+        rows=tuple(tuple(map(words, row)) for row in _left_out(named, forecast.left_out)),
         kept=("N",),
     )
-    peaks = [planned.predicted_bytes for planned in plan if planned.case.key in found.rounds]
-    of_memory = "" if memory_bytes is None else f" of {units.size(memory_bytes)} available"
+    return [cases, *[missing] * bool(missing.rows), _total(plan, request, forecast, memory_bytes)]
+
+
+def _total(
+    plan: Sequence[Planned], request: Request, forecast: "Forecast", memory_bytes: int | None
+) -> Table:
+    peaks = [planned.predicted_bytes for planned in plan if planned.case.key in forecast.rounds]
+    available = "" if memory_bytes is None else f" of {units.size(memory_bytes)} available"
     budget = "none" if request.budget_s is None else units.seconds(request.budget_s)
-    counts = sorted(found.rounds.values()) or [0]
+    counts = sorted(forecast.rounds.values()) or [0]
     rounds = units.between(counts[0], counts[-1])
     values = {
-        "Total time": f"{units.seconds(found.total_s)}; budget: {budget}",
-        "Cases measured": f"{len(found.rounds)} of {len(plan)}",
+        "Total time": f"{units.seconds(forecast.total_s)}; budget: {budget}",
+        "Cases measured": f"{len(forecast.rounds)} of {len(plan)}",
         "Rounds": f"{rounds}; {units.many(sum(counts), 'visit')}",
-        "Largest peak memory": units.size(max(peaks, default=0)) + of_memory,
+        "Largest peak memory": units.size(max(peaks, default=0)) + available,
     }
-    total = Table(
+    return Table(
         name="forecast",
         title="Total",
         columns=("Prediction", "Value"),
@@ -114,38 +128,35 @@ def plan_tables(
         " warm-up and measuring memory, but not the report. A sweep refines its predictions as it"
         " goes and decides by those. Nothing was run.",
     )
-    return [cases, *[missing] * bool(missing.rows), total]
 
 
-def _planned(name: str, planned: Planned, found: "Forecast") -> tuple[Cell, ...]:
-    key, workload = planned.case.key, planned.case.workload
-    if key in found.rounds:
-        measured = units.many(found.rounds[key], "round")
-    elif key in found.left_out:
-        measured = _reason(found.left_out[key])
-    else:
-        measured = planned.refusal or "in another shard"
-    time = number(planned.predicted_s, units.seconds)
-    memory = number(planned.predicted_bytes, units.size)
-    if planned.refusal:
-        time = memory = EMPTY
-    length = number(workload.seq_len, units.length)
-    return (words(name), words(workload.mode), length, time, memory, words(measured))
+def _cost(planned: Planned, name: str, text: Callable[[float], str]) -> Cell:
+    return EMPTY if planned.refusal else number(getattr(planned, name), text)
+
+
+def _measured(planned: Planned, forecast: "Forecast") -> str:
+    """`3 rounds`, or why a case is not measured."""
+    key = planned.case.key
+    if key in forecast.rounds:
+        return units.many(forecast.rounds[key], "round")
+    if key in forecast.left_out:
+        return _reason(forecast.left_out[key])
+    return planned.refusal or "in another shard"
 
 
 def _left_out(
     named: Sequence[tuple[str, Planned]], left_out: Mapping[str, Run]
-) -> Iterator[tuple[Cell, ...]]:
-    """One row for the lengths of a series that are left out for the same reason."""
+) -> Iterator[tuple[str, ...]]:
+    """Reason, series, mode and lengths that are left out for the same reason."""
     lengths: dict[str, dict[tuple[str, str], list[int]]] = {}
     for name, planned in named:
         if run := left_out.get(planned.case.key):
             workload = planned.case.workload
-            of_reason = lengths.setdefault(_reason(run), {})
-            of_reason.setdefault((name, workload.mode), []).append(workload.seq_len)
-    for reason, every in lengths.items():
-        for series, own in every.items():
-            yield (*map(words, (reason, *series, ", ".join(map(units.length, own)))),)
+            by_series = lengths.setdefault(_reason(run), {})
+            by_series.setdefault((name, workload.mode), []).append(workload.seq_len)
+    for reason, by_series in lengths.items():
+        for series, omitted in by_series.items():
+            yield reason, *series, ", ".join(map(units.length, omitted))
 
 
 def _reason(run: Run) -> str:
@@ -156,25 +167,20 @@ def outcomes(summary: Frame, plan: Iterable[Planned]) -> Table:
     """Every case that was not measured in full, with the reason and its predicted cost."""
     lost = summary[summary["outcome"] != Outcome.OK]
     keys = set(lost["key"])
-    shared, _ = apart([planned.case.workload for planned in plan if planned.case.key in keys])
-    return Table(
+    common, _ = split_common([line.case.workload for line in plan if line.case.key in keys])
+    return table(
+        lost.to_dict("records"),
+        [
+            Column.words("Mechanism", "series"),
+            Column.words("Mode", "mode"),
+            Column.number("N", "seq_len", units.length),
+            Column.words("Outcome", "outcome"),
+            Column.words("Reason", "reason"),
+            Column.number("Predicted time", "refined_s", units.seconds, key="predicted_s"),
+            Column.number("Predicted memory", "refined_bytes", units.size, key="predicted_bytes"),
+        ],
         name="outcomes",
-        title="Cases not measured" + (f" ({shared})" if shared else ""),
-        columns=(
-            *("Mechanism", "Mode", "N", "Outcome", "Reason"),
-            *("Predicted time", "Predicted memory"),
-        ),
-        keys=("series", "mode", "seq_len", "outcome", "reason", "predicted_s", "predicted_bytes"),
-        rows=tuple(
-            (
-                *worded(row, "series", "mode"),
-                number(row["seq_len"], units.length),
-                *worded(row, "outcome", "reason"),
-                number(row["refined_s"], units.seconds),
-                number(row["refined_bytes"], units.size),
-            )
-            for _, row in lost.iterrows()
-        ),
+        title="Cases not measured" + (f" ({common})" if common else ""),
         note=f"{len(summary) - len(lost)} of {len(summary)} cases were measured in full."
         " Predictions are for one iteration.",
         leading=3,
@@ -185,22 +191,31 @@ def predictions(errors: Frame) -> Table:
     """Prediction errors of seconds and bytes as factors, per mechanism."""
     quantities = list(dict.fromkeys(errors["quantity"]))
     columns = [
-        (quantity, f"{kind}_{end}", f"{quantity.capitalize()}, {heading}, {end}")
-        for quantity in quantities
-        for kind, heading in PREDICTIONS
-        for end in ("median", "worst")
+        Column("Mechanism", lambda rows: words(rows["mechanism"].iloc[0])),
+        Column("Cases", lambda rows: number(int(rows["cases"].max()), units.count)),
+        *(
+            _error_column(quantity, prediction, statistic)
+            for quantity in quantities
+            for prediction in PREDICTIONS
+            for statistic in ("median", "worst")
+        ),
     ]
-    rows = []
-    for name, own in errors.groupby("mechanism", sort=False):
-        factors = own.set_index("quantity").reindex(quantities)
-        cells = (number(factors.loc[quantity, key], units.ratio) for quantity, key, _ in columns)
-        rows.append((words(name), number(int(own["cases"].max()), units.count), *cells))
-    return Table(
+    return table(
+        (rows for _, rows in errors.groupby("mechanism", sort=False)),
+        columns,
         name="predictions",
         title="Prediction error (factor)",
-        columns=("Mechanism", "Cases", *(heading for *_, heading in columns)),
-        rows=tuple(rows),
         note="The first guess uses FLOPs alone. The refined prediction uses all that had run before"
         " the case first ran; the figures show it where nothing was measured. Memory is the"
         " allocated peak. 1 is exact; over- and underestimates count the same.",
     )
+
+
+def _error_column(quantity: str, prediction: str, statistic: str) -> Column:
+    name = f"{prediction}_{statistic}"
+
+    def cell(rows: Frame) -> Cell:
+        return number(rows.set_index("quantity")[name].get(quantity, nan), units.ratio)
+
+    heading = f"{quantity.capitalize()}, {PREDICTIONS[prediction]}, {statistic}"
+    return Column(heading, cell)

@@ -24,7 +24,7 @@ from attnbench.render.cases import why
 from attnbench.render.cost_tables import batch, timed_by
 from attnbench.render.grid import clean, quantity
 from attnbench.render.html import WEB
-from attnbench.render.styles import marker_path, on_dark, series_styles
+from attnbench.render.styles import on_dark, series_styles
 
 MOSTLY = 0.5  # of the FLOPs
 SPECS = ("costs", "roofline", "samples")
@@ -85,7 +85,7 @@ def page_data(cases: Frame, drawn: Iterable[Drawn]) -> dict[str, Any]:
         "specs": {name: json.loads(WEB.joinpath(f"{name}.vl.json").read_text()) for name in SPECS},
         "modes": modes,
         "series": [_look(name, styles[name]) for name in names],
-        "quantities": [found for one in drawn if (found := _quantity(one, cases))["points"]],
+        "quantities": [q for q in (_quantity(one, cases) for one in drawn) if q["points"]],
         "samples": [],
         "roofline": None,
     }
@@ -151,8 +151,8 @@ def ratios(rows: Frame) -> Iterator[Drawn]:
 
 
 def _speedup(cases: Frame, speedups: Frame, baseline: str) -> Drawn:
-    found = cases.merge(speedups, on=["series", "mode", "seq_len"], how="left")
-    values, low, high = (found[name].to_numpy(float) for name in ("ratio", "low", "high"))
+    paired = cases.merge(speedups, on=["series", "mode", "seq_len"], how="left")
+    values, low, high = (paired[name].to_numpy(float) for name in ("ratio", "low", "high"))
     label = f"speed-up over {clean(baseline)}"
     return Drawn(
         label=label, axis=f"{label}, ×", text=units.ratio, values=values, low=low, high=high,
@@ -268,6 +268,17 @@ def _look(name: str, style: Mapping[str, Any]) -> dict[str, Any]:
         "shape": marker_path(style["marker"]),
         "dash": [] if isinstance(stroke, str) else [2 * length for length in stroke[1]],
     }
+
+
+def marker_path(marker: str) -> str:
+    """A marker of matplotlib as an SVG path within -1 to 1."""
+    from matplotlib.markers import MarkerStyle
+
+    style = MarkerStyle(marker)
+    (corners,) = style.get_path().transformed(style.get_transform()).to_polygons()
+    points = corners @ np.array([1, -1j])
+    points /= abs(points).max()
+    return f"M{'L'.join(f'{z.real:.3f},{z.imag:.3f}' for z in points)}Z"
 
 
 def _short(value: float) -> float:

@@ -19,7 +19,7 @@ from attnbench.units import NOTHING, change, count, interval, many, percent, sec
 MOST = 10  # GitHub shows no more annotations of one kind per step
 
 
-def in_words(verdict: Verdict, metric: Metric) -> str:
+def verdict_label(verdict: Verdict, metric: Metric) -> str:
     """The verdict in the words of the metric: bytes are larger, not slower."""
     if metric.unit is Unit.SECONDS or verdict not in (Verdict.SLOWER, Verdict.FASTER):
         return str(verdict)
@@ -55,7 +55,7 @@ def sentence(finding: Finding) -> str:
     if finding.metric == RUNS:
         return f"{clean(finding.case)}: {clean(finding.reason)}"
     metric, values = metric_of(finding), " to ".join(_values(finding))
-    parts = [f"{clean(finding.case)}: {metric.label} {in_words(finding.verdict, metric)}"]
+    parts = [f"{clean(finding.case)}: {metric.label} {verdict_label(finding.verdict, metric)}"]
     if ratio := change_of(finding):
         parts.append(f"{ratio}, {values}" if finding.base is not None else ratio)
     elif finding.base is not None and finding.head is not None:
@@ -65,13 +65,13 @@ def sentence(finding: Finding) -> str:
     return "; ".join(parts)
 
 
-def news(report: Report) -> Iterator[str]:
+def highlights(report: Report) -> Iterator[str]:
     """What fails, then what is uncertain, one line each."""
     yield from map(sentence, report.failures)
-    yield from doubts(report)
+    yield from uncertain_lines(report)
 
 
-def doubts(report: Report) -> Iterator[str]:
+def uncertain_lines(report: Report) -> Iterator[str]:
     """What is uncertain; all cases of one kind share a line."""
     if report.contaminated:
         yield (
@@ -125,7 +125,7 @@ def tables(report: Report) -> tuple[Table, ...]:
 def page(report: Report) -> str:
     """The check in Markdown, for a job summary or a comment."""
     lines = [f"# attnbench check: {markdown.escape(headline(report))}", ""]
-    lines += [f"- {markdown.escape(line)}" for line in news(report)]
+    lines += [f"- {markdown.escape(line)}" for line in highlights(report)]
     lines += ["", *(markdown.table(table) for table in tables(report))]
     return "\n".join([*lines, markdown.escape(" ".join(method(report))), ""])
 
@@ -135,7 +135,7 @@ def web_page(report: Report) -> bytes:
     return html.page(
         "attnbench check",
         tables(report),
-        answers=[(headline(report), [*news(report)])],
+        answers=[(headline(report), [*highlights(report)])],
         conditions=[*method(report)],
         conditions_title="Method",
     )
@@ -240,7 +240,7 @@ def annotations(report: Report) -> Iterator[str]:
         yield command("error", "attnbench", f"and {left} more; see the job summary")
     for finding in report.unchecked[:MOST]:
         yield command("error", f"attnbench: {finding.mechanism}", sentence(finding))
-    for doubt in doubts(report):
+    for doubt in uncertain_lines(report):
         yield command("warning", "attnbench", doubt)
 
 
@@ -320,7 +320,7 @@ def _number(findings: Iterable[Finding]) -> int:
 
 
 def _row(finding: Finding, second: str) -> tuple[Cell, ...]:
-    verdict = in_words(finding.verdict, metric_of(finding))
+    verdict = verdict_label(finding.verdict, metric_of(finding))
     return (
         *map(words, (finding.case, second, *_values(finding))),
         Cell(change_of(finding) or NOTHING, finding.ratio, finding.low, finding.high),

@@ -108,9 +108,9 @@ def page(analysis: Analysis, judged: Sequence[Judged], pictures: Sequence[str]) 
     sections = [markdown.escape(NOTE) + "\n"]
     for answer in Answer:
         rows = []
-        for each in judged:
-            if each.judgement.answer is answer:
-                claim, (name, _, lengths, evidence) = each.claim, _row(each)
+        for one in judged:
+            if one.judgement.answer is answer:
+                claim, (name, _, lengths, evidence) = one.claim, _row(one)
                 source = words(f"{claim.source}; {claim.scope}")
                 rows.append((name, lengths, evidence, words(claim.text), source))
         columns = ("Claim", "Lengths", "Evidence", "Check", "Source and scope")

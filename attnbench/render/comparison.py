@@ -10,8 +10,8 @@ from attnbench.metrics import TABLE
 from attnbench.records import Outcome
 from attnbench.render import charts, delimited, html
 from attnbench.render.cases import why
-from attnbench.render.check_page import in_words
-from attnbench.render.grid import EMPTY, Cell, Table, bare, quantity, worded, words
+from attnbench.render.check_page import verdict_label
+from attnbench.render.grid import EMPTY, Cell, Column, Table, bare, quantity, table, words
 from attnbench.render.growth_tables import crossing
 from attnbench.statistics.verdict import Verdict
 
@@ -41,7 +41,7 @@ def changes(comparison: Comparison) -> Table:
             *_counted(changed[changed["metric"] != TIME]),
             *_one_sided(rows),
         ),
-        note=" ".join([*tally(comparison), *_doubts(comparison), *_refused(comparison), UNPAIRED]),
+        note=" ".join([*tally(comparison), *_unsure(comparison), *_refused(comparison), UNPAIRED]),
     )
 
 
@@ -58,17 +58,17 @@ def all_cases(comparison: Comparison) -> Table:
 
 def moved_crossovers(comparison: Comparison) -> Table:
     """Crossovers whose 95 % confidence intervals do not overlap."""
-    return Table(
+    return table(
+        comparison.moved.to_dict("records"),
+        [
+            Column.words("Faster", "series", "faster"),
+            Column.words("Than", "other", "than"),
+            Column.words("Mode", "mode"),
+            Column("First", lambda row: crossing(row, "_1")),
+            Column("Second", lambda row: crossing(row, "_2")),
+        ],
         name="comparison_crossovers",
         title="Crossover lengths (time) that moved, tokens",
-        columns=("Faster", "Than", "Mode", "First", "Second"),
-        rows=tuple(
-            (
-                *worded(row, "series", "other", "mode"),
-                *(crossing(row, suffix) for suffix in ("_1", "_2")),
-            )
-            for _, row in comparison.moved.iterrows()
-        ),
         note="Only lengths that both sweeps timed are used, and only crossovers whose 95 % "
         "confidence intervals do not overlap are listed. ≤ marks a crossing at or before the "
         "shortest length.",
@@ -98,13 +98,13 @@ def tally(comparison: Comparison) -> list[str]:
     sentences = []
     for key, rows in comparison.rows.groupby("metric", sort=False):
         metric = TABLE[str(key)]
-        counts = Counter(in_words(Verdict(verdict), metric) for verdict in rows["verdict"])
+        counts = Counter(verdict_label(Verdict(verdict), metric) for verdict in rows["verdict"])
         parts = [f"{count} {word}" for word, count in counts.most_common()]
         sentences.append(f"{metric.label[0].upper()}{metric.label[1:]}: {', '.join(parts)}.")
     return sentences
 
 
-def _doubts(comparison: Comparison) -> Iterator[str]:
+def _unsure(comparison: Comparison) -> Iterator[str]:
     """Why times are unsure, once for each reason."""
     rows = comparison.rows
     unsure = rows[(rows["verdict"] == Verdict.UNSURE) & (rows["reason"] != "")]
@@ -169,7 +169,7 @@ def _compared(row: Row) -> tuple[Cell, ...]:
         words(metric.label),
         *(Cell(quantity(row[side], metric.unit), bare(row[side])) for side in ("first", "second")),
         _ratio(row),
-        words(in_words(Verdict(row["verdict"]), metric)),
+        words(verdict_label(Verdict(row["verdict"]), metric)),
         words(row["reason"]),
     )
 

@@ -1,8 +1,10 @@
 """The lines above every report: the request, the machine, how it measured, and warnings."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from string import Formatter
 from types import MappingProxyType
+from typing import Any
 
 from attnbench import units
 from attnbench.analysis.report import Analysis
@@ -22,12 +24,46 @@ UNCERTAIN = (
 MOST_NODES = 8  # that are named
 
 # what laps were disturbed by, although they were taken again
-BESIDE = MappingProxyType(
-    {
-        Disturbance.FAULTS: "{} paid for page faults",
-        Disturbance.SLOW_CORE: "{} ran while the core was slow",
-    }
-)
+BESIDE = MappingProxyType({
+    Disturbance.FAULTS: "{} paid for page faults",
+    Disturbance.SLOW_CORE: "{} ran while the core was slow",
+})  # fmt: skip
+
+# the sentences of warnings from their details; after the colon, how `units` writes a number
+SENTENCES: Mapping[WarningKind, str] = MappingProxyType({
+    WarningKind.INCOMPLETE: "incomplete: {shards} of {of:many shard}; missing {missing:few};"
+    " attnbench merge adds them",
+    WarningKind.JOURNAL: "{text}",
+    WarningKind.UNFINISHED: "the sweep did not finish; --resume continues it",
+    WarningKind.MIXED: "times are mixed from sessions on different machines or versions",
+    WarningKind.MEDDLED: "{mechanism} {change}; times and results may depend on it",
+    WarningKind.OTHER_TYPE: "{mechanism} computed in {types:listed}, through autocast or its own"
+    " casts; compare its costs with those of that type, not {dtype}",
+    WarningKind.DEPARTS: "{series} ({package}) departs from the equations: {departs}",
+    WarningKind.LEAKS: "{mechanism} leaks memory: {bytes:size} per iteration",
+    WarningKind.AWAY: "{series} sleeps or lets other processes compute for {share:percent} of its"
+    " time, which CPU time does not see; its times are wall time without waiting for a core",
+    WarningKind.TOO_FAST: "{series} took less time than reading its input takes here",
+    WarningKind.ROOF_RAISED: "a case exceeded the peaks measured at the start, so the roofline is"
+    " raised to it; on a busy machine the measured peaks are too low",
+    WarningKind.BUSY: "the machine was busy: load {load:.1f} on {cores:many core} at the start",
+    WarningKind.LOADED: "{runs} of {of} timed runs began under a load above {limit:g}, up to"
+    " {load:.1f}: other programs ran next to the sweep's {threads:many thread}",
+    WarningKind.THROTTLED: "the GPU was throttled: {reasons:counted}",
+    WarningKind.LOW_CLOCK: "the GPU's clock was far below its maximum in samples of {runs} of {of}"
+    " timed runs",
+    WarningKind.LAUNCH_BOUND: "{cases} of {of} cases are launch-bound: the host enqueues an"
+    " iteration more slowly than the GPU runs it; cases.csv has their wall times, and"
+    " --cuda-graphs avoids most of it",
+    WarningKind.HIDDEN: "NVML does not show the memory of single processes ({reason}); cases.csv"
+    " has that of the whole GPU, before each case and at its peak",
+    WarningKind.DISTURBED: "of {of:many lap}, {laps:disturbed}",
+    WarningKind.DRIFTED: "the machine drifted: times changed by {drift:changed} over the sweep",
+    WarningKind.WIDENED: "variation between processes makes confidence intervals {factor:twofold}"
+    " times as wide as variation within one process suggests",
+    WarningKind.ONE_ROUND: "one round only: confidence intervals do not include variation between"
+    " processes",
+})  # fmt: skip
 
 
 def conditions(analysis: Analysis) -> list[str]:
@@ -56,14 +92,14 @@ def warnings(analysis: Analysis) -> list[str]:
 
 def ended(analysis: Analysis) -> str:
     """What ended the sweep, and how well its ratios are known; empty if no precision was asked."""
-    sweep, found = analysis.sweep, analysis.ratios.certainties
-    if sweep.request.precision is None or not sweep.finished or not found:
+    sweep, blocks = analysis.sweep, analysis.ratios.certainties
+    if sweep.request.precision is None or not sweep.finished or not blocks:
         return ""
-    halves = [certainty.half for certainty in found.values()]
+    halves = [certainty.half for certainty in blocks.values()]
     least, wanted = max(halves), units.percent(sweep.request.precision)
     by = "by --budget" if sweep.over_budget else "after its rounds"
     if least <= sweep.request.precision:
-        lengths = ", ".join(units.length(n) for n in sorted({n for _, n in found}))
+        lengths = ", ".join(units.length(n) for n in sorted({n for _, n in blocks}))
         how = f" {by}" * sweep.over_budget
         return f"Ended{how}: every ratio at N = {lengths} is known to {wanted} or better."
     known = sum(half <= sweep.request.precision for half in halves)
@@ -75,99 +111,43 @@ def ended(analysis: Analysis) -> str:
 
 
 def gpu_settings(session: Environment) -> str:
-    """What of a GPU's settings changes times or memory: `TF32 off; …`."""
+    """The GPU settings that affect time or memory: `TF32 off; …`."""
     notes = (f"{name} {text}" for name, text in sorted(session.notes.items()))
     return "; ".join(("TF32 on" if session.tf32 else "TF32 off", *notes))
 
 
 def _sentence(warning: SweepWarning) -> str:
     details = warning.details
+    text = _Sentence().format(SENTENCES[warning.kind], **details)
     match warning.kind:
-        case WarningKind.INCOMPLETE:
-            held = f"{details['shards']} of {units.many(details['of'], 'shard')}"
-            return (
-                f"incomplete: {held}; missing {units.few(details['missing'])}; attnbench merge adds"
-                " them"
-            )
-        case WarningKind.JOURNAL:
-            return str(details["text"])
-        case WarningKind.UNFINISHED:
-            return "the sweep did not finish; --resume continues it"
-        case WarningKind.MIXED:
-            return "times are mixed from sessions on different machines or versions"
-        case WarningKind.MEDDLED:
-            change = f"{details['mechanism']} {details['change']}"
-            return f"{change}; times and results may depend on it"
-        case WarningKind.OTHER_TYPE:
-            return (
-                f"{details['mechanism']} computed in {', '.join(details['types'])}, through"
-                " autocast or its own casts; compare its costs with those of that type, not"
-                f" {details['dtype']}"
-            )
-        case WarningKind.DEPARTS:
-            what = f"{details['series']} ({details['package']})"
-            return f"{what} departs from the equations: {details['departs']}"
-        case WarningKind.LEAKS:
-            leaked = units.size(details["bytes"])
-            return f"{details['mechanism']} leaks memory: {leaked} per iteration"
-        case WarningKind.AWAY:
-            return (
-                f"{details['series']} sleeps or lets other processes compute for"
-                f" {units.percent(details['share'])} of its time, which CPU time does not see;"
-                " its times are wall time without waiting for a core"
-            )
-        case WarningKind.TOO_FAST:
-            return f"{details['series']} took less time than reading its input takes here"
-        case WarningKind.ROOF_RAISED:
-            return (
-                "a case exceeded the peaks measured at the start, so the roofline is raised to it;"
-                " on a busy machine the measured peaks are too low"
-            )
-        case WarningKind.BUSY:
-            on = units.many(details["cores"], "core")
-            return f"the machine was busy: load {details['load']:.1f} on {on} at the start"
-        case WarningKind.LOADED:
-            return (
-                f"{details['runs']} of {details['of']} timed runs began under a load above"
-                f" {details['limit']:g}, up to {details['load']:.1f}: other programs ran next to"
-                f" the sweep's {units.many(details['threads'], 'thread')}"
-            )
-        case WarningKind.THROTTLED:
-            parts = [f"{reason} in {count} runs" for reason, count in details["reasons"].items()]
-            return f"the GPU was throttled: {'; '.join(parts)}"
-        case WarningKind.LOW_CLOCK:
-            runs = f"{details['runs']} of {details['of']} timed runs"
-            return f"the GPU's clock was far below its maximum in samples of {runs}"
-        case WarningKind.LAUNCH_BOUND:
-            text = (
-                f"{details['cases']} of {details['of']} cases are launch-bound: the host enqueues"
-                " an iteration more slowly than the GPU runs it; cases.csv has their wall times,"
-                " and --cuda-graphs avoids most of it"
-            )
-            shown = details["visible"]
-            return text + (f"; the GPU's times of {shown} of them include it" if shown else "")
-        case WarningKind.HIDDEN:
-            return (
-                f"NVML does not show the memory of single processes ({details['reason']});"
-                " cases.csv has that of the whole GPU, before each case and at its peak"
-            )
-        case WarningKind.DISTURBED:
-            parts = [BESIDE[by].format(laps) for by, laps in sorted(details["laps"].items())]
-            return f"of {units.many(details['of'], 'lap')}, {' and '.join(parts)}"
-        case WarningKind.DRIFTED:
-            change, wider = details["drift"].change, details["drift"].widening
-            ends = (units.percent(end - 1) for end in (change.low, change.high))
-            text = units.interval(units.percent(change.point - 1), *ends)
-            more = f", which widens intervals {units.plain(wider, 2)}×" if wider else ""
-            return f"the machine drifted: times changed by {text} over the sweep{more}"
-        case WarningKind.WIDENED:
-            factor = units.plain(details["factor"], 2)
-            return (
-                f"variation between processes makes confidence intervals {factor} times as wide as"
-                " variation within one process suggests"
-            )
-        case WarningKind.ONE_ROUND:
-            return "one round only: confidence intervals do not include variation between processes"
+        case WarningKind.LAUNCH_BOUND if shown := details["visible"]:
+            return f"{text}; the GPU's times of {shown} of them include it"
+        case WarningKind.DRIFTED if wider := details["drift"].widening:
+            return f"{text}, which widens intervals {units.plain(wider, 2)}×"
+    return text
+
+
+class _Sentence(Formatter):
+    """Writes `{bytes:size}` as `units.size` does, and `{cores:many core}` as `2 cores`."""
+
+    def format_field(self, value: Any, spec: str) -> str:
+        match spec.split():
+            case ["listed"]:
+                return ", ".join(value)
+            case ["counted"]:
+                return "; ".join(f"{reason} in {runs} runs" for reason, runs in value.items())
+            case ["disturbed"]:
+                return " and ".join(BESIDE[by].format(laps) for by, laps in sorted(value.items()))
+            case ["changed"]:
+                point, low, high = value.change.point, value.change.low, value.change.high
+                return units.interval(*(units.percent(end - 1) for end in (point, low, high)))
+            case ["twofold"]:
+                return units.plain(value, 2)
+            case ["many", noun]:
+                return units.many(value, noun)
+            case ["few" | "size" | "percent" as name]:
+                return str(getattr(units, name)(value))
+        return str(super().format_field(value, spec))
 
 
 def _score(row: Row) -> str:

@@ -11,7 +11,7 @@ from attnbench import units
 from attnbench.analysis.summary import Frame, Row
 from attnbench.records import Cause, Clock, Mode, Outcome
 from attnbench.render.cases import why
-from attnbench.render.grid import EMPTY, Cell, Table, bounded, number, worded, words
+from attnbench.render.grid import EMPTY, Cell, Column, Table, bounded, number, table, words
 from attnbench.statistics.estimate import IntervalKind
 
 BOUNDS = "± is the larger half-width of the 95 % confidence interval"
@@ -126,19 +126,18 @@ def by_length(
 
     Where `metric` was not measured, the cell says why.
     """
-    columns = sorted(set(frame["seq_len"]))
-    by_series: dict[str, dict[int, Any]] = {}
+    lengths = sorted(set(frame["seq_len"]))
+    rows: dict[str, dict[int, Any]] = {}
     for case in frame[frame["mode"] == mode].to_dict("records"):
-        by_series.setdefault(case["series"], {})[case["seq_len"]] = case
-    rows = [
-        (words(series), *(_cell(known.get(n), metric, cell) for n in columns))
-        for series, known in by_series.items()
-    ]
+        rows.setdefault(case["series"], {})[case["seq_len"]] = case
     return Table(
         name=name,
         title=title,
-        columns=("Mechanism", *map(units.length, columns)),
-        rows=tuple(rows),
+        columns=("Mechanism", *map(units.length, lengths)),
+        rows=tuple(
+            (words(series), *(_cell(cases.get(n), metric, cell) for n in lengths))
+            for series, cases in rows.items()
+        ),
         note=note,
         keys=("series",),
         across=across,
@@ -168,18 +167,16 @@ def pairing(paired: Iterable[bool]) -> str:
 
 def precision(errors: Frame, dtype: str) -> Table:
     """The correct digits of each form, fewest first: what a fast form costs in accuracy."""
-    return Table(
+    return table(
+        errors.to_dict("records"),
+        [
+            Column.words("Mechanism", "mechanism"),
+            Column.words("Form", "form"),
+            Column.words("Options", "options"),
+            Column("Digits", lambda row: _digits(row["error"]), "relative_error"),
+        ],
         name="digits",
         title=f"Numerical accuracy, correct digits in {dtype}",
-        columns=("Mechanism", "Form", "Options", "Digits"),
-        keys=("mechanism", "form", "options", "relative_error"),
-        rows=tuple(
-            (
-                *worded(row, "mechanism", "form", "options"),
-                Cell(f"{-log10(row['error']) if row['error'] else inf:.1f}", float(row["error"])),
-            )
-            for _, row in errors.iterrows()
-        ),
         note="−log10 of ‖y − y₆₄‖ / ‖y₆₄‖: the output for one short sequence compared with the"
         " equations as written, in float64 with the same parameters, input and random draws. It"
         " includes changes of a hash or another discrete choice by rounding. The CSV file has the"
@@ -187,32 +184,42 @@ def precision(errors: Frame, dtype: str) -> Table:
     )
 
 
+def _digits(error: float) -> Cell:
+    return Cell(f"{-log10(error) if error else inf:.1f}", float(error))
+
+
 def kernels(used: Frame) -> Table:
     """The kernels of fused attention that ran, a row for each that a series used in a mode."""
-    return Table(
+
+    def operator(row: Row) -> Cell:
+        return words(row["attention_kernel"].replace(SDPA, "") or units.NOTHING)
+
+    def on_device(row: Row) -> Cell:
+        return words(row["attention_device_kernels"] or units.NOTHING)
+
+    return table(
+        used.to_dict("records"),
+        [
+            Column.words("Mechanism", "series"),
+            Column.words("Form", "form"),
+            Column.words("Mode", "mode"),
+            Column("N", _span, "lengths"),
+            Column("Operator", operator),
+            Column("On the GPU", on_device, "gpu_kernels"),
+        ],
         name="kernels",
         title="Kernels of fused attention",
-        columns=("Mechanism", "Form", "Mode", "N", "Operator", "On the GPU"),
-        keys=("series", "form", "mode", "lengths", "operator", "gpu_kernels"),
-        rows=tuple(
-            (
-                *worded(row, "series", "form", "mode"),
-                words(_span(row)),
-                words(row["attention_kernel"].replace(SDPA, "") or units.NOTHING),
-                words(row["attention_device_kernels"] or units.NOTHING),
-            )
-            for _, row in used.iterrows()
-        ),
         note="As torch's profiler recorded them: flash, efficient and cudnn never store the"
         " weights, math does. Forms that are not listed call no fused attention, or run it in"
         " code that torch compiled for a CPU.",
     )
 
 
-def _span(row: Row) -> str:
+def _span(row: Row) -> Cell:
     """`128 to 8,192`, or how many lengths in between if not all are meant."""
     ends = units.between(row["shortest"], row["longest"])
-    return ends if row["lengths"] == 1 else f"{ends} ({units.many(row['lengths'], 'length')})"
+    several = f" ({units.many(row['lengths'], 'length')})" * (row["lengths"] > 1)
+    return words(ends + several)
 
 
 def _cell(row: Row | None, metric: str, cell: Callable[[Row], Cell]) -> Cell:

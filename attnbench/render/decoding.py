@@ -7,9 +7,9 @@ from attnbench import units
 from attnbench.analysis.summary import Frame
 from attnbench.records import FigureSize, Mode
 from attnbench.render.cost_tables import by_length, milliseconds
-from attnbench.render.figures import TIME, Quantity, clock, curves, notes, row_of, timing
-from attnbench.render.grid import Table, number, words
-from attnbench.render.panels import Panels, styled
+from attnbench.render.figures import TIME, Quantity, clock, clock_note, curves, draw_row, notes
+from attnbench.render.grid import Column, Table, number, table
+from attnbench.render.panels import PanelGrid, styled
 from attnbench.render.styles import SHEETS
 
 if TYPE_CHECKING:
@@ -34,14 +34,12 @@ def decode_figure(summary: Frame, size: FigureSize = FigureSize.TEXT) -> "Figure
     per_token = replace(TIME, axis=f"{clock(summary)} per output token")
     step, state = (curves(summary, Mode.DECODE, quantity) for quantity in (per_token, STATE))
     with styled(SHEETS[size]):
-        panels = Panels(SHEETS[size], summary["series"], rows=2, columns=1)
+        panels = PanelGrid(SHEETS[size], summary["series"], rows=2, columns=1)
         legends = [
-            row_of(panels, 0, {"Step": step}, per_token),
-            row_of(panels, 1, {"State": state}, STATE),
+            draw_row(panels, 0, {"Step": step}, per_token),
+            draw_row(panels, 1, {"State": state}, STATE, "context"),
         ]
-        below = panels.rows[1][0]
-        below.set_xlabel(below.get_xlabel().replace("sequence length", "context"))
-        return panels.arranged(legends, [*timing(summary), *notes(step)])
+        return panels.finished(legends, [*clock_note(summary), *notes(step)])
 
 
 def first_token(summary: Frame) -> Table:
@@ -83,29 +81,21 @@ def overview(decoding: Frame) -> Table:
             f"Recurrent states grow with d²: here d = {d}, in today's models at least"
             f" {USUAL_WIDTH}."
         )
-    return Table(
+    return table(
+        decoding.to_dict("records"),
+        [
+            Column.words("Mechanism", "series"),
+            Column.number("N", "seq_len", units.length),
+            Column.number("Batch", "batch", units.length),
+            Column("TPOT, ms", milliseconds),
+            Column.number("Tokens per second", "tokens_per_s"),
+            Column("TTFT, ms", lambda row: milliseconds(row, "ttft")),
+            Column.number("State", "state_bytes", units.size),
+            Column.number(
+                "State per further token", "token_bytes", units.size, key="state_token_bytes"
+            ),
+        ],
         name="decode",
         title="Decoding at the longest context",
-        columns=(
-            *("Mechanism", "N", "Batch", "TPOT, ms", "Tokens per second"),
-            *("TTFT, ms", "State", "State per further token"),
-        ),
-        keys=(
-            *("series", "seq_len", "batch", "tpot_ms", "tokens_per_s"),
-            *("ttft_ms", "state_bytes", "state_token_bytes"),
-        ),
-        rows=tuple(
-            (
-                words(row["series"]),
-                number(row["seq_len"], units.length),
-                number(row["batch"], units.length),
-                milliseconds(row),
-                number(row["tokens_per_s"]),
-                milliseconds(row, "ttft"),
-                number(row["state_bytes"], units.size),
-                number(row["token_bytes"], units.size),
-            )
-            for _, row in decoding.iterrows()
-        ),
         note=" ".join(notes),
     )

@@ -2,12 +2,10 @@
 
 import csv
 import io
-import re
-import unicodedata
 from collections.abc import Iterable, Iterator
 
 from attnbench.analysis.summary import Frame
-from attnbench.render.grid import Cell, Table, Value, clean
+from attnbench.render.grid import Cell, Table, Value, clean, snake_case
 from attnbench.units import NOTHING
 
 # a spreadsheet reads a cell that begins with one of these, or its wide form, as a formula
@@ -21,7 +19,7 @@ def table(table: Table) -> bytes:
     some cells by a column of those. A table across lengths becomes one row for each series and
     length.
     """
-    keys = table.keys or tuple(map(key, table.columns))
+    keys = table.keys or tuple(map(snake_case, table.columns))
     if table.across:
         bounded = any(cell.low is not None for row in table.rows for cell in row)
         ends = [table.across, *[f"{table.across}_low", f"{table.across}_high"] * bounded, "note"]
@@ -37,12 +35,6 @@ def table(table: Table) -> bytes:
             row += [value if is_numeric else _note(cell)]
             row += [low, cell.high] * bounded + [_note(cell)] * noted
     return _written([head, *rows])
-
-
-def key(label: str) -> str:
-    """`core_gflop_s` of `Core, GFLOP/s`."""
-    plain = unicodedata.normalize("NFKD", label).lower()
-    return re.sub(r"[^a-z0-9]+", "_", plain).strip("_") or "value"
 
 
 def _melted(table: Table, bounded: bool) -> Iterator[list[Value]]:

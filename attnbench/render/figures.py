@@ -6,10 +6,9 @@ and no marker; the legend says so. The points of curves are computed before anyt
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from attnbench.analysis.summary import Frame
 from attnbench.records import PASSES, FigureSize, Mode
 from attnbench.render.cases import why
 from attnbench.render.cost_tables import batch, timed_by
-from attnbench.render.panels import Ending, Panels, fixed_ticks, length_axis, styled, title
+from attnbench.render.panels import LegendEntry, PanelGrid, fixed_ticks, log_ticks, styled
 from attnbench.render.styles import SHEETS, tinted
 
 LEAST = 2.0  # least ratio of the top of a vertical axis to its bottom
@@ -31,19 +30,7 @@ BEYOND = 4.0
 SPAN = (-0.5, 3.0)  # of local exponents; a noisy one may leave the panel
 MARGIN = 0.25  # below the least and above the greatest local exponent
 LONGEST = 22  # characters of the reason in a legend
-
-# for each base, powers between ticks and their multiples, from coarse to fine
-STEPS = MappingProxyType({
-    10: (
-        (3, (1.0,)), (2, (1.0,)), (1, (1.0,)), (1, (1.0, 3.0)), (1, (1.0, 2.0, 5.0)),
-        (1, (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)),
-        (1, (1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)),
-    ),
-    2: (
-        (10, (1.0,)), (4, (1.0,)), (2, (1.0,)), (1, (1.0,)), (1, (1.0, 1.5)),
-        (1, (1.0, 1.25, 1.5, 1.75)),
-    ),
-})  # fmt: skip
+TOO_FEW = "fewer than 2 lengths"  # for a slope
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +52,7 @@ class Curve:
     """One series in one mode, shortest length first.
 
     `values` are NaN where nothing was measured; `guesses` hold the predictions there, if any.
-    `causes` are the reasons, and `end` names those of lengths without a prediction.
+    `causes` are the reasons, and `missing` names lengths without a prediction with theirs.
     """
 
     series: str
@@ -75,7 +62,7 @@ class Curve:
     high: np.ndarray
     guesses: np.ndarray
     causes: tuple[str, ...] = ()
-    end: str = ""
+    missing: str = ""
 
     @property
     def drawn(self) -> np.ndarray:
@@ -83,10 +70,10 @@ class Curve:
         return np.where(np.isfinite(self.values), self.values, self.guesses)
 
     @property
-    def last(self) -> tuple[float, float] | None:
-        """Length and height of the last point that can be drawn, or None."""
-        known = np.flatnonzero(np.isfinite(self.drawn))
-        return (self.lengths[known[-1]], self.drawn[known[-1]]) if len(known) else None
+    def entry(self) -> LegendEntry:
+        """The entry of its legend."""
+        drawn = self.drawn[np.isfinite(self.drawn)]
+        return LegendEntry(self.series, float(drawn[-1]) if len(drawn) else None, self.missing)
 
 
 TIME = Quantity(
@@ -119,27 +106,25 @@ def cost_figure(
 
     `slopes`, from `scaling.local_slopes` with the column `expected`, adds a row of panels.
     """
-    modes = [mode for mode in PASSES if mode in set(summary["mode"])]
     sheet = SHEETS[size]
     axis = quantity.axis.format(clock=clock(summary), batch=batch(summary, tokens))
     quantity = replace(quantity, axis=axis)
-    found = {mode: curves(summary, mode, quantity) for mode in modes}
-    every = [curve for panel in found.values() for curve in panel]
-    rows = [[mode] for mode in modes] if sheet.stacked else [modes]
+    rows = sheet.rows([mode for mode in PASSES if mode in set(summary["mode"])])
+    drawn = {mode: curves(summary, mode, quantity) for row in rows for mode in row}
     with styled(sheet):
         count = len(rows) * (1 if slopes is None else 2)
-        panels = Panels(sheet, summary["series"], count, len(rows[0]))
+        panels = PanelGrid(sheet, summary["series"], count, len(rows[0]))
         legends = [
-            row_of(panels, i, {mode.capitalize(): found[mode] for mode in row}, quantity)
+            draw_row(panels, i, {mode.capitalize(): drawn[mode] for mode in row}, quantity)
             for i, row in enumerate(rows)
         ]
         if slopes is not None:
-            lengths = [int(n) for n in summary["seq_len"]]
             for i, row in enumerate(rows, len(rows)):
-                own = {mode: slopes[slopes["mode"] == mode] for mode in row}
-                legends.append(_slope_row(panels, i, own, lengths))
-        said = timing(summary) if quantity.value == TIME.value else ()
-        return panels.arranged(legends, [*said, *notes(every)])
+                by_mode = {mode: slopes[slopes["mode"] == mode] for mode in row}
+                legends.append(_draw_slopes(panels, i, by_mode, set(summary["seq_len"])))
+        above = clock_note(summary) if quantity.value == TIME.value else ()
+        every = [curve for panel in drawn.values() for curve in panel]
+        return panels.finished(legends, [*above, *notes(every)])
 
 
 def clock(summary: Frame) -> str:
@@ -147,7 +132,7 @@ def clock(summary: Frame) -> str:
     return timed_by(summary).partition(" on ")[0]
 
 
-def timing(summary: Frame) -> Iterator[str]:
+def clock_note(summary: Frame) -> Iterator[str]:
     """`CPU time on one core.`: where the times of an axis were spent."""
     if (how := timed_by(summary)) != clock(summary):
         yield f"{how[0].upper()}{how[1:]}."
@@ -182,11 +167,11 @@ def _curve(series: str, rows: Frame, quantity: Quantity) -> Curve:
         high=scaled(quantity.high),
         guesses=guesses,
         causes=tuple(dict.fromkeys(filter(None, reasons))),
-        end=_end([int(n) for n in rows["seq_len"]], unseen),
+        missing=_missing([int(n) for n in rows["seq_len"]], unseen),
     )
 
 
-def _end(lengths: Sequence[int], reasons: Sequence[str]) -> str:
+def _missing(lengths: Sequence[int], reasons: Sequence[str]) -> str:
     """`cannot run at 128, from 32K`: the lengths that a figure cannot show and why, in short."""
     causes = list(dict.fromkeys(filter(None, reasons)))
     if all(reasons) or not causes:
@@ -208,21 +193,27 @@ def _where(lengths: Sequence[int], gone: Sequence[bool]) -> str:
     return ", ".join([*([f"at {', '.join(inner)}"] if inner else []), *tail])
 
 
-def row_of(
-    panels: Panels, i: int, drawn: Mapping[str, Sequence[Curve]], quantity: Quantity
-) -> list[Ending]:
-    """Draw a row of panels, by their titles, with one vertical scale; the entries of its legend."""
-    for axes, (name, panel) in zip(panels.rows[i], drawn.items(), strict=True):
-        axes.set_xscale("log", base=2)
+def draw_row(
+    panels: PanelGrid,
+    i: int,
+    drawn: Mapping[str, Sequence[Curve]],
+    quantity: Quantity,
+    label: str = "sequence length",
+) -> list[LegendEntry]:
+    """Draw a row of panels, by their titles, with one vertical scale; the entries of its legend.
+
+    An entry is that of the last panel which has the series.
+    """
+    for axes, (title, panel) in zip(panels.rows[i], drawn.items(), strict=True):
+        axes.set_title(title)
         axes.set_yscale("log")
         for curve in panel:
             _draw(axes, curve, panels.styles[curve.series])
-        lengths = [int(n) for curve in panel for n in curve.lengths]
-        length_axis(axes, lengths, label=i == len(panels.rows) - 1)
-        title(axes, name, panels.sheet)
-    panels.rows[i][0].set_ylabel(quantity.axis)
-    _heights(panels.rows[i][0], [curve for panel in drawn.values() for curve in panel], quantity)
-    return _legend([*drawn.values()])
+        panels.length_axis(axes, (int(n) for curve in panel for n in curve.lengths), label)
+    axes, every = panels.rows[i][0], [curve for panel in drawn.values() for curve in panel]
+    axes.set_ylabel(quantity.axis)
+    _set_heights(axes, every, quantity)
+    return [*{curve.series: curve.entry for curve in every}.values()]
 
 
 def notes(drawn: Sequence[Curve]) -> Iterator[str]:
@@ -234,22 +225,11 @@ def notes(drawn: Sequence[Curve]) -> Iterator[str]:
         yield "Bands and bars: 95\N{NO-BREAK SPACE}%\N{NO-BREAK SPACE}CI."
 
 
-def _legend(row: Sequence[Sequence[Curve]]) -> list[Ending]:
-    """An entry for each curve of the row's panels, at its end in the last panel."""
-    last = {curve.series: curve for curve in row[-1]}
-    names = dict.fromkeys(curve.series for panel in reversed(row) for curve in panel)
-    return [
-        Ending(name, last[name].last, last[name].end) if name in last else Ending(name, None)
-        for name in names
-    ]
-
-
 def _draw(axes: Axes, curve: Curve, style: Mapping[str, Any]) -> None:
-    measured = np.isfinite(curve.values)
     colour, weight = style["color"], style["linewidth"]
     axes.plot(curve.lengths, curve.values, **style)
     _intervals(axes, curve, colour, weight)
-    if measured.all() or curve.last is None:
+    if not np.isfinite(curve.guesses).any():
         return
     guessed = np.isfinite(curve.guesses)
     beside = np.r_[guessed[1:], False] | np.r_[False, guessed[:-1]]
@@ -276,7 +256,7 @@ def _intervals(axes: Axes, curve: Curve, colour: str, weight: float) -> None:
         axes.vlines(*bars, color=colour, linewidth=weight, zorder=2)
 
 
-def _heights(axes: Axes, drawn: Sequence[Curve], quantity: Quantity) -> None:
+def _set_heights(axes: Axes, drawn: Sequence[Curve], quantity: Quantity) -> None:
     """Scale and ticks of the vertical axis for what was measured and predictions close to it."""
     measured = _finite([curve.values for curve in drawn])
     guesses = _finite([curve.guesses for curve in drawn])
@@ -302,59 +282,39 @@ def _finite(parts: Sequence[np.ndarray]) -> np.ndarray:
     return np.asarray(values[np.isfinite(values)])
 
 
-def _slope_row(
-    panels: Panels, i: int, slopes: Mapping[Mode, Frame], lengths: Sequence[int]
-) -> list[Ending]:
+def _draw_slopes(
+    panels: PanelGrid, i: int, slopes: Mapping[Mode, Frame], lengths: Iterable[int]
+) -> list[LegendEntry]:
     """Local exponents at geometric means of lengths; dashed lines are published exponents."""
     row = panels.rows[i]
-    expected = sorted({power for own in slopes.values() for power in own["expected"].dropna()})
-    known = [power for own in slopes.values() for power in own["slope"].dropna()]
-    ends: dict[str, tuple[float, float] | None] = {}
-    for axes, (mode, own) in zip(row, slopes.items(), strict=True):
-        title(axes, f"{mode.capitalize()}: local exponent", panels.sheet)
-        axes.set_xscale("log", base=2)
-        length_axis(axes, lengths, label=i == len(panels.rows) - 1)
-        ends = dict.fromkeys(ends) | {
-            str(name): _slope(axes, rows, panels.styles[str(name)])
-            for name, rows in own.groupby("series", sort=False)
-        }
-        if own["slope"].isna().all():
+    expected = sorted({power for rows in slopes.values() for power in rows["expected"].dropna()})
+    entries: dict[str, LegendEntry] = {}
+    for axes, (mode, frame) in zip(row, slopes.items(), strict=True):
+        axes.set_title(f"{mode.capitalize()}: local exponent")
+        panels.length_axis(axes, lengths)
+        for name, rows in frame.groupby("series", sort=False):
+            entries[str(name)] = _draw_slope(axes, rows, panels.styles[str(name)])
+        if frame["slope"].isna().all():
             axes.text(0.03, 0.05, "fewer than two lengths timed", transform=axes.transAxes)
         for power in expected:
             axes.axhline(power, color="0.45", linewidth=0.7, linestyle=(0, (4, 3)), zorder=1)
     row[0].set_ylabel("exponent of N")
-    reach = [*np.clip(known, *SPAN), *expected] or [0.0, 1.0]
+    measured = [power for frame in slopes.values() for power in frame["slope"].dropna()]
+    reach = [*np.clip(measured, *SPAN), *expected] or [0.0, 1.0]
     low, high = min(reach) - MARGIN, max(reach) + MARGIN
     row[0].set_ylim(low, high)
-    steps = {step / 2 for step in range(math.ceil(2 * low), math.floor(2 * high) + 1)}
-    ticks = sorted({*steps, *expected})
-    fixed_ticks(row[0].yaxis, {y: f"paper: {y:g}" if y in expected else f"{y:g}" for y in ticks})
-    few = "fewer than 2 lengths"
-    return [Ending(name, at, "" if at else few) for name, at in ends.items()]
+    halves = {n / 2 for n in range(math.ceil(2 * low), math.floor(2 * high) + 1)}
+    ticks = {y: f"{y:g}" for y in sorted(halves)} | {y: f"paper: {y:g}" for y in expected}
+    fixed_ticks(row[0].yaxis, ticks)
+    return [*entries.values()]
 
 
-def _slope(axes: Axes, rows: Frame, style: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Draw one series with its intervals; where its curve ends, if there is any."""
+def _draw_slope(axes: Axes, rows: Frame, style: Mapping[str, Any]) -> LegendEntry:
+    """Draw one series with its intervals."""
     middle = np.sqrt((rows["from_len"] * rows["to_len"]).to_numpy(float))
     slope, low, high = (rows[key].to_numpy(float) for key in ("slope", "low", "high"))
     axes.plot(middle, slope, **style)
     # bands of many series would overprint to grey
     axes.vlines(middle, low, high, color=style["color"], linewidth=0.6, alpha=0.6, zorder=2)
-    known = np.flatnonzero(np.isfinite(slope))
-    return (middle[known[-1]], float(np.clip(slope[known[-1]], *SPAN))) if len(known) else None
-
-
-def log_ticks(low: float, high: float, base: int) -> list[float]:
-    """Round values within the bounds, with the coarsest steps of which at least four fit.
-
-    With base 2 all are sums of few powers of two, so that sizes are round in binary units.
-    """
-    first, last = math.floor(math.log(low, base)), math.ceil(math.log(high, base))
-    ticks: list[float] = []
-    for step, factors in STEPS[base]:
-        powers = range(first - first % step, last + 1, step)
-        ticks = [factor * float(base) ** power for power in powers for factor in factors]
-        ticks = [tick for tick in ticks if low <= tick <= high]
-        if len(ticks) >= 4:
-            break
-    return ticks
+    known, name = slope[np.isfinite(slope)], str(rows["series"].iloc[0])
+    return LegendEntry(name, known[-1]) if len(known) else LegendEntry(name, None, TOO_FEW)

@@ -2,9 +2,10 @@
 
 import math
 import re
-from collections.abc import Callable, Iterator
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from attnbench import units
 from attnbench.metrics import Unit
@@ -72,6 +73,52 @@ class Table:
         return [any(row[i].is_number for row in self.rows) for i in range(len(self.columns))]
 
 
+class Column(NamedTuple):
+    """A column of a table: its heading, its cell in a row, and its name in a CSV file.
+
+    The name is by default derived from the heading.
+    """
+
+    heading: str
+    cell: Callable[[Any], Cell]
+    key: str = ""
+
+    @classmethod
+    def words(cls, heading: str, name: str, key: str = "") -> Self:
+        """What stands under this name in a row, as text."""
+        return cls(heading, lambda row: words(row[name]), key or name)
+
+    @classmethod
+    def number(
+        cls, heading: str, name: str, text: Callable[[Any], str] = units.plain, key: str = ""
+    ) -> Self:
+        """What stands under this name in a row, as a number that `text` writes."""
+        return cls(heading, lambda row: number(row[name], text), key or name)
+
+
+def table(
+    rows: Iterable[Any],
+    columns: Sequence[Column],
+    *,
+    name: str,
+    title: str,
+    note: str = "",
+    leading: int = 1,
+    kept: tuple[str, ...] = (),
+) -> Table:
+    """The table with a row of these columns for each of `rows`."""
+    return Table(
+        name=name,
+        title=title,
+        columns=tuple(column.heading for column in columns),
+        rows=tuple(tuple(column.cell(row) for column in columns) for row in rows),
+        note=note,
+        keys=tuple(column.key or snake_case(column.heading) for column in columns),
+        leading=leading,
+        kept=kept,
+    )
+
+
 def bounded(point: float, low: float, high: float, mark: str = "") -> Cell:
     """A number with its confidence interval, rounded to the digits that it supports."""
     return Cell(units.estimate(point, low, high) + mark, float(point), bare(low), bare(high))
@@ -94,17 +141,18 @@ def words(text: object) -> Cell:
     return Cell(clean(str(text)))
 
 
-def worded(row: Any, *names: str) -> Iterator[Cell]:
-    """The columns of these names as cells of text."""
-    return (words(row[name]) for name in names)
-
-
 def pieces(text: str) -> list[str]:
     """The text in pieces that a line break may follow: after spaces and `/ : [ , _ ;`.
 
     Numbers are not broken at their commas, nor intervals at the bracket: `1,024 [512, 2,048]`.
     """
     return PIECES.findall(clean(text))
+
+
+def snake_case(heading: str) -> str:
+    """`core_gflop_s` of `Core, GFLOP/s`."""
+    plain = unicodedata.normalize("NFKD", heading).lower()
+    return re.sub(r"[^a-z0-9]+", "_", plain).strip("_") or "value"
 
 
 def clean(text: str) -> str:

@@ -6,11 +6,12 @@ printed exponent by more than `BEND`. Everything outside the core is linear in N
 no exponent below 1 is expected.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from math import log, sqrt
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from attnbench import units
 from attnbench.analysis.scaling import BEND, LEAST_EXPONENT, METRICS, STEPS, Crossed, Tail
@@ -18,7 +19,7 @@ from attnbench.analysis.summary import Frame, Row
 from attnbench.claims.published import PrintedCost, printed_costs
 from attnbench.records import CardFacts, Level, Mode
 from attnbench.render.cost_tables import milliseconds
-from attnbench.render.grid import EMPTY, Cell, Table, bare, number, words
+from attnbench.render.grid import EMPTY, Cell, Column, Table, bare, number, table, words
 
 TIME, MEMORY, _ = METRICS
 METRIC_NAMES: Mapping[str, str] = MappingProxyType({TIME: "time", MEMORY: "memory"})
@@ -30,37 +31,35 @@ def complexity(summary: Frame, judged: Frame, cards: Sequence[CardFacts]) -> Tab
     `judged` comes from `scaling.judged`.
     """
     length = int(summary["seq_len"].max())
-    longest = summary[summary["seq_len"] == length].drop_duplicates("series").set_index("series")
+    longest = summary[summary["seq_len"] == length].drop_duplicates("series")
+    cases: Mapping[Any, Any] = longest.set_index("series").to_dict("index")
     by_name = {card.mechanism: card for card in cards}
-    rows = []
-    for series, fits in judged.groupby("series", sort=False):
+
+    def printed(fits: Frame) -> Cell:
         card = by_name.get(fits["mechanism"].iloc[0])
-        parameters = per_token = EMPTY
-        if series in longest.index:
-            case: Any = longest.loc[str(series)]
-            parameters = number(float(case["parameters"]), units.count)
-            per_token = number(float(case["flops"] / case["outputs"]), units.flops)
-        rows.append(
-            (
-                words(series),
-                words(card.complexity if card else units.NOTHING),
-                *(parameters, per_token),
-                *map(exponent, _by_kind(fits, judged)),
-                words(_disagreements(fits)),
-            )
-        )
+        return words(card.complexity if card else units.NOTHING)
+
+    def parameters(fits: Frame) -> Cell:
+        case = cases.get(_series(fits))
+        return number(float(case["parameters"]), units.count) if case else EMPTY
+
+    def per_token(fits: Frame) -> Cell:
+        case = cases.get(_series(fits))
+        return number(float(case["flops"] / case["outputs"]), units.flops) if case else EMPTY
+
     counted = f"FLOPs per token, N = {units.length(length)}"
-    head = ("Mechanism", "As printed", "Parameters", counted)
-    return Table(
+    return table(
+        (fits for _, fits in judged.groupby("series", sort=False)),
+        [
+            Column("Mechanism", lambda fits: words(_series(fits)), "series"),
+            Column("As printed", printed),
+            Column("Parameters", parameters),
+            Column(counted, per_token, "flops_per_token_at_longest"),
+            *_exponent_columns(judged, lambda kind, fits: exponent(_fit(fits, kind))),
+            Column("Differs from paper", lambda fits: words(_disagreements(fits)), "disagrees"),
+        ],
         name="complexity",
         title="Complexity: printed, counted and measured",
-        columns=(*head, *_headings(judged), "Differs from paper"),
-        keys=(
-            *("series", "as_printed", "parameters", "flops_per_token_at_longest"),
-            *(f"{METRIC_NAMES[metric]}_exponent_{mode}" for metric, mode in _kinds(judged)),
-            "disagrees",
-        ),
-        rows=tuple(rows),
         note="Exponents are slopes of log cost per sequence on log N over the straight tail of "
         "the curve, with their 95 % confidence interval (time) or range (memory); “~” marks a "
         "curve that still bends and – one of fewer than four lengths. FLOPs are those of the "
@@ -74,6 +73,10 @@ def crossovers(pairs: Frame, baseline: str | None = None) -> Table:
     `pairs` holds every ordered pair; of the two orders the one that crosses, or wins, is shown.
     Pairs without a crossing are shown only if `baseline` is one of them.
     """
+
+    def in_mode(mode: str) -> Column:
+        return Column(mode.capitalize(), lambda row: crossing(row[2][mode]))
+
     modes = list(dict.fromkeys(pairs["mode"]))
     timed = set(pairs["metric"]) <= {TIME}
     answers = {(r["series"], r["other"], r["mode"]): r for _, r in pairs.iterrows()}
@@ -84,13 +87,17 @@ def crossovers(pairs: Frame, baseline: str | None = None) -> Table:
             r is not None and r["answer"] in (Crossed.FROM, Crossed.UNCLEAR) for r in mine
         )
         if _rank(mine) >= _rank(back) and (crosses or baseline in (a, b)):
-            rows.append((words(a), words(b), *map(crossing, mine)))
+            rows.append((a, b, dict(zip(modes, mine, strict=True))))
             answers = {key: row for key, row in answers.items() if key[:2] != (b, a)}
-    return Table(
+    return table(
+        rows,
+        [
+            Column("Faster" if timed else "Smaller", lambda row: words(row[0])),
+            Column("Than", lambda row: words(row[1])),
+            *map(in_mode, modes),
+        ],
         name="crossovers" if timed else "crossovers_memory",
         title=f"Crossover lengths ({'time' if timed else 'memory'}), tokens",
-        columns=("Faster" if timed else "Smaller", "Than", *(mode.capitalize() for mode in modes)),
-        rows=tuple(rows),
         note=f"The length from which the first needs less {'time' if timed else 'memory'} than the"
         " second, interpolated between measured lengths"
         f"{', with a 95 % confidence interval' if timed else '; peaks are exact'}; ≤ marks a"
@@ -120,23 +127,25 @@ def crossing(row: Row | None, suffix: str = "") -> Cell:
     return Cell(shown, length, low, high, at_most)
 
 
-def _headings(fits: Frame) -> list[str]:
-    """`Time exponent, training` of each metric and mode."""
-    kinds = _kinds(fits)
-    return [f"{METRIC_NAMES[metric].capitalize()} exponent, {mode}" for metric, mode in kinds]
+def _exponent_columns(
+    judged: Frame, cell: Callable[[tuple[str, str], Any], Cell]
+) -> Iterator[Column]:
+    """`Time exponent, training` of each metric and mode; the peak of decoding is its prompt's."""
+    for metric, name in METRIC_NAMES.items():
+        for mode in dict.fromkeys(judged["mode"]):
+            if (kind := (metric, mode)) != (MEMORY, Mode.DECODE):
+                heading = f"{name.capitalize()} exponent, {mode}"
+                yield Column(heading, partial(cell, kind))
 
 
-def _kinds(fits: Frame) -> list[tuple[str, str]]:
-    """The metrics and modes of exponents; the peak of decoding is that of its prompt."""
-    modes = dict.fromkeys(fits["mode"])
-    kinds = [(metric, mode) for metric in METRIC_NAMES for mode in modes]
-    return [kind for kind in kinds if kind != (MEMORY, Mode.DECODE)]
+def _fit(fits: Frame, kind: tuple[str, str]) -> Row | None:
+    """The fit of a metric and mode, if there is one."""
+    same = fits[(fits["metric"] == kind[0]) & (fits["mode"] == kind[1])]
+    return None if same.empty else same.iloc[-1]
 
 
-def _by_kind(fits: Frame, every: Frame) -> list[Row | None]:
-    """The fits of one series in the order of the headings of `every`, None where one is missing."""
-    known = {(fit["metric"], fit["mode"]): fit for _, fit in fits.iterrows()}
-    return [known.get(kind) for kind in _kinds(every)]
+def _series(fits: Frame) -> str:
+    return str(fits["series"].iloc[0])
 
 
 def exponent(fit: Row | None) -> Cell:
@@ -156,6 +165,13 @@ def _disagreements(fits: Frame) -> str:
         f"{METRIC_NAMES[fit['metric']]}, {fit['mode']}: published exponent {fit['expected']:g}"
         for _, fit in fits[fits["disagrees"]].iterrows()
     )
+
+
+class Measured(NamedTuple):
+    """A line of a printed table, and the fits of one series of its mechanism."""
+
+    cost: PrintedCost
+    fits: Frame
 
 
 def paper_tables(
@@ -184,42 +200,53 @@ def _paper_table(
     by_name = {card.mechanism: card for card in cards}
     decoded = {row["series"]: row for _, row in steps.iterrows()} if steps is not None else {}
     slips = list(dict.fromkeys(cost.slip for cost in costs if cost.slip))
-    classed = any(cost.family for cost in costs)
-    rows = []
-    for cost in costs:
-        card = by_name.get(cost.mechanism)
-        model = f"{cost.name} ({card.authors}, {card.year})" if card else cost.name
-        footnote = f" ({slips.index(cost.slip) + 1})" if cost.slip else ""
-        tick = Cell("✓" if cost.decode == "yes" else "✗")
-        same = fits[fits["mechanism"] == cost.mechanism]
-        for series, own in same.groupby("series", sort=False):
-            decodes = (tick, *_decoded(decoded.get(series))) if decoded else (tick,)
-            rows.append(
-                (
-                    words(model),
-                    words(cost.printed + footnote),
-                    *((*decodes, words(cost.family)) if classed else ()),
-                    words(series),
-                    *(_against_printed(fit, cost, level) for fit in _by_kind(own, fits)),
-                )
-            )
-    measured = ("Step, ms", "State") if decoded else ()
-    head = ("Decode", *measured, "Class") if classed else ()
-    return Table(
+
+    def model(row: Measured) -> Cell:
+        card = by_name.get(row.cost.mechanism)
+        return words(f"{row.cost.name} ({card.authors}, {card.year})" if card else row.cost.name)
+
+    def complexity(row: Measured) -> Cell:
+        slip = row.cost.slip
+        return words(row.cost.printed + (f" ({slips.index(slip) + 1})" if slip else ""))
+
+    decode = [
+        Column("Decode", lambda row: Cell("✓" if row.cost.decode == "yes" else "✗")),
+        Column("Step, ms", lambda row: _step(decoded.get(_series(row.fits)))),
+        Column("State", lambda row: _state(decoded.get(_series(row.fits)))),
+    ]
+    decode = [*decode[: 3 if decoded else 1], Column("Class", lambda row: words(row.cost.family))]
+    return table(
+        (
+            Measured(cost, rows)
+            for cost in costs
+            for _, rows in fits[fits["mechanism"] == cost.mechanism].groupby("series", sort=False)
+        ),
+        [
+            Column("Model / Paper", model),
+            Column("Complexity", complexity),
+            *(decode if any(cost.family for cost in costs) else ()),
+            Column("Measured", lambda row: words(_series(row.fits))),
+            *_exponent_columns(
+                fits, lambda kind, row: _against_printed(_fit(row.fits, kind), row.cost, level)
+            ),
+        ],
         name=name,
         title=f"{costs[0].source}, with measured exponents",
-        columns=("Model / Paper", "Complexity", *head, "Measured", *_headings(fits)),
-        rows=tuple(rows),
         note=" ".join([*(f"({i}) {slip}" for i, slip in enumerate(slips, 1)), _note(level)]),
     )
 
 
-def _decoded(row: Row | None) -> tuple[Cell, Cell]:
-    """Time of a step and size of the state at the longest context, with its length."""
+def _step(row: Row | None) -> Cell:
+    """Time of a step at the longest context, with its length."""
     if row is None:
-        return EMPTY, EMPTY
-    step, at = milliseconds(row), f" at {units.length(row['seq_len'])}"
-    return step._replace(text=step.text + at), number(row["state_bytes"], units.size)
+        return EMPTY
+    step = milliseconds(row)
+    return step._replace(text=f"{step.text} at {units.length(row['seq_len'])}")
+
+
+def _state(row: Row | None) -> Cell:
+    """Size of the state at the longest context."""
+    return EMPTY if row is None else number(row["state_bytes"], units.size)
 
 
 def _note(level: Level) -> str:

@@ -62,8 +62,8 @@ def page(
     their names, if there are others than those of its tables.
     """
     drawn = charts is not None and VEGA.is_file()
-    own = ("page.css", "page.js", *["charts.js"] * drawn)
-    style, *scripts = (WEB.joinpath(file).read_text("utf-8") for file in own)
+    names = ("page.css", "page.js", *["charts.js"] * drawn)
+    style, *scripts = (WEB.joinpath(file).read_text("utf-8") for file in names)
     allowed = [script.encode() for script in scripts]
     if files is None:
         files = {f"{table.name}.csv": delimited.table(table) for table in tables}
@@ -120,7 +120,7 @@ def policy(style: bytes, scripts: Sequence[bytes]) -> str:
 @cache
 def _template(name: str = "base.html") -> Template:
     """A template; text in it is cleaned of control characters and escaped."""
-    found = Environment(
+    environment = Environment(
         loader=PackageLoader("attnbench.render", "web"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -129,8 +129,8 @@ def _template(name: str = "base.html") -> Template:
         keep_trailing_newline=True,
         finalize=_plain,
     )
-    found.filters |= {"breakable": breakable, "shown": _shown, "value": _value}
-    return found.get_template(name)
+    environment.filters |= {"breakable": breakable, "shown": _shown, "value": _value}
+    return environment.get_template(name)
 
 
 def breakable(plain: str) -> Markup:

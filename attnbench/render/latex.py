@@ -45,9 +45,10 @@ SERIES = frozenset({"Mechanism", "Faster", "Smaller", "Than", "Measured"})
 
 NUMBER = re.compile(r"(\D*)(\d[\d,]*)(\.\d+)?(?: ±[\d.,]+| \[[^]]*\])?(.*)", re.DOTALL)
 
-# in points at \footnotesize: a narrow text width, a letter, a raised one, the space of a column
-TEXT, LETTER, RAISED, SPACE = 390.0, 4.3, 3.2, 12.0
+# in letters at \footnotesize: a narrow text width, and the space of a column
+TEXT, SPACE = 90, 3
 LONG = 30  # letters; columns with longer texts are paragraphs
+LETTER = 4.3  # points
 TALL = 40  # lines; a taller table is cut
 
 SIDES = "Raised and lowered are the two sides of the 95 % confidence interval"
@@ -65,12 +66,12 @@ NO_BEST: Mapping[str, Best] = MappingProxyType({})
 
 
 class _Column(NamedTuple):
-    """A column as TeX: declaration, heading, cells, width in points, and lines of a row."""
+    """A column as TeX: declaration, heading, cells, width in letters, and lines of a row."""
 
     declared: str
     head: str
     cells: list[str]
-    width: float
+    width: int
     lines: int = 1
 
 
@@ -135,8 +136,13 @@ def _shown(table: Table, columns: Sequence[_Column], bold: str) -> str:
 
 
 def _columns(table: Table, bold: frozenset[tuple[str, str]]) -> list[_Column]:
+    """Numbers take two columns each, which meet at the decimal point."""
     empty = _empty(table)
-    return [_column(table, i, bold) for i in range(len(table.columns)) if i not in empty]
+    return [
+        _numbers(table, i, bold) if numeric else _words(table, i)
+        for i, numeric in enumerate(table.numeric)
+        if i not in empty
+    ]
 
 
 def _rows_at_once(columns: Iterable[_Column]) -> int:
@@ -172,66 +178,64 @@ def _line(cells: Sequence[str]) -> str:
     return " & ".join(cells) + r" \\"
 
 
-def _column(table: Table, i: int, bold: frozenset[tuple[str, str]]) -> _Column:
+def _numbers(table: Table, i: int, bold: frozenset[tuple[str, str]]) -> _Column:
     head, cells = table.columns[i], [row[i] for row in table.rows]
-    strong = [(row[0].text, head) in bold for row in table.rows]
-    if table.numeric[i]:
-        shown = [
-            _number(cell, bold) or _centred(DASH if table.across else cell.text)
-            for cell, bold in zip(cells, strong, strict=True)
-        ]
-        heading, least = _centred(head)
-        width = SPACE + max(least, *(width for _, width in shown))
-        return _Column("r@{}l", heading, [text for text, _ in shown], width)
-    texts = [cell.text for cell in cells]
+    shown = [
+        _number(row[i], (row[0].text, head) in bold)
+        or _centred(DASH if table.across else row[i].text)
+        for row in table.rows
+    ]
+    # raised and lowered, both sides of an interval are as wide as one
+    widest = [cell.text.partition(", ")[0] for cell in cells if cell.is_number or not table.across]
+    return _Column("r@{}l", _centred(head), shown, _width([head, *widest]))
+
+
+def _words(table: Table, i: int) -> _Column:
+    head, texts = table.columns[i], [row[i].text for row in table.rows]
     if head in SERIES:
         every = [r[j].text for r in table.rows for j, c in enumerate(table.columns) if c in SERIES]
         names = labels(every, longest=3 * LONG)
         texts = [names[text] for text in texts]
-    longest = max(map(len, (head, *texts)))
-    if longest <= LONG:
-        return _Column("l", escape(head), [*map(escape, texts)], SPACE + longest * LETTER)
+    width = _width([head, *texts])
+    if width <= LONG + SPACE:
+        return _Column("l", escape(head), [*map(escape, texts)], width)
     declared = rf">{{\raggedright\arraybackslash}}p{{{LONG * LETTER:.0f}pt}}"
     folded = [r"\allowbreak{}".join(map(escape, pieces(text))) for text in texts]
-    width = SPACE + LONG * LETTER
-    return _Column(declared, escape(head), folded, width, lines=-(-longest // LONG))
+    return _Column(declared, escape(head), folded, LONG + SPACE, lines=-(-width // LONG))
 
 
-def _centred(text: str) -> tuple[str, float]:
-    """Words in place of a number, and their width in points."""
-    return rf"\multicolumn{{2}}{{c}}{{{escape(text)}}}", LETTER * len(text)
+def _width(texts: Iterable[str]) -> int:
+    return SPACE + max(map(len, texts))
 
 
-def _number(cell: Cell, bold: bool) -> tuple[str, float] | None:
-    """The number of a cell as its text has it, and its width in points; None for words.
+def _centred(text: str) -> str:
+    """Words in place of a number."""
+    return rf"\multicolumn{{2}}{{c}}{{{escape(text)}}}"
 
-    It takes two columns, which meet at the decimal point; its uncertainty is never bold.
-    """
-    found = NUMBER.fullmatch(clean(cell.text)) if cell.is_number else None
-    if found is None or not isinstance(cell.value, int | float):
-        return None
-    before, whole, fraction, rest = (text or "" for text in found.groups())
-    uncertainty, width = "", LETTER * len(before + whole + fraction + rest)
+
+def _number(cell: Cell, bold: bool) -> str:
+    """The number of a cell as its text has it, its uncertainty never bold; empty for words."""
+    match = NUMBER.fullmatch(clean(cell.text)) if cell.is_number else None
+    if match is None or not isinstance(cell.value, int | float):
+        return ""
+    before, whole, fraction, rest = (text or "" for text in match.groups())
+    uncertainty = ""
     if cell.low is not None and cell.high is not None:
         above, below = cell.high - cell.value, cell.value - cell.low
         places = len(fraction) - 1 if fraction else min(0, 1 - magnitude(max(above, below)))
         up, down = (f"{round(max(x, 0.0), places):,.{max(0, places)}f}" for x in (above, below))
         if up != down:
-            uncertainty = f"$^{{+{_math(up)}}}_{{-{_math(down)}}}$"
-            width += RAISED * (1 + max(len(up), len(down)))
+            up, down = (half.replace(",", "{,}") for half in (up, down))
+            uncertainty = f"$^{{+{up}}}_{{-{down}}}$"
         elif float(up.replace(",", "")):
-            uncertainty, width = rf"$\,\pm\,${escape(up)}", width + LETTER * (len(up) + 3)
+            uncertainty = rf"$\,\pm\,${escape(up)}"
     left, right = (
         rf"\textbf{{{escape(text)}}}" if bold and text else escape(text)
         for text in (before + whole, fraction)
     )
     # a cell would lose the space in front of a unit
     unit = re.sub("^ ", r"\\,", escape(rest))
-    return f"{left} & {right}{uncertainty}{unit}", width
-
-
-def _math(number: str) -> str:
-    return number.replace(",", "{,}")
+    return f"{left} & {right}{uncertainty}{unit}"
 
 
 def escape(text: str) -> str:

@@ -61,12 +61,12 @@ def report_files(
 
 def best(analysis: Analysis) -> dict[str, latex.Best]:
     """The cheapest series at each length and those that tie with it, by the name of the table."""
-    found = analysis.answers
-    faster = found.fastest if found.intervals else ()
+    answers = analysis.answers
+    faster = answers.fastest if answers.intervals else ()
     kinds = [
         (faster, ("latency", "speedup"), SIMULTANEOUS),
-        (found.smallest, ("memory",), CLOSE),
-        (found.lightest, ("state",), LEAST),
+        (answers.smallest, ("memory",), CLOSE),
+        (answers.lightest, ("state",), LEAST),
     ]
     return {
         name if name == "state" else f"{name}_{mode}": latex.Best(
@@ -97,13 +97,13 @@ def devices_files(
     """
     first, *_ = analyses.values()
     lines = [
-        [f"{device}: {line}" for device, each in analyses.items() for line in said(each)]
+        [f"{device}: {line}" for device, analysis in analyses.items() for line in said(analysis)]
         for said in (warnings, conditions)
     ]
     answers = [
         Paragraph(f"{device}, {answer.heading[0].lower()}{answer.heading[1:]}", answer.sentences)
-        for device, each in analyses.items()
-        for answer in paragraphs(each.answers)
+        for device, analysis in analyses.items()
+        for answer in paragraphs(analysis.answers)
     ]
     tokens = first.sweep.request.batch_tokens
     return _files(
@@ -211,11 +211,11 @@ def report_tables(analysis: Analysis, everything: bool = False) -> list[Table]:
 def devices_tables(analyses: Mapping[str, Analysis], cases: Frame) -> list[Table]:
     """Times and peaks of every series on every device, and the cases that were not measured."""
     first, *_ = analyses.values()
-    modes = dict.fromkeys(mode for each in analyses.values() for mode in each.modes)
+    modes = dict.fromkeys(mode for analysis in analyses.values() for mode in analysis.modes)
     tokens = first.sweep.request.batch_tokens
     tables = [cost_tables.latency(cases, mode, tokens) for mode in modes]
     tables += [cost_tables.memory(cases, mode) for mode in modes]
-    plan = [planned for each in analyses.values() for planned in each.sweep.plan]
+    plan = [planned for analysis in analyses.values() for planned in analysis.sweep.plan]
     return [*tables, outcomes(cases, plan)]
 
 

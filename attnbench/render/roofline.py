@@ -16,9 +16,8 @@ from attnbench.analysis.roofline import ROOM, Bound, Roof
 from attnbench.analysis.summary import Frame, Row
 from attnbench.records import PASSES, FigureSize, Mode
 from attnbench.render.cost_tables import by_length
-from attnbench.render.figures import log_ticks
-from attnbench.render.grid import Cell, Table, bounded, number, worded
-from attnbench.render.panels import Ending, Panels, fixed_ticks, styled, title
+from attnbench.render.grid import Cell, Column, Table, bounded, table
+from attnbench.render.panels import LegendEntry, PanelGrid, fixed_ticks, log_ticks, styled
 from attnbench.render.styles import SHEETS
 
 SMALL, LARGE = 0.2, 0.65  # marker sizes at the shortest and longest length, in units of the type
@@ -36,10 +35,10 @@ def roofline_figure(
     if not modes:
         return None
     sheet = SHEETS[size]
-    rows = [[mode] for mode in modes] if sheet.stacked else [modes]
+    rows = sheet.rows(modes)
     unit, scale = units.rate_unit(roof.flops_per_s)
     with styled(sheet):
-        panels = Panels(sheet, [*series, *roofline["series"]], len(rows), len(rows[0]))
+        panels = PanelGrid(sheet, [*series, *roofline["series"]], len(rows), len(rows[0]))
         legends = []
         for row, drawn in zip(panels.rows, rows, strict=True):
             shown = points[points["mode"].isin(drawn)]
@@ -51,13 +50,13 @@ def roofline_figure(
             fixed_ticks(row[0].yaxis, {y: f"{y / scale:,g}" for y in log_ticks(low, high, 10)})
             ends: dict[str, float] = {}
             for axes, mode in zip(row, drawn, strict=True):
-                own = shown[shown["mode"] == mode]
-                ends |= _panel(panels, axes, own, roof, points["seq_len"])
-                title(axes, mode.capitalize(), sheet)
-            legends.append([Ending(name, (0.0, end)) for name, end in ends.items()])
+                of_mode = shown[shown["mode"] == mode]
+                ends |= _draw(panels, axes, of_mode, roof, points["seq_len"])
+                axes.set_title(mode.capitalize())
+            legends.append([LegendEntry(name, end) for name, end in ends.items()])
         for axes in panels.rows[-1]:
             axes.set_xlabel("FLOP per byte moved")
-        return panels.arranged(legends, [_note(points, roof)])
+        return panels.finished(legends, [_note(points, roof)])
 
 
 def _note(points: Frame, roof: Roof) -> str:
@@ -69,7 +68,9 @@ def _note(points: Frame, roof: Roof) -> str:
     )
 
 
-def _panel(panels: Panels, axes: Axes, points: Frame, roof: Roof, lengths: Row) -> dict[str, float]:
+def _draw(
+    panels: PanelGrid, axes: Axes, points: Frame, roof: Roof, lengths: Row
+) -> dict[str, float]:
     """Draw the series of one mode; the rate at which each ends."""
     unit = panels.sheet.type
     axes.set_xscale("log", base=2)
@@ -127,22 +128,20 @@ def over_bound(roofline: Frame, mode: str, roof: Roof) -> Table:
     )
 
 
-def rates(rates: Frame) -> Table:
+def rates(fits: Frame) -> Table:
     """FLOP/s of the core and of the rest, for series along which the two can be separated."""
-    return Table(
+    return table(
+        fits.to_dict("records"),
+        [
+            Column.words("Mechanism", "series", key="mechanism"),
+            Column.words("Mode", "mode"),
+            Column.number("Lengths", "lengths", units.count),
+            Column("Core, GFLOP/s", lambda row: _rate(row, "core")),
+            Column("Projections and shell, GFLOP/s", lambda row: _rate(row, "rest")),
+        ],
         name="rates",
         title="Throughput of the attention core and of the rest",
         leading=2,
-        columns=("Mechanism", "Mode", "Lengths", "Core, GFLOP/s", "Projections and shell, GFLOP/s"),
-        rows=tuple(
-            (
-                *worded(row, "series", "mode"),
-                number(row["lengths"], units.count),
-                _rate(row, "core"),
-                _rate(row, "rest"),
-            )
-            for _, row in rates.iterrows()
-        ),
         note="Fitted to the times at all lengths, assuming one constant rate for each part; shown"
         " only where the core's share of the FLOPs varies enough along the lengths. Training counts"
         " three times the FLOPs of the forward pass.",

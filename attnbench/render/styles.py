@@ -5,7 +5,7 @@ Loads no drawing library.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -14,7 +14,7 @@ from zlib import crc32
 import numpy as np
 
 from attnbench.analysis.report import AT
-from attnbench.records import FigureSize
+from attnbench.records import FigureSize, Mode
 from attnbench.render.grid import clean
 
 # Okabe and Ito (2008), "Color Universal Design", without yellow, which is faint on white
@@ -94,8 +94,8 @@ def printed_name(mechanism: str) -> str:
 def mechanism_style(mechanism: str) -> dict[str, Any]:
     """Colour and marker of a mechanism, the same in every figure."""
     listed = mechanism in MECHANISMS
-    own = printed_name(mechanism).encode("utf-8", "replace")
-    i = MECHANISMS.index(mechanism) if listed else crc32(own)
+    name = printed_name(mechanism).encode("utf-8", "replace")
+    i = MECHANISMS.index(mechanism) if listed else crc32(name)
     cycle = i % PERIOD // len(HUES)
     target, amount = SHADES[cycle % len(SHADES)]
     hue = HUES[i % len(HUES)]
@@ -181,35 +181,6 @@ def _hex(levels: np.ndarray) -> str:
     return "#" + "".join(f"{round(255 * level):02X}" for level in levels)
 
 
-ARM = 0.32  # half the width of the arms of a cross
-THIN = 0.6  # the width of a thin diamond, relative to its height
-ROUND = (32, 0.0, 1.0)  # a circle, and what is not listed
-
-# corners, degrees of turn, and the inner radius of a star
-OUTLINES: Mapping[str, tuple[int, float, float]] = MappingProxyType({
-    "s": (4, 45, 1.0), "D": (4, 0, 1.0), "d": (4, 0, 1.0), "^": (3, 0, 1.0), "v": (3, 180, 1.0),
-    "<": (3, -90, 1.0), ">": (3, 90, 1.0), "p": (5, 0, 1.0), "h": (6, 0, 1.0), "H": (6, 30, 1.0),
-    "8": (8, 22.5, 1.0), "*": (5, 0, 0.45),
-})  # fmt: skip
-
-
-def marker_path(marker: str) -> str:
-    """A marker of matplotlib as an SVG path within -1 to 1."""
-    if marker in ("P", "X"):
-        quarter = np.array([-ARM - 1j, ARM - 1j, ARM - ARM * 1j])
-        corners, turn = np.concatenate([quarter * 1j**i for i in range(4)]), 45.0 * (marker == "X")
-    else:
-        count, turn, inner = OUTLINES.get(marker, ROUND)
-        corners = -1j * np.exp(2j * np.pi * np.arange(count) / count)
-        if inner < 1:
-            between = inner * corners * np.exp(1j * np.pi / count)
-            corners = np.stack([corners, between], 1).ravel()
-    turned = corners * np.exp(1j * np.radians(turn))
-    if marker == "d":
-        turned = THIN * turned.real + 1j * turned.imag
-    return f"M{'L'.join(f'{z.real:.3f},{z.imag:.3f}' for z in turned)}Z"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Sheet:
     """The measures of a size. All that is not the width is in units of the type, so it scales.
@@ -222,6 +193,15 @@ class Sheet:
     type: float
     height: float
     stacked: bool = False
+
+    @property
+    def units(self) -> float:
+        """The width in units of the type."""
+        return 72 * self.width / self.type
+
+    def rows(self, modes: Sequence[Mode]) -> list[list[Mode]]:
+        """The modes of a figure in rows of panels."""
+        return [[mode] for mode in modes] if self.stacked else [[*modes]]
 
 
 # The narrowest column of the usual two-column styles (ICML), and the narrowest text width of the

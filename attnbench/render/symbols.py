@@ -21,7 +21,7 @@ GENERAL: Mapping[str, str] = MappingProxyType({
     "N": LENGTH, "n": LENGTH, "d": WIDTH, "D": WIDTH, "d_h": WIDTH,
 })  # fmt: skip
 
-Own = Mapping[str, Sequence[str]]  # what a card explains: meaning, and options that set it
+CardSymbols = Mapping[str, Sequence[str]]  # the meaning of each, and options that set it
 
 
 def explained(table: Table, cases: "Frame", cards: Sequence[CardFacts]) -> Table:
@@ -39,11 +39,11 @@ def explained(table: Table, cases: "Frame", cards: Sequence[CardFacts]) -> Table
     return replace(table, note=f"Symbols: {legend}. {table.note}") if legend else table
 
 
-def meanings(formula: str, own: Own, options: Mapping[str, Option]) -> Iterator[str]:
+def meanings(formula: str, by_symbol: CardSymbols, options: Mapping[str, Option]) -> Iterator[str]:
     """What each symbol of a mechanism's complexity means: `m: landmarks (landmarks=64)`."""
     for symbol in symbols(formula):
-        if symbol in own:
-            meaning, *names = own[symbol]
+        if symbol in by_symbol:
+            meaning, *names = by_symbol[symbol]
             values = _set(names, options)
             yield f"{symbol}: {meaning}{f' ({values})' if values else ''}"
         elif symbol in GENERAL:
@@ -62,14 +62,14 @@ def _legend(
     every = [(name, symbol) for name, formula in formulas for symbol in symbols(formula)]
     ends = units.between(min(cases["seq_len"]), max(cases["seq_len"]))
     widths = " and ".join(f"{width}" for width in sorted(set(cases["width"])))
-    own = {c.mechanism: c.symbols or registry.symbols(c.mechanism) for c in cards}
+    by_card = {c.mechanism: c.symbols or registry.symbols(c.mechanism) for c in cards}
     for name, symbol in every:
-        if symbol in GENERAL and symbol not in own.get(name, {}):
+        if symbol in GENERAL and symbol not in by_card.get(name, {}):
             value = ends if GENERAL[symbol] == LENGTH else widths
             yield f"{symbol}: {GENERAL[symbol]} ({value})"
     for name, symbol in every:
-        if symbol in own.get(name, {}):
-            meaning, *options = own[name][symbol]
+        if symbol in by_card.get(name, {}):
+            meaning, *options = by_card[name][symbol]
             values = " or ".join(dict.fromkeys(_values(name, options, cases, cards)))
             yield f"{symbol} of {name}: {meaning}{f' ({values})' if values else ''}"
 

@@ -1,6 +1,6 @@
 """Tables and progress on a terminal; a table that is too wide is split into blocks of columns."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Self
@@ -16,8 +16,7 @@ from attnbench import units
 from attnbench.render.answers import Paragraph
 from attnbench.render.grid import Table, clean, pieces
 
-GAP = 2  # between two columns
-LEAST = 12  # width of the first column, which may fold
+GAP = 2  # after a column
 LINES = 24  # of prose above the tables
 REST = "…: everything is in tables.md and report.html."
 INDENT = 2  # of its lines after the first
@@ -35,11 +34,8 @@ def table(table: Table, width: int) -> RenderableType:
     parts: list[RenderableType] = [Text(clean(table.title), style="bold")]
     if not table.rows:
         parts.append(Text("none"))
-    elif _is_mostly_numbers(table) and (table.leading == 1 or _left(table, width) > 0):
-        grids = [_grid(table, block, widths) for block, widths in _blocks(table, width)]
-        parts += [part for grid in grids for part in (grid, Text())][:-1]
-    elif (widths := _shares(table, width)) is not None:
-        parts.append(_grid(table, range(len(table.columns)), widths))
+    elif all(blocks := [_widths(table, block, width) for block in _blocks(table, width)]):
+        parts += [part for block in blocks for part in (_grid(table, block), Text())][:-1]
     else:
         parts.append(_list(table, width))
     if table.note:
@@ -67,25 +63,35 @@ def without_shared(table: Table) -> Table:
     )
 
 
-def _is_mostly_numbers(table: Table) -> bool:
+def _blocks(table: Table, width: int) -> list[list[int]]:
+    """The columns in blocks that fit; the leading ones start each block. Words are one block."""
+    leading, others = [*range(table.leading)], range(table.leading, len(table.columns))
     # a table across lengths counts as numbers even where few of them were measured
-    return bool(table.across) or 2 * sum(table.numeric) > len(table.columns)
+    if not table.across and 2 * sum(table.numeric) <= len(table.columns):
+        return [[*leading, *others]]
+    # headings and words of other columns fold before a name is broken
+    start = max(_least(table, 0), min(_width(table, 0), width // 2)) + GAP
+    start += sum(_width(table, column) + GAP for column in leading[1:])
+    blocks: list[list[int]] = [[]]
+    for column in others:
+        needed = sum(_width(table, i) + GAP for i in (*blocks[-1], column))
+        if blocks[-1] and start + needed - GAP > width:
+            blocks.append([])
+        blocks[-1].append(column)
+    return [[*leading, *block] for block in blocks]
 
 
-def _shares(table: Table, width: int) -> list[int] | None:
-    """The width of each column of words, at least its longest word; None if they do not fit."""
-    columns = range(len(table.columns))
-    least = [_least(table, i) for i in columns]
-    wanted = [_width(table, i) for i in columns]
-    left = width - GAP * len(columns) - sum(least)
+def _widths(table: Table, columns: Sequence[int], width: int) -> dict[int, int]:
+    """The width of each column, at least its longest piece; empty if they do not fit."""
+    widths = {column: _least(table, column) for column in columns}
+    left = width + GAP - GAP * len(columns) - sum(widths.values())
     if left < 0:
-        return None
+        return {}
     # the remaining width goes first to the columns that need least of it
-    widths = list(least)
-    rest = sorted(columns, key=lambda i: wanted[i] - least[i])
-    for served, i in enumerate(rest):
-        more = min(wanted[i] - least[i], left // (len(rest) - served))
-        widths[i] += more
+    wishes = {column: _width(table, column) - widths[column] for column in columns}
+    for served, column in enumerate(sorted(columns, key=lambda column: wishes[column])):
+        more = min(wishes[column], left // (len(columns) - served))
+        widths[column] += more
         left -= more
     return widths
 
@@ -102,39 +108,9 @@ def _list(table: Table, width: int) -> Text:
     return Text("\n\n".join(blocks))
 
 
-def _blocks(table: Table, width: int) -> Iterator[tuple[Sequence[int], list[int]]]:
-    """The column numbers of each block and their widths; the leading columns start every block."""
-    leading = range(1, table.leading)
-    taken = [_width(table, column) for column in leading]
-    width -= sum(taken) + GAP * len(taken)
-    least = min(_least(table, 0), width - LEAST)
-    wide = min(_width(table, 0), max(LEAST, width // 2, least))
-    block, widths = [0], [wide]
-    for column in range(table.leading, len(table.columns)):
-        # headings and words fold before a name of the first column is broken
-        room = max(_least(table, column), width - GAP - least)
-        needed = min(_width(table, column), room)
-        if sum(widths) + GAP * len(widths) + needed > width and len(block) > 1:
-            yield [0, *leading, *block[1:]], [widths[0], *taken, *widths[1:]]
-            block, widths = [0], [wide]
-        block.append(column)
-        # a number is never broken: the first column gives up width for it
-        widths[0] = max(1, min(widths[0], width - GAP - needed))
-        widths.append(needed)
-    yield [0, *leading, *block[1:]], [widths[0], *taken, *widths[1:]]
-
-
-def _left(table: Table, width: int) -> int:
-    """The width that the leading columns and the widest of the others leave."""
-    leading, others = range(1, table.leading), range(table.leading, len(table.columns))
-    taken = sum(_width(table, column) + GAP for column in leading)
-    widest = max((_least(table, column) for column in others), default=0)
-    return width - taken - LEAST - GAP - widest
-
-
-def _grid(table: Table, columns: Sequence[int], widths: Sequence[int]) -> rich.table.Table:
+def _grid(table: Table, widths: Mapping[int, int]) -> rich.table.Table:
     grid = rich.table.Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
-    for column, width in zip(columns, widths, strict=True):
+    for column, width in widths.items():
         grid.add_column(
             Text(folded(table.columns[column], width)),
             justify="right" if column > 0 and table.aligned[column] else "left",
@@ -142,8 +118,7 @@ def _grid(table: Table, columns: Sequence[int], widths: Sequence[int]) -> rich.t
             overflow="fold",
         )
     for row in table.rows:
-        texts = zip(columns, widths, strict=True)
-        grid.add_row(*(Text(folded(row[column].text, width)) for column, width in texts))
+        grid.add_row(*(Text(folded(row[column].text, w)) for column, w in widths.items()))
     return grid
 
 

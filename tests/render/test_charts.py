@@ -11,8 +11,8 @@ import pytest
 from attnbench.analysis.report import analyse
 from attnbench.metrics import TABLE
 from attnbench.records import Mode
-from attnbench.render.charts import charts, costs, page_data
-from attnbench.render.styles import HUES, MARKERS, marker_path, on_dark, series_styles
+from attnbench.render.charts import charts, costs, marker_path, page_data
+from attnbench.render.styles import HUES, MARKERS, on_dark, series_styles
 from tests.sweeps import environment, sweep
 
 MECHANISMS = ("fastformer", "transformer", "linformer")
@@ -110,13 +110,12 @@ def test_samples_are_those_of_the_journal(found, data):
     assert total == sum(len(run.samples) for run in found.sweep.runs)
 
 
-@pytest.mark.parametrize("marker", [*MARKERS, "unknown"])
+@pytest.mark.parametrize("marker", MARKERS)
 def test_every_marker_has_an_outline_of_its_own(marker: str):
     path = marker_path(marker)
     numbers = [float(number) for number in re.findall(r"-?\d+\.\d+", path)]
     assert 0.7 < max(map(abs, numbers)) <= 1
-    same = [other for other in MARKERS if marker_path(other) == path]
-    assert same == ["o" if marker == "unknown" else marker]
+    assert [other for other in MARKERS if marker_path(other) == path] == [marker]
 
 
 def test_colours_are_light_enough_for_a_dark_page():

@@ -152,7 +152,7 @@ def test_a_case_has_one_name_and_its_timed_batch_a_column():
 
 def test_counts_that_grew_where_time_fell_are_reported():
     made = report(FASTER, TRADED)
-    assert "larger, but faster: " in "\n".join(check_page.doubts(made))
+    assert "larger, but faster: " in "\n".join(check_page.uncertain_lines(made))
     assert made.exit_code(strict=False) == 0
 
 

@@ -131,10 +131,6 @@ def test_only_the_style_and_scripts_of_the_page_may_run():
         assert f"'sha256-{digest}'" in rules[directive]
 
 
-def test_equal_content_gives_equal_bytes():
-    assert html.page("s", [one("x")]) == html.page("s", [one("x")])
-
-
 def test_files_of_the_tables_are_in_the_page():
     seen = re.search(r'id="files">([^<]*)<', html.page("s", [one("x")]).decode())
     files = json.loads(gzip.decompress(b64decode(seen[1])))

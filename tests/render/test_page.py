@@ -1,10 +1,12 @@
+"""What a report says and holds, and what stands above its tables."""
+
 import csv
 import io
 import math
 import re
-import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -18,24 +20,41 @@ from attnbench.analysis.scaling import local_slopes
 from attnbench.analysis.summary import MISSING, summary
 from attnbench.errors import UnknownMechanism
 from attnbench.records import Cause, Level, Mode, Outcome, Part, Run, Sample, Settings
-from attnbench.render import cost_tables, figures, page, styles
+from attnbench.render import conditions, cost_tables, figures, page, styles
 from attnbench.render.cases import CAUSES, ENDINGS, outcomes, predictions, why
-from attnbench.render.conditions import conditions, warnings
-from attnbench.render.cost_tables import latency
-from attnbench.render.figures import Quantity, curves
-from attnbench.render.panels import saved
+from attnbench.render.figures import Quantity, cost_figure, curves
+from attnbench.render.panels import log_ticks, saved
 from attnbench.render.roofline import over_bound, roofline_figure
 from tests.sweeps import environment, on_gpu, sweep
 
-HEADS = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
+SWEPT = ("fastformer", "transformer", "longformer")
+FAST = environment(matmul_flops=9.5e12, copy_bytes=1.1e13)
+ROOF = Roof(flops_per_s=9.5e10, bytes_per_s=1.1e10)
 
 
 @pytest.fixture(scope="module")
-def files() -> dict[str, bytes]:
-    return page.report_files(analyse(sweep(("fastformer", "transformer", "longformer"))))
+def found():
+    return analyse(sweep(SWEPT))
 
 
-def test_a_report_has_all_its_files(files: dict[str, bytes]):
+@pytest.fixture(scope="module")
+def files(found) -> dict[str, bytes]:
+    return page.report_files(found)
+
+
+def rows_of(content: bytes) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(content.decode())))
+
+
+def texts(table):
+    return [[cell.text for cell in row] for row in table.rows]
+
+
+def warned(whole) -> str:
+    return "\n".join(conditions.warnings(analyse(whole)))
+
+
+def test_a_report_has_all_its_files(found, files):
     assert {"fig2.png", "memory.png", "tables.md", "tables.tex", "cases.csv"} <= set(files)
     stems = {name.removesuffix(".csv") for name in files if name.endswith(".csv")}
     assert stems == {
@@ -44,90 +63,78 @@ def test_a_report_has_all_its_files(files: dict[str, bytes]):
         *("complexity", "crossovers", "crossovers_memory", "outcomes", "cases"),
         *("survey_table1", "fastformer_table7"),
     }  # fmt: skip
-
-
-def test_tables_that_few_need_are_made_on_demand(files: dict[str, bytes]):
-    found = analyse(sweep(("fastformer", "transformer", "longformer")))
     every = page.report_files(found, tables=page.report_tables(found, everything=True))
-    assert set(every) - set(files) == {
-        *("rates.csv", "rates.tex", "predictions.csv", "predictions.tex")
-    }
+    on_demand = {"rates.csv", "rates.tex", "predictions.csv", "predictions.tex"}
+    assert set(every) - set(files) == on_demand
 
 
-def test_the_page_starts_with_request_and_machine(files: dict[str, bytes]):
+def test_the_page_starts_with_request_and_machine(files):
     text = files["tables.md"].decode()
     top = text[: text.index("## Training time")]
     for fact in ("fastformer, transformer", "8,192 tokens", "Imaginary CPU", "torch 2.13.0"):
         assert fact in top
     assert "![fig2](fig2.png)" in top
-
-
-def test_no_text_shows_a_missing_number(files: dict[str, bytes]):
     for name in ("tables.md", "tables.tex"):
         words = files[name].decode().replace("|", " ").split()
         assert not {"nan", "NaN", "inf", "None"} & set(words)
 
 
-def test_tables_show_the_numbers_of_the_summary(files: dict[str, bytes]):
-    rows = list(csv.DictReader(io.StringIO(files["latency_inference.csv"].decode())))
-    cases = summary(sweep(("fastformer", "transformer", "longformer")))
+def test_tables_show_the_numbers_of_the_summary(found, files):
+    cases = found.cases
     long = cases[(cases["seq_len"] == 65_536) & (cases["mode"] == "inference")].iloc[0]
     # one sequence of 65,536 tokens, scaled to a batch of 8,192
+    rows = rows_of(files["latency_inference.csv"])
     fast, slow = (row for row in rows if row["seq_len"] == "65536" and "long" not in row["series"])
     assert float(fast["time_ms"]) == pytest.approx(long["time_s"] * 1e3 / 8)
     assert float(fast["time_ms_low"]) == pytest.approx(long["time_lo_s"] * 1e3 / 8)
     assert (slow["time_ms"], slow["note"]) == ("", "over budget")
-
-
-def test_all_cases_are_in_full_precision(files: dict[str, bytes]):
-    rows = list(csv.DictReader(io.StringIO(files["cases.csv"].decode())))
-    cases = summary(sweep(("fastformer", "transformer", "longformer")))
-    assert [row["case"] for row in rows] == list(cases["case"])
-    assert float(rows[0]["time_s"]) == cases["time_s"][0]
-
-
-def test_crossovers_are_shown_with_their_interval(files: dict[str, bytes]):
-    rows = list(csv.DictReader(io.StringIO(files["crossovers.csv"].decode())))
-    row = next(row for row in rows if row["faster"] == "longformer:eager")
+    whole = rows_of(files["cases.csv"])
+    assert [row["case"] for row in whole] == list(cases["case"])
+    assert float(whole[0]["time_s"]) == cases["time_s"][0]
+    crossings = rows_of(files["crossovers.csv"])
+    row = next(row for row in crossings if row["faster"] == "longformer:eager")
     assert row["than"] == "transformer:eager"
     assert float(row["training_low"]) < float(row["training"]) < float(row["training_high"])
 
 
-def test_equal_sweeps_give_equal_bytes(files: dict[str, bytes]):
-    assert page.report_files(analyse(sweep(("fastformer", "transformer", "longformer")))) == files
+def test_equal_sweeps_give_equal_bytes(files):
+    assert page.report_files(analyse(sweep(SWEPT))) == files
 
 
-@pytest.mark.parametrize("suffix", ["svg", "pdf"])
-def test_vector_figures_are_well_formed_and_dateless(suffix: str):
-    cases = summary(sweep(lengths=(128, 512, 2048, 8192)))
-    picture = saved(figures.cost_figure(cases, figures.TIME, 8192), suffix)
-    assert picture.startswith(HEADS[suffix])
-    assert picture == saved(figures.cost_figure(cases, figures.TIME, 8192), suffix)
+@pytest.mark.parametrize(("suffix", "head"), [("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_vector_figures_are_well_formed_and_dateless(suffix: str, head: bytes):
+    cases = summary(sweep(lengths=(128, 512)))
+    picture = saved(cost_figure(cases, figures.TIME, 8192), suffix)
+    assert picture.startswith(head)
+    assert picture == saved(cost_figure(cases, figures.TIME, 8192), suffix)
     assert b"CreationDate" not in picture
     if suffix == "svg":
         ElementTree.fromstring(picture)
 
 
-HOSTILE = ("$x^2$", "a_b{", "中文", "x" * 300, "\x1b[31m", "<b>")
-
-
 def test_hostile_names_leave_every_output_whole():
-    whole = sweep(HOSTILE, lengths=(128, 512))
+    whole = sweep(("$x^2$", "a_b{", "中文", "x" * 300, "\x1b[31m", "<b>"), lengths=(128, 512))
     made = page.report_files(analyse(whole), ("svg",))
     ElementTree.fromstring(made["fig2.svg"])
     assert not any(b"\x1b" in content for content in made.values())
-    assert b"<b>" not in made["tables.md"]
-    assert b"<b>" not in made["fig2.svg"]
+    assert b"<b>" not in made["tables.md"] + made["fig2.svg"]
 
 
-def nothing_ran(case):
-    return Run(case=case.key, part=Part.TIME, round=0, outcome=Outcome.TIMEOUT, reason="over 120 s")
+def ended(outcome, cause=None, lengths=None):
+    """What ends the cases of these lengths, by default all."""
+
+    def end(case):
+        if lengths is not None and case.workload.seq_len not in lengths:
+            return None
+        return Run(case=case.key, part=Part.TIME, round=0, outcome=outcome, cause=cause, reason="x")
+
+    return end
 
 
 @pytest.mark.parametrize(
     "whole",
     [
-        sweep(end=nothing_ran, lengths=(128, 512)),
+        sweep(end=ended(Outcome.TIMEOUT), lengths=(128, 512)),
         sweep(("transformer",), lengths=(1000,), modes=(Mode.INFERENCE,)),
         sweep(("transformer",), lengths=(65_536,)),
         sweep(rounds=1, samples=1, lengths=(128, 512, 1000)),
@@ -137,36 +144,25 @@ def nothing_ran(case):
     ids=["all timed out", "one case", "all censored", "one sample", "no runs", "no cards"],
 )
 def test_poor_sweeps_have_reports_too(whole):
-    found = analyse(whole)
-    made = page.report_files(found)
-    assert made["fig2.png"].startswith(HEADS["png"])
-    assert page.headlines(found, page.report_tables(found))
-
-
-def test_figures_with_many_series_are_drawn():
-    names = [f"mechanism_{i}" for i in range(25)]
-    cases = summary(sweep(names, lengths=(128, 8192), samples=1))
-    assert saved(figures.cost_figure(cases, figures.TIME, 8192), "png").startswith(HEADS["png"])
+    poor = analyse(whole)
+    assert page.report_files(poor)["fig2.png"].startswith(b"\x89PNG")
+    assert page.headlines(poor, page.report_tables(poor))
 
 
 def test_series_look_different():
     names = [card.stem for card in Path("attnbench/mechanisms").glob("[a-z]*.py")]
-    found = [styles.mechanism_style(name) for name in names]
-    assert len({(style["color"], style["marker"]) for style in found}) == len(names)
+    looks = [styles.mechanism_style(name) for name in names]
+    assert len({(style["color"], style["marker"]) for style in looks}) == len(names)
     assert len({styles.mechanism_style(name)["color"] for name in styles.MECHANISMS[:7]}) == 7
-    black = [style["color"] for style in found].count(
-        styles.mechanism_style("transformer")["color"]
-    )
-    assert black == 1, "softmax attention alone is black"
+    black = styles.mechanism_style("transformer")["color"]
+    assert [style["color"] for style in looks].count(black) == 1, "softmax attention alone is black"
 
 
 def test_a_mechanism_looks_the_same_next_to_any_others():
-    alone = styles.series_styles(["linformer:eager[rank=16]"])
-    among = styles.series_styles(
-        ["mine", "transformer:eager", "transformer:sdpa", "linformer:eager[rank=16]"]
-    )
-    assert alone.items() <= among.items()
-    assert styles.series_styles(["mine"])["mine"] == among["mine"]
+    names = ["mine", "transformer:eager", "transformer:sdpa", "linformer:eager[rank=16]"]
+    among = styles.series_styles(names)
+    for name in (names[0], names[-1]):
+        assert styles.series_styles([name])[name] == among[name]
     one, two = among["transformer:eager"], among["transformer:sdpa"]
     differ = ("linestyle", "markerfacecolor")
     assert all(one[key] != two[key] for key in differ)
@@ -180,68 +176,64 @@ TIME = Quantity(
 
 
 def test_curves_are_scaled_to_the_tokens_and_continue_with_predictions():
-    found = {c.series: c for c in curves(summary(sweep()), "inference", TIME)}
-    fast, slow = found["fastformer:eager"], found["transformer:eager"]
+    drawn = {c.series: c for c in curves(summary(sweep()), "inference", TIME)}
+    fast, slow = drawn["fastformer:eager"], drawn["transformer:eager"]
     # the cost of a token is constant, so the curve is flat beyond the batch too
     assert np.ptp(np.log(fast.values)) < 0.2
-    assert fast.end == ""
-    assert (slow.end, slow.causes) == ("", ("over budget",)), "its marker shows the length"
+    assert fast.missing == ""
+    assert (slow.missing, slow.causes) == ("", ("over budget",)), "its marker shows the length"
     assert np.isnan(slow.values[-1])
-    assert slow.last == (65_536, slow.guesses[-1])
+    assert slow.entry.height == slow.guesses[-1]
     assert np.isnan(slow.guesses[:-1]).all()
 
 
-def unpredicted(whole):
-    """The end of the first curve of a sweep without predictions."""
-    cases = summary(whole).assign(predicted_s=np.nan)
-    return curves(cases, "training", TIME)[0].end
-
-
-def test_a_gap_in_a_curve_is_named():
-    def end(case):
-        return nothing_ran(case) if case.workload.seq_len == 512 else None
-
-    whole = sweep(("fastformer",), lengths=(128, 512, 2048), end=end)
-    assert unpredicted(whole) == "timed out at 512"
-
-
 @pytest.mark.parametrize(
-    ("outcome", "cause", "text"),
+    ("lengths", "gone", "cause", "said"),
     [
-        ("oom", "", "out of memory"),
-        ("timeout", "", "timed out"),
-        ("skipped", "", "skipped"),
-        ("skipped", "budget", "over budget"),
-        ("skipped", "oom", "out of memory"),
-        ("unsupported", "", "cannot run"),
-        ("ok", "", "not measured"),
-        ("missing", "", "not run"),
+        ((128, 512, 2048), (512,), None, "timed out at 512"),
+        ((128, 512, 1024, 2048, 4096), (128, 2048, 4096), Cause.BUDGET, "3 of 5 not measured"),
+        ((128, 512, 2048, 4096, 8192), (128, 2048, 4096), Cause.BUDGET, "3 of 5 not measured"),
+        ((512, 2048, 4096), (2048, 4096), Cause.BUDGET, "over budget from 2K"),
     ],
 )
-def test_the_end_of_a_curve_has_a_short_reason(outcome: str, cause: str, text: str):
-    assert why(outcome, cause) == text
+def test_a_gap_in_a_curve_is_named(lengths, gone, cause, said):
+    outcome = Outcome.SKIPPED if cause else Outcome.TIMEOUT
+    whole = sweep(("fastformer",), lengths=lengths, end=ended(outcome, cause, gone))
+    cases = summary(whole).assign(predicted_s=np.nan)
+    assert curves(cases, "training", TIME)[0].missing == said
+
+
+def test_what_cannot_run_has_no_predicted_cost():
+    whole = sweep(("fastformer",), lengths=(128, 512), end=ended(Outcome.UNSUPPORTED))
+    table = outcomes(summary(whole), whole.plan)
+    assert table.title == "Cases not measured (D256-H16/model/float32/cpu)"
+    assert [row[-2:] for row in texts(table)] == [["–", "–"]] * 4
+    (curve,) = curves(summary(whole), "training", replace(TIME, predicted="refined_s"))
+    assert curve.entry == ("fastformer:eager", None, "cannot run")
 
 
 def test_every_outcome_and_cause_has_its_own_words():
     assert {*ENDINGS} == {*Outcome, MISSING}
     assert {*CAUSES} == {*Cause}
+    assert why("skipped", "budget") == "over budget"
+    assert why("skipped", "") == "skipped"
+    assert why("ok", "") == "not measured"
 
 
 def test_bad_conditions_are_at_the_top():
-    whole = sweep(("fastformer",), rounds=1, lengths=(128,))
     whole = replace(
-        whole,
+        sweep(("fastformer",), rounds=1, lengths=(128,)),
         finished=False,
         warnings=("line 7 was set aside",),
         sessions=(environment(load=3.5), environment(torch="2.12.0")),
     )
-    found = analyse(whole)
     for word in ("set aside", "did not finish", "different machines", "busy", "one round"):
-        assert any(word in line for line in warnings(found)), word
-    text = page.report_files(found)["tables.md"].decode()
+        assert word in warned(whole)
+    text = page.report_files(analyse(whole))["tables.md"].decode()
     above, _, below = text.partition("## Conditions")
     assert "## What the sweep found\n\n- Fastest, training: After one round" in above
     assert below.lstrip().startswith("- Warning: ")
+    assert warned(sweep(("fastformer",), machine=FAST)) == ""
 
 
 def test_what_is_special_about_a_gpu_is_said_and_marked():
@@ -254,26 +246,20 @@ def test_what_is_special_about_a_gpu_is_said_and_marked():
         request=replace(whole.request, settings=settings),
         sessions=(environment(cuda="13.0", driver="580", notes=notes),),
     )
-    found = analyse(whole)
     for text in (
         "1 of 1 cases are launch-bound",
         "the GPU's times of 1 of them include it",
         "far below its maximum in samples of 2 of 2 timed runs",
         "NVML does not show the memory of single processes (no such process)",
     ):
-        assert any(text in line for line in warnings(found)), text
-    lines = conditions(found)
+        assert text in warned(whole)
+    lines = conditions.conditions(analyse(whole))
     assert "GPU settings: TF32 off; NVIDIA_TF32_OVERRIDE 1; cuDNN TF32 off." in lines
     assert any("cold cache, CUDA graphs" in line for line in lines)
     assert any("Peaks and counts are those of iterations without graphs." in line for line in lines)
-    table = latency(found.cases, "inference", 8192)
+    table = cost_tables.latency(summary(whole), "inference", 8192)
     assert table.rows[0][1].text.endswith(" l")
     assert "“l” marks launch-bound cases" in table.note
-
-
-def test_quiet_conditions_give_no_warning():
-    whole = sweep(("fastformer",), machine=FAST)
-    assert not warnings(analyse(whole))
 
 
 @pytest.mark.parametrize(
@@ -289,7 +275,7 @@ def test_quiet_conditions_give_no_warning():
 def test_the_request_states_options_of_the_model_that_are_not_the_defaults(option, said):
     def line(level, **changes):
         asked = replace(whole.request, level=level, **changes)
-        return conditions(analyse(replace(whole, request=asked)))[0]
+        return conditions.conditions(analyse(replace(whole, request=asked)))[0]
 
     whole = sweep(("fastformer",), lengths=(128,))
     assert f"float32, {said}." in line(Level.MODEL, **option)
@@ -298,23 +284,33 @@ def test_the_request_states_options_of_the_model_that_are_not_the_defaults(optio
 
 
 def test_prediction_errors_are_shown():
-    whole = sweep(("fastformer",), restart=0.0, noise=0.0)
-    found = analyse(whole)
-    text = "\n".join(conditions(found))
+    analysis = analyse(sweep(("fastformer",), restart=0.0, noise=0.0))
+    text = "\n".join(conditions.conditions(analysis))
     # the first guesses of the synthetic plan are 0.9 of the time and 1.1 of the memory
     assert "(first guess 1.11× in the median, 1.11× at worst); memory" in text
     assert "(first guess 1.10× in the median, 1.10× at worst)." in text
-    table = predictions(found.prediction_errors)
-    assert [row[0].text for row in table.rows] == ["fastformer", "all"]
-    assert [cell.text for cell in table.rows[0]][1:4] == ["20", "1.11×", "1.11×"]
+    rows = texts(predictions(analysis.prediction_errors))
+    assert [row[0] for row in rows] == ["fastformer", "all"]
+    assert rows[0][1:4] == ["20", "1.11×", "1.11×"]
 
 
 def test_speed_ups_name_the_baseline_and_leave_it_out():
-    found = analyse(sweep())
-    table = cost_tables.speedup(found.cases, "inference", found.baseline, found.speedups)
+    analysis = analyse(sweep())
+    table = cost_tables.speedup(analysis.cases, "inference", analysis.baseline, analysis.speedups)
     assert "transformer:eager" in table.title
-    assert [row[0].text for row in table.rows] == ["fastformer:eager", "linformer:eager"]
+    assert [row[0] for row in texts(table)] == ["fastformer:eager", "linformer:eager"]
     assert table.rows[0][-1].text == "–"
+
+
+def test_a_baseline_can_be_named():
+    whole = sweep(("fastformer", "transformer", "linformer"))
+    made = page.report_files(analyse(whole, "fastformer"))
+    assert "Speed-up over fastformer:eager" in made["tables.md"].decode()
+    rows = rows_of(made["crossovers.csv"])
+    assert rows
+    assert all("fastformer:eager" in (row["faster"], row["than"]) for row in rows)
+    with pytest.raises(UnknownMechanism):
+        analyse(whole, "bigbird")
 
 
 def test_a_form_that_changes_along_a_curve_is_named():
@@ -326,27 +322,17 @@ def test_a_form_that_changes_along_a_curve_is_named():
     assert "Forms of fastformer: eager from 128, folded from 512." in table.note
 
 
-def test_labels_leave_out_options_that_are_not_needed():
-    names = ["linformer[rank=16]", "linformer[rank=64]", "local:eager[window=256]", "x" * 60]
-    assert styles.labels(names) == {
-        "linformer[rank=16]": "Linformer (rank=16)",
-        "linformer[rank=64]": "Linformer (rank=64)",
-        "local:eager[window=256]": "Local attention",
-        "x" * 60: "x" * 24 + "…" + "x" * 23,
-    }
-
-
-FAST = environment(matmul_flops=9.5e12, copy_bytes=1.1e13)
-ROOF = Roof(flops_per_s=9.5e10, bytes_per_s=1.1e10)
-
-
 def test_the_roofline_has_a_figure_and_a_table_where_peaks_are_known():
-    made = page.report_files(analyse(sweep(("transformer",), lengths=(128, 512), machine=FAST)))
-    assert made["roofline.png"].startswith(HEADS["png"])
+    known = analyse(sweep(("transformer",), lengths=(128, 512), machine=FAST))
+    made = page.report_files(known)
+    assert made["roofline.png"].startswith(b"\x89PNG")
     assert "9.50 TFLOP/s" in made["tables.md"].decode()
-    blind = sweep(("transformer",), lengths=(128,), machine=environment(matmul_flops=None))
-    made = page.report_files(analyse(blind))
+    assert not any("roofline" in line for line in conditions.conditions(known))
+    blind = analyse(sweep(("transformer",), lengths=(128,), machine=environment(copy_bytes=None)))
+    made = page.report_files(blind)
     assert not any(name.startswith(("roofline", "over_floor")) for name in made)
+    reason = "There is no roofline: no session measured"
+    assert any(line.startswith(reason) for line in conditions.conditions(blind))
 
 
 def test_a_roofline_without_counted_bytes_is_not_drawn():
@@ -355,86 +341,67 @@ def test_a_roofline_without_counted_bytes_is_not_drawn():
     assert over_bound(points, "training", ROOF).rows
 
 
+def test_a_roof_below_its_cases_is_raised_with_a_warning():
+    whole = sweep(("fastformer",), machine=environment(matmul_flops=1e9, copy_bytes=5e9))
+    raised = analyse(whole)
+    assert (raised.roofline["over"] >= 1 - 1e-9).all()
+    assert "roofline is raised" in warned(whole)
+    note = over_bound(raised.roofline, "training", raised.roof).note
+    assert "raised to what the best case did" in note
+
+
 def test_slopes_are_drawn_below_the_times():
     cases = summary(sweep(lengths=(128, 512, 2048)))
     local = local_slopes(cases).assign(expected=1.0)
-    plain = saved(figures.cost_figure(cases, figures.TIME, 8192), "svg")
-    both = saved(figures.cost_figure(cases, figures.TIME, 8192, slopes=local), "svg")
+    plain = saved(cost_figure(cases, figures.TIME, 8192), "svg")
+    both = saved(cost_figure(cases, figures.TIME, 8192, slopes=local), "svg")
     assert plain.count(b"local exponent") == 0
     assert both.count(b": local exponent</text>") == 2
     assert both.count(b"paper: 1</text>") == 1
-
-
-def test_a_panel_says_that_one_length_has_no_slope():
-    cases = summary(sweep(lengths=(128,)))
-    local = local_slopes(cases).assign(expected=1.0)
-    figure = figures.cost_figure(cases, figures.TIME, 8192, slopes=local)
-    assert saved(figure, "svg").count(b"fewer than two lengths") == 2
-
-
-def test_a_baseline_can_be_named():
-    whole = sweep(("fastformer", "transformer", "linformer"))
-    made = page.report_files(analyse(whole, "fastformer"))
-    assert "Speed-up over fastformer:eager" in made["tables.md"].decode()
-    rows = list(csv.DictReader(io.StringIO(made["crossovers.csv"].decode())))
-    assert rows
-    assert all("fastformer:eager" in (row["faster"], row["than"]) for row in rows)
-    with pytest.raises(UnknownMechanism):
-        analyse(whole, "bigbird")
-
-
-def test_a_missing_roofline_says_why():
-    whole = sweep(("transformer",), lengths=(128,), machine=FAST)
-    unknown = sweep(("transformer",), lengths=(128,), machine=environment(copy_bytes=None))
-    reason = "There is no roofline: no session measured"
-    assert any(line.startswith(reason) for line in conditions(analyse(unknown)))
-    assert not any("roofline" in line for line in conditions(analyse(whole)))
+    short = summary(sweep(lengths=(128,)))
+    local = local_slopes(short).assign(expected=1.0)
+    single = saved(cost_figure(short, figures.TIME, 8192, slopes=local), "svg")
+    assert single.count(b"fewer than two lengths") == 2
 
 
 def test_the_digits_of_each_form_are_shown():
     whole = sweep(("transformer:eager", "transformer:sdpa"), rounds=1)
     errors = {"eager": 1e-6, "sdpa": 4e-7}
     forms = {planned.case.key: planned.case.form for planned in whole.plan}
-    runs = [
+    runs = tuple(
         replace(run, values={**run.values, "error": errors[forms[run.case]]})
         if run.part is Part.MEMORY
         else run
         for run in whole.runs
-    ]
-    errors = analyse(replace(whole, runs=tuple(runs))).precision
-    found = cost_tables.precision(errors, "float32")
-    assert [[cell.text for cell in row] for row in found.rows] == [
-        ["transformer", "eager", "", "6.0"],
-        ["transformer", "sdpa", "", "6.4"],
-    ]
-    assert [row[-1].value for row in found.rows] == [1e-6, 4e-7]
+    )
+    table = cost_tables.precision(analyse(replace(whole, runs=runs)).precision, "float32")
+    assert texts(table) == [["transformer", "eager", "", "6.0"], ["transformer", "sdpa", "", "6.4"]]
+    assert [row[-1].value for row in table.rows] == [1e-6, 4e-7]
     assert analyse(whole).precision.empty
 
 
-def test_a_warning_says_what_a_mechanism_did_to_its_process():
-    whole = sweep(("fastformer",), rounds=2)
-    runs = [
-        replace(run, notes={"changed": "number of threads 2 to 3"})
-        if run.part is Part.TIME
-        else replace(run, values={**run.values, "kept_bytes": 3 * 2**20})
-        for run in whole.runs
-    ]
-    text = "\n".join(warnings(analyse(replace(whole, runs=tuple(runs)))))
-    assert text.count("fastformer changed number of threads 2 to 3") == 1
-    assert text.count("fastformer leaks memory: 3.000 MiB per iteration") == 1
+NOTES = ("returned its input", "was compiled again", "started 40 processes")
 
 
-def test_a_warning_says_what_is_odd_about_a_mechanism():
+@pytest.mark.parametrize(
+    ("part", "change", "said"),
+    [
+        (Part.TIME, {"notes": {"changed": "number of threads 2 to 3"}},
+         ["fastformer changed number of threads 2 to 3"]),
+        (Part.MEMORY, {"values": {"kept_bytes": 3 * 2**20}},
+         ["fastformer leaks memory: 3.000 MiB per iteration"]),
+        (Part.TIME, {"notes": dict(zip(("odd", "recompiled", "processes"), NOTES, strict=True))},
+         [f"fastformer {note};" for note in NOTES]),
+    ],
+)  # fmt: skip
+def test_a_warning_says_once_what_is_odd_about_a_mechanism(part, change, said):
+    def changed(run):
+        more = {key: {**getattr(run, key), **value} for key, value in change.items()}
+        return replace(run, **more) if run.part is part else run
+
     whole = sweep(("fastformer",), rounds=2)
-    notes = {
-        "odd": "returned its input",
-        "recompiled": "was compiled again",
-        "processes": "started 40 processes",
-    }
-    runs = tuple(replace(run, notes=notes) for run in whole.runs)
-    lines = list(warnings(analyse(replace(whole, runs=runs))))
-    for note in notes.values():
-        assert sum(line.startswith(f"fastformer {note};") for line in lines) == 1
+    text = warned(replace(whole, runs=tuple(map(changed, whole.runs))))
+    assert all(text.count(words) == 1 for words in said)
 
 
 def test_the_time_to_compile_stands_below_the_times_that_leave_it_out():
@@ -445,40 +412,32 @@ def test_the_time_to_compile_stands_below_the_times_that_leave_it_out():
         for planned in whole.plan
         if planned.case.form == "compiled"
     }
-    runs = tuple(
-        replace(run, values={**run.values, **taken.get(run.case, {})}) for run in whole.runs
-    )
-    table = page.report_tables(analyse(replace(whole, runs=runs)))[0]
+    runs = (replace(run, values={**run.values, **taken.get(run.case, {})}) for run in whole.runs)
+    table = page.report_tables(analyse(replace(whole, runs=tuple(runs))))[0]
     assert "compiling, which took, per length: transformer:compiled 31.0 s to 74.0 s." in table.note
     assert "compiling" not in page.report_tables(analyse(whole))[0].note
 
 
 def test_a_warning_names_a_time_below_that_of_reading_the_input():
     whole = sweep(("fastformer",), rounds=2)
-    fast = tuple(
-        replace(run, samples=tuple(replace_time(sample) for sample in run.samples))
+    runs = (
+        replace(run, samples=tuple(s._replace(wall_s=s.wall_s / 1e9) for s in run.samples))
         for run in whole.runs
     )
-    warned = "less time than reading its input takes"
-    assert warned not in "\n".join(warnings(analyse(whole)))
-    faster = replace(whole, runs=fast)
-    assert warned in "\n".join(warnings(analyse(faster)))
+    faster = replace(whole, runs=tuple(runs))
+    said = "less time than reading its input takes"
+    assert (said in warned(whole), said in warned(faster)) == (False, True)
     assert not analyse(faster).roof.raised, "it is no measure of the machine"
 
 
-def replace_time(sample):
-    """The same sample in a billionth of the time."""
-    return sample._replace(wall_s=sample.wall_s / 1e9)
-
-
-def test_csv_columns_do_not_depend_on_the_lengths(files: dict[str, bytes]):
+def test_csv_columns_do_not_depend_on_the_lengths(files):
     other = page.report_files(analyse(sweep(lengths=(256, 512, 1024, 2048))))
     for name in ("complexity.csv", "latency_training.csv", "memory_training.csv"):
         assert files[name].split(b"\n")[0] == other[name].split(b"\n")[0], name
     assert files["memory_training.csv"].startswith(b"series,seq_len,peak_mib,note\n")
 
 
-def test_csv_columns_are_snake_case_and_hold_numbers_or_words(files: dict[str, bytes]):
+def test_csv_columns_are_snake_case_and_hold_numbers_or_words(files):
     for name, content in files.items():
         if not name.endswith(".csv"):
             continue
@@ -489,56 +448,12 @@ def test_csv_columns_are_snake_case_and_hold_numbers_or_words(files: dict[str, b
             assert len(kinds) <= 1, (name, column)
 
 
-def test_what_cannot_run_has_no_predicted_cost():
-    def end(case):
-        return Run(
-            case=case.key, part=Part.TIME, round=0, outcome=Outcome.UNSUPPORTED, reason="no form"
-        )
-
-    whole = sweep(("fastformer",), lengths=(128, 512), end=end)
-    table = outcomes(summary(whole), whole.plan)
-    assert table.title == "Cases not measured (D256-H16/model/float32/cpu)"
-    assert [[cell.text for cell in row[-2:]] for row in table.rows] == [["–", "–"]] * 4
-    refined = replace(TIME, predicted="refined_s")
-    (curve,) = curves(summary(whole), "training", refined)
-    assert (curve.last, curve.end) == (None, "cannot run")
-
-
-def test_missing_lengths_are_all_named():
-    def end(case):
-        gone = case.workload.seq_len in (128, 2048, 4096)
-        return (
-            replace(nothing_ran(case), outcome=Outcome.SKIPPED, cause=Cause.BUDGET)
-            if gone
-            else None
-        )
-
-    def label(lengths):
-        whole = sweep(("fastformer",), lengths=lengths, end=end)
-        return unpredicted(whole)
-
-    assert label((128, 512, 1024, 2048, 4096)) == "3 of 5 not measured"
-    assert label((128, 512, 2048, 4096, 8192)) == "3 of 5 not measured"
-    assert label((512, 2048, 4096)) == "over budget from 2K"
-
-
 @given(st.floats(64, 1e12), st.floats(2, 1e6), st.sampled_from([2, 10]))
 def test_an_axis_has_a_few_ticks_that_differ(low: float, wide: float, base: int):
-    ticks = figures.log_ticks(low, low * wide, base)
+    ticks = log_ticks(low, low * wide, base)
     text = units.size if base == 2 else units.seconds
     assert 2 <= len(ticks) <= 16
     assert len({text(tick) for tick in ticks}) == len(ticks)
     if base == 2:
         # whole sixteenths of a power of two: no rounding of decimal megabytes
         assert all((16 * tick / 2 ** math.floor(math.log2(tick))).is_integer() for tick in ticks)
-
-
-def test_a_roof_below_its_cases_is_raised_with_a_warning():
-    whole = sweep(("fastformer",), machine=environment(matmul_flops=1e9, copy_bytes=5e9))
-    found = analyse(whole)
-    assert (found.roofline["over"] >= 1 - 1e-9).all()
-    assert any("roofline is raised" in line for line in warnings(found))
-    assert (
-        "raised to what the best case did"
-        in over_bound(found.roofline, "training", found.roof).note
-    )

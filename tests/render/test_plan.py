@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from attnbench.records import Mode
-from attnbench.render.cases import apart, plan_tables
+from attnbench.render.cases import plan_tables, split_common
 from attnbench.run.forecast import forecast
 from tests.render.test_writers import printed
 from tests.run.test_session import PLAN, REQUEST, planned
@@ -85,7 +85,7 @@ def test_what_all_cases_share_is_in_the_title():
 
 def test_what_they_do_not_share_stays_with_the_case():
     w = PLAN[0].case.workload
-    shared, own = apart([w, replace(w, width=64, dtype="bfloat16"), replace(w, causal=True)])
+    shared, own = split_common([w, replace(w, width=64, dtype="bfloat16"), replace(w, causal=True)])
     assert shared == "H16/attention/cpu"
     assert own == ["D256/float32", "D64/bfloat16", "D256/float32/causal"]
-    assert apart([]) == ("", [])
+    assert split_common([]) == ("", [])

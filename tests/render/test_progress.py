@@ -2,12 +2,10 @@
 
 import io
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from attnbench import units
 from attnbench.render.terminal import NARROW, WIDE, ProgressLine
 
 LONG = "longformer:transformers[global_tokens=16,window=16], memory"
@@ -56,18 +54,3 @@ def test_a_log_gets_one_line_for_each_stage():
 
 def test_no_name_controls_the_terminal():
     assert "\x1b" not in shown(120, "\x1b[31mred")
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.2, "0 s"),
-        (59.4, "59 s"),
-        (59.6, "1 min 00 s"),
-        (250.0, "4 min 10 s"),
-        (7500.0, "2 h 05 min"),
-        (float("inf"), "–"),
-    ],
-)
-def test_a_time_to_wait_is_short(value: float, text: str):
-    assert units.span(value) == text

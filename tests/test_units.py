@@ -126,3 +126,18 @@ def test_a_wide_interval_shows_both_its_ends(point: float, below: float, above: 
     low, high = point * (1 - below), point * (1 + above)
     shown = re.fullmatch(r"(\S+) \[(\S+), (\S+)\]", units.estimate(point, low, high))
     assert [parsed(text) for text in shown.groups()] == pytest.approx([point, low, high], rel=0.051)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.2, "0 s"),
+        (59.4, "59 s"),
+        (59.6, "1 min 00 s"),
+        (250.0, "4 min 10 s"),
+        (7500.0, "2 h 05 min"),
+        (float("inf"), "–"),
+    ],
+)
+def test_a_time_to_wait_is_short(value: float, text: str):
+    assert units.span(value) == text
