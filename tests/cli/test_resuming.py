@@ -15,7 +15,7 @@ from attnbench.store.schema import Start
 from attnbench.workloads.options import Options, texts
 from attnbench.workloads.requests import request
 from tests.cli.commands import here
-from tests.store.recorded import CROSSED, NUMBERED, RECORDED, SWEEP
+from tests.store.recorded import CROSSED, NUMBERED, OPTIONS, RECORDED, SWEEP
 
 
 def asking(before, *, anyway=False, **given):
@@ -59,6 +59,15 @@ def test_an_older_journal_goes_on_with_new_limits_alone(folder):
     for anyway in (False, True):
         with pytest.raises(DifferentSweep, match=r"--seed: not stored .*; leave these options out"):
             asking(older, anyway=anyway, seed=0)
+
+
+def test_a_recorded_sweep_goes_on_with_its_options_in_any_words():
+    sweep = load(OPTIONS)
+    settings = replace(sweep.request.settings, memory_limit_bytes=1 << 33)
+    same = {"lengths": "16..32", "dtype": "fp32", "quick": True, "tokens": 64}
+    assert asking(sweep, **same) == replace(sweep.request, settings=settings)
+    with pytest.raises(DifferentSweep, match="--tokens: 64 there, 8k here"):
+        asking(sweep, tokens="8k")
 
 
 def test_nothing_else_need_be_written(before):

@@ -3,12 +3,14 @@ from dataclasses import replace
 import pytest
 
 from attnbench.analysis.summary import prediction_errors, summary
-from attnbench.records import Mode, Outcome
+from attnbench.records import Mode, Outcome, Part
 from attnbench.run.predict import Rates, Times, predicted_costs
 from attnbench.run.session import Session
 from attnbench.statistics.curves import series_names
+from attnbench.store.journal import load
 from tests.run.machine import Machine
 from tests.run.test_session import planned
+from tests.store.recorded import OPTIONS
 from tests.sweeps import seconds as seconds_of
 from tests.sweeps import sweep
 
@@ -37,6 +39,14 @@ def test_the_predictions_that_the_session_used_are_stored_and_are_those_made_aga
         found = predicted_costs(whole.plan, runs)
         assert {key: pair.seconds for key, pair in found.items()} == pytest.approx(used)
     assert {run.case for run in machine.stored if run.predicted} == used.keys()
+
+
+def test_a_recorded_sweep_says_what_it_predicted():
+    whole = load(OPTIONS)
+    stored = {run.case: run.predicted for run in whole.runs if run.part is Part.TIME}
+    assert predicted_costs(whole.plan, whole.runs) == stored
+    shown = summary(whole).set_index("key")
+    assert all(shown.loc[key, "refined_s"] == pair.seconds for key, pair in stored.items())
 
 
 def test_a_case_that_never_ran_is_predicted_from_all_runs():
