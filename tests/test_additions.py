@@ -50,10 +50,12 @@ def hello() -> None:
     print("hello")
 '''
 
-OPTION = """    note: str = TIME(
-        "", metavar="TEXT", read=option.verbatim, help="A remark to store with the sweep."
-    )
+NOTE = """    note: str = TIME("A remark to store with the sweep.", kinds.text("TEXT"), "")
 """
+NAPS = """    naps: str | None = TIME("Naps before each case.", WHOLE, usual="none")
+"""
+SETTING = """
+    naps: Count | None = setting(None, worker=True, compared=True, said="naps")"""
 
 PACKAGE = '''"""numpy: nothing of its own."""
 
@@ -133,13 +135,19 @@ def verb(copy):
     copy.insert("cli/verbs.py", "        doctor.doctor,\n", "        hello.hello,\n")
 
 
-def option(copy):
-    copy.insert("workloads/asked.py", 'inputs and order.",\n    )\n', OPTION)
+def stored_option(copy):
+    copy.insert("workloads/options.py", 'inputs and order.", kinds.SEED, "0")\n', NOTE)
     copy.insert("records/request.py", "# None: max(1, tokens // N)", '\n    note: str = ""')
-    copy.insert(
-        "workloads/requests.py", "        causal=asked.causal,\n", "        note=asked.note,\n"
-    )
     (copy.folder / "mine.toml").write_text('note = "before the repair"\n')
+
+
+def measuring_option(copy):
+    copy.insert("workloads/options.py", 'inputs and order.", kinds.SEED, "0")\n', NAPS)
+    copy.insert("records/request.py", "    seed: Count = 0", SETTING)
+    copy.insert(
+        "measure/worker.py", "        probed: bool = False,\n", "        naps: int | None = None,\n"
+    )
+    copy.insert("measure/worker.py", "load_before=load_before", ", naps=float(naps or 0)")
 
 
 def package(copy):
@@ -154,13 +162,15 @@ def device(copy):
 def copy(tmp_path_factory):
     """The copy with all additions, its sweep in the folder `s`, and what its commands said."""
     made = Copy(tmp_path_factory.mktemp("additions"))
-    for add in (mechanism, metric, figure, verb, option, package, device):
+    options = stored_option, measuring_option
+    for add in (mechanism, metric, figure, verb, *options, package, device):
         add(made)
     sizes = ("--lengths", "16,32", "--width", "16", "--heads", "2")
     how = ("--level", "attention", "--mode", "inference", "--quick", "--config", "mine.toml")
+    naps = ("--naps", "3")
     models = ("--models", "nearby,local:eager,local:numpy")
     driven = Driven(made.folder, PYTHONPATH=str(made.folder))
-    done = driven.run("sweep", *models, *sizes, *how, "--out", "s")
+    done = driven.run("sweep", *models, *sizes, *how, *naps, "--out", "s")
     assert done.returncode == 0, done.stderr
     made.said = {line: driven.run(*line.split()) for line in (*COMMON, *REFUSED, PLANNED)}
     driven.close()
@@ -193,11 +203,18 @@ def test_a_further_verb_is_one_file_and_its_name_among_the_verbs(copy):
     assert "hello" in copy.said["--help"].stdout
 
 
-def test_a_further_option_is_one_field_and_the_field_that_it_fills(copy):
+def test_a_further_option_that_is_stored_is_one_field_and_the_field_that_it_fills(copy):
     assert "--note" in copy.said["sweep --help"].stdout
     assert load(copy.folder / "s").finished
     head = (copy.folder / "s" / "sweep.jsonl").read_text().splitlines()[0]
     assert json.loads(head)["data"]["request"]["note"] == "before the repair"
+
+
+def test_a_further_option_that_reaches_the_worker_is_three_files(copy):
+    assert "--naps" in copy.said["sweep --help"].stdout
+    assert {float(row["naps"]) for row in copy.rows} == {3.0}
+    assert ", seed 0, naps" in (copy.folder / "s" / "report.html").read_text()
+    assert "naps = 3" in (copy.folder / "s" / "sweep.toml").read_text()
 
 
 def test_a_further_package_is_one_file(copy):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import attnbench
-from attnbench.workloads.asked import Asked
+from attnbench.workloads.options import Options
 from attnbench.workloads.requests import request
 from tests.cli.commands import here
 from tests.gate.repositories import Repository, planted
@@ -70,7 +70,7 @@ def test_the_lines_of_the_notebook_run(folder, monkeypatch):
     asked = []
 
     def sweep(**options):
-        asked.append(request(Asked.of(options)))
+        asked.append(request(Options.of(options)))
         return attnbench.load("reports/cpu-fig2")
 
     monkeypatch.setattr(attnbench, "sweep", sweep)

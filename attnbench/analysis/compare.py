@@ -144,12 +144,11 @@ def refusals(first: Sweep, second: Sweep) -> tuple[str, ...]:
     tf32 = [{session.tf32 for session in sweep.sessions} for sweep in (first, second)]
     if tf32[0] != tf32[1]:
         reasons.append("TF32: on in one and off in the other")
-    for name in ("cold", "cuda_graphs"):
-        if getattr(first.request.settings, name) != getattr(second.request.settings, name):
-            reasons.append(f"--{name.replace('_', '-')}: in one of them only")
-    clocks = [sweep.request.settings.clock for sweep in (first, second)]
-    if clocks[0] != clocks[1]:
-        reasons.append(f"clock: {clocks[0]} and {clocks[1]}")
+    compared = (sweep.request.settings.having("compared") for sweep in (first, second))
+    for (name, one, _), (_, other, _) in zip(*compared, strict=True):
+        if one != other:
+            flag = f"--{name.replace('_', '-')}: in one of them only"
+            reasons.append(flag if isinstance(one, bool) else f"{name}: {one} and {other}")
     if first.request.dtype != second.request.dtype:
         reasons.append(f"dtype: {first.request.dtype} and {second.request.dtype}")
     return tuple(reasons)

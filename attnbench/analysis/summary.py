@@ -18,6 +18,7 @@ from attnbench.records import (
     Outcome,
     Part,
     Planned,
+    Prediction,
     Run,
     Sample,
     Sweep,
@@ -25,7 +26,7 @@ from attnbench.records import (
     canonical,
     options_text,
 )
-from attnbench.run.predict import Rates, replayed
+from attnbench.run.predict import Rates, predicted_costs
 from attnbench.statistics.curves import series_names
 from attnbench.statistics.estimate import Estimate, of_median, over_rounds
 
@@ -93,7 +94,7 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     runs = _by_case(sweep.runs)
     cases = [runs.get(planned.case.key, []) for planned in sweep.plan]
     measured = (Rates.measured(session) for session in sweep.sessions)
-    predictions = replayed(sweep.plan, sweep.runs, next(measured, None))
+    predicted = predicted_costs(sweep.plan, sweep.runs, next(measured, None))
     timed_by = {"clock": clock(sweep), "threads": sweep.request.settings.threads}
     rows = [
         _identity(planned.case, names[planned.case.key], sweep.request.batch_tokens)
@@ -101,7 +102,7 @@ def summary(sweep: Sweep) -> pd.DataFrame:
         | {name: next((r.notes[name] for r in own if name in r.notes), "") for name in NOTED}
         | timed_by
         | _times(own, estimate, planned.case.workload)
-        | _planned(planned, *predictions[planned.case.key])
+        | _planned(planned, predicted[planned.case.key])
         | _values(own)
         | first_token
         for planned, own, estimate, first_token in zip(
@@ -305,14 +306,14 @@ def _values(runs: Sequence[Run]) -> dict[str, float]:
     return values | dict.fromkeys(guesses, math.nan)
 
 
-def _planned(planned: Planned, refined_s: float, refined_bytes: float) -> dict[str, float]:
+def _planned(planned: Planned, refined: Prediction) -> dict[str, float]:
     """Work and predictions: the first guess, and the refined one from before the case ran."""
     work = ("parameters", "flops", "projection_flops", "core_flops", "shell_flops")
     return {name: getattr(planned, name) for name in work} | {
         "predicted_s": planned.predicted_s or math.nan,
         "predicted_bytes": planned.predicted_bytes or math.nan,
-        "refined_s": refined_s,
-        "refined_bytes": refined_bytes,
+        "refined_s": refined.seconds,
+        "refined_bytes": refined.bytes,
     }
 
 

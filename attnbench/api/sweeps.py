@@ -21,13 +21,12 @@ from attnbench.run.session import Progress
 from attnbench.store import output
 from attnbench.store.journal import load_results
 from attnbench.workloads import config, reading
-from attnbench.workloads.asked import Asked, options
-from attnbench.workloads.option import FORMATS, HelpPanel
+from attnbench.workloads.option import FORMATS
+from attnbench.workloads.options import Options, declared
 from attnbench.workloads.requests import request
 
 QUANTITIES = ("time", "memory")
 MOST = 3  # series that a list in the answers names in a notebook
-ELSEWHERE = (HelpPanel.CLUSTER, HelpPanel.OUTPUT)  # options that need the command line
 
 
 @dataclass(frozen=True)
@@ -199,14 +198,14 @@ def sweep(
 ) -> Sweep:
     """What `attnbench.sweep` does; an interrupted sweep keeps what it measured."""
     refuse_useless(options)
-    asked = Asked.of(options)
-    requested = request(asked)
+    given = Options.of(options)
+    requested = request(given)
     folder = Path(out or Path("reports") / f"{datetime.now():%Y%m%d-%H%M%S}")
     measuring.refuse_begun(folder)
     settings = requested.settings
     with own_server(settings.threads, settings.seed) as server:
         plan = reading.plan(requested, server)
-        options_file = config.content(asked, requested)
+        options_file = config.content(given, requested)
         measuring.measure(
             requested,
             plan,
@@ -221,7 +220,7 @@ def sweep(
 
 def refuse_useless(given: Mapping[str, Any]) -> None:
     """Raises `UsageError` if an option has no effect from Python."""
-    known = options()
+    known = declared()
     for name in given:
-        if name in known and known[name].panel in ELSEWHERE:
+        if name in known and not known[name].measures:
             raise UsageError(f"{name} has no effect here; it is for the command line")

@@ -1,4 +1,4 @@
-"""The options of `Asked` as Typer's, and help in which options stand in groups."""
+"""The options of `Options` as Typer's, and help in which options stand in groups."""
 
 import inspect
 import re
@@ -12,9 +12,9 @@ import typer
 from typer.core import TyperCommand
 
 from attnbench.cli.completing import completing
-from attnbench.workloads.asked import Asked, flag, options
+from attnbench.workloads.options import Options, declared, flag
 
-GIVEN = "given"  # the parameter of a verb for what was written of the options of `Asked`
+GIVEN = "given"  # the parameter of a verb for what was written of the options of `Options`
 ALONE = ("--resume",)
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
 OTHERS = "Other options"
@@ -51,29 +51,27 @@ class Verb(TyperCommand):
 
 
 def asking(verb: Callable[..., None]) -> Callable[..., None]:
-    """The verb with all options of `Asked`; those written reach it as a mapping, `given`."""
+    """The verb with all options of `Options`; those written reach it as a mapping, `given`."""
 
     @wraps(verb)
     def command(context: typer.Context, **values: Any) -> None:
-        sources = {name: context.get_parameter_source(name) for name in options()}
+        sources = {name: context.get_parameter_source(name) for name in declared()}
         written = {n for n, source in sources.items() if source and source.name == "COMMANDLINE"}
         own = {name: value for name, value in values.items() if name not in sources}
         given: Mapping[str, str | bool] = {n: values[n] for n in sources if n in written}
         verb(given=given, **own)
 
-    own = inspect.signature(verb).parameters
+    own = [p.replace(kind=KEYWORD) for p in inspect.signature(verb).parameters.values()]
     context = inspect.Parameter("context", KEYWORD, annotation=typer.Context)
-    asked = parameters()
-    others = [own[name].replace(kind=KEYWORD) for name in own if name != GIVEN]
-    shown = [context, *asked, *others]
+    shown = [context, *parameters(), *(p for p in own if p.name != GIVEN)]
     command.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
     return command
 
 
 def parameters() -> list[inspect.Parameter]:
-    """Every option of `Asked` as a parameter of a Typer command."""
-    hints, known = get_type_hints(Asked), options()
+    """Every option of `Options` as a parameter of a Typer command."""
+    hints, known = get_type_hints(Options), declared()
     return [
         inspect.Parameter(
             field.name,
@@ -81,22 +79,22 @@ def parameters() -> list[inspect.Parameter]:
             default=typed(field.name, field.default, known[field.name].panel),
             annotation=hints[field.name],
         )
-        for field in fields(Asked)
+        for field in fields(Options)
     ]
 
 
 def typed(name: str, default: Any = None, panel: str | None = None, text: str = "") -> Any:
-    """An option of `Asked` as Typer has it; `text` replaces its help, where it means less."""
-    option, names = options()[name], [flag(name)]
+    """An option of `Options` as Typer has it; `text` replaces its help, where it means less."""
+    option, names = declared()[name], [flag(name)]
     usual = option.usual if default is None else ""
-    if option.read is None and option.usual:  # neither on nor off by default
+    if option.kind.read is None and option.usual:  # neither on nor off by default
         names = [f"{names[0]}/{flag('no_' + name)}"]
     return typer.Option(
         default,
         *names,
         help=text or option.help + f"  [default: {usual}]" * bool(usual),
-        metavar=option.metavar or None,
+        metavar=option.kind.metavar or None,
         rich_help_panel=panel,
-        autocompletion=completing(option.known) if option.known else None,
-        show_default=not usual and option.read is not None,
+        autocompletion=completing(option.kind.known) if option.kind.known else None,
+        show_default=not usual and option.kind.read is not None,
     )

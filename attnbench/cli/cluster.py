@@ -21,8 +21,7 @@ from attnbench.render.terminal import ProgressLine
 from attnbench.store.merging import merge
 from attnbench.units import many, seconds
 from attnbench.workloads import config
-from attnbench.workloads.asked import Asked, flag, options
-from attnbench.workloads.option import HelpPanel
+from attnbench.workloads.options import Options, flag
 
 GRACE_S = 5.0  # for a second Ctrl-C
 
@@ -40,13 +39,11 @@ def engine(kind: EngineKind, options: str, address: str | None, gpus: int, cpus:
             return Ray(address, gpus, cpus=cpus)
 
 
-def words(asked: Asked, device: str) -> list[str]:
+def words(options: Options, device: str) -> list[str]:
     """The verb and the options that every shard gets too, with the device as it was chosen."""
-    words, usual = ["sweep", "--device", device], Asked()
-    for name, option in options().items():
-        value = getattr(asked, name)
-        not_theirs = name == "device" or option.panel in (HelpPanel.CLUSTER, HelpPanel.OUTPUT)
-        if not_theirs or value == getattr(usual, name):
+    words, usual = ["sweep", "--device", device], Options().measured()
+    for name, value in options.measured().items():
+        if name == "device" or value == usual.get(name):
             continue
         if isinstance(value, bool):
             words.append(flag(name if value else f"no_{name}"))

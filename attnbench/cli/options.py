@@ -7,7 +7,7 @@ import typer
 
 from attnbench.records import Selection
 from attnbench.workloads import axes
-from attnbench.workloads.asked import flag, options
+from attnbench.workloads.options import declared, flag
 from attnbench.workloads.presets import expand
 
 
@@ -49,7 +49,7 @@ def threshold_option(panel: str | None = None) -> Any:
 
 def read(name: str, text: str | None) -> Any:
     """The value of an option that `sweep` has too; None if it was left out. Raises `UsageError`."""
-    reader = options()[name].read
+    reader = declared()[name].kind.read
     assert reader is not None, "flags are not read"
     return None if text is None else reader(text, flag(name))
 

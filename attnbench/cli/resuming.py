@@ -1,37 +1,30 @@
 """`sweep --resume`: what the folder says was requested, and whether that is still requested."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
+from attnbench.devices.finding import AUTO, choose
 from attnbench.errors import DifferentSweep, UsageError
 from attnbench.fleet import folder as fleets
-from attnbench.records import LEAST_ROUNDS, Request, Shard
+from attnbench.records import Request, Sweep
 from attnbench.store.journal import load
 from attnbench.workloads import config
-from attnbench.workloads.asked import Asked, flag
-from attnbench.workloads.requests import written
+from attnbench.workloads.options import Options, declared, flag
+from attnbench.workloads.requests import refuse_early_end, request
 
-# raising them is what resuming is for
-LIMITS = frozenset({"budget", "case_timeout", "precision", "rounds"})
-LIMITS_OF_SHARDS = LIMITS - {"rounds"}  # the rounds decide which shard measures what
+Texts = Mapping[str, str | bool]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Earlier:
-    """A sweep to go on with: its options as users write them; a fleet has no request of its own."""
-
-    folder: Path
-    options: Mapping[str, str | bool]
-    request: Request | None = None
-    shard: Shard | None = None
-
-    def asked(self, given: Mapping[str, str | bool]) -> Asked:
-        """Its options with those given; in too few rounds its precision has no effect."""
-        rounds = Asked.of(given).read("rounds")
-        ends = rounds is None or rounds >= LEAST_ROUNDS
-        own = {name: self.options[name] for name in self.options if ends or name != "precision"}
-        return Asked.of({**own, **given})
+# options that resuming may change, with the fields of a request that they fill
+LIMITS = MappingProxyType(
+    {
+        "budget": "budget_s",
+        "case_timeout": "case_timeout_s",
+        "precision": "precision",
+        "rounds": "rounds",
+    }
+)
 
 
 def chosen_folder(resume: str | None, out: Path | None) -> Path | None:
@@ -43,55 +36,62 @@ def chosen_folder(resume: str | None, out: Path | None) -> Path | None:
     return Path(resume) if resume else out
 
 
-def earlier(folder: Path) -> Earlier:
-    """What was requested of the sweep in the folder. Raises `StoreError`, `UsageError`."""
+def earlier(folder: Path) -> tuple[Texts, Sweep | None]:
+    """The options of the sweep in the folder, none in older journals, and the sweep.
+
+    A fleet is no sweep yet: its options are those of its file. Raises `StoreError`, `UsageError`.
+    """
     if fleets.begun(folder):
         file = folder / config.FILE
-        return Earlier(folder=folder, options=config.read(file) if file.exists() else {})
+        return config.read(file) if file.exists() else {}, None
     sweep = load(folder)
-    return Earlier(
-        folder=folder,
-        options=written(sweep.request),
-        request=sweep.request,
-        shard=sweep.shards[0] if len(sweep.shards) == 1 else None,
-    )
+    return sweep.request.options, sweep
 
 
-def continued(before: Earlier, requested: Request, given: Collection[str]) -> Request:
-    """The stored request with new limits; `given` are the options written this time.
+def continued(sweep: Sweep, given: Texts, anyway: bool = False) -> Request:
+    """The request of the sweep with new limits; `given` are the options written this time.
 
-    Raises `DifferentSweep` if one of them asks for something else.
+    Raises `DifferentSweep` if one of them asks for something else, unless `anyway`.
     """
-    assert before.request is not None, "a fleet compares its shards"
-    now, free = written(requested), LIMITS_OF_SHARDS if before.shard else LIMITS
-    pairs = [(n, before.options.get(n), now[n]) for n in given if n in now and n not in free]
-    differing = [
-        f"{flag(name)}: {_shown(old)} there, {_shown(new)} here"
-        for name, old, new in pairs
-        if _parts(old) != _parts(new)
-    ]
-    if differing:
+    # the rounds decide which shard measures what
+    limits = {n: given[n] for n in LIMITS if n in given and not (sweep.shard and n == "rounds")}
+    others = {n: given[n] for n in given if declared()[n].measures and n not in limits}
+    wanted, stored = sweep.request, sweep.request.options
+    if others and anyway and stored:
+        wanted = request(Options.of({**stored, **others}))
+    elif differing := list(differences(stored, others)):
         raise DifferentSweep(
-            f"cannot resume '{before.folder}' as another sweep ({'; '.join(differing)});"
+            f"cannot resume {sweep.name!r} as another sweep ({'; '.join(differing)});"
             " leave these options out, or sweep into another folder with --out"
         )
+    options = Options.of(limits)
+    wanted = replace(wanted, **{LIMITS[name]: options.value(name) for name in limits})
+    refuse_early_end(options.precision, wanted.rounds)
+    memory_bytes = choose(wanted.device).sampling(False, False).get("memory_limit_bytes")
     return replace(
-        before.request,
-        rounds=requested.rounds,
-        precision=(requested if "precision" in given else before.request).precision,
-        budget_s=requested.budget_s,
-        case_timeout_s=requested.case_timeout_s,
-        settings=replace(
-            before.request.settings, memory_limit_bytes=requested.settings.memory_limit_bytes
-        ),
+        wanted,
+        settings=replace(wanted.settings, memory_limit_bytes=memory_bytes),
+        options={**wanted.options, **limits} if stored else {},
     )
 
 
-def _parts(value: str | bool | None) -> object:
+def differences(before: Texts, others: Texts) -> Iterator[str]:
+    """What options ask for that is not what was asked for before: `--seed: 0 there, 4 here`."""
+    for name, text in others.items():
+        there, here = (distinct(Options.of(texts).value(name)) for texts in (before, others))
+        if not before:
+            yield f"{flag(name)}: not stored in the journal of an older version"
+        elif there != here and text != AUTO:
+            yield f"{flag(name)}: {shown(before.get(name))} there, {shown(text)} here"
+
+
+def shown(text: str | bool | None) -> str:
+    """An option in a message."""
+    if isinstance(text, str):
+        return text
+    return "the default" if text is None else "on" if text else "off"
+
+
+def distinct(value: object) -> object:
     """A value to compare; the order of a list does not matter."""
-    return sorted(value.split(",")) if isinstance(value, str) else value
-
-
-def _shown(value: str | bool | None) -> str:
-    words = {True: "on", False: "off", None: "the default"}
-    return value if isinstance(value, str) else words[value]
+    return set(value) if isinstance(value, tuple) else value

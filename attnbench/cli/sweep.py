@@ -13,8 +13,8 @@ from attnbench.devices.finding import find
 from attnbench.errors import UsageError
 from attnbench.records import EngineKind, Shard
 from attnbench.workloads import axes
-from attnbench.workloads.asked import Asked
 from attnbench.workloads.option import HelpPanel
+from attnbench.workloads.options import Options
 
 
 @asking
@@ -57,19 +57,21 @@ def sweep(
     if anyway and resume is None:
         raise UsageError("--anyway needs --resume")
     written = {**(file.read(config) if config else {}), **given}
-    earlier = resuming.earlier(folder) if resume is not None and folder else None
-    asked = earlier.asked(written) if earlier else Asked.of(written)
+    resumes = resume is not None
+    stored, earlier = resuming.earlier(folder) if resumes and folder else ({}, None)
+    options = Options.of({**stored, **written})
     part = axes.shard(shard) if shard is not None else earlier.shard if earlier else None
-    on, shards = asked.read("on"), asked.read("shards")
+    on, shards = options.value("on"), options.value("shards")
     if trace is not None and (on or part or dry_run):
         raise UsageError("--trace runs one case here; leave out --on, --shard and --dry-run")
-    refuse_useless(asked, part, dry_run, json_, anyway)
+    refuse_useless(options, part, dry_run, json_, anyway)
     console.begin("reading mechanisms")
-    divided = any(value is not None for value in (part, shards, on))
-    # the device of a cluster need not be here
-    requested = request(asked, divided=divided, elsewhere=on is not None)
-    if earlier and earlier.request and not anyway:
-        requested = resuming.continued(earlier, requested, written)
+    if earlier:
+        requested = resuming.continued(earlier, written, anyway)
+    else:
+        divided = any(value is not None for value in (part, shards, on))
+        # the device of a cluster need not be here
+        requested = request(options, divided=divided, elsewhere=on is not None)
     from attnbench.api.measuring import refuse_begun, refuse_empty
     from attnbench.api.servers import own_server
     from attnbench.cli import cluster, tracing
@@ -80,17 +82,17 @@ def sweep(
     from attnbench.workloads.reading import plan
 
     folder = folder or Path("reports") / f"{datetime.now():%Y%m%d-%H%M%S}"
-    if not earlier and not dry_run and trace is None:
+    if not resumes and not dry_run and trace is None:
         refuse_begun(folder)
-    options_file = file.content(asked, requested)
-    command = [sys.executable, "-m", "attnbench", *cluster.words(asked, requested.device)]
+    options_file = file.content(options, requested)
+    command = [sys.executable, "-m", "attnbench", *cluster.words(options, requested.device)]
     threads, fleet, engine, lost = requested.settings.threads, None, None, ""
     if on and not dry_run:
-        fleet = cluster.started(folder, on, shards, resuming=earlier is not None)
+        fleet = cluster.started(folder, on, shards, resuming=resumes)
         gpus = find(requested.device).gpus
         # beside a GPU a shard needs few cores, and this machine's number is not the nodes'
-        cpus = 1 if gpus and asked.threads is None else threads
-        engine = cluster.engine(on, asked.slurm, asked.address, gpus, cpus)
+        cpus = 1 if gpus and options.threads is None else threads
+        engine = cluster.engine(on, options.slurm, options.address, gpus, cpus)
     with stoppable(lambda: kept(folder)):
         with own_server(threads, requested.settings.seed) as server:
             planned = plan(requested, server)
@@ -111,8 +113,7 @@ def sweep(
                     print(fleets.script(folder, fleets.Fleet(engine=on, shards=of), command))
                 return
             if not on:
-                resume_it = earlier is not None
-                measure(requested, planned, server, folder, resume_it, anyway, part, options_file)
+                measure(requested, planned, server, folder, resumes, anyway, part, options_file)
         if fleet and engine:
             lost = cluster.conduct(
                 folder, fleet, engine, requested, planned.cases, command, options_file
@@ -120,24 +121,24 @@ def sweep(
         if part is None:
             with cluster.despite(lost):
                 refuse_empty(folder)
-                publish(folder, asked.read("formats"), json_, size=asked.read("size"))
+                publish(folder, options.value("formats"), json_, size=options.value("size"))
 
 
 def refuse_useless(
-    asked: Asked, shard: Shard | None, dry_run: bool, as_json: bool, anyway: bool
+    options: Options, shard: Shard | None, dry_run: bool, as_json: bool, anyway: bool
 ) -> None:
     """Raises `UsageError` if an option of shards has no effect together with the others."""
-    on, shards = asked.read("on"), asked.shards
+    on, shards = options.value("on"), options.shards
     rules = (
         (on and shard, "--shard measures one shard here and --on all on a cluster; give one"),
         (shard and shards, "--shard I/N already has the number of shards; leave out --shards"),
         (shards and not (on or dry_run), "--shards needs --on or --dry-run; see also --shard"),
-        (asked.slurm and on is not EngineKind.SLURM, "--slurm needs --on slurm"),
-        (asked.address and on is not EngineKind.RAY, "--address needs --on ray"),
+        (options.slurm and on is not EngineKind.SLURM, "--slurm needs --on slurm"),
+        (options.address and on is not EngineKind.RAY, "--address needs --on ray"),
         (anyway and on, "--anyway has no effect with --on"),
         (as_json and shard and not dry_run, "--json has no effect with --shard"),
         (
-            ":" in asked.device and (on or shard),
+            ":" in options.device and (on or shard),
             "the scheduler assigns each shard its device; leave out the number",
         ),
     )

@@ -45,8 +45,7 @@ def trace(
             request.case_timeout_s,
             do="trace",
             path=str(part),
-            warmup_s=settings.warmup_s,
-            cuda_graphs=settings.cuda_graphs,
+            **settings.of_worker,
             **asdict(case),
         )
     if answer["outcome"] != "ok":

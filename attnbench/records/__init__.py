@@ -61,6 +61,7 @@ from attnbench.records.run import (
     Origin,
     Outcome,
     Part,
+    Prediction,
     Run,
     Sample,
     Shard,

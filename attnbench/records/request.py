@@ -1,7 +1,9 @@
 """What is requested of a sweep."""
 
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
+from typing import Any
 
 from attnbench.records.bounds import Count, Dtype, Many, Seconds, Share, Size
 from attnbench.records.case import Level, Mode
@@ -23,6 +25,15 @@ class FigureSize(StrEnum):
     SLIDE = "slide"
 
 
+def setting(default: Any, **how: Any) -> Any:
+    """A field of `Settings`, with what follows from it elsewhere.
+
+    `worker`: measuring processes are told its value. `compared`: times of two sweeps in which it
+    differs are not compared. `said`: the words of a report's conditions where it is on.
+    """
+    return field(default=default, metadata=how)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """How a sweep measures; the same for all cases."""
@@ -31,12 +42,27 @@ class Settings:
     threads: Size = 1
     sample_s: Seconds = 0.8  # timed work of one run, over all laps
     interval_s: Seconds = 0.01  # a shorter iteration is repeated within one sample
-    clock: Clock = Clock.WALL  # where there is no device time
-    warmup_s: Seconds = 0.25  # most seconds of the warm-up; one full iteration always runs
-    faulting_s: Seconds = 0.0  # the warm-up goes on for so long while pages fault
-    cold: bool = False  # on CUDA: flush the second-level cache before each iteration
-    cuda_graphs: bool = False  # on CUDA: capture each iteration, and replay it
+    # where there is no device time
+    clock: Clock = setting(Clock.WALL, worker=True, compared=True)
+    # most seconds of the warm-up; one full iteration always runs
+    warmup_s: Seconds = setting(0.25, worker=True)
+    faulting_s: Seconds = setting(0.0, worker=True)  # it goes on for so long while pages fault
+    # on CUDA: flush the second-level cache before each iteration
+    cold: bool = setting(False, worker=True, compared=True, said="cold cache")
+    # on CUDA: capture each iteration, and replay it
+    cuda_graphs: bool = setting(False, worker=True, compared=True, said="CUDA graphs")
     memory_limit_bytes: Count | None = None  # of one worker's address space
+
+    def having(self, key: str) -> Iterator[tuple[str, Any, Any]]:
+        """Name, value and what is declared, of each field that declares it with `setting`."""
+        for each in fields(self):
+            if each.metadata.get(key):
+                yield each.name, getattr(self, each.name), each.metadata[key]
+
+    @property
+    def of_worker(self) -> dict[str, Any]:
+        """What measuring processes are told."""
+        return {name: value for name, value, _ in self.having("worker")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +108,8 @@ class Request:
     batch: Many | None = None  # None: max(1, tokens // N)
     variants: tuple[Variant, ...] = ()  # if several
     precision: Share | None = None  # half-width that ends a block; None: older journals
+    # what was written, and what the program chose, as text; empty in older journals
+    options: Mapping[str, str | bool] = field(default_factory=dict)
 
     @property
     def batch_tokens(self) -> int | None:

@@ -76,6 +76,11 @@ class Sweep:
     over_budget: bool = False  # the budget ended it, or one of its shards
 
     @property
+    def shard(self) -> Shard | None:
+        """The only shard that the journal holds; None of a whole sweep, or of several shards."""
+        return self.shards[0] if len(self.shards) == 1 else None
+
+    @property
     def missing(self) -> Iterator[Shard]:
         """The shards that the journal lacks, unless it was resumed as a whole sweep."""
         if self.shards and all(run.origin.shard for run in self.runs):

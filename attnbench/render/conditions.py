@@ -232,7 +232,7 @@ def _how(analysis: Analysis) -> str:
     by = timed_by(cases) if len(cases) else str(settings.clock)
     text = f"Measured: {by}, " * (by != "time") or "Measured: "
     text += f"{units.many(rounds, 'round')}, {budget}, seed {settings.seed}"
-    text += ", cold cache" * settings.cold + ", CUDA graphs" * settings.cuda_graphs
+    text += "".join(f", {words}" for _, on, words in settings.having("said") if on)
     if (spread := analysis.process_spread) is not None:
         text += f"; times vary by {units.percent(spread)} between processes (1 σ)"
         if (wider := analysis.widening or 0.0) > 1:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TypeAlias
 
-from attnbench.records import Block, Case, Outcome, Part, Planned, Run
+from attnbench.records import Block, Case, Outcome, Part, Planned, Prediction, Run
 from attnbench.run import schedule
 from attnbench.run.predict import Peaks, Rates, Times
 from attnbench.statistics.curves import series_names
@@ -78,6 +78,12 @@ class History:
     def other_s(self, part: Part) -> float:
         """Seconds of a process besides its iterations: measured if possible, else assumed."""
         return median(self.others.get(part, [schedule.OTHER_S[part]]))
+
+    def prediction(self, planned: Planned) -> Prediction | None:
+        """What is predicted of a case; None once it was timed."""
+        if planned.case.key in self.times.measured:
+            return None
+        return Prediction(self.times.of(planned), self.peaks.of(planned))
 
     def iteration_s(self, planned: Planned) -> float:
         """Seconds of one iteration: measured if possible, else predicted."""

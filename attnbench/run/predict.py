@@ -3,10 +3,8 @@
 The first guess uses FLOPs, bytes and the machine's peak rates; every measured case improves the
 next prediction.
 
-The journal stores first guesses only. `replayed` recomputes the refined predictions from the runs
-in the order in which they were written: that of a case from all runs before it first ran, or before
-the decision not to start it. A case without any run is predicted from all runs; one that cannot run
-has no prediction.
+A sweep stores what it predicted of a case with the first run of the case, or with the decision not
+to start it.
 """
 
 import math
@@ -14,18 +12,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from operator import attrgetter
 from statistics import median
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from attnbench.records import (
     PASSES,
     TRAINING,
-    Block,
     Case,
     Environment,
     Mode,
     Outcome,
     Part,
     Planned,
+    Prediction,
     Run,
     Workload,
 )
@@ -181,74 +179,40 @@ def seq_len(planned: Planned) -> int:
     return planned.case.workload.seq_len
 
 
-def replayed(
+def predicted_costs(
     plan: Sequence[Planned], runs: Sequence[Run], rates: Rates | None = None
-) -> dict[str, tuple[float, float]]:
-    """The predicted seconds of one iteration and peak bytes of each case, by its key.
+) -> dict[str, Prediction]:
+    """The predicted cost of each case before it first ran, by its key; NaN if it cannot run.
 
-    NaN for a case that cannot run.
+    Of a case without a run, and in older journals, which did not store them, predictions are made
+    here: from the runs before the first one of its block, or before it was left out.
     """
-    names = series_names(plan)
-    times, peaks = _Replay(Times(names, rates)), _Replay(Peaks(names))
-    cases = {planned.case.key: planned for planned in plan}
-    blocks: dict[Block, list[Planned]] = {}
-    for planned in plan:
-        blocks.setdefault(planned.block, []).append(planned)
-    cannot = {key for key, planned in cases.items() if planned.refusal}
+    names, cases = series_names(plan), {planned.case.key: planned for planned in plan}
+    times, peaks = Times(names, rates), Peaks(names)
+    found: dict[str, Prediction] = {}
+    unraced = {planned.block for planned in plan}
+
+    def predict(chosen: Iterable[Planned]) -> None:
+        for planned in chosen:
+            pair = times.of(planned) or math.nan, peaks.of(planned) or math.nan
+            found.setdefault(planned.case.key, Prediction(*pair))
+
     for run in runs:
-        case = cases.get(run.case)
-        if case is None:
+        if (planned := cases.get(run.case)) is None:
             continue
-        if run.outcome is Outcome.UNSUPPORTED:
-            cannot.add(run.case)
-        # it was decided not to start the case
-        if run.outcome is not Outcome.OK and not run.elapsed_s:
-            times.decide(case)
-            peaks.decide(case)
-        if run.samples and run.samples[0].lap is not None:
-            # a whole block was decided on before its first run
-            for other in blocks.pop(case.block, ()):
-                times.of(other)
-                peaks.of(other)
+        if run.outcome is not Outcome.OK and not run.elapsed_s and run.case not in times.measured:
+            found.pop(run.case, None)
+        if run.samples and run.samples[0].lap is not None and planned.block in unraced:
+            unraced.remove(planned.block)
+            predict(other for other in plan if other.block == planned.block)
+        predict([planned])
+        if run.predicted:
+            found[run.case] = run.predicted
         if run.part is Part.TIME and run.samples:
-            times.learn(case, median(s.seconds for s in run.samples))
+            times.learn(planned, median(s.seconds for s in run.samples))
         if peak := run.values.get("allocated_peak_bytes"):
-            peaks.learn(case, peak)
-    nothing = (math.nan, math.nan)
-    return {
-        key: nothing if key in cannot else (times.of(case), peaks.of(case))
-        for key, case in cases.items()
-    }
-
-
-class _Predictor(Protocol):
-    def of(self, planned: Planned) -> float: ...
-    def learn(self, planned: Planned, value: float, /) -> None: ...
-
-
-class _Replay:
-    """The first predictions of a quantity, each from what was known by then."""
-
-    def __init__(self, predictor: _Predictor) -> None:
-        self.predictor = predictor
-        self.predicted: dict[str, float] = {}
-        self.measured: set[str] = set()
-
-    def of(self, planned: Planned) -> float:
-        """The prediction for the case, made now if there is none yet."""
-        key = planned.case.key
-        if key not in self.predicted:
-            self.predicted[key] = self.predictor.of(planned) or math.nan
-        return self.predicted[key]
-
-    def decide(self, planned: Planned) -> None:
-        """Predict a case again, unless it was measured before."""
-        if planned.case.key not in self.measured:
-            self.predicted.pop(planned.case.key, None)
-            self.of(planned)
-
-    def learn(self, planned: Planned, value: float) -> None:
-        """Take a measured value into account."""
-        self.of(planned)
-        self.measured.add(planned.case.key)
-        self.predictor.learn(planned, value)
+            peaks.learn(planned, peak)
+    predict(plan)
+    refused = {run.case for run in runs if run.outcome is Outcome.UNSUPPORTED}
+    refused |= {planned.case.key for planned in plan if planned.refusal}
+    return found | dict.fromkeys(refused & cases.keys(), Prediction(math.nan, math.nan))

@@ -222,12 +222,8 @@ class Session(Outlook):
         builds = {
             name: {
                 **asdict(planned.case),
-                "warmup_s": settings.warmup_s,
-                "faulting_s": settings.faulting_s,
-                "clock": settings.clock,
+                **settings.of_worker,
                 "probed": settings.clock is Clock.CPU,
-                "cold": settings.cold,
-                "cuda_graphs": settings.cuda_graphs,
                 "suspicious": schedule.family(planned.case) not in history.examined,
                 "sparing": schedule.FRAGMENTED * history.needed_bytes(planned) > self.memory_bytes,
             }
@@ -268,6 +264,7 @@ class Session(Outlook):
             entry.failed or entry.finished,
             samples=tuple(sample._replace(lap=lap) for lap, sample in entry.laps.items()),
             elapsed_s=entry.elapsed_s,
+            predicted=self.history.prediction(planned),
         )
         before = self.history.timed.get((run.case, run.round))
         if before is None:
@@ -303,7 +300,8 @@ class Session(Outlook):
         """Store why a case does not run, if its first round is in this session's share."""
         if self.has_first(planned) and not self.is_done(planned):
             answer = {"outcome": outcome, "reason": reason, "cause": cause}
-            self.store.append(run_of(planned, Part.TIME, 0, answer))
+            predicted = self.history.prediction(planned) if cause else None
+            self.store.append(run_of(planned, Part.TIME, 0, answer, predicted=predicted))
 
     def processes(self) -> Round:
         """The processes of this round, not started yet."""

@@ -223,17 +223,13 @@ def _sealed(line: int, *records: Record) -> bytes:
 
 def _repair(file: LockedFile, folder: Path) -> None:
     """Makes the journal end in a newline, moving a torn last line to another file."""
-    data = file.content
-    if data.endswith(b"\n"):
-        return
-    *_, (_, last) = reading.lines(data)
-    if not reading.readable(last):
+    whole, newline, last = file.content.rpartition(b"\n")
+    if last and reading.readable(last):
+        file.append(b"\n")
+    elif last:
         with open(opened(folder / TORN, create=True), "ab") as torn:
             torn.write(last + b"\n")
-        data = data.removesuffix(last)
-        file.cut(len(data))
-    if not data.endswith(b"\n"):
-        file.append(b"\n")
+        file.cut(len(whole + newline))
 
 
 def _rescue_folder(folder: Path) -> Path:

@@ -57,12 +57,10 @@ class LockedFile:
             return "deleted or moved"
         if not os.path.samestat(named, self._state):
             return "replaced"
-        if named.st_size < len(self.content):
-            return "shortened"
         # a backup may have changed the time alone; the content decides
         same_time = named.st_mtime_ns == self._state.st_mtime_ns
         same = named.st_size == len(self.content) and (same_time or self._read() == self.content)
-        return "" if same else "written"
+        return "" if same else "changed"
 
     def close(self) -> None:
         """Release the file; closing twice is harmless."""

@@ -8,8 +8,13 @@ from attnbench.errors import DamagedJournal
 from attnbench.records import CardFacts, Part, Planned, Run, Shard, Sweep
 from attnbench.store import schema
 from attnbench.store.schema import End, EndReason, Entry, Head, Start
+from attnbench.units import many
 
 TORN = "the last line is torn: the run in flight was lost"
+MOVED = (
+    "between the numbers of lines: some are missing, repeated or out of order; of several"
+    " about one run the last is used, and --resume measures again what is lost"
+)
 
 
 def parse(data: bytes, origin: str) -> Sweep:
@@ -20,31 +25,32 @@ def parse(data: bytes, origin: str) -> Sweep:
     """
     pieces = list(lines(data))
     contents, order = _Contents(_head(pieces, origin)), _Order()
-    order.read(*pieces[0])
+    order.read(pieces[0][1])
     for number, line in pieces[1:]:
         try:
-            contents.take(number, order.read(number, line))
+            contents.take(number, order.read(line))
         except ValueError as error:
             torn = line is pieces[-1][1] and not data.endswith(b"\n")
             contents.warnings.append(TORN if torn else f"line {number}: {error}; set aside")
-    return contents.sweep(order.warnings())
+    if order.gaps:
+        contents.warnings.append(f"{many(order.gaps, 'gap')} {MOVED}")
+    return contents.sweep()
 
 
 def next_line(data: bytes) -> int:
     """The number of the line that will be appended to a journal."""
     order = _Order()
-    for number, line in lines(data):
+    for _, line in lines(data):
         with suppress(ValueError):
-            order.read(number, line)
-    return order.next_line
+            order.read(line)
+    return order.last + order.unread + 1
 
 
 def lines(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Lines with their numbers from 1; lines that lost the newline between them are separated."""
-    for number, text in enumerate(data.split(b"\n"), start=1):
-        for line in schema.START.split(text):
-            if line:
-                yield number, line
+    """Lines with their numbers from 1, without empty ones."""
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        if line:
+            yield number, line
 
 
 def readable(line: bytes) -> bool:
@@ -75,52 +81,20 @@ def _head(pieces: list[tuple[int, bytes]], origin: str) -> Head:
 
 @dataclass
 class _Order:
-    """The line numbers read so far: which are missing, and which are out of order.
+    """Whether the numbers of lines follow one another; lines without one are taken to do so."""
 
-    A line without a number, or that cannot be read, is assumed to be in order.
-    """
+    last: int = 0  # the number of the last line that could be read
+    unread: int = 0  # lines since then
+    gaps: int = 0  # between the numbers of lines, forwards or back
 
-    next_line: int = 1
-    highest: int = 0
-    seen: set[int] = field(default_factory=set)
-    unread: int = 0
-    unread_between: int = 0  # those before the highest line
-    out_of_order: list[int] = field(default_factory=list)
-
-    def read(self, number: int, line: bytes) -> Entry:
-        """The entry of a line, counted. Raises `ValueError` if it cannot be read."""
-        expected = self.next_line
-        self.next_line += 1
-        try:
-            entry = schema.unseal(line)
-        except ValueError:
-            self.unread += 1
-            raise
-        written = entry.line or expected
-        if written <= self.highest:
-            self.out_of_order.append(number)
-            self.next_line = expected
-        else:
-            self.highest, self.unread_between = written, self.unread
-            self.next_line = written + 1
-        self.seen.add(written)
+    def read(self, line: bytes) -> Entry:
+        """The entry of the next line. Raises `ValueError` if it cannot be read."""
+        self.unread += 1
+        entry = schema.unseal(line)
+        number = entry.line or self.last + self.unread
+        self.gaps += not self.last < number <= self.last + self.unread
+        self.last, self.unread = number, 0
         return entry
-
-    def warnings(self) -> tuple[str, ...]:
-        """What is wrong with the order; lines that could not be read are not also missing."""
-        warnings = []
-        missing = self.highest - len(self.seen) - self.unread_between
-        if missing > 0:
-            warnings.append(
-                f"lines missing from the journal: {missing} of {self.highest};"
-                " --resume measures again what they held"
-            )
-        if self.out_of_order:
-            warnings.append(
-                f"lines of the journal repeated or out of order: {len(self.out_of_order)}, the"
-                f" first is line {self.out_of_order[0]}; of several about one run the last is used"
-            )
-        return tuple(warnings)
 
 
 @dataclass
@@ -155,7 +129,8 @@ class _Contents:
             case End(outcome=outcome, shard=shard):
                 self.ended[shard] = outcome
 
-    def sweep(self, order: tuple[str, ...]) -> Sweep:
+    def sweep(self) -> Sweep:
+        """What has been read, as a whole."""
         runs: dict[tuple[str, Part, int], Run] = {}
         for run in self._known_runs():
             key = run.case, run.part, run.round
@@ -172,7 +147,7 @@ class _Contents:
             plan=tuple(plan.values()),
             runs=tuple(runs.values()),
             finished=self._finished(),
-            warnings=(*self.warnings, *order),
+            warnings=tuple(self.warnings),
             shards=self._shards(),
             over_budget=EndReason.BUDGET in self.ended.values(),
             divisions=frozenset(s.division for s in self.sessions if s.division),

@@ -32,10 +32,9 @@ def refuse_other(sweep: Sweep, start: Start) -> None:
 
     A journal of several shards is one of a whole sweep.
     """
-    stored = sweep.shards[0] if len(sweep.shards) == 1 else None
     differences = request_differences(sweep.request, start.request, divided=start.shard is not None)
-    if stored != start.shard:
-        differences.append(f"shard: {stored or 'all'} there, {start.shard or 'all'} here")
+    if sweep.shard != start.shard:
+        differences.append(f"shard: {sweep.shard or 'all'} there, {start.shard or 'all'} here")
     if sweep.sessions:
         first, here = sweep.sessions[0], start.environment
         if start.shard is not None:
@@ -70,7 +69,7 @@ def machine_differences(stored: Fingerprint, new: Fingerprint) -> list[str]:
 
 def _asked(request: Request, free: tuple[str, ...]) -> dict[str, Any]:
     values = {**asdict(request), **asdict(request.settings)}
-    return {name: values[name] for name in values if name not in ("settings", *free)}
+    return {name: values[name] for name in values if name not in ("settings", "options", *free)}
 
 
 def _differences(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:

@@ -5,7 +5,7 @@
 
 The checksum covers every byte before it, so that a line is verified before it is parsed. `line`
 counts lines from 1, so that removed or moved ones are noticed; schema 1 had no numbers. A line is
-ASCII: other letters are escaped, and no text in a record can end a line or look like another one.
+ASCII: other letters are escaped, and no text in a record can end a line.
 A run refers to its case by a short id.
 
 A checksum shows that a line is unchanged, not that it makes sense: on reading, values are checked
@@ -52,9 +52,6 @@ LONGEST_NUMBER = 100  # digits of an integer that still becomes a float
 CLOCKS = 2.0
 
 SEALED = re.compile(rb'(\{"schema":(\d{1,9}),"kind":".*),"sha256":"([0-9a-f]{16})"\}', re.DOTALL)
-
-# data is written with sorted keys, so nothing inside a line looks like the start of one
-START = re.compile(rb'(?=\{"schema":\d+,"kind":")')
 
 # earlier versions stored why a case was not started only as text; the first match counts
 CAUSES = (
@@ -160,8 +157,6 @@ def unseal(line: bytes) -> Entry:
         raise NewerSchema(
             f"written by schema {version}, this attnbench reads up to {SCHEMA}; upgrade attnbench"
         )
-    if version == 0:
-        raise ValueError("there is no schema 0")
     return entry
 
 

@@ -1,27 +1,16 @@
 """Options of a sweep in a TOML file: what `--config` reads, and the `sweep.toml` of a sweep."""
 
 import json
-import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from attnbench.errors import UsageError
 from attnbench.records import Request
-from attnbench.workloads.asked import Asked, flag, options, texts
-from attnbench.workloads.requests import written
+from attnbench.workloads.options import Options, declared, flag, texts
 
 FILE = "sweep.toml"
-LARGEST = 1 << 20  # bytes of such a file
-MOST_DOTS = 100  # outside of text; tomllib's memory is quadratic in those of a key
-
-# text and comments of TOML, the last one perhaps without its end
-TEXT = re.compile(
-    r'''"""(?:\\.|(?!""").)*+"{0,5}|'{3}(?:(?!'{3}).)*+'{0,5}'''
-    r"""|"(?:\\.|[^"\\\n])*+"?|'[^'\n]*+'?|#[^\n]*+""",
-    re.DOTALL,
-)
-
+LARGEST = 1 << 14  # bytes of such a file; the memory of tomllib is quadratic in those of a key
 HEAD = "# Repeats the sweep: attnbench sweep --config sweep.toml --out FOLDER\n"
 
 
@@ -37,14 +26,9 @@ def read(file: Path) -> Mapping[str, str | bool]:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"cannot read --config {str(file)!r}: {reason.lower()}") from error
     if len(content) > LARGEST:
-        raise UsageError(f"--config {str(file)!r} is larger than {LARGEST >> 20} MiB")
+        raise UsageError(f"--config {str(file)!r} is larger than {LARGEST >> 10} KiB")
     # a path of a mechanism may have bytes that are no text
     text = content.decode("utf-8-sig", "surrogateescape")
-    if (dots := TEXT.sub("", text).count(".")) > MOST_DOTS:
-        raise UsageError(
-            f"--config {str(file)!r} has {dots:,} dots outside of text, and more than {MOST_DOTS}"
-            " are not read; write options as name = value, without tables or dotted names"
-        )
     try:
         values = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -55,16 +39,19 @@ def read(file: Path) -> Mapping[str, str | bool]:
         raise UsageError(f"--config {str(file)!r}: {error}") from error
 
 
-def content(asked: Asked, request: Request) -> bytes:
-    """A file that asks for the same again; what the program chose stands in comments."""
-    lines = [HEAD, *_lines(asked, written(request))]
+def content(options: Options, request: Request) -> bytes:
+    """A file that asks for the same again; what the program chose stands in comments.
+
+    Nothing if the request is of an older journal, which does not say how it was written.
+    """
+    lines = [HEAD, *_lines(options, request.options)] if request.options else []
     return "".join(lines).encode("utf-8", "surrogateescape")
 
 
-def _lines(asked: Asked, chosen: Mapping[str, str | bool]) -> Iterator[str]:
+def _lines(options: Options, chosen: Mapping[str, str | bool]) -> Iterator[str]:
     panel = None
-    for name, option in options().items():
-        value = getattr(asked, name)
+    for name, option in declared().items():
+        value = getattr(options, name)
         shown = chosen.get(name) if value is None else value
         if shown is None or shown == "":
             continue

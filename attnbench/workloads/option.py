@@ -1,12 +1,13 @@
-"""An option of `sweep`: its place in the help, the words that complete it, and its reader."""
+"""An option of `sweep`: its place in the help, its kind of values, their readers."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from attnbench.catalogue.registry import forms, names
-from attnbench.devices.finding import AUTO, find
+from attnbench.devices.finding import AUTO, find, kinds
 from attnbench.errors import UsageError
 from attnbench.records import PASSES, SHORT_DTYPES, Mode
 from attnbench.workloads import axes, presets
@@ -27,20 +28,34 @@ class HelpPanel(StrEnum):
     OUTPUT = "Output"
 
 
+class Kind(NamedTuple):
+    """What the values of an option are; a flag, on or off, has no reader.
+
+    `read` takes the text and the option's name, for errors. `known` gives words that may complete a
+    text.
+    """
+
+    metavar: str
+    read: Callable[[str, str], Any] | None
+    known: Callable[[str], Iterable[str]] | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """How an option is shown, completed and read; a flag has no `metavar` and no reader.
+    """How an option is shown, completed and read.
 
-    `read` takes the text and the option's name, for errors. `usual` says what an option without a
-    default stands for, `known` gives words that may complete a text.
+    `usual` says what an option without a default stands for.
     """
 
     panel: HelpPanel
     help: str
-    metavar: str = ""
-    read: Callable[[str, str], Any] | None = None
+    kind: Kind
     usual: str = ""
-    known: Callable[[str], Iterable[str]] | None = None
+
+    @property
+    def measures(self) -> bool:
+        """Whether it says what is measured, not on which cluster or what is drawn of it."""
+        return self.panel not in (HelpPanel.CLUSTER, HelpPanel.OUTPUT)
 
 
 def models(text: str, option: str) -> tuple[str, ...]:
@@ -95,6 +110,32 @@ def formats(text: str, option: str = "--formats") -> tuple[str, ...]:
     return words
 
 
-def verbatim(text: str, option: str) -> str:
-    """The text itself."""
-    return text
+def word(metavar: str, known: type[StrEnum]) -> Kind:
+    """One of the words of an enumeration."""
+    return Kind(metavar, partial(axes.word, known=known), lambda text: known)
+
+
+def share(most: float) -> Kind:
+    """A number from 0 to `most`."""
+    return Kind("SHARE", partial(axes.number, most=most))
+
+
+def text(metavar: str) -> Kind:
+    """Any text, as it is."""
+    return Kind(metavar, lambda text, option: text)
+
+
+FLAG = Kind("", None)
+MODELS = Kind("MECHANISMS", models, known_models)
+LENGTHS = Kind("LENGTHS", axes.lengths)
+MODES = Kind("MODE", modes, lambda text: (*Mode, BOTH))
+PRESET = Kind("NAME", preset, lambda text: presets.presets())
+DTYPES = Kind("DTYPE[,DTYPE...]", dtypes, lambda text: (*SHORT_DTYPES.values(), *SHORT_DTYPES))
+DEVICE = Kind("DEVICE", device, lambda text: (AUTO, *kinds()))
+SIZE = Kind("N", axes.size)
+WHOLE = Kind("N", axes.whole)
+WHOLES = Kind("N[,N...]", axes.wholes)
+SEED = Kind("N", partial(axes.whole, least=0, most=LARGEST_SEED))
+SECONDS = Kind("TIME", axes.seconds)
+PERCENT = Kind("PERCENT", axes.percent)
+FILES = Kind("FORMATS", formats, lambda text: FORMATS)

@@ -1,8 +1,8 @@
-"""From the options of a sweep to its request, in which nothing is left open, and back."""
+"""From the options of a sweep to its request, in which nothing is left open."""
 
-from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields, replace
 from itertools import product
+from typing import Any
 
 from attnbench.devices.cgroups import cores
 from attnbench.devices.finding import AUTO, choose, find, kinds
@@ -10,158 +10,124 @@ from attnbench.devices.protocol import Device
 from attnbench.errors import UsageError
 from attnbench.records import LEAST_ROUNDS, Level, Mode, Request, Settings, Shell, Variant
 from attnbench.units import many
-from attnbench.workloads.asked import Asked, flag
+from attnbench.workloads.options import Options, declared, flag
 from attnbench.workloads.presets import preset
 
 PRECISION = 0.02  # smaller differences seldom matter, and few machines show them
 OF_MODEL = ("layers", "dropout", "share_layers", "reversible")  # options of level `model` alone
 
 
-def request(asked: Asked, *, divided: bool = False, elsewhere: bool = False) -> Request:
+def request(options: Options, *, divided: bool = False, elsewhere: bool = False) -> Request:
     """The request of these options, with what the program chooses for those left out.
 
     A `divided` sweep gets no budget of its own; the device of one measured `elsewhere` need not be
     here, and must be named. Raises `UsageError`, `CannotRun`.
     """
-    named = asked.read("device")
-    if elsewhere and named == AUTO:
+    device = chosen_device(options, elsewhere)
+    refuse_useless(options, device)
+    options = completed(options, device, divided)
+    values = {name: options.value(name) for name in declared()}
+    refuse_early_end(options.precision, values["rounds"])
+    variants = crossed(values)
+    unused = {  # where the batch is fixed, the level is not `model`, or rounds are few
+        "tokens": device.usual_tokens(max(values["width"])),
+        "layers": preset(options.preset).layers,
+        "dropout": Shell().dropout,
+        "precision": PRECISION,
+    }
+    values |= {name: value for name, value in unused.items() if values[name] is None}
+    return Request(
+        **alike(Request, values | asdict(variants[0])),
+        variants=variants if len(variants) > 1 else (),
+        modes=values["mode"],
+        budget_s=values["budget"],
+        case_timeout_s=values["case_timeout"],
+        settings=settings(values, device),
+        options=options.measured(),
+    )
+
+
+def chosen_device(options: Options, elsewhere: bool) -> Device:
+    """The device, which is here unless the sweep is measured `elsewhere`. Raises as `request`."""
+    name = options.value("device")
+    if elsewhere and name == AUTO:
         devices = " or ".join(f"--device {kind}" for kind in kinds())
         raise UsageError(
             f"--on with --device auto: the nodes may have other devices than this machine; write"
             f" {devices}"
         )
-    device = find(named) if elsewhere else choose(named)
-    modes, column = asked.read("mode"), preset(asked.preset)
-    decode = Mode.DECODE in modes
-    level = asked.read("level") or (Level.ATTENTION if decode else Level.MODEL)
+    return find(name) if elsewhere else choose(name)
+
+
+def refuse_useless(options: Options, device: Device) -> None:
+    """Raises `UsageError` if an option has no effect together with the others."""
+    decode = Mode.DECODE in options.value("mode")
+    level = options.value("level") or (Level.ATTENTION if decode else Level.MODEL)
     if decode and level is not Level.ATTENTION:
         raise UsageError(
             f"--mode decode has no level {level}: a step is measured with its projections and"
             " without a classifier; leave out --level"
         )
     for name in OF_MODEL:
-        if getattr(asked, name) is not None and level is not Level.MODEL:
+        if getattr(options, name) is not None and level is not Level.MODEL:
             raise UsageError(
                 f"{flag(name)} has no effect at level {level}; it is for --level model"
             )
-    if asked.batch is not None and asked.tokens is not None:
+    if options.batch is not None and options.tokens is not None:
         raise UsageError("--batch fixes the batch, so --tokens has no effect; give one of them")
-    crossed = variants(asked)
-    chosen_s = None if divided else device.budget_s
-    budget_s = chosen_s if asked.budget is None else asked.read("budget")
-    precision = asked.read("precision")
-    # more than three rounds fit into some budgets, and precision ends them
-    usual_rounds = 1 if asked.quick else 3 if budget_s is precision is None else 12
-    rounds = asked.read("rounds") or usual_rounds
-    if precision and rounds < LEAST_ROUNDS:
+    if options.cold and not device.flushes_cache:
+        raise UsageError(f"--cold flushes a GPU's cache; it has no effect on {device.title()}")
+    if options.cuda_graphs and not device.captures:
+        raise UsageError(f"--cuda-graphs needs a GPU; it has no effect on {device.title()}")
+
+
+def refuse_early_end(precision: str | None, rounds: int) -> None:
+    """Raises `UsageError` if a precision is asked for in too few rounds to end any block."""
+    if precision is not None and rounds < LEAST_ROUNDS:
         raise UsageError(
             f"--precision has no effect in {many(rounds, 'round')}: it ends a block after"
             f" {LEAST_ROUNDS} or more; leave out --quick, or raise --rounds"
         )
-    dropout = asked.read("dropout")
-    return Request(
-        models=asked.read("models"),
-        lengths=asked.read("lengths"),
-        tokens=asked.read("tokens") or device.usual_tokens(max(one.width for one in crossed)),
-        **asdict(crossed[0]),
-        variants=crossed if len(crossed) > 1 else (),
-        preset=asked.preset,
-        level=level,
-        modes=modes,
-        device=device.name,
-        layers=asked.read("layers") or column.layers,
-        padding=asked.read("padding"),
-        causal=asked.causal,
-        rounds=rounds,
-        budget_s=budget_s,
-        case_timeout_s=asked.read("case_timeout"),
-        settings=settings(asked, device, budget_s),
-        dropout=Shell().dropout if dropout is None else dropout,
-        share_layers=asked.share_layers,
-        reversible=asked.reversible,
-        precision=precision or PRECISION,
-    )
 
 
-def variants(asked: Asked) -> tuple[Variant, ...]:
-    """Every combination of widths, heads, number types and batches. Raises `UsageError`."""
-    column = preset(asked.preset)
-    combinations = product(
-        asked.read("width") or (column.width,),
-        asked.read("heads") or (column.heads,),
-        asked.read("dtype"),
-        asked.read("batch") or (None,),
-    )
-    return tuple(Variant(width=w, heads=h, dtype=t, batch=b) for w, h, t, b in combinations)
-
-
-def settings(asked: Asked, device: Device, budget_s: float | None) -> Settings:
-    """How to measure: short runs under a budget, long ones without. Raises `UsageError`."""
-    if asked.cold and not device.flushes_cache:
-        raise UsageError(f"--cold flushes a GPU's cache; it has no effect on {device.title()}")
-    if asked.cuda_graphs and not device.captures:
-        raise UsageError(f"--cuda-graphs needs a GPU; it has no effect on {device.title()}")
-    threads = asked.read("threads") or device.threads or cores()
-    return Settings(
-        seed=asked.read("seed"),
-        cold=asked.cold,
-        cuda_graphs=asked.cuda_graphs,
-        threads=threads,
-        clock=device.host_clock(threads),
-        **device.sampling(asked.quick, bounded=asked.quick or budget_s is not None),
-    )
-
-
-def written(request: Request) -> Mapping[str, str | bool]:
-    """Options that ask for this request whatever machine reads them: none is left open.
-
-    `request` of them is the same request, but for the memory limit, which is the machine's.
-    """
-    settings = request.settings
-    texts: dict[str, str | bool] = {
-        "models": ",".join(request.models),
-        "lengths": ",".join(map(str, request.lengths)),
-        "mode": ",".join(request.modes),
-        "level": str(request.level),
-        "causal": request.causal,
-        "padding": str(request.padding),
-        "preset": request.preset,
-        "device": request.device,
-        "threads": str(settings.threads),
-        "cold": settings.cold,
-        "cuda_graphs": settings.cuda_graphs,
-        "budget": _time(request.budget_s),
-        "rounds": str(request.rounds),
-        "quick": _is_quick(request),
-        "case_timeout": _time(request.case_timeout_s),
-        "seed": str(settings.seed),
+def completed(options: Options, device: Device, divided: bool) -> Options:
+    """The options with texts for all that the program chooses, and with an effect."""
+    column, decode = preset(options.preset), Mode.DECODE in options.value("mode")
+    budget_s = None if divided else device.budget_s
+    chosen = {
+        "level": str(Level.ATTENTION if decode else Level.MODEL),
+        "width": str(column.width),
+        "heads": str(column.heads),
+        "threads": str(device.threads or cores()),
+        "budget": "none" if budget_s is None else f"{budget_s:g}s",
     }
-    if request.precision is not None and request.rounds >= LEAST_ROUNDS:
-        texts["precision"] = f"{100 * request.precision:.9g}%"
-    for name in ("width", "heads", "dtype", "batch"):
-        values = dict.fromkeys(getattr(single, name) for single in request.each)
-        texts |= {name: ",".join(map(str, values))} if None not in values else {}
-    if request.batch is None:
-        texts["tokens"] = str(request.tokens)
-    if request.level is Level.MODEL:
-        texts |= {"layers": str(request.layers), "dropout": str(request.dropout)}
-        chosen = {name: getattr(request, name) for name in ("share_layers", "reversible")}
-        texts |= {name: value for name, value in chosen.items() if value is not None}
-    return texts
+    options = replace(options, device=device.name).filled(chosen)
+    if options.batch is None:
+        chosen["tokens"] = str(device.usual_tokens(max(options.value("width"))))
+    if options.level == Level.MODEL:
+        chosen |= {"layers": str(column.layers), "dropout": str(Shell().dropout)}
+    # more than three rounds fit into some budgets, and precision ends them
+    endless = options.value("budget") is None and options.precision is None
+    chosen["rounds"] = "1" if options.quick else "3" if endless else "12"
+    options = options.filled(chosen)
+    enough = options.value("rounds") >= LEAST_ROUNDS
+    return options.filled({"precision": f"{PRECISION:.0%}"} if enough else {})
 
 
-def _time(seconds: float | None) -> str:
-    """A time limit as users write it: `300s`."""
-    return "none" if seconds is None else f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
+def crossed(values: dict[str, Any]) -> tuple[Variant, ...]:
+    """Every combination of widths, heads, number types and batches."""
+    lists = (values["width"], values["heads"], values["dtype"], values["batch"] or (None,))
+    return tuple(Variant(width=w, heads=h, dtype=t, batch=b) for w, h, t, b in product(*lists))
 
 
-def _is_quick(request: Request) -> bool:
-    """Whether the settings are those of a quick sweep and not of another one."""
-    device, bounded = find(request.device), request.budget_s is not None
+def settings(values: dict[str, Any], device: Device) -> Settings:
+    """How to measure: short runs under a budget, long ones without."""
+    quick = values["quick"]
+    sampling = device.sampling(quick, bounded=quick or values["budget"] is not None)
+    clock = device.host_clock(values["threads"])
+    return Settings(**alike(Settings, values), clock=clock, **sampling)
 
-    def fits(quick: bool) -> bool:
-        usual = device.sampling(quick, bounded=quick or bounded)
-        names = ("sample_s", "warmup_s", "interval_s")
-        return all(getattr(request.settings, n) == usual[n] for n in names if n in usual)
 
-    return fits(True) and not fits(False)
+def alike(record: type[Any], values: dict[str, Any]) -> dict[str, Any]:
+    """The values of options that have the name of a field of the record."""
+    return {field.name: values[field.name] for field in fields(record) if field.name in values}

@@ -6,80 +6,133 @@ from dataclasses import replace
 import pytest
 
 from attnbench.cli import resuming
-from attnbench.cli.resuming import Earlier, continued, earlier
+from attnbench.cli.resuming import continued
+from attnbench.devices.finding import find
 from attnbench.errors import DifferentSweep, UsageError
 from attnbench.records import Shard
-from attnbench.workloads.asked import texts
-from attnbench.workloads.requests import request, written
+from attnbench.store.journal import Journal, load
+from attnbench.store.schema import Start
+from attnbench.workloads.options import Options, texts
+from attnbench.workloads.requests import request
 from tests.cli.commands import here
-from tests.store.recorded import CROSSED, NUMBERED, RECORDED
+from tests.store.recorded import CROSSED, NUMBERED, OPTIONS, RECORDED, SWEEP
 
 
-def asking(before, **given):
+def asking(before, *, anyway=False, **given):
     """The request that goes on with a sweep, and these options beside `--resume`."""
-    return continued(before, request(before.asked(texts(given))), given)
+    return continued(before, texts(given), anyway)
+
+
+@pytest.fixture(autouse=True)
+def memory(monkeypatch):
+    """The machine always has as much memory left."""
+    cpu = type(find("cpu"))
+    usual = cpu.sampling
+    free = {"memory_limit_bytes": 1 << 33}
+    monkeypatch.setattr(cpu, "sampling", lambda *how, **ever: usual(*how, **ever) | free)
+
+
+@pytest.fixture
+def before(tmp_path):
+    """A sweep to go on with, in a journal that says how it was asked for."""
+    options = {
+        "models": "fastformer,fnet",
+        "width": "16,32",
+        "heads": 2,
+        "rounds": 6,
+        "lengths": "128..512",
+    }
+    wanted = request(Options.of({**options, "dtype": "fp32,bf16", "mode": "inference"}))
+    with Journal.create(tmp_path, "a sweep", Start(wanted, SWEEP.sessions[0])):
+        pass
+    return load(tmp_path)
 
 
 @pytest.mark.parametrize("folder", [RECORDED, NUMBERED, CROSSED], ids=lambda folder: folder.name)
-def test_nothing_else_need_be_written(folder):
-    before = earlier(folder)
-    now = asking(before)
-    limit = now.settings.memory_limit_bytes
-    assert before.request is not None
-    settings = replace(before.request.settings, memory_limit_bytes=limit)
-    assert now == replace(before.request, settings=settings)
+def test_an_older_journal_goes_on_with_new_limits_alone(folder):
+    """It does not say how it was asked for."""
+    older = load(folder)
+    now = asking(older, budget="none", case_timeout="2h", rounds=7)
+    settings = replace(older.request.settings, memory_limit_bytes=1 << 33)
+    limits = {"budget_s": None, "case_timeout_s": 7200.0, "rounds": 7}
+    assert now == replace(older.request, settings=settings, **limits)
+    for anyway in (False, True):
+        with pytest.raises(DifferentSweep, match=r"--seed: not stored .*; leave these options out"):
+            asking(older, anyway=anyway, seed=0)
+
+
+def test_a_recorded_sweep_goes_on_with_its_options_in_any_words():
+    sweep = load(OPTIONS)
+    settings = replace(sweep.request.settings, memory_limit_bytes=1 << 33)
+    same = {"lengths": "16..32", "dtype": "fp32", "quick": True, "tokens": 64}
+    assert asking(sweep, **same) == replace(sweep.request, settings=settings)
+    with pytest.raises(DifferentSweep, match="--tokens: 64 there, 8k here"):
+        asking(sweep, tokens="8k")
+
+
+def test_nothing_else_need_be_written(before):
+    assert asking(before) == before.request
+    assert asking(before, formats="svg", size="slide") == before.request
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
         ({"width": 64}, "--width: 16,32 there, 64 here"),
-        ({"case_timeout": "1h", "lengths": "16..33"}, "--lengths: 16,33 there, 16,32 here"),
-        ({"quick": True, "cold": False, "causal": True}, "--causal: off there, on here"),
+        (
+            {"case_timeout": "1h", "lengths": "16..33"},
+            "--lengths: 128..512 there, 16..33 here",
+        ),
+        ({"quick": True, "cold": False}, "--quick: off there, on here"),
         ({"share_layers": False}, "--share-layers: the default there, off here"),
     ],
 )
-def test_what_differs_is_refused_as_it_was_written(given, said):
+def test_what_differs_is_refused_as_it_was_written(before, given, said):
     with pytest.raises(DifferentSweep) as caught:
-        asking(earlier(CROSSED), **given)
+        asking(before, **given)
     assert f"({said}); leave these options out" in str(caught.value)
 
 
-def test_what_is_the_same_in_other_words_is_not_refused():
-    same = {"width": "32,16", "dtype": "bf16,fp32", "device": "cpu", "mode": "inference"}
-    assert asking(earlier(CROSSED), **same).width == 16
+def test_what_is_the_same_in_other_words_is_not_refused(before):
+    same = {"width": "32,16", "dtype": "bf16,fp32", "device": "auto", "lengths": "128,512,256"}
+    assert asking(before, **same) == before.request
 
 
-def test_limits_may_be_new_and_change_nothing_else():
-    before = earlier(CROSSED)
+def test_anyway_another_sweep_goes_on(before):
+    assert asking(before, anyway=True) == before.request
+    other = asking(before, anyway=True, width=64, rounds=2)
+    assert (other.width, other.rounds, other.heads) == (64, 2, 2)
+    assert (other.options["width"], other.options["rounds"]) == ("64", "2")
+
+
+def test_limits_may_be_new_and_change_nothing_else(before):
     now = asking(before, budget="none", rounds=7, case_timeout="2h")
     assert (now.budget_s, now.rounds, now.case_timeout_s) == (None, 7, 7200.0)
     assert now.settings.sample_s == before.request.settings.sample_s
+    assert now.options == before.request.options | {
+        "budget": "none",
+        "rounds": "7",
+        "case_timeout": "2h",
+    }
 
 
-def test_the_precision_stays_where_none_is_written_and_is_refused_in_too_few_rounds():
-    stored = earlier(CROSSED)
-    wanted = replace(stored.request, rounds=12, precision=0.05)
-    before = replace(stored, request=wanted, options=written(wanted))
-    assert asking(before).precision == asking(before, rounds=4).precision == 0.05
+def test_the_precision_stays_where_none_is_written_and_is_refused_in_too_few_rounds(before):
+    assert asking(before).precision == asking(before, rounds=1).precision == 0.02
     assert asking(before, precision="1%").precision == 0.01
-    few = asking(before, rounds=1)
-    assert (few.rounds, few.precision) == (1, 0.05)
     with pytest.raises(UsageError, match="--precision has no effect in 1 round"):
         asking(before, rounds=1, precision="1%")
 
 
-def test_a_shard_keeps_its_rounds():
-    before = replace(earlier(CROSSED), shard=Shard(1, 2))
-    with pytest.raises(DifferentSweep, match="--rounds: 1 there, 7 here"):
-        asking(before, rounds=7)
+def test_a_shard_keeps_its_rounds(before):
+    with pytest.raises(DifferentSweep, match="--rounds: 6 there, 7 here"):
+        asking(replace(before, shards=(Shard(1, 2),)), rounds=7)
 
 
 def test_a_fleet_goes_on_with_its_file(tmp_path):
     (tmp_path / "fleet.json").write_text("{}")
-    assert earlier(tmp_path) == Earlier(folder=tmp_path, options={})
+    assert resuming.earlier(tmp_path) == ({}, None)
     (tmp_path / "sweep.toml").write_text("on = 'slurm'\nshards = 3\n")
-    assert earlier(tmp_path).options == {"on": "slurm", "shards": "3"}
+    assert resuming.earlier(tmp_path) == ({"on": "slurm", "shards": "3"}, None)
 
 
 def test_the_folder_is_named_once(tmp_path):

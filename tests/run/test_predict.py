@@ -3,17 +3,19 @@ from dataclasses import replace
 import pytest
 
 from attnbench.analysis.summary import prediction_errors, summary
-from attnbench.records import Mode, Outcome
-from attnbench.run.predict import Rates, Times, replayed
+from attnbench.records import Mode, Outcome, Part
+from attnbench.run.predict import Rates, Times, predicted_costs
 from attnbench.run.session import Session
 from attnbench.statistics.curves import series_names
+from attnbench.store.journal import load
 from tests.run.machine import Machine
 from tests.run.test_session import planned
+from tests.store.recorded import OPTIONS
 from tests.sweeps import seconds as seconds_of
 from tests.sweeps import sweep
 
 
-def test_replayed_predictions_are_those_that_the_session_used():
+def test_the_predictions_that_the_session_used_are_stored_and_are_those_made_again():
     """A real session with fake workers; the prediction of each case is recorded."""
     whole = sweep(("transformer", "fastformer"), lengths=(128, 512, 2048, 8192))
     machine = Machine(lambda case: seconds_of(case.mechanism, case.workload))
@@ -32,8 +34,19 @@ def test_replayed_predictions_are_those_that_the_session_used():
         memory_bytes=1 << 40,
         clock=machine.clock,
     ).run()
-    found = replayed(whole.plan, machine.stored)
-    assert {key: pair[0] for key, pair in found.items()} == pytest.approx(used)
+    older = [replace(run, predicted=None) for run in machine.stored]
+    for runs in (machine.stored, older):
+        found = predicted_costs(whole.plan, runs)
+        assert {key: pair.seconds for key, pair in found.items()} == pytest.approx(used)
+    assert {run.case for run in machine.stored if run.predicted} == used.keys()
+
+
+def test_a_recorded_sweep_says_what_it_predicted():
+    whole = load(OPTIONS)
+    stored = {run.case: run.predicted for run in whole.runs if run.part is Part.TIME}
+    assert predicted_costs(whole.plan, whole.runs) == stored
+    shown = summary(whole).set_index("key")
+    assert all(shown.loc[key, "refined_s"] == pair.seconds for key, pair in stored.items())
 
 
 def test_a_case_that_never_ran_is_predicted_from_all_runs():
@@ -56,7 +69,7 @@ def test_a_case_that_never_ran_is_predicted_from_all_runs():
 
 def test_without_measurements_the_first_guess_remains():
     whole = replace(sweep(lengths=(128, 512)), runs=())
-    found = replayed(whole.plan, whole.runs)
+    found = predicted_costs(whole.plan, whole.runs)
     assert [found[line.case.key] for line in whole.plan] == [
         (line.predicted_s, line.predicted_bytes) for line in whole.plan
     ]
@@ -86,6 +99,6 @@ def test_prediction_errors_are_factors_in_either_direction():
 
 def test_a_measured_case_keeps_its_prediction_when_a_later_round_is_skipped():
     whole = sweep(("fastformer",), lengths=(128, 512), modes=(Mode.INFERENCE,), rounds=1)
-    first = replayed(whole.plan, whole.runs)
+    first = predicted_costs(whole.plan, whole.runs)
     skipped = replace(whole.runs[0], round=1, outcome=Outcome.SKIPPED, samples=(), elapsed_s=0.0)
-    assert replayed(whole.plan, (*whole.runs, skipped)) == first
+    assert predicted_costs(whole.plan, (*whole.runs, skipped)) == first

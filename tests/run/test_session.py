@@ -25,7 +25,7 @@ from attnbench.records import (
 )
 from attnbench.run import predict, schedule
 from attnbench.run.history import History
-from attnbench.run.predict import replayed
+from attnbench.run.predict import predicted_costs
 from attnbench.run.session import Session
 from attnbench.statistics.curves import series_names
 from attnbench.store.schema import wrong
@@ -490,7 +490,7 @@ def test_the_reason_and_the_report_name_one_prediction(limits):
     )
     machine = Machine(lambda case: costs[case.mechanism, case.form] * case.workload.seq_len)
     sweep(machine, plan, replace(REQUEST, **limits))
-    foreseen = replayed(plan, machine.stored)
+    foreseen = predicted_costs(plan, machine.stored)
     skipped = [run for run in machine.stored if run.outcome is Outcome.SKIPPED]
     assert skipped
     for run in skipped:
@@ -563,7 +563,7 @@ def test_predictions_learn_from_the_device_clock_where_there_is_one():
     assert [session.history.iteration_s(planned) for planned in PLAN] == pytest.approx(
         [0.1] * len(PLAN)
     )
-    predicted, _ = replayed(PLAN, machine.stored)[PLAN[-1].case.key]
+    predicted, _ = predicted_costs(PLAN, machine.stored)[PLAN[-1].case.key]
     assert predicted == pytest.approx(0.1)
 
 

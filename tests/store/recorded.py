@@ -11,6 +11,7 @@ RECORDED = Path(__file__).parents[1] / "data" / "schema1"
 NUMBERED = RECORDED.with_name("schema2")  # a small sweep, raced
 GPU = RECORDED.with_name("schema3")
 CROSSED = RECORDED.with_name("schema4")  # of two widths and two number types
+OPTIONS = RECORDED.with_name("options")  # with its options as text, and its predictions
 CLOCKED = RECORDED.with_name("schema5")  # by CPU time, on a busy machine
 SWEEP = load(RECORDED)
 DATA = (RECORDED / FILE).read_bytes()

@@ -1,19 +1,10 @@
-"""A file has one writer."""
+"""What is appended stays."""
 
 import os
 
 import pytest
 
 from attnbench.store.locked import LockedFile
-
-
-def test_a_second_writer_is_refused(tmp_path):
-    first = LockedFile(tmp_path / "file", create=True)
-    assert first.locked
-    with pytest.raises(BlockingIOError):
-        LockedFile(tmp_path / "file")
-    first.close()
-    LockedFile(tmp_path / "file").close()
 
 
 def test_what_is_appended_is_on_the_disk_or_not_in_the_file(tmp_path, monkeypatch):
