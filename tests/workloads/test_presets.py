@@ -60,7 +60,7 @@ def test_a_further_mechanism_is_in_the_groups_by_its_file(tmp_path, monkeypatch)
     """Its file is read and not run."""
     file, source = tmp_path / "mechanisms" / "nearby.py", Path(local.__file__).read_text()
     file.parent.mkdir()
-    monkeypatch.setattr(registry, "__file__", str(tmp_path / "registry.py"))
+    monkeypatch.setattr(registry, "PACKAGE", tmp_path)
     file.write_text(f"raise SystemExit\n{source}")
     assert group("@decode") == group("@all") == ("nearby",)
     file.write_text(source.replace("Card(", 'Card(undecoded="it looks ahead", '))
