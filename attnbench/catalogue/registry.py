@@ -115,13 +115,13 @@ def _card(name: str) -> "Card":
         return _from_path(name)
     if name in built_in():
         own: Card = importlib.import_module(f"attnbench.mechanisms.{name}").CARD
-        return replace(own, forms={**own.forms, **_of_packages(name)})
+        return replace(own, forms={**own.forms, **of_packages(name)})
     for point in entry_points(group=GROUP, name=name):
         return _adopted(point.load, name)
     raise UnknownMechanism(unknown(name, names()))
 
 
-def _of_packages(mechanism: str) -> dict[str, "type[Attention]"]:
+def of_packages(mechanism: str) -> dict[str, "type[Attention]"]:
     """The forms of a mechanism that packages compute, by package; imports none of them."""
     files = (file.name for file in pkgutil.iter_modules([str(PACKAGE / "peers")]))
     offered = {file: importlib.import_module(f"attnbench.peers.{file}").FORMS for file in files}
