@@ -26,7 +26,7 @@ def causal_trials(names):
         pytest.param(trial, id=f"{name}-{label}")
         for name in names
         for label, trial in trials(registry.card(name))
-        if trial.causal and trial.form == trial.card.default(trial.config, trial.workload(17))
+        if trial.causal and trial.form == trial.card.default_form(trial.config, trial.workload(17))
     ]
 
 
@@ -34,7 +34,7 @@ def built(name, seq_len):
     """The default form at its default options, and an input for it."""
     card = registry.card(name)
     w = Workload(batch=1, seq_len=seq_len, width=64, heads=4, level=Level.ATTENTION, causal=True)
-    module = card.forms[card.default(card.config(), w)](card.config(), w).eval()
+    module = card.forms[card.default_form(card.config(), w)](card.config(), w).eval()
     return module, torch.randn(1, seq_len, 64)
 
 

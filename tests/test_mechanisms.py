@@ -123,6 +123,6 @@ def test_the_file_explains_itself(name):
         assert documented, f"{option.name} is not explained"
     with pytest.raises(FrozenInstanceError):
         card.config().bias = True
-    assert card.forms[card.default(card.config(), workload(17, 2, False))] is not None
+    assert card.forms[card.default_form(card.config(), workload(17, 2, False))] is not None
     for example in card.examples:
         assert isinstance(example, card.config)

@@ -44,6 +44,7 @@ from attnbench.attention.primitives import (
     widen,
 )
 from attnbench.attention.recurrence import (
+    UNROLLED,
     chunk_length,
     decay_flops,
     decay_rates,
@@ -54,6 +55,5 @@ from attnbench.attention.recurrence import (
     short_convolution,
     sum_flops,
     sum_rule,
-    uncompiled,
 )
 from attnbench.records import Causality, Family, Level, Mode, Option, Workload

@@ -41,6 +41,9 @@ class Exemption(StrEnum):
     NO_VALID_KEY = "no valid key"  # a query without a valid key gets 0 from the core
 
 
+Exempt = Mapping[Exemption, str]  # from which rules, and why
+
+
 @dataclass(frozen=True, kw_only=True)
 class Tolerance:
     """Largest allowed error against the equations in float64, for each number type.
@@ -75,10 +78,11 @@ class Card:
     `examples` are small configurations that the contract's checks run at N ≈ 20 to 64.
     `symbols` explains those that papers print in its complexity besides N and the width: the
     meaning of each, and the options that set it. It is a literal, which `registry.symbols` reads.
-    `exempt(config)` returns the rules that do not hold, each with a reason.
+    `default` names a form, `exempt` the rules that do not hold, each with a reason; `uncompiled`
+    says why torch cannot compile the form `eager` (correctly). Each may be a function of the config,
+    `default` and `uncompiled` of the config and the workload.
     `undecoded` is why no form continues a sequence token by token; a card without it says that some
     form does, which `registry.decodes` reads.
-    `uncompiled` is why torch cannot compile the form `eager` (correctly) for the workload, or None.
     """
 
     forms: Mapping[str, type[Attention]]  # "eager" is always one of them
@@ -91,10 +95,10 @@ class Card:
     cost: Cost
     examples: tuple[BaseConfig, ...]
     symbols: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    default: Callable[[Any, Workload], str] = lambda config, workload: "eager"  # a form
+    default: str | Callable[[Any, Workload], str] = "eager"
     needs: Callable[[Any, Workload], str | None] = Attention.needs
-    uncompiled: Callable[[Any, Workload], str | None] = Attention.needs
-    exempt: Callable[[Any], Mapping[Exemption, str]] = lambda config: {}
+    uncompiled: str | Callable[[Any, Workload], str | None] = ""
+    exempt: Exempt | Callable[[Any], Exempt] = field(default_factory=dict)
     tolerance: Tolerance = Tolerance()
     share_layers: bool = False  # level `model`: all layers share one set of attention parameters
     reversible: bool = False  # level `model`: reversible residual layers
@@ -121,6 +125,14 @@ class Card:
             return make(**options)
         except (TypeError, ValueError) as error:
             raise UnknownOption(str(error)) from error
+
+    def default_form(self, config: BaseConfig, workload: Workload) -> str:
+        """The form of the workload if none is asked for."""
+        return self.default(config, workload) if callable(self.default) else self.default
+
+    def exemptions(self, config: BaseConfig) -> Exempt:
+        """The rules of the contract that do not hold, each with a reason."""
+        return self.exempt(config) if callable(self.exempt) else self.exempt
 
     def cannot_decode(self, form: str) -> str | None:
         """Why the form cannot continue a sequence token by token, or None."""

@@ -33,9 +33,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad, silu
 
-from attnbench.records import Workload
-
 BLOCK = 256  # tokens that a convolution reads at a time
+UNROLLED = "torch.compile would unroll the loop over tokens"
 
 Rule = Callable[..., tuple[Tensor, Tensor]]
 
@@ -329,8 +328,3 @@ def decay_rates(heads: int) -> tuple[Tensor, Tensor]:
     """
     speed = 10 ** torch.empty(heads).uniform_(-3, -1)
     return torch.empty(heads).uniform_(1, 16).log(), speed.expm1().log()
-
-
-def uncompiled(config: Any, workload: Workload) -> str:
-    """Why the form `eager` of a recurrence, which runs token by token, has no form `compiled`."""
-    return "torch.compile would unroll the loop over tokens"

@@ -83,7 +83,7 @@ def adopt(offered: Any, name: str) -> Card:
         cost=Cost("not declared", None, None),
         examples=(config_class(),),
         needs=needs_mask(offered),
-        exempt=lambda config: exempt,
+        exempt=exempt,
         declared=False,
         undecoded="a module without a card has no step",
     )

@@ -24,7 +24,7 @@ from attnbench.records import Workload
 
 FORM = "compiled"
 
-Refusal = Callable[[Any, Workload], str | None]
+Refusal = str | Callable[[Any, Workload], str | None]
 
 
 def with_compiled(card: Card) -> Card:
@@ -48,7 +48,9 @@ def compiled(eager: Any, uncompiled: Refusal) -> type[Attention]:
         return call(self, *inputs)
 
     def needs(config: Any, workload: Workload) -> str | None:
-        refused = eager.needs(config, workload) or uncompiled(config, workload)
+        if refused := eager.needs(config, workload):
+            return str(refused)
+        refused = uncompiled(config, workload) if callable(uncompiled) else uncompiled
         return refused or find(workload.device).cannot_compile() or None
 
     body: dict[str, Any] = {"compiles": True, "forward": forward, "needs": staticmethod(needs)}

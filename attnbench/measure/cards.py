@@ -69,7 +69,8 @@ class Cards:
         if form is not None and form not in card.forms:
             forms = ", ".join(card.forms)
             raise Unmeasured("missing", f"{mechanism} has no form {form!r}; forms: {forms}")
-        form = form or card.default(config, w)
+        if form is None:  # a card of an older tree has a function here, and no `default_form`
+            form = card.default(config, w) if callable(card.default) else card.default
         if reason := card.refusal(form, config, w):
             raise Unmeasured("unsupported", reason)
         if w.mode is Mode.DECODE and not hasattr(card.forms[form], "step_flops"):

@@ -27,59 +27,40 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnbench.attention import caches
-from attnbench.attention.caches import Cache
-from attnbench.attention.card import Card, Cost, Paper
-from attnbench.attention.contract import (
-    BaseConfig,
-    CachedAttention,
-    Draws,
-    Flops,
-    State,
-    projection_flops,
-    projection_parameters,
-)
-from attnbench.attention.primitives import (
-    allowed_keys,
-    causal_mask,
-    key_mask,
-    logits_at_once,
-    widen,
-)
-from attnbench.records import Causality, Family, Workload
+from attnbench import attention as at
 
 STEPS = 10  # the flattest rows need all; most stop after 4 or 5
 SPARSITY_RANGE = (0.01, 1 - 1e-6)  # of α − 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """Adaptively sparse attention has no further options: α is learned."""
 
 
-class AdaptivelySparse(CachedAttention):
-    def __init__(self, config: Config, workload: Workload) -> None:
+class AdaptivelySparse(at.CachedAttention):
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         self.a = nn.Parameter(torch.randn(workload.heads))
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         logits = q @ (k.mT / q.shape[-1] ** 0.5)  # [B, H, N, N]
-        allowed = allowed_keys(q, k, key_mask(mask), self.causal)
+        allowed = at.allowed_keys(q, k, at.key_mask(mask), self.causal)
         if allowed is not None:
             logits = logits.masked_fill(~allowed, torch.finfo(logits.dtype).min)
         o = self.entmax(logits) @ v
         return o if mask is None or allowed is None else o * allowed.any(-1, keepdim=True)
 
-    def start(self, batch: int, capacity: int) -> State:
+    def start(self, batch: int, capacity: int) -> at.State:
         d = self.width // self.heads
-        return caches.empty(self.key.weight, batch, self.heads, capacity, d)
+        return at.caches.empty(self.key.weight, batch, self.heads, capacity, d)
 
-    def attend_next(self, q: Tensor, state: Cache) -> Tensor:
+    def attend_next(self, q: Tensor, state: at.Cache) -> Tensor:
         k, v = state.held()
         return self.entmax(q / q.shape[-1] ** 0.5 @ k.mT) @ v
 
     @staticmethod
-    def state_elements(config: Config, workload: Workload) -> int:
+    def state_elements(config: Config, workload: at.Workload) -> int:
         return 2 * workload.tokens * workload.width
 
     def entmax(self, logits: Tensor) -> Tensor:
@@ -91,12 +72,12 @@ class AdaptivelySparse(CachedAttention):
         return self.a.sigmoid().clamp(*SPARSITY_RANGE)
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """q kᵀ and A v; the products are full even if causal."""
-        return Flops(projection_flops(w), 2 * (2 * w.tokens * w.seq_len * w.width))
+        return at.Flops(at.projection_flops(w), 2 * (2 * w.tokens * w.seq_len * w.width))
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         return 5 * w.heads * w.tokens * w.seq_len
 
 
@@ -112,8 +93,8 @@ class Chunked(AdaptivelySparse):
         return o * seen[:, None, :, None]
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
-        return 2 * w.heads * w.tokens + 5 * logits_at_once(w.device)
+    def elements(config: Config, w: at.Workload) -> int:
+        return 2 * w.heads * w.tokens + 5 * at.logits_at_once(w.device)
 
 
 def threshold(x: Tensor, a: Tensor) -> Tensor:
@@ -160,15 +141,15 @@ class Entmax(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, a: Tensor) -> Tensor:
         # powers lose too much in the half types
-        A, _, _ = weights(widen(logits), widen(a))
+        A, _, _ = weights(at.widen(logits), at.widen(a))
         ctx.save_for_backward(A, a)
         return A.to(logits.dtype)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         A, a = ctx.saved_tensors
-        dtype, grad = grad.dtype, widen(grad)
-        to_logits, to_alpha = gradients(A, A ** (1 - widen(a)), widen(a), grad)
+        dtype, grad = grad.dtype, at.widen(grad)
+        to_logits, to_alpha = gradients(A, A ** (1 - at.widen(a)), at.widen(a), grad)
         return to_logits.to(dtype), to_alpha.sum((0, 2, 3))[:, None, None].to(a.dtype)
 
 
@@ -179,10 +160,10 @@ class Rows(torch.autograd.Function):
     def forward(
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, a: Tensor, keys: Tensor | None, causal: bool
     ) -> Tensor:
-        o, tau = torch.empty_like(v), widen(q.new_empty(*q.shape[:2], 1))
-        for at, logits in pieces(q, k, keys, causal):
-            A, _, tau[at] = weights(logits, widen(a)[at[0], None, None])
-            o[at] = A.to(v.dtype) @ v[at[0]]
+        o, tau = torch.empty_like(v), at.widen(q.new_empty(*q.shape[:2], 1))
+        for part, logits in pieces(q, k, keys, causal):
+            A, _, tau[part] = weights(logits, at.widen(a)[part[0], None, None])
+            o[part] = A.to(v.dtype) @ v[part[0]]
         ctx.save_for_backward(q, k, v, a, keys, tau)
         ctx.causal = causal
         return o
@@ -191,15 +172,15 @@ class Rows(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, a, keys, tau = ctx.saved_tensors
         dq, dk, dv, da = (torch.zeros_like(x) for x in (q, k, v, a))
-        for at, logits in pieces(q, k, keys, ctx.causal):
-            head = at[0]
-            A, w, _ = weights(logits, widen(a)[head, None, None], tau[at])
-            dv[head] += A.to(v.dtype).mT @ grad[at]
-            to_A = widen(grad[at] @ v[head].mT)
-            to_logits, to_alpha = gradients(A, w, widen(a)[head, None, None], to_A)
+        for part, logits in pieces(q, k, keys, ctx.causal):
+            head = part[0]
+            A, w, _ = weights(logits, at.widen(a)[head, None, None], tau[part])
+            dv[head] += A.to(v.dtype).mT @ grad[part]
+            to_A = at.widen(grad[part] @ v[head].mT)
+            to_logits, to_alpha = gradients(A, w, at.widen(a)[head, None, None], to_A)
             to_logits = to_logits.to(q.dtype)
-            dq[at] = to_logits @ k[head]
-            dk[head] += to_logits.mT @ q[at]
+            dq[part] = to_logits @ k[head]
+            dk[head] += to_logits.mT @ q[part]
             da[head] += to_alpha.sum((1, 2)).to(a.dtype)
         return dq, dk, dv, da, None, None
 
@@ -209,20 +190,20 @@ def pieces(
 ) -> Iterator[tuple[tuple[slice, slice], Tensor]]:
     """Slices of heads and rows with their logits [heads, rows, N], `logits_at_once` at a time."""
     count, N = q.shape[:2]
-    size = logits_at_once(q.device.type)
+    size = at.logits_at_once(q.device.type)
     rows = min(N, max(1, size // N))
     heads = max(1, size // (rows * N))
     lowest = torch.finfo(q.dtype).min
     for h in range(0, count, heads):
         for i in range(0, N, rows):
-            at = slice(h, h + heads), slice(i, i + rows)
-            logits = q[at] @ k[at[0]].mT
+            part = slice(h, h + heads), slice(i, i + rows)
+            logits = q[part] @ k[part[0]].mT
             if causal:
-                past = causal_mask(N, N, q.device) if rows == N else band(i, rows, N, q.device)
+                past = at.causal_mask(N, N, q.device) if rows == N else band(i, rows, N, q.device)
                 logits.masked_fill_(~past, lowest)
             if keys is not None:
-                logits.masked_fill_(~keys[at[0], None], lowest)
-            yield at, widen(logits)
+                logits.masked_fill_(~keys[part[0], None], lowest)
+            yield part, at.widen(logits)
 
 
 def band(first: int, rows: int, N: int, device: torch.device) -> Tensor:
@@ -231,7 +212,7 @@ def band(first: int, rows: int, N: int, device: torch.device) -> Tensor:
     return torch.arange(N, device=device) <= i[:, None]
 
 
-def reference(module: AdaptivelySparse, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: AdaptivelySparse, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     d = module.width // module.heads
     q, k, v = module.query(x), module.key(x), module.value(x)
     heads = []
@@ -262,31 +243,21 @@ def entmax(z: Tensor, alpha: Tensor) -> Tensor:
     return torch.zeros_like(z).masked_scatter(inside, (x[inside] - tau) ** p)
 
 
-def parameters(config: Config, w: Workload) -> int:
+def parameters(config: Config, w: at.Workload) -> int:
     """The four projections and one α for each head."""
-    return projection_parameters(config, w) + w.heads
+    return at.projection_parameters(config, w) + w.heads
 
 
-def default(config: Config, w: Workload) -> str:
-    """Faster at every length, and stores no N × N tensor."""
-    return "chunked"
-
-
-def uncompiled(config: Config, w: Workload) -> str:
-    """No graph holds a branch on data."""
-    return "torch.compile cannot trace Newton's method, which stops when its steps are small"
-
-
-CARD = Card(
+CARD = at.Card(
     forms={"eager": AdaptivelySparse, "chunked": Chunked},
     config=Config,
     reference=reference,
     parameters=parameters,
-    family=Family.FULL,
-    causality=Causality.OPTIONAL,
-    paper=Paper("Adaptively Sparse Transformers", "Correia et al.", 2019, "arXiv:1909.00015"),
-    cost=Cost("O(N²·d)", time=2, memory=2),
+    family=at.Family.FULL,
+    causality=at.Causality.OPTIONAL,
+    paper=at.Paper("Adaptively Sparse Transformers", "Correia et al.", 2019, "arXiv:1909.00015"),
+    cost=at.Cost("O(N²·d)", time=2, memory=2),
     examples=(Config(), Config(bias=True)),
-    default=default,
-    uncompiled=uncompiled,
+    default="chunked",  # faster at every length
+    uncompiled="torch.compile cannot trace Newton's method, which stops when its steps are small",
 )

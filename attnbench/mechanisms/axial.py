@@ -29,21 +29,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attnbench.attention.card import Card, Cost, Exemption, Paper
-from attnbench.attention.contract import (
-    Attention,
-    BaseConfig,
-    Draws,
-    Flops,
-    Projections,
-    projection_parameters,
-)
-from attnbench.attention.primitives import fused_attention, padded_mask, softmax_attention
-from attnbench.records import Causality, Family, Workload
+from attnbench import attention as at
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """`combine`: chained or sum; `columns`: w, tokens in a row; None: near √N."""
 
     combine: str = "chained"
@@ -59,7 +49,7 @@ class Config(BaseConfig):
         return -(-seq_len // w), w
 
 
-class Axis(Projections):
+class Axis(at.Projections):
     """The four projections of one axis."""
 
     def forward(self, x: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -70,8 +60,8 @@ class Axis(Projections):
         return qkv.unflatten(3, (3, heads, -1)).unbind(3)
 
 
-class Axial(Attention):
-    def __init__(self, config: Config, workload: Workload) -> None:
+class Axial(at.Attention):
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         self.row = Axis(self.width, config.bias)
         self.column = Axis(self.width, config.bias)
@@ -81,7 +71,7 @@ class Axial(Attention):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         N = x.shape[1]
         h, w = self.config.grid(N)
-        mask = padded_mask(mask, N, h * w - N, x.device)
+        mask = at.padded_mask(mask, N, h * w - N, x.device)
         if mask is not None:
             mask = mask.expand(len(x), -1).unflatten(1, (h, w))
         x = F.pad(x, (0, 0, 0, h * w - N)).unflatten(1, (h, w))  # [B, h, w, D]
@@ -118,36 +108,36 @@ class Axial(Attention):
 
     def dense(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
         """[G, G', L, d] three times to the same shape."""
-        return softmax_attention(q, k, v, mask, causal)
+        return at.softmax_attention(q, k, v, mask, causal)
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """Four projections for each axis on the padded grid; q kᵀ and A v of each."""
         h, width = config.grid(w.seq_len)
         tokens, count = w.batch * h * width, axes(config, w)
         core = 4 * tokens * w.width * (h + (count - 1) * width)
-        return Flops(count * 4 * 2 * tokens * w.width**2, core)
+        return at.Flops(count * 4 * 2 * tokens * w.width**2, core)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         return 2 * w.tokens * w.heads * max(config.grid(w.seq_len)) + 3 * w.tokens * w.width
 
 
 class Sdpa(Axial):
     def dense(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-        return fused_attention(q, k, v, mask, causal)
+        return at.fused_attention(q, k, v, mask, causal)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         return w.heads * w.tokens + 3 * w.tokens * w.width
 
 
-def axes(config: Config, w: Workload) -> int:
+def axes(config: Config, w: at.Workload) -> int:
     """Number of attentions: rows, columns and, in the causal chain, the inner rows."""
     return 3 if w.causal and config.combine == "chained" else 2
 
 
-def reference(module: Axial, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: Axial, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     N, causal = len(x), module.causal
     real = [i for i in range(N) if mask is None or mask[i]]
     w = module.config.grid(N)[1]
@@ -180,35 +170,35 @@ def attended(module: Axial, axis: Axis, x: Tensor, keys: list[list[int]]) -> Ten
     return axis.output(o)
 
 
-def parameters(config: Config, w: Workload) -> int:
+def parameters(config: Config, w: at.Workload) -> int:
     """Four projections for each axis."""
-    return axes(config, w) * projection_parameters(config, w)
+    return axes(config, w) * at.projection_parameters(config, w)
 
 
-def default(config: Config, w: Workload) -> str:
+def default(config: Config, w: at.Workload) -> str:
     """The fused kernel, except on a CPU for axes too short to keep it busy."""
     return "eager" if w.device == "cpu" and max(config.grid(w.seq_len)) <= 32 else "sdpa"
 
 
-def exempt(config: Config) -> Mapping[Exemption, str]:
+def exempt(config: Config) -> Mapping[at.Exemption, str]:
     """A given `columns` makes the grid independent of N."""
-    return {} if config.columns else {Exemption.EXTRA_PADDING: "the grid depends on N"}
+    return {} if config.columns else {at.Exemption.EXTRA_PADDING: "the grid depends on N"}
 
 
-CARD = Card(
+CARD = at.Card(
     forms={"eager": Axial, "sdpa": Sdpa},
     config=Config,
     reference=reference,
     parameters=parameters,
-    family=Family.FIXED,
-    causality=Causality.OPTIONAL,
-    paper=Paper(
+    family=at.Family.FIXED,
+    causality=at.Causality.OPTIONAL,
+    paper=at.Paper(
         "Axial Attention in Multidimensional Transformers",
         "Ho et al.",
         2019,
         "arXiv:1912.12180",
     ),
-    cost=Cost("O(N·√N·d)", time=1.5, memory=1.5),
+    cost=at.Cost("O(N·√N·d)", time=1.5, memory=1.5),
     examples=(Config(), Config(combine="sum", columns=7, bias=True), Config(columns=9)),
     default=default,
     exempt=exempt,

@@ -30,24 +30,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from attnbench.attention import flex
-from attnbench.attention.card import Card, Cost, Exemption, Paper
-from attnbench.attention.contract import (
-    BaseConfig,
-    Draws,
-    Flops,
-    QKVAttention,
-    projection_flops,
-    projection_parameters,
-)
-from attnbench.attention.primitives import key_mask, softmax_attention
+from attnbench import attention as at
 from attnbench.devices.finding import find
 from attnbench.mechanisms.longformer import joined, lowered, padded, windows
-from attnbench.records import Causality, Family, Workload
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """`block`: b; `global_tokens`: g; `random_tokens`: r, a multiple of b; `seed` of the draw."""
 
     block: int = 64
@@ -65,10 +54,10 @@ class Config(BaseConfig):
             )
 
 
-class BigBird(QKVAttention):
+class BigBird(at.QKVAttention):
     random: Tensor  # [H, n, r / b] indices of blocks; −1 where none was left to draw
 
-    def __init__(self, config: Config, workload: Workload) -> None:
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         self.register_buffer("random", draw(config, workload))
         self.may_run_out = fewest(config, workload) < config.random_tokens // config.block
@@ -76,7 +65,7 @@ class BigBird(QKVAttention):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         g = self.config.global_tokens
         k, v = k.contiguous(), v.contiguous()
-        rows = softmax_attention(q[:, :, :g], k, v, key_mask(mask))
+        rows = at.softmax_attention(q[:, :, :g], k, v, at.key_mask(mask))
         return joined(rows, self.sparse(q, k, v, mask), mask).transpose(1, 2)
 
     def sparse(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
@@ -128,19 +117,21 @@ class BigBird(QKVAttention):
             far.add_(lowered(chosen.flatten(3)[:, :, :, None], far))
         return sinks, near, far
 
-    def draws(self, index: int) -> Draws:
+    def draws(self, index: int) -> at.Draws:
         return {"random": self.random}
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """g + 3 b + r keys for every query, padded to blocks; then g full rows."""
         g, b = min(config.global_tokens, w.seq_len), config.block
         rows = w.seq_len + -w.seq_len % b
         keys = g + 3 * b + config.random_tokens
-        return Flops(projection_flops(w), 4 * w.batch * w.width * (rows * keys + w.seq_len * g))
+        return at.Flops(
+            at.projection_flops(w), 4 * w.batch * w.width * (rows * keys + w.seq_len * g)
+        )
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         """Logits before and after concatenation, their softmax, and random keys and values."""
         keys = min(config.global_tokens, w.seq_len) + 3 * config.block + config.random_tokens
         copies = 2 * w.tokens * w.width * config.random_tokens // config.block
@@ -150,33 +141,33 @@ class BigBird(QKVAttention):
 class Flex(BigBird):
     compiles = True
 
-    def __init__(self, config: Config, workload: Workload) -> None:
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
-        self.fused = flex.Fused(
+        self.fused = at.flex.Fused(
             visible(config, workload, self.random), find(workload.device).torch_name
         )
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        rows = softmax_attention(q[:, :, : self.config.global_tokens], k, v, key_mask(mask))
+        rows = at.softmax_attention(q[:, :, : self.config.global_tokens], k, v, at.key_mask(mask))
         return joined(rows, self.fused(q, k, v, mask), mask).transpose(1, 2)
 
     @staticmethod
-    def needs(config: Config, w: Workload) -> str | None:
-        return flex.needs(w) or find(w.device).cannot_compile() or None
+    def needs(config: Config, w: at.Workload) -> str | None:
+        return at.flex.needs(w) or find(w.device).cannot_compile() or None
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """All pairs of flex_attention's blocks that it visits; g full rows."""
         rows = 4 * w.batch * w.width * w.seq_len * min(config.global_tokens, w.seq_len)
         visited = visible(config, w, draw(config, w)).flops(w)
-        return Flops(projection_flops(w), visited + rows)
+        return at.Flops(at.projection_flops(w), visited + rows)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         return w.heads * w.tokens
 
 
-def visible(config: Config, w: Workload, random: Tensor) -> flex.Window:
+def visible(config: Config, w: at.Workload, random: Tensor) -> at.flex.Window:
     """Global, neighbouring and random keys of every query."""
     b, g = config.block, config.global_tokens
     # a table for each draw: older releases of torch index by tensors alone here
@@ -189,16 +180,16 @@ def visible(config: Config, w: Workload, random: Tensor) -> flex.Window:
             keys = keys | (drawn[h, i // b] == j // b)
         return keys
 
-    first, last = (i // b for i in flex.queries(w.seq_len))
+    first, last = (i // b for i in at.flex.queries(w.seq_len))
     zero, end = 0 * first, torch.full_like(first, random.shape[1] - 1)
     part = [(zero, zero + g), ((first - 1) * b, (last + 2) * b)]
-    for step in range(-(-flex.BLOCK // b) + 1):
+    for step in range(-(-at.flex.BLOCK // b) + 1):
         own = torch.minimum(torch.minimum(first + step, last), end)
         part += [(drawn * b, (drawn + 1) * b) for drawn in random[:, own].unbind(-1)]
-    return flex.Window(w.seq_len, allowed, part)
+    return at.flex.Window(w.seq_len, allowed, part)
 
 
-def draw(config: Config, w: Workload) -> Tensor:
+def draw(config: Config, w: at.Workload) -> Tensor:
     """[H, n, r / b]: for each head and block of queries, distinct blocks of keys, or −1."""
     generator = torch.Generator().manual_seed(config.seed)
     n, R = math.ceil(w.seq_len / config.block), config.random_tokens // config.block
@@ -218,12 +209,12 @@ def draw(config: Config, w: Workload) -> Tensor:
     return blocks.masked_fill(torch.arange(R) >= left[:, None], -1)
 
 
-def fewest(config: Config, w: Workload) -> int:
+def fewest(config: Config, w: at.Workload) -> int:
     """A lower bound on the number of blocks that any block of queries can draw from."""
     return math.ceil(w.seq_len / config.block) - math.ceil(config.global_tokens / config.block) - 3
 
 
-def reference(module: BigBird, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: BigBird, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     N, d, b = len(x), module.width // module.heads, module.config.block
     real = {j for j in range(N) if mask is None or mask[j]}
     q, k, v = module.query(x), module.key(x), module.value(x)
@@ -240,24 +231,24 @@ def reference(module: BigBird, x: Tensor, mask: Tensor | None, draws: Draws) -> 
     return module.output(torch.stack(rows))
 
 
-def exempt(config: Config) -> Mapping[Exemption, str]:
+def exempt(config: Config) -> Mapping[at.Exemption, str]:
     """The draw of random blocks depends on the length."""
     if not config.random_tokens:
         return {}
-    return {Exemption.EXTRA_PADDING: "random blocks are drawn from all blocks of N"}
+    return {at.Exemption.EXTRA_PADDING: "random blocks are drawn from all blocks of N"}
 
 
-CARD = Card(
+CARD = at.Card(
     forms={"eager": BigBird, "flex": Flex},
     config=Config,
     reference=reference,
-    parameters=projection_parameters,
-    family=Family.FIXED_MEMORY,
-    causality=Causality.NEVER,
-    paper=Paper(
+    parameters=at.projection_parameters,
+    family=at.Family.FIXED_MEMORY,
+    causality=at.Causality.NEVER,
+    paper=at.Paper(
         "Big Bird: Transformers for Longer Sequences", "Zaheer et al.", 2020, "arXiv:2007.14062"
     ),
-    cost=Cost("O(N·K·d)", time=1, memory=1),
+    cost=at.Cost("O(N·K·d)", time=1, memory=1),
     symbols={"K": ("tokens that a query attends to", "block", "global_tokens", "random_tokens")},
     examples=(
         Config(block=2, global_tokens=3, random_tokens=4),

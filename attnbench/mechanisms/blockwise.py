@@ -15,28 +15,17 @@ Reconstructed: with fewer heads than shifts, the largest shifts get no head.
 Source: arXiv:1911.02972, section 3.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attnbench.attention.card import Card, Cost, Exemption, Paper
-from attnbench.attention.contract import (
-    BaseConfig,
-    Draws,
-    Flops,
-    QKVAttention,
-    projection_flops,
-    projection_parameters,
-)
-from attnbench.attention.primitives import fused_attention, padded_mask, softmax_attention
-from attnbench.records import Causality, Family, Workload
+from attnbench import attention as at
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """`blocks`: n; `permutation`: cyclic or random; `seed`: of the random permutations."""
 
     blocks: int = 2
@@ -48,10 +37,10 @@ class Config(BaseConfig):
         self.require_one_of("permutation", ("cyclic", "random"))
 
 
-class Blockwise(QKVAttention):
+class Blockwise(at.QKVAttention):
     pi: Tensor  # [H, n]
 
-    def __init__(self, config: Config, workload: Workload) -> None:
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         permutations = {"cyclic": cyclic, "random": drawn}[config.permutation]
         self.register_buffer("pi", permutations(config, workload.heads), persistent=False)
@@ -68,7 +57,7 @@ class Blockwise(QKVAttention):
         )  # [B, n, H, b, d]
         heads = torch.arange(H, device=q.device)
         k, v = (x[:, self.pi.T, heads] for x in (k, v))
-        keys = padded_mask(mask, N, n * b - N, q.device)
+        keys = at.padded_mask(mask, N, n * b - N, q.device)
         if keys is not None:
             keys = keys.unflatten(1, (n, b))[:, self.pi.T, None].expand(B, -1, -1, -1, -1)
             keys = keys.flatten(0, 1)  # [B n, H, 1, b]
@@ -78,25 +67,25 @@ class Blockwise(QKVAttention):
 
     def dense(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """[G, H, b, d] three times and a mask [G, H, 1, b] or None to [G, H, b, d]."""
-        return softmax_attention(q, k, v, mask)
+        return at.softmax_attention(q, k, v, mask)
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """q kᵀ and A v of n pairs of blocks, padding included."""
         b = -(-w.seq_len // config.blocks)
-        return Flops(projection_flops(w), 4 * w.batch * config.blocks * b * b * w.width)
+        return at.Flops(at.projection_flops(w), 4 * w.batch * config.blocks * b * b * w.width)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         return 2 * w.heads * w.tokens * -(-w.seq_len // config.blocks) + 2 * w.tokens * w.width
 
 
 class Sdpa(Blockwise):
     def dense(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        return fused_attention(q, k, v, mask)
+        return at.fused_attention(q, k, v, mask)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         return 2 * w.tokens * w.width + w.heads * w.tokens
 
 
@@ -115,7 +104,7 @@ def drawn(config: Config, heads: int) -> Tensor:
     return torch.stack(rows)
 
 
-def reference(module: Blockwise, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: Blockwise, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     N, H, d, n = len(x), module.heads, module.width // module.heads, module.config.blocks
     b = (N + n - 1) // n
     q, k, v = (linear(x).view(N, H, d) for linear in (module.query, module.key, module.value))
@@ -129,36 +118,27 @@ def reference(module: Blockwise, x: Tensor, mask: Tensor | None, draws: Draws) -
     return module.output(o.flatten(1))
 
 
-def default(config: Config, w: Workload) -> str:
-    return "sdpa"
-
-
-def exempt(config: Config) -> Mapping[Exemption, str]:
-    """The size of a block grows with N."""
-    return {Exemption.EXTRA_PADDING: "blocks are N / n tokens long"}
-
-
-CARD = Card(
+CARD = at.Card(
     forms={"eager": Blockwise, "sdpa": Sdpa},
     config=Config,
     reference=reference,
-    parameters=projection_parameters,
-    family=Family.FIXED,
-    causality=Causality.NEVER,
-    paper=Paper(
+    parameters=at.projection_parameters,
+    family=at.Family.FIXED,
+    causality=at.Causality.NEVER,
+    paper=at.Paper(
         "Blockwise Self-Attention for Long Document Understanding",
         "Qiu et al.",
         2019,
         "arXiv:1911.02972",
     ),
-    cost=Cost("O(N²·d/n)", time=2, memory=2),
+    cost=at.Cost("O(N²·d/n)", time=2, memory=2),
     symbols={"n": ("blocks", "blocks")},
     examples=(
         Config(),
         Config(blocks=5, bias=True),
         Config(blocks=3, permutation="random", seed=4),
     ),
-    default=default,
-    exempt=exempt,
+    default="sdpa",
+    exempt={at.Exemption.EXTRA_PADDING: "blocks are N / n tokens long"},
     undecoded="a permuted block may read a later one",
 )

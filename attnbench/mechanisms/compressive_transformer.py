@@ -30,14 +30,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from attnbench.attention import caches
-from attnbench.attention.caches import Cache, Piece
-from attnbench.attention.card import Card, Cost, Paper
-from attnbench.attention.contract import Draws, Flops, State, merge, projection_flops
-from attnbench.attention.primitives import causal_mask, widen
+from attnbench import attention as at
 from attnbench.mechanisms import transformer_xl as xl
 from attnbench.mechanisms.transformer_xl import Parts
-from attnbench.records import Causality, Family, Level, Mode, Workload
 
 COMPRESSIONS = ("conv", "dilated", "max", "mean", "most_used")
 LEARNED = ("conv", "dilated")
@@ -79,16 +74,16 @@ class Kept(NamedTuple):
     length: int  # the number of past tokens
 
     @property
-    def tokens(self) -> Cache:
-        return Cache(self.k, self.v, 0, self.length)
+    def tokens(self) -> at.Cache:
+        return at.Cache(self.k, self.v, 0, self.length)
 
     @property
-    def slots(self) -> Cache:
-        return Cache(self.old_k, self.old_v, 0, 0)
+    def slots(self) -> at.Cache:
+        return at.Cache(self.old_k, self.old_v, 0, 0)
 
 
 class CompressiveTransformer(xl.TransformerXL):
-    def __init__(self, config: Config, workload: Workload) -> None:
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         self.loss: Tensor | None = None
         self.kept: Tensor | None = None
@@ -116,18 +111,20 @@ class CompressiveTransformer(xl.TransformerXL):
                 self.loss = self.reconstruction(q, k, v, slots, masks)
         return self.output(self.sweep(q, k, v, masks).flatten(2)), k[0], v[0]
 
-    def start(self, batch: int, capacity: int) -> State:
+    def start(self, batch: int, capacity: int) -> at.State:
         config, D, like = self.config, self.width, self.key.weight
         span, slots = min(config.memory + config.segment, capacity), slots_after(config, capacity)
         sizes = span, min(slots, config.compressed + config.segment // config.rate)
-        tokens, old = (caches.empty(like, batch, self.heads, n, D // self.heads) for n in sizes)
+        tokens, old = (at.caches.empty(like, batch, self.heads, n, D // self.heads) for n in sizes)
         R = self.distances(span + min(slots, config.compressed), tokens.k).contiguous()
         past = (
-            widen(like.new_zeros(batch, span)) if counts(config) else like.new_zeros(batch, span, D)
+            at.widen(like.new_zeros(batch, span))
+            if counts(config)
+            else like.new_zeros(batch, span, D)
         )
         return Kept(tokens.k, tokens.v, old.k, old.v, R, past, 0)
 
-    def prefill(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+    def prefill(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
         kept, N = Kept(*state), x.shape[1]
         y, k, v = self.swept(x, None)
         kept.tokens.added(k, v)
@@ -144,7 +141,7 @@ class CompressiveTransformer(xl.TransformerXL):
             old.added(*self.compacted(*parts))
         return y, kept._replace(length=N)
 
-    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
         kept = Kept(*state)
         q, k, v = self.projected(x)
         i = kept.length
@@ -159,7 +156,7 @@ class CompressiveTransformer(xl.TransformerXL):
             leaver = slice(start, start + self.config.segment)
             parts = (kept.past[:, leaver], kept.k[:, :, leaver], kept.v[:, :, leaver])
             slots.added(*self.compacted(*parts))
-        return self.output(merge(o)), kept
+        return self.output(at.merge(o)), kept
 
     def noted(self, past: Tensor, x: Tensor, A: Tensor, first: int, i: int) -> Tensor:
         """`Kept.past` after token i, which read from `first` on with weights A."""
@@ -173,7 +170,7 @@ class CompressiveTransformer(xl.TransformerXL):
         past[:, i % span] = 0
         return past
 
-    def compacted(self, past: Tensor, k: Tensor, v: Tensor) -> Piece:
+    def compacted(self, past: Tensor, k: Tensor, v: Tensor) -> at.Piece:
         """k and v of the slots of whole segments, from what is kept of their tokens."""
         if not counts(self.config):
             slots, _ = self.slots(past, None)
@@ -185,7 +182,7 @@ class CompressiveTransformer(xl.TransformerXL):
         return k.take_along_dim(index, 2), v.take_along_dim(index, 2)
 
     @staticmethod
-    def state_elements(config: Any, workload: Workload) -> int:
+    def state_elements(config: Any, workload: at.Workload) -> int:
         """k and v of tokens and slots and what is kept of each token, and W_r R_p."""
         N = workload.seq_len
         span, slots = min(config.memory + config.segment, N), slots_after(config, N)
@@ -271,7 +268,7 @@ class CompressiveTransformer(xl.TransformerXL):
         for s, q_s in enumerate(q.split(L, 2)):
             first = max(0, s - memory)
             k_s, v_s, seen = self.reach(slots, [*old[first:s], new[s]])
-            allowed = causal_mask(q_s.shape[2], k_s.shape[2], q.device)
+            allowed = at.causal_mask(q_s.shape[2], k_s.shape[2], q.device)
             if masks is not None:
                 allowed = allowed & seen.mT
             R_s = R[:, :, R.shape[2] - k_s.shape[2] :]
@@ -309,18 +306,18 @@ class CompressiveTransformer(xl.TransformerXL):
     def auxiliary_loss(self) -> Tensor | None:
         return self.loss
 
-    def draws(self, index: int) -> Draws:
+    def draws(self, index: int) -> at.Draws:
         """`kept` [slots]: the tokens that `most_used` turned into slots."""
         return {} if self.kept is None else {"kept": self.kept[index]}
 
     @staticmethod
-    def needs(config: Config, w: Workload) -> str | None:
-        if w.level is Level.CORE:
+    def needs(config: Config, w: at.Workload) -> str | None:
+        if w.level is at.Level.CORE:
             return "the compressed memory is computed from x, so there is no separate core"
         return xl.TransformerXL.needs(config, w)
 
     @staticmethod
-    def flops(config: Any, w: Workload) -> Flops:
+    def flops(config: Any, w: at.Workload) -> at.Flops:
         """Those of Transformer-XL; f_c, W_k and W_v of the slots; the loss in training."""
         core, D = CompressiveTransformer.products(config, w), w.width
         evicted = leaving(config, w.seq_len)
@@ -330,13 +327,13 @@ class CompressiveTransformer(xl.TransformerXL):
             core += 2 * (2 * w.batch * slots * D * D)
         if learned:
             core += 2 * w.batch * evicted * D * D
-        if learned and w.mode is Mode.TRAINING:
+        if learned and w.mode is at.Mode.TRAINING:
             read = config.segment + config.segment // config.rate
             core += 2 * (2 * w.batch * slots * D * D) + 2 * (2 * w.batch * evicted * read * D)
-        return Flops(projection_flops(w), core)
+        return at.Flops(at.projection_flops(w), core)
 
     @staticmethod
-    def elements(config: Any, w: Workload) -> int:
+    def elements(config: Any, w: at.Workload) -> int:
         return xl.stored(CompressiveTransformer.layout(config, w.seq_len), w)
 
 
@@ -344,7 +341,7 @@ class Recomputed(CompressiveTransformer):
     keeps_weights = False
 
     @staticmethod
-    def elements(config: Any, w: Workload) -> int:
+    def elements(config: Any, w: at.Workload) -> int:
         return xl.working(CompressiveTransformer.layout(config, w.seq_len), w)
 
 
@@ -384,7 +381,7 @@ def detached(x: Tensor | None) -> Tensor | None:
 
 
 def reference(
-    module: CompressiveTransformer, x: Tensor, mask: Tensor | None, draws: Draws
+    module: CompressiveTransformer, x: Tensor, mask: Tensor | None, draws: at.Draws
 ) -> Tensor:
     config, H = module.config, module.heads
     d = module.width // H
@@ -412,7 +409,7 @@ def reference(
 
 
 def compressed(
-    module: CompressiveTransformer, x: Tensor, mask: Tensor | None, draws: Draws
+    module: CompressiveTransformer, x: Tensor, mask: Tensor | None, draws: at.Draws
 ) -> list[Tensor | None]:
     """The slots of one sequence in order; None where a slot has only padding tokens."""
     config = module.config
@@ -438,31 +435,31 @@ def compressed(
     return slots
 
 
-def parameters(config: Config, w: Workload) -> int:
+def parameters(config: Config, w: at.Workload) -> int:
     """Those of Transformer-XL, and c D × D where f_c is learned."""
     compress = w.width * (config.rate * w.width + config.bias)
     return xl.parameters(config, w) + (config.compression in LEARNED) * compress
 
 
-def default(config: Config, w: Workload) -> str:
+def default(config: Config, w: at.Workload) -> str:
     """Recomputed where training would otherwise keep more than 0.5 GiB of float32 scores."""
     return "recomputed" if CompressiveTransformer.elements(config, w) > 1 << 27 else "eager"
 
 
-CARD = Card(
+CARD = at.Card(
     forms={"eager": CompressiveTransformer, "recomputed": Recomputed},
     config=Config,
     reference=reference,
     parameters=parameters,
-    family=Family.RECURRENCE,
-    causality=Causality.ALWAYS,
-    paper=Paper(
+    family=at.Family.RECURRENCE,
+    causality=at.Causality.ALWAYS,
+    paper=at.Paper(
         "Compressive Transformers for Long-Range Sequence Modelling",
         "Rae et al.",
         2019,
         "arXiv:1911.05507",
     ),
-    cost=Cost("O(N·(L + M + C))", time=1, memory=1),
+    cost=at.Cost("O(N·(L + M + C))", time=1, memory=1),
     symbols={
         "L": ("tokens of a segment", "segment"),
         "M": ("tokens of memory", "memory"),

@@ -22,22 +22,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from attnbench.attention.card import Card, Cost, Paper
-from attnbench.attention.contract import (
-    BaseConfig,
-    Draws,
-    Flops,
-    QKVAttention,
-    merge,
-    projection_flops,
-    projection_parameters,
-)
-from attnbench.attention.primitives import key_mask, masked_softmax
-from attnbench.records import Causality, Family, Level, Workload
+from attnbench import attention as at
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """`global_tokens`: G; `radius`: r; `clip`: largest labelled distance; `shared`."""
 
     global_tokens: int = 230
@@ -50,21 +39,21 @@ class Config(BaseConfig):
         self.require_at_least(0, "clip")
 
 
-class Etc(QKVAttention):
-    def __init__(self, config: Config, workload: Workload) -> None:
+class Etc(at.QKVAttention):
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         H, D, d = workload.heads, workload.width, workload.head_width
         self.near = nn.Parameter(0.02 * torch.randn(H, 2 * config.clip + 1, d))
         self.to_global = nn.Parameter(0.02 * torch.randn(H, 1, d))
         self.to_long = nn.Parameter(0.02 * torch.randn(H, 1, d))
-        if workload.level is not Level.CORE and not config.shared:
+        if workload.level is not at.Level.CORE and not config.shared:
             names = ("query_global", "key_global", "value_global", "output_global")
             for name in names:
                 self.add_module(name, nn.Linear(D, D, bias=config.bias))
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         q, k, v = (self.split(self.both(name, x)) for name in ("query", "key", "value"))
-        return self.both("output", merge(self.attend(q, k, v, mask)))
+        return self.both("output", at.merge(self.attend(q, k, v, mask)))
 
     def both(self, name: str, x: Tensor) -> Tensor:
         """A projection of all tokens; global tokens use their separate one, if there is one."""
@@ -88,7 +77,7 @@ class Etc(QKVAttention):
         i = torch.arange(G, device=q.device)
         near = self.labelled(q, i - i[:, None])  # [B, H, G, G]
         logits = q @ k.mT + nn.functional.pad(near, (0, k.shape[2] - G))
-        return masked_softmax(logits, key_mask(mask)) @ v
+        return at.masked_softmax(logits, at.key_mask(mask)) @ v
 
     def long_rows(self, G: int, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """[B, H, n, d] against three blocks of their neighbours and the global keys."""
@@ -99,8 +88,10 @@ class Etc(QKVAttention):
         k = torch.cat([neighbours(k[:, :, G:], r), spread(k[:, :, :G] + self.to_global, count)], 3)
         v = torch.cat([neighbours(v[:, :, G:], r), spread(v[:, :, :G], count)], 3)
         i, j = torch.arange(r, device=device)[:, None], torch.arange(-r, 2 * r, device=device)
-        at = j + r * torch.arange(count, device=device)[:, None, None]  # [count, 1, 3 r]
-        band = ((j - i).abs() <= self.config.radius) & (at >= 0) & (at < n)  # [count, r, 3 r]
+        position = j + r * torch.arange(count, device=device)[:, None, None]  # [count, 1, 3 r]
+        band = (
+            ((j - i).abs() <= self.config.radius) & (position >= 0) & (position < n)
+        )  # [count, r, 3 r]
         allowed = nn.functional.pad(band, (0, G), value=True)
         if mask is not None:
             keys = mask[:, None, :, None]
@@ -108,7 +99,7 @@ class Etc(QKVAttention):
             allowed = allowed & keys.mT  # [B, 1, count, r, 3 r + G]
         logits = q @ k.mT  # [B, H, count, r, 3 r + G]
         logits[..., : 3 * r] += self.labelled(q, j - i)
-        o = masked_softmax(logits, allowed) @ v
+        o = at.masked_softmax(logits, allowed) @ v
         return o.flatten(2, 3)[:, :, :n]
 
     def labelled(self, q: Tensor, distance: Tensor) -> Tensor:
@@ -119,7 +110,7 @@ class Etc(QKVAttention):
         return (q @ near.mT).gather(-1, index)
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """S and A v of the global rows and the padded long rows, and their distance vectors."""
         G = min(config.global_tokens, w.seq_len)
         n = w.seq_len - G
@@ -127,10 +118,10 @@ class Etc(QKVAttention):
         rows = -(-n // r) * r if n else 0
         pairs = G * w.seq_len + rows * (3 * r + G)
         labels = (G + rows) * (2 * config.clip + 1)
-        return Flops(projection_flops(w), 2 * w.batch * w.width * (2 * pairs + labels))
+        return at.Flops(at.projection_flops(w), 2 * w.batch * w.width * (2 * pairs + labels))
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         G = min(config.global_tokens, w.seq_len)
         r = min(config.radius, w.seq_len)
         return 2 * w.heads * w.tokens * (3 * r + 2 * G) + w.tokens * w.width * (6 + 2 * G // r)
@@ -147,7 +138,7 @@ def spread(x: Tensor, count: int) -> Tensor:
     return x[:, :, None].expand(-1, -1, count, -1, -1)
 
 
-def reference(module: Etc, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: Etc, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     H, G, config = module.heads, module.config.global_tokens, module.config
     d = module.width // H
 
@@ -178,25 +169,27 @@ def label(module: Etc, i: int, j: int) -> Tensor:
     return module.to_long[:, 0] if i < G else module.to_global[:, 0]
 
 
-def parameters(config: Config, w: Workload) -> int:
+def parameters(config: Config, w: at.Workload) -> int:
     """Four or eight projections, and the vectors of 2 clip + 1 distances and two directions."""
-    return projection_parameters(config, w) * (2 - config.shared) + (2 * config.clip + 3) * w.width
+    return (
+        at.projection_parameters(config, w) * (2 - config.shared) + (2 * config.clip + 3) * w.width
+    )
 
 
-CARD = Card(
+CARD = at.Card(
     forms={"eager": Etc},
     config=Config,
     reference=reference,
     parameters=parameters,
-    family=Family.FIXED_MEMORY,
-    causality=Causality.NEVER,
-    paper=Paper(
+    family=at.Family.FIXED_MEMORY,
+    causality=at.Causality.NEVER,
+    paper=at.Paper(
         "ETC: Encoding Long and Structured Inputs in Transformers",
         "Ainslie et al.",
         2020,
         "arXiv:2004.08483",
     ),
-    cost=Cost("O(G² + N·G + N·r)", time=1, memory=1),
+    cost=at.Cost("O(G² + N·G + N·r)", time=1, memory=1),
     symbols={
         "G": ("global tokens", "global_tokens"),
         "n_g": ("global tokens", "global_tokens"),

@@ -33,25 +33,13 @@ from types import MappingProxyType
 import torch
 from torch import Tensor, nn
 
-from attnbench.attention.card import Card, Cost, Exemption, Paper
-from attnbench.attention.contract import (
-    NO_SEPARATE_CORE,
-    BaseConfig,
-    Draws,
-    Flops,
-    QKVAttention,
-    merge,
-    projection_flops,
-    try_out,
-)
-from attnbench.attention.primitives import masked_softmax
-from attnbench.records import Causality, Family, Level, Workload
+from attnbench import attention as at
 
 WIDTHS = MappingProxyType({"product": 1, "add": 1, "concat": 2})  # of p and k̄, in units of d
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """`interaction`: product, add or concat; `share_query_value`: V = Q; `share_heads`."""
 
     interaction: str = "product"
@@ -62,15 +50,15 @@ class Config(BaseConfig):
         self.require_one_of("interaction", WIDTHS)
 
 
-class Fastformer(QKVAttention):
-    def __init__(self, config: Config, workload: Workload) -> None:
+class Fastformer(at.QKVAttention):
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         D, H, d = workload.width, workload.heads, workload.head_width
         rows = 1 if config.share_heads else H
         span = WIDTHS[config.interaction]
         self.w_q = nn.Parameter(torch.randn(rows, d) / d**0.5)
         self.w_k = nn.Parameter(torch.randn(rows, span * d) / d**0.5)
-        if workload.level is Level.CORE:
+        if workload.level is at.Level.CORE:
             return
         inner = d if config.share_heads else D
         self.query = nn.Linear(D, inner, bias=config.bias)
@@ -85,14 +73,14 @@ class Fastformer(QKVAttention):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         q, k = self.project(x, self.query), self.project(x, self.key)
         v = q if self.config.share_query_value else self.project(x, self.value)
-        return self.output(merge(self.attend(q, k, v, mask))) + merge(q)
+        return self.output(at.merge(self.attend(q, k, v, mask))) + at.merge(q)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         d = q.shape[-1]
         keys = None if mask is None else mask[:, None, :]
-        a = masked_softmax((q @ self.w_q[:, :, None]).squeeze(-1) / d**0.5, keys)  # [B, H, N]
+        a = at.masked_softmax((q @ self.w_q[:, :, None]).squeeze(-1) / d**0.5, keys)  # [B, H, N]
         p = self.mix(a[:, :, None] @ q, k)  # [B, H, N, d or 2d]
-        b = masked_softmax((p @ self.w_k[:, :, None]).squeeze(-1) / d**0.5, keys)  # [B, H, N]
+        b = at.masked_softmax((p @ self.w_k[:, :, None]).squeeze(-1) / d**0.5, keys)  # [B, H, N]
         return self.mix(b[:, :, None] @ p, v)  # [B, H, N, d or 3d]
 
     def mix(self, pooled: Tensor, x: Tensor) -> Tensor:
@@ -117,16 +105,16 @@ class Fastformer(QKVAttention):
         return linear.weight.repeat(self.heads, 1), bias
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """W_Q, W_K (W_V), W_R; then both logits and both poolings."""
         span = WIDTHS[config.interaction]
         wide = 3 if config.interaction == "concat" else 1
         count = 2 + (not config.share_query_value) + wide
         core = 2 * w.tokens * w.width * (2 + 2 * span)
-        return Flops(projection_flops(w, count), core)
+        return at.Flops(at.projection_flops(w, count), core)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         return 2 * w.tokens * w.width * WIDTHS[config.interaction] + 2 * w.tokens * w.heads
 
 
@@ -138,10 +126,10 @@ class Folded(Fastformer):
         W_V, b_V = (W_Q, b_Q) if self.config.share_query_value else self.tiled(self.value)
 
         w = (self.w_q[:, None] @ W_Q.view(H, d, -1)).squeeze(1)  # [H, D]
-        a = masked_softmax(w @ x.mT / d**0.5, keys)  # [B, H, N]
+        a = at.masked_softmax(w @ x.mT / d**0.5, keys)  # [B, H, N]
         q = self.pooled(a, x, W_Q, b_Q)  # [B, H, d]
         w = ((self.w_k * q)[:, :, None] @ W_K.view(H, d, -1)).squeeze(2)  # [B, H, D]
-        b = masked_softmax(w @ x.mT / d**0.5, keys)  # [B, H, N]
+        b = at.masked_softmax(w @ x.mT / d**0.5, keys)  # [B, H, N]
         k = (q * self.pooled(b, x, W_K, b_K)).flatten(1)  # [B, D]
 
         M = torch.baddbmm(W_Q.T, W_V.T * k[:, None], self.output.weight.T.expand(len(x), -1, -1))
@@ -159,30 +147,32 @@ class Folded(Fastformer):
         return heads + weights.sum(-1, keepdim=True) * bias.view(self.heads, -1)
 
     @staticmethod
-    def needs(config: Config, w: Workload) -> str | None:
-        if w.level is Level.CORE:
-            return NO_SEPARATE_CORE
+    def needs(config: Config, w: at.Workload) -> str | None:
+        if w.level is at.Level.CORE:
+            return at.NO_SEPARATE_CORE
         if config.interaction != "product":
             return "only interaction=product can be folded; use fastformer:eager"
         return None
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """X M; then four products of X with H vectors, M, and the projections of the vectors."""
         D = w.width
         thin = 4 * 2 * w.tokens * D * w.heads
         vectors = 2 * D * D + w.batch * (3 + config.bias) * 2 * D * D
-        return Flops(projection_flops(w, 1), thin + w.batch * 2 * D**3 + vectors)
+        return at.Flops(at.projection_flops(w, 1), thin + w.batch * 2 * D**3 + vectors)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         return 4 * w.tokens * w.heads + 2 * w.batch * w.width**2
 
 
 class Triton(Fastformer):
-    def __init__(self, config: Config, workload: Workload) -> None:
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
-        try_out("the Triton kernel", lambda q, k, *_: fused_pooling(q, k[:, :, 0], None), workload)
+        at.try_out(
+            "the Triton kernel", lambda q, k, *_: fused_pooling(q, k[:, :, 0], None), workload
+        )
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         q_bar = fused_pooling(q, self.w_q[None], mask)  # [B, H, d]
@@ -190,7 +180,7 @@ class Triton(Fastformer):
         return k_bar[:, :, None] * v
 
     @staticmethod
-    def needs(config: Config, w: Workload) -> str | None:
+    def needs(config: Config, w: at.Workload) -> str | None:
         if config.interaction != "product":
             return "the Triton kernel computes only interaction=product; use fastformer:eager"
         if find_spec("triton") is None:
@@ -202,7 +192,7 @@ class Triton(Fastformer):
         return None
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         """Both poolings of 64 parts at most."""
         return 2 * w.batch * w.width * 64
 
@@ -214,7 +204,7 @@ def fused_pooling(x: Tensor, w: Tensor, mask: Tensor | None) -> Tensor:
     return pooled(x, w, mask, x.shape[-1] ** -0.5)
 
 
-def reference(module: Fastformer, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: Fastformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     H, d, kind = module.heads, module.width // module.heads, module.config.interaction
     real = [i for i in range(len(x)) if mask is None or mask[i]]
     q, outputs = [], []
@@ -239,7 +229,7 @@ def interact(kind: str, a: Tensor, b: Tensor) -> Tensor:
     return a + b if kind == "add" else torch.cat([a, b])
 
 
-def parameters(config: Config, w: Workload) -> int:
+def parameters(config: Config, w: at.Workload) -> int:
     """W_Q, W_K (W_V), W_R and the two logit vectors; W_Q, W_K, W_V are D × d for shared heads."""
     D, d = w.width, w.head_width
     inner = d if config.share_heads else D
@@ -249,34 +239,34 @@ def parameters(config: Config, w: Workload) -> int:
     return inputs * inner * (D + config.bias) + wide * D * D + D * config.bias + (1 + span) * inner
 
 
-def default(config: Config, w: Workload) -> str:
+def default(config: Config, w: at.Workload) -> str:
     """Folded once its D³ per sequence is less than the products it saves."""
     if Folded.needs(config, w):
         return "eager"
     return "folded" if w.seq_len >= 2 * w.width else "eager"
 
 
-def exempt(config: Config) -> Mapping[Exemption, str]:
+def exempt(config: Config) -> Mapping[at.Exemption, str]:
     """Without a key k̄ is 0, and so is a product with it, but not a sum or concatenation."""
     if config.interaction == "product":
         return {}
-    return {Exemption.NO_VALID_KEY: "without a key, k̄ is 0, but v is added or concatenated"}
+    return {at.Exemption.NO_VALID_KEY: "without a key, k̄ is 0, but v is added or concatenated"}
 
 
-CARD = Card(
+CARD = at.Card(
     forms={"eager": Fastformer, "folded": Folded, "triton": Triton},
     config=Config,
     reference=reference,
     parameters=parameters,
-    family=Family.MEMORY,
-    causality=Causality.NEVER,
-    paper=Paper(
+    family=at.Family.MEMORY,
+    causality=at.Causality.NEVER,
+    paper=at.Paper(
         "Fastformer: Additive Attention Can Be All You Need",
         "Wu et al.",
         2021,
         "arXiv:2108.09084",
     ),
-    cost=Cost("O(N·d)", time=1, memory=1),
+    cost=at.Cost("O(N·d)", time=1, memory=1),
     examples=(
         Config(),
         Config(bias=True, share_query_value=False),

@@ -13,7 +13,6 @@ Left out: products with F_N and F_D, the form of the paper for a TPU, which are 
 Source: arXiv:2105.03824, equations (1) to (3).
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import cos, pi
 
@@ -21,16 +20,13 @@ import torch
 from torch import Tensor
 from torch.fft import fft2, rfft2
 
-from attnbench.attention.card import Card, Cost, Exemption, Paper
-from attnbench.attention.contract import Attention, BaseConfig, Draws, Flops
-from attnbench.attention.primitives import widen
-from attnbench.records import Causality, Family, Workload
+from attnbench import attention as at
 
 HALVED = 1024  # tokens from which `half` is the faster form
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """FNet has no parameters, and so no options."""
 
     def __post_init__(self) -> None:
@@ -38,23 +34,23 @@ class Config(BaseConfig):
             raise ValueError("fnet has no projections, so there is no bias")
 
 
-class FNet(Attention):
+class FNet(at.Attention):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         if mask is not None:
             x = x * mask[..., None]
-        return self.mixed(widen(x)).to(x.dtype)
+        return self.mixed(at.widen(x)).to(x.dtype)
 
     def mixed(self, x: Tensor) -> Tensor:
         """Re(F_N x F_D)."""
         return fft2(x).real
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """There is no matrix product."""
-        return Flops(0, 0)
+        return at.Flops(0, 0)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         """Two complex tensors."""
         return 4 * w.tokens * w.width
 
@@ -66,12 +62,12 @@ class Half(FNet):
         return torch.cat([half, rest.flip(-2, -1).roll(1, -2)], -1)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         """Two complex tensors of half the width, and their real part."""
         return 3 * w.tokens * w.width
 
 
-def reference(module: FNet, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: FNet, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     N, D = x.shape
     x = x if mask is None else torch.where(mask[:, None], x, 0)
     rows = []
@@ -85,35 +81,31 @@ def reference(module: FNet, x: Tensor, mask: Tensor | None, draws: Draws) -> Ten
     return torch.stack(rows)
 
 
-def parameters(config: Config, w: Workload) -> int:
+def parameters(config: Config, w: at.Workload) -> int:
     return 0
 
 
-def default(config: Config, w: Workload) -> str:
+def default(config: Config, w: at.Workload) -> str:
     """Putting the halves together costs more than it saves in short sequences."""
     return "half" if w.seq_len >= HALVED else "eager"
 
 
-def exempt(config: Config) -> Mapping[Exemption, str]:
-    return {Exemption.EXTRA_PADDING: "F_N depends on N"}
-
-
-CARD = Card(
+CARD = at.Card(
     forms={"eager": FNet, "half": Half},
     config=Config,
     reference=reference,
     parameters=parameters,
-    family=Family.MIXING,
-    causality=Causality.NEVER,
-    paper=Paper(
+    family=at.Family.MIXING,
+    causality=at.Causality.NEVER,
+    paper=at.Paper(
         "FNet: Mixing Tokens with Fourier Transforms",
         "Lee-Thorp et al.",
         2021,
         "arXiv:2105.03824",
     ),
-    cost=Cost("O(N·D·log N)", time=1, memory=1),
+    cost=at.Cost("O(N·D·log N)", time=1, memory=1),
     examples=(Config(),),
     default=default,
-    exempt=exempt,
+    exempt={at.Exemption.EXTRA_PADDING: "F_N depends on N"},
     undecoded="every output is a sum over the whole sequence",
 )

@@ -29,25 +29,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import silu, softplus
 
-from attnbench.attention.card import Card, Cost, Paper
-from attnbench.attention.contract import BaseConfig, CoreAttention, Draws, Flops, State, merge
-from attnbench.attention.primitives import widen
-from attnbench.attention.recurrence import (
-    chunk_length,
-    decay_rates,
-    delta_flops,
-    delta_rule,
-    random_taps,
-    short_convolution,
-    uncompiled,
-)
-from attnbench.records import Causality, Family, Level, Mode, Workload
+from attnbench import attention as at
 
 EPSILON = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """`gate`: False: DeltaNet; `expand`: e, width of values over that of keys; None: 2, in DeltaNet
     1; `conv`: W, tokens of a filter; `negative`: β up to 2; `chunk`: C, tokens of a chunk; None:
     32, or 64 from d = 64 on."""
@@ -74,17 +62,17 @@ class Kept(NamedTuple):
     inputs: Tensor
 
 
-class GatedDeltaNet(CoreAttention):
-    def __init__(self, config: Config, workload: Workload) -> None:
+class GatedDeltaNet(at.CoreAttention):
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         D, H, e = workload.width, workload.heads, config.wider
         if config.gate:
-            self.A, self.b = (nn.Parameter(rate) for rate in decay_rates(H))
-        if workload.level is Level.CORE:
+            self.A, self.b = (nn.Parameter(rate) for rate in at.decay_rates(H))
+        if workload.level is at.Level.CORE:
             return
         mixed = (2 + e) * D
         self.mix = nn.Linear(D, mixed, bias=config.bias)  # W_Q, W_K, W_V
-        self.taps = nn.Parameter(random_taps(config.conv, mixed))
+        self.taps = nn.Parameter(at.random_taps(config.conv, mixed))
         self.rates = nn.Linear(D, (1 + config.gate) * H, bias=config.bias)  # W_β, W_α
         if config.gate:
             self.gate = nn.Linear(D, e * D, bias=config.bias)
@@ -92,7 +80,7 @@ class GatedDeltaNet(CoreAttention):
         self.output = nn.Linear(e * D, D, bias=config.bias)
 
     @staticmethod
-    def core_inputs(config: Config, workload: Workload) -> tuple[tuple[int, ...], ...]:
+    def core_inputs(config: Config, workload: at.Workload) -> tuple[tuple[int, ...], ...]:
         """Shapes of q, k, v, and x W_β above x W_α."""
         w, d = workload, workload.head_width
         tokens = w.batch, w.heads, w.seq_len
@@ -102,17 +90,17 @@ class GatedDeltaNet(CoreAttention):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         return self.extend(x, mask, self.start(len(x), 0))[0]
 
-    def extend(self, x: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
+    def extend(self, x: Tensor, mask: Tensor | None, state: at.State) -> tuple[Tensor, at.State]:
         """The outputs of tokens after a state, and the state after them."""
         S, inputs = state
         mixed = self.mix(x)
         if mask is not None:
             mixed = mixed * mask[..., None]
-        mixed, inputs = short_convolution(mixed, inputs, self.taps)
+        mixed, inputs = at.short_convolution(mixed, inputs, self.taps)
         D = self.width
         q, k, v = (self.split(t) for t in mixed.split([D, D, mixed.shape[-1] - 2 * D], -1))
         o, S = self.corrected(q, k, v, self.rates(x).mT, mask, S)
-        o = merge(self.norm(o))
+        o = at.merge(self.norm(o))
         return self.output(o * silu(self.gate(x)) if self.config.gate else o), Kept(S, inputs)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, rates: Tensor, mask: Tensor | None) -> Tensor:
@@ -124,11 +112,11 @@ class GatedDeltaNet(CoreAttention):
     ) -> tuple[Tensor, Tensor]:
         """o [B, H, N, e d], and S after the tokens."""
         dtype = v.dtype
-        q, k, v = unit(widen(q)) * q.shape[-1] ** -0.5, unit(widen(k)), widen(v)
-        beta, g = self.step_sizes(widen(rates))
+        q, k, v = unit(at.widen(q)) * q.shape[-1] ** -0.5, unit(at.widen(k)), at.widen(v)
+        beta, g = self.step_sizes(at.widen(rates))
         if mask is not None:
             beta, g = beta * mask[:, None], g * mask[:, None]
-        o, S = delta_rule(S, g, q, k, v, beta, self.chunk(self.config, q.shape[-1]))
+        o, S = at.delta_rule(S, g, q, k, v, beta, self.chunk(self.config, q.shape[-1]))
         return o.to(dtype), S
 
     def step_sizes(self, rates: Tensor) -> tuple[Tensor, Tensor]:
@@ -136,24 +124,24 @@ class GatedDeltaNet(CoreAttention):
         beta = rates[:, : self.heads].sigmoid() * (1 + self.config.negative)
         if not self.config.gate:
             return beta, rates.new_zeros(1, 1, 1)
-        speed = softplus(rates[:, self.heads :] + widen(self.b)[:, None])
-        return beta, -widen(self.A).exp()[:, None] * speed
+        speed = softplus(rates[:, self.heads :] + at.widen(self.b)[:, None])
+        return beta, -at.widen(self.A).exp()[:, None] * speed
 
     def nothing(self, batch: int, like: Tensor) -> Tensor:
         """S before the first token, on the device of `like` and at least as precise."""
         d = self.width // self.heads
-        return widen(like.new_zeros(batch, self.heads, d, self.config.wider * d))
+        return at.widen(like.new_zeros(batch, self.heads, d, self.config.wider * d))
 
-    def start(self, batch: int, capacity: int) -> State:
+    def start(self, batch: int, capacity: int) -> at.State:
         like = self.output.weight
         inputs = like.new_zeros(batch, *self.taps[1:].shape)
         return Kept(self.nothing(batch, like), inputs)
 
-    def prefill(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+    def prefill(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
         return self.extend(x, None, state)
 
     @staticmethod
-    def state_elements(config: Config, workload: Workload) -> int:
+    def state_elements(config: Config, workload: at.Workload) -> int:
         w, e = workload, config.wider
         inputs = (config.conv - 1) * (2 + e) * w.width
         return w.batch * (w.width * e * w.head_width + inputs)
@@ -164,31 +152,31 @@ class GatedDeltaNet(CoreAttention):
         return None
 
     @classmethod
-    def flops(cls, config: Config, w: Workload) -> Flops:
+    def flops(cls, config: Config, w: at.Workload) -> at.Flops:
         """The projections; then those of `delta_flops`. conv is not a matrix product."""
         d, e = w.head_width, config.wider
-        core = delta_flops(w.seq_len, cls.chunk(config, d), w.heads, d, e * d)
-        return Flops(2 * w.tokens * projections(config, w), w.batch * core)
+        core = at.delta_flops(w.seq_len, cls.chunk(config, d), w.heads, d, e * d)
+        return at.Flops(2 * w.tokens * projections(config, w), w.batch * core)
 
     @classmethod
-    def step_flops(cls, config: Config, w: Workload) -> Flops:
+    def step_flops(cls, config: Config, w: at.Workload) -> at.Flops:
         """Those of one token."""
         return cls.flops(config, replace(w, seq_len=1))
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         """q, k and v twice; in training, S after every token."""
         state = config.wider * w.width * w.head_width
-        return w.tokens * (2 * (2 + config.wider) * w.width + (w.mode is Mode.TRAINING) * state)
+        return w.tokens * (2 * (2 + config.wider) * w.width + (w.mode is at.Mode.TRAINING) * state)
 
 
 class Chunked(GatedDeltaNet):
     @staticmethod
     def chunk(config: Config, d: int) -> int:
-        return config.chunk or chunk_length(d)
+        return config.chunk or at.chunk_length(d)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         """Chunks of q, k, v and o, four tensors of C × C, and S before every chunk."""
         e, d, C = config.wider, w.head_width, Chunked.chunk(config, w.head_width)
         states = -(-w.seq_len // C) * w.batch * w.width * (d + 2 * e * d)
@@ -201,14 +189,14 @@ def unit(x: Tensor) -> Tensor:
     return x * (x.square().sum(-1, keepdim=True) + EPSILON).rsqrt()
 
 
-def projections(config: Config, w: Workload) -> int:
+def projections(config: Config, w: at.Workload) -> int:
     """Elements of W_Q, W_K, W_V, W_β and W_O, and if `gate` of W_α and W_G."""
     D, e = w.width, config.wider
     widths = (2 + e) * D + (1 + config.gate) * w.heads + (config.gate + 1) * e * D
     return widths * D
 
 
-def reference(module: GatedDeltaNet, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: GatedDeltaNet, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     c, H, D = module.config, module.heads, module.width
     d, e = D // H, c.wider
     real = [mask is None or bool(mask[t]) for t in range(len(x))]
@@ -239,7 +227,7 @@ def reference(module: GatedDeltaNet, x: Tensor, mask: Tensor | None, draws: Draw
     return module.output(o * gate * gate.sigmoid())
 
 
-def parameters(config: Config, w: Workload) -> int:
+def parameters(config: Config, w: at.Workload) -> int:
     """The projections (with biases) and filters, A and b, and the scales of RMSNorm."""
     D, e, gate = w.width, config.wider, int(config.gate)
     biases = (2 + e) * D + (1 + gate) * w.heads + gate * e * D + D
@@ -248,30 +236,26 @@ def parameters(config: Config, w: Workload) -> int:
     return projections(config, w) + config.bias * biases + filters + scales
 
 
-def default(config: Config, w: Workload) -> str:
-    return "chunked"
-
-
-CARD = Card(
+CARD = at.Card(
     forms={"eager": GatedDeltaNet, "chunked": Chunked},
     config=Config,
     reference=reference,
     parameters=parameters,
-    family=Family.STATE,
-    causality=Causality.ALWAYS,
-    paper=Paper(
+    family=at.Family.STATE,
+    causality=at.Causality.ALWAYS,
+    paper=at.Paper(
         "Gated Delta Networks: Improving Mamba2 with Delta Rule",
         "Yang et al.",
         2024,
         "arXiv:2412.06464",
     ),
-    cost=Cost("O(N·d²)", time=1, memory=1),
+    cost=at.Cost("O(N·d²)", time=1, memory=1),
     examples=(
         Config(chunk=8),
         Config(gate=False, negative=True, chunk=5, conv=2),
         Config(expand=1, bias=True, conv=1, chunk=6),
         Config(),
     ),
-    default=default,
-    uncompiled=uncompiled,
+    default="chunked",
+    uncompiled=at.UNROLLED,
 )

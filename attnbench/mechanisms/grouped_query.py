@@ -22,22 +22,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from attnbench.attention import caches
-from attnbench.attention.caches import Cache
-from attnbench.attention.card import Card, Cost, Paper
-from attnbench.attention.contract import BaseConfig, CachedAttention, Draws, Flops
-from attnbench.attention.primitives import (
-    allowed_keys,
-    fused_attention,
-    key_mask,
-    masked_softmax,
-    softmax_attention,
-)
-from attnbench.records import Causality, Family, Workload
+from attnbench import attention as at
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """`kv_heads`: K, heads of keys and values, which divides H; None: H/4, or the next divisor
     below."""
 
@@ -47,13 +36,13 @@ class Config(BaseConfig):
         self.require_at_least(1, "kv_heads")
 
 
-class GroupedQuery(CachedAttention):
-    def __init__(self, config: Config, workload: Workload) -> None:
+class GroupedQuery(at.CachedAttention):
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         self.kv_heads = kv_heads(config, workload)
 
     @staticmethod
-    def core_inputs(config: Config, workload: Workload) -> tuple[tuple[int, ...], ...]:
+    def core_inputs(config: Config, workload: at.Workload) -> tuple[tuple[int, ...], ...]:
         w = workload
         kv = (w.batch, kv_heads(config, w), w.seq_len, w.head_width)
         return (w.batch, w.heads, w.seq_len, w.head_width), kv, kv
@@ -62,7 +51,7 @@ class GroupedQuery(CachedAttention):
         logits = self.rows(q) @ (k / q.shape[-1] ** 0.5).mT  # [B, K, G N, N]
         logits = logits.unflatten(2, (-1, q.shape[2]))
         keys = None if mask is None else mask[:, None, None, None]  # [B, 1, 1, 1, N]
-        A = masked_softmax(logits, allowed_keys(q, k, keys, self.causal))
+        A = at.masked_softmax(logits, at.allowed_keys(q, k, keys, self.causal))
         return self.by_head(A.flatten(2, 3) @ v)
 
     def rows(self, q: Tensor) -> Tensor:
@@ -73,81 +62,81 @@ class GroupedQuery(CachedAttention):
         """[B, K, G N, d] to [B, H, N, d]."""
         return o.unflatten(2, (self.heads // self.kv_heads, -1)).flatten(1, 2)
 
-    def start(self, batch: int, capacity: int) -> Cache:
+    def start(self, batch: int, capacity: int) -> at.Cache:
         d = self.width // self.heads
-        return caches.empty(self.key.weight, batch, self.kv_heads, capacity, d)
+        return at.caches.empty(self.key.weight, batch, self.kv_heads, capacity, d)
 
-    def attend_next(self, q: Tensor, state: Cache) -> Tensor:
+    def attend_next(self, q: Tensor, state: at.Cache) -> Tensor:
         k, v = state.held()
-        return softmax_attention(caches.rows(q, k), k, v, None).view_as(q)
+        return at.softmax_attention(at.caches.rows(q, k), k, v, None).view_as(q)
 
     @staticmethod
-    def state_elements(config: Config, workload: Workload) -> int:
+    def state_elements(config: Config, workload: at.Workload) -> int:
         return 2 * workload.tokens * kv_heads(config, workload) * workload.head_width
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """W_Q, W_O and the narrower W_K, W_V; then q kᵀ and A v, in full even if causal."""
         width = kv_heads(config, w) * w.head_width
         projections = 2 * w.tokens * w.width * 2 * (w.width + width)
-        return Flops(projections, 2 * (2 * w.tokens * w.seq_len * w.width))
+        return at.Flops(projections, 2 * (2 * w.tokens * w.seq_len * w.width))
 
     @classmethod
-    def step_flops(cls, config: Config, w: Workload) -> Flops:
+    def step_flops(cls, config: Config, w: at.Workload) -> at.Flops:
         """Those of one token, whose query reads N keys."""
         one = cls.flops(config, replace(w, seq_len=1))
         return replace(one, core=w.seq_len * one.core)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         return 2 * w.heads * w.tokens * w.seq_len
 
 
 class Sdpa(GroupedQuery):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        return fused_attention(q, k, v, key_mask(mask), self.causal, grouped=True)
+        return at.fused_attention(q, k, v, at.key_mask(mask), self.causal, grouped=True)
 
-    def attend_next(self, q: Tensor, state: Cache) -> Tensor:
-        return caches.next_output(q, *state.held())
+    def attend_next(self, q: Tensor, state: at.Cache) -> Tensor:
+        return at.caches.next_output(q, *state.held())
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         return w.heads * w.tokens
 
 
 class Repeat(GroupedQuery):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        return fused_attention(q, *self.repeated(k, v), key_mask(mask), self.causal)
+        return at.fused_attention(q, *self.repeated(k, v), at.key_mask(mask), self.causal)
 
     def repeated(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """[B, K, N, d] to [B, H, N, d]."""
         group = self.heads // self.kv_heads
         return k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
 
-    def attend_next(self, q: Tensor, state: Cache) -> Tensor:
-        return fused_attention(q, *self.repeated(*state.held()), None)
+    def attend_next(self, q: Tensor, state: at.Cache) -> Tensor:
+        return at.fused_attention(q, *self.repeated(*state.held()), None)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         return w.heads * w.tokens + 2 * w.tokens * w.width
 
 
 class Folded(GroupedQuery):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        return self.by_head(fused_attention(self.rows(q), k, v, key_mask(mask)))
+        return self.by_head(at.fused_attention(self.rows(q), k, v, at.key_mask(mask)))
 
     @staticmethod
-    def needs(config: Config, w: Workload) -> str | None:
+    def needs(config: Config, w: at.Workload) -> str | None:
         if w.causal:
             return "the rows of a causal group have different keys; use grouped_query:sdpa"
         return None
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         return w.tokens * (w.heads + 2 * w.width)
 
 
-def reference(module: GroupedQuery, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: GroupedQuery, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     d, group = module.width // module.heads, module.heads // module.kv_heads
     rows = []
     for i in range(len(x)):
@@ -163,45 +152,40 @@ def reference(module: GroupedQuery, x: Tensor, mask: Tensor | None, draws: Draws
     return module.output(torch.stack(rows))
 
 
-def kv_heads(config: Config, w: Workload) -> int:
+def kv_heads(config: Config, w: at.Workload) -> int:
     """K."""
     if config.kv_heads is not None:
         return config.kv_heads
     return max(K for K in range(1, max(1, w.heads // 4) + 1) if w.heads % K == 0)
 
 
-def parameters(config: Config, w: Workload) -> int:
+def parameters(config: Config, w: at.Workload) -> int:
     """W_Q and W_O, D × D, and W_K and W_V, D × K d (with biases)."""
     width = kv_heads(config, w) * w.head_width
     return 2 * (w.width + width) * w.width + config.bias * 2 * (w.width + width)
 
 
-def default(config: Config, w: Workload) -> str:
-    """The kernel that shares keys."""
-    return "sdpa"
-
-
-def needs(config: Config, w: Workload) -> str | None:
+def needs(config: Config, w: at.Workload) -> str | None:
     if w.heads % kv_heads(config, w):
         return f"{w.heads} heads cannot share {config.kv_heads} heads of keys equally"
     return None
 
 
-CARD = Card(
+CARD = at.Card(
     forms={"eager": GroupedQuery, "sdpa": Sdpa, "repeat": Repeat, "folded": Folded},
     config=Config,
     reference=reference,
     parameters=parameters,
-    family=Family.SHARED,
-    causality=Causality.OPTIONAL,
-    paper=Paper(
+    family=at.Family.SHARED,
+    causality=at.Causality.OPTIONAL,
+    paper=at.Paper(
         "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints",
         "Ainslie et al.",
         2023,
         "arXiv:2305.13245",
     ),
-    cost=Cost("O(N²·d)", time=2, memory=2),
+    cost=at.Cost("O(N²·d)", time=2, memory=2),
     examples=(Config(kv_heads=2), Config(kv_heads=1, bias=True), Config()),
-    default=default,
+    default="sdpa",
     needs=needs,
 )

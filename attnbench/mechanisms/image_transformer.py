@@ -27,23 +27,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attnbench.attention import flex
-from attnbench.attention.card import Card, Cost, Exemption, Paper
-from attnbench.attention.contract import (
-    BaseConfig,
-    Draws,
-    Flops,
-    QKVAttention,
-    projection_flops,
-    projection_parameters,
-)
-from attnbench.attention.primitives import additive, causal_mask, fused_attention, softmax_attention
+from attnbench import attention as at
 from attnbench.devices.finding import find
-from attnbench.records import Causality, Family, Workload
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """`layout`: 1d or 2d. 1d: `block`, l_q; `memory`, l_m. 2d: `rows`, h_q; `columns`, w_q;
     `above`, h_m; `beside`, w_m; `across`, blocks side by side; None: about a square.
     """
@@ -83,7 +72,7 @@ class Config(BaseConfig):
 Block = tuple[Tensor, Tensor, Tensor, Tensor | None]  # q, k, v and the allowed keys
 
 
-class ImageTransformer(QKVAttention):
+class ImageTransformer(at.QKVAttention):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         B, _, N, _ = q.shape
         blocks = self.lines if self.config.layout == "1d" else self.rectangles
@@ -105,7 +94,7 @@ class ImageTransformer(QKVAttention):
         for first, last in self.config.spans(N):
             memory = min(self.config.memory, first * lq)
             keys, values = (window(t, first, last, memory) for t in (k, v))
-            allowed = causal_mask(lq, lq + memory, q.device) if self.causal else None
+            allowed = at.causal_mask(lq, lq + memory, q.device) if self.causal else None
             if real is not None:
                 tokens = window(real, first, last, memory)[:, None, None]  # [B n, 1, 1, S]
                 allowed = tokens if allowed is None else tokens & allowed
@@ -145,15 +134,15 @@ class ImageTransformer(QKVAttention):
 
     def dense(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """[G, H, l_q, d] and [G, H, S, d] twice to [G, H, l_q, d]."""
-        return softmax_attention(q, k, v, mask)
+        return at.softmax_attention(q, k, v, mask)
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """q kᵀ and A v of every block, padding included."""
-        return Flops(projection_flops(w), 4 * w.batch * scores(config, w) * w.width)
+        return at.Flops(at.projection_flops(w), 4 * w.batch * scores(config, w) * w.width)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         keys = scores(config, w) // config.span(w.seq_len)
         return 2 * w.batch * (w.heads * scores(config, w) + keys * w.width)
 
@@ -162,11 +151,11 @@ class Sdpa(ImageTransformer):
     def dense(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         if mask is not None and mask.dim() == 2:
             # with a causal mask alone, every query sees at least itself
-            return F.scaled_dot_product_attention(q, k, v, attn_mask=additive(mask, q.dtype))
-        return fused_attention(q, k, v, mask)
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=at.additive(mask, q.dtype))
+        return at.fused_attention(q, k, v, mask)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         keys = scores(config, w) // config.span(w.seq_len)
         mask = scores(config, w) * (config.layout == "2d" and w.causal)
         return w.batch * (2 * keys * w.width + 2 * mask) + w.tokens * w.width
@@ -175,43 +164,43 @@ class Sdpa(ImageTransformer):
 class Flex(ImageTransformer):
     compiles = True
 
-    def __init__(self, config: Config, workload: Workload) -> None:
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
-        self.fused = flex.Fused(visible(config, workload), find(workload.device).torch_name)
+        self.fused = at.flex.Fused(visible(config, workload), find(workload.device).torch_name)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         return self.fused(q, k, v, mask)
 
     @staticmethod
-    def needs(config: Config, w: Workload) -> str | None:
-        return flex.needs(w) or find(w.device).cannot_compile() or None
+    def needs(config: Config, w: at.Workload) -> str | None:
+        return at.flex.needs(w) or find(w.device).cannot_compile() or None
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """q kᵀ and A v of all pairs of flex_attention's blocks that it visits."""
-        return Flops(projection_flops(w), visible(config, w).flops(w))
+        return at.Flops(at.projection_flops(w), visible(config, w).flops(w))
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         return w.heads * w.tokens
 
 
-def visible(config: Config, w: Workload) -> flex.Window:
+def visible(config: Config, w: at.Workload) -> at.flex.Window:
     """The memory of each query, up to the query if causal."""
     return (seen_lines if config.layout == "1d" else seen_pixels)(config, w)
 
 
-def seen_lines(config: Config, w: Workload) -> flex.Window:
+def seen_lines(config: Config, w: at.Workload) -> at.flex.Window:
     lq, memory, causal = config.block, config.memory, w.causal
 
-    def bounds(i: Tensor) -> flex.Range:
+    def bounds(i: Tensor) -> at.flex.Range:
         start = i // lq * lq
         return start - memory, i + 1 if causal else start + lq
 
-    return flex.within(w.seq_len, bounds)
+    return at.flex.within(w.seq_len, bounds)
 
 
-def seen_pixels(config: Config, w: Workload) -> flex.Window:
+def seen_pixels(config: Config, w: at.Workload) -> at.flex.Window:
     c, lq, causal = config, config.span(w.seq_len), w.causal
     across = c.grid(w.seq_len)[1]
 
@@ -223,13 +212,13 @@ def seen_pixels(config: Config, w: Workload) -> flex.Window:
         near = (y >= -c.above) & (y < c.rows) & (x >= -c.beside) & (x < c.columns + c.beside)
         return near & (j <= i) if causal else near
 
-    first, last = (i // lq for i in flex.queries(w.seq_len))
+    first, last = (i // lq for i in at.flex.queries(w.seq_len))
     side = -(-c.beside // c.columns)  # blocks to the left and right, in each row of blocks
     part = [
         ((first - up * across - side) * lq, (last - up * across + side + 1) * lq)
         for up in range(-(-c.above // c.rows) + 1)
     ]
-    return flex.Window(w.seq_len, allowed, part)
+    return at.flex.Window(w.seq_len, allowed, part)
 
 
 def window(x: Tensor, first: int, last: int, memory: int) -> Tensor:
@@ -242,7 +231,7 @@ def window(x: Tensor, first: int, last: int, memory: int) -> Tensor:
     return torch.cat(parts, 2).flatten(0, 1)
 
 
-def scores(config: Config, w: Workload) -> int:
+def scores(config: Config, w: at.Workload) -> int:
     """Query–key pairs of one head of one sequence, padding included."""
     lq = config.span(w.seq_len)
     if config.layout == "2d":
@@ -252,7 +241,7 @@ def scores(config: Config, w: Workload) -> int:
     return sum((last - i) * lq * (lq + min(config.memory, i * lq)) for i, last in spans)
 
 
-def reference(module: ImageTransformer, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: ImageTransformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     N, H, d = len(x), module.heads, module.width // module.heads
     q, k, v = (linear(x).view(N, H, d) for linear in (module.query, module.key, module.value))
     sees = {"1d": sees_line, "2d": sees_pixel}[module.config.layout]
@@ -286,28 +275,28 @@ def corner(config: Config, N: int, i: int) -> tuple[int, int]:
     return block // across * config.rows, block % across * config.columns
 
 
-def default(config: Config, w: Workload) -> str:
+def default(config: Config, w: at.Workload) -> str:
     """The fused kernel, except on a CPU for windows too short to keep it busy."""
     short = config.layout == "1d" and config.span(w.seq_len) + config.memory <= 32
     return "eager" if short and w.device == "cpu" and not w.causal else "sdpa"
 
 
-def exempt(config: Config) -> Mapping[Exemption, str]:
+def exempt(config: Config) -> Mapping[at.Exemption, str]:
     """A row, or an image of given width, grows only at its end."""
     if config.layout == "1d" or config.across:
         return {}
-    return {Exemption.EXTRA_PADDING: "the width of the image depends on N"}
+    return {at.Exemption.EXTRA_PADDING: "the width of the image depends on N"}
 
 
-CARD = Card(
+CARD = at.Card(
     forms={"eager": ImageTransformer, "sdpa": Sdpa, "flex": Flex},
     config=Config,
     reference=reference,
-    parameters=projection_parameters,
-    family=Family.FIXED,
-    causality=Causality.OPTIONAL,
-    paper=Paper("Image Transformer", "Parmar et al.", 2018, "arXiv:1802.05751"),
-    cost=Cost("O(N·(l_q + l_m)·d)", time=1, memory=1),
+    parameters=at.projection_parameters,
+    family=at.Family.FIXED,
+    causality=at.Causality.OPTIONAL,
+    paper=at.Paper("Image Transformer", "Parmar et al.", 2018, "arXiv:1802.05751"),
+    cost=at.Cost("O(N·(l_q + l_m)·d)", time=1, memory=1),
     symbols={
         "l_q": ("tokens of a query block", "block"),
         "l_m": ("tokens of memory", "memory"),

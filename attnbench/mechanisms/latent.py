@@ -28,16 +28,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from attnbench.attention.card import Card, Cost, Paper
-from attnbench.attention.contract import BaseConfig, CoreAttention, Draws, Flops, State, merge
-from attnbench.attention.primitives import fused_attention, key_mask, softmax_attention
-from attnbench.records import Causality, Family, Level, Workload
+from attnbench import attention as at
 
 EPSILON = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """`kv_rank`: r; None: 4 d; `query_rank`: width of W_DQ; None: no W_DQ; `rope`: ρ; None: d / 2.
 
     Biases are those of W_Q or W_DQ, of [W_DKV, W_KR] and of W_O.
@@ -59,13 +56,13 @@ class Cache(NamedTuple):
     length: int
 
 
-class Latent(CoreAttention):
-    def __init__(self, config: Config, workload: Workload) -> None:
+class Latent(at.CoreAttention):
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         D, H, d = workload.width, workload.heads, workload.head_width
         self.rank, self.rope = widths(config, workload)
         self.up = nn.Linear(self.rank, H * 2 * d, bias=False)  # of each head, W_UK then W_UV
-        if workload.level is Level.CORE:
+        if workload.level is at.Level.CORE:
             return
         query = H * (d + self.rope)
         if config.query_rank is None:
@@ -81,13 +78,13 @@ class Latent(CoreAttention):
         self.output = nn.Linear(D, D, bias=config.bias)
 
     @staticmethod
-    def core_inputs(config: Config, workload: Workload) -> tuple[tuple[int, ...], ...]:
+    def core_inputs(config: Config, workload: at.Workload) -> tuple[tuple[int, ...], ...]:
         w, (r, rope) = workload, widths(config, workload)
         return (w.batch, w.heads, w.seq_len, w.head_width + rope), (w.batch, w.seq_len, r + rope)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         o = self.attend(self.split(self.query(x)), self.compressed(x), mask)
-        return self.output(merge(o))
+        return self.output(at.merge(o))
 
     def compressed(self, x: Tensor) -> Tensor:
         """The latent [c, k^R] of each token, [B, N, r + ρ]."""
@@ -96,7 +93,7 @@ class Latent(CoreAttention):
 
     def attend(self, q: Tensor, latent: Tensor, mask: Tensor | None) -> Tensor:
         """q [B, H, N, d + ρ] and the latent [B, N, r + ρ] to [B, H, N, d]."""
-        return softmax_attention(q, *self.expanded(latent), key_mask(mask), self.causal)
+        return at.softmax_attention(q, *self.expanded(latent), at.key_mask(mask), self.causal)
 
     def expanded(self, latent: Tensor) -> tuple[Tensor, Tensor]:
         """k [B, H, N, d + ρ] and v [B, H, N, d] of the latent."""
@@ -108,15 +105,15 @@ class Latent(CoreAttention):
     def start(self, batch: int, capacity: int) -> Cache:
         return Cache(self.up.weight.new_empty(batch, capacity, self.rank + self.rope), 0)
 
-    def prefill(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+    def prefill(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
         latent, cache = self.remembered(x, Cache(*state))
         o = self.attend(self.split(self.query(x)), latent, None)
-        return self.output(merge(o)), cache
+        return self.output(at.merge(o)), cache
 
-    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
         _, cache = self.remembered(x, Cache(*state))
         past = cache.latent[:, : cache.length]
-        return self.output(merge(self.absorbed(self.split(self.query(x)), past, None))), cache
+        return self.output(at.merge(self.absorbed(self.split(self.query(x)), past, None))), cache
 
     def remembered(self, x: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
         """The latents of further tokens, and the cache with them behind those that it holds."""
@@ -134,31 +131,31 @@ class Latent(CoreAttention):
         q = torch.cat([q[..., :d] @ W_UK, q[..., d:]], -1)
         shared = latent[:, None]  # one head
         scale = (d + self.rope) ** -0.5
-        keys = key_mask(mask)
-        o = fused_attention(q, shared, shared, keys, causal, grouped=True, scale=scale)
+        keys = at.key_mask(mask)
+        o = at.fused_attention(q, shared, shared, keys, causal, grouped=True, scale=scale)
         return o[..., : self.rank] @ W_UV.mT
 
     @staticmethod
-    def state_elements(config: Config, workload: Workload) -> int:
+    def state_elements(config: Config, workload: at.Workload) -> int:
         return workload.tokens * sum(widths(config, workload))
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """The projections; then W_UK and W_UV, q kᵀ over d + ρ and A v, in full even if causal."""
         r, rope = widths(config, w)
         scores = 2 * w.tokens * w.seq_len * (2 * w.width + w.heads * rope)
-        return Flops(projection_flops(config, w), expansion_flops(r, w) + scores)
+        return at.Flops(projection_flops(config, w), expansion_flops(r, w) + scores)
 
     @staticmethod
-    def step_flops(config: Config, w: Workload) -> Flops:
+    def step_flops(config: Config, w: at.Workload) -> at.Flops:
         """Those of absorbed for one token, whose query reads N latents."""
         r, rope = widths(config, w)
         one = replace(w, seq_len=1)
         scores = 4 * w.tokens * w.heads * (r + rope)
-        return Flops(projection_flops(config, one), expansion_flops(r, one) + scores)
+        return at.Flops(projection_flops(config, one), expansion_flops(r, one) + scores)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         _, rope = widths(config, w)
         return 2 * w.heads * w.tokens * w.seq_len + w.tokens * (4 * w.width + w.heads * rope)
 
@@ -168,18 +165,18 @@ class Sdpa(Latent):
         k, v = self.expanded(latent)
         # the kernel that stores no weights needs one width for all three
         v = pad(v, (0, self.rope))
-        o = fused_attention(q, k, v, key_mask(mask), self.causal)
+        o = at.fused_attention(q, k, v, at.key_mask(mask), self.causal)
         return o[..., : o.shape[-1] - self.rope]
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """As eager, but with A v over d + ρ."""
         r, rope = widths(config, w)
         scores = 2 * w.tokens * w.seq_len * (2 * w.width + 2 * w.heads * rope)
-        return Flops(projection_flops(config, w), expansion_flops(r, w) + scores)
+        return at.Flops(projection_flops(config, w), expansion_flops(r, w) + scores)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         _, rope = widths(config, w)
         return w.tokens * (w.heads + 4 * w.width + 3 * w.heads * rope)
 
@@ -189,29 +186,29 @@ class Absorbed(Latent):
         return self.absorbed(q, latent, mask, self.causal)
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """The projections; then q^C W_UKᵀ and the product with W_UV, scores and A over r + ρ."""
         r, rope = widths(config, w)
         scores = 4 * w.tokens * w.seq_len * w.heads * (r + rope)
-        return Flops(projection_flops(config, w), expansion_flops(r, w) + scores)
+        return at.Flops(projection_flops(config, w), expansion_flops(r, w) + scores)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         return w.heads * w.tokens * (1 + 2 * sum(widths(config, w)))
 
 
-def widths(config: Config, w: Workload) -> tuple[int, int]:
+def widths(config: Config, w: at.Workload) -> tuple[int, int]:
     """r and ρ."""
     r = 4 * w.head_width if config.kv_rank is None else config.kv_rank
     return r, w.head_width // 2 if config.rope is None else config.rope
 
 
-def expansion_flops(r: int, w: Workload) -> int:
+def expansion_flops(r: int, w: at.Workload) -> int:
     """FLOPs of products of all tokens with W_UK and W_UV."""
     return 2 * w.tokens * r * 2 * w.width
 
 
-def projections(config: Config, w: Workload) -> int:
+def projections(config: Config, w: at.Workload) -> int:
     """Elements of W_Q or of W_DQ and W_UQ, of [W_DKV, W_KR] and of W_O."""
     (r, rope), D = widths(config, w), w.width
     query = D + w.heads * rope
@@ -220,11 +217,11 @@ def projections(config: Config, w: Workload) -> int:
     return queries + D * (r + rope) + D * D
 
 
-def projection_flops(config: Config, w: Workload) -> int:
+def projection_flops(config: Config, w: at.Workload) -> int:
     return 2 * w.tokens * projections(config, w)
 
 
-def parameters(config: Config, w: Workload) -> int:
+def parameters(config: Config, w: at.Workload) -> int:
     """The projections (with biases), both norms, W_UK and W_UV."""
     (r, rope), rank = widths(config, w), config.query_rank
     query = w.width + w.heads * rope if rank is None else rank
@@ -232,7 +229,7 @@ def parameters(config: Config, w: Workload) -> int:
     return projections(config, w) + biases + (rank or 0) + r + 2 * r * w.width
 
 
-def reference(module: Latent, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: Latent, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     r, H, d = module.rank, module.heads, module.width // module.heads
     width = d + module.rope
     rows = []
@@ -261,26 +258,26 @@ def queries(module: Latent, x: Tensor) -> Tensor:
     return up(c / (c.square().mean() + EPSILON).sqrt() * norm.weight)
 
 
-def default(config: Config, w: Workload) -> str:
+def default(config: Config, w: at.Workload) -> str:
     """Expanded, unless the latent is so small that absorbing it is less work."""
     absorbed, expanded = (form.flops(config, w).core for form in (Absorbed, Sdpa))
     return "absorbed" if absorbed < expanded else "sdpa"
 
 
-CARD = Card(
+CARD = at.Card(
     forms={"eager": Latent, "sdpa": Sdpa, "absorbed": Absorbed},
     config=Config,
     reference=reference,
     parameters=parameters,
-    family=Family.SHARED,
-    causality=Causality.OPTIONAL,
-    paper=Paper(
+    family=at.Family.SHARED,
+    causality=at.Causality.OPTIONAL,
+    paper=at.Paper(
         "DeepSeek-V2: A Strong, Economical, and Efficient Mixture-of-Experts Language Model",
         "DeepSeek-AI",
         2024,
         "arXiv:2405.04434",
     ),
-    cost=Cost("O(N²·d)", time=2, memory=2),
+    cost=at.Cost("O(N²·d)", time=2, memory=2),
     examples=(
         Config(),
         Config(kv_rank=6, query_rank=5, rope=3, bias=True),

@@ -25,27 +25,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import elu, linear, pad
 
-from attnbench.attention.card import Card, Cost, Paper
-from attnbench.attention.contract import (
-    NO_SEPARATE_CORE,
-    BaseConfig,
-    Draws,
-    Flops,
-    QKVAttention,
-    State,
-    merge,
-    projection_flops,
-    projection_parameters,
-)
-from attnbench.attention.primitives import widen
-from attnbench.attention.recurrence import sum_flops, sum_rule
-from attnbench.records import Causality, Family, Level, Workload
+from attnbench import attention as at
 
 EPSILON = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """`chunk`: C, tokens of a chunk in causal attention; shorter sequences are one chunk."""
 
     chunk: int = 32
@@ -54,12 +40,12 @@ class Config(BaseConfig):
         self.require_at_least(1, "chunk")
 
 
-class LinearTransformer(QKVAttention):
+class LinearTransformer(at.QKVAttention):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         if self.causal:
             return self.extend(q, k, v, mask, self.nothing(len(v), v))[0]
         phi_q, phi_k = features(q, k, mask)
-        return quotient(self.full_sums(phi_q, phi_k, widen(v)), v.dtype)
+        return quotient(self.full_sums(phi_q, phi_k, at.widen(v)), v.dtype)
 
     def extend(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, S: Tensor
@@ -68,8 +54,8 @@ class LinearTransformer(QKVAttention):
 
         A column of ones appended to v makes z the last column of S.
         """
-        sums, S = sum_rule(
-            S, *features(q, k, mask), pad(widen(v), (0, 1), value=1), self.config.chunk
+        sums, S = at.sum_rule(
+            S, *features(q, k, mask), pad(at.widen(v), (0, 1), value=1), self.config.chunk
         )
         return quotient(sums, v.dtype), S
 
@@ -81,30 +67,30 @@ class LinearTransformer(QKVAttention):
     def nothing(self, batch: int, like: Tensor) -> Tensor:
         """[S z] before the first token, on the device of `like` and at least as precise."""
         d = self.width // self.heads
-        return widen(like.new_zeros(batch, self.heads, d, d + 1))
+        return at.widen(like.new_zeros(batch, self.heads, d, d + 1))
 
-    def start(self, batch: int, capacity: int) -> State:
+    def start(self, batch: int, capacity: int) -> at.State:
         return (self.nothing(batch, self.key.weight),)
 
-    def prefill(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+    def prefill(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
         o, S = self.extend(*self.projected(x), None, *state)
-        return self.output(merge(o)), (S,)
+        return self.output(at.merge(o)), (S,)
 
     @staticmethod
-    def state_elements(config: Config, workload: Workload) -> int:
+    def state_elements(config: Config, workload: at.Workload) -> int:
         return workload.batch * workload.width * (workload.head_width + 1)
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """φ(K)ᵀ v and φ(Q) [S z]; causal: φ(K)ᵀ [v 1], φ(Q) S, and two products in each chunk."""
-        projections, d, wider = projection_flops(w), w.head_width, w.width + w.heads
+        projections, d, wider = at.projection_flops(w), w.head_width, w.width + w.heads
         if not w.causal:
-            return Flops(projections, 2 * w.tokens * d * (w.width + wider))
+            return at.Flops(projections, 2 * w.tokens * d * (w.width + wider))
         heads = w.batch * w.heads
-        return Flops(projections, heads * sum_flops(w.seq_len, config.chunk, d, d + 1))
+        return at.Flops(projections, heads * at.sum_flops(w.seq_len, config.chunk, d, d + 1))
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         if not w.causal:
             return 3 * w.tokens * w.width
         states = -(-w.seq_len // config.chunk) * w.batch * w.width * w.head_width
@@ -135,9 +121,9 @@ class Folded(LinearTransformer):
         return q, k
 
     @staticmethod
-    def needs(config: Config, w: Workload) -> str | None:
-        if w.level is Level.CORE:
-            return NO_SEPARATE_CORE
+    def needs(config: Config, w: at.Workload) -> str | None:
+        if w.level is at.Level.CORE:
+            return at.NO_SEPARATE_CORE
         if w.causal:
             return "W_V and W_O fold into one S per sequence, but a causal S changes with i"
         if w.dtype in ("float16", "bfloat16"):
@@ -145,15 +131,15 @@ class Folded(LinearTransformer):
         return None
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """W_Q, W_K and the product with M; then φ(K)ᵀ x, the normaliser, S and M."""
         D = w.width
         small = 2 * 2 * w.batch * D * D * w.head_width
         core = 2 * w.tokens * D * (D + w.heads) + small
-        return Flops(projection_flops(w, 3), core)
+        return at.Flops(at.projection_flops(w, 3), core)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         return 3 * w.tokens * w.width + 2 * w.batch * w.width**2
 
 
@@ -162,7 +148,7 @@ def features(q: Tensor, k: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]
     phi_q, phi_k = feature(q), feature(k)
     if mask is not None:
         phi_k = phi_k * mask[:, None, :, None]
-    return widen(phi_q), widen(phi_k)
+    return at.widen(phi_q), at.widen(phi_k)
 
 
 def quotient(sums: Tensor, dtype: torch.dtype) -> Tensor:
@@ -180,7 +166,7 @@ def by_head(z: Tensor) -> Tensor:
     return torch.diag_embed(z.mT, dim1=-2, dim2=-1).transpose(1, 2).flatten(1, 2)
 
 
-def reference(module: LinearTransformer, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: LinearTransformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     N, d = len(x), module.width // module.heads
     q, k, v = phi(module.query(x)), phi(module.key(x)), module.value(x)
     real = [j for j in range(N) if mask is None or mask[j]]
@@ -200,27 +186,27 @@ def phi(x: Tensor) -> Tensor:
     return torch.where(x > 0, 1 + x, x.clamp(max=0).exp())
 
 
-def default(config: Config, w: Workload) -> str:
+def default(config: Config, w: at.Workload) -> str:
     """Folded once a D × D matrix per sequence is small compared with its tokens."""
     if Folded.needs(config, w):
         return "eager"
     return "folded" if w.seq_len >= w.width else "eager"
 
 
-CARD = Card(
+CARD = at.Card(
     forms={"eager": LinearTransformer, "folded": Folded},
     config=Config,
     reference=reference,
-    parameters=projection_parameters,
-    family=Family.KERNEL,
-    causality=Causality.OPTIONAL,
-    paper=Paper(
+    parameters=at.projection_parameters,
+    family=at.Family.KERNEL,
+    causality=at.Causality.OPTIONAL,
+    paper=at.Paper(
         "Transformers are RNNs: Fast Autoregressive Transformers with Linear Attention",
         "Katharopoulos et al.",
         2020,
         "arXiv:2006.16236",
     ),
-    cost=Cost("O(N·d²)", time=1, memory=1),
+    cost=at.Cost("O(N·d²)", time=1, memory=1),
     examples=(Config(chunk=8), Config(bias=True, chunk=64)),
     default=default,
 )

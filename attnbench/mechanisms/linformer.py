@@ -26,24 +26,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from attnbench.attention.card import Card, Cost, Exemption, Paper
-from attnbench.attention.contract import (
-    NO_SEPARATE_CORE,
-    BaseConfig,
-    Draws,
-    Flops,
-    QKVAttention,
-    merge,
-    projection_flops,
-    projection_parameters,
-)
-from attnbench.records import Causality, Family, Level, Workload
+from attnbench import attention as at
 
 SHARING = ("none", "headwise", "key_value")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """`rank`: R; `sharing`: none, headwise or key_value; `n_max`: columns of E; None: N."""
 
     rank: int = 256
@@ -60,8 +49,8 @@ class Config(BaseConfig):
         return 1 if self.sharing == "key_value" else 2
 
 
-class Linformer(QKVAttention):
-    def __init__(self, config: Config, workload: Workload) -> None:
+class Linformer(at.QKVAttention):
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         N = config.n_max or workload.seq_len
         heads = (workload.heads,) if config.sharing == "none" else ()
@@ -81,28 +70,28 @@ class Linformer(QKVAttention):
         E = E[..., : x.shape[2]]
         if self.config.sharing == "none":
             return torch.einsum("hrn,bhnd->bhrd", E, x)
-        return self.split(E.expand(len(x), -1, -1).bmm(merge(x)))
+        return self.split(E.expand(len(x), -1, -1).bmm(at.merge(x)))
 
     @staticmethod
-    def needs(config: Config, w: Workload) -> str | None:
+    def needs(config: Config, w: at.Workload) -> str | None:
         if config.n_max is not None and w.seq_len > config.n_max:
             return f"{w.seq_len} tokens exceed n_max = {config.n_max}, the columns of E"
         return None
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """E k, F v, q k′ᵀ and A v′."""
-        return Flops(projection_flops(w), 4 * 2 * w.tokens * config.rank * w.width)
+        return at.Flops(at.projection_flops(w), 4 * 2 * w.tokens * config.rank * w.width)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         return 2 * w.tokens * w.heads * config.rank + 2 * w.batch * config.rank * w.width
 
 
 class Folded(Linformer):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         k, v = self.short(x, mask)
-        return self.output(merge(low_rank_attention(self.split(self.query(x)), k, v)))
+        return self.output(at.merge(low_rank_attention(self.split(self.query(x)), k, v)))
 
     def short(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """k′ and v′ [B, H, R, d] directly from x [B, N, D]."""
@@ -120,18 +109,18 @@ class Folded(Linformer):
         return self.split(k), self.split(v)
 
     @staticmethod
-    def needs(config: Config, w: Workload) -> str | None:
-        if w.level is Level.CORE:
-            return NO_SEPARATE_CORE
+    def needs(config: Config, w: at.Workload) -> str | None:
+        if w.level is at.Level.CORE:
+            return at.NO_SEPARATE_CORE
         if config.sharing == "none":
             return "with sharing=none folding saves nothing; use linformer:eager"
         return None
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """W_Q and W_O on all tokens, W_K and W_V on R rows; E x, F x, q k′ᵀ and A v′."""
-        projections = projection_flops(w, 2) + 2 * 2 * w.batch * config.rank * w.width**2
-        return Flops(projections, (config.reductions + 2) * 2 * w.tokens * config.rank * w.width)
+        projections = at.projection_flops(w, 2) + 2 * 2 * w.batch * config.rank * w.width**2
+        return at.Flops(projections, (config.reductions + 2) * 2 * w.tokens * config.rank * w.width)
 
 
 class Absorbed(Folded):
@@ -152,15 +141,15 @@ class Absorbed(Folded):
         return logits.unflatten(-1, (self.heads, -1)).softmax(-1).flatten(2)
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """W_K and W_V on R rows; E x, F x, x Gᵀ, A M, and G and M themselves."""
         R, D = config.rank, w.width
         wide = 2 * 2 * w.tokens * D * w.heads * R
         rows = 2 * 2 * w.batch * R * D**2
-        return Flops(rows, config.reductions * 2 * w.tokens * R * D + wide + rows)
+        return at.Flops(rows, config.reductions * 2 * w.tokens * R * D + wide + rows)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         """Logits, weights, and G and M."""
         return 2 * w.heads * config.rank * (w.tokens + w.batch * w.width)
 
@@ -170,7 +159,7 @@ def low_rank_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return (q @ (k.mT / q.shape[-1] ** 0.5)).softmax(-1) @ v
 
 
-def reference(module: Linformer, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: Linformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     N, d = len(x), module.width // module.heads
     real = [j for j in range(N) if mask is None or mask[j]]
     heads = []
@@ -185,40 +174,40 @@ def reference(module: Linformer, x: Tensor, mask: Tensor | None, draws: Draws) -
     return module.output(torch.cat(heads, -1))
 
 
-def parameters(config: Config, w: Workload) -> int:
+def parameters(config: Config, w: at.Workload) -> int:
     """The four projections and R N for each of E and F (of each head with sharing=none)."""
     heads = w.heads if config.sharing == "none" else 1
-    return projection_parameters(config, w) + config.reductions * heads * config.rank * (
+    return at.projection_parameters(config, w) + config.reductions * heads * config.rank * (
         config.n_max or w.seq_len
     )
 
 
-def default(config: Config, w: Workload) -> str:
+def default(config: Config, w: at.Workload) -> str:
     """Folded while R is below N; absorbed where R ≤ d and the sequence is long."""
     if Folded.needs(config, w) or config.rank >= w.seq_len:
         return "eager"
     return "absorbed" if config.rank <= w.head_width and w.seq_len >= 2 * w.width else "folded"
 
 
-def exempt(config: Config) -> Mapping[Exemption, str]:
+def exempt(config: Config) -> Mapping[at.Exemption, str]:
     """A given `n_max` makes E and F independent of N."""
-    return {} if config.n_max else {Exemption.EXTRA_PADDING: "E and F have N columns"}
+    return {} if config.n_max else {at.Exemption.EXTRA_PADDING: "E and F have N columns"}
 
 
-CARD = Card(
+CARD = at.Card(
     forms={"eager": Linformer, "folded": Folded, "absorbed": Absorbed},
     config=Config,
     reference=reference,
     parameters=parameters,
-    family=Family.LOW_RANK,
-    causality=Causality.NEVER,
-    paper=Paper(
+    family=at.Family.LOW_RANK,
+    causality=at.Causality.NEVER,
+    paper=at.Paper(
         "Linformer: Self-Attention with Linear Complexity",
         "Wang et al.",
         2020,
         "arXiv:2006.04768",
     ),
-    cost=Cost("O(N·d/ε²)", time=1, memory=1),
+    cost=at.Cost("O(N·d/ε²)", time=1, memory=1),
     symbols={"ε": ("error of the projection, which sets the rank", "rank")},
     examples=(
         Config(rank=5, bias=True),

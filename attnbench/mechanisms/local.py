@@ -16,25 +16,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from attnbench.attention import caches, flex
-from attnbench.attention.caches import Cache
-from attnbench.attention.card import Card, Cost, Paper
-from attnbench.attention.contract import (
-    BaseConfig,
-    CachedAttention,
-    Draws,
-    Flops,
-    State,
-    projection_flops,
-    projection_parameters,
-)
-from attnbench.attention.primitives import causal_mask, masked_softmax, padded_mask
+from attnbench import attention as at
 from attnbench.devices.finding import find
-from attnbench.records import Causality, Family, Workload
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """`block`: b, the tokens of a block."""
 
     block: int = 20
@@ -43,11 +30,11 @@ class Config(BaseConfig):
         self.require_at_least(1, "block")
 
 
-class Local(CachedAttention):
+class Local(at.CachedAttention):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         N, d = q.shape[2:]
         q, k, v = (self.blocks(t) for t in (q / d**0.5, k, v))  # [B, H, n, b, d]
-        A = masked_softmax(q @ k.mT, self.allowed(N, mask, q.device))  # [B, H, n, b, b]
+        A = at.masked_softmax(q @ k.mT, self.allowed(N, mask, q.device))  # [B, H, n, b, b]
         return (A @ v).flatten(2, 3)[:, :, :N]
 
     def blocks(self, x: Tensor) -> Tensor:
@@ -60,73 +47,73 @@ class Local(CachedAttention):
     def allowed(self, N: int, mask: Tensor | None, device: torch.device) -> Tensor | None:
         """Allowed keys of each block, broadcastable to [B, H, n, b, b]; None: all."""
         b = self.config.block
-        past = causal_mask(b, b, device) if self.causal else None
-        keys = padded_mask(mask, N, -N % b, device)
+        past = at.causal_mask(b, b, device) if self.causal else None
+        keys = at.padded_mask(mask, N, -N % b, device)
         if keys is None:
             return past
         keys = keys.unflatten(1, (-1, b))[:, None, :, None]
         return keys if past is None else keys & past
 
-    def start(self, batch: int, capacity: int) -> State:
+    def start(self, batch: int, capacity: int) -> at.State:
         slots, d = min(self.config.block, capacity), self.width // self.heads
-        return caches.empty(self.key.weight, batch, self.heads, slots, d)
+        return at.caches.empty(self.key.weight, batch, self.heads, slots, d)
 
-    def attend_next(self, q: Tensor, state: Cache) -> Tensor:
+    def attend_next(self, q: Tensor, state: at.Cache) -> Tensor:
         newest = state.length - 1
         (block,) = state.since(newest - newest % self.config.block)
-        return caches.next_output(q, *block)
+        return at.caches.next_output(q, *block)
 
     @staticmethod
-    def state_elements(config: Config, workload: Workload) -> int:
+    def state_elements(config: Config, workload: at.Workload) -> int:
         return 2 * workload.batch * min(config.block, workload.seq_len) * workload.width
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """q kᵀ and A v of whole blocks, padding included."""
         padded = w.seq_len + -w.seq_len % config.block
-        return Flops(projection_flops(w), 4 * w.batch * padded * config.block * w.width)
+        return at.Flops(at.projection_flops(w), 4 * w.batch * padded * config.block * w.width)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         return 2 * w.heads * w.tokens * config.block
 
 
 class Flex(Local):
     compiles = True
 
-    def __init__(self, config: Config, workload: Workload) -> None:
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
-        self.fused = flex.Fused(visible(config, workload), find(workload.device).torch_name)
+        self.fused = at.flex.Fused(visible(config, workload), find(workload.device).torch_name)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         return self.fused(q, k, v, mask)
 
     @staticmethod
-    def needs(config: Config, w: Workload) -> str | None:
-        return flex.needs(w) or find(w.device).cannot_compile() or None
+    def needs(config: Config, w: at.Workload) -> str | None:
+        return at.flex.needs(w) or find(w.device).cannot_compile() or None
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """q kᵀ and A v of all pairs of flex_attention's blocks that it visits."""
-        return Flops(projection_flops(w), visible(config, w).flops(w))
+        return at.Flops(at.projection_flops(w), visible(config, w).flops(w))
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         return w.heads * w.tokens
 
 
-def visible(config: Config, w: Workload) -> flex.Window:
+def visible(config: Config, w: at.Workload) -> at.flex.Window:
     """The block of each query, up to the query if causal."""
     b, causal = config.block, w.causal
 
-    def bounds(i: Tensor) -> flex.Range:
+    def bounds(i: Tensor) -> at.flex.Range:
         first = i // b * b
         return first, i + 1 if causal else first + b
 
-    return flex.within(w.seq_len, bounds)
+    return at.flex.within(w.seq_len, bounds)
 
 
-def reference(module: Local, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: Local, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     N, d, b = len(x), module.width // module.heads, module.config.block
     rows = []
     for i in range(N):
@@ -139,20 +126,20 @@ def reference(module: Local, x: Tensor, mask: Tensor | None, draws: Draws) -> Te
     return module.output(torch.stack(rows))
 
 
-CARD = Card(
+CARD = at.Card(
     forms={"eager": Local, "flex": Flex},
     config=Config,
     reference=reference,
-    parameters=projection_parameters,
-    family=Family.FIXED,
-    causality=Causality.OPTIONAL,
-    paper=Paper(
+    parameters=at.projection_parameters,
+    family=at.Family.FIXED,
+    causality=at.Causality.OPTIONAL,
+    paper=at.Paper(
         "Long Range Arena: A Benchmark for Efficient Transformers",
         "Tay et al.",
         2021,
         "arXiv:2011.04006",
     ),
-    cost=Cost("O(N·b·d)", time=1, memory=1),
+    cost=at.Cost("O(N·b·d)", time=1, memory=1),
     symbols={"b": ("tokens of a block", "block")},
     examples=(Config(block=5), Config(bias=True)),
 )

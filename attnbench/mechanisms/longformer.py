@@ -30,26 +30,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from attnbench.attention import caches, flex
-from attnbench.attention.caches import Cache
-from attnbench.attention.card import Card, Cost, Paper
-from attnbench.attention.contract import (
-    NO_SEPARATE_CORE,
-    BaseConfig,
-    CachedAttention,
-    Draws,
-    Flops,
-    State,
-    projection_flops,
-    projection_parameters,
-)
-from attnbench.attention.primitives import key_mask, masked_softmax, softmax_attention
+from attnbench import attention as at
 from attnbench.devices.finding import find
-from attnbench.records import Causality, Family, Level, Mode, Workload
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """`window`: w; `global_tokens`: g; `dilation`: δ; `share_global`: q′, k′, v′ = q, k, v."""
 
     window: int = 512
@@ -64,10 +50,10 @@ class Config(BaseConfig):
         self.require_at_least(1, "dilation")
 
 
-class Longformer(CachedAttention):
-    def __init__(self, config: Config, workload: Workload) -> None:
+class Longformer(at.CachedAttention):
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
-        self.separate = workload.level is not Level.CORE and separate(config, workload)
+        self.separate = workload.level is not at.Level.CORE and separate(config, workload)
         if self.separate:
             D = workload.width
             self.query_global = nn.Linear(D, D, bias=config.bias)
@@ -83,14 +69,14 @@ class Longformer(CachedAttention):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         g = 0 if self.causal else self.config.global_tokens
-        rows = softmax_attention(q[:, :, :g], k, v, key_mask(mask))
+        rows = at.softmax_attention(q[:, :, :g], k, v, at.key_mask(mask))
         return joined(rows, self.local(q, k, v, mask), mask).transpose(1, 2)
 
     def global_rows(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """[B, N, D] to the outputs of the first g rows [B, H, g, d], by separate projections."""
         q = self.split(self.query_global(x[:, : self.config.global_tokens]))
         k, v = self.split(self.key_global(x)), self.split(self.value_global(x))
-        return softmax_attention(q, k, v, key_mask(mask))
+        return at.softmax_attention(q, k, v, at.key_mask(mask))
 
     def local(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """Window and global keys of every row, global or not: [B, H, N, d] to the same shape."""
@@ -148,22 +134,22 @@ class Longformer(CachedAttention):
             allowed = allowed & self.phases(past[None, None], C).flatten(2, 3)
         return lowered(allowed, like)
 
-    def start(self, batch: int, capacity: int) -> State:
+    def start(self, batch: int, capacity: int) -> at.State:
         first, slots = kept(self.config, capacity)
         d = self.width // self.heads
-        return caches.empty(self.key.weight, batch, self.heads, slots, d, first)
+        return at.caches.empty(self.key.weight, batch, self.heads, slots, d, first)
 
-    def attend_next(self, q: Tensor, state: Cache) -> Tensor:
+    def attend_next(self, q: Tensor, state: at.Cache) -> Tensor:
         first, δ = state.fixed, self.config.dilation
         if δ == 1 or state.length <= first:
-            return caches.next_output(q, *state.held())
+            return at.caches.next_output(q, *state.held())
         phase = first + (state.length - 1 - first) % δ  # slots of a phase are δ apart
         k, v = state.held()
         near = k[:, :, phase::δ], v[:, :, phase::δ]
-        return caches.read(q, [(k[:, :, :first], v[:, :, :first]), near])[0]
+        return at.caches.read(q, [(k[:, :, :first], v[:, :, :first]), near])[0]
 
     @staticmethod
-    def state_elements(config: Config, workload: Workload) -> int:
+    def state_elements(config: Config, workload: at.Workload) -> int:
         _, slots = kept(config, workload.seq_len)
         return 2 * workload.batch * slots * workload.width
 
@@ -173,7 +159,7 @@ class Longformer(CachedAttention):
         return config.window // 2
 
     @classmethod
-    def flops(cls, config: Config, w: Workload) -> Flops:
+    def flops(cls, config: Config, w: at.Workload) -> at.Flops:
         """The projections; window and global keys of all rows (padded to blocks); g full rows."""
         g = min(config.global_tokens, w.seq_len)
         C = cls.block(config)
@@ -181,13 +167,13 @@ class Longformer(CachedAttention):
         queries = w.seq_len + -w.seq_len % (config.dilation * C)
         core = 4 * w.batch * w.width * queries * (L + g)
         rows = 0 if w.causal else 4 * w.batch * w.width * w.seq_len * g
-        projections = projection_flops(w)
+        projections = at.projection_flops(w)
         if separate(config, w):
-            projections += projection_flops(w, 2) + 2 * w.batch * g * w.width**2
-        return Flops(projections, core + rows)
+            projections += at.projection_flops(w, 2) + 2 * w.batch * g * w.width**2
+        return at.Flops(projections, core + rows)
 
     @classmethod
-    def elements(cls, config: Config, w: Workload) -> int:
+    def elements(cls, config: Config, w: at.Workload) -> int:
         """Logits before and after concatenation, and their softmax."""
         _, L = reach(config, cls.block(config), w.causal)
         return 3 * w.heads * w.tokens * (L + min(config.global_tokens, w.seq_len))
@@ -209,56 +195,56 @@ class Folded(Blocked):
         if self.config.bias:
             # equal for all keys: no weight changes, but the parameter stays in the graph
             logits = logits + (q * self.key_global.bias.view(H, 1, d)).sum(-1).view(len(x), -1, 1)
-        A = masked_softmax(logits, None if mask is None else mask[:, None])  # [B, H g, N]
+        A = at.masked_softmax(logits, None if mask is None else mask[:, None])  # [B, H g, N]
         o = (A @ x).unflatten(1, (H, -1)) @ W_V.mT  # [B, H, g, d]
         return o + self.value_global.bias.view(H, 1, d) if self.config.bias else o
 
     @staticmethod
-    def needs(config: Config, w: Workload) -> str | None:
+    def needs(config: Config, w: at.Workload) -> str | None:
         if not separate(config, w):
             return "there are no separate global projections to fold; use longformer:blocked"
-        if w.level is Level.CORE:
-            return NO_SEPARATE_CORE
+        if w.level is at.Level.CORE:
+            return at.NO_SEPARATE_CORE
         return None
 
     @classmethod
-    def flops(cls, config: Config, w: Workload) -> Flops:
+    def flops(cls, config: Config, w: at.Workload) -> at.Flops:
         """As blocked, but q′ W_K′, its product with X, A X and W_V′ for the full projections."""
         g = min(config.global_tokens, w.seq_len)
         blocked = super().flops(config, w)
         thin = 2 * w.batch * g * w.width * (2 * w.heads * w.seq_len + 2 * w.width)
         rows = 4 * w.batch * w.width * w.seq_len * g
-        projections = projection_flops(w) + 2 * w.batch * g * w.width**2
-        return Flops(projections, blocked.core - rows + thin)
+        projections = at.projection_flops(w) + 2 * w.batch * g * w.width**2
+        return at.Flops(projections, blocked.core - rows + thin)
 
 
 class Flex(Longformer):
     compiles = True
 
-    def __init__(self, config: Config, workload: Workload) -> None:
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
-        self.fused = flex.Fused(visible(config, workload), find(workload.device).torch_name)
+        self.fused = at.flex.Fused(visible(config, workload), find(workload.device).torch_name)
 
     def local(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         return self.fused(q, k, v, mask)
 
     @staticmethod
-    def needs(config: Config, w: Workload) -> str | None:
-        return flex.needs(w) or find(w.device).cannot_compile() or None
+    def needs(config: Config, w: at.Workload) -> str | None:
+        return at.flex.needs(w) or find(w.device).cannot_compile() or None
 
     @classmethod
-    def flops(cls, config: Config, w: Workload) -> Flops:
+    def flops(cls, config: Config, w: at.Workload) -> at.Flops:
         """As eager, but all pairs of flex_attention's blocks that it visits; g full rows."""
         g = 0 if w.causal else min(config.global_tokens, w.seq_len)
         rows = 4 * w.batch * w.width * w.seq_len * g
-        return Flops(super().flops(config, w).projections, visible(config, w).flops(w) + rows)
+        return at.Flops(super().flops(config, w).projections, visible(config, w).flops(w) + rows)
 
     @classmethod
-    def elements(cls, config: Config, w: Workload) -> int:
+    def elements(cls, config: Config, w: at.Workload) -> int:
         return w.heads * w.tokens
 
 
-def visible(config: Config, w: Workload) -> flex.Window:
+def visible(config: Config, w: at.Workload) -> at.flex.Window:
     """Window and global keys of every row."""
     g, δ, causal = config.global_tokens, config.dilation, w.causal
     side = δ * config.window // 2
@@ -267,10 +253,10 @@ def visible(config: Config, w: Workload) -> flex.Window:
         near = ((i - j).abs() <= side) & ((i - j) % δ == 0) | (j < g)
         return near & (j <= i) if causal else near
 
-    first, last = flex.queries(w.seq_len)
+    first, last = at.flex.queries(w.seq_len)
     stop, inner_stop = (last + 1, first + 1) if causal else (last + side + 1, first + side + 1)
     part = [(first - side, stop), (0 * first, 0 * first + g)]
-    return flex.Window(w.seq_len, allowed, part, [(last - side, inner_stop)] if δ == 1 else [])
+    return at.flex.Window(w.seq_len, allowed, part, [(last - side, inner_stop)] if δ == 1 else [])
 
 
 class Windows(torch.autograd.Function):
@@ -319,7 +305,7 @@ def kept(config: Config, tokens: int) -> tuple[int, int]:
     return min(config.global_tokens, tokens), min(config.global_tokens + ring, tokens)
 
 
-def separate(config: Config, w: Workload) -> bool:
+def separate(config: Config, w: at.Workload) -> bool:
     """Whether global rows have separate projections."""
     return config.global_tokens > 0 and not config.share_global and not w.causal
 
@@ -343,7 +329,7 @@ def lowered(allowed: Tensor, like: Tensor) -> Tensor:
     return like.new_zeros(allowed.shape).masked_fill_(~allowed, lowest)
 
 
-def reference(module: Longformer, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: Longformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     N, d, c = len(x), module.width // module.heads, module.config
     real = [j for j in range(N) if mask is None or mask[j]]
     steps = [m * c.dilation for m in range(-c.window // 2, c.window // 2 + 1)]
@@ -364,12 +350,12 @@ def reference(module: Longformer, x: Tensor, mask: Tensor | None, draws: Draws) 
     return module.output(torch.stack(rows))
 
 
-def parameters(config: Config, w: Workload) -> int:
+def parameters(config: Config, w: at.Workload) -> int:
     """Four projections, or seven where global rows have separate ones."""
-    return projection_parameters(config, w) * (7 if separate(config, w) else 4) // 4
+    return at.projection_parameters(config, w) * (7 if separate(config, w) else 4) // 4
 
 
-def default(config: Config, w: Workload) -> str:
+def default(config: Config, w: at.Workload) -> str:
     """Folded where that is less work: few global rows, long sequences."""
     if Folded.needs(config, w):
         return "blocked"
@@ -377,28 +363,28 @@ def default(config: Config, w: Workload) -> str:
     return "folded" if folded < blocked else "blocked"
 
 
-def uncompiled(config: Any, w: Workload) -> str | None:
+def uncompiled(config: Any, w: at.Workload) -> str | None:
     """What torch 2.13 does to overlapping windows on a CPU."""
     if w.device != "cpu":
         return None
     if w.causal:
         return "torch.compile makes code of causal windows that does not build on a CPU"
-    if w.padding and w.mode is Mode.TRAINING:
+    if w.padding and w.mode is at.Mode.TRAINING:
         return "torch.compile makes wrong gradients of padded windows on a CPU"
     return None
 
 
-CARD = Card(
+CARD = at.Card(
     forms={"eager": Longformer, "blocked": Blocked, "folded": Folded, "flex": Flex},
     config=Config,
     reference=reference,
     parameters=parameters,
-    family=Family.FIXED_MEMORY,
-    causality=Causality.OPTIONAL,
-    paper=Paper(
+    family=at.Family.FIXED_MEMORY,
+    causality=at.Causality.OPTIONAL,
+    paper=at.Paper(
         "Longformer: The Long-Document Transformer", "Beltagy et al.", 2020, "arXiv:2004.05150"
     ),
-    cost=Cost("O(N·K·d)", time=1, memory=1),
+    cost=at.Cost("O(N·K·d)", time=1, memory=1),
     symbols={
         "K": ("tokens that a query attends to", "window", "global_tokens"),
         "k": ("window", "window"),

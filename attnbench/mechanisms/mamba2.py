@@ -28,24 +28,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import rms_norm, silu, softplus
 
-from attnbench.attention.card import Card, Cost, Paper
-from attnbench.attention.contract import BaseConfig, CoreAttention, Draws, Flops, State, merge
-from attnbench.attention.primitives import widen
-from attnbench.attention.recurrence import (
-    decay_flops,
-    decay_rates,
-    decay_rule,
-    random_taps,
-    short_convolution,
-    uncompiled,
-)
-from attnbench.records import Causality, Family, Level, Mode, Workload
+from attnbench import attention as at
 
 EPSILON = 1e-5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """`expand`: e, inner width over D; `head_width`: p; None: 64, at most e D; `state`: s;
     `groups`: K; `conv`: W, tokens of a filter; `chunk`: C, tokens of a chunk.
 
@@ -71,25 +60,25 @@ class Kept(NamedTuple):
     inputs: Tensor
 
 
-class Mamba2(CoreAttention):
-    def __init__(self, config: Config, workload: Workload) -> None:
+class Mamba2(at.CoreAttention):
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         D = workload.width
         inner, self.heads, self.head_width = inner_heads(config, workload)
-        self.A, self.beta = (nn.Parameter(rate) for rate in decay_rates(self.heads))
+        self.A, self.beta = (nn.Parameter(rate) for rate in at.decay_rates(self.heads))
         self.skip = nn.Parameter(torch.ones(self.heads))  # δ
-        if workload.level is Level.CORE:
+        if workload.level is at.Level.CORE:
             return
         mixed = channels(config, workload)
         self.sizes = inner, mixed, self.heads  # of z, u and Δ
         self.mix = nn.Linear(D, sum(self.sizes), bias=config.bias)
-        self.taps = nn.Parameter(random_taps(config.conv, mixed))
+        self.taps = nn.Parameter(at.random_taps(config.conv, mixed))
         self.taps_bias = nn.Parameter(torch.zeros(mixed))
         self.scales = nn.Parameter(torch.ones(inner))
         self.output = nn.Linear(inner, D, bias=config.bias)
 
     @staticmethod
-    def core_inputs(config: Config, workload: Workload) -> tuple[tuple[int, ...], ...]:
+    def core_inputs(config: Config, workload: at.Workload) -> tuple[tuple[int, ...], ...]:
         """Shapes of x′, b, c and Δ."""
         B, N = workload.batch, workload.seq_len
         shared = B, config.groups, N, config.state
@@ -99,18 +88,18 @@ class Mamba2(CoreAttention):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         return self.extend(x, mask, self.start(len(x), 0))[0]
 
-    def extend(self, x: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
+    def extend(self, x: Tensor, mask: Tensor | None, state: at.State) -> tuple[Tensor, at.State]:
         """The outputs of tokens after a state, and the state after them."""
         S, inputs = state
         z, u, delta = self.mix(x).split(self.sizes, -1)
         if mask is not None:
             u = u * mask[..., None]
-        u, inputs = short_convolution(u, inputs, self.taps, self.taps_bias)
+        u, inputs = at.short_convolution(u, inputs, self.taps, self.taps_bias)
         shared = self.config.groups * self.config.state
         v, k, q = u.split([self.sizes[0], shared, shared], -1)
         k, q = (t.unflatten(-1, (self.config.groups, -1)).transpose(1, 2) for t in (k, q))
         o, S = self.scanned(self.split(v), k, q, delta.mT, mask, S)
-        o = (merge(o) * silu(z)).unflatten(-1, (self.config.groups, -1))
+        o = (at.merge(o) * silu(z)).unflatten(-1, (self.config.groups, -1))
         o = rms_norm(o, o.shape[-1:], eps=EPSILON).flatten(2)
         return self.output(o * self.scales), Kept(S, inputs)
 
@@ -123,31 +112,31 @@ class Mamba2(CoreAttention):
     ) -> tuple[Tensor, Tensor]:
         """o [B, H, N, p], and S after the tokens."""
         dtype = v.dtype
-        v, k, q = widen(v), widen(k), widen(q)
-        delta = softplus(widen(delta) + widen(self.beta)[:, None])
+        v, k, q = at.widen(v), at.widen(k), at.widen(q)
+        delta = softplus(at.widen(delta) + at.widen(self.beta)[:, None])
         if mask is not None:
             delta = delta * mask[:, None]
             v = v * mask[:, None, :, None]
-        g = -widen(self.A).exp()[:, None] * delta
-        o, S = decay_rule(S, g, q, k, delta[..., None] * v, self.chunk(self.config))
-        return torch.addcmul(o, widen(self.skip)[:, None, None], v).to(dtype), S
+        g = -at.widen(self.A).exp()[:, None] * delta
+        o, S = at.decay_rule(S, g, q, k, delta[..., None] * v, self.chunk(self.config))
+        return torch.addcmul(o, at.widen(self.skip)[:, None, None], v).to(dtype), S
 
     def nothing(self, batch: int, like: Tensor) -> Tensor:
         """S before the first token, on the device of `like` and at least as precise."""
         c = self.config
         heads = self.heads // c.groups
-        return widen(like.new_zeros(batch, c.groups, c.state, heads, self.head_width))
+        return at.widen(like.new_zeros(batch, c.groups, c.state, heads, self.head_width))
 
-    def start(self, batch: int, capacity: int) -> State:
+    def start(self, batch: int, capacity: int) -> at.State:
         like = self.output.weight
         inputs = like.new_zeros(batch, *self.taps[1:].shape)
         return Kept(self.nothing(batch, like), inputs)
 
-    def prefill(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+    def prefill(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
         return self.extend(x, None, state)
 
     @staticmethod
-    def state_elements(config: Config, workload: Workload) -> int:
+    def state_elements(config: Config, workload: at.Workload) -> int:
         inner, _, _ = inner_heads(config, workload)
         inputs = (config.conv - 1) * channels(config, workload)
         return workload.batch * (inner * config.state + inputs)
@@ -158,22 +147,22 @@ class Mamba2(CoreAttention):
         return None
 
     @classmethod
-    def flops(cls, config: Config, w: Workload) -> Flops:
+    def flops(cls, config: Config, w: at.Workload) -> at.Flops:
         """The projections; then those of `decay_flops`. conv is not a matrix product."""
         _, H, p = inner_heads(config, w)
-        core = decay_flops(w.seq_len, cls.chunk(config), config.groups, H, config.state, p)
-        return Flops(2 * w.tokens * projections(config, w), w.batch * core)
+        core = at.decay_flops(w.seq_len, cls.chunk(config), config.groups, H, config.state, p)
+        return at.Flops(2 * w.tokens * projections(config, w), w.batch * core)
 
     @classmethod
-    def step_flops(cls, config: Config, w: Workload) -> Flops:
+    def step_flops(cls, config: Config, w: at.Workload) -> at.Flops:
         """Those of one token."""
         return cls.flops(config, replace(w, seq_len=1))
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         """x′, b, c and o twice; in training, S after every token."""
         inner, _, _ = inner_heads(config, w)
-        kept = inner * config.state if w.mode is Mode.TRAINING else 0
+        kept = inner * config.state if w.mode is at.Mode.TRAINING else 0
         return w.tokens * (2 * channels(config, w) + 2 * inner + kept)
 
 
@@ -183,7 +172,7 @@ class Chunked(Mamba2):
         return config.chunk
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         """Chunks of x′, b, c and o, three tensors of C × C, and S before every chunk."""
         inner, H, _ = inner_heads(config, w)
         states = -(-w.seq_len // config.chunk) * w.batch * inner * config.state
@@ -191,25 +180,25 @@ class Chunked(Mamba2):
         return squares + 4 * w.tokens * (channels(config, w) + inner) + 2 * states
 
 
-def inner_heads(config: Config, w: Workload) -> tuple[int, int, int]:
+def inner_heads(config: Config, w: at.Workload) -> tuple[int, int, int]:
     """e D, H and p."""
     inner = config.expand * w.width
     p = min(64, inner) if config.head_width is None else config.head_width
     return inner, inner // p, p
 
 
-def channels(config: Config, w: Workload) -> int:
+def channels(config: Config, w: at.Workload) -> int:
     """Channels of u: e D + 2 K s."""
     return config.expand * w.width + 2 * config.groups * config.state
 
 
-def projections(config: Config, w: Workload) -> int:
+def projections(config: Config, w: at.Workload) -> int:
     """Elements of W_z, W_u, W_Δ and W_O."""
     inner, H, _ = inner_heads(config, w)
     return w.width * (inner + channels(config, w) + H + inner)
 
 
-def reference(module: Mamba2, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: Mamba2, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     c, H, p = module.config, module.heads, module.head_width
     s, group, (inner, mixed, _) = c.state, H // c.groups, module.sizes
     projected = module.mix(x)
@@ -238,7 +227,7 @@ def reference(module: Mamba2, x: Tensor, mask: Tensor | None, draws: Draws) -> T
     return module.output(o.flatten(1) * module.scales)
 
 
-def parameters(config: Config, w: Workload) -> int:
+def parameters(config: Config, w: at.Workload) -> int:
     """The projections (with biases), conv with its bias, A, β and δ, and the scales of RMSNorm."""
     inner, H, _ = inner_heads(config, w)
     mixed = channels(config, w)
@@ -246,11 +235,7 @@ def parameters(config: Config, w: Workload) -> int:
     return projections(config, w) + biases + (config.conv + 1) * mixed + 3 * H + inner
 
 
-def default(config: Config, w: Workload) -> str:
-    return "chunked"
-
-
-def needs(config: Config, w: Workload) -> str | None:
+def needs(config: Config, w: at.Workload) -> str | None:
     inner, H, p = inner_heads(config, w)
     if inner % p:
         return f"the inner width {inner} is not divisible by heads of width {p}"
@@ -259,28 +244,28 @@ def needs(config: Config, w: Workload) -> str | None:
     return None
 
 
-CARD = Card(
+CARD = at.Card(
     forms={"eager": Mamba2, "chunked": Chunked},
     config=Config,
     reference=reference,
     parameters=parameters,
-    family=Family.STATE,
-    causality=Causality.ALWAYS,
-    paper=Paper(
+    family=at.Family.STATE,
+    causality=at.Causality.ALWAYS,
+    paper=at.Paper(
         "Transformers are SSMs: Generalized Models and Efficient Algorithms Through Structured"
         " State Space Duality",
         "Dao and Gu",
         2024,
         "arXiv:2405.21060",
     ),
-    cost=Cost("O(N·s·D)", time=1, memory=1),
+    cost=at.Cost("O(N·s·D)", time=1, memory=1),
     symbols={"s": ("size of the state", "state")},
     examples=(
         Config(head_width=8, state=6, chunk=8),
         Config(head_width=4, state=5, groups=2, conv=2, chunk=7, bias=True),
         Config(state=3, expand=1, conv=1),
     ),
-    default=default,
-    uncompiled=uncompiled,
+    default="chunked",
+    uncompiled=at.UNROLLED,
     needs=needs,
 )

@@ -24,23 +24,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnbench.attention.card import Card, Cost, Paper
-from attnbench.attention.contract import (
-    NO_SEPARATE_CORE,
-    BaseConfig,
-    Draws,
-    Flops,
-    QKVAttention,
-    merge,
-    projection_flops,
-    projection_parameters,
-)
-from attnbench.attention.primitives import fused_attention, key_mask, softmax_attention
-from attnbench.records import Causality, Family, Level, Workload
+from attnbench import attention as at
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """`compression`: s, kernel and stride of the convolutions."""
 
     compression: int = 3
@@ -49,8 +37,8 @@ class Config(BaseConfig):
         self.require_at_least(1, "compression")
 
 
-class MemoryCompressed(QKVAttention):
-    def __init__(self, config: Config, workload: Workload) -> None:
+class MemoryCompressed(at.QKVAttention):
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         D, s = workload.width, config.compression
         self.compress_key = nn.Linear(s * D, D, bias=config.bias)
@@ -60,8 +48,8 @@ class MemoryCompressed(QKVAttention):
             self.null_value = nn.Parameter(torch.zeros(D))
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        k = self.compress_key(self.blocks(merge(k), mask))  # [B, n, D]
-        v = self.compress_value(self.blocks(merge(v), mask))
+        k = self.compress_key(self.blocks(at.merge(k), mask))  # [B, n, D]
+        v = self.compress_value(self.blocks(at.merge(v), mask))
         return self.compressed(q, k, v, mask)
 
     def blocks(self, x: Tensor, mask: Tensor | None) -> Tensor:
@@ -88,7 +76,7 @@ class MemoryCompressed(QKVAttention):
         if self.causal:
             k = torch.cat([self.null_key.expand(len(k), 1, -1), k], 1)
             v = torch.cat([self.null_value.expand(len(v), 1, -1), v], 1)
-        return self.dense(q, self.split(k), self.split(v), key_mask(keys))
+        return self.dense(q, self.split(k), self.split(v), at.key_mask(keys))
 
     def dense(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
         """[B, H, N, d], [B, H, n, d] twice and a mask [B, 1, 1, n] or None to [B, H, N, d]."""
@@ -96,17 +84,17 @@ class MemoryCompressed(QKVAttention):
             i = torch.arange(q.shape[2], device=q.device)[:, None]
             past = torch.arange(k.shape[2], device=q.device) <= (i + 1) // self.config.compression
             keys = past if keys is None else keys & past
-        return softmax_attention(q, k, v, keys)
+        return at.softmax_attention(q, k, v, keys)
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """Both convolutions, q k̃ᵀ and A ṽ."""
         n, extra = lengths(config, w)
         conv = 2 * (2 * w.batch * n * config.compression * w.width**2)
-        return Flops(projection_flops(w), conv + 4 * w.tokens * (n + extra) * w.width)
+        return at.Flops(at.projection_flops(w), conv + 4 * w.tokens * (n + extra) * w.width)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         n, extra = lengths(config, w)
         return 2 * w.heads * w.tokens * (n + extra) + 2 * w.batch * n * w.width
 
@@ -114,25 +102,27 @@ class MemoryCompressed(QKVAttention):
 class Sdpa(MemoryCompressed):
     def dense(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
         if not self.causal:
-            return fused_attention(q, k, v, keys)
+            return at.fused_attention(q, k, v, keys)
         (B, H, N, _), s = q.shape, self.config.compression
         # with one token added in front, query a of each group i + 1 modulo s sees keys 0 to a
         q = F.pad(q.transpose(1, 2), (0, 0, 0, 0, 1, -(N + 1) % s))
         q = q.unflatten(1, (-1, s)).flatten(2, 3).transpose(1, 2)  # [B, s H, n, d]
         k, v = (x[:, None].expand(-1, s, -1, -1, -1).flatten(1, 2) for x in (k, v))
-        o = fused_attention(q, k, v, keys, causal=True)
+        o = at.fused_attention(q, k, v, keys, causal=True)
         return o.transpose(1, 2).reshape(B, -1, H, q.shape[3])[:, 1 : N + 1].transpose(1, 2)
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """As eager; if causal, queries are padded to s (n + 1), and the products are full."""
         n, extra = lengths(config, w)
         conv = 2 * (2 * w.batch * n * config.compression * w.width**2)
         queries = config.compression * (n + 1) if w.causal else w.seq_len
-        return Flops(projection_flops(w), conv + 4 * w.batch * queries * (n + extra) * w.width)
+        return at.Flops(
+            at.projection_flops(w), conv + 4 * w.batch * queries * (n + extra) * w.width
+        )
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         n, _ = lengths(config, w)
         return w.heads * w.tokens + 2 * w.batch * n * w.width + 4 * w.tokens * w.width * w.causal
 
@@ -142,7 +132,7 @@ class Folded(Sdpa):
         blocks = self.blocks(x, mask)  # [B, n, s D]
         k = self.joined(blocks, self.key, self.compress_key, mask, x.shape[1])
         v = self.joined(blocks, self.value, self.compress_value, mask, x.shape[1])
-        return self.output(merge(self.compressed(self.split(self.query(x)), k, v, mask)))
+        return self.output(at.merge(self.compressed(self.split(self.query(x)), k, v, mask)))
 
     def joined(
         self, blocks: Tensor, first: nn.Linear, conv: nn.Linear, mask: Tensor | None, N: int
@@ -157,28 +147,28 @@ class Folded(Sdpa):
         return k + counts @ (C @ first.bias).T
 
     @staticmethod
-    def needs(config: Config, w: Workload) -> str | None:
-        if w.level is Level.CORE:
-            return NO_SEPARATE_CORE
+    def needs(config: Config, w: at.Workload) -> str | None:
+        if w.level is at.Level.CORE:
+            return at.NO_SEPARATE_CORE
         return None
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """W_Q and W_O; C W twice, both convolutions, q k̃ᵀ and A ṽ; the products of biases."""
         n, _ = lengths(config, w)
         s, D = config.compression, w.width
         weights = 2 * (2 * s * D**3) + config.bias * 2 * (2 * s * D * D + 2 * n * s * D)
-        return Flops(projection_flops(w, 2), Sdpa.flops(config, w).core + weights)
+        return at.Flops(at.projection_flops(w, 2), Sdpa.flops(config, w).core + weights)
 
 
-def lengths(config: Config, w: Workload) -> tuple[int, int]:
+def lengths(config: Config, w: at.Workload) -> tuple[int, int]:
     """n and the number of null keys."""
     if w.causal:
         return w.seq_len // config.compression, 1
     return -(-w.seq_len // config.compression), 0
 
 
-def reference(module: MemoryCompressed, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: MemoryCompressed, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     N, D, s = len(x), module.width, module.config.compression
     d = D // module.heads
     real = [mask is None or bool(mask[i]) for i in range(N)]
@@ -215,34 +205,34 @@ def convolved(conv: nn.Linear, linear: nn.Linear, x: Tensor, block: list[int], s
     return sum(taps, torch.zeros_like(x[0]) if conv.bias is None else conv.bias)
 
 
-def parameters(config: Config, w: Workload) -> int:
+def parameters(config: Config, w: at.Workload) -> int:
     """Four projections, two convolutions, and the null key and value of the causal form."""
     D = w.width
     conv = 2 * D * (config.compression * D + config.bias)
-    return projection_parameters(config, w) + conv + 2 * D * w.causal
+    return at.projection_parameters(config, w) + conv + 2 * D * w.causal
 
 
-def default(config: Config, w: Workload) -> str:
+def default(config: Config, w: at.Workload) -> str:
     """Folded once the products of weights, 4 s D³, are less than the projections they save."""
-    if w.level is Level.CORE:
+    if w.level is at.Level.CORE:
         return "sdpa"
     return "folded" if w.tokens >= 2 * config.compression * w.width else "sdpa"
 
 
-CARD = Card(
+CARD = at.Card(
     forms={"eager": MemoryCompressed, "sdpa": Sdpa, "folded": Folded},
     config=Config,
     reference=reference,
     parameters=parameters,
-    family=Family.FIXED_MEMORY,
-    causality=Causality.OPTIONAL,
-    paper=Paper(
+    family=at.Family.FIXED_MEMORY,
+    causality=at.Causality.OPTIONAL,
+    paper=at.Paper(
         "Generating Wikipedia by Summarizing Long Sequences",
         "Liu et al.",
         2018,
         "arXiv:1801.10198",
     ),
-    cost=Cost("O(N²·d/s)", time=2, memory=2),
+    cost=at.Cost("O(N²·d/s)", time=2, memory=2),
     symbols={
         "s": ("factor of compression", "compression"),
         "n_c": ("compressed length", "compression"),

@@ -22,28 +22,17 @@ Notation: our M is the paper's m, our F, A, W its F̃, A_S, B̃.
 Source: arXiv:2102.03902, equations (9) to (15).
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from attnbench.attention.card import Card, Cost, Exemption, Paper
-from attnbench.attention.contract import (
-    BaseConfig,
-    Draws,
-    Flops,
-    QKVAttention,
-    projection_flops,
-    projection_parameters,
-)
-from attnbench.attention.primitives import key_mask, masked_softmax, widen
-from attnbench.records import Causality, Family, Workload
+from attnbench import attention as at
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """`landmarks`: M; `iterations` towards A⁺; `conv_kernel`: taps of conv, odd; 0: no conv."""
 
     landmarks: int = 64
@@ -57,8 +46,8 @@ class Config(BaseConfig):
             raise ValueError(f"conv_kernel is {self.conv_kernel}; it must be odd, or 0 for none")
 
 
-class Nystromformer(QKVAttention):
-    def __init__(self, config: Config, workload: Workload) -> None:
+class Nystromformer(at.QKVAttention):
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         H, taps = workload.heads, config.conv_kernel
         self.conv = None
@@ -66,7 +55,7 @@ class Nystromformer(QKVAttention):
             self.conv = nn.Conv2d(H, H, (taps, 1), padding=(taps // 2, 0), groups=H, bias=False)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        keys = key_mask(mask)
+        keys = at.key_mask(mask)
         if mask is not None:
             q, k, v = (x * mask[:, None, :, None] for x in (q, k, v))
         exact = q.shape[2] <= self.config.landmarks
@@ -84,11 +73,11 @@ class Nystromformer(QKVAttention):
         """q̃ and k̃, which of them have real tokens [B, 1, 1, M], and Z."""
         M = self.config.landmarks
         real = torch.ones_like(q[:1, :1, :, :1]) if keys is None else keys.mT
-        count = segment_sums(widen(real.to(q.dtype)), M)  # [B or 1, 1, M, 1]
+        count = segment_sums(at.widen(real.to(q.dtype)), M)  # [B or 1, 1, M, 1]
         low_q, low_k = ((segment_sums(x, M) / count.clamp(min=1)).to(x.dtype) for x in (q, k))
         seen = None if keys is None else count.mT > 0
         both = None if seen is None else seen & seen.mT
-        A = weights(widen(low_q), widen(low_k), both)
+        A = weights(at.widen(low_q), at.widen(low_k), both)
         return low_q, low_k, seen, self.inverse(A).to(q.dtype)
 
     def softmax(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
@@ -106,17 +95,19 @@ class Nystromformer(QKVAttention):
         return Z
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """q k̃ᵀ, q̃ kᵀ, W v, F Z v; F Z; A; four products per iteration; conv."""
         M, H = config.landmarks, w.heads
         conv = 2 * w.tokens * w.width * config.conv_kernel
         if w.seq_len <= M:
-            return Flops(projection_flops(w), 4 * w.tokens * w.seq_len * w.width + conv)
+            return at.Flops(at.projection_flops(w), 4 * w.tokens * w.seq_len * w.width + conv)
         small = w.batch * (2 * M * M * w.width + config.iterations * 4 * 2 * H * M**3)
-        return Flops(projection_flops(w), 2 * w.tokens * M * (4 * w.width + H * M) + small + conv)
+        return at.Flops(
+            at.projection_flops(w), 2 * w.tokens * M * (4 * w.width + H * M) + small + conv
+        )
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         M = config.landmarks
         if w.seq_len <= M:
             return 2 * w.heads * w.tokens * w.seq_len
@@ -135,16 +126,16 @@ class Sdpa(Nystromformer):
         return scaled_dot_product_attention(q, k, v, attn_mask=keys)
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """As eager, but Z (W v) instead of F Z."""
         plain, M = Nystromformer.flops(config, w), config.landmarks
         if w.seq_len <= M:
             return plain
         saved = 2 * M * M * (w.tokens * w.heads - w.batch * w.width)
-        return Flops(plain.projections, plain.core - saved)
+        return at.Flops(plain.projections, plain.core - saved)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         M = config.landmarks
         if w.seq_len <= M:
             return w.heads * w.tokens
@@ -153,7 +144,7 @@ class Sdpa(Nystromformer):
 
 def weights(q: Tensor, k: Tensor, keys: Tensor | None) -> Tensor:
     """softmax(q kᵀ / √d); 0 in rows without keys."""
-    return masked_softmax(q @ (k.mT / q.shape[-1] ** 0.5), keys)
+    return at.masked_softmax(q @ (k.mT / q.shape[-1] ** 0.5), keys)
 
 
 def segment_sums(x: Tensor, M: int) -> Tensor:
@@ -166,7 +157,7 @@ def segment_sums(x: Tensor, M: int) -> Tensor:
     return torch.cat([sums, long.unflatten(-2, (-1, size + 1)).sum(-2)], -2)
 
 
-def reference(module: Nystromformer, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: Nystromformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     N, d, config = len(x), module.width // module.heads, module.config
     real = [j for j in range(N) if mask is None or mask[j]]
     groups = [[j for j in group if j in real] for group in segments(N, config.landmarks)]
@@ -210,42 +201,32 @@ def convolved(weight: Tensor, v: Tensor, real: list[int]) -> Tensor:
     return torch.stack(rows)
 
 
-def parameters(config: Config, w: Workload) -> int:
+def parameters(config: Config, w: at.Workload) -> int:
     """The four projections and a convolution kernel for each head."""
-    return projection_parameters(config, w) + w.heads * config.conv_kernel
+    return at.projection_parameters(config, w) + w.heads * config.conv_kernel
 
 
-def default(config: Config, w: Workload) -> str:
-    """The fused kernels, which also need fewer products, at any length."""
-    return "sdpa"
-
-
-def exempt(config: Config) -> Mapping[Exemption, str]:
-    """The size of a segment grows with N."""
-    return {Exemption.EXTRA_PADDING: "a landmark averages N / M tokens"}
-
-
-CARD = Card(
+CARD = at.Card(
     forms={"eager": Nystromformer, "sdpa": Sdpa},
     config=Config,
     reference=reference,
     parameters=parameters,
-    family=Family.MEMORY,
-    causality=Causality.NEVER,
-    paper=Paper(
+    family=at.Family.MEMORY,
+    causality=at.Causality.NEVER,
+    paper=at.Paper(
         "Nyströmformer: A Nyström-Based Algorithm for Approximating Self-Attention",
         "Xiong et al.",
         2021,
         "arXiv:2102.03902",
     ),
-    cost=Cost("O(N·m)", time=1, memory=1),
+    cost=at.Cost("O(N·m)", time=1, memory=1),
     symbols={"m": ("landmarks", "landmarks"), "k": ("landmarks", "landmarks")},
     examples=(
         Config(landmarks=4, conv_kernel=5),
         Config(landmarks=7, conv_kernel=0, iterations=3, bias=True),
         Config(landmarks=20, conv_kernel=33, bias=True),
     ),
-    default=default,
-    exempt=exempt,
+    default="sdpa",
+    exempt={at.Exemption.EXTRA_PADDING: "a landmark averages N / M tokens"},
     undecoded="its landmarks are means over parts of the whole sequence",
 )

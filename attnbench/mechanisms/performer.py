@@ -38,20 +38,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.utils.checkpoint import checkpoint
 
-from attnbench.attention.card import Card, Cost, Paper
-from attnbench.attention.contract import (
-    BaseConfig,
-    Draws,
-    Flops,
-    QKVAttention,
-    State,
-    merge,
-    projection_flops,
-    projection_parameters,
-)
-from attnbench.attention.primitives import widen
-from attnbench.attention.recurrence import sum_flops, sum_rule
-from attnbench.records import Causality, Family, Workload
+from attnbench import attention as at
 
 KERNELS = ("positive", "trigonometric", "relu")
 
@@ -59,7 +46,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """`features`: M; `kernel`: positive, trigonometric or relu; `orthogonal`: rows of ω.
 
     `redraw`: a new ω in each training forward; `epsilon`: ε; None: the authors' value;
@@ -93,15 +80,15 @@ class Config(BaseConfig):
         return self.features * (2 if self.kernel == "trigonometric" else 1)
 
 
-class Performer(QKVAttention):
+class Performer(at.QKVAttention):
     omega: Tensor
 
-    def __init__(self, config: Config, workload: Workload) -> None:
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         omega = draw(config.features, workload.head_width, config.orthogonal)
         self.register_buffer("omega", omega)
 
-    def draws(self, index: int) -> Draws:
+    def draws(self, index: int) -> at.Draws:
         return {"omega": self.omega}
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
@@ -141,22 +128,22 @@ class Performer(QKVAttention):
     ) -> tuple[Tensor, Tensor]:
         """The same of whole products; a column of ones in v makes z the last column of S."""
         q, k, v = self.query_features(q), self.key_features(k, keys), pad(v, (0, 1), value=1)
-        return sum_rule(S, q, k, v, self.config.chunk)
+        return at.sum_rule(S, q, k, v, self.config.chunk)
 
     def nothing(self, batch: int, like: Tensor) -> Tensor:
         """[S z] before the first token, on the device of `like` and at least as precise."""
         d = self.width // self.heads
-        return widen(like.new_zeros(batch, self.heads, self.config.columns, d + 1))
+        return at.widen(like.new_zeros(batch, self.heads, self.config.columns, d + 1))
 
-    def start(self, batch: int, capacity: int) -> State:
+    def start(self, batch: int, capacity: int) -> at.State:
         return (self.nothing(batch, self.key.weight),)
 
-    def prefill(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+    def prefill(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
         o, S = self.extend(*self.projected(x), None, *state)
-        return self.output(merge(o)), (S,)
+        return self.output(at.merge(o)), (S,)
 
     @staticmethod
-    def state_elements(config: Config, workload: Workload) -> int:
+    def state_elements(config: Config, workload: at.Workload) -> int:
         w = workload
         return w.batch * w.heads * config.columns * (w.head_width + 1)
 
@@ -187,17 +174,17 @@ class Performer(QKVAttention):
         return torch.cat([u.cos(), u.sin()], -1)
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """ω q, ω k; φ(K)ᵀ v and φ(Q) [S z]. Causal: φ(K)ᵀ [v 1], and two products per chunk."""
         omega = 2 * 2 * w.tokens * config.features * w.width
         if w.causal:
-            return Flops(projection_flops(w), omega + prefix_flops(config, w, w.seq_len))
-        return Flops(
-            projection_flops(w), omega + 2 * w.tokens * config.columns * (2 * w.width + w.heads)
+            return at.Flops(at.projection_flops(w), omega + prefix_flops(config, w, w.seq_len))
+        return at.Flops(
+            at.projection_flops(w), omega + 2 * w.tokens * config.columns * (2 * w.width + w.heads)
         )
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         return 4 * w.tokens * w.heads * config.columns
 
 
@@ -264,7 +251,7 @@ class Chunked(Performer):
         return u.relu_(), x.new_full((1, 1, 1, 1), self.config.features).log() / 2
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """As eager, with z in both products and |x̂|²/2 in that of ω; causal: block by block."""
         omega = 2 * 2 * w.tokens * config.features * w.width
         wider = w.width + w.heads
@@ -272,13 +259,13 @@ class Chunked(Performer):
             full, rest = divmod(w.seq_len, Chunked.block)
             core = full * prefix_flops(config, w, Chunked.block)
             core += prefix_flops(config, w, rest) if rest else 0
-            return Flops(projection_flops(w), omega + core)
+            return at.Flops(at.projection_flops(w), omega + core)
         if config.kernel == "positive":
             omega = 2 * 2 * w.tokens * config.features * wider
-        return Flops(projection_flops(w), omega + 2 * 2 * w.tokens * config.columns * wider)
+        return at.Flops(at.projection_flops(w), omega + 2 * 2 * w.tokens * config.columns * wider)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         features = 3 * min(w.tokens, max(Chunked.block, w.batch)) * w.heads * config.columns
         return features + 4 * w.tokens * (w.width + w.heads)
 
@@ -297,7 +284,7 @@ def scaled(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """q̂, k̂ and v, 0 at padding, and the mask of the keys [B, 1, N, 1] or None."""
     scale = q.shape[-1] ** -0.25
-    q, k, v = widen(q) * scale, widen(k) * scale, widen(v)
+    q, k, v = at.widen(q) * scale, at.widen(k) * scale, at.widen(v)
     if mask is None:
         return q, k, v, None
     keys = mask[:, None, :, None]
@@ -347,13 +334,13 @@ def recomputed(f: Callable[..., T], *arguments: Tensor | None) -> T:
     return result
 
 
-def prefix_flops(config: Config, w: Workload, tokens: int) -> int:
+def prefix_flops(config: Config, w: at.Workload, tokens: int) -> int:
     """FLOPs of the causal products of `tokens` tokens of each sequence."""
     heads = w.batch * w.heads
-    return heads * sum_flops(tokens, config.chunk, config.columns, w.head_width + 1)
+    return heads * at.sum_flops(tokens, config.chunk, config.columns, w.head_width + 1)
 
 
-def reference(module: Performer, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: Performer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     N, d, omega = len(x), module.width // module.heads, draws["omega"]
     real = [j for j in range(N) if mask is None or mask[j]]
     heads = []
@@ -382,25 +369,25 @@ def phi(config: Config, omega: Tensor, x: Tensor, top: float | Tensor) -> Tensor
     return torch.exp(square / 2) * torch.cat([torch.cos(u), torch.sin(u)], -1)
 
 
-def default(config: Config, w: Workload) -> str:
+def default(config: Config, w: at.Workload) -> str:
     """Chunked on a CPU, for its caches; whole products keep a GPU busier."""
     return "chunked" if w.device == "cpu" else "eager"
 
 
-CARD = Card(
+CARD = at.Card(
     forms={"eager": Performer, "chunked": Chunked},
     config=Config,
     reference=reference,
-    parameters=projection_parameters,
-    family=Family.KERNEL,
-    causality=Causality.OPTIONAL,
-    paper=Paper(
+    parameters=at.projection_parameters,
+    family=at.Family.KERNEL,
+    causality=at.Causality.OPTIONAL,
+    paper=at.Paper(
         "Rethinking Attention with Performers",
         "Choromanski et al.",
         2021,
         "arXiv:2009.14794",
     ),
-    cost=Cost("O(N·d·m)", time=1, memory=1),
+    cost=at.Cost("O(N·d·m)", time=1, memory=1),
     symbols={"m": ("random features", "features")},
     examples=(
         Config(features=10, chunk=8, epsilon=1e-3),

@@ -26,25 +26,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from attnbench.attention.card import Card, Cost, Paper, Tolerance
-from attnbench.attention.contract import (
-    BaseConfig,
-    Draws,
-    Flops,
-    QKVAttention,
-    merge,
-    projection_flops,
-    projection_parameters,
-)
+from attnbench import attention as at
 from attnbench.mechanisms import longformer
 from attnbench.mechanisms.longformer import Longformer, lowered, padded, windows
-from attnbench.records import Causality, Family, Level, Workload
 
 POOLINGS = ("ldconv", "mean", "max")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """`window`: w₁; `pool_window`: w₂; `kernel`: κ; `stride`: ξ; `pooling`: ldconv, mean or max."""
 
     window: int = 128
@@ -61,13 +51,13 @@ class Config(BaseConfig):
             raise ValueError(f"kernel and pool_window must be at least stride = {self.stride}")
 
 
-class Poolingformer(QKVAttention):
+class Poolingformer(at.QKVAttention):
     level_1: type[Longformer] = Longformer
 
-    def __init__(self, config: Config, workload: Workload) -> None:
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         D = workload.width
-        self.band = self.level_1(band(config), replace(workload, level=Level.CORE))
+        self.band = self.level_1(band(config), replace(workload, level=at.Level.CORE))
         self.query_2 = nn.Linear(D, D, bias=config.bias)
         self.key_2 = nn.Linear(D, D, bias=config.bias)
         self.value_2 = nn.Linear(D, D, bias=config.bias)
@@ -77,12 +67,12 @@ class Poolingformer(QKVAttention):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         q, k, v = (self.split(linear(x)) for linear in (self.query, self.key, self.value))
-        y = merge(self.band.local(q, k, v, mask))  # [B, N, D]
+        y = at.merge(self.band.local(q, k, v, mask))  # [B, N, D]
         q, k, v = (self.split(linear(y)) for linear in (self.query_2, self.key_2, self.value_2))
         real = x.new_ones(1, x.shape[1], dtype=torch.bool) if mask is None else mask
         used = self.covered(real)  # [1 or B, M, κ]
         z = self.level_2(q, k, v, used, real)
-        o = y + merge(z)
+        o = y + at.merge(z)
         return self.output(o if mask is None else o * mask[..., None])
 
     def covered(self, real: Tensor) -> Tensor:
@@ -137,23 +127,23 @@ class Poolingformer(QKVAttention):
         return C, before, before + (C - 1 + half - ξ // 2) // ξ + 1
 
     @staticmethod
-    def needs(config: Config, w: Workload) -> str | None:
-        if w.level is Level.CORE:
+    def needs(config: Config, w: at.Workload) -> str | None:
+        if w.level is at.Level.CORE:
             return "projections separate its two levels, so there is no separate core"
         return None
 
     @classmethod
-    def flops(cls, config: Config, w: Workload) -> Flops:
+    def flops(cls, config: Config, w: at.Workload) -> at.Flops:
         """Seven projections; both levels, padded to blocks; weights and sums of the pooling."""
         (C, _, L), M = cls.blocks(config), -(-w.seq_len // config.stride)
         level_2 = 4 * w.batch * w.width * (w.seq_len + -w.seq_len % C) * L
         pooling = {"max": 0, "mean": 1, "ldconv": 2}[config.pooling]
         pooling *= 4 * w.batch * w.width * M * config.kernel
         level_1 = cls.level_1.flops(band(config), w).core
-        return Flops(projection_flops(w, 7), level_1 + level_2 + pooling)
+        return at.Flops(at.projection_flops(w, 7), level_1 + level_2 + pooling)
 
     @classmethod
-    def elements(cls, config: Config, w: Workload) -> int:
+    def elements(cls, config: Config, w: at.Workload) -> int:
         """Logits and weights of level 2, and the weights that level 1 keeps for backward."""
         level_1 = cls.level_1.elements(band(config), w) // 3
         return level_1 + 2 * w.heads * w.tokens * cls.blocks(config)[2]
@@ -169,7 +159,7 @@ def band(config: Config, window: int | None = None) -> longformer.Config:
     return longformer.Config(window=window + window % 2, global_tokens=0)
 
 
-def reference(module: Poolingformer, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: Poolingformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     N, c, d = len(x), module.config, module.width // module.heads
     real = [i for i in range(N) if mask is None or mask[i]]
     heads = [slice(h * d, (h + 1) * d) for h in range(module.heads)]
@@ -211,31 +201,26 @@ def reference(module: Poolingformer, x: Tensor, mask: Tensor | None, draws: Draw
     return module.output(torch.stack(rows))
 
 
-def parameters(config: Config, w: Workload) -> int:
+def parameters(config: Config, w: at.Workload) -> int:
     """Seven projections, and W_p where weights are learned."""
     learned = config.kernel * w.head_width * (config.pooling == "ldconv")
-    return projection_parameters(config, w) * 7 // 4 + learned
+    return at.projection_parameters(config, w) * 7 // 4 + learned
 
 
-def default(config: Config, w: Workload) -> str:
-    """Block sizes that suit the machine."""
-    return "blocked"
-
-
-CARD = Card(
+CARD = at.Card(
     forms={"eager": Poolingformer, "blocked": Blocked},
     config=Config,
     reference=reference,
     parameters=parameters,
-    family=Family.FIXED_MEMORY,
-    causality=Causality.NEVER,
-    paper=Paper(
+    family=at.Family.FIXED_MEMORY,
+    causality=at.Causality.NEVER,
+    paper=at.Paper(
         "Poolingformer: Long Document Modeling with Pooling Attention",
         "Zhang et al.",
         2021,
         "arXiv:2105.04371",
     ),
-    cost=Cost("O(N·d·w)", time=1, memory=1),
+    cost=at.Cost("O(N·d·w)", time=1, memory=1),
     symbols={"w": ("windows of its two levels", "window", "pool_window")},
     examples=(
         Config(window=4, pool_window=12, kernel=5, stride=4, bias=True),
@@ -243,7 +228,7 @@ CARD = Card(
         Config(window=2, pool_window=9, kernel=6, stride=3, pooling="max", bias=True),
         Config(kernel=48),
     ),
-    default=default,
-    tolerance=Tolerance(float16=0.1, reason="rounding may change which token is the largest"),
+    default="blocked",
+    tolerance=at.Tolerance(float16=0.1, reason="rounding may change which token is the largest"),
     undecoded="a pooled key averages tokens after its query",
 )

@@ -22,24 +22,14 @@ Notation: our N is the paper's l, our M its m, `rounds` its n_rounds, `buckets` 
 Source: arXiv:2001.04451, section 2.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from attnbench.attention.card import Card, Cost, Exemption, Paper
-from attnbench.attention.contract import (
-    BaseConfig,
-    Draws,
-    Flops,
-    QKVAttention,
-    merge,
-    projection_flops,
-)
-from attnbench.attention.primitives import gather_tokens, logits_at_once, row_numbers
-from attnbench.records import Causality, Family, Level, Workload
+from attnbench import attention as at
 
 SELF_LOGIT = -5e4  # of a token with itself; a round number near the lowest of float16
 EPSILON = 1e-6  # added to the mean square of q
@@ -47,7 +37,7 @@ SINGLE_HASH = 64  # more buckets than this use two hashes
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """`chunk`: M; `rounds` of hashing; `buckets`: a power of 2; None: near 2 N / M;
     `within_bucket`: no keys of other buckets."""
 
@@ -100,16 +90,16 @@ class Sorted(NamedTuple):
         return logits
 
 
-class Reformer(QKVAttention):
-    def __init__(self, config: Config, workload: Workload) -> None:
+class Reformer(at.QKVAttention):
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
-        if workload.level is not Level.CORE:
+        if workload.level is not at.Level.CORE:
             del self.key  # the queries serve as keys
         self.buckets = torch.empty(0)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         q, v = self.split(self.query(x)), self.split(self.value(x))
-        return self.output(merge(self.attend(q, q, v, mask)))
+        return self.output(at.merge(self.attend(q, q, v, mask)))
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """The queries also serve as keys; `k` is ignored."""
@@ -123,7 +113,7 @@ class Reformer(QKVAttention):
     def among(self, q: Tensor, k: Tensor, v: Tensor, items: Sorted) -> Tensor:
         """q, k, v [B·H, N, d] to [B·H, N, d]."""
         N = q.shape[1]
-        q, k, v = (gather_tokens(x, items.token) for x in (q, k, v))  # [B·H, C, M, d]
+        q, k, v = (at.gather_tokens(x, items.token) for x in (q, k, v))  # [B·H, C, M, d]
         logits = q @ look_back(k).mT  # [B·H, C, M, 2 M]
         E, largest = exponentials(items.hide(logits, 0, self.causal))
         return joined(E @ look_back(v), largest, E.sum(-1), items, N)[0]
@@ -149,8 +139,8 @@ class Reformer(QKVAttention):
         """Tokens [B, H, R, N] in the order of their buckets, each round padded to whole chunks."""
         B, H, R, N = buckets.shape
         M, n = shape(self.config, N)
-        at = torch.arange(N, device=buckets.device)
-        order = (buckets * N + at).sort(-1).values % N
+        position = torch.arange(N, device=buckets.device)
+        order = (buckets * N + position).sort(-1).values % N
         token = nn.functional.pad(order, (0, n - N)).view(B * H, -1, M)
         valid = None
         if mask is not None:
@@ -161,23 +151,23 @@ class Reformer(QKVAttention):
         if not self.config.within_bucket:
             return Sorted(token, valid, None, R)
         # so that no two rounds share a bucket
-        offset = (buckets.amax() + 1) * torch.arange(1, R + 1, device=at.device)[:, None]
+        offset = (buckets.amax() + 1) * torch.arange(1, R + 1, device=position.device)[:, None]
         bucket = nn.functional.pad(buckets.gather(-1, order) + offset, (0, n - N))
         return Sorted(token, valid, bucket.view(B * H, -1, M), R)
 
-    def draws(self, index: int) -> Draws:
+    def draws(self, index: int) -> at.Draws:
         return {"buckets": self.buckets[index]}
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """W_QK, W_V, W_O; then the rotations, q kᵀ and A v of every round."""
         M, n = shape(config, w.seq_len)
         hashing = w.tokens * w.width * config.rounds * sum(factors(config, w.seq_len))
         core = 2 * (2 * w.batch * n * config.rounds * 2 * M * w.width)
-        return Flops(projection_flops(w, 3), hashing + core)
+        return at.Flops(at.projection_flops(w, 3), hashing + core)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         M, n = shape(config, w.seq_len)
         items = config.rounds * w.batch * n
         return items * (3 * w.heads * 2 * M + 8 * w.width)
@@ -188,9 +178,9 @@ class Chunked(Reformer):
         return Rounds.apply(q, k, v, items, self.causal)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         tables = w.tokens * (2 * w.width + 2 * w.heads)  # k, o and both parts of z
-        return tables + config.rounds * w.tokens * w.heads * 2 + 6 * logits_at_once(w.device)
+        return tables + config.rounds * w.tokens * w.heads * 2 + 6 * at.logits_at_once(w.device)
 
 
 class Rounds(torch.autograd.Function):
@@ -219,8 +209,8 @@ class Rounds(torch.autograd.Function):
         inner = (grad * o).sum(-1)
         for g, part in groups(ctx.items, q):
             rows, keys, values = circle(q[g], k[g], v[g], part)
-            to_o = gather_tokens(grad[g], part.token)
-            shift, drop = (gather_tokens(x[g, :, None], part.token) for x in (largest, inner))
+            to_o = at.gather_tokens(grad[g], part.token)
+            shift, drop = (at.gather_tokens(x[g, :, None], part.token) for x in (largest, inner))
             # the padding of the last chunk of a round holds no queries
             split_rounds(to_o, part)[:, :, q.shape[1] :] = 0
             split_rounds(shift, part)[:, :, q.shape[1] :] = torch.finfo(q.dtype).max
@@ -241,7 +231,7 @@ class Rounds(torch.autograd.Function):
 def groups(items: Sorted, q: Tensor) -> Iterator[tuple[slice, Sorted]]:
     """Slices of heads, `logits_at_once` at a time, and their items."""
     _, C, M = items.token.shape
-    step = max(1, logits_at_once(q.device.type) // (C * 2 * M * M))
+    step = max(1, at.logits_at_once(q.device.type) // (C * 2 * M * M))
     for first in range(0, len(q), step):
         g = slice(first, first + step)
         yield g, items.heads(g)
@@ -250,20 +240,20 @@ def groups(items: Sorted, q: Tensor) -> Iterator[tuple[slice, Sorted]]:
 def pieces(rows: Tensor) -> Iterator[slice]:
     """Slices of chunks of [G, C, M, d], `logits_at_once` at a time."""
     G, C, M, _ = rows.shape
-    step = max(1, logits_at_once(rows.device.type) // (G * 2 * M * M))
+    step = max(1, at.logits_at_once(rows.device.type) // (G * 2 * M * M))
     for first in range(0, C, step):
         yield slice(first, min(first + step, C))
 
 
 def circle(q: Tensor, k: Tensor, v: Tensor, items: Sorted) -> tuple[Tensor, Tensor, Tensor]:
     """q [G, C, M, d], k and v [G, C, 2 M, d] in sorted order."""
-    q, k, v = (gather_tokens(x, items.token) for x in (q, k, v))
+    q, k, v = (at.gather_tokens(x, items.token) for x in (q, k, v))
     return q, look_back(k), look_back(v)
 
 
 def scattered(to: Tensor, x: Tensor, items: Sorted) -> None:
     """Adds [G, C, M, d] to [G, N, d]; the padding of the last chunk of a round adds 0."""
-    to.flatten(0, 1).index_add_(0, row_numbers(items.token, to.shape[1]), x.flatten(0, 2))
+    to.flatten(0, 1).index_add_(0, at.row_numbers(items.token, to.shape[1]), x.flatten(0, 2))
 
 
 def look_back(x: Tensor) -> Tensor:
@@ -297,7 +287,7 @@ def joined(o: Tensor, m: Tensor, s: Tensor, items: Sorted, N: int) -> tuple[Tens
     share = (share / total[:, None]).gather(-1, token)
     o = (o * share[..., None]).flatten(0, 2)
     empty = o.new_zeros(len(token) * N, o.shape[-1])
-    o = empty.index_add(0, row_numbers(token, N), o).unflatten(0, (-1, N))
+    o = empty.index_add(0, at.row_numbers(token, N), o).unflatten(0, (-1, N))
     return o, largest, total
 
 
@@ -321,7 +311,7 @@ def factors(config: Config, N: int) -> tuple[int, ...]:
     return 2**half, n >> half
 
 
-def reference(module: Reformer, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: Reformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     N, d, M = len(x), module.width // module.heads, min(module.config.chunk, len(x))
     q, v, heads = module.query(x), module.value(x), []
     for h in range(module.heads):
@@ -352,39 +342,31 @@ def reference(module: Reformer, x: Tensor, mask: Tensor | None, draws: Draws) ->
     return module.output(torch.cat(heads, -1))
 
 
-def parameters(config: Config, w: Workload) -> int:
+def parameters(config: Config, w: at.Workload) -> int:
     """W_QK, W_V and W_O."""
     return 3 * w.width * (w.width + config.bias)
 
 
-def default(config: Config, w: Workload) -> str:
-    """Faster at every length, and its memory does not grow with the rounds."""
-    return "chunked"
-
-
-def exempt(config: Config) -> Mapping[Exemption, str]:
-    """The whole sequence is sorted."""
-    return {
-        Exemption.EXTRA_PADDING: "padding is part of the circle of chunks",
-        Exemption.FUTURE_SELECTION: "a token's chunk depends on the tokens sorted before it",
-    }
-
-
-CARD = Card(
+CARD = at.Card(
     forms={"eager": Reformer, "chunked": Chunked},
     config=Config,
     reference=reference,
     parameters=parameters,
-    family=Family.LEARNED,
-    causality=Causality.OPTIONAL,
-    paper=Paper("Reformer: The Efficient Transformer", "Kitaev et al.", 2020, "arXiv:2001.04451"),
-    cost=Cost("O(N·log N)", time=1, memory=1),
+    family=at.Family.LEARNED,
+    causality=at.Causality.OPTIONAL,
+    paper=at.Paper(
+        "Reformer: The Efficient Transformer", "Kitaev et al.", 2020, "arXiv:2001.04451"
+    ),
+    cost=at.Cost("O(N·log N)", time=1, memory=1),
     examples=(
         Config(chunk=4, rounds=2, buckets=4, bias=True),
         Config(chunk=4, rounds=3, within_bucket=True, buckets=128),
         Config(rounds=2),
     ),
-    default=default,
-    exempt=exempt,
+    default="chunked",  # faster at every length
+    exempt={
+        at.Exemption.EXTRA_PADDING: "padding is part of the circle of chunks",
+        at.Exemption.FUTURE_SELECTION: "a token's chunk depends on the tokens sorted before it",
+    },
     undecoded="its chunks are cut from all tokens sorted, so a further token moves past ones",
 )

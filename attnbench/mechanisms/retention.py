@@ -22,17 +22,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm, silu
 
-from attnbench.attention.card import Card, Cost, Paper
-from attnbench.attention.contract import BaseConfig, Draws, Flops, QKVAttention, State
-from attnbench.attention.primitives import widen
-from attnbench.attention.recurrence import chunk_length, decay_flops, decay_rule, uncompiled
-from attnbench.records import Causality, Family, Level, Mode, Workload
+from attnbench import attention as at
 
 EPSILON = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """`expand`: e, width of values over that of keys; `chunk`: C, tokens of a chunk; None: 32, or
     64 from d = 64 on."""
 
@@ -49,15 +45,15 @@ class Kept(NamedTuple):
     S: Tensor
 
 
-class Retention(QKVAttention):
-    def __init__(self, config: Config, workload: Workload) -> None:
+class Retention(at.QKVAttention):
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
-        if workload.level is not Level.CORE:
+        if workload.level is not at.Level.CORE:
             D = workload.width
             self.gate = nn.Linear(D, config.expand * D, bias=config.bias)
 
     @staticmethod
-    def core_inputs(config: Config, workload: Workload) -> tuple[tuple[int, ...], ...]:
+    def core_inputs(config: Config, workload: at.Workload) -> tuple[tuple[int, ...], ...]:
         w = workload
         shape = w.batch, w.heads, w.seq_len, w.head_width
         return shape, shape, (*shape[:3], config.expand * w.head_width)
@@ -65,7 +61,7 @@ class Retention(QKVAttention):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         return self.extend(x, mask, self.start(len(x), 0))[0]
 
-    def extend(self, x: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
+    def extend(self, x: Tensor, mask: Tensor | None, state: at.State) -> tuple[Tensor, at.State]:
         """The outputs of tokens after a state, and the state after them."""
         o, S = self.retain(*self.projected(x), mask, *state)
         o = layer_norm(o.transpose(1, 2), o.shape[-1:], eps=EPSILON).flatten(2)
@@ -81,23 +77,23 @@ class Retention(QKVAttention):
         dtype, scale = v.dtype, q.shape[-1] ** -0.5
         if mask is not None:
             v = v * mask[:, None, :, None]
-        q, k, v = widen(q), widen(k) * scale, widen(v)
-        o, S = decay_rule(S, decays(q), q, k, v, self.chunk(self.config, q.shape[-1]))
+        q, k, v = at.widen(q), at.widen(k) * scale, at.widen(v)
+        o, S = at.decay_rule(S, decays(q), q, k, v, self.chunk(self.config, q.shape[-1]))
         return o.to(dtype), S
 
     def nothing(self, batch: int, like: Tensor) -> Tensor:
         """S before the first token, on the device of `like` and at least as precise."""
         d = self.width // self.heads
-        return widen(like.new_zeros(batch, self.heads, d, 1, self.config.expand * d))
+        return at.widen(like.new_zeros(batch, self.heads, d, 1, self.config.expand * d))
 
-    def start(self, batch: int, capacity: int) -> State:
+    def start(self, batch: int, capacity: int) -> at.State:
         return Kept(self.nothing(batch, self.output.weight))
 
-    def prefill(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+    def prefill(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
         return self.extend(x, None, state)
 
     @staticmethod
-    def state_elements(config: Config, workload: Workload) -> int:
+    def state_elements(config: Config, workload: at.Workload) -> int:
         return workload.batch * workload.width * workload.head_width * config.expand
 
     @staticmethod
@@ -106,33 +102,35 @@ class Retention(QKVAttention):
         return None
 
     @classmethod
-    def flops(cls, config: Config, w: Workload) -> Flops:
+    def flops(cls, config: Config, w: at.Workload) -> at.Flops:
         """W_Q, W_K, and W_V, W_G and W_O of e D² each; then those of `decay_flops`."""
         d, e = w.head_width, config.expand
         projections = 2 * w.tokens * w.width**2 * (2 + 3 * e)
         chunk = cls.chunk(config, d)
-        return Flops(
-            projections, w.batch * decay_flops(w.seq_len, chunk, w.heads, w.heads, d, e * d)
+        return at.Flops(
+            projections, w.batch * at.decay_flops(w.seq_len, chunk, w.heads, w.heads, d, e * d)
         )
 
     @classmethod
-    def step_flops(cls, config: Config, w: Workload) -> Flops:
+    def step_flops(cls, config: Config, w: at.Workload) -> at.Flops:
         """Those of one token."""
         return cls.flops(config, replace(w, seq_len=1))
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         """In training, S after every token."""
-        return config.expand * w.tokens * w.width * (2 + (w.mode is Mode.TRAINING) * w.head_width)
+        return (
+            config.expand * w.tokens * w.width * (2 + (w.mode is at.Mode.TRAINING) * w.head_width)
+        )
 
 
 class Chunked(Retention):
     @staticmethod
     def chunk(config: Config, d: int) -> int:
-        return config.chunk or chunk_length(d)
+        return config.chunk or at.chunk_length(d)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         """Chunks of q, k, v and o, scores before and after decay, and S before every chunk."""
         e, d, C = config.expand, w.head_width, Chunked.chunk(config, w.head_width)
         states = -(-w.seq_len // C) * w.batch * w.width * d
@@ -146,7 +144,7 @@ def decays(like: Tensor) -> Tensor:
     return torch.log1p(-(2.0 ** (-5 - h))).to(like.dtype)[None, :, None]
 
 
-def reference(module: Retention, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: Retention, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     d, e = module.width // module.heads, module.config.expand
     heads = []
     for h in range(module.heads):
@@ -165,35 +163,31 @@ def reference(module: Retention, x: Tensor, mask: Tensor | None, draws: Draws) -
     return module.output(gate * gate.sigmoid() * torch.cat(heads, -1))
 
 
-def parameters(config: Config, w: Workload) -> int:
+def parameters(config: Config, w: at.Workload) -> int:
     """W_Q and W_K of D², W_V, W_G and W_O of e D² (with biases)."""
     D, e = w.width, config.expand
     return D * D * (2 + 3 * e) + config.bias * D * (3 + 2 * e)
 
 
-def default(config: Config, w: Workload) -> str:
-    return "chunked"
-
-
-CARD = Card(
+CARD = at.Card(
     forms={"eager": Retention, "chunked": Chunked},
     config=Config,
     reference=reference,
     parameters=parameters,
-    family=Family.STATE,
-    causality=Causality.ALWAYS,
-    paper=Paper(
+    family=at.Family.STATE,
+    causality=at.Causality.ALWAYS,
+    paper=at.Paper(
         "Retentive Network: A Successor to Transformer for Large Language Models",
         "Sun et al.",
         2023,
         "arXiv:2307.08621",
     ),
-    cost=Cost("O(N·d²)", time=1, memory=1),
+    cost=at.Cost("O(N·d²)", time=1, memory=1),
     examples=(
         Config(chunk=8),
         Config(chunk=5, expand=1, bias=True),
         Config(),
     ),
-    default=default,
-    uncompiled=uncompiled,
+    default="chunked",
+    uncompiled=at.UNROLLED,
 )

@@ -22,7 +22,6 @@ Notation: our K is the paper's k, our W its w, our M its attention window.
 Source: arXiv:2003.05997, section 4.1 and algorithm 1.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isqrt
 
@@ -30,27 +29,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnbench.attention.card import Card, Cost, Exemption, Paper
-from attnbench.attention.contract import (
-    BaseConfig,
-    Draws,
-    Flops,
-    QKVAttention,
-    merge,
-    projection_flops,
-)
-from attnbench.attention.primitives import (
-    additive,
-    biased_attention,
-    fused_biased_attention,
-    gather_tokens,
-    row_numbers,
-)
-from attnbench.records import Causality, Family, Level, Workload
+from attnbench import attention as at
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """`clusters`: K; None: √N; `members`: W; None: N / K; `local_heads`; None: half of all;
     `window`: M; `decay`: λ; `commitment`: β."""
 
@@ -74,24 +57,24 @@ def shape(config: Config, N: int) -> tuple[int, int]:
     return K, min(N, config.members or -(-N // K))
 
 
-def blocks(config: Config, w: Workload) -> tuple[int, int, int]:
+def blocks(config: Config, w: at.Workload) -> tuple[int, int, int]:
     """M (at most N), the number of blocks, and the number of keys that a query sees."""
     M = min(config.window, w.seq_len)
     C = -(-w.seq_len // M)
     return M, C, M if C == 1 else (2 if w.causal else 3) * M
 
 
-def local_heads(config: Config, w: Workload) -> int:
+def local_heads(config: Config, w: at.Workload) -> int:
     return w.heads // 2 if config.local_heads is None else config.local_heads
 
 
-class RoutingTransformer(QKVAttention):
+class RoutingTransformer(at.QKVAttention):
     centroids: Tensor  # [H', K, d]
 
-    def __init__(self, config: Config, workload: Workload) -> None:
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         D, d, self.local = workload.width, workload.head_width, local_heads(config, workload)
-        if workload.level is not Level.CORE and self.causal:
+        if workload.level is not at.Level.CORE and self.causal:
             if self.local:
                 self.key = nn.Linear(D, self.local * d, bias=config.bias)
             else:
@@ -108,7 +91,7 @@ class RoutingTransformer(QKVAttention):
             k = q[:, :0]
         else:
             k = self.key(x).unflatten(-1, (-1, q.shape[-1])).transpose(1, 2)
-        return self.output(merge(self.attend(q, k, v, mask)))
+        return self.output(at.merge(self.attend(q, k, v, mask)))
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """If causal, the keys of routing heads are ignored."""
@@ -161,7 +144,7 @@ class RoutingTransformer(QKVAttention):
         allowed = allowed.tril() if self.causal else allowed
         allowed = allowed if keys is None else allowed & keys[..., None, :]
         seen = None if keys is None else allowed.any(-1, keepdim=True)
-        return additive(allowed, like.dtype), seen
+        return at.additive(allowed, like.dtype), seen
 
     def learn(self, items: list[Tensor], nearest: list[Tensor], mask: Tensor | None) -> None:
         """Moves the centroids, and records the commitment loss with respect to the old ones."""
@@ -201,32 +184,32 @@ class RoutingTransformer(QKVAttention):
                 allowed = allowed & torch.ones(
                     M, before + M, dtype=torch.bool, device=q.device
                 ).tril(before)
-            bias = additive(allowed, q.dtype)  # [B or 1, 1, C, M or 1, keys]
+            bias = at.additive(allowed, q.dtype)  # [B or 1, 1, C, M or 1, keys]
             seen = None if mask is None else allowed.any(-1, keepdim=True)
         o = self.softmax(q, k, v, bias)
         return (o if seen is None else o * seen).flatten(2, 3)[:, :, :N]
 
     def softmax(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
         """Attention within each block or cluster, [B, ·, C, ·, d]."""
-        return biased_attention(q, k, v, bias)
+        return at.biased_attention(q, k, v, bias)
 
     def auxiliary_loss(self) -> Tensor | None:
         return self.commitment if self.training else None
 
-    def draws(self, index: int) -> Draws:
+    def draws(self, index: int) -> at.Draws:
         """Members of each cluster [H', K, W]; −1 where there are not enough real tokens."""
         if not self.members:
             return {}
         return {"queries": self.members[0][index], "keys": self.members[-1][index]}
 
     @staticmethod
-    def needs(config: Config, w: Workload) -> str | None:
+    def needs(config: Config, w: at.Workload) -> str | None:
         if local_heads(config, w) > w.heads:
             return f"local_heads is {config.local_heads}; there are only {w.heads} heads"
         return None
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """The projections; μ q̃ᵀ (μ k̃ᵀ), q̃ k̃ᵀ and A v of clusters, q kᵀ and A v of blocks."""
         L, d = local_heads(config, w), w.head_width
         K, W = shape(config, w.seq_len)
@@ -236,11 +219,11 @@ class RoutingTransformer(QKVAttention):
         local = 2 * 2 * w.batch * C * M * keys * d
         core = (w.heads - L) * (scores + clusters) + L * local
         if w.causal:
-            return Flops(projection_flops(w, 3) + 2 * w.tokens * w.width * L * d, core)
-        return Flops(projection_flops(w), core)
+            return at.Flops(at.projection_flops(w, 3) + 2 * w.tokens * w.width * L * d, core)
+        return at.Flops(at.projection_flops(w), core)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         L = local_heads(config, w)
         K, W = shape(config, w.seq_len)
         M, C, keys = blocks(config, w)
@@ -250,29 +233,31 @@ class RoutingTransformer(QKVAttention):
 
 class Sdpa(RoutingTransformer):
     def softmax(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
-        return fused_biased_attention(q, k, v, bias)
+        return at.fused_biased_attention(q, k, v, bias)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         K, _ = shape(config, w.seq_len)
         return w.batch * K * w.seq_len + 8 * w.tokens * w.width
 
 
 def gathered(x: Tensor, members: Tensor) -> Tensor:
     """[B, H', N, d] at members [B, H', K, W] to [B, H', K, W, d]."""
-    return gather_tokens(x.flatten(0, 1), members.flatten(0, 1)).unflatten(0, members.shape[:2])
+    return at.gather_tokens(x.flatten(0, 1), members.flatten(0, 1)).unflatten(0, members.shape[:2])
 
 
 def scattered_mean(o: Tensor, members: Tensor, N: int) -> Tensor:
     """[B, H', K, W, d] to [B, H', N, d]: the mean over the clusters of each token, or 0."""
     B, H = members.shape[:2]
-    row = row_numbers(members.flatten(0, 1), N)
+    row = at.row_numbers(members.flatten(0, 1), N)
     sums = o.new_zeros(B * H * N, o.shape[-1]).index_add(0, row, o.flatten(0, 3))
     count = o.new_zeros(B * H * N).index_add(0, row, torch.ones_like(row, dtype=o.dtype))
     return (sums / count.clamp(min=1)[:, None]).view(B, H, N, -1)
 
 
-def reference(module: RoutingTransformer, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(
+    module: RoutingTransformer, x: Tensor, mask: Tensor | None, draws: at.Draws
+) -> Tensor:
     N, d, L = len(x), module.width // module.heads, module.local
     real = [j for j in range(N) if mask is None or mask[j]]
     M = min(module.config.window, N)
@@ -308,47 +293,37 @@ def standard(x: Tensor) -> Tensor:
     return x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt()
 
 
-def parameters(config: Config, w: Workload) -> int:
+def parameters(config: Config, w: at.Workload) -> int:
     """The four projections; if causal, only local heads have a key projection."""
     keys = local_heads(config, w) * w.head_width if w.causal else w.width
     return (3 * w.width + keys) * (w.width + config.bias)
 
 
-def default(config: Config, w: Workload) -> str:
-    """The fused kernels."""
-    return "sdpa"
-
-
-def exempt(config: Config) -> Mapping[Exemption, str]:
-    """Clusters choose their members among all tokens."""
-    return {
-        Exemption.EXTRA_PADDING: "the size of a cluster depends on N",
-        Exemption.FUTURE_SELECTION: "a cluster takes its members from the whole sequence",
-    }
-
-
-CARD = Card(
+CARD = at.Card(
     forms={"eager": RoutingTransformer, "sdpa": Sdpa},
     config=Config,
     reference=reference,
     parameters=parameters,
-    family=Family.LEARNED,
-    causality=Causality.OPTIONAL,
-    paper=Paper(
+    family=at.Family.LEARNED,
+    causality=at.Causality.OPTIONAL,
+    paper=at.Paper(
         "Efficient Content-Based Sparse Attention with Routing Transformers",
         "Roy et al.",
         2020,
         "arXiv:2003.05997",
     ),
-    cost=Cost("O(N·√N·d)", time=1.5, memory=1.5),
+    cost=at.Cost("O(N·√N·d)", time=1.5, memory=1.5),
     examples=(
         Config(clusters=3, window=5, bias=True),
         Config(clusters=4, members=3, local_heads=0),
         Config(),
     ),
-    default=default,
+    default="sdpa",
     needs=RoutingTransformer.needs,
-    exempt=exempt,
+    exempt={
+        at.Exemption.EXTRA_PADDING: "the size of a cluster depends on N",
+        at.Exemption.FUTURE_SELECTION: "a cluster takes its members from the whole sequence",
+    },
     undecoded="a cluster takes its members from the whole sequence, so a further token may"
     " replace past ones",
 )

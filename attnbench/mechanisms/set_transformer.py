@@ -27,24 +27,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from attnbench.attention.card import Card, Cost, Paper, Tolerance
-from attnbench.attention.contract import (
-    Attention,
-    BaseConfig,
-    Draws,
-    Flops,
-    Projections,
-    merge,
-    projection_flops,
-)
-from attnbench.attention.primitives import key_mask, masked_softmax
-from attnbench.records import Causality, Family, Workload
+from attnbench import attention as at
 
 BLOCKS = ("isab", "sab", "pma")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """`block`: isab, sab or pma; `points`: m, inducing points or seeds; `norm`: LayerNorms."""
 
     block: str = "isab"
@@ -56,7 +45,7 @@ class Config(BaseConfig):
         self.require_at_least(1, "points")
 
 
-class Block(Projections):
+class Block(at.Projections):
     """The parameters of one MAB."""
 
     def __init__(self, config: Config, D: int) -> None:
@@ -65,8 +54,8 @@ class Block(Projections):
         self.norm_output = nn.LayerNorm(D) if config.norm else nn.Identity()
 
 
-class SetTransformer(Attention):
-    def __init__(self, config: Config, workload: Workload) -> None:
+class SetTransformer(at.Attention):
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         D = workload.width
         self.block = Block(config, D)  # attends to the set
@@ -94,7 +83,7 @@ class SetTransformer(Attention):
     def mab(self, block: Block, q: Tensor, y: Tensor, mask: Tensor | None) -> Tensor:
         """MAB of the projected queries q and of y, [B, ·, D] each."""
         k, v = self.split(block.key(y)), self.split(block.value(y))
-        return self.finish(block, q, merge(self.attend(self.split(q), k, v, mask)))
+        return self.finish(block, q, at.merge(self.attend(self.split(q), k, v, mask)))
 
     def finish(self, block: Block, q: Tensor, o: Tensor) -> Tensor:
         """The block's residual and feed-forward part: [B, ·, D] twice to [B, ·, D]."""
@@ -105,24 +94,24 @@ class SetTransformer(Attention):
         """[B, H, ·, d] three times to [B, H, ·, d]; the shorter of q and k is scaled."""
         scale = self.width**-0.5
         q, k = (q * scale, k) if q.shape[2] < k.shape[2] else (q, k * scale)
-        return masked_softmax(q @ k.mT, key_mask(mask)) @ v
+        return at.masked_softmax(q @ k.mT, at.key_mask(mask)) @ v
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """The projections of the tokens; those of the m points, q kᵀ and a v of each block."""
         m, D = config.points, w.width
         points = 2 * m * D * D * (1 + w.batch)  # W_Q of the points once, W_o of each sequence
         products = 2 * (2 * w.tokens * m * D)
         match config.block:
             case "sab":
-                return Flops(projection_flops(w), 2 * (2 * w.tokens * w.seq_len * D))
+                return at.Flops(at.projection_flops(w), 2 * (2 * w.tokens * w.seq_len * D))
             case "isab":
                 points += 2 * (2 * w.batch * m * D * D)
-                return Flops(projection_flops(w), points + 2 * products)
-        return Flops(projection_flops(w, 3), points + products)
+                return at.Flops(at.projection_flops(w), points + 2 * products)
+        return at.Flops(at.projection_flops(w, 3), points + products)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         keys = w.seq_len if config.block == "sab" else config.points
         return 2 * w.heads * w.tokens * keys
 
@@ -133,11 +122,11 @@ class Sdpa(SetTransformer):
         q = q.expand(len(k), -1, -1, -1)
         if mask is None:
             return attend(q, k, v, scale=self.width**-0.5)
-        o = attend(q, k, v, attn_mask=key_mask(mask), scale=self.width**-0.5)
+        o = attend(q, k, v, attn_mask=at.key_mask(mask), scale=self.width**-0.5)
         return o.masked_fill(~mask.any(-1)[:, None, None, None], 0)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         return w.heads * w.tokens
 
 
@@ -148,13 +137,13 @@ class Folded(SetTransformer):
         scaled = self.split(q)[0] / D**0.5  # [H, m, d]
         points = (scaled @ block.key.weight.view(H, -1, D)).flatten(0, 1)  # [H m, D]
         logits = self.logits(scaled, points.expand(B, -1, -1), x)  # [B, H m, N]
-        a = masked_softmax(logits, None if mask is None else mask[:, None])
+        a = at.masked_softmax(logits, None if mask is None else mask[:, None])
         pooled = (a @ x).view(B, H, -1, D)
         o = pooled @ block.value.weight.view(H, -1, D).mT  # [B, H, m, d]
         if block.value.bias is not None:
             # the weights of an empty set sum to 0, of any other to 1
             o = o + a.sum(-1).view(B, H, -1, 1) * block.value.bias.view(H, 1, -1)
-        return self.finish(block, q, merge(o))
+        return self.finish(block, q, at.merge(o))
 
     def logits(self, scaled: Tensor, points: Tensor, x: Tensor) -> Tensor:
         if self.block.key.bias is None:
@@ -163,24 +152,24 @@ class Folded(SetTransformer):
         return points @ x.mT + shift.view(-1, 1)
 
     @staticmethod
-    def needs(config: Config, w: Workload) -> str | None:
+    def needs(config: Config, w: at.Workload) -> str | None:
         if config.block == "sab":
             return "block=sab has no fixed queries to fold; use set_transformer:sdpa"
         return None
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """Two projections of tokens (PMA: one); two products with H m points; their projections."""
         m, D = config.points, w.width
         thin = 2 * (2 * w.tokens * w.heads * m * D)
         points = 2 * m * D * D * (2 + 2 * w.batch) + 2 * m * D * config.bias
         if config.block == "pma":
-            return Flops(projection_flops(w, 1), thin + points)
+            return at.Flops(at.projection_flops(w, 1), thin + points)
         answer = 2 * (2 * w.tokens * m * D) + 2 * (2 * w.batch * m * D * D)
-        return Flops(projection_flops(w, 2), thin + points + answer)
+        return at.Flops(at.projection_flops(w, 2), thin + points + answer)
 
 
-def reference(module: SetTransformer, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: SetTransformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     kind, real = module.config.block, [i for i in range(len(x)) if mask is None or mask[i]]
     if kind == "sab":
         return mab(module, module.block, x, x[real])
@@ -203,7 +192,7 @@ def mab(module: SetTransformer, block: Block, x: Tensor, y: Tensor) -> Tensor:
     return torch.stack(rows)
 
 
-def parameters(config: Config, w: Workload) -> int:
+def parameters(config: Config, w: at.Workload) -> int:
     """Four projections per block (ISAB: two blocks), m points, PMA's W_r, two LayerNorms (4 D)."""
     D, projections = w.width, {"sab": 4, "isab": 8, "pma": 5}[config.block]
     blocks = 2 if config.block == "isab" else 1
@@ -211,7 +200,7 @@ def parameters(config: Config, w: Workload) -> int:
     return projections * D * (D + config.bias) + points * D + blocks * 4 * D * config.norm
 
 
-def default(config: Config, w: Workload) -> str:
+def default(config: Config, w: at.Workload) -> str:
     """Folded where that is less work: not for many points and heads or short sequences."""
     if config.block == "sab":
         return "sdpa"
@@ -220,20 +209,20 @@ def default(config: Config, w: Workload) -> str:
     return "folded" if fewer else "eager"
 
 
-CARD = Card(
+CARD = at.Card(
     forms={"eager": SetTransformer, "sdpa": Sdpa, "folded": Folded},
     config=Config,
     reference=reference,
     parameters=parameters,
-    family=Family.MEMORY,
-    causality=Causality.NEVER,
-    paper=Paper(
+    family=at.Family.MEMORY,
+    causality=at.Causality.NEVER,
+    paper=at.Paper(
         "Set Transformer: A Framework for Attention-based Permutation-Invariant Neural Networks",
         "Lee et al.",
         2019,
         "arXiv:1810.00825",
     ),
-    cost=Cost("O(N·m)", time=1, memory=1),
+    cost=at.Cost("O(N·m)", time=1, memory=1),
     symbols={"m": ("inducing points", "points"), "k": ("inducing points", "points")},
     examples=(
         Config(points=5),
@@ -242,7 +231,7 @@ CARD = Card(
         Config(block="pma", points=3, bias=True, norm=True),
     ),
     default=default,
-    tolerance=Tolerance(
+    tolerance=at.Tolerance(
         float16=0.3,
         bfloat16=0.3,
         reason="values that round across the 0 of ReLU gain or lose their whole gradient",

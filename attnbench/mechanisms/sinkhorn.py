@@ -34,27 +34,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from attnbench.attention.card import Card, Cost, Exemption, Paper
-from attnbench.attention.contract import (
-    Attention,
-    BaseConfig,
-    Draws,
-    Flops,
-    merge,
-    projection_flops,
-)
-from attnbench.attention.primitives import (
-    additive,
-    biased_attention,
-    causal_mask,
-    fused_biased_attention,
-    widen,
-)
-from attnbench.records import Causality, Family, Workload
+from attnbench import attention as at
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """`block`: M; `iterations`: T; `temperature`: τ; `gumbel`: noise in training; `sort_cut`: n;
     0: none; `n_max`: largest N; None: that of the workload."""
 
@@ -78,8 +62,8 @@ def shape(config: Config, N: int) -> tuple[int, int]:
     return M, -(-N // M)
 
 
-class Sinkhorn(Attention):
-    def __init__(self, config: Config, workload: Workload) -> None:
+class Sinkhorn(at.Attention):
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         D, H, d, bias = workload.width, workload.heads, workload.head_width, config.bias
         self.query = nn.Linear(D, D, bias=bias)
@@ -106,7 +90,7 @@ class Sinkhorn(Attention):
         if mask is not None:
             k, v = (t * mask[:, None, :, :, None] for t in (k, v))
         o = self.mixed(q, k, v, P, mask).flatten(2, 3)[:, :, :N]
-        return self.output(merge(o))
+        return self.output(at.merge(o))
 
     def permutation(self, blocks: Tensor, mask: Tensor | None) -> Tensor:
         """[B, C, M, D] to P [B, H, C, C], in float32 or better."""
@@ -115,7 +99,7 @@ class Sinkhorn(Attention):
         if self.causal:
             sums = sums.cumsum(1) - sums + blocks[:, :, 0]
         R = self.split(self.W_P(sums).relu()) @ self.W_B[..., :C]
-        R = widen(R)
+        R = at.widen(R)
         self.noise = None
         if self.training and self.config.gumbel:
             self.noise = -torch.empty_like(R).exponential_().log()
@@ -176,7 +160,7 @@ class Sinkhorn(Attention):
             sorted_half[:1] = lowest
             block_half = torch.full((M, M), lowest, dtype=q.dtype, device=q.device).triu(1)
             return torch.cat([sorted_half.expand(C, M, M), block_half.expand(C, M, M)], -1), None
-        P = widen(P)  # in float16 a row without blocks would be divided by 0
+        P = at.widen(P)  # in float16 a row without blocks would be divided by 0
         real = P @ mask[:, None].to(P.dtype) / P.sum(-1, keepdim=True).clamp(min=1e-30)
         real = real.to(q.dtype)
         sorted_half = real.where(real > 0, 1).log().masked_fill(real <= 0, lowest)[:, :, :, None]
@@ -185,21 +169,21 @@ class Sinkhorn(Attention):
             return bias, (real > 0).flatten(1).any(-1)[:, None, None, None, None]
         allowed = mask[:, None, :, None]  # [B, 1, C, 1, M]
         if self.causal:
-            allowed = allowed & causal_mask(M, M, q.device)
-        block_half = additive(allowed, q.dtype)
+            allowed = allowed & at.causal_mask(M, M, q.device)
+        block_half = at.additive(allowed, q.dtype)
         size = (*P.shape[:3], block_half.shape[-2], M)
         bias = torch.cat([sorted_half.expand(size), block_half.expand(size)], -1)
         return bias, (bias > lowest).any(-1, keepdim=True)
 
     def softmax(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
         """Attention within each block, [B, H, C, ·, d]."""
-        return biased_attention(q, k, v, bias)
+        return at.biased_attention(q, k, v, bias)
 
-    def draws(self, index: int) -> Draws:
+    def draws(self, index: int) -> at.Draws:
         return {} if self.noise is None else {"noise": self.noise[index]}
 
     @staticmethod
-    def needs(config: Config, w: Workload) -> str | None:
+    def needs(config: Config, w: at.Workload) -> str | None:
         if config.sort_cut and w.causal:
             return "SortCut has no causal form, as every query reads the same sorted blocks"
         if config.n_max is not None and w.seq_len > config.n_max:
@@ -207,7 +191,7 @@ class Sinkhorn(Attention):
         return None
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """The projections; W_P, W_B, P k, P v, q kᵀ and A v (P m where a block is not full)."""
         M, C = shape(config, w.seq_len)
         rows = min(config.sort_cut, C) or C
@@ -218,11 +202,11 @@ class Sinkhorn(Attention):
         if n > w.seq_len:
             mixing += 2 * w.batch * w.heads * rows * n
         # W_O applies to the tokens alone, the others also to the padding of the last block
-        projections = projection_flops(w, 4) + 3 * 2 * w.batch * w.width**2 * (n - w.seq_len)
-        return Flops(projections, sort + mixing + 2 * 2 * w.batch * n * keys * w.width)
+        projections = at.projection_flops(w, 4) + 3 * 2 * w.batch * w.width**2 * (n - w.seq_len)
+        return at.Flops(projections, sort + mixing + 2 * 2 * w.batch * n * keys * w.width)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         M, C = shape(config, w.seq_len)
         keys = min(config.sort_cut, C) * M or 2 * M
         balance = w.batch * w.heads * C * C * (1 + 2 * config.iterations)
@@ -231,21 +215,21 @@ class Sinkhorn(Attention):
 
 class Sdpa(Sinkhorn):
     def softmax(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
-        return fused_biased_attention(q, k, v, bias)
+        return at.fused_biased_attention(q, k, v, bias)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         _, C = shape(config, w.seq_len)
         balance = w.batch * w.heads * C * C * (1 + 2 * config.iterations)
         return 5 * w.tokens * w.width + balance
 
 
-def positions(config: Config, w: Workload) -> int:
+def positions(config: Config, w: at.Workload) -> int:
     """Number of block positions that W_B has."""
     return shape(config, config.n_max or w.seq_len)[1]
 
 
-def reference(module: Sinkhorn, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: Sinkhorn, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     config, N, d = module.config, len(x), module.width // module.heads
     M = min(config.block, N)
     real = [i for i in range(N) if mask is None or mask[i]]
@@ -303,37 +287,34 @@ def balanced(R: Tensor, allowed: Tensor, iterations: int, causal: bool) -> Tenso
     return P
 
 
-def parameters(config: Config, w: Workload) -> int:
+def parameters(config: Config, w: at.Workload) -> int:
     """W_Q, W_K, W_V, W_O, W_P and W_B."""
     return 5 * w.width * (w.width + config.bias) + w.width * positions(config, w)
 
 
-def default(config: Config, w: Workload) -> str:
-    """The fused kernel."""
-    return "sdpa"
-
-
-def exempt(config: Config) -> Mapping[Exemption, str]:
+def exempt(config: Config) -> Mapping[at.Exemption, str]:
     """A given `n_max` makes W_B independent of N."""
-    return {} if config.n_max else {Exemption.EXTRA_PADDING: "W_B has a column for each block of N"}
+    return (
+        {} if config.n_max else {at.Exemption.EXTRA_PADDING: "W_B has a column for each block of N"}
+    )
 
 
-CARD = Card(
+CARD = at.Card(
     forms={"eager": Sinkhorn, "sdpa": Sdpa},
     config=Config,
     reference=reference,
     parameters=parameters,
-    family=Family.LEARNED,
-    causality=Causality.OPTIONAL,
-    paper=Paper("Sparse Sinkhorn Attention", "Tay et al.", 2020, "arXiv:2002.11296"),
-    cost=Cost("O(M²)", time=2, memory=2),
+    family=at.Family.LEARNED,
+    causality=at.Causality.OPTIONAL,
+    paper=at.Paper("Sparse Sinkhorn Attention", "Tay et al.", 2020, "arXiv:2002.11296"),
+    cost=at.Cost("O(M²)", time=2, memory=2),
     symbols={"M": ("tokens of a block", "block"), "b": ("tokens of a block", "block")},
     examples=(
         Config(block=4, bias=True, n_max=64),
         Config(block=6, iterations=2, temperature=0.5),
         Config(block=5, sort_cut=2, gumbel=False),
     ),
-    default=default,
+    default="sdpa",
     needs=Sinkhorn.needs,
     exempt=exempt,
     undecoded="left out: its sorting matrix has a column for each block of N, so N is fixed in"

@@ -27,18 +27,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from attnbench.attention import caches
-from attnbench.attention.caches import Cache
-from attnbench.attention.card import Card, Cost, Paper
-from attnbench.attention.contract import BaseConfig, CachedAttention, Draws, Flops
-from attnbench.attention.primitives import causal_mask, masked_softmax, padded_mask
-from attnbench.records import Causality, Family, Mode, Workload
+from attnbench import attention as at
 
 BLOCK = 64  # queries of a block
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """`window`: w; `sink_tokens`: s; `sink_logit`: whether there is a σ for each head;
     `kv_heads`: K, which divides H; None: H."""
 
@@ -52,15 +47,15 @@ class Config(BaseConfig):
         self.require_at_least(0, "sink_tokens")
 
 
-class SlidingWindow(CachedAttention):
-    def __init__(self, config: Config, workload: Workload) -> None:
+class SlidingWindow(at.CachedAttention):
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         self.kv_heads = kv_heads(config, workload)
         if config.sink_logit:
             self.sink = nn.Parameter(torch.zeros(workload.heads))  # σ
 
     @staticmethod
-    def core_inputs(config: Config, workload: Workload) -> tuple[tuple[int, ...], ...]:
+    def core_inputs(config: Config, workload: at.Workload) -> tuple[tuple[int, ...], ...]:
         w = workload
         kv = (w.batch, kv_heads(config, w), w.seq_len, w.head_width)
         return (w.batch, w.heads, w.seq_len, w.head_width), kv, kv
@@ -77,7 +72,7 @@ class SlidingWindow(CachedAttention):
         if self.config.sink_logit:
             logits = torch.cat([logits, self.sink.view(-1, 1, 1, 1).expand(*q.shape[:-1], 1)], -1)
             allowed = pad(allowed, (0, 1), value=True)
-        A = masked_softmax(logits, allowed)
+        A = at.masked_softmax(logits, allowed)
         g = sinks.shape[-1]
         o = A[..., :g] @ sinks_v + A[..., g : g + 2 * b] @ both(v)
         return o.flatten(2, 3)[:, :, :N]
@@ -86,7 +81,7 @@ class SlidingWindow(CachedAttention):
         self, N: int, b: int, mask: Tensor | None, device: torch.device
     ) -> tuple[Tensor, Tensor]:
         """Usable keys [1 or B, 1, n, b, 2 b] of the window, and [1 or B, 1, n, b, ≤ s] of sinks."""
-        w, real = self.config.window, padded_mask(mask, N, -N % b, device)
+        w, real = self.config.window, at.padded_mask(mask, N, -N % b, device)
         i = torch.arange(N + -N % b, device=device).view(-1, b, 1)
         j = i[:, :1] + torch.arange(-b, b, device=device)  # [n, 1, 2 b]
         near = ((j <= i) & (i - j < w) & (j >= 0))[None, None]
@@ -97,44 +92,44 @@ class SlidingWindow(CachedAttention):
             sinks = sinks & real[:, None, None, None, : len(first)]
         return near, sinks
 
-    def start(self, batch: int, capacity: int) -> Cache:
+    def start(self, batch: int, capacity: int) -> at.Cache:
         sinks, slots = kept(self.config, capacity)
         d = self.width // self.heads
-        return caches.empty(self.key.weight, batch, self.kv_heads, slots, d, sinks)
+        return at.caches.empty(self.key.weight, batch, self.kv_heads, slots, d, sinks)
 
-    def attend_next(self, q: Tensor, state: Cache) -> Tensor:
+    def attend_next(self, q: Tensor, state: at.Cache) -> Tensor:
         k, v = state.held()
         if not self.config.sink_logit:
-            return caches.next_output(q, k, v)
-        queries = caches.rows(q, k)
+            return at.caches.next_output(q, k, v)
+        queries = at.caches.rows(q, k)
         sink = self.sink.view(self.kv_heads, -1, 1).expand(*queries.shape[:3], 1)
         logits = torch.cat([sink, queries / q.shape[-1] ** 0.5 @ k.mT], -1)
         return (logits.softmax(-1)[..., 1:] @ v).view_as(q)
 
     @staticmethod
-    def state_elements(config: Config, workload: Workload) -> int:
+    def state_elements(config: Config, workload: at.Workload) -> int:
         w = workload
         _, slots = kept(config, w.seq_len)
         return 2 * w.batch * slots * kv_heads(config, w) * w.head_width
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """The projections; then scores and averages of blocks of w over 2 w keys and the sinks."""
         b = min(config.window, w.seq_len)
         keys = 2 * b + min(config.sink_tokens, w.seq_len)
         queries = w.batch * (w.seq_len + -w.seq_len % b)
-        return Flops(projection_flops(config, w), 4 * queries * keys * w.width)
+        return at.Flops(projection_flops(config, w), 4 * queries * keys * w.width)
 
     @staticmethod
-    def step_flops(config: Config, w: Workload) -> Flops:
+    def step_flops(config: Config, w: at.Workload) -> at.Flops:
         """The projections of one token; then scores and averages over the window and the sinks."""
         window = min(config.window, w.seq_len)
         keys = window + min(config.sink_tokens, w.seq_len - window)
         one = replace(w, seq_len=1)
-        return Flops(projection_flops(config, one), 4 * w.batch * keys * w.width)
+        return at.Flops(projection_flops(config, one), 4 * w.batch * keys * w.width)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         return 2 * w.heads * w.tokens * (2 * min(config.window, w.seq_len) + config.sink_tokens)
 
 
@@ -186,13 +181,13 @@ class Masked(SlidingWindow):
         )
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """The projections; then scores and averages over all N keys and the sink logit's."""
         products = 4 * w.tokens * (w.seq_len + config.sink_logit) * extended_width(config, w)
-        return Flops(projection_flops(config, w), products)
+        return at.Flops(projection_flops(config, w), products)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         return (
             w.seq_len**2 + w.heads * w.tokens + 3 * w.tokens * (extended_width(config, w) - w.width)
         )
@@ -232,13 +227,13 @@ class Blocked(Masked):
                 for t in (k, v)
             )
         )
-        band = causal_mask(C, C + w - 1, q.device).triu()  # of query c, keys c to c + w − 1
+        band = at.causal_mask(C, C + w - 1, q.device).triu()  # of query c, keys c to c + w − 1
         usable = pad(band, (fixed, 0), value=True).repeat(q.shape[2] // C, 1)
         o = self.fused(q, keys, values, usable).unflatten(2, (-1, C)).unflatten(0, (-1, K))
         return o.transpose(2, 3).flatten(1, 2).flatten(2, 3)[:, :, :count]  # [B, H, count, d]
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """The projections; then scores and averages of the three parts."""
         N, far = w.seq_len, config.window + config.sink_tokens
         first, middle = min(N, config.window), min(N, far)
@@ -249,13 +244,13 @@ class Blocked(Masked):
             keys = config.sink_logit + config.sink_tokens + C + config.window - 1
             products += -(-(N - far) // C) * C * keys
         width = extended_width(config, w)
-        return Flops(projection_flops(config, w), 4 * w.batch * products * width)
+        return at.Flops(projection_flops(config, w), 4 * w.batch * products * width)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         """Copies of q, k, v and o; in training, gradients of all windows."""
         C = block(config, w.seq_len)
-        kept = 2 * (1 + config.window // C) if w.mode is Mode.TRAINING else 0
+        kept = 2 * (1 + config.window // C) if w.mode is at.Mode.TRAINING else 0
         return w.tokens * (w.heads + (4 + kept) * extended_width(config, w))
 
 
@@ -286,27 +281,27 @@ def kept(config: Config, tokens: int) -> tuple[int, int]:
     return min(config.sink_tokens, tokens), min(config.sink_tokens + config.window, tokens)
 
 
-def kv_heads(config: Config, w: Workload) -> int:
+def kv_heads(config: Config, w: at.Workload) -> int:
     return w.heads if config.kv_heads is None else config.kv_heads
 
 
-def extended_width(config: Config, w: Workload) -> int:
+def extended_width(config: Config, w: at.Workload) -> int:
     """The width of q with the further columns of all heads."""
     return w.width + w.heads * (config.sink_logit + (w.padding > 0))
 
 
-def projection_flops(config: Config, w: Workload) -> int:
+def projection_flops(config: Config, w: at.Workload) -> int:
     """W_Q, W_O and the narrower W_K, W_V."""
     return 2 * w.tokens * w.width * 2 * (w.width + kv_heads(config, w) * w.head_width)
 
 
-def parameters(config: Config, w: Workload) -> int:
+def parameters(config: Config, w: at.Workload) -> int:
     """W_Q and W_O, D × D, W_K and W_V, D × K d (with biases), and σ."""
     width = w.width + kv_heads(config, w) * w.head_width
     return 2 * width * (w.width + config.bias) + config.sink_logit * w.heads
 
 
-def reference(module: SlidingWindow, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: SlidingWindow, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     c, N, d = module.config, len(x), module.width // module.heads
     group = module.heads // module.kv_heads
     rows = []
@@ -325,25 +320,21 @@ def reference(module: SlidingWindow, x: Tensor, mask: Tensor | None, draws: Draw
     return module.output(torch.stack(rows))
 
 
-def default(config: Config, w: Workload) -> str:
-    return "blocked"
-
-
-def needs(config: Config, w: Workload) -> str | None:
+def needs(config: Config, w: at.Workload) -> str | None:
     if w.heads % kv_heads(config, w):
         return f"{w.heads} heads cannot share {config.kv_heads} heads of keys equally"
     return None
 
 
-CARD = Card(
+CARD = at.Card(
     forms={"eager": SlidingWindow, "masked": Masked, "blocked": Blocked},
     config=Config,
     reference=reference,
     parameters=parameters,
-    family=Family.FIXED,
-    causality=Causality.ALWAYS,
-    paper=Paper("Mistral 7B", "Jiang et al.", 2023, "arXiv:2310.06825"),
-    cost=Cost("O(N·w·d)", time=1, memory=1),
+    family=at.Family.FIXED,
+    causality=at.Causality.ALWAYS,
+    paper=at.Paper("Mistral 7B", "Jiang et al.", 2023, "arXiv:2310.06825"),
+    cost=at.Cost("O(N·w·d)", time=1, memory=1),
     symbols={"w": ("window", "window")},
     examples=(
         Config(window=5),
@@ -352,6 +343,6 @@ CARD = Card(
         Config(window=8, sink_logit=True),
         Config(),
     ),
-    default=default,
+    default="blocked",
     needs=needs,
 )

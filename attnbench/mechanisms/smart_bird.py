@@ -30,24 +30,13 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from attnbench.attention.card import Card, Cost, Exemption, Paper
-from attnbench.attention.contract import (
-    BaseConfig,
-    Draws,
-    Flops,
-    QKVAttention,
-    merge,
-    projection_flops,
-    projection_parameters,
-)
-from attnbench.attention.primitives import masked_softmax
-from attnbench.records import Causality, Family, Level, Mode, Workload
+from attnbench import attention as at
 
 SAMPLINGS = ("squared", "inverse", "raw", "top", "random")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """`keys`: K; `sketch_width`: s; `sampling`: one of five; `train_sketch`; `resample`.
 
     Without `resample`, later calls of the same sizes reuse the keys chosen by the first call.
@@ -74,14 +63,14 @@ class Config(BaseConfig):
 Sketch = tuple[Tensor, Tensor, Tensor]  # E, its queries (scaled) and its keys, [B, N, s]
 
 
-class SmartBird(QKVAttention):
+class SmartBird(at.QKVAttention):
     sketch_embed: Tensor
     sketch_query: Tensor
     sketch_key: Tensor
     sketch_value: Tensor
     sketch_head: Tensor
 
-    def __init__(self, config: Config, workload: Workload) -> None:
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         D, s = workload.width, config.sketch_width
         self.chosen: Tensor | None = None
@@ -109,7 +98,7 @@ class SmartBird(QKVAttention):
             with torch.no_grad():
                 self.chosen = self.choose(x, sketch, mask)  # [B, N, H, K]
         q, k, v = (self.split(linear(x)) for linear in (self.query, self.key, self.value))
-        y = self.output(merge(self.attend(q, k, v, mask)))
+        y = self.output(at.merge(self.attend(q, k, v, mask)))
         self.loss = None
         if self.training and sketch is not None and self.config.trained:
             self.loss = self.imitation(sketch, y.detach(), mask)
@@ -181,7 +170,7 @@ class SmartBird(QKVAttention):
         q, k, v = (t.transpose(1, 2).reshape(-1, 1, d) for t in (q, k, v))
         k, v = (t[:, 0].index_select(0, rows).view(len(q), -1, d) for t in (k, v))
         logits = (q / d**0.5) @ k.mT  # [B N H, 1, K]
-        a = masked_softmax(logits, self.valid(self.chosen, mask))
+        a = at.masked_softmax(logits, self.valid(self.chosen, mask))
         return (a @ v).view(B, N, H, d).transpose(1, 2)
 
     def valid(self, chosen: Tensor, mask: Tensor | None) -> Tensor | None:
@@ -216,18 +205,18 @@ class SmartBird(QKVAttention):
     def auxiliary_loss(self) -> Tensor | None:
         return self.loss
 
-    def draws(self, index: int) -> Draws:
+    def draws(self, index: int) -> at.Draws:
         """`chosen` [H, N, K]: the sampled keys; some are invalid where fewer than K are valid."""
         return {} if self.chosen is None else {"chosen": self.chosen[index].transpose(0, 1)}
 
     @staticmethod
-    def needs(config: Config, w: Workload) -> str | None:
-        if w.level is Level.CORE:
+    def needs(config: Config, w: at.Workload) -> str | None:
+        if w.level is at.Level.CORE:
             return "the sketch reads x, so there is no separate core"
         return None
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """q kᵀ and a v over K keys; projections and products of the sketch, in training its head.
 
         In training, A E W_v runs in a fused kernel, which torch's counter may omit.
@@ -236,18 +225,18 @@ class SmartBird(QKVAttention):
         core = 2 * (2 * w.tokens * min(config.keys, N) * w.width)
         if config.sampling != "random":
             core += 2 * w.tokens * s * (w.width + 2 * s + N)
-        if config.trained and w.mode is Mode.TRAINING:
+        if config.trained and w.mode is at.Mode.TRAINING:
             core += 2 * w.tokens * s * (s + 2 * N + w.width)
-        return Flops(projection_flops(w), core)
+        return at.Flops(at.projection_flops(w), core)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         K = min(config.keys, w.seq_len)
         gathered = w.tokens * K * (2 * w.width + 3 * w.heads)
         return gathered + w.tokens * K * (w.heads + 2)
 
 
-def reference(module: SmartBird, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: SmartBird, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     d = module.width // module.heads
     q, k, v = module.query(x), module.key(x), module.value(x)
     rows = []
@@ -264,33 +253,33 @@ def reference(module: SmartBird, x: Tensor, mask: Tensor | None, draws: Draws) -
     return module.output(torch.stack(rows))
 
 
-def parameters(config: Config, w: Workload) -> int:
+def parameters(config: Config, w: at.Workload) -> int:
     """The four projections; of a trained sketch three s × s matrices, W_E and its head."""
     s = config.sketch_width
-    return projection_parameters(config, w) + config.trained * (3 * s * s + 2 * s * w.width)
+    return at.projection_parameters(config, w) + config.trained * (3 * s * s + 2 * s * w.width)
 
 
-def exempt(config: Config) -> Mapping[Exemption, str]:
+def exempt(config: Config) -> Mapping[at.Exemption, str]:
     """All samplings but `top` draw at random."""
     if config.sampling == "top":
         return {}
-    return {Exemption.EXTRA_PADDING: "the draws depend on N"}
+    return {at.Exemption.EXTRA_PADDING: "the draws depend on N"}
 
 
-CARD = Card(
+CARD = at.Card(
     forms={"eager": SmartBird},
     config=Config,
     reference=reference,
     parameters=parameters,
-    family=Family.LEARNED,
-    causality=Causality.OPTIONAL,
-    paper=Paper(
+    family=at.Family.LEARNED,
+    causality=at.Causality.OPTIONAL,
+    paper=at.Paper(
         "Smart Bird: Learnable Sparse Attention for Efficient and Effective Transformer",
         "Wu et al.",
         2021,
         "arXiv:2108.09193",
     ),
-    cost=Cost("O(N²·d_s + N·K·D)", time=2, memory=1),
+    cost=at.Cost("O(N²·d_s + N·K·D)", time=2, memory=1),
     symbols={
         "K": ("tokens that a query attends to", "keys"),
         "d_s": ("width of the sketch", "sketch_width"),

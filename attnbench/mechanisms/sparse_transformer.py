@@ -28,21 +28,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attnbench.attention.card import Card, Cost, Exemption, Paper
-from attnbench.attention.contract import (
-    BaseConfig,
-    Draws,
-    Flops,
-    QKVAttention,
-    projection_flops,
-    projection_parameters,
-)
-from attnbench.attention.primitives import fused_attention, padded_mask, softmax_attention
-from attnbench.records import Causality, Family, Workload
+from attnbench import attention as at
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """`pattern`: strided or fixed; `stride`: L, None for near √N; `summary`: c, for fixed."""
 
     pattern: str = "strided"
@@ -64,7 +54,7 @@ class Config(BaseConfig):
         return seq_len // L * c + max(0, seq_len % L - (L - c))
 
 
-class SparseTransformer(QKVAttention):
+class SparseTransformer(at.QKVAttention):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         N, local = q.shape[2], self.heads // 2
         near = self.grid(q[:, :local], k[:, :local], v[:, :local], mask, columns=False)
@@ -87,7 +77,7 @@ class SparseTransformer(QKVAttention):
         axis = (1, 2) if columns else (1, 1)
         # a causal query never reaches the padding at the end
         extra = 0 if self.causal and mask is None else -N % L
-        keys = padded_mask(mask, N, extra, q.device)
+        keys = at.padded_mask(mask, N, extra, q.device)
         if keys is not None:
             keys = keys.expand(B, -1).unflatten(1, (-1, L))
             keys = keys.transpose(*axis).flatten(0, 1)[:, None, None]
@@ -117,20 +107,20 @@ class SparseTransformer(QKVAttention):
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool = False
     ) -> Tensor:
         """[G, h, L, d] and [G, h, S, d] twice to [G, h, L, d]."""
-        return softmax_attention(q, k, v, mask, causal)
+        return at.softmax_attention(q, k, v, mask, causal)
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """q kᵀ and A v within rows, and within columns or to the summaries."""
         N, d, local = w.seq_len, w.head_width, w.heads // 2
         L = min(config.span(N), N)
         n = -(-N // L)
         near = local * n * L * L
         far = n * L * n * (n > 1) if config.pattern == "strided" else N * config.summaries(N)
-        return Flops(projection_flops(w), 4 * w.batch * d * (near + (w.heads - local) * far))
+        return at.Flops(at.projection_flops(w), 4 * w.batch * d * (near + (w.heads - local) * far))
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         N, L = w.seq_len, min(config.span(w.seq_len), w.seq_len)
         far = N // L if config.pattern == "strided" else config.summaries(N)
         return w.tokens * w.heads * (L + far)
@@ -140,16 +130,16 @@ class Sdpa(SparseTransformer):
     def dense(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool = False
     ) -> Tensor:
-        return fused_attention(q, k, v, mask, causal)
+        return at.fused_attention(q, k, v, mask, causal)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         masked = config.pattern == "fixed" and w.causal
         mask = 2 * w.seq_len * config.summaries(w.seq_len) if masked else 0
         return 4 * w.tokens * w.width + mask
 
 
-def reference(module: SparseTransformer, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: SparseTransformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     N, H, d = len(x), module.heads, module.width // module.heads
     q, k, v = (linear(x).view(N, H, d) for linear in (module.query, module.key, module.value))
     o = torch.zeros_like(q)
@@ -172,40 +162,36 @@ def chosen(module: SparseTransformer, i: int, h: int, N: int) -> list[int]:
     return [j for j in range(last) if j % L >= L - config.summary]
 
 
-def needs(config: Config, w: Workload) -> str | None:
+def needs(config: Config, w: at.Workload) -> str | None:
     return None if w.heads > 1 else "half of the heads are local, so it takes at least 2 heads"
 
 
-def default(config: Config, w: Workload) -> str:
-    return "sdpa"
-
-
-def exempt(config: Config) -> Mapping[Exemption, str]:
+def exempt(config: Config) -> Mapping[at.Exemption, str]:
     """A given `stride` makes the grid independent of N."""
-    return {} if config.stride else {Exemption.EXTRA_PADDING: "the stride depends on N"}
+    return {} if config.stride else {at.Exemption.EXTRA_PADDING: "the stride depends on N"}
 
 
-CARD = Card(
+CARD = at.Card(
     forms={"eager": SparseTransformer, "sdpa": Sdpa},
     config=Config,
     reference=reference,
-    parameters=projection_parameters,
-    family=Family.FIXED,
-    causality=Causality.OPTIONAL,
-    paper=Paper(
+    parameters=at.projection_parameters,
+    family=at.Family.FIXED,
+    causality=at.Causality.OPTIONAL,
+    paper=at.Paper(
         "Generating Long Sequences with Sparse Transformers",
         "Child et al.",
         2019,
         "arXiv:1904.10509",
     ),
-    cost=Cost("O(N·√N·d)", time=1.5, memory=1.5),
+    cost=at.Cost("O(N·√N·d)", time=1.5, memory=1.5),
     symbols={"K": ("tokens that a query attends to", "stride")},
     examples=(
         Config(stride=8),
         Config(stride=None, bias=True),
         Config(pattern="fixed", stride=8, summary=3),
     ),
-    default=default,
+    default="sdpa",
     needs=needs,
     exempt=exempt,
     undecoded="left out: its stride is √N by default, so a longer sequence changes what past"

@@ -24,21 +24,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnbench.attention.card import Card, Cost, Paper, Tolerance
-from attnbench.attention.contract import (
-    Attention,
-    BaseConfig,
-    Draws,
-    Flops,
-    Projections,
-    projection_parameters,
-)
-from attnbench.attention.primitives import key_mask, masked_softmax, softmax_attention
-from attnbench.records import Causality, Family, Workload
+from attnbench import attention as at
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """`iterations`: T, the number of updates of ring and relay."""
 
     iterations: int = 2
@@ -50,7 +40,7 @@ class Config(BaseConfig):
 Ring = tuple[Tensor, Tensor]  # [B, N] each: the tokens before and after every token
 
 
-class Node(Projections):
+class Node(at.Projections):
     """The four projections and the norm of one kind of node."""
 
     def __init__(self, width: int, bias: bool) -> None:
@@ -62,8 +52,8 @@ class Node(Projections):
         return self.norm(self.output(o.flatten(-2)).relu())
 
 
-class StarTransformer(Attention):
-    def __init__(self, config: Config, workload: Workload) -> None:
+class StarTransformer(at.Attention):
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         self.satellite = Node(self.width, config.bias)
         if config.iterations > 1:
@@ -123,20 +113,20 @@ class StarTransformer(Attention):
             for f, t in ((self.relay.query, s), (self.relay.key, nodes), (self.relay.value, nodes))
         )
         keys = None if mask is None else F.pad(mask, (1, 0), value=True)
-        o = softmax_attention(q, k, v, key_mask(keys))  # [B, H, 1, d]
+        o = at.softmax_attention(q, k, v, at.key_mask(keys))  # [B, H, 1, d]
         return self.relay.updated(o.transpose(1, 2))
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """All projections of tokens and relay; 5 keys per satellite, and N + 1 of the relay."""
         T, D = config.iterations, w.width
         satellites = (4 * T * w.tokens + 2 * T * w.batch) * 2 * D * D
         relay = (T - 1) * (2 * (w.tokens + w.batch) + 2 * w.batch) * 2 * D * D
         core = T * 5 * w.tokens + (T - 1) * (w.tokens + w.batch)
-        return Flops(satellites + relay, 4 * core * D)
+        return at.Flops(satellites + relay, 4 * core * D)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         return 10 * w.tokens * w.width + 10 * w.tokens * w.heads
 
 
@@ -157,22 +147,22 @@ class Folded(StarTransformer):
         if key.bias is not None:
             logits = logits + (q.squeeze(2) * key.bias.view(-1, d)).sum(-1, keepdim=True)
         keys = None if mask is None else F.pad(mask, (1, 0), value=True)[:, None]
-        weights = masked_softmax(logits, keys)
+        weights = at.masked_softmax(logits, keys)
         pooled = weights[..., :1] @ s + weights[..., 1:] @ h  # [B, H, D]
         o = (value.weight.unflatten(0, (-1, d)) @ pooled[..., None]).squeeze(-1)  # [B, H, d]
         o = o if value.bias is None else o + value.bias.view(-1, d)
         return self.relay.updated(o[:, None])
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """All projections, the relay's of one token; its products. The ring's are elementwise."""
         T, D = config.iterations, w.width
         satellites = (4 * T * w.tokens + 2 * T * w.batch) * 2 * D * D
         relay = (T - 1) * 4 * w.batch * 2 * D * D
-        return Flops(satellites + relay, (T - 1) * 4 * (w.tokens + w.batch) * w.heads * D)
+        return at.Flops(satellites + relay, (T - 1) * 4 * (w.tokens + w.batch) * w.heads * D)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         return 5 * w.tokens * w.width + 10 * w.tokens * w.heads
 
 
@@ -196,7 +186,7 @@ def neighbours(mask: Tensor) -> Ring:
     return before.clamp(min=0), after.clamp(max=N - 1)
 
 
-def reference(module: StarTransformer, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: StarTransformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     real = [i for i in range(len(x)) if mask is None or mask[i]]
     h, s = {i: x[i] for i in real}, x[real].sum(0) / max(1, len(real))
     for turn in range(module.config.iterations):
@@ -218,28 +208,24 @@ def multi_head(node: Node, heads: int, token: Tensor, context: list[Tensor]) -> 
     return node.norm(node.output(torch.cat(o)).relu())
 
 
-def parameters(config: Config, w: Workload) -> int:
+def parameters(config: Config, w: at.Workload) -> int:
     """Four projections and a norm for the satellites, and for the relay if it is updated."""
     kinds = 1 if config.iterations == 1 else 2
-    return kinds * (projection_parameters(config, w) + 2 * w.width)
+    return kinds * (at.projection_parameters(config, w) + 2 * w.width)
 
 
-def default(config: Config, w: Workload) -> str:
-    return "folded"
-
-
-CARD = Card(
+CARD = at.Card(
     forms={"eager": StarTransformer, "folded": Folded},
     config=Config,
     reference=reference,
     parameters=parameters,
-    family=Family.FIXED_MEMORY,
-    causality=Causality.NEVER,
-    paper=Paper("Star-Transformer", "Guo et al.", 2019, "arXiv:1902.09113"),
-    cost=Cost("O(N·d)", time=1, memory=1),
+    family=at.Family.FIXED_MEMORY,
+    causality=at.Causality.NEVER,
+    paper=at.Paper("Star-Transformer", "Guo et al.", 2019, "arXiv:1902.09113"),
+    cost=at.Cost("O(N·d)", time=1, memory=1),
     examples=(Config(), Config(iterations=3, bias=True), Config(iterations=1)),
-    default=default,
-    tolerance=Tolerance(
+    default="folded",
+    tolerance=at.Tolerance(
         float16=0.3,
         bfloat16=0.3,
         reason="values that round across the 0 of ReLU gain or lose their whole gradient",

@@ -30,24 +30,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnbench.attention.card import Card, Cost, Exemption, Paper
-from attnbench.attention.contract import (
-    Attention,
-    BaseConfig,
-    Draws,
-    Flops,
-    merge,
-    projection_flops,
-)
-from attnbench.attention.primitives import allowed_keys, key_mask, masked_softmax
-from attnbench.records import Causality, Family, Workload
+from attnbench import attention as at
 
 VARIANTS = ("dense", "random", "fixed_random", "factorized_random", "factorized_dense")
 FEATURES = ("dense", "factorized_random")  # S is a product of row and column features
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """`variant`: dense, random, fixed_random, factorized_random or factorized_dense;
     `mixture`: with the dot product; `rank`: R; `n_max`: largest N; None: that of the workload."""
 
@@ -67,10 +57,10 @@ def sides(n: int) -> tuple[int, int]:
     return a, -(-n // a)
 
 
-class Synthesizer(Attention):
+class Synthesizer(at.Attention):
     R: Tensor  # [H, N, N]
 
-    def __init__(self, config: Config, workload: Workload) -> None:
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         D, H, d = workload.width, workload.heads, workload.head_width
         n, rank, bias = config.n_max or workload.seq_len, config.rank, config.bias
@@ -97,12 +87,14 @@ class Synthesizer(Attention):
         self.output = nn.Linear(D, D, bias=bias)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        weights = masked_softmax(self.logits(x), allowed_keys(x, x, key_mask(mask), self.causal))
+        weights = at.masked_softmax(
+            self.logits(x), at.allowed_keys(x, x, at.key_mask(mask), self.causal)
+        )
         v = self.split(self.value(x))
         if weights.dim() == 3:
             # shared by the whole batch; a broadcast product would copy it for each sequence
-            return self.output(merge(torch.einsum("hij,bhjd->bhid", weights, v)))
-        return self.output(merge(weights @ v))
+            return self.output(at.merge(torch.einsum("hij,bhjd->bhid", weights, v)))
+        return self.output(at.merge(weights @ v))
 
     def logits(self, x: Tensor) -> Tensor:
         """x [B, N, D] to [B, H, N, N], or [H, N, N] if all sequences share them."""
@@ -126,13 +118,13 @@ class Synthesizer(Attention):
         return self.R[:, :N, :N]
 
     @staticmethod
-    def needs(config: Config, w: Workload) -> str | None:
+    def needs(config: Config, w: at.Workload) -> str | None:
         if config.n_max is not None and w.seq_len > config.n_max:
             return f"{w.seq_len} tokens exceed n_max = {config.n_max}, the positions of the logits"
         return None
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """W_V, W_O (W_1, W_Q, W_K); then S, softmax(S) v (q kᵀ)."""
         square = 2 * w.tokens * w.seq_len * w.width
         core = (1 + config.mixture) * square
@@ -143,10 +135,10 @@ class Synthesizer(Attention):
                 core += 2 * w.heads * w.seq_len**2 * config.rank
             case "factorized_dense":
                 core += 2 * w.tokens * w.width * sum(sides(config.n_max or w.seq_len))
-        return Flops(projection_flops(w, projections(config)), core)
+        return at.Flops(at.projection_flops(w, projections(config)), core)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         shared = "dense" not in config.variant and not config.mixture
         return 2 * (1 if shared else w.batch) * w.heads * w.seq_len**2
 
@@ -158,7 +150,7 @@ class Sdpa(Synthesizer):
         width = max(rows.shape[-1], v.shape[-1])
         # the fused kernel needs one width for all three
         rows, columns, values = (F.pad(t, (0, width - t.shape[-1])) for t in (rows, columns, v))
-        bias = None if mask is None else allowed_keys(x, x, key_mask(mask), self.causal)
+        bias = None if mask is None else at.allowed_keys(x, x, at.key_mask(mask), self.causal)
         causal = self.causal and mask is None
         o = F.scaled_dot_product_attention(
             rows, columns, values, attn_mask=bias, is_causal=causal, scale=1.0
@@ -166,7 +158,7 @@ class Sdpa(Synthesizer):
         if mask is not None:
             seen = mask.cumsum(-1) > 0 if self.causal else mask.any(-1, keepdim=True)
             o = o.masked_fill(~seen[:, None, :, None], 0)
-        return self.output(merge(o))
+        return self.output(at.merge(o))
 
     def features(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Row and column features [B, H, N, ·], whose product is the logits."""
@@ -184,21 +176,21 @@ class Sdpa(Synthesizer):
         return torch.cat([alpha[0] * rows, q], -1), torch.cat([columns, k], -1)
 
     @staticmethod
-    def needs(config: Config, w: Workload) -> str | None:
+    def needs(config: Config, w: at.Workload) -> str | None:
         if config.variant not in FEATURES:
             return f"variant={config.variant} is not a product of features; use synthesizer:eager"
         return Synthesizer.needs(config, w)
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """The projections; then both products of the fused kernel, at the padded width."""
         features = w.head_width if config.variant == "dense" else config.rank
         width = max(features + config.mixture * w.head_width, w.head_width)
         core = 2 * 2 * w.heads * w.tokens * w.seq_len * width
-        return Flops(projection_flops(w, projections(config)), core)
+        return at.Flops(at.projection_flops(w, projections(config)), core)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         return 4 * w.tokens * w.width * (1 + config.mixture) + w.heads * w.tokens
 
 
@@ -207,7 +199,7 @@ def projections(config: Config) -> int:
     return 2 + (config.variant == "dense") + 2 * config.mixture
 
 
-def reference(module: Synthesizer, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: Synthesizer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     d, config = module.width // module.heads, module.config
     v, heads = module.value(x), []
     for h in range(module.heads):
@@ -243,7 +235,7 @@ def row(module: Synthesizer, x: Tensor, h: int, i: int, keys: list[int]) -> Tens
     return module.R[h, i, keys]
 
 
-def parameters(config: Config, w: Workload) -> int:
+def parameters(config: Config, w: at.Workload) -> int:
     """The projections and the parameters tied to positions."""
     D, H, n = w.width, w.heads, config.n_max or w.seq_len
     positional = {
@@ -256,7 +248,7 @@ def parameters(config: Config, w: Workload) -> int:
     return projections(config) * D * (D + config.bias) + positional + 2 * config.mixture
 
 
-def default(config: Config, w: Workload) -> str:
+def default(config: Config, w: at.Workload) -> str:
     """The fused kernel, if it is exact, unless eight sequences share the same weights."""
     shared = config.variant == "factorized_random" and not config.mixture and not w.padding
     if Sdpa.needs(config, w) or (shared and w.batch >= 8):
@@ -264,25 +256,25 @@ def default(config: Config, w: Workload) -> str:
     return "sdpa"
 
 
-def exempt(config: Config) -> Mapping[Exemption, str]:
+def exempt(config: Config) -> Mapping[at.Exemption, str]:
     """A given `n_max` makes the parameters independent of N."""
-    return {} if config.n_max else {Exemption.EXTRA_PADDING: "the logits have N columns"}
+    return {} if config.n_max else {at.Exemption.EXTRA_PADDING: "the logits have N columns"}
 
 
-CARD = Card(
+CARD = at.Card(
     forms={"eager": Synthesizer, "sdpa": Sdpa},
     config=Config,
     reference=reference,
     parameters=parameters,
-    family=Family.LOW_RANK_LEARNED,
-    causality=Causality.OPTIONAL,
-    paper=Paper(
+    family=at.Family.LOW_RANK_LEARNED,
+    causality=at.Causality.OPTIONAL,
+    paper=at.Paper(
         "Synthesizer: Rethinking Self-Attention in Transformer Models",
         "Tay et al.",
         2020,
         "arXiv:2005.00743",
     ),
-    cost=Cost("O(N²)", time=2, memory=2),
+    cost=at.Cost("O(N²)", time=2, memory=2),
     examples=(
         Config(bias=True, n_max=64),
         Config(variant="random", mixture=True),

@@ -20,57 +20,44 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attnbench.attention import caches, flex
-from attnbench.attention.caches import Cache
-from attnbench.attention.card import Card, Cost, Paper
-from attnbench.attention.contract import (
-    BaseConfig,
-    CachedAttention,
-    Draws,
-    Flops,
-    State,
-    projection_flops,
-    projection_parameters,
-)
-from attnbench.attention.primitives import allowed_keys, key_mask, masked_softmax, softmax_attention
+from attnbench import attention as at
 from attnbench.devices.finding import find
-from attnbench.records import Causality, Family, Workload
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """Softmax attention has no further options."""
 
 
-class Transformer(CachedAttention):
+class Transformer(at.CachedAttention):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         logits = q @ k.mT / q.shape[-1] ** 0.5  # [B, H, N, N]
-        return masked_softmax(logits, allowed_keys(q, k, key_mask(mask), self.causal)) @ v
+        return at.masked_softmax(logits, at.allowed_keys(q, k, at.key_mask(mask), self.causal)) @ v
 
-    def start(self, batch: int, capacity: int) -> State:
+    def start(self, batch: int, capacity: int) -> at.State:
         d = self.width // self.heads
-        return caches.empty(self.key.weight, batch, self.heads, capacity, d)
+        return at.caches.empty(self.key.weight, batch, self.heads, capacity, d)
 
-    def attend_next(self, q: Tensor, state: Cache) -> Tensor:
-        return softmax_attention(q, *state.held(), None)
+    def attend_next(self, q: Tensor, state: at.Cache) -> Tensor:
+        return at.softmax_attention(q, *state.held(), None)
 
     @staticmethod
-    def state_elements(config: Config, workload: Workload) -> int:
+    def state_elements(config: Config, workload: at.Workload) -> int:
         return 2 * workload.tokens * workload.width
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """q kᵀ and A v; the products are full even if causal."""
-        return Flops(projection_flops(w), 2 * (2 * w.tokens * w.seq_len * w.width))
+        return at.Flops(at.projection_flops(w), 2 * (2 * w.tokens * w.seq_len * w.width))
 
     @classmethod
-    def step_flops(cls, config: Config, w: Workload) -> Flops:
+    def step_flops(cls, config: Config, w: at.Workload) -> at.Flops:
         """Those of one token, whose query reads N keys."""
         one = cls.flops(config, replace(w, seq_len=1))
         return replace(one, core=w.seq_len * one.core)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         return 2 * w.heads * w.tokens * w.seq_len
 
 
@@ -78,16 +65,16 @@ class Sdpa(Transformer):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         if mask is None:
             return F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
-        allowed = allowed_keys(q, k, key_mask(mask), self.causal)
+        allowed = at.allowed_keys(q, k, at.key_mask(mask), self.causal)
         o = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
         seen = mask.cumsum(-1) > 0 if self.causal else mask.any(-1, keepdim=True)  # [B, N or 1]
         return o.masked_fill(~seen[:, None, :, None], 0)
 
-    def attend_next(self, q: Tensor, state: Cache) -> Tensor:
-        return caches.next_output(q, *state.held())
+    def attend_next(self, q: Tensor, state: at.Cache) -> Tensor:
+        return at.caches.next_output(q, *state.held())
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         return w.heads * w.tokens
 
 
@@ -96,16 +83,16 @@ class Flex(Transformer):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         blocks = triangle(q.shape[-2], q.device) if self.causal else None
-        return flex.kernel()(q, k, v, block_mask=blocks)
+        return at.flex.kernel()(q, k, v, block_mask=blocks)
 
     @staticmethod
-    def needs(config: Config, w: Workload) -> str | None:
+    def needs(config: Config, w: at.Workload) -> str | None:
         if w.padding:
             return "this form takes no padding mask; use transformer:sdpa"
-        return flex.needs(w) or find(w.device).cannot_compile() or None
+        return at.flex.needs(w) or find(w.device).cannot_compile() or None
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         return w.heads * w.tokens
 
 
@@ -122,10 +109,10 @@ def triangle(N: int, device: torch.device) -> Any:
     """
     from torch.nn.attention.flex_attention import BlockMask
 
-    n = -(-N // flex.BLOCK)
+    n = -(-N // at.flex.BLOCK)
     row = torch.arange(n, device=device, dtype=torch.int32)
     partly, whole = torch.ones_like(row), row.clone()
-    if N % flex.BLOCK:
+    if N % at.flex.BLOCK:
         partly[-1], whole[-1] = n, 0
     order = row.repeat(n, 1)  # [n, n]: the blocks of each row by number
     return BlockMask.from_kv_blocks(
@@ -133,13 +120,13 @@ def triangle(N: int, device: torch.device) -> Any:
         ((order + row[:, None]) % n)[None, None],
         whole[None, None],
         order[None, None],
-        BLOCK_SIZE=flex.BLOCK,
+        BLOCK_SIZE=at.flex.BLOCK,
         mask_mod=past,
         seq_lengths=(N, N),
     )
 
 
-def reference(module: Transformer, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: Transformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     d = module.width // module.heads
     rows = []
     for i in range(len(x)):
@@ -155,20 +142,15 @@ def reference(module: Transformer, x: Tensor, mask: Tensor | None, draws: Draws)
     return module.output(torch.stack(rows))
 
 
-def default(config: Config, w: Workload) -> str:
-    """The fused kernel, even for a padded batch, for which eager would store A too."""
-    return "sdpa"
-
-
-CARD = Card(
+CARD = at.Card(
     forms={"eager": Transformer, "sdpa": Sdpa, "flex": Flex},
     config=Config,
     reference=reference,
-    parameters=projection_parameters,
-    family=Family.FULL,
-    causality=Causality.OPTIONAL,
-    paper=Paper("Attention Is All You Need", "Vaswani et al.", 2017, "arXiv:1706.03762"),
-    cost=Cost("O(N²·d)", time=2, memory=2),
+    parameters=at.projection_parameters,
+    family=at.Family.FULL,
+    causality=at.Causality.OPTIONAL,
+    paper=at.Paper("Attention Is All You Need", "Vaswani et al.", 2017, "arXiv:1706.03762"),
+    cost=at.Cost("O(N²·d)", time=2, memory=2),
     examples=(Config(), Config(bias=True)),
-    default=default,
+    default="sdpa",  # of a padded batch too, for which eager would store A
 )

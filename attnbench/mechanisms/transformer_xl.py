@@ -28,21 +28,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from attnbench.attention import caches
-from attnbench.attention.caches import Cache, Piece
-from attnbench.attention.card import Card, Cost, Paper
-from attnbench.attention.contract import (
-    BaseConfig,
-    Draws,
-    Flops,
-    QKVAttention,
-    State,
-    merge,
-    projection_flops,
-    projection_parameters,
-)
-from attnbench.attention.primitives import causal_mask
-from attnbench.records import Causality, Family, Mode, Workload
+from attnbench import attention as at
 
 PIECE = 1 << 21  # elements of S at a time: a working set about the size of a cache
 
@@ -50,7 +36,7 @@ Parts = tuple[Tensor, ...]  # of tokens, of the memory and, if any, of compresse
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """`segment`: L, tokens of a segment; `memory`: M, earlier tokens that it also reads."""
 
     segment: int = 384
@@ -71,8 +57,8 @@ class Kept(NamedTuple):
     length: int
 
     @property
-    def cache(self) -> Cache:
-        return Cache(self.k, self.v, 0, self.length)
+    def cache(self) -> at.Cache:
+        return at.Cache(self.k, self.v, 0, self.length)
 
 
 class Group(NamedTuple):
@@ -105,10 +91,10 @@ def groups(seq_len: int, segment: int, memory: int, slots: int = 0, rate: int = 
     return merged
 
 
-class TransformerXL(QKVAttention):
+class TransformerXL(at.QKVAttention):
     keeps_weights = True  # A, for the backward pass
 
-    def __init__(self, config: Config, workload: Workload) -> None:
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         shape = (workload.heads, 1, workload.head_width)
         self.position = nn.Linear(workload.width, workload.width, bias=False)
@@ -188,49 +174,49 @@ class TransformerXL(QKVAttention):
         """The arguments of `read` for all segments of a group; n = B · segments."""
         q = rows(g, q).flatten(0, 1)  # [n, H, L, d]
         keys, values = (window(g, t).flatten(0, 1) for t in (k, v))  # [n, H, P, d]
-        allowed = causal_mask(g.length, g.keys, q.device)  # [L, P]
+        allowed = at.causal_mask(g.length, g.keys, q.device)  # [L, P]
         if masks is not None:
             real = window(g, tuple(m[:, None, :, None] for m in masks)).flatten(0, 1)
             allowed = allowed & real.mT  # [n, 1, L, P]
         return q, keys, values, R[:, :, R.shape[2] - g.keys :], allowed
 
-    def start(self, batch: int, capacity: int) -> State:
+    def start(self, batch: int, capacity: int) -> at.State:
         slots = min(self.config.memory + self.config.segment, capacity)
         d = self.width // self.heads
-        cache = caches.empty(self.key.weight, batch, self.heads, slots, d)
+        cache = at.caches.empty(self.key.weight, batch, self.heads, slots, d)
         return Kept(cache.k, cache.v, self.distances(slots, cache.k).contiguous(), 0)
 
-    def prefill(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+    def prefill(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
         kept = Kept(*state)
         y, k, v = self.swept(x, None)
         cache = kept.cache.added(k, v)
         return y, kept._replace(length=cache.length)
 
-    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
         kept = Kept(*state)
         q, k, v = self.projected(x)
         cache = kept.cache.added(k, v)
         o, _ = self.read_next(q, cache.since(first_read(self.config, kept.length)), kept.R)
-        return self.output(merge(o)), kept._replace(length=cache.length)
+        return self.output(at.merge(o)), kept._replace(length=cache.length)
 
-    def read_next(self, q: Tensor, pieces: list[Piece], R: Tensor) -> tuple[Tensor, Tensor]:
+    def read_next(self, q: Tensor, pieces: list[at.Piece], R: Tensor) -> tuple[Tensor, Tensor]:
         """What one query of each head reads, [B, H, 1, d], and its weights; its key is the last."""
         keys = sum(k.shape[2] for k, _ in pieces)
         position = (q + self.v) @ R[:, :, R.shape[2] - keys :]
-        return caches.read(q + self.u, pieces, position)
+        return at.caches.read(q + self.u, pieces, position)
 
     @staticmethod
-    def state_elements(config: Any, workload: Workload) -> int:
+    def state_elements(config: Any, workload: at.Workload) -> int:
         """k and v of each sequence, and W_r R_p."""
         slots = min(config.memory + config.segment, workload.seq_len)
         return (2 * workload.batch + 1) * slots * workload.width
 
     @staticmethod
-    def needs(config: Any, w: Workload) -> str | None:
+    def needs(config: Any, w: at.Workload) -> str | None:
         return "the sinusoids of distances need an even width" if w.width % 2 else None
 
     @classmethod
-    def products(cls, config: Any, w: Workload) -> int:
+    def products(cls, config: Any, w: at.Workload) -> int:
         """Both halves of S and A v for every segment, and W_r R once."""
         layout = cls.layout(config, w.seq_len)
         pairs = sum(g.segments * g.length * g.keys for g in layout)
@@ -238,12 +224,12 @@ class TransformerXL(QKVAttention):
         return 3 * (2 * w.batch * pairs * w.width) + 2 * distances * w.width**2
 
     @staticmethod
-    def flops(config: Any, w: Workload) -> Flops:
+    def flops(config: Any, w: at.Workload) -> at.Flops:
         """Those of `products`; the memory costs no projection."""
-        return Flops(projection_flops(w), TransformerXL.products(config, w))
+        return at.Flops(at.projection_flops(w), TransformerXL.products(config, w))
 
     @staticmethod
-    def elements(config: Any, w: Workload) -> int:
+    def elements(config: Any, w: at.Workload) -> int:
         return stored(TransformerXL.layout(config, w.seq_len), w)
 
 
@@ -251,7 +237,7 @@ class Recomputed(TransformerXL):
     keeps_weights = False
 
     @staticmethod
-    def elements(config: Any, w: Workload) -> int:
+    def elements(config: Any, w: at.Workload) -> int:
         return working(TransformerXL.layout(config, w.seq_len), w)
 
 
@@ -389,20 +375,20 @@ def sliding(x: Tensor, size: int, step: int) -> Tensor:
     return x.unfold(2, size, step).permute(0, 2, 1, 4, 3)
 
 
-def stored(layout: list[Group], w: Workload) -> int:
+def stored(layout: list[Group], w: at.Workload) -> int:
     """Elements of S that training keeps for the backward pass, plus the working set."""
     scores = w.batch * w.heads * sum(g.segments * g.length * g.keys for g in layout)
-    return scores + working(layout, w) if w.mode is Mode.TRAINING else working(layout, w)
+    return scores + working(layout, w) if w.mode is at.Mode.TRAINING else working(layout, w)
 
 
-def working(layout: list[Group], w: Workload) -> int:
+def working(layout: list[Group], w: at.Workload) -> int:
     """Elements of the windows of keys and values, and of three copies of S for one piece."""
     windows = 2 * w.batch * w.width * max(g.segments * g.keys for g in layout)
     segment = w.heads * max(g.length * g.keys for g in layout)
     return windows + 3 * max(segment, PIECE)
 
 
-def reference(module: TransformerXL, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: TransformerXL, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     D, H, d = module.width, module.heads, module.width // module.heads
     L, M = module.config.segment, module.config.memory
     q, new = module.query(x), (module.key(x), module.value(x))
@@ -429,30 +415,30 @@ def sinusoid(p: int, D: int, like: Tensor) -> Tensor:
     return torch.cat([angles.sin(), angles.cos()])
 
 
-def parameters(config: Config, w: Workload) -> int:
+def parameters(config: Config, w: at.Workload) -> int:
     """The four projections, W_r, u and v."""
-    return projection_parameters(config, w) + w.width**2 + 2 * w.width
+    return at.projection_parameters(config, w) + w.width**2 + 2 * w.width
 
 
-def default(config: Config, w: Workload) -> str:
+def default(config: Config, w: at.Workload) -> str:
     """Recomputed where training would otherwise keep more than 0.5 GiB of float32 scores."""
     return "recomputed" if TransformerXL.elements(config, w) > 1 << 27 else "eager"
 
 
-CARD = Card(
+CARD = at.Card(
     forms={"eager": TransformerXL, "recomputed": Recomputed},
     config=Config,
     reference=reference,
     parameters=parameters,
-    family=Family.RECURRENCE,
-    causality=Causality.ALWAYS,
-    paper=Paper(
+    family=at.Family.RECURRENCE,
+    causality=at.Causality.ALWAYS,
+    paper=at.Paper(
         "Transformer-XL: Attentive Language Models beyond a Fixed-Length Context",
         "Dai et al.",
         2019,
         "arXiv:1901.02860",
     ),
-    cost=Cost("O(N·(M + L))", time=1, memory=1),
+    cost=at.Cost("O(N·(M + L))", time=1, memory=1),
     symbols={"L": ("tokens of a segment", "segment"), "M": ("tokens of memory", "memory")},
     examples=(
         Config(segment=7, memory=7),

@@ -275,7 +275,7 @@ def no_mask(trial: Trial) -> str | None:
 
 
 def tied_to_length(trial: Trial) -> str | None:
-    return no_mask(trial) or trial.card.exempt(trial.config).get(Exemption.EXTRA_PADDING)
+    return no_mask(trial) or trial.card.exemptions(trial.config).get(Exemption.EXTRA_PADDING)
 
 
 def no_core(trial: Trial) -> str | None:
@@ -283,7 +283,7 @@ def no_core(trial: Trial) -> str | None:
 
 
 def no_core_that_zeroes(trial: Trial) -> str | None:
-    reason = trial.card.exempt(trial.config).get(Exemption.NO_VALID_KEY)
+    reason = trial.card.exemptions(trial.config).get(Exemption.NO_VALID_KEY)
     return no_core(trial) or no_mask(trial) or reason
 
 
@@ -292,7 +292,7 @@ def not_causal(trial: Trial) -> str | None:
 
 
 def selects_from_all(trial: Trial) -> str | None:
-    return trial.card.exempt(trial.config).get(Exemption.FUTURE_SELECTION)
+    return trial.card.exemptions(trial.config).get(Exemption.FUTURE_SELECTION)
 
 
 def no_state(trial: Trial) -> str | None:

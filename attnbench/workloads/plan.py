@@ -89,7 +89,7 @@ def facts(name: str) -> CardFacts:
 def forms(card: Card, chosen: Selection, config: Any, workload: Workload) -> tuple[str, ...]:
     """The forms that a selection means; without one, the default form of the workload."""
     if chosen.form is None:
-        form = card.default(config, workload)
+        form = card.default_form(config, workload)
         if form not in card.forms:
             text = unknown(str(form), tuple(card.forms), f"default form of {chosen.name}")
             raise UnknownMechanism(text)

@@ -109,7 +109,7 @@ def describe(name: str, card: Card, device: str) -> dict[str, Any]:
         "causal": card.causality,
         "decode": {form: card.cannot_decode(form) or "runs" for form in card.own_forms},
         "forms": {form: card.refusal(form, config, w) or "runs" for form in card.forms},
-        "default": card.default(config, w),
+        "default": card.default_form(config, w),
         "parameters": card.parameters(config, w),
         "flops": {
             form: asdict(module.flops(config, w))

@@ -113,7 +113,7 @@ def row(name, label, seq_len, mode, device, asked):
         causal=decode or mechanism.causality is Causality.ALWAYS,
     )
     config = mechanism.configure(preset("mind-classification").options(name))
-    form = mechanism.default(config, workload)
+    form = mechanism.default_form(config, workload)
     head = f"| {name}:{form} | {label} | {batch} × {seq_len:,} | {mode} |"
     if label != BARE and (reason := mechanism.refusal(label, config, workload)):
         return f"{head} {reason} | | |"

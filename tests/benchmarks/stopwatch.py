@@ -90,7 +90,10 @@ def case(name, seq_len, device, tokens):
         device=device.name,
     )
     return Case(
-        mechanism=name, form=mechanism.default(mechanism.configure({}), w), options=(), workload=w
+        mechanism=name,
+        form=mechanism.default_form(mechanism.configure({}), w),
+        options=(),
+        workload=w,
     )
 
 
