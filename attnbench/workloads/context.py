@@ -1,0 +1,146 @@
+"""What a model keeps of its context in decoding: bytes, from the sizes of its layers."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
+
+LAST = 1 << 53  # no context is longer
+
+
+class Part(NamedTuple):
+    """So many numbers for each entry of a cache; one entry covers `every` so many tokens.
+
+    No more than `most` entries are kept. With `rest`, entries are instead the tokens since the last
+    whole group of `every`. `item_bytes` is the size of a number, None for the cache's own type.
+    """
+
+    numbers: int
+    every: int = 1
+    most: int | None = None
+    rest: bool = False
+    item_bytes: int | None = None
+
+    def entries(self, length: int) -> int:
+        """Entries after so many tokens."""
+        if self.rest:
+            return length % self.every
+        return min(length // self.every, LAST if self.most is None else self.most)
+
+    def peak(self, length: int) -> int:
+        """The most entries of any context up to this length."""
+        return min(length, self.every - 1) if self.rest else self.entries(length)
+
+    @property
+    def slope(self) -> float:
+        """Numbers for each further token of a long context."""
+        return 0 if self.rest or self.most is not None else self.numbers / self.every
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """A layer: its kind in words, what its equations read again, and what transformers 5 keeps.
+
+    `full`: the numbers per token that full attention would keep in its place, None if unknown.
+    """
+
+    kind: str
+    needed: tuple[Part, ...]
+    transformers: tuple[Part, ...]
+    full: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What is asked of a model: contexts, bytes of a number, sequences, and a limit in bytes."""
+
+    lengths: tuple[int, ...]
+    item_bytes: int
+    batch: int = 1
+    memory: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """Bytes that some layers keep: at each length asked for, and per token of a long context.
+
+    From `break_even` tokens on full attention keeps more, None if it never does. `longest` is the
+    longest context that fits the memory, None if any does or no memory is given.
+    """
+
+    per_token: float
+    at: tuple[int, ...]
+    break_even: int | None
+    longest: int | None
+
+    @classmethod
+    def of(cls, parts: Sequence[Part], full: int | None, asked: Asked) -> Self:
+        """What the parts take; full attention would keep `full` numbers per token."""
+        sizes = [asked.batch * (part.item_bytes or asked.item_bytes) for part in parts]
+        pairs = tuple(zip(sizes, parts, strict=True))
+        slope = sum(size * part.slope for size, part in pairs)
+        constant = sum(s * p.numbers * p.peak(LAST) for s, p in pairs if not p.slope)
+        steeper = (full or 0) * asked.batch * asked.item_bytes - slope
+
+        def peak(length: int) -> int:
+            return sum(size * part.numbers * part.peak(length) for size, part in pairs)
+
+        fitting = bisect_right(range(1, LAST), asked.memory or 0, key=peak)
+        return cls(
+            per_token=slope,
+            at=tuple(sum(s * p.numbers * p.entries(n) for s, p in pairs) for n in asked.lengths),
+            break_even=int(constant // steeper) + 1 if steeper > 0 else None,
+            longest=None if asked.memory is None or fitting == LAST - 1 else fitting,
+        )
+
+
+@dataclass(frozen=True)
+class Row:
+    """What so many layers of one kind keep, or all of them."""
+
+    kind: str
+    layers: int
+    needed: Kept
+    transformers: Kept
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What a model keeps by kind of layer and in all, and what full attention would in its place.
+
+    `full` is None where the size of full attention is unknown.
+    """
+
+    kinds: tuple[Row, ...]
+    whole: Row
+    full: Kept | None
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """Each kind of layer, and all layers."""
+        return *self.kinds, self.whole
+
+
+def context(layers: Sequence[Layer], asked: Asked) -> Context:
+    """What the layers keep; kinds are in the order in which each first appears."""
+    kinds = dict.fromkeys(layer.kind for layer in layers)
+    alike = {kind: [layer for layer in layers if layer.kind == kind] for kind in kinds}
+    full = _full(layers)
+    shared = replace(asked, memory=None)  # no kind has all the memory
+    return Context(
+        kinds=tuple(_row(kind, group, shared) for kind, group in alike.items()),
+        whole=_row("all layers", layers, asked),
+        full=Kept.of([Part(full)], full, asked) if full else None,
+    )
+
+
+def _row(kind: str, layers: Sequence[Layer], asked: Asked) -> Row:
+    needed = [part for layer in layers for part in layer.needed]
+    kept = [part for layer in layers for part in layer.transformers]
+    both = (Kept.of(parts, _full(layers), asked) for parts in (needed, kept))
+    return Row(kind, len(layers), *both)
+
+
+def _full(layers: Iterable[Layer]) -> int | None:
+    sizes = [layer.full for layer in layers]
+    return None if None in sizes else sum(size for size in sizes if size)
