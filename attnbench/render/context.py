@@ -1,19 +1,18 @@
 """The table of what a model keeps of its context."""
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from math import inf
 
 from attnbench import units
 from attnbench.render.grid import EMPTY, Cell, Table, number, words
-
-if TYPE_CHECKING:
-    from attnbench.workloads.context import Asked, Context, Kept
+from attnbench.workloads.context import Asked, Context, Kept
 
 BREAK_EVEN = "Break-even"
-CHECKED = "5.23"  # the release of transformers whose caches were compared
+CHECKED = "5.23"  # the release whose caches were compared
+KEPT = ", kept"
 
 
-def kept(context: "Context", asked: "Asked", title: str) -> Table:
+def kept(context: Context, asked: Asked, title: str) -> Table:
     """One row per kind of layer, one for all, and full attention in place of each.
 
     A quantity has a second column where transformers keeps other bytes than are needed.
@@ -29,19 +28,18 @@ def kept(context: "Context", asked: "Asked", title: str) -> Table:
         columns[heading] = [cell(needed) for *_, needed, _ in rows]
         there = [cell(kept) for *_, kept in rows]
         if there != columns[heading] and heading != BREAK_EVEN:
-            columns[f"{heading}, kept"] = there
+            columns[heading + KEPT] = there
     return Table(
         name="bytes",
         title=f"Bytes of the context: {title}",
         columns=tuple(columns),
         rows=tuple(zip(*columns.values(), strict=True)),
-        note=f"{_times(context, asked)}It needs more from the break-even on. kept: as transformers"
-        f" {CHECKED} keeps it, where that is not what the equations need. Weights come on top.",
+        note=_note(context, asked, any(heading.endswith(KEPT) for heading in columns)),
         kept=tuple(columns),
     )
 
 
-def _quantities(asked: "Asked") -> Iterator[tuple[str, Callable[["Kept"], Cell]]]:
+def _quantities(asked: Asked) -> Iterator[tuple[str, Callable[[Kept], Cell]]]:
     yield "Per token", lambda kept: Cell(f"{kept.per_token:,.10g} B", kept.per_token)
     yield BREAK_EVEN, lambda kept: _tokens(kept.break_even)
     for i, length in enumerate(asked.lengths):
@@ -53,14 +51,15 @@ def _quantities(asked: "Asked") -> Iterator[tuple[str, Callable[["Kept"], Cell]]
         )
 
 
-def _tokens(value: int | None) -> Cell:
-    return EMPTY if value is None else number(value, units.length)
+def _tokens(value: float | None) -> Cell:
+    if value is None:
+        return EMPTY
+    return Cell("any", value) if value == inf else number(value, units.count)
 
 
-def _times(context: "Context", asked: "Asked") -> str:
-    """How many times as much full attention would keep."""
-    if context.full is None:
-        return ""
-    pairs = zip(asked.lengths, context.full.at, context.whole.needed.at, strict=True)
-    ratios = [f"{units.ratio(full / kept)} at {units.tick(n)}" for n, full, kept in pairs if kept]
-    return f"Full attention in each layer would need {', '.join(ratios)}. " if ratios else ""
+def _note(context: Context, asked: Asked, differs: bool) -> str:
+    pairs = zip(context.times, asked.lengths, strict=False)
+    times = [f"{units.ratio(times)} at {units.tick(length)}" for times, length in pairs]
+    needs = f"Full attention in each layer would need {', '.join(times)}. " if times else ""
+    kept = f" kept: as transformers {CHECKED} keeps it, which is not what the equations need."
+    return f"{needs}Weights come on top.{kept if differs else ''}"

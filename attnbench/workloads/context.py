@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import NamedTuple, Self
 
 LAST = 1 << 53  # no context is longer
@@ -65,13 +66,13 @@ class Kept:
     """Bytes that some layers keep: at each length asked for, and per token of a long context.
 
     From `break_even` tokens on full attention keeps more, None if it never does. `longest` is the
-    longest context that fits the memory, None if any does or no memory is given.
+    longest context that fits the memory, infinite if any does, None if no memory is given.
     """
 
     per_token: float
     at: tuple[int, ...]
     break_even: int | None
-    longest: int | None
+    longest: float | None
 
     @classmethod
     def of(cls, parts: Sequence[Part], full: int | None, asked: Asked) -> Self:
@@ -85,12 +86,15 @@ class Kept:
         def peak(length: int) -> int:
             return sum(size * part.numbers * part.peak(length) for size, part in pairs)
 
-        fitting = bisect_right(range(1, LAST), asked.memory or 0, key=peak)
+        longest = None
+        if asked.memory is not None:
+            fitting = bisect_right(range(1, LAST), asked.memory, key=peak)
+            longest = inf if fitting == LAST - 1 else fitting
         return cls(
             per_token=slope,
             at=tuple(sum(s * p.numbers * p.entries(n) for s, p in pairs) for n in asked.lengths),
             break_even=int(constant // steeper) + 1 if steeper > 0 else None,
-            longest=None if asked.memory is None or fitting == LAST - 1 else fitting,
+            longest=longest,
         )
 
 
@@ -108,12 +112,14 @@ class Row:
 class Context:
     """What a model keeps by kind of layer and in all, and what full attention would in its place.
 
-    `full` is None where the size of full attention is unknown.
+    `full` is None where the size of full attention is unknown. `times` are its bytes in those that
+    are needed, at each length.
     """
 
     kinds: tuple[Row, ...]
     whole: Row
     full: Kept | None
+    times: tuple[float, ...]
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -125,12 +131,15 @@ def context(layers: Sequence[Layer], asked: Asked) -> Context:
     """What the layers keep; kinds are in the order in which each first appears."""
     kinds = dict.fromkeys(layer.kind for layer in layers)
     alike = {kind: [layer for layer in layers if layer.kind == kind] for kind in kinds}
-    full = _full(layers)
-    shared = replace(asked, memory=None)  # no kind has all the memory
+    alone = replace(asked, memory=None)  # no kind has all the memory
+    whole, full = _row("all layers", layers, asked), _full(layers)
+    kept = Kept.of([Part(full)], full, asked) if full else None
+    pairs = zip(kept.at if kept else (), whole.needed.at, strict=False)
     return Context(
-        kinds=tuple(_row(kind, group, shared) for kind, group in alike.items()),
-        whole=_row("all layers", layers, asked),
-        full=Kept.of([Part(full)], full, asked) if full else None,
+        kinds=tuple(_row(kind, group, alone) for kind, group in alike.items()),
+        whole=whole,
+        full=kept,
+        times=tuple(full / needed if needed else inf for full, needed in pairs),
     )
 
 

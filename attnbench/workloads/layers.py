@@ -113,12 +113,11 @@ ALIKE = (
     " qwen2 qwen3 qwen3_moe starcoder2"
 )
 DELTA = "olmo_hybrid qwen3_5_moe_text qwen3_5_text qwen3_next qwen4_exp_text"
-LISTED = "gemma4_text granitemoehybrid zamba2"
 # how the types of models whose caches were compared order layers that their files do not list
 ORDERS: Mapping[str, Order] = MappingProxyType(
     dict.fromkeys(ALIKE.split(), _windows)
     | dict.fromkeys(DELTA.split(), lambda of: _last(of, FULL, LINEAR, 4, "full_attention_interval"))
-    | dict.fromkeys(LISTED.split(), lambda of: of.listed("layer_types"))
+    | dict.fromkeys(("gemma4_text", "granitemoehybrid"), lambda of: of.listed("layer_types"))
     | dict.fromkeys(("falcon_mamba", "mamba", "mamba2"), lambda of: [LINEAR] * of.layers)
     | dict.fromkeys(("deepseek_v32", "glm_moe_dsa"), lambda of: [INDEXED] * of.layers)
     | dict.fromkeys(("minimax", "minimax_m1", "minimax_text_01"), _minimax)
@@ -139,6 +138,7 @@ ORDERS: Mapping[str, Order] = MappingProxyType(
         "nemotron_h": lambda of: _marked(
             of, "hybrid_override_pattern", {"M": LINEAR, "*": FULL, "E": MOE, "-": MLP}
         ),
+        "zamba2": lambda of: of.listed("layers_block_type"),
         "olmo3": lambda of: _last(of, FULL, SLIDING, 4),
     }
 )

@@ -1,13 +1,16 @@
 """What a configuration's layers keep, to the byte, beside the caches of transformers themselves."""
 
 import json
+import re
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 import pytest
 import torch
 
+from attnbench.errors import UsageError
 from attnbench.workloads.context import Asked, context
-from attnbench.workloads.layers import model
+from attnbench.workloads.layers import ORDERS, model
 
 try:
     RELEASE = version("transformers")
@@ -18,6 +21,7 @@ caches = pytest.mark.skipif(
     reason=f"needs transformers 5, and {RELEASE} is installed",
 )
 
+DATA = Path(__file__).parents[1] / "data" / "configurations"
 PROMPTS = (3, 37)  # within a window of 8 and beyond; no pool divides them
 BATCH = 2
 SMALL = {
@@ -209,6 +213,8 @@ FAMILIES = {
     },
     "lfm2": {"full_attn_idxs": [1], "conv_L_cache": 3},
 }
+# types with the layers of another one that transformers has no class for
+SAME = {"kimi_k2": "deepseek_v3", "minimax_m1": "minimax", "minimax_text_01": "minimax"}
 DATA_DEPENDENT = ("glm5_next_text", "qwen4_exp_text")  # which the meta device cannot run
 
 
@@ -248,3 +254,99 @@ def test_the_bytes_are_those_of_the_caches_of_transformers(kind, tmp_path):
             sizes[prompt + 1] = size(cache, {})
     for written in (fields, json.loads(config.to_json_string(use_diff=False))):
         assert counted(tmp_path, written, *sizes).whole.transformers.at == tuple(sizes.values())
+
+
+def test_every_type_of_model_that_is_known_was_compared():
+    assert set(ORDERS) == {*FAMILIES, *SAME}
+    assert set(SAME.values()) <= set(FAMILIES)
+
+
+def stored(name, *lengths):
+    asked = Asked(lengths=lengths, item_bytes=2)
+    return context(model(DATA / f"{name}.json").layers, asked)
+
+
+def test_kimi_linear_keeps_what_was_worked_out_by_hand():
+    """20 layers of delta rule, whose state is float32, and 7 of latent attention."""
+    kept = stored("kimi-linear-48b", 32 << 10, 128 << 10, 1 << 20)
+    linear, latent = kept.kinds
+    assert linear.layers == 20
+    assert linear.needed.at[0] == 20 * (32 * 128 * 128 * 4 + 3 * 3 * 32 * 128 * 2)  # 41.4 MiB
+    assert linear.transformers.at[0] == 20 * (32 * 128 * 128 * 4 + 4 * 3 * 32 * 128 * 2)
+    assert latent.needed.per_token == kept.whole.needed.per_token == 7 * 576 * 2 == 8_064
+    assert kept.full.per_token == 27 * 576 * 2 == 31_104
+    assert kept.whole.needed.break_even == 1_885
+    assert [round(times, 2) for times in kept.times] == [3.31, 3.70, 3.84]
+
+
+def test_deepseek_v4_flash_keeps_what_was_worked_out_by_hand():
+    kept = stored("deepseek-v4-flash", 1 << 20)
+    heavy, sparse = kept.kinds
+    assert (heavy.layers, heavy.needed.per_token) == (23, 23 * 512 * 2 / 128)
+    assert (sparse.layers, sparse.needed.per_token) == (20, 20 * (512 + 128) * 2 / 4)
+    assert kept.whole.needed.per_token == 6_584
+    assert round(43 * 576 * 2 / kept.whole.needed.per_token, 1) == 7.5  # beside latent attention
+    pools = (6_584 << 20) + 20 * 2 * 4 * (512 + 128) * 2  # and those that the next ones overlap
+    assert kept.whole.needed.at == (pools + 43 * 127 * 512 * 2,)
+
+
+def test_qwen_keeps_keys_and_values_in_a_quarter_of_its_layers():
+    kept = stored("qwen3.5-27b", 32 << 10)
+    assert kept.whole.needed.per_token == 65_536
+    assert kept.full.per_token == 262_144
+
+
+@pytest.mark.parametrize("pool", ["index_kpool", "indexer_compress_ratio"])
+def test_an_index_of_pools_needs_less_than_the_raw_keys_that_are_kept(pool, tmp_path):
+    fields = {**LATENT, "num_attention_heads": 4, "layer_types": ["indexed_attention"]}
+    fields |= {"num_hidden_layers": 1, "index_head_dim": 128, pool: 16}
+    kept = counted(tmp_path, fields, 160).whole
+    assert kept.needed.per_token == BATCH * 2 * (28 + 128 / 16)
+    raw = {"index_kpool": 257, "indexer_compress_ratio": 128}[pool]
+    assert kept.transformers.per_token == BATCH * 2 * (28 + raw)
+
+
+LLAMA = {**SMALL, "model_type": "llama"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ([], "is no model's configuration, without 'model_type' and 'num_hidden_layers'; give"),
+        ({"name": "x"}, "is no model's configuration"),
+        ({"model_type": "llama"}, "'num_hidden_layers' is missing; add it"),
+        ({**LLAMA, "num_attention_heads": None}, "'num_attention_heads' is missing; add it"),
+        ({**LLAMA, "num_hidden_layers": "4"}, "'num_hidden_layers' is '4'; write a whole number"),
+        ({**LLAMA, "num_hidden_layers": 1 << 30}, "from 1 to 1,048,576"),
+        ({**LLAMA, "layer_types": []}, "'layer_types' is []; write a list with an entry for each"),
+        ({**LLAMA, "layer_types": [{}] * 4}, "; write a list with an entry for each layer"),
+        ({**LLAMA, "layer_types": ["full_attention"]}, "names 1 layers, and 'num_hidden_layers' 4"),
+        ({**LLAMA, "layer_types": ["rwkv"] * 4}, "unknown kind of layer 'rwkv'; known are full_"),
+        ({**LLAMA, "layer_types": ["linear_attention"] * 4}, "'mamba_d_state' or 'ssm_state_size'"),
+        ({**LLAMA, "layer_types": ["sliding_attention"] * 4}, "'sliding_window' is missing"),
+        (
+            {**LLAMA, "model_type": "new"},
+            "how model type 'new' orders its layers is not known; add",
+        ),
+        ({**LLAMA, "model_type": "zamba2"}, "'layers_block_type' is missing; add a list with"),
+        (
+            {**LLAMA, "model_type": "nemotron_h", "hybrid_override_pattern": "M?M*"},
+            "unknown kind of layer '?' in 'hybrid_override_pattern'; known are M, *, E, -",
+        ),
+        (
+            {**LLAMA, "model_type": "deepseek_v4", "compress_ratios": [4, 8, [], 4]},
+            "'compress_ratios' is [4, 8, [], 4]; write a list",
+        ),
+    ],
+)
+def test_what_is_missing_or_unknown_is_named(fields, message, tmp_path):
+    with pytest.raises(UsageError, match=re.escape(message)) as raised:
+        counted(tmp_path, fields, 1)
+    assert str(raised.value).startswith(repr(str(tmp_path / "config.json")))
+    assert "\n" not in str(raised.value)
+
+
+def test_a_model_of_images_too_is_read_by_its_texts(tmp_path):
+    inner = {name: value for name, value in LLAMA.items() if name != "model_type"}
+    nested = {"model_type": "llama", "vision_config": {}, "text_config": inner}
+    assert counted(tmp_path, nested, 100) == counted(tmp_path, LLAMA, 100)
