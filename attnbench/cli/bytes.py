@@ -34,11 +34,10 @@ def bytes_(
     from attnbench.workloads.layers import model
 
     found = model(config)
-    number_type = found.dtype if found.dtype in ITEM_BYTES else "bfloat16"
-    if dtype is not None:
-        number_type, *more = options.read("dtype", dtype)
-        if more:
-            raise UsageError(f"--dtype {dtype!r}: a cache has one number type")
+    of_file = found.dtype if found.dtype in ITEM_BYTES else None
+    number_type, *more = options.read("dtype", of_file or "bfloat16" if dtype is None else dtype)
+    if more:
+        raise UsageError(f"--dtype {dtype!r}: a cache has one number type")
     asked = Asked(
         lengths=axes.lengths(lengths),
         item_bytes=ITEM_BYTES[number_type],

@@ -1,6 +1,7 @@
 """The table of what a model keeps of its context."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from math import inf
 
 from attnbench import units
@@ -42,13 +43,15 @@ def kept(context: Context, asked: Asked, title: str) -> Table:
 def _quantities(asked: Asked) -> Iterator[tuple[str, Callable[[Kept], Cell]]]:
     yield "Per token", lambda kept: Cell(f"{kept.per_token:,.10g} B", kept.per_token)
     yield BREAK_EVEN, lambda kept: _tokens(kept.break_even)
-    for i, length in enumerate(asked.lengths):
-        yield units.tick(length), lambda kept, i=i: number(kept.at[i], units.size)
+    for index, length in enumerate(asked.lengths):
+        yield units.tick(length), partial(_size, index)
     if asked.memory is not None:
-        yield (
-            f"Longest in {units.round_tick(units.size(asked.memory))}",
-            lambda kept: _tokens(kept.longest),
-        )
+        limit = units.round_tick(units.size(asked.memory))
+        yield f"Longest in {limit}", lambda kept: _tokens(kept.longest)
+
+
+def _size(index: int, kept: Kept) -> Cell:
+    return number(kept.at[index], units.size)
 
 
 def _tokens(value: float | None) -> Cell:

@@ -1,6 +1,7 @@
 """What a model keeps of its context in decoding: bytes, from the sizes of its layers."""
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
@@ -33,9 +34,9 @@ class Part(NamedTuple):
         return min(length, self.every - 1) if self.rest else self.entries(length)
 
     @property
-    def slope(self) -> float:
-        """Numbers for each further token of a long context."""
-        return 0 if self.rest or self.most is not None else self.numbers / self.every
+    def grows(self) -> bool:
+        """Whether a longer context has more entries without end."""
+        return self.most is None and not self.rest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,14 +78,16 @@ class Kept:
     @classmethod
     def of(cls, parts: Sequence[Part], full: int | None, asked: Asked) -> Self:
         """What the parts take; full attention would keep `full` numbers per token."""
-        sizes = [asked.batch * (part.item_bytes or asked.item_bytes) for part in parts]
-        pairs = tuple(zip(sizes, parts, strict=True))
-        slope = sum(size * part.slope for size, part in pairs)
-        constant = sum(s * p.numbers * p.peak(LAST) for s, p in pairs if not p.slope)
+        pairs = [
+            (count * asked.batch * part.numbers * (part.item_bytes or asked.item_bytes), part)
+            for part, count in Counter(parts).items()
+        ]
+        slope = sum(size / part.every for size, part in pairs if part.grows)
+        constant = sum(size * part.peak(LAST) for size, part in pairs if not part.grows)
         steeper = (full or 0) * asked.batch * asked.item_bytes - slope
 
         def peak(length: int) -> int:
-            return sum(size * part.numbers * part.peak(length) for size, part in pairs)
+            return sum(size * part.peak(length) for size, part in pairs)
 
         longest = None
         if asked.memory is not None:
@@ -92,7 +95,7 @@ class Kept:
             longest = inf if fitting == LAST - 1 else fitting
         return cls(
             per_token=slope,
-            at=tuple(sum(s * p.numbers * p.entries(n) for s, p in pairs) for n in asked.lengths),
+            at=tuple(sum(size * part.entries(n) for size, part in pairs) for n in asked.lengths),
             break_even=int(constant // steeper) + 1 if steeper > 0 else None,
             longest=longest,
         )

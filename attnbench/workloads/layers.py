@@ -203,10 +203,10 @@ def _indexed(of: Fields, kind: str, index: int) -> Cache:
     pool = of.size("index_kpool", "indexer_compress_ratio")
     gated = of.has("index_kpool")  # pools weighed by gates; kept with each is whether it is padding
     waiting = Part(2 * width if gated else width, every=pool, rest=True)
-    kept = (base, Part(2 * width + 1 if gated else width))
+    kept = [base, Part(2 * width + 1 if gated else width)]
     if of.type.startswith("qwen4_exp") and index == _kinds(of).index(INDEXED):
-        kept += (Part(3, item_bytes=INT64),)  # positions of text and images, for all layers
-    return f"{words} in pools of {pool:,}", (base, Part(width, every=pool), waiting), kept
+        kept.append(Part(3, item_bytes=INT64))  # positions of text and images, for all layers
+    return f"{words} in pools of {pool:,}", (base, Part(width, every=pool), waiting), tuple(kept)
 
 
 def _reuses(of: Fields, index: int) -> bool:

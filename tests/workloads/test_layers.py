@@ -296,6 +296,11 @@ def test_qwen_keeps_keys_and_values_in_a_quarter_of_its_layers():
     assert kept.full.per_token == 262_144
 
 
+def test_the_token_that_looks_back_is_the_last_of_its_window(tmp_path):
+    kept = counted(tmp_path, {**SMALL, "model_type": "mistral", "sliding_window": 8}, 7, 8, 9)
+    assert kept.whole.needed.at == (BATCH * 4 * 2 * 2 * 16 * 2 * 7,) * 3
+
+
 @pytest.mark.parametrize("pool", ["index_kpool", "indexer_compress_ratio"])
 def test_an_index_of_pools_needs_less_than_the_raw_keys_that_are_kept(pool, tmp_path):
     fields = {**LATENT, "num_attention_heads": 4, "layer_types": ["indexed_attention"]}
