@@ -34,8 +34,8 @@ def bytes_(
     from attnbench.workloads.layers import model
 
     found = model(config)
-    of_file = found.dtype if found.dtype in ITEM_BYTES else None
-    number_type, *more = options.read("dtype", of_file or "bfloat16" if dtype is None else dtype)
+    usual = found.dtype if found.dtype in ITEM_BYTES else "bfloat16"
+    number_type, *more = options.read("dtype", usual if dtype is None else dtype)
     if more:
         raise UsageError(f"--dtype {dtype!r}: a cache has one number type")
     asked = Asked(

@@ -29,10 +29,10 @@ class Fields:
         """Whether one of these fields has a value."""
         return any(self.values.get(name) is not None for name in names)
 
-    def text(self, *names: str) -> str | None:
-        """The first of these fields that is a text."""
+    def text(self, *names: str) -> str:
+        """The first of these fields that is a text, or nothing."""
         texts = (self.values.get(name) for name in names)
-        return next((text for text in texts if isinstance(text, str)), None)
+        return next((text for text in texts if isinstance(text, str)), "")
 
     def size(self, *names: str, least: int = 1) -> int:
         """The whole number under the first of these names that has a value."""

@@ -32,10 +32,13 @@ Cache = tuple[str, tuple[Part, ...], tuple[Part, ...]]  # its words, what is nee
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """The layers of a configuration; `checked` if caches of its type of model were compared."""
+    """The layers of a configuration; `checked` if caches of its type of model were compared.
+
+    `dtype` is what the file says, or nothing.
+    """
 
     type: str
-    dtype: str | None
+    dtype: str
     layers: tuple[Layer, ...]
     checked: bool
 
