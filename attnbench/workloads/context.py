@@ -67,7 +67,8 @@ class Kept:
     """Bytes that some layers keep: at each length asked for, and per token of a long context.
 
     From `break_even` tokens on full attention keeps more, None if it never does. `longest` is the
-    longest context that fits the memory, infinite if any does, None if no memory is given.
+    longest context that fits the memory, to less than a pool of tokens and never too long; infinite
+    if any fits, None if no memory is given.
     """
 
     per_token: float

@@ -1,6 +1,7 @@
 """Bytes of layers beside a count of all lengths one by one."""
 
 import math
+from itertools import takewhile
 
 import pytest
 
@@ -18,22 +19,35 @@ PARTS = {
 LENGTHS = tuple(range(1, 400))
 
 
+def at_all_lengths(name, memory=None):
+    asked = Asked(lengths=LENGTHS, item_bytes=2, batch=3, memory=memory)
+    return Kept.of(PARTS[name], FULL, asked)
+
+
 @pytest.mark.parametrize("name", PARTS)
-def test_the_longest_context_and_the_break_even_are_those_of_a_search(name):
-    asked = Asked(lengths=LENGTHS, item_bytes=2, batch=3, memory=3 * 3000)
-    kept = Kept.of(PARTS[name], FULL, asked)
-    over = [n for n, size in zip(LENGTHS, kept.at, strict=True) if size > asked.memory]
-    assert kept.longest == (over[0] - 1 if over else pytest.approx(kept.longest, abs=0))
-    assert over or kept.longest >= LENGTHS[-1]
-    full = [3 * 2 * FULL * n for n in LENGTHS]
-    dearer = [n for n, a, b in zip(LENGTHS, kept.at, full, strict=True) if a >= b]
+@pytest.mark.parametrize("length", [1, 100, 200, 303])
+def test_the_longest_context_is_the_last_before_one_that_does_not_fit(name, length):
+    sizes = at_all_lengths(name).at
+    memory = sizes[length - 1]
+    fitting = len(list(takewhile(lambda n: sizes[n - 1] <= memory, LENGTHS)))
+    longest = at_all_lengths(name, memory).longest
+    if fitting == len(LENGTHS):
+        assert longest >= fitting
+    else:  # what is said never needs more, and less than a pool longer does
+        assert fitting - (16 if name == "pools" else 0) <= longest <= fitting
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_from_the_break_even_on_full_attention_keeps_more(name):
+    kept = at_all_lengths(name)
+    pairs = zip(LENGTHS, kept.at, strict=True)
+    dearer = [n for n, size in pairs if size >= 3 * 2 * FULL * n]
     if kept.break_even is None:
         assert dearer == list(LENGTHS)
     else:
         assert max(dearer, default=0) < kept.break_even <= LENGTHS[-1]
-    # of what does not come in steps, it is the very first length
-    if name != "pools":
-        assert kept.break_even in (None, max(dearer, default=0) + 1)
+        # where nothing comes in steps it is the very first such length
+        assert name == "pools" or kept.break_even == max(dearer, default=0) + 1
 
 
 def test_a_state_fits_at_any_length_or_at_none():
