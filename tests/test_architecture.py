@@ -294,6 +294,7 @@ for arguments in (
     ["report", {str(sweep)!r}],
     ["compare", {str(sweep)!r}, {str(sweep)!r}],
     ["recommend", {str(sweep)!r}, "--length", "1k"],
+    ["bytes", "tests/data/configurations/kimi-linear-48b.json"],
     ["claims"],
     ["sweep", "--lengths", "x"],
     ["sweep", "--models", "@decode,linfromer", "--device", "cpu"],

@@ -20,14 +20,19 @@ from tests.gate.repositories import Repository, planted
 from tests.test_architecture import FLOORS
 
 ROOT = Path(__file__).parents[1]
+CONFIGURATION = ROOT / "tests" / "data" / "configurations" / "kimi-linear-48b.json"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+TEXTS = re.findall(r"```text\n(.*?)```", README, re.DOTALL)
 LINES = tuple(line for block in BLOCKS for line in block.splitlines() if line.strip())
 COMMANDS = tuple(line for line in LINES if line.startswith("attnbench "))
 # the files of the user that the commands name
 ((MODULE, NOTEBOOK), (CLAIMS,)) = (
     re.findall(rf"```{kind}\n(.*?)```", README, re.DOTALL) for kind in ("python", "csv")
 )
+
+
+READING = ("models", "report", "recommend", "compare", "claims", "doctor", "bytes")
 
 
 def run(line, folder):
@@ -42,6 +47,7 @@ def folder(tmp_path_factory):
         shutil.copytree(ROOT / "reports" / "cpu-fig2", made / "reports" / name)
     (made / "mine.py").write_text(MODULE)
     (made / "mine.csv").write_text(CLAIMS)
+    shutil.copy(CONFIGURATION, made / "config.json")
     return made
 
 
@@ -57,11 +63,18 @@ def test_a_sweep_can_be_planned(line, folder):
     assert "Nothing was run." in done.stdout
 
 
-@pytest.mark.parametrize("line", of("models", "report", "recommend", "compare", "claims", "doctor"))
+@pytest.mark.parametrize("line", of(*READING))
 def test_what_measures_nothing_runs(line, folder):
     done = run(line, folder)
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+def test_the_bytes_shown_are_those_counted(folder):
+    (line,) = of("bytes")
+    shown = next(text for text in TEXTS if text.startswith("Bytes"))
+    counted = [row.rstrip() for row in run(line, folder).stdout.splitlines()]
+    assert counted[: len(shown.splitlines())] == shown.splitlines()
 
 
 def test_the_lines_of_the_notebook_run(folder, monkeypatch):

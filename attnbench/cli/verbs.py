@@ -17,6 +17,7 @@ from attnbench.cli import (
     sweep,
 )
 from attnbench.cli.asking import Verb
+from attnbench.cli.bytes import bytes_
 from attnbench.errors import DEBUG
 from attnbench.version import __version__
 
@@ -45,9 +46,10 @@ def application() -> typer.Typer:
         claims.claims,
         check.check,
         selftest.selftest,
+        bytes_,
         doctor.doctor,
     ):
-        app.command(cls=Verb)(verb)
+        app.command(verb.__name__.rstrip("_"), cls=Verb)(verb)
     return app
 
 

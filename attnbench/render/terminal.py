@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import rich.table
 from rich.cells import cell_len, set_cell_size
@@ -13,8 +13,10 @@ from rich.table import Column
 from rich.text import Text
 
 from attnbench import units
-from attnbench.render.answers import Paragraph
 from attnbench.render.grid import Table, clean, pieces
+
+if TYPE_CHECKING:
+    from attnbench.render.answers import Paragraph  # which loads pandas
 
 GAP = 2  # after a column
 LINES = 24  # of prose above the tables
@@ -151,7 +153,7 @@ def _least(table: Table, column: int) -> int:
     return max((cell_len(part.rstrip()) for part in parts), default=1)
 
 
-def prose(title: str, paragraphs: Sequence[Paragraph], width: int) -> Text:
+def prose(title: str, paragraphs: "Sequence[Paragraph]", width: int) -> Text:
     """A title, and as many sentences of each paragraph as `LINES` lines of that width hold.
 
     Each paragraph gets one sentence, then the first ones get more; the last may be left out. What
@@ -175,10 +177,10 @@ def prose(title: str, paragraphs: Sequence[Paragraph], width: int) -> Text:
     return Text.assemble((clean(title), "bold"), "\n", lines)
 
 
-def _folded(paragraph: Paragraph, said: int, width: int) -> list[str]:
+def _folded(paragraph: "Paragraph", said: int, width: int) -> list[str]:
     """The heading and the first sentences, in lines; an ellipsis stands for the others."""
     rest = ["…"] * (said < len(paragraph.sentences))
-    text = Paragraph(paragraph.heading, (*paragraph.sentences[:said], *rest)).text
+    text = paragraph._replace(sentences=(*paragraph.sentences[:said], *rest)).text
     return folded(text, width).split("\n")
 
 

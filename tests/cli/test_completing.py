@@ -108,7 +108,18 @@ def test_completion_loads_no_heavy_library():
 
 @pytest.mark.parametrize(
     "verb",
-    ["sweep", "models", "merge", "report", "compare", "claims", "check", "selftest", "doctor"],
+    [
+        "sweep",
+        "models",
+        "merge",
+        "report",
+        "compare",
+        "claims",
+        "check",
+        "selftest",
+        "bytes",
+        "doctor",
+    ],
 )
 def test_the_help_has_words_for_values_and_no_types_or_bounds(verb):
     shown = here(verb, "--help").stdout

@@ -1,0 +1,61 @@
+"""`attnbench bytes`: what a model keeps of its context, from its configuration; no torch."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attnbench import units
+from attnbench.cli import console, options
+from attnbench.cli.options import option
+from attnbench.errors import UsageError
+
+
+def bytes_(
+    config: Annotated[
+        Path, typer.Argument(metavar="CONFIG", help="A model's configuration, as config.json.")
+    ],
+    lengths: str = option(
+        "LIST", "Contexts: 32k..1m, 4096,100k, 1k..9k:+1k.", default="32k,128k,1m"
+    ),
+    dtype: str | None = option(
+        "TYPE", "Number type of the cache: bf16, fp16, fp32.  [default: the file's, or bf16]"
+    ),
+    memory: str | None = option("BYTES", "Find the longest context that fits: 80GiB."),
+    batch: str = option("N", "Sequences at once.", default="1"),
+    json_: bool = options.as_json(),
+) -> None:
+    """Count the bytes that each kind of layer of a model keeps of its context."""
+    from attnbench.records import ITEM_BYTES
+    from attnbench.render.context import kept
+    from attnbench.workloads import axes
+    from attnbench.workloads.context import Asked, context
+    from attnbench.workloads.layers import model
+
+    found = model(config)
+    usual = found.dtype if found.dtype in ITEM_BYTES else "bfloat16"
+    number_type, *more = options.read("dtype", usual if dtype is None else dtype)
+    if more:
+        raise UsageError(f"--dtype {dtype!r}: a cache has one number type")
+    asked = Asked(
+        lengths=axes.lengths(lengths),
+        item_bytes=ITEM_BYTES[number_type],
+        batch=axes.whole(batch, "--batch"),
+        memory=axes.memory(memory, "--memory") if memory is not None else None,
+    )
+    counted = context(found.layers, asked)
+    if not found.checked:
+        console.warn(
+            [
+                f"model type {found.type!r} was not compared with transformers; its bytes are those"
+                " of its kinds of layers"
+            ]
+        )
+    if json_:
+        console.data(
+            {"model_type": found.type, "dtype": number_type, **asdict(asked)} | asdict(counted)
+        )
+        return
+    sequences = f", {units.many(asked.batch, 'sequence')}" if asked.batch > 1 else ""
+    console.show(kept(counted, asked, f"{found.type}, {number_type}{sequences}"))

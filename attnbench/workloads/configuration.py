@@ -1,0 +1,83 @@
+"""A model's configuration file as its fields; what is missing is named, not guessed."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from attnbench.errors import UsageError
+from attnbench.workloads.axes import LARGEST
+
+SHARED = ("model_type", "dtype", "torch_dtype")  # of a model of texts and images, for both
+NESTED = (("linear_attn_config", "linear_"), ("sparse_attention_config", ""))
+
+
+class Fields:
+    """The fields of a configuration; reading one that is missing or wrong raises `UsageError`."""
+
+    def __init__(self, file: str, values: Mapping[str, Any]) -> None:
+        self.file = file
+        self.values = values
+        self.type = str(values.get("model_type"))
+
+    @property
+    def layers(self) -> int:
+        """How many layers the model has."""
+        return self.size("num_hidden_layers")
+
+    def has(self, *names: str) -> bool:
+        """Whether one of these fields has a value."""
+        return any(self.values.get(name) is not None for name in names)
+
+    def text(self, *names: str) -> str:
+        """The first of these fields that is a text, or nothing."""
+        texts = (self.values.get(name) for name in names)
+        return next((text for text in texts if isinstance(text, str)), "")
+
+    def size(self, *names: str, least: int = 1) -> int:
+        """The whole number under the first of these names that has a value."""
+        name = next(filter(self.has, names), None)
+        if name is None:
+            raise self.error(f"{' or '.join(map(repr, names))} is missing; add it")
+        value = self.values[name]
+        if type(value) is not int or not least <= value <= LARGEST:
+            raise self.error(
+                f"{name!r} is {value!r}; write a whole number from {least} to {LARGEST:,}"
+            )
+        return value
+
+    def listed(self, name: str) -> list[Any]:
+        """A list that is not empty; the letters of a text are one, too."""
+        value = self.values.get(name)
+        if value is None:
+            raise self.error(f"{name!r} is missing; add a list with an entry for each layer")
+        entries = list(value) if isinstance(value, list | str) else []
+        if not entries or not all(isinstance(entry, str | int) for entry in entries):
+            raise self.error(f"{name!r} is {value!r}; write a list with an entry for each layer")
+        return entries
+
+    def error(self, problem: str) -> UsageError:
+        """A problem of this file, to be raised."""
+        return UsageError(f"{self.file!r}: {problem}")
+
+
+def fields(path: Path) -> Fields:
+    """The fields of a file such as `config.json`, those of its texts if it has other inputs."""
+    file = str(path)
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{file!r} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{file!r} is not JSON; give the config.json of a model") from error
+    if isinstance(values, dict) and isinstance(text := values.get("text_config"), dict):
+        values = {name: values[name] for name in SHARED if name in values} | text
+    if not isinstance(values, dict) or not {"model_type", "num_hidden_layers"} & set(values):
+        raise UsageError(
+            f"{file!r} is no model's configuration, without 'model_type' and 'num_hidden_layers';"
+            " give the config.json of a model"
+        )
+    for name, prefix in NESTED:
+        if isinstance(inner := values.get(name), dict):
+            values = {prefix + key: value for key, value in inner.items()} | values
+    return Fields(file, values)

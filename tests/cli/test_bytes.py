@@ -1,0 +1,73 @@
+"""`attnbench bytes` as a user meets it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import here
+
+DATA = Path(__file__).parents[1] / "data" / "configurations"
+KIMI = DATA / "kimi-linear-48b.json"
+
+
+def test_each_kind_of_layer_has_a_row_and_two_columns_where_they_differ():
+    done = here("bytes", KIMI, "--lengths", "32k", "--memory", "80GiB")
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    title, heading, linear, latent, whole, full, *note = done.stdout.splitlines()
+    assert title == "Bytes of the context: kimi_linear, bfloat16"
+    assert heading.split("  ")[0] == "Kind of layer"
+    columns = ["32K", "32K, kept", "Longest in 80 GiB", "Longest in 80 GiB, kept"]
+    assert [c.strip() for c in heading.split("  ") if c.strip()][4:] == columns
+    assert linear.startswith("linear, state 32 × 128 × 128, convolution 4 ")
+    assert "1,885  41.41 MiB  41.88 MiB" in linear
+    assert "8,064 B" in latent
+    assert whole.split()[-2:] == ["10,646,816", "10,646,755"]
+    assert "31,104 B" in full
+    assert "would need 3.31× at 32K. Weights come on top. kept: as transformers 5." in note[0]
+
+
+def test_what_is_kept_as_it_is_needed_has_one_column():
+    done = here("bytes", DATA / "deepseek-v4-flash.json")
+    assert "kept" not in done.stdout
+
+
+def test_json_has_the_numbers():
+    done = here("bytes", KIMI, "--lengths", "1k", "--dtype", "fp32", "--batch", "2", "--json")
+    found = json.loads(done.stdout)
+    assert (found["model_type"], found["dtype"], found["batch"]) == ("kimi_linear", "float32", 2)
+    assert [row["layers"] for row in found["kinds"]] == [20, 7]
+    assert found["kinds"][1]["needed"]["at"] == [2 * 7 * 576 * 4 * 1024]
+    assert found["whole"]["needed"]["longest"] is None
+
+
+def test_a_type_of_model_that_was_not_compared_is_said(tmp_path):
+    file = tmp_path / "config.json"
+    fields = {"num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 8}
+    file.write_text(json.dumps({**fields, "layer_types": ["full_attention"] * 2}))
+    done = here("bytes", file, "--lengths", "1k")
+    assert done.returncode == 0
+    assert done.stderr.startswith("warning: model type 'None' was not compared with transformers;")
+    assert "256 B" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((KIMI, "--lengths", "x"), "--lengths 'x' is not a size"),
+        ((KIMI, "--dtype", "int4"), "--dtype 'int4' is not one of float32 or fp32"),
+        ((KIMI, "--dtype", "bf16,fp32"), "--dtype 'bf16,fp32': a cache has one number type"),
+        ((KIMI, "--memory", "80"), "--memory '80' is not a size of memory; write 8GiB or 512MiB"),
+        ((KIMI, "--batch", "0"), "--batch '0' is not a whole number from 1"),
+        ((DATA / "none.json",), "cannot be read: No such file or directory"),
+        ((DATA,), "cannot be read: Is a directory"),
+        ((Path(__file__),), "is not JSON; give the config.json of a model"),
+    ],
+)
+def test_a_mistake_is_one_line_with_the_way_out(arguments, message):
+    done = here("bytes", *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not done.stdout

@@ -1,0 +1,357 @@
+"""What a configuration's layers keep, to the byte, beside the caches of transformers themselves."""
+
+import json
+import re
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import pytest
+import torch
+
+from attnbench.errors import UsageError
+from attnbench.workloads.context import Asked, context
+from attnbench.workloads.layers import ORDERS, model
+
+try:
+    RELEASE = version("transformers")
+except PackageNotFoundError:
+    RELEASE = "none"
+caches = pytest.mark.skipif(
+    int(RELEASE.partition(".")[0].replace("none", "0")) < 5,
+    reason=f"needs transformers 5, and {RELEASE} is installed",
+)
+
+DATA = Path(__file__).parents[1] / "data" / "configurations"
+PROMPTS = (3, 37)  # within a window of 8 and beyond; no pool divides them
+BATCH = 2
+SMALL = {
+    "vocab_size": 50,
+    "hidden_size": 64,
+    "intermediate_size": 32,
+    "moe_intermediate_size": 16,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "num_hidden_layers": 4,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "num_experts": 4,
+    "num_local_experts": 4,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "n_group": 1,
+    "topk_group": 1,
+}
+HEAD = {"head_dim": 16}
+WINDOW = {"head_dim": 16, "sliding_window": 8}
+LATENT = {
+    "num_key_value_heads": 4,
+    "kv_lora_rank": 24,
+    "q_lora_rank": 16,
+    "qk_nope_head_dim": 8,
+    "qk_rope_head_dim": 4,
+    "v_head_dim": 12,
+}
+INDEX = {**LATENT, "index_head_dim": 8, "index_n_heads": 2, "index_topk": 16}
+DELTA = {
+    "head_dim": 16,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 16,
+    "linear_conv_kernel_dim": 4,
+}
+KIMI = {
+    "full_attn_layers": [2, 4],
+    "kda_layers": [1, 3],
+    "head_dim": 16,
+    "num_heads": 4,
+    "short_conv_kernel_size": 4,
+}
+MAMBA = {
+    "mamba_n_heads": 8,
+    "mamba_d_head": 16,
+    "mamba_d_state": 8,
+    "mamba_n_groups": 2,
+    "mamba_d_conv": 4,
+    "mamba_expand": 2,
+}
+QWEN4 = {
+    "indexer_n_heads": 2,
+    "indexer_kv_heads": 1,
+    "indexer_head_dim": 16,
+    "indexer_budget": 8,
+    "indexer_compress_ratio": 4,
+    "ple_layer_ids": [2],
+    "ple_conv_kernel_size": 4,
+    "ngram_size": 3,
+    "ngram_vocab_size_base": 50,
+    "heads_per_ngram": 2,
+    "split_ngram_parts": 1,
+    "hc_count": 4,
+}
+BLOCKS = {
+    "sparse_attention_freq": [0, 1, 0, 1],
+    "sparse_num_index_heads": 2,
+    "sparse_index_dim": 8,
+    "sparse_block_size": 4,
+    "sparse_topk_blocks": 2,
+}
+V4 = {
+    "num_key_value_heads": 1,
+    "q_lora_rank": 16,
+    "o_groups": 2,
+    "o_lora_rank": 8,
+    "index_head_dim": 8,
+    "index_n_heads": 2,
+    "index_topk": 4,
+}
+# fields as files of this type have them
+FAMILIES = {
+    "llama": {},
+    "mistral": {"sliding_window": 8},
+    "mixtral": {"sliding_window": None},
+    "phi3": {},
+    "starcoder2": {},
+    "qwen2": {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 3},
+    "qwen3": {"head_dim": 16, "use_sliding_window": False, "sliding_window": 8},
+    "qwen3_moe": {"head_dim": 16, "use_sliding_window": False, "sliding_window": 8},
+    "gemma2": WINDOW,
+    "gemma3_text": {**WINDOW, "num_hidden_layers": 7, "sliding_window_pattern": 3},
+    "gemma3n_text": {
+        **WINDOW,
+        "num_hidden_layers": 6,
+        "layer_types": ["sliding_attention", "full_attention"] * 3,
+        "num_kv_shared_layers": 2,
+        "hidden_size_per_layer_input": 8,
+        "vocab_size_per_layer_input": 50,
+        "laurel_rank": 4,
+        "altup_num_inputs": 2,
+    },
+    "gemma4_text": {
+        **WINDOW,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+        "global_head_dim": 32,
+        "attention_k_eq_v": True,
+        "num_global_key_value_heads": 1,
+        "hidden_size_per_layer_input": 0,
+        "num_kv_shared_layers": 0,
+    },
+    "cohere2": {"sliding_window": 8, "sliding_window_pattern": 2},
+    "olmo3": {"sliding_window": 8},
+    "gpt_oss": WINDOW,
+    "llama4_text": {"head_dim": 16, "attention_chunk_size": 8},
+    "glm4_moe": HEAD,
+    "minimax_m2": HEAD,
+    "deepseek_v2": LATENT,
+    "deepseek_v3": LATENT,
+    "glm4_moe_lite": LATENT,
+    "deepseek_v32": INDEX,
+    "glm_moe_dsa": {**INDEX, "index_topk_freq": 2},
+    "glm5_next_text": {
+        **INDEX,
+        "qk_rope_head_dim": 0,
+        "linear_attn_config": KIMI,
+        "index_kpool": 16,
+    },
+    "deepseek_v4": {**WINDOW, **V4, "compress_ratios": [0, 128, 4, 128]},
+    "minimax_m3_vl_text": {**HEAD, "sparse_attention_config": BLOCKS},
+    "qwen3_next": {**DELTA, "full_attention_interval": 2},
+    "qwen3_5_text": DELTA,
+    "qwen3_5_moe_text": DELTA,
+    "qwen4_exp_text": {**DELTA, **QWEN4},
+    "olmo_hybrid": DELTA,
+    "kimi_linear": {**LATENT, "linear_attn_config": KIMI},
+    "minimax": {**HEAD, "block_size": 8},
+    "mamba": {"state_size": 8, "expand": 2, "conv_kernel": 4},
+    "falcon_mamba": {"state_size": 8, "expand": 2, "conv_kernel": 4},
+    "mamba2": {
+        "num_heads": 8,
+        "head_dim": 16,
+        "state_size": 8,
+        "n_groups": 2,
+        "expand": 2,
+        "conv_kernel": 4,
+    },
+    "jamba": {
+        "num_hidden_layers": 4,
+        "attn_layer_period": 4,
+        "attn_layer_offset": 2,
+        "mamba_d_state": 8,
+        "mamba_d_conv": 4,
+        "mamba_expand": 2,
+        "use_mamba_kernels": False,
+    },
+    "bamba": {**MAMBA, "attn_layer_indices": [1]},
+    "granitemoehybrid": {
+        **MAMBA,
+        "layer_types": ["mamba", "attention", "mamba", "mamba"],
+        "shared_intermediate_size": 16,
+    },
+    "falcon_h1": {**MAMBA, "head_dim": 16, "mamba_d_ssm": 128},
+    "nemotron_h": {
+        "head_dim": 16,
+        "hybrid_override_pattern": "M-M*",
+        "mamba_num_heads": 8,
+        "mamba_head_dim": 16,
+        "ssm_state_size": 8,
+        "n_groups": 2,
+        "conv_kernel": 4,
+    },
+    "zamba2": {
+        "num_key_value_heads": 4,
+        "layers_block_type": ["mamba", "hybrid", "mamba", "hybrid"],
+        "hybrid_layer_ids": [1, 3],
+        "n_mamba_heads": 8,
+        "mamba_headdim": 16,
+        "mamba_d_state": 8,
+        "mamba_ngroups": 2,
+        "mamba_d_conv": 4,
+        "mamba_expand": 2,
+        "attention_head_dim": 32,
+        "num_mem_blocks": 1,
+    },
+    "lfm2": {"full_attn_idxs": [1], "conv_L_cache": 3},
+}
+# types with the layers of another one that transformers has no class for
+SAME = {"kimi_k2": "deepseek_v3", "minimax_m1": "minimax", "minimax_text_01": "minimax"}
+DATA_DEPENDENT = ("glm5_next_text", "qwen4_exp_text")  # which the meta device cannot run
+
+
+def counted(tmp_path, fields, *lengths, item_bytes=2, memory=None):
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(fields))
+    asked = Asked(lengths=lengths, item_bytes=item_bytes, batch=BATCH, memory=memory)
+    return context(model(file).layers, asked)
+
+
+def size(part, known):
+    """Bytes of all tensors in a cache, each once; the window's length is no part of the context."""
+    if isinstance(part, torch.Tensor):
+        return 0 if id(part) in known else known.setdefault(id(part), part.nbytes)
+    inner = part if isinstance(part, dict) else getattr(part, "__dict__", {})
+    parts = [value for name, value in inner.items() if name != "_sliding_window_tensor"]
+    return sum(size(each, known) for each in (part if isinstance(part, list) else parts))
+
+
+@caches
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_the_bytes_are_those_of_the_caches_of_transformers(kind, tmp_path):
+    """After a prompt and one token more, with the fields of a file and with those saved again."""
+    from transformers import AutoConfig, AutoModel
+
+    fields = {**SMALL, **FAMILIES[kind], "model_type": kind}
+    config = AutoConfig.for_model(**fields, attn_implementation="eager")
+    sizes = {}
+    with torch.device("cpu" if kind in DATA_DEPENDENT else "meta"), torch.no_grad():
+        built = AutoModel.from_config(config, dtype=torch.bfloat16).eval()
+        for prompt in PROMPTS:
+            done = built(torch.ones(BATCH, prompt, dtype=torch.long), use_cache=True)
+            name = "past_key_values" if "past_key_values" in done else "cache_params"
+            cache = {name: done[name]}
+            sizes[prompt] = size(cache, {})
+            built(torch.ones(BATCH, 1, dtype=torch.long), **cache, use_cache=True)
+            sizes[prompt + 1] = size(cache, {})
+    for written in (fields, json.loads(config.to_json_string(use_diff=False))):
+        assert counted(tmp_path, written, *sizes).whole.transformers.at == tuple(sizes.values())
+
+
+def test_every_type_of_model_that_is_known_was_compared():
+    assert set(ORDERS) == {*FAMILIES, *SAME}
+    assert set(SAME.values()) <= set(FAMILIES)
+
+
+def stored(name, *lengths):
+    asked = Asked(lengths=lengths, item_bytes=2)
+    return context(model(DATA / f"{name}.json").layers, asked)
+
+
+def test_kimi_linear_keeps_what_was_worked_out_by_hand():
+    """20 layers of delta rule, whose state is float32, and 7 of latent attention."""
+    kept = stored("kimi-linear-48b", 32 << 10, 128 << 10, 1 << 20)
+    linear, latent = kept.kinds
+    assert linear.layers == 20
+    assert linear.needed.at[0] == 20 * (32 * 128 * 128 * 4 + 3 * 3 * 32 * 128 * 2)  # 41.4 MiB
+    assert linear.transformers.at[0] == 20 * (32 * 128 * 128 * 4 + 4 * 3 * 32 * 128 * 2)
+    assert latent.needed.per_token == kept.whole.needed.per_token == 7 * 576 * 2 == 8_064
+    assert kept.full.per_token == 27 * 576 * 2 == 31_104
+    assert kept.whole.needed.break_even == 1_885
+    assert [round(times, 2) for times in kept.times] == [3.31, 3.70, 3.84]
+
+
+def test_deepseek_v4_flash_keeps_what_was_worked_out_by_hand():
+    kept = stored("deepseek-v4-flash", 1 << 20)
+    heavy, sparse = kept.kinds
+    assert (heavy.layers, heavy.needed.per_token) == (23, 23 * 512 * 2 / 128)
+    assert (sparse.layers, sparse.needed.per_token) == (20, 20 * (512 + 128) * 2 / 4)
+    assert kept.whole.needed.per_token == 6_584
+    assert round(43 * 576 * 2 / kept.whole.needed.per_token, 1) == 7.5  # beside latent attention
+    pools = (6_584 << 20) + 20 * 2 * 4 * (512 + 128) * 2  # and those that the next ones overlap
+    assert kept.whole.needed.at == (pools + 43 * 127 * 512 * 2,)
+
+
+def test_qwen_keeps_keys_and_values_in_a_quarter_of_its_layers():
+    kept = stored("qwen3.5-27b", 32 << 10)
+    assert kept.whole.needed.per_token == 65_536
+    assert kept.full.per_token == 262_144
+
+
+def test_the_token_that_looks_back_is_the_last_of_its_window(tmp_path):
+    kept = counted(tmp_path, {**SMALL, "model_type": "mistral", "sliding_window": 8}, 7, 8, 9)
+    assert kept.whole.needed.at == (BATCH * 4 * 2 * 2 * 16 * 2 * 7,) * 3
+
+
+@pytest.mark.parametrize("pool", ["index_kpool", "indexer_compress_ratio"])
+def test_an_index_of_pools_needs_less_than_the_raw_keys_that_are_kept(pool, tmp_path):
+    fields = {**LATENT, "num_attention_heads": 4, "layer_types": ["indexed_attention"]}
+    fields |= {"num_hidden_layers": 1, "index_head_dim": 128, pool: 16}
+    kept = counted(tmp_path, fields, 160).whole
+    assert kept.needed.per_token == BATCH * 2 * (28 + 128 / 16)
+    raw = {"index_kpool": 257, "indexer_compress_ratio": 128}[pool]
+    assert kept.transformers.per_token == BATCH * 2 * (28 + raw)
+
+
+LLAMA = {**SMALL, "model_type": "llama"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ([], "is no model's configuration, without 'model_type' and 'num_hidden_layers'; give"),
+        ({"name": "x"}, "is no model's configuration"),
+        ({"model_type": "llama"}, "'num_hidden_layers' is missing; add it"),
+        ({**LLAMA, "num_attention_heads": None}, "'num_attention_heads' is missing; add it"),
+        ({**LLAMA, "num_hidden_layers": "4"}, "'num_hidden_layers' is '4'; write a whole number"),
+        ({**LLAMA, "num_hidden_layers": 1 << 30}, "from 1 to 1,048,576"),
+        ({**LLAMA, "layer_types": []}, "'layer_types' is []; write a list with an entry for each"),
+        ({**LLAMA, "layer_types": [{}] * 4}, "; write a list with an entry for each layer"),
+        ({**LLAMA, "layer_types": ["full_attention"]}, "names 1 layers, and 'num_hidden_layers' 4"),
+        ({**LLAMA, "layer_types": ["rwkv"] * 4}, "unknown kind of layer 'rwkv'; known are full_"),
+        ({**LLAMA, "layer_types": ["linear_attention"] * 4}, "'mamba_d_state' or 'ssm_state_size'"),
+        ({**LLAMA, "layer_types": ["sliding_attention"] * 4}, "'sliding_window' is missing"),
+        (
+            {**LLAMA, "model_type": "new"},
+            "how model type 'new' orders its layers is not known; add",
+        ),
+        ({**LLAMA, "model_type": "zamba2"}, "'layers_block_type' is missing; add a list with"),
+        (
+            {**LLAMA, "model_type": "nemotron_h", "hybrid_override_pattern": "M?M*"},
+            "unknown kind of layer '?' in 'hybrid_override_pattern'; known are M, *, E, -",
+        ),
+        (
+            {**LLAMA, "model_type": "deepseek_v4", "compress_ratios": [4, 8, [], 4]},
+            "'compress_ratios' is [4, 8, [], 4]; write a list",
+        ),
+    ],
+)
+def test_what_is_missing_or_unknown_is_named(fields, message, tmp_path):
+    with pytest.raises(UsageError, match=re.escape(message)) as raised:
+        counted(tmp_path, fields, 1)
+    assert str(raised.value).startswith(repr(str(tmp_path / "config.json")))
+    assert "\n" not in str(raised.value)
+
+
+def test_a_model_of_images_too_is_read_by_its_texts(tmp_path):
+    inner = {name: value for name, value in LLAMA.items() if name != "model_type"}
+    nested = {"model_type": "llama", "vision_config": {}, "text_config": inner}
+    assert counted(tmp_path, nested, 100) == counted(tmp_path, LLAMA, 100)
