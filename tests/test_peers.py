@@ -55,7 +55,7 @@ def broken(tmp_path, monkeypatch):
 
 def built(monkeypatch, form, **sizes):
     """The answer of a worker that builds a form of `local`, `mine`."""
-    monkeypatch.setattr(peers, "forms", lambda name: {"mine": form})
+    monkeypatch.setattr(registry, "_of_packages", lambda name: {"mine": form})
     case = Case(mechanism="local", form="mine", workload=Workload(**{**vars(W), **sizes}))
     return Worker(None, seed=0).answer("build", **json.loads(json.dumps(asdict(case))))
 
@@ -177,6 +177,6 @@ def test_the_worker_counts_and_notes(padding, causal):
 
 def test_a_form_that_departs_claims_no_digits(monkeypatch):
     departing = type("Departing", (Local,), {"departs": "blocks overlap"})
-    monkeypatch.setattr(peers, "forms", lambda name: {"mine": departing})
+    monkeypatch.setattr(registry, "_of_packages", lambda name: {"mine": departing})
     case = Case(mechanism="local", form="mine", workload=W)
     assert relative_error(registry.card("local"), case, seed=0) is None
