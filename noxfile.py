@@ -59,7 +59,7 @@ def versions(session: nox.Session) -> None:
 
 def install(session: nox.Session, *options: str) -> None:
     """The package, public implementations for tests of parity, and what tests need."""
-    session.install(*options, "-e", ".[peers]", *groups("test"))
+    session.install(*options, "-e", ".", *groups("test", "oracles"))
 
 
 def run(session: nox.Session, *options: str) -> None:
@@ -74,15 +74,6 @@ def fleet(session: nox.Session) -> None:
     session.install("-e", ".[ray]", *groups("test"))
     session.env["ATTNBENCH_TEST_RAY"] = "required"
     session.run("pytest", "-W", "default", "-m", "not faults", "tests/fleet", *session.posargs)
-
-
-@nox.session
-def modern(session: nox.Session) -> None:
-    """Parity with releases of public implementations that older tests cannot use."""
-    session.install("-e", ".", *groups("test", "modern"))
-    tested = ("tests/parity_modern", "tests/parity/test_parity_packages.py")
-    session.env["OMP_NUM_THREADS"] = "1"
-    session.run("pytest", "-W", "default", "-m", "not faults", *tested, *session.posargs)
 
 
 @nox.session
@@ -139,5 +130,5 @@ def package(session: nox.Session) -> None:
 @nox.session
 def speed(session: nox.Session) -> None:
     """Speed against public implementations, on an idle machine (about 15 minutes)."""
-    session.install("-e", ".[peers]")
+    session.install("-e", ".", *groups("oracles"))
     session.run("python", "-W", "ignore", "-m", "tests.benchmarks.speed", *session.posargs)

@@ -3,13 +3,12 @@
 A package is one file or folder, named as it is imported, with `FORMS`: a class for each mechanism
 that it computes. A package is imported when one of its forms is built, and never before.
 
-    Peer      part of the mechanism's own class computed by functions of the package
-    Kernel    the same by a compiled kernel, which is tried out when the form is built
-    Shared    the package's sub-layer on the parameters of the mechanism's own class
-    Separate  the package's sub-layer with its own parameters, as its function differs
+    Peer    part of the mechanism's own class computed by functions of the package
+    Kernel  the same by a compiled kernel, which is tried out when the form is built
+    Shared  the package's sub-layer on the parameters of the mechanism's own class
 
-All but `Separate` have the mechanism's class as their second base and compute its function with
-its parameters, except where `departs` says otherwise.
+They have the mechanism's class as their second base and compute its function with its parameters,
+except where `departs` says otherwise.
 """
 
 import importlib
@@ -21,7 +20,7 @@ from typing import Any
 # names only: the room has a file called torch
 from torch import Tensor, cat, nn
 
-from attnbench.attention.contract import Attention, Flops, Unusable, try_out
+from attnbench.attention.contract import Attention, Unusable, try_out
 from attnbench.records import Level, Workload
 
 EXTRA = "pip install 'attnbench[peers]'"
@@ -130,23 +129,6 @@ class Shared(Layer):
         super().__init__(config, workload)
         self.register_state_dict_post_hook(saved_once)
         self.register_load_state_dict_post_hook(loaded_once)
-
-
-class Separate(Layer):
-    """A package's sub-layer that departs too far to share parameters.
-
-    `equations` is the mechanism's own class, whose costs are the first guesses.
-    """
-
-    equations: type[Attention]
-
-    @classmethod
-    def flops(cls, config: Any, workload: Workload) -> Flops:
-        return cls.equations.flops(config, workload)
-
-    @classmethod
-    def elements(cls, config: Any, workload: Workload) -> int:
-        return cls.equations.elements(config, workload)
 
 
 def saved_once(module: nn.Module, state: dict[str, Any], prefix: str, metadata: Any) -> None:

@@ -18,7 +18,6 @@ from attnbench.records import Workload
 class LinearTransformer(Kernel, linear_transformer.LinearTransformer):
     package = "flash-linear-attention"
     module = "fla.ops.linear_attn"
-    install = "pip install flash-linear-attention"
     takes_causal = True
     takes_padding = True
 

@@ -13,7 +13,6 @@ from attnbench.records import Workload
 class Transformer(Kernel, transformer.Transformer):
     package = "xformers"
     module = "xformers.ops"
-    install = "pip install 'attnbench[xformers]'"
     takes_causal = True
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:

@@ -20,13 +20,14 @@ import torch.nn.functional as F
 from torch import nn
 
 from attnbench.attention.contract import merge
-from attnbench.catalogue.registry import card, names
+from attnbench.catalogue.registry import names
 from attnbench.devices.finding import choose
 from attnbench.devices.timing import sample
 from attnbench.measure.server import described
 from attnbench.records import PASSES, Causality, Clock, Level, Mode, Workload
 from attnbench.workloads.presets import preset
 from tests.benchmarks.header import begin
+from tests.oracles import card
 
 WIDTH, HEADS = 256, 16
 BARE = "bare kernel"  # of torch, between the same projections

@@ -25,7 +25,7 @@ def needed(project, there):
     yield ITSELF
     for title, needs in (
         (ALWAYS, [*described["project"]["dependencies"], *groups["test"]]),
-        (COMPARED, described["project"]["optional-dependencies"]["peers"]),
+        (COMPARED, groups["oracles"]),
     ):
         found = closure(needs, has)
         has |= found.keys()

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from attnbench.catalogue.registry import card
 from attnbench.mechanisms.bigbird import Config
 from attnbench.records import Level, Workload
+from tests.oracles import build
 
 BLOCK, BLOCKS, DRAWN, SEED = 4, 16, 2, 5
 N = BLOCK * BLOCKS
@@ -23,11 +23,8 @@ CONFIG = Config(
 
 def pair():
     """The package's form, and ours with its parameters and random blocks."""
-    forms = card("bigbird").forms
-    if reason := card("bigbird").refusal("transformers", CONFIG, W):
-        pytest.skip(reason)
     torch.manual_seed(0)
-    theirs, ours = forms["transformers"](CONFIG, W).train(), forms["eager"](CONFIG, W)
+    theirs, ours = (build("bigbird", name, CONFIG, W) for name in ("transformers", "eager"))
     ours.load_state_dict(theirs.state_dict())
     layer = theirs.theirs
     plan = layer._get_rand_attn_plan(N, BLOCK, DRAWN)
@@ -47,11 +44,10 @@ def test_outputs_and_gradients_agree(padded):
         mask[1, 37:53] = False
     order = torch.arange(N).view(BLOCKS, BLOCK)
     order = torch.cat([order[:1], order[-1:], order[1:-1]]).flatten()
-    x = torch.randn(2, N, 32, generator=torch.Generator().manual_seed(1), requires_grad=True)
+    x = torch.randn(2, N, 32, dtype=torch.float64, requires_grad=True)
     expected, real = theirs(x, mask)[:, order], mask[:, order]
     y = ours(x[:, order], real if padded else None)
     torch.testing.assert_close(y[real], expected[real], rtol=1e-4, atol=1e-5)
-    weights = torch.randn(y[real].shape, generator=torch.Generator().manual_seed(2))
-    (a,) = torch.autograd.grad((y[real] * weights).sum(), x)
-    (b,) = torch.autograd.grad((expected[real] * weights).sum(), x)
+    (a,) = torch.autograd.grad(y[real].square().sum(), x)
+    (b,) = torch.autograd.grad(expected[real].square().sum(), x)
     torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)

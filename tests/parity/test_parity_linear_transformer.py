@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.nn.functional import elu
 
-from attnbench.catalogue import registry
 from attnbench.mechanisms.linear_transformer import Config, LinearTransformer
 from attnbench.records import Level, Workload
+from tests.oracles import card
 
 
 def test_it_equals_row_normalised_kernel_attention():
@@ -18,7 +18,7 @@ def test_it_equals_row_normalised_kernel_attention():
 
 
 def test_how_the_linear_attention_of_a_package_departs():
-    departs = registry.card("linear_transformer").forms["linear_attention_transformer"].departs
+    departs = card("linear_transformer").forms["linear_attention_transformer"].departs
     assert "softmax of q over features, divided by √d" in departs
     package = pytest.importorskip("linear_attention_transformer.linear_attention_transformer")
     q, k, v = torch.randn(3, 2, 4, 30, 8, dtype=torch.float64)

@@ -7,9 +7,9 @@ full width, a null key even if not causal, and padding at the front.
 import pytest
 import torch
 
-from attnbench.catalogue.registry import card
 from attnbench.mechanisms.memory_compressed import Config
 from attnbench.records import Level, Workload
+from tests.oracles import build
 
 W = Workload(batch=2, seq_len=21, width=16, heads=4, level=Level.ATTENTION, causal=True)
 
@@ -33,12 +33,11 @@ def load(ours, other):
 
 @pytest.mark.parametrize("form", ["eager", "sdpa", "folded"])
 def test_the_causal_form_equals_theirs(form):
-    tested, config = card("memory_compressed"), Config(bias=True)
-    if reason := tested.refusal("memory_compressed_attention", config, W):
-        pytest.skip(reason)
     torch.manual_seed(0)
-    ours = tested.forms[form](config, W).double()
-    theirs = tested.forms["memory_compressed_attention"](config, W).double()
+    ours, theirs = (
+        build("memory_compressed", name, Config(bias=True), W)
+        for name in (form, "memory_compressed_attention")
+    )
     load(ours, theirs.theirs)
     x = torch.randn(2, 21, 16, dtype=torch.float64)
     torch.testing.assert_close(ours(x), theirs(x))

@@ -11,63 +11,65 @@ from itertools import product
 import pytest
 import torch
 
-from attnbench.catalogue import registry
+from attnbench.catalogue.registry import names
 from attnbench.measure.subject import Subject
 from attnbench.records import PASSES, Case, Level, Shell, Workload
 from attnbench.verify.flops import counted_flops
 from attnbench.verify.trial import some_padding, tokens
+from tests.oracles import FORMS, build, card
 
 # options that packages need, beside those of the cards' examples
 OPTIONS = {
     "bigbird": ({"block": 4, "global_tokens": 8, "random_tokens": 4},),
+    "latent": ({"kv_rank": 10, "rope": 6, "query_rank": 12},),
     "linformer": ({"rank": 6, "n_max": 80},),
     "nystromformer": ({"landmarks": 6, "iterations": 40, "conv_kernel": 33},),
     "performer": ({"features": 7, "kernel": "relu"},),
     "reformer": ({"chunk": 4, "rounds": 2},),
     "routing_transformer": ({"members": 8, "clusters": None},),
     "sinkhorn": ({"block": 4},),
+    "sliding_window": ({"window": 9, "kv_heads": 2},),
 }
 LENGTHS = (24, 28, 36, 64)
 
 
-def peers(departing):
-    """Each form that a package computes, with those that depart from the equations if asked to."""
-    for name in registry.names():
-        for form, module in registry.card(name).forms.items():
-            if module.package and (departing or not module.departs):
+def packages(chosen):
+    """Each mechanism with each form of a package that is chosen by its class."""
+    for name in names():
+        for form, module in card(name).forms.items():
+            if module.package and chosen(module):
                 yield pytest.param(name, form, id=f"{name}-{form}")
 
 
-def cases(name, form, *dtypes):
-    """Each config and workload that the form takes in the first type of which it takes any.
+def oracle(module):
+    return module in FORMS.values()
 
-    A skip with the reason if there is none.
-    """
-    card = registry.card(name)
-    configs = [*card.examples, *(card.config(**options) for options in OPTIONS.get(name, ()))]
-    reasons = {}
-    for dtype in dtypes:
-        found = []
-        for config, *sizes in product(configs, LENGTHS, (False, True), (0.0, 0.3)):
-            w = workload(dtype, *sizes)
-            reason = card.refusal(form, config, w)
-            reasons[reason] = None
-            found += [(config, w)] * (reason is None)
-        if found:
-            return found
+
+def cases(name, form):
+    """Each config and workload that the form takes; a skip with the reason if there is none."""
+    tested = card(name)
+    configs = [*tested.examples, *(tested.config(**options) for options in OPTIONS.get(name, ()))]
+    found, reasons = [], {}
+    for config, *sizes in product(configs, LENGTHS, (False, True), (0.0, 0.3)):
+        w = workload(*sizes)
+        reason = tested.refusal(form, config, w)
+        reasons[reason] = None
+        found += [(config, w)] * (reason is None)
+    if found:
+        return found
     missing = [reason for reason in reasons if "installed" in reason or "CPU" in reason]
     assert missing, f"no example of {name} suits {form}: {'; '.join(reasons)}"
     pytest.skip(missing[0])
 
 
-def workload(dtype, seq_len, causal, padding):
+def workload(seq_len, causal, padding):
     return Workload(
         batch=2,
         seq_len=seq_len,
         width=16,
         heads=4,
         level=Level.ATTENTION,
-        dtype=dtype,
+        dtype="float64",
         causal=causal,
         padding=padding,
     )
@@ -75,26 +77,23 @@ def workload(dtype, seq_len, causal, padding):
 
 def built(name, form, config, w):
     """The form with the parameters of `eager`, and `eager` itself."""
-    forms, dtype = registry.card(name).forms, getattr(torch, w.dtype)
     torch.manual_seed(0)
-    ours = forms["eager"](config, w).to(dtype)
+    theirs, ours = (build(name, kind, config, w).eval() for kind in (form, "eager"))
     for parameter in ours.parameters():
         if parameter.dim() == 1:
             torch.nn.init.normal_(parameter, std=0.1)
-    theirs = forms[form](config, w).to(dtype)
     theirs.load_state_dict(ours.state_dict())
-    return theirs.eval(), ours.eval()
+    return theirs, ours
 
 
 def values(module, w):
     """The output at real tokens, and the gradient of x and of every parameter by name."""
     mask = some_padding(w) if w.padding else None
     real = torch.ones(w.batch, w.seq_len, dtype=torch.bool) if mask is None else mask
-    dtype = getattr(torch, w.dtype)
-    x = tokens(w, dtype=dtype).requires_grad_()
+    x = tokens(w).requires_grad_()
     y = module(x, mask)[real]
     named = {"x": x, **dict(module.named_parameters())}
-    loss = (y * tokens(w, seed=3, dtype=dtype)[real]).sum()
+    loss = (y * tokens(w, seed=3)[real]).sum()
     gradients = torch.autograd.grad(loss, [*named.values()], allow_unused=True)
     return y, {
         key: torch.zeros_like(tensor) if gradient is None else gradient
@@ -103,10 +102,10 @@ def values(module, w):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("name", "form"), [*peers(departing=False)])
+@pytest.mark.parametrize(("name", "form"), [*packages(lambda module: not module.departs)])
 def test_it_computes_the_mechanisms_function_with_its_parameters(name, form):
-    module = registry.card(name).forms[form]
-    for config, w in cases(name, form, "float64", "float32"):
+    module = card(name).forms[form]
+    for config, w in cases(name, form):
         theirs, ours = built(name, form, config, w)
         assert theirs.state_dict().keys() == ours.state_dict().keys()
         (y, gradients), (expected, exact) = values(theirs, w), values(ours, w)
@@ -120,30 +119,42 @@ def test_it_computes_the_mechanisms_function_with_its_parameters(name, form):
             assert error <= module.tolerance, f"{label}: {error:.1e} in the gradient of {key}"
 
 
-@pytest.mark.parametrize(("name", "form"), [*peers(departing=True)])
+@pytest.mark.parametrize(
+    ("name", "form"), [*packages(lambda module: oracle(module) and module.departs)]
+)
+def test_an_oracle_that_departs_runs(name, form):
+    config, w = cases(name, form)[0]
+    x = tokens(w).requires_grad_()
+    y = build(name, form, config, w)(x)
+    (gradient,) = torch.autograd.grad(y.sum(), x)
+    assert y.shape == x.shape
+    assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize(("name", "form"), [*packages(lambda module: not oracle(module))])
 def test_it_runs_as_a_case_and_counts_what_it_declares(name, form):
-    config, w = cases(name, form, "float32")[0]
+    config, w = cases(name, form)[0]
     for mode, level in product(PASSES, (Level.ATTENTION, Level.MODEL)):
         runs_and_counts(name, form, config, w, mode, level)
 
 
 def runs_and_counts(name, form, config, w, mode, level):
-    card = registry.card(name)
+    tested = card(name)
     shell = Shell(vocabulary=64) if level is Level.MODEL else None
-    w = replace(w, mode=mode, level=level, shell=shell, padding=0.0)
-    default = card.config()
+    w = replace(w, mode=mode, level=level, shell=shell, dtype="float32", padding=0.0)
+    default = tested.config()
     options = {k: v for k, v in vars(config).items() if v != getattr(default, k)}
     case = Case(mechanism=name, form=form, options=tuple(options.items()), workload=w)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        subject = Subject(card, case, seed=0)
+        subject = Subject(tested, case, seed=0)
         output = subject.iteration()(lambda phase: None)
         assert subject.check(output) == ""
         if level is Level.ATTENTION:
             counted = counted_flops(subject.module, *subject.inputs)
-            declared = card.forms[form].flops(config, w)
+            declared = tested.forms[form].flops(config, w)
             total = declared.projections + declared.core
             assert counted > 0 or total == 0
-            assert card.forms[form].counted or counted == total
+            assert tested.forms[form].counted or counted == total
     gradients = [tensor.grad for tensor in (*subject.parameters, *subject.inputs)]
     assert all(gradient.isfinite().all() for gradient in gradients if gradient is not None)

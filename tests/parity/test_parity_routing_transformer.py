@@ -4,22 +4,22 @@ import pytest
 import torch
 from torch.nn.functional import layer_norm
 
-from attnbench.catalogue.registry import card
 from attnbench.mechanisms.routing_transformer import Config
 from attnbench.records import Level, Workload
+from tests.oracles import build
 
-CARD = card("routing_transformer")
 CONFIG = Config(clusters=4, members=8, local_heads=0)
 W = Workload(batch=2, seq_len=32, width=32, heads=4, level=Level.ATTENTION)
 
 
 @pytest.mark.parametrize("form", ["eager", "sdpa"])
 def test_clusters(form):
-    if reason := CARD.refusal("routing_transformer", CONFIG, W):
-        pytest.skip(reason)
     torch.manual_seed(0)
-    ours = CARD.forms[form](CONFIG, W).double().eval()
-    theirs = CARD.forms["routing_transformer"](CONFIG, W).theirs.global_attn.double().eval()
+    ours, theirs = (
+        build("routing_transformer", name, CONFIG, W).eval()
+        for name in (form, "routing_transformer")
+    )
+    theirs = theirs.theirs.global_attn
     theirs.kmeans.means.copy_(ours.centroids)
     theirs.kmeans.initted.fill_(True)
     q, k, v = torch.randn(3, 2, 4, 32, 8, dtype=torch.float64)

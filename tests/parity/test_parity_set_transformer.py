@@ -6,11 +6,10 @@ The package scales by the width of a head; the paper's authors, and we, by the w
 import pytest
 import torch
 
-from attnbench.catalogue.registry import card
 from attnbench.mechanisms.set_transformer import Config
 from attnbench.records import Level, Workload
+from tests.oracles import build, card
 
-CARD = card("set_transformer")
 WIDTH, HEADS = 64, 4
 CONFIG = Config(points=5)
 W = Workload(batch=2, seq_len=11, width=WIDTH, heads=HEADS, level=Level.ATTENTION)
@@ -26,13 +25,11 @@ def adopt(block, attention):
 
 
 @pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("form", CARD.own_forms)
+@pytest.mark.parametrize("form", card("set_transformer").own_forms)
 def test_the_points_read_the_same_as_in_the_package(form, masked):
-    if reason := CARD.refusal("isab_pytorch", CONFIG, W):
-        pytest.skip(reason)
     torch.manual_seed(0)
-    ours = CARD.forms[form](CONFIG, W).double()
-    attention = CARD.forms["isab_pytorch"](CONFIG, W).theirs.attn1.double()
+    ours, theirs = (build("set_transformer", name, CONFIG, W) for name in (form, "isab_pytorch"))
+    attention = theirs.theirs.attn1
     adopt(ours.block, attention)
     torch.nn.init.zeros_(ours.block.output.weight)
     x = torch.randn(2, 11, WIDTH, dtype=torch.float64)

@@ -3,12 +3,10 @@
 import pytest
 import torch
 
-from attnbench.catalogue.registry import card
 from attnbench.mechanisms.sinkhorn import Config
 from attnbench.records import Level, Workload
+from tests.oracles import build
 
-CARD = card("sinkhorn")
-FORMS = pytest.mark.parametrize("form", ["eager", "sdpa"])
 BLOCK, N = 4, 20
 CONFIG = Config(block=BLOCK, iterations=7)
 W = Workload(batch=2, seq_len=N, width=32, heads=4, level=Level.ATTENTION)
@@ -17,25 +15,19 @@ W = Workload(batch=2, seq_len=N, width=32, heads=4, level=Level.ATTENTION)
 @pytest.fixture
 def package():
     """The package's form."""
-    if reason := CARD.refusal("sinkhorn_transformer", CONFIG, W):
-        pytest.skip(reason)
-    return CARD.forms["sinkhorn_transformer"](CONFIG, W).double()
-
-
-def build(form):
     torch.manual_seed(0)
-    return CARD.forms[form](CONFIG, W).double()
+    return build("sinkhorn", "sinkhorn_transformer", CONFIG, W)
 
 
 def test_balancing(package):
     R = torch.randn(2, 4, 5, 5, dtype=torch.float64)
     expected = package.library.sinkhorn_sorting_operator(R.flatten(0, 1), 7).view_as(R)
-    torch.testing.assert_close(build("eager").balance(R, None), expected)
+    torch.testing.assert_close(build("sinkhorn", "eager", CONFIG, W).balance(R, None), expected)
 
 
-@FORMS
+@pytest.mark.parametrize("form", ["eager", "sdpa"])
 def test_attention_agrees_if_values_equal_keys_and_else_follows_the_formula(package, form):
-    module = build(form)
+    module = build("sinkhorn", form, CONFIG, W)
     theirs = package.theirs.sinkhorn_attention
     P = module.balance(torch.randn(2, 4, 5, 5, dtype=torch.float64), None)
     theirs.sort_net.forward = lambda q, k, topk: P.flatten(0, 1)

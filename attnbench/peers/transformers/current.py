@@ -1,4 +1,4 @@
-"""Layers of today's models, most of which need release 5.
+"""Layers of today's models.
 
 Their norms and recurrences compute in float32. Queries and keys are rotated, by angles of 0.
 Gated DeltaNet's projections are brought into the order of their layer in every pass. In its chunks
@@ -21,16 +21,13 @@ from attnbench.mechanisms import (
     sliding_window,
 )
 from attnbench.mechanisms.mamba2 import inner_heads
-from attnbench.peers import Packed, Shared
+from attnbench.peers import Packed
+from attnbench.peers.transformers.sublayer import Sublayer
 from attnbench.records import Workload
 
-PACKAGE = "transformers"
-MODELS = "transformers.models"
 
-
-class FNet(Shared, fnet.FNet):
-    package = PACKAGE
-    module = f"{MODELS}.fnet.modeling_fnet"
+class FNet(Sublayer, fnet.FNet):
+    module = "transformers.models.fnet.modeling_fnet"
     takes_padding = True
 
     def layer(self, config: Any, workload: Workload) -> nn.Module:
@@ -41,10 +38,8 @@ class FNet(Shared, fnet.FNet):
         return self.theirs(x)[0]
 
 
-class GatedDeltaNet(Shared, gated_delta_net.Chunked):
-    package = PACKAGE
-    module = f"{MODELS}.qwen3_next.modeling_qwen3_next"
-    release = "5"
+class GatedDeltaNet(Sublayer, gated_delta_net.Chunked):
+    module = "transformers.models.qwen3_next.modeling_qwen3_next"
     takes_causal = True
     tolerance = 1e-5
 
@@ -82,10 +77,8 @@ class GatedDeltaNet(Shared, gated_delta_net.Chunked):
         return None
 
 
-class Mamba2(Shared, mamba2.Chunked):
-    package = PACKAGE
-    module = f"{MODELS}.mamba2.modeling_mamba2"
-    release = "5"  # older ones add the states of chunks along the wrong axis
+class Mamba2(Sublayer, mamba2.Chunked):
+    module = "transformers.models.mamba2.modeling_mamba2"
     takes_causal = True
     tolerance = 1e-5
 
@@ -113,10 +106,8 @@ class Mamba2(Shared, mamba2.Chunked):
         return self.theirs(x)
 
 
-class Latent(Shared, latent.Sdpa):
-    package = PACKAGE
-    module = f"{MODELS}.deepseek_v3.modeling_deepseek_v3"
-    release = "5"
+class Latent(Sublayer, latent.Sdpa):
+    module = "transformers.models.deepseek_v3.modeling_deepseek_v3"
     takes_causal = True
     tolerance = 1e-5
 
@@ -155,10 +146,8 @@ class Latent(Shared, latent.Sdpa):
         return None
 
 
-class GroupedQuery(Shared, grouped_query.Sdpa):
-    package = PACKAGE
-    module = f"{MODELS}.llama.modeling_llama"
-    release = "5"
+class GroupedQuery(Sublayer, grouped_query.Sdpa):
+    module = "transformers.models.llama.modeling_llama"
     takes_causal = True
 
     def layer(self, config: Any, workload: Workload) -> nn.Module:
@@ -170,10 +159,8 @@ class GroupedQuery(Shared, grouped_query.Sdpa):
         return self.theirs(x, rotation, None, is_causal=self.causal)[0]
 
 
-class SlidingWindow(Shared, sliding_window.Masked):
-    package = PACKAGE
-    module = f"{MODELS}.mistral.modeling_mistral"
-    release = "5"
+class SlidingWindow(Sublayer, sliding_window.Masked):
+    module = "transformers.models.mistral.modeling_mistral"
     takes_causal = True
 
     def layer(self, config: Any, workload: Workload) -> nn.Module:

@@ -1,7 +1,8 @@
 """Layers of models before those of today.
 
-They end before the output projection, which is added, except Transformer-XL's. Longformer computes
-softmax in float32, Nyströmformer's identity matrix and Transformer-XL's sinusoids are float32.
+They end before the output projection, which is added, except Transformer-XL's: this is XLNet's in
+one direction, without biases, residual and norm. Longformer computes softmax in float32, and
+Nyströmformer's identity matrix is float32.
 """
 
 from functools import partial
@@ -13,17 +14,15 @@ from torch import Tensor, nn
 
 from attnbench.mechanisms import bigbird, longformer, nystromformer, reformer, transformer_xl
 from attnbench.mechanisms.reformer import factors
-from attnbench.peers import Packed, Shared, multiple
+from attnbench.peers import multiple
+from attnbench.peers.transformers.sublayer import Sublayer
 from attnbench.records import Workload
 
-PACKAGE = "transformers"
-MODELS = "transformers.models"
 GLOBAL = 10_000.0  # Longformer's mask: global above 0, padding below 0
 
 
-class Longformer(Shared, longformer.Longformer):
-    package = PACKAGE
-    module = f"{MODELS}.longformer.modeling_longformer"
+class Longformer(Sublayer, longformer.Longformer):
+    module = "transformers.models.longformer.modeling_longformer"
     takes_padding = True
     tolerance = 1e-5
 
@@ -62,9 +61,8 @@ class Longformer(Shared, longformer.Longformer):
         return multiple(w, config.window, config.global_tokens)
 
 
-class BigBird(Shared, bigbird.BigBird):
-    package = PACKAGE
-    module = f"{MODELS}.big_bird.modeling_big_bird"
+class BigBird(Sublayer, bigbird.BigBird):
+    module = "transformers.models.big_bird.modeling_big_bird"
     departs = (
         "its global blocks are the first and the last, its random blocks come from a part of the"
         " sequence, and in inference all of them are block 0"
@@ -106,9 +104,8 @@ class BigBird(Shared, bigbird.BigBird):
         return multiple(w, b, (6 + 2 * drawn) * b)
 
 
-class Nystromformer(Shared, nystromformer.Nystromformer):
-    package = PACKAGE
-    module = f"{MODELS}.nystromformer.modeling_nystromformer"
+class Nystromformer(Sublayer, nystromformer.Nystromformer):
+    module = "transformers.models.nystromformer.modeling_nystromformer"
     departs = "it scales the start of the iteration by one number for the whole batch"
     tolerance = 1e-5
 
@@ -139,9 +136,8 @@ class Nystromformer(Shared, nystromformer.Nystromformer):
         return multiple(w, config.landmarks)
 
 
-class Reformer(Shared, reformer.Reformer):
-    package = PACKAGE
-    module = f"{MODELS}.reformer.modeling_reformer"
+class Reformer(Sublayer, reformer.Reformer):
+    module = "transformers.models.reformer.modeling_reformer"
     departs = "it draws its own hashes"
     takes_causal = True
 
@@ -172,45 +168,49 @@ class Reformer(Shared, reformer.Reformer):
         return multiple(w, config.chunk, 2 * config.chunk)
 
 
-class TransformerXL(Shared, transformer_xl.TransformerXL):
-    package = PACKAGE
-    module = f"{MODELS}.deprecated.transfo_xl.modeling_transfo_xl"
-    release = "4"
+class TransformerXL(Sublayer, transformer_xl.TransformerXL):
+    module = "transformers.models.xlnet.modeling_xlnet"
     takes_causal = True
-    tolerance = 1e-4
 
     def layer(self, config: Any, workload: Workload) -> nn.Module:
-        theirs = self.library.RelPartialLearnableMultiHeadAttn(
-            workload.heads, workload.width, workload.head_width, dropout=0.0
-        )
-        theirs.qkv_net = Packed(self.query, self.key, self.value)
-        theirs.o_net, theirs.r_net = self.output, self.position
-        del theirs.r_w_bias, theirs.r_r_bias
+        D, H = workload.width, workload.heads
+        sizes = self.library.XLNetConfig(d_model=D, n_head=H, dropout=0.0)
+        theirs = self.library.XLNetRelativeAttention(sizes)
+        # plain attributes from now on, views of this module's parameters
+        for name in [name for name, _ in theirs.named_parameters(recurse=False)]:
+            delattr(theirs, name)
         theirs.layer_norm = nn.Identity()
-        theirs.sinusoids = self.library.PositionalEmbedding(workload.width)
         return theirs
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         theirs: Any = self.theirs
+        theirs.q, theirs.k, theirs.v, theirs.r = (
+            linear.weight.T.unflatten(1, (self.heads, -1))
+            for linear in (self.query, self.key, self.value, self.position)
+        )
+        theirs.o = self.output.weight.unflatten(1, (self.heads, -1))
         theirs.r_w_bias, theirs.r_r_bias = self.u.squeeze(1), self.v.squeeze(1)
         L, M = self.config.segment, self.config.memory
         x, outputs = x.transpose(0, 1), []  # [N, B, D]
         for start in range(0, len(x), L):
             now, old = x[start : start + L], x[max(0, start - M) : start].detach()
             keys = len(old) + len(now)
-            distances = torch.arange(keys - 1, -1, -1.0, device=x.device)
-            R = theirs.sinusoids(distances).to(x.dtype)
-            # the package broadcasts the mask over the batch only if it has a third axis
-            future = torch.ones(len(now), keys, device=x.device).triu(1 + len(old)).bool()
-            y, *_ = theirs(now, R, attn_mask=future[..., None], mems=old)
+            future = x.new_ones(len(now), keys).triu(1 + len(old))[..., None, None]
+            R = self.sinusoids(keys, x)
+            y, _ = theirs(now, None, future, None, R, None, old)
             outputs.append(y - now)  # without the residual
         return torch.cat(outputs).transpose(0, 1)
 
+    def sinusoids(self, keys: int, x: Tensor) -> Tensor:
+        """R_p for p = keys … 0, [keys + 1, 1, D]; the farthest is of no key."""
+        p = torch.arange(keys, -1, -1.0, device=x.device, dtype=torch.float64)
+        n = torch.arange(0, self.width, 2, device=x.device, dtype=torch.float64)
+        frequencies = 10000 ** (-n / self.width)
+        return self.library.XLNetModel.positional_embedding(p, frequencies).to(x.dtype)
+
     @staticmethod
     def refuses(config: Any, w: Workload) -> str | None:
-        if w.dtype == "float64":
-            return "transformers' Transformer-XL masks in float32 and fails in float64"
-        return None
+        return "transformers' XLNet has no biases; leave bias out" if config.bias else None
 
 
 FORMS = MappingProxyType(

@@ -1,11 +1,10 @@
-"""The recurrences against the plain ones of transformers and of flash-linear-attention.
+"""The recurrences against the plain ones of public packages.
 
 Importing flash-linear-attention needs Triton; its naive references alone need only torch, and are
 loaded as single files.
 """
 
 import importlib.util
-import warnings
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,9 @@ import torch
 from torch.testing import assert_close
 
 from attnbench.attention.recurrence import decay_rule, delta_rule
-from attnbench.mechanisms.retention import decays
+from attnbench.mechanisms.retention import Config, decays
+from attnbench.records import Level, Workload
+from tests.oracles import build
 
 B, H, N, D, DV = 2, 3, 70, 8, 12
 CHUNKS = [None, 16, 64]
@@ -48,9 +49,7 @@ def naive(operator):
 @pytest.mark.parametrize("chunk", CHUNKS)
 @pytest.mark.parametrize("theirs", ["chunk", "recurrent"])
 def test_the_gated_delta_rule_of_qwen3_next(chunk, theirs):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from transformers.models.qwen3_next import modeling_qwen3_next as public
+    public = pytest.importorskip("transformers.models.qwen3_next.modeling_qwen3_next")
     q, k, v, beta, g = drawn()
     S = torch.randn(B, H, D, DV)
     rule = getattr(public, f"torch_{theirs}_gated_delta_rule")
@@ -67,6 +66,17 @@ def test_retention_of_flash_linear_attention(chunk):
     expected = naive("retention").naive_retention(q, k, v)
     o, _ = decay_rule(torch.zeros(B, H, D, 1, DV), decays(q), q * D**-0.5, k, v, chunk)
     assert_close(o, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("chunk", CHUNKS)
+def test_retention_with_five_heads_of_yet_another_retnet(chunk):
+    w = Workload(batch=B, seq_len=N, width=40, heads=5, level=Level.ATTENTION, causal=True)
+    forms = ("eager", "yet_another_retnet")
+    torch.manual_seed(0)
+    ours, theirs = (build("retention", form, Config(chunk=chunk), w) for form in forms)
+    theirs.load_state_dict(ours.state_dict())
+    x = torch.randn(B, N, 40, dtype=torch.float64)
+    assert_close(ours(x), theirs(x), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("chunk", CHUNKS)

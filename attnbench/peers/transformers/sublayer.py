@@ -1,0 +1,8 @@
+"""What all layers of transformers share."""
+
+from attnbench.peers import Shared
+
+
+class Sublayer(Shared):
+    package = "transformers"
+    release = "5"

@@ -1,0 +1,32 @@
+"""Forms that packages of earlier years compute: oracles of equations, and rivals in speed.
+
+They are forms like those of `attnbench.peers`, at most one for each mechanism, and are named as
+their packages are imported. `functions` compute part of the mechanism's own class, `layers` are
+sub-layers on its parameters, and `separate` ones have their own, as they compute another function.
+"""
+
+from dataclasses import replace
+
+from attnbench.catalogue import registry
+from tests.oracles import functions, layers, separate
+
+FORMS = {**functions.FORMS, **layers.FORMS, **separate.FORMS}
+
+
+def card(name):
+    """The card of a mechanism, with the form of this folder too."""
+    known = registry.card(name)
+    if name not in FORMS:
+        return known
+    package = FORMS[name].module.partition(".")[0]
+    return replace(known, forms={**known.forms, package: FORMS[name]})
+
+
+def build(name, form, config, w):
+    """A form of a mechanism in float64. Skips the test with the reason if it cannot run here."""
+    import pytest  # which the benchmark of speed does without
+
+    tested = card(name)
+    if reason := tested.refusal(form, config, w):
+        pytest.skip(reason)
+    return tested.forms[form](config, w).double()
