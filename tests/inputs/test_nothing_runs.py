@@ -23,7 +23,12 @@ KEYWORDS = {("allow_pickle", True), ("shell", True)}
 
 # a user's own module is run by name, a revision's by the side that measures it; a device is a file,
 # and so is a package that computes forms
-RUNS = {"registry.py", "measure/server.py", "device.py", "peers/__init__.py"}
+RUNS = {
+    "catalogue/registry.py",
+    "devices/finding.py",
+    "measure/server.py",
+    "peers/__init__.py",
+}
 
 
 def where(path):
