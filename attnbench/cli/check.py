@@ -42,7 +42,7 @@ def check(
         "Same syntax as in sweep; name:* checks every form, not only the default.",
     ),
     changed: bool = switch(
-        "--changed", "Only mechanisms whose files differ from --base.", HelpPanel.WHAT
+        "--changed", "Only mechanisms that load a file that differs from --base.", HelpPanel.WHAT
     ),
     lengths: str = typed("lengths", "128,512", HelpPanel.WHAT),
     level: str = typed("level", "attention", HelpPanel.WHAT),
@@ -66,7 +66,7 @@ def check(
 ) -> None:
     """Compare with a revision or a stored baseline; exit with 1 if slower, larger or failing.
 
-    Without --models, the mechanisms whose files differ from --base are checked. Times are CPU
+    Without --models, the mechanisms that load a file that differs from --base are checked. Times are CPU
     time. The process keeps freed memory, so that page faults add no noise; the times therefore
     miss part of what a copy into fresh memory costs.
     """

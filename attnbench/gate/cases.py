@@ -8,7 +8,7 @@ from typing import Any
 
 from attnbench.gate.rule import Evidence, Pair, Stage, Statistic, mean, mean_of
 from attnbench.records import PASSES, Case, Level, Mode, Outcome, Selection, Shell, Workload
-from attnbench.run.pairs import AGAIN, BASE, HEAD, Failed, Laps, TreeRace
+from attnbench.run.pairs import AGAIN, BASE, HEAD, START_S, WARM, Failed, Laps, TreeRace
 
 ITERATION_S = 0.005  # least time of an iteration: shorter ones are mostly overhead
 MOST_TOKENS = 1 << 16
@@ -57,6 +57,17 @@ class CheckPlan:
             shell=Shell() if self.level is Level.MODEL else None,
         )
 
+    @property
+    def cases(self) -> int:
+        """The number of cases of each form."""
+        return len(self.modes) * len(self.lengths)
+
+    @property
+    def first_look_s(self) -> float:
+        """About the seconds that the first stage of a case takes, if it is timed."""
+        samples_s = (2 * self.rounds + WARM) * self.iteration_s
+        return self.pairs * 3 * (START_S + samples_s) if self.times else 0.0
+
     def batch_for(self, workload: Workload, took_s: float) -> int:
         """The least power of two of sequences with which an iteration takes `iteration_s`."""
         per_sequence = took_s / workload.batch
@@ -72,26 +83,29 @@ class CheckPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """A mechanism as base and head name it; None on a side that lacks it.
+    """A mechanism as base and head name it.
 
-    A form that was not requested is counted but not `timed`.
+    `further`: a form that was not asked for, which only counts if it runs and is not the default.
     """
 
-    base: Selection | None
-    head: Selection | None
+    base: Selection
+    head: Selection
+    further: bool = False
     timed: bool = True
 
     @property
     def selection(self) -> Selection:
         """The name in the report."""
-        selection = self.head or self.base
-        assert selection is not None
-        return selection
+        return self.head
 
-    def in_form(self, form: str, timed: bool) -> "Compared":
+    def in_form(self, form: str, further: bool = True) -> "Compared":
         """The same mechanism in one form."""
-        base, head = (side and replace(side, form=form) for side in (self.base, self.head))
-        return Compared(base=base, head=head, timed=timed)
+        base, head = (replace(side, form=form) for side in (self.base, self.head))
+        return Compared(base=base, head=head, further=further)
+
+    def only_counted(self) -> "Compared":
+        """The same without times."""
+        return replace(self, timed=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +140,6 @@ class CheckedCase:
     def asked(self, side: str, batch: int | None = None) -> dict[str, Any]:
         """The request that makes a side build the case, with another batch if one is given."""
         selection = self.compared.head if side == HEAD else self.compared.base
-        assert selection is not None
         return {
             "mechanism": selection.name,
             "form": selection.form,

@@ -15,8 +15,17 @@ from attnbench.catalogue.registry import names
 from attnbench.errors import CannotRun, UsageError
 from attnbench.gate import repository
 from attnbench.gate.cases import MISSING, CheckedCase, CheckPlan, Compared, Counted, planned
-from attnbench.gate.finding import TIME, Conditions, Finding, Report, counted, reported
+from attnbench.gate.finding import (
+    TIME,
+    Conditions,
+    Finding,
+    Report,
+    counted,
+    covered_by_nothing,
+    reported,
+)
 from attnbench.gate.measuring import Measuring, Runner
+from attnbench.gate.reach import LOAD_TIMEOUT_S, chosen, in_words, reach
 from attnbench.gate.rule import LEVEL
 from attnbench.metrics import COUNTED
 from attnbench.records import Case, Fingerprint, Outcome, Selection
@@ -26,7 +35,6 @@ from attnbench.statistics.verdict import Verdict
 from attnbench.store import baseline, selftest
 from attnbench.store.baseline import Baseline, StoredCase, Timing
 
-FORMS_TIMEOUT_S = 60.0
 NO_SELFTEST = "unknown, since no selftest was run on this machine; run attnbench selftest"
 
 PAIRS = 3  # processes per stored case: a stored time is a hint, not a gate
@@ -45,41 +53,41 @@ def against_revision(
 ) -> Report:
     """The working tree against a revision, checked out in a temporary worktree.
 
-    Without selections, the mechanisms whose files differ are checked: every form is counted, and
-    the default is timed. Raises `UsageError` or `CannotRun`.
+    Without selections, or with `only_changed`, the mechanisms that the change reaches are checked,
+    in every form that torch need not compile. Raises `UsageError` or `CannotRun`.
     """
     root = repository.root(folder or Path.cwd())
     commit = repository.commit(root, revision)
     changes = repository.changes(root, commit)
-    shared = repository.shared(changes)
-    notes = tuple(f"{file}, which all mechanisms share, differs too" for file in shared)
-    base, head = f"{revision} ({commit[:10]})", repository.describe(root)
+    report = Report(base=f"{revision} ({commit[:10]})", head=repository.describe(root), findings=())
+    asked = None if selections is None else on_both_sides(selections, root)
     with runner.within(plan.budget_s), repository.worktree(root, commit, plan.budget_s) as tree:
-        compared = repository.changed(tree, root, changes)
-        if selections is not None:
-            differing = {mechanism.head.name for mechanism in compared if mechanism.head}
-            compared = on_both_sides(selections, root)
-            if only_changed:
-                compared = tuple(s for s in compared if s.selection.name in differing)
-        if not compared:
-            if selections is None and any((c.head or "").endswith(".py") for c in changes):
-                notes += ("no file that differs contains a card; name mechanisms with --models",)
-            return Report(base=base, head=head, findings=(), notes=notes)
-        if selections is None:
-            names = ", ".join(mechanism.selection.name for mechanism in compared)
-            runner.announce(f"mechanisms that differ: {names}")
-        compared = tuple(in_forms(compared, runner, root, every=selections is None))
+        trees = {BASE: tree, HEAD: root}
+        if asked is None or only_changed:
+            found = reach(trees, changes, runner, plan.device, asked)
+            report = replace(report, uncovered=found.uncovered)
+            if not found.known and found.uncovered:
+                return replace(report, findings=(covered_by_nothing(found.uncovered),))
+            if not found.reached:
+                return report
+            if asked is None:
+                asked = chosen(found, plan, runner.server.left_s, f"{plan.seed} {commit}")
+            else:
+                asked = [one.compared for one in found.reached]
+            report = replace(report, notes=(in_words(found, asked),))
+            runner.announce(report.notes[0])
+        compared = tuple(in_forms(asked, runner, root))
         # read before the race, which may use up the budget
         quoted = selftest.sentence(runner.machine()) or NO_SELFTEST if plan.times else ""
-        race = Measuring(plan, planned(plan, compared), runner, {BASE: tree, HEAD: root})
+        race = Measuring(plan, planned(plan, compared), runner, trees)
         race.race()
-    return reported(Report(base=base, head=head, findings=(), notes=notes), race, quoted)
+    return reported(report, race, quoted)
 
 
-def on_both_sides(selections: Sequence[Selection], root: Path) -> tuple[Compared, ...]:
+def on_both_sides(selections: Sequence[Selection], root: Path) -> list[Compared]:
     """Each selection for both sides, with paths relative to the repository. Raises `UsageError`."""
     sides = (replace(s, name=from_top(s.name, Path.cwd(), root)) for s in selections)
-    return tuple(Compared(base=side, head=side) for side in sides)
+    return [Compared(base=side, head=side) for side in sides]
 
 
 def from_top(name: str, folder: Path, root: Path) -> str:
@@ -99,27 +107,19 @@ def from_top(name: str, folder: Path, root: Path) -> str:
     return f"{whole.relative_to(root.resolve()).as_posix()}:{card}"
 
 
-def in_forms(
-    compared: Sequence[Compared], runner: Runner, root: Path, *, every: bool = False
-) -> Iterator[Compared]:
-    """Patterns of forms expanded to those of the working tree.
-
-    With `every`, all forms as well, except those that torch would have to compile.
-    """
+def in_forms(compared: Sequence[Compared], runner: Runner, root: Path) -> Iterator[Compared]:
+    """Patterns of forms expanded to those of the working tree."""
     for mechanism in compared:
-        form = mechanism.selection.form
-        pattern = form or ("*" if every else "")
-        if form is None or not set("*?") & set(form):
-            yield mechanism
+        pattern = mechanism.selection.form or ""
         if not set("*?") & set(pattern):
+            yield mechanism
             continue
         with runner.server.worker(root) as worker:
-            name = mechanism.head.name if mechanism.head else ""
-            answer = worker.ask(FORMS_TIMEOUT_S, do="forms", mechanism=name)
-        unasked = () if form else answer.get("compiled", ())
+            name = mechanism.head.name
+            answer = worker.ask(LOAD_TIMEOUT_S, do="forms", mechanism=name)
         for known in answer.get("forms", ()):
-            if fnmatchcase(known, pattern) and known not in unasked:
-                yield mechanism.in_form(known, timed=form is not None)
+            if fnmatchcase(known, pattern):
+                yield mechanism.in_form(known, further=False)
 
 
 def save_baseline(

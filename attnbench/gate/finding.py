@@ -1,6 +1,7 @@
 """The findings of a check, one for each case and metric, and the report that holds them."""
 
 import math
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,8 +16,11 @@ from attnbench.metrics import COUNTED, TABLE
 from attnbench.records import Outcome
 from attnbench.run.pairs import BASE, HEAD
 from attnbench.statistics.verdict import Verdict, of_count
+from attnbench.units import few
 
 TIME, RUNS = "time", "runs"  # metrics of findings, in addition to the keys of `metrics.TABLE`
+
+TESTS = re.compile(r"(^|/)(tests?/|test_|conftest\.py)")
 
 Families = Sequence[tuple[list[CheckedCase], rule.Evidence]]
 
@@ -60,13 +64,17 @@ class Conditions:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """A whole check. `contaminated` names the cases where base differed from base."""
+    """A whole check. `contaminated` names the cases where base differed from base.
+
+    `uncovered` are files that differ, and that nothing loads which is checked.
+    """
 
     base: str
     head: str
     findings: tuple[Finding, ...]
     contaminated: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    uncovered: tuple[str, ...] = ()
     conditions: Conditions | None = None
 
     @property
@@ -108,7 +116,9 @@ class Report:
             return 1
         if self.unchecked:
             return 2
-        return 3 if strict and (self.contaminated or self.unsure) else 0
+        # what pytest collects is not expected to be covered
+        untested = [path for path in self.uncovered if not TESTS.search(path)]
+        return 3 if strict and (self.contaminated or self.unsure or untested) else 0
 
 
 def reported(report: Report, race: Measuring, quoted: str) -> Report:
@@ -259,6 +269,18 @@ def runs(mechanism: str, case: str, base: Counted, head: Counted) -> Finding | N
         reason=reason,
         fails=fails,
         unchecked=unchecked,
+    )
+
+
+def covered_by_nothing(files: Sequence[str]) -> Finding:
+    """The finding that files differ where no mechanism is known that could load them."""
+    return Finding(
+        mechanism="none",
+        case=few(files),
+        metric=RUNS,
+        verdict=Verdict.MISSING,
+        reason="no mechanism is here that could load it; name what to check with --models",
+        unchecked=True,
     )
 
 

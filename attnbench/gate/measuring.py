@@ -6,17 +6,18 @@ No mechanism runs in this process; it sends requests to the sides and waits.
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 from msgspec import convert
 
 from attnbench.errors import CannotRun
 from attnbench.gate import rule
-from attnbench.gate.cases import MISSING, CheckedCase, CheckPlan, Counted, families
+from attnbench.gate.cases import CheckedCase, CheckPlan, Counted, families
 from attnbench.records import Cause, Fingerprint, Outcome
 from attnbench.run.pairs import AGAIN, BASE, HEAD, Failed, TreeRace, of_trees
 from attnbench.run.processes import Server
@@ -24,6 +25,8 @@ from attnbench.run.race import Round
 from attnbench.run.workers import OverBudget, Worker
 
 COUNT_TIMEOUT_S = 300.0
+T = TypeVar("T")
+
 CONFIRMING = 0.4  # share of the budget reserved for the second stage
 
 
@@ -54,6 +57,25 @@ class Runner:
             raise CannotRun(f"--budget of {budget_s:.0f} s {error}; raise it") from error
 
 
+def loaded(server: Server, side: str, tree: Path, **about: Any) -> Worker:
+    """A process on a side. Raises `CannotRun` if its package does not load."""
+    worker = server.worker(tree, **about)
+    if worker.started["outcome"] != Outcome.OK:
+        worker.end()
+        raise CannotRun(f"{side} cannot be measured: {worker.started['reason']}")
+    return worker
+
+
+def on_sides(server: Server, sides: Sequence[str], ask: Callable[[str], T]) -> dict[str, T]:
+    """What `ask` gives for each side, asked at the same time."""
+    with ThreadPoolExecutor(len(sides)) as pool:
+        try:
+            return dict(zip(sides, pool.map(ask, sides), strict=True))
+        except KeyboardInterrupt:
+            server.close()  # or the pool would wait for the remaining answers
+            raise
+
+
 class Measuring:
     """One check of `cases` between `trees`: base and head, or head alone."""
 
@@ -71,29 +93,23 @@ class Measuring:
     def race(self) -> None:
         """Count every case, race those to be timed, and race the doubtful ones again."""
         self.count()
-        self.cases = [case for case in self.cases if case.compared.timed or self.is_further(case)]
+        self.cases = [case for case in self.cases if not self.is_needless(case)]
         raced = [case for case in self.cases if case.compared.timed and case.ran]
         if self.plan.times and raced:
             self.size(raced)
             self.stage(raced, 0, self.plan.pairs)
             self.stage(self.doubtful(raced), 1, self.plan.confirm)
 
-    def is_further(self, case: CheckedCase) -> bool:
-        """Whether a form runs on a side and is not the default, which is counted anyway."""
+    def is_needless(self, case: CheckedCase) -> bool:
+        """Whether a further form runs on no side, or is the default, which is checked anyway."""
         unsupported = {c.outcome for c in case.counted.values()} == {Outcome.UNSUPPORTED}
-        defaults = {other.label for other in self.cases if other.compared.timed}
-        return not unsupported and case.label not in defaults
+        defaults = {other.label for other in self.cases if not other.compared.further}
+        return case.compared.further and (unsupported or case.label in defaults)
 
     def count(self) -> None:
         """Count every case on every side, all sides at the same time."""
         self.observe("counting")
-        with ThreadPoolExecutor(len(self.sides)) as pool:
-            try:
-                answers = list(pool.map(self.count_side, self.sides))
-            except KeyboardInterrupt:
-                self.server.close()  # or the pool would wait for the remaining answers
-                raise
-        for side, counted in zip(self.sides, answers, strict=True):
+        for side, counted in on_sides(self.server, self.sides, self.count_side).items():
             for case, answer in zip(self.cases, counted, strict=True):
                 case.counted[side] = answer
 
@@ -103,9 +119,6 @@ class Measuring:
         worker: Worker | None = None
         try:
             for case in self.cases:
-                if (case.compared.head if side == HEAD else case.compared.base) is None:
-                    answers.append(Counted(outcome=MISSING, reason="it did not exist"))
-                    continue
                 if worker is None or not worker.alive:
                     worker = self.loaded(side)
                 asked = {"do": "weigh", "checked": True, **case.asked(side)}
@@ -122,12 +135,8 @@ class Measuring:
         return answers
 
     def loaded(self, side: str) -> Worker:
-        """A process on that side. Raises `CannotRun` if its package does not load."""
-        worker = self.server.worker(self.trees[side], weighs=True)
-        if worker.started["outcome"] != Outcome.OK:
-            worker.end()
-            raise CannotRun(f"{side} cannot be measured: {worker.started['reason']}")
-        return worker
+        """A process on that side that counts. Raises `CannotRun` if its package does not load."""
+        return loaded(self.server, side, self.trees[side], weighs=True)
 
     def size(self, cases: list[CheckedCase]) -> None:
         """Set the batch of each case that has none, such that iterations last as planned."""

@@ -43,7 +43,12 @@ class Cards:
         if in_file:
             if not (self.tree / f"{path}.py").is_file():
                 raise Unmeasured("missing", f"there is no file {path}.py")
-            return card(f"{self.tree}/{path}.py:{card_name}")
+            try:
+                return card(f"{self.tree}/{path}.py:{card_name}")
+            except Exception:
+                if lacks(self.tree / f"{path}.py", card_name):
+                    raise Unmeasured("missing", f"{path}.py has no {card_name}") from None
+                raise
         if mechanism not in names():
             raise Unmeasured("missing", f"there is no mechanism {mechanism!r}")
         registered = card(mechanism)
@@ -77,6 +82,12 @@ class Cards:
             raise Unmeasured("unsupported", "cannot decode: this revision measures no decoding")
         chosen = tuple((name, value) for name, value in options)
         return card, config, Case(mechanism=mechanism, form=form, options=chosen, workload=w)
+
+
+def lacks(file: Path, name: str) -> bool:
+    """Whether the file is loaded, but does not have the name."""
+    loaded = [m for m in sys.modules.values() if getattr(m, "__file__", None) == str(file)]
+    return bool(loaded) and not any(hasattr(module, name) for module in loaded)
 
 
 def files_of(mechanism: str) -> tuple[Path, ...]:

@@ -39,6 +39,7 @@ from attnbench.measure.samples import (
     slowed,
 )
 from attnbench.measure.server import described, end_children
+from attnbench.measure.sources import sources
 from attnbench.measure.subject import Subject
 from attnbench.measure.tracing import traced
 from attnbench.records import Case, Clock, Level, Sample
@@ -97,6 +98,12 @@ class Worker:
         own = tuple(name for name, form in forms.items() if not getattr(form, "package", ""))
         compiled = [name for name, form in forms.items() if getattr(form, "compiles", False)]
         return {"forms": own, "compiled": compiled}
+
+    def loads(self, mechanism: str, device: str) -> Answer:
+        """Its forms, or why it cannot be loaded, and the files of the tree that are loaded."""
+        self.device(device)
+        forms = self.answer("forms", mechanism=mechanism)
+        return {**forms, "files": sources(self.cards.tree) if self.cards.tree else ()}
 
     def build(
         self,

@@ -14,7 +14,7 @@ from attnbench.metrics import TABLE, Better, Metric, Unit
 from attnbench.render import html, markdown
 from attnbench.render.grid import Cell, Table, clean, quantity, words
 from attnbench.statistics.verdict import Verdict
-from attnbench.units import NOTHING, change, count, interval, many, percent, seconds
+from attnbench.units import NOTHING, change, count, few, interval, many, percent, seconds
 
 MOST = 10  # GitHub shows no more annotations of one kind per step
 
@@ -34,7 +34,7 @@ def headline(report: Report) -> str:
     if report.failures:
         return f"FAILED: {_failed(report)} of {cases}; {against}"
     if not report.findings:
-        return f"nothing to check: {against}"
+        return f"nothing to check: no file differs that a mechanism loads; {against}"
     if report.unchecked:
         first, number = sentence(report.unchecked[0]), _number(report.unchecked)
         return f"NOT CHECKED: {number} of {cases}: {first}; {against}"
@@ -82,6 +82,8 @@ def uncertain_lines(report: Report) -> Iterator[str]:
         if findings:
             more = len(findings) - 1
             yield f"{kind}: {sentence(findings[0])}" + (f"; and {more} more" if more else "")
+    if report.uncovered:
+        yield clean(f"not covered, as no mechanism loads them: {few(report.uncovered)}")
     yield from (clean(note) for note in report.notes)
 
 

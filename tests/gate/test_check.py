@@ -13,6 +13,7 @@ from attnbench.gate.check import against_revision
 from attnbench.gate.finding import traded
 from attnbench.gate.measuring import Measuring, Runner
 from attnbench.records import Mode
+from attnbench.render.check_page import headline, highlights
 from attnbench.run.workers import OverBudget
 from tests.gate.repositories import MECHANISM, Repository, planted
 
@@ -140,11 +141,12 @@ def test_faster_code_with_one_operator_more_passes(repository, server):
 
 def test_a_note_says_that_head_moves_more_bytes(repository, server):
     repository.write("small.py", planted("weights = weights.clone()"))
-    report = check(repository, server, replace(TIMING, threshold=0.9))
+    quick = replace(TIMING, threshold=0.9)
+    report = check(repository, server, quick)
     assert "head moves more bytes than base" in " ".join(report.notes)
     repository.commit("copied")
     repository.write("small.py", MECHANISM)
-    assert not check(repository, server, replace(TIMING, threshold=0.9)).notes
+    assert "moves more bytes" not in " ".join(check(repository, server, quick).notes)
 
 
 @pytest.mark.parametrize(
@@ -235,9 +237,11 @@ def test_added_removed_and_renamed_mechanisms(repository, server):
     repository.git("checkout", "--", ".")
 
     repository.git("mv", "other.py", "elsewhere.py")
+    assert not check(repository, server).findings
+    repository.write("elsewhere.py", planted("weights.exp().exp()"))
     renamed = check(repository, server)
     assert {found.mechanism for found in renamed.findings} == {"elsewhere.py:CARD"}
-    assert {found.verdict for found in renamed.findings} == {"same"}
+    assert failing(renamed) == {"operators"}
 
 
 def test_an_added_mechanism_that_fails_is_a_failure(repository, server):
@@ -254,6 +258,23 @@ def test_a_change_of_an_imported_file_counts_as_one_of_the_mechanism(repository,
     repository.commit("two")
     repository.write("extra.py", "def more(x):\n    return x.exp().log()\n")
     assert failing(check(repository, server)) == {"operators"}
+
+
+def test_a_change_that_nothing_covers_is_named(repository, server):
+    repository.write("apart.py", "x = 1\n")
+    report = check(repository, server)
+    assert (report.findings, report.uncovered) == ((), ("apart.py",))
+    assert [report.exit_code(strict) for strict in (False, True)] == [0, 3]
+    assert "not covered, as no mechanism loads them: apart.py" in [*highlights(report)]
+
+
+def test_a_change_where_no_mechanism_is_known_does_not_pass(repository, server):
+    repository.write("small.py", "x = 1\n")
+    repository.commit("no mechanism any more")
+    repository.write("small.py", "x = 2\n")
+    report = check(repository, server)
+    assert report.exit_code(strict=False) == 2
+    assert headline(report).startswith("NOT CHECKED: 1 of 1 case: small.py: no mechanism is here")
 
 
 def test_without_changes_there_is_nothing_to_check(repository, server):

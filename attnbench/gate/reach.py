@@ -1,0 +1,194 @@
+"""The mechanisms that a change reaches: those for which a process loads a file that differs.
+
+A process of each tree is asked which files it has loaded for one mechanism. A mechanism is also
+reached where only one side can load it.
+"""
+
+import random
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path, PurePath
+from typing import NamedTuple
+
+from attnbench.catalogue.registry import GROUP
+from attnbench.gate.cases import MISSING, CheckPlan, Compared
+from attnbench.gate.measuring import Runner, loaded, on_sides
+from attnbench.gate.repository import Change, files_with
+from attnbench.records import Selection
+from attnbench.run.pairs import BASE, HEAD
+from attnbench.run.workers import Answer
+from attnbench.store.cache import file_digest
+from attnbench.units import many
+
+LOAD_TIMEOUT_S = 60.0
+OWN = PurePath("attnbench/mechanisms")
+PEERS = "attnbench/peers/"  # loaded for every mechanism, each for a form that bears its name
+BINDING = re.compile(r"^(\w+)\b[^=\n]*=[ \w.]*\bCard\(", re.MULTILINE)  # `NAME = Card(`
+FIRST_LOOK = 0.6  # share of the budget for the first look at all that is timed
+COUNT_S = 0.3  # about what it takes to count a case
+
+
+class Loaded(NamedTuple):
+    """What a process of each tree says about one mechanism."""
+
+    compared: Compared
+    base: Answer
+    head: Answer
+
+    @property
+    def files(self) -> set[str]:
+        """The files that it follows from on either side."""
+        names = (self.compared.base.name, self.compared.head.name)
+        form = f"/{self.compared.head.form}."
+        files = {*self.base.get("files", ()), *self.head.get("files", ())}
+        own = {name.rpartition(":")[0] for name in names if ".py:" in name}
+        return own | {path for path in files if PEERS not in path or form in path}
+
+    @property
+    def is_nowhere(self) -> bool:
+        """Whether neither side has it."""
+        return bool(self.base["outcome"] == self.head["outcome"] == MISSING)
+
+    @property
+    def forms(self) -> list[str]:
+        """The forms of head, except those that torch would have to compile."""
+        compiled = self.head.get("compiled", ())
+        return [form for form in self.head.get("forms", ()) if form not in compiled]
+
+    def is_reached(self, touched: set[str]) -> bool:
+        """Whether it follows from a file that differs, or can be loaded on one side only."""
+        return self.base["outcome"] != self.head["outcome"] or bool(self.files & touched)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reach:
+    """What a change reaches, of `known` mechanisms; no mechanism loads the `uncovered` files."""
+
+    reached: tuple[Loaded, ...] = ()
+    known: int = 0
+    uncovered: tuple[str, ...] = ()
+
+
+def reach(
+    trees: Mapping[str, Path],
+    changes: Sequence[Change],
+    runner: Runner,
+    device: str,
+    asked: Sequence[Compared] | None = None,
+) -> Reach:
+    """What the changes reach of the mechanisms asked for, or of all that the trees contain.
+
+    Raises `CannotRun` and `OverBudget`.
+    """
+    differing = tuple(without_moved(changes, trees))
+    if not differing:
+        return Reach()
+    known = contained(trees, changes) if asked is None else tuple(asked)
+
+    def answers(side: str) -> list[Answer]:
+        given = []
+        for pair in known:
+            with loaded(runner.server, side, trees[side]) as worker:
+                runner.observe(f"asking what {pair.selection.name} loads")
+                name = (pair.base if side == BASE else pair.head).name
+                asking = {"do": "loads", "mechanism": name, "device": device}
+                given.append(worker.ask(LOAD_TIMEOUT_S, **asking))
+        return given
+
+    both = on_sides(runner.server, (BASE, HEAD), answers)
+    of_each = [Loaded(*each) for each in zip(known, both[BASE], both[HEAD], strict=True)]
+    # a text may only look like a card; what was asked for and is nowhere has to be said
+    there = [one for one in of_each if asked is not None or not one.is_nowhere]
+    touched = {path for change in differing for path in change.paths}
+    covered = {path for one in there for path in one.files}
+    return Reach(
+        reached=tuple(one for one in there if one.is_nowhere or one.is_reached(touched)),
+        known=len(there),
+        uncovered=tuple(
+            change.paths[-1]
+            for change in differing
+            if change.paths[-1].endswith(".py") and not covered & set(change.paths)
+        ),
+    )
+
+
+def without_moved(changes: Sequence[Change], trees: Mapping[str, Path]) -> Iterator[Change]:
+    """The changes less those of files that have only moved: the other side has their content."""
+
+    def contents(side: str) -> dict[str, str]:
+        paths = (getattr(change, side) for change in changes if change.base != change.head)
+        found = {}
+        for path in filter(None, paths):
+            with suppress(OSError):  # such as a link to nowhere
+                found[path] = file_digest(trees[side] / path)
+        return found
+
+    before, after = contents(BASE), contents(HEAD)
+    both = set(before.values()) & set(after.values())
+    for change in changes:
+        sides = (before.get(change.base or ""), after.get(change.head or ""))
+        if not set(filter(None, sides)) or not set(filter(None, sides)) <= both:
+            yield change
+
+
+def contained(trees: Mapping[str, Path], changes: Sequence[Change]) -> tuple[Compared, ...]:
+    """All mechanisms of both trees; a renamed file is one file."""
+    renamed = {c.base: c.head for c in changes if c.base and c.head}
+    original = {head: base for base, head in renamed.items()}
+    pairs = {(path, renamed.get(path, path), card) for path, card in cards(trees[BASE])}
+    pairs |= {(original.get(path, path), path, card) for path, card in cards(trees[HEAD])}
+    compared = [Compared(base=named(old, c), head=named(new, c)) for old, new, c in pairs]
+    return tuple(sorted(compared, key=lambda pair: pair.selection.name))
+
+
+def cards(tree: Path) -> Iterator[tuple[str, str]]:
+    """Path and name of whatever a file of the tree binds to a `Card(…)`, by its text."""
+    for path in files_with(tree, "Card("):
+        text = (tree / path).read_text(encoding="utf-8", errors="replace")
+        yield from ((path, name) for name in BINDING.findall(text))
+
+
+def named(path: str, card: str) -> Selection:
+    """The name that `--models` takes: the registered one, or `path.py:NAME`."""
+    if PurePath(path).parent == OWN and card == "CARD":
+        return Selection(name=PurePath(path).stem)
+    module = path.removeprefix("src/").removesuffix(".py").removesuffix("/__init__")
+    for point in entry_points(group=GROUP):
+        if (point.module, point.attr) == (module.replace("/", "."), card):
+            return Selection(name=point.name)
+    return Selection(name=f"{path}:{card}")
+
+
+def chosen(found: Reach, plan: CheckPlan, left_s: float, seed: str) -> list[Compared]:
+    """What to check of that: each mechanism in its default form, and those timed in every form.
+
+    Timed are all, or a random sample that fits into `left_s`; the others are only counted.
+    """
+    counted, timed = list[Compared](), list[Compared]()
+    draw = random.Random(seed)
+    fit_s = FIRST_LOOK * left_s - COUNT_S * plan.cases * len(found.reached)
+    for one in draw.sample(found.reached, len(found.reached)):
+        forms = [one.compared.in_form(form) for form in one.forms]
+        fit_s -= plan.cases * max(1, len(forms)) * (COUNT_S + plan.first_look_s)
+        if fit_s >= 0 or not timed:
+            timed += (one.compared, *forms)
+        else:
+            counted.append(one.compared.only_counted())
+    return timed + counted
+
+
+def in_words(found: Reach, compared: Sequence[Compared]) -> str:
+    """What the change reaches, and what of that is timed."""
+    names = [one.compared.selection.name for one in found.reached]
+    every = "all " if len(names) == found.known > 1 else ""
+    text = f"the change reaches {every}{len(names)} of {many(found.known, 'mechanism')}"
+    timed = list(dict.fromkeys(pair.selection.name for pair in compared if pair.timed))
+    if len(timed) == len(names):
+        return f"{text}: {', '.join(names)}"
+    return (
+        f"{text}; all are counted in their default form, and as many as --budget allows, drawn at"
+        f" random, timed and counted in every form: {', '.join(timed)}"
+    )
