@@ -79,8 +79,8 @@ class Card:
     `symbols` explains those that papers print in its complexity besides N and the width: the
     meaning of each, and the options that set it. It is a literal, which `registry.symbols` reads.
     `default` names a form, `exempt` the rules that do not hold, each with a reason; `uncompiled`
-    says why torch cannot compile the form `eager` (correctly). Each may be a function of the config,
-    `default` and `uncompiled` of the config and the workload.
+    says why torch cannot compile the form `eager` (correctly). Each may be a function: of the
+    config, or of the config and the workload.
     `undecoded` is why no form continues a sequence token by token; a card without it says that some
     form does, which `registry.decodes` reads.
     """
