@@ -19,7 +19,8 @@ ROOT = Path(__file__).parents[1] / "attnbench"
 # from the ground up; the rooms of one floor import nothing of one another
 FLOORS = (
     ("errors", "metrics", "units", "version", "records"),
-    ("attention", "devices", "statistics", "store"),
+    ("devices", "statistics", "store"),
+    ("attention",),
     ("mechanisms", "run"),
     ("peers", "verify", "fleet", "analysis"),
     ("catalogue",),

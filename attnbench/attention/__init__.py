@@ -4,10 +4,10 @@
     primitives, recurrence  operations that mechanisms share
     caches, flex            states of keys and values; windows by torch's flex_attention
 
-Loads torch. `kernels` needs triton too, so forms import it when they are built.
+Loads torch. The kernels in `kernels` need triton too, so forms import them when they are built.
 """
 
-from attnbench.attention import caches, flex
+from attnbench.attention import caches, flex, kernels
 from attnbench.attention.caches import Cache, Piece
 from attnbench.attention.card import Card, Cost, Exemption, Paper, Tolerance
 from attnbench.attention.contract import (
@@ -28,6 +28,7 @@ from attnbench.attention.contract import (
     try_out,
 )
 from attnbench.attention.primitives import (
+    Kernel,
     additive,
     allowed_keys,
     biased_attention,
@@ -45,6 +46,9 @@ from attnbench.attention.primitives import (
 )
 from attnbench.attention.recurrence import (
     UNROLLED,
+    Convolved,
+    Kept,
+    Recurrent,
     chunk_length,
     decay_flops,
     decay_rates,

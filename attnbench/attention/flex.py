@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attnbench.attention.contract import Attention, Flops
+from attnbench.devices.finding import find
 from attnbench.records import Mode, Workload
 
 BLOCK = 128  # tokens of a block, torch's default
@@ -75,6 +77,38 @@ class Fused:
         return kernel()(q, k, v, block_mask=blocks)
 
 
+class Form(Attention):
+    """A form whose class computes all keys that are `visible`, or some of them, by `fused`.
+
+    A subclass inherits from this class first, then from the form `eager`.
+    """
+
+    compiles = True
+
+    def __init__(self, config: Any, workload: Workload) -> None:
+        super().__init__(config, workload)
+        device = find(workload.device).torch_name
+        self.fused = Fused(self.visible(config, workload), device)
+
+    @staticmethod
+    def visible(config: Any, w: Workload) -> Window:
+        """The keys of each query."""
+        raise NotImplementedError
+
+    @staticmethod
+    def needs(config: Any, w: Workload) -> str | None:
+        return needs(w)
+
+    @classmethod
+    def flops(cls, config: Any, w: Workload) -> Flops:
+        """q kᵀ and A v of all pairs of flex_attention's blocks that it visits."""
+        return Flops(super().flops(config, w).projections, cls.visible(config, w).flops(w))
+
+    @staticmethod
+    def elements(config: Any, w: Workload) -> int:
+        return w.heads * w.tokens
+
+
 @cache
 def kernel() -> Callable[..., Tensor]:
     """flex_attention, compiled anew for each shape."""
@@ -132,4 +166,4 @@ def needs(w: Workload) -> str | None:
         return f"torch's flex_attention needs heads of at least {LEAST_WIDTH} here"
     if w.dtype == "float64":
         return "torch's flex_attention has no float64 kernel"
-    return None
+    return find(w.device).cannot_compile() or None

@@ -3,11 +3,14 @@
 Masks are True where a key may be used. No operation mixes the sequences of a batch.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+Kernel = Callable[..., Tensor]  # of q, k, v and what masks or biases the scores, to o
 
 
 def key_mask(mask: Tensor | None) -> Tensor | None:

@@ -27,16 +27,84 @@ after the other.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import pad, silu
+
+from attnbench.attention.contract import CoreAttention, Flops, State
+from attnbench.attention.primitives import widen
+from attnbench.records import Workload
 
 BLOCK = 256  # tokens that a convolution reads at a time
 UNROLLED = "torch.compile would unroll the loop over tokens"
 
 Rule = Callable[..., tuple[Tensor, Tensor]]
+
+
+class Recurrent(CoreAttention):
+    """A mechanism that is always causal: S, and what follows from it, is all it keeps of the past.
+
+    A subclass sets `state_shape`, that of S of one sequence, and writes `scan` and `extend`.
+    """
+
+    state_shape: tuple[int, ...]
+    output: nn.Linear
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.extend(x, mask, self.start(len(x), 0))[0]
+
+    def extend(self, x: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
+        """The outputs of tokens after a state, and the state after them."""
+        raise NotImplementedError
+
+    def attend(self, *inputs: Any) -> Tensor:
+        """Tensors of `core_inputs` and a mask [B, N] or None to the output of the core."""
+        return self.scan(*inputs, self.nothing(len(inputs[0]), inputs[0]))[0]
+
+    def scan(self, *inputs: Any) -> tuple[Tensor, Tensor]:
+        """The core: its inputs, a mask and S to its output, and S after the tokens."""
+        raise NotImplementedError
+
+    def nothing(self, batch: int, like: Tensor) -> Tensor:
+        """S before the first token, on the device of `like` and at least as precise."""
+        return widen(like.new_zeros(batch, *self.state_shape))
+
+    def start(self, batch: int, capacity: int) -> State:
+        return (self.nothing(batch, self.output.weight),)
+
+    def prefill(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        return self.extend(x, None, state)
+
+    @staticmethod
+    def chunk(config: Any, d: int) -> int | None:
+        """Tokens of a chunk, for d rows of S; None: token by token."""
+        return None
+
+    @classmethod
+    def step_flops(cls, config: Any, w: Workload) -> Flops:
+        """Those of one token."""
+        return cls.flops(config, replace(w, seq_len=1))
+
+
+class Kept(NamedTuple):
+    """S, and the last inputs of the convolution [B, W − 1, channels]."""
+
+    S: Tensor
+    inputs: Tensor
+
+
+class Convolved(Recurrent):
+    """A recurrence over what a short convolution with `taps` [W, channels] gives."""
+
+    taps: nn.Parameter
+
+    def start(self, batch: int, capacity: int) -> Kept:
+        like = self.output.weight
+        inputs = like.new_zeros(batch, *self.taps[1:].shape)
+        return Kept(self.nothing(batch, like), inputs)
 
 
 def decay_rule(

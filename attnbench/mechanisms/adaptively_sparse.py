@@ -81,6 +81,37 @@ class AdaptivelySparse(at.CachedAttention):
         return 5 * w.heads * w.tokens * w.seq_len
 
 
+def reference(module: AdaptivelySparse, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
+    d = module.width // module.heads
+    q, k, v = module.query(x), module.key(x), module.value(x)
+    heads = []
+    for h in range(module.heads):
+        part = slice(h * d, (h + 1) * d)
+        alpha, rows = 1 + torch.sigmoid(module.a[h]), []
+        for i in range(len(x)):
+            keys = [j for j in range(len(x)) if mask is None or mask[j]]
+            keys = [j for j in keys if j <= i or not module.causal]
+            z = k[keys, part] @ q[i, part] / d**0.5
+            rows.append(entmax(z, alpha) @ v[keys, part] if keys else torch.zeros_like(v[i, part]))
+        heads.append(torch.stack(rows))
+    return module.output(torch.cat(heads, -1))
+
+
+def entmax(z: Tensor, alpha: Tensor) -> Tensor:
+    """τ by bisection; one Newton step at the root then provides the gradients."""
+    p, x = 1 / (alpha - 1), (alpha - 1) * z
+    power, entries = p.item(), x.tolist()
+    low, high = max(entries) - 1, max(entries)
+    for _ in range(60):
+        middle = (low + high) / 2
+        over = sum((entry - middle) ** power for entry in entries if entry > middle) > 1
+        low, high = (middle, high) if over else (low, middle)
+    inside = x > low
+    y = x[inside] - low
+    tau = low + ((y**p).sum() - 1) / (p * y ** (p - 1)).sum().detach()
+    return torch.zeros_like(z).masked_scatter(inside, (x[inside] - tau) ** p)
+
+
 class Chunked(AdaptivelySparse):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         sparsity = self.sparsity().repeat(len(q))  # [B·H]
@@ -210,37 +241,6 @@ def band(first: int, rows: int, N: int, device: torch.device) -> Tensor:
     """[rows, N]: True where key j is not after query i, for the queries from `first` on."""
     i = torch.arange(first, min(first + rows, N), device=device)
     return torch.arange(N, device=device) <= i[:, None]
-
-
-def reference(module: AdaptivelySparse, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    d = module.width // module.heads
-    q, k, v = module.query(x), module.key(x), module.value(x)
-    heads = []
-    for h in range(module.heads):
-        part = slice(h * d, (h + 1) * d)
-        alpha, rows = 1 + torch.sigmoid(module.a[h]), []
-        for i in range(len(x)):
-            keys = [j for j in range(len(x)) if mask is None or mask[j]]
-            keys = [j for j in keys if j <= i or not module.causal]
-            z = k[keys, part] @ q[i, part] / d**0.5
-            rows.append(entmax(z, alpha) @ v[keys, part] if keys else torch.zeros_like(v[i, part]))
-        heads.append(torch.stack(rows))
-    return module.output(torch.cat(heads, -1))
-
-
-def entmax(z: Tensor, alpha: Tensor) -> Tensor:
-    """τ by bisection; one Newton step at the root then provides the gradients."""
-    p, x = 1 / (alpha - 1), (alpha - 1) * z
-    power, entries = p.item(), x.tolist()
-    low, high = max(entries) - 1, max(entries)
-    for _ in range(60):
-        middle = (low + high) / 2
-        over = sum((entry - middle) ** power for entry in entries if entry > middle) > 1
-        low, high = (middle, high) if over else (low, middle)
-    inside = x > low
-    y = x[inside] - low
-    tau = low + ((y**p).sum() - 1) / (p * y ** (p - 1)).sum().detach()
-    return torch.zeros_like(z).masked_scatter(inside, (x[inside] - tau) ** p)
 
 
 def parameters(config: Config, w: at.Workload) -> int:

@@ -61,6 +61,8 @@ class Axis(at.Projections):
 
 
 class Axial(at.Attention):
+    kernel: at.Kernel = staticmethod(at.softmax_attention)
+
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         self.row = Axis(self.width, config.bias)
@@ -94,7 +96,7 @@ class Axial(at.Attention):
         """Attention within rows: [B, h, w, D] to [B, h, w, D]."""
         q, k, v = (t.flatten(0, 1).transpose(1, 2) for t in axis(x, self.heads))  # [B h, H, w, d]
         keys = None if mask is None else mask.flatten(0, 1)[:, None, None]
-        o = self.dense(q, k, v, keys, causal).transpose(1, 2)
+        o = self.kernel(q, k, v, keys, causal).transpose(1, 2)
         return axis.output(o.reshape(x.shape))
 
     def columns(self, x: Tensor, mask: Tensor | None) -> Tensor:
@@ -103,12 +105,8 @@ class Axial(at.Attention):
             t.flatten(2, 3).transpose(1, 2) for t in self.column(x, self.heads)
         )  # [B, w H, h, d]
         keys = None if mask is None else mask.mT.repeat_interleave(self.heads, 1)[:, :, None]
-        o = self.dense(q, k, v, keys, self.causal).transpose(1, 2)
+        o = self.kernel(q, k, v, keys, self.causal).transpose(1, 2)
         return self.column.output(o.reshape(x.shape))
-
-    def dense(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-        """[G, G', L, d] three times to the same shape."""
-        return at.softmax_attention(q, k, v, mask, causal)
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
@@ -121,20 +119,6 @@ class Axial(at.Attention):
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         return 2 * w.tokens * w.heads * max(config.grid(w.seq_len)) + 3 * w.tokens * w.width
-
-
-class Sdpa(Axial):
-    def dense(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-        return at.fused_attention(q, k, v, mask, causal)
-
-    @staticmethod
-    def elements(config: Config, w: at.Workload) -> int:
-        return w.heads * w.tokens + 3 * w.tokens * w.width
-
-
-def axes(config: Config, w: at.Workload) -> int:
-    """Number of attentions: rows, columns and, in the causal chain, the inner rows."""
-    return 3 if w.causal and config.combine == "chained" else 2
 
 
 def reference(module: Axial, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
@@ -168,6 +152,19 @@ def attended(module: Axial, axis: Axis, x: Tensor, keys: list[list[int]]) -> Ten
             if js:
                 o[i, part] = (k[js, part] @ q[i, part] / d**0.5).softmax(0) @ v[js, part]
     return axis.output(o)
+
+
+class Sdpa(Axial):
+    kernel = staticmethod(at.fused_attention)
+
+    @staticmethod
+    def elements(config: Config, w: at.Workload) -> int:
+        return w.heads * w.tokens + 3 * w.tokens * w.width
+
+
+def axes(config: Config, w: at.Workload) -> int:
+    """Number of attentions: rows, columns and, in the causal chain, the inner rows."""
+    return 3 if w.causal and config.combine == "chained" else 2
 
 
 def parameters(config: Config, w: at.Workload) -> int:

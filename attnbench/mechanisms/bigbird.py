@@ -24,7 +24,7 @@ Source: arXiv:2007.14062, section 2 and appendix D.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -138,55 +138,55 @@ class BigBird(at.QKVAttention):
         return 3 * w.heads * w.tokens * keys + copies
 
 
-class Flex(BigBird):
-    compiles = True
+def reference(module: BigBird, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
+    N, d, b = len(x), module.width // module.heads, module.config.block
+    real = {j for j in range(N) if mask is None or mask[j]}
+    q, k, v = module.query(x), module.key(x), module.value(x)
+    rows = []
+    for i in range(N):
+        heads = []
+        for h in range(module.heads):
+            near = {i // b - 1, i // b, i // b + 1} | set(draws["random"][h, i // b].tolist())
+            g = module.config.global_tokens
+            keys = sorted(j for j in real if i < g or j < g or j // b in near)
+            s = slice(h * d, (h + 1) * d)
+            heads.append((k[keys, s] @ q[i, s] / d**0.5).softmax(0) @ v[keys, s])
+        rows.append(torch.cat(heads))
+    return module.output(torch.stack(rows))
 
-    def __init__(self, config: Config, workload: at.Workload) -> None:
-        super().__init__(config, workload)
-        self.fused = at.flex.Fused(
-            visible(config, workload, self.random), find(workload.device).torch_name
-        )
 
+class Flex(at.flex.Form, BigBird):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         rows = at.softmax_attention(q[:, :, : self.config.global_tokens], k, v, at.key_mask(mask))
         return joined(rows, self.fused(q, k, v, mask), mask).transpose(1, 2)
 
-    @staticmethod
-    def needs(config: Config, w: at.Workload) -> str | None:
-        return at.flex.needs(w) or find(w.device).cannot_compile() or None
-
-    @staticmethod
-    def flops(config: Config, w: at.Workload) -> at.Flops:
+    @classmethod
+    def flops(cls, config: Config, w: at.Workload) -> at.Flops:
         """All pairs of flex_attention's blocks that it visits; g full rows."""
-        rows = 4 * w.batch * w.width * w.seq_len * min(config.global_tokens, w.seq_len)
-        visited = visible(config, w, draw(config, w)).flops(w)
-        return at.Flops(at.projection_flops(w), visited + rows)
+        g, visited = min(config.global_tokens, w.seq_len), super().flops(config, w)
+        return replace(visited, core=visited.core + 4 * w.batch * w.width * w.seq_len * g)
 
     @staticmethod
-    def elements(config: Config, w: at.Workload) -> int:
-        return w.heads * w.tokens
+    def visible(config: Config, w: at.Workload) -> at.flex.Window:
+        """Global, neighbouring and random keys of every query."""
+        b, g, random = config.block, config.global_tokens, draw(config, w)
+        # a table for each draw: older releases of torch index by tensors alone here
+        table = random.to(find(w.device).torch_name)
+        drawn_blocks = [drawn.contiguous() for drawn in table.unbind(-1)]
 
+        def allowed(_: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            keys = (j < g) | ((i // b - j // b).abs() <= 1)
+            for drawn in drawn_blocks:
+                keys = keys | (drawn[h, i // b] == j // b)
+            return keys
 
-def visible(config: Config, w: at.Workload, random: Tensor) -> at.flex.Window:
-    """Global, neighbouring and random keys of every query."""
-    b, g = config.block, config.global_tokens
-    # a table for each draw: older releases of torch index by tensors alone here
-    table = random.to(find(w.device).torch_name)
-    drawn_blocks = [drawn.contiguous() for drawn in table.unbind(-1)]
-
-    def allowed(_: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        keys = (j < g) | ((i // b - j // b).abs() <= 1)
-        for drawn in drawn_blocks:
-            keys = keys | (drawn[h, i // b] == j // b)
-        return keys
-
-    first, last = (i // b for i in at.flex.queries(w.seq_len))
-    zero, end = 0 * first, torch.full_like(first, random.shape[1] - 1)
-    part = [(zero, zero + g), ((first - 1) * b, (last + 2) * b)]
-    for step in range(-(-at.flex.BLOCK // b) + 1):
-        own = torch.minimum(torch.minimum(first + step, last), end)
-        part += [(drawn * b, (drawn + 1) * b) for drawn in random[:, own].unbind(-1)]
-    return at.flex.Window(w.seq_len, allowed, part)
+        first, last = (i // b for i in at.flex.queries(w.seq_len))
+        zero, end = 0 * first, torch.full_like(first, random.shape[1] - 1)
+        part = [(zero, zero + g), ((first - 1) * b, (last + 2) * b)]
+        for step in range(-(-at.flex.BLOCK // b) + 1):
+            own = torch.minimum(torch.minimum(first + step, last), end)
+            part += [(drawn * b, (drawn + 1) * b) for drawn in random[:, own].unbind(-1)]
+        return at.flex.Window(w.seq_len, allowed, part)
 
 
 def draw(config: Config, w: at.Workload) -> Tensor:
@@ -212,23 +212,6 @@ def draw(config: Config, w: at.Workload) -> Tensor:
 def fewest(config: Config, w: at.Workload) -> int:
     """A lower bound on the number of blocks that any block of queries can draw from."""
     return math.ceil(w.seq_len / config.block) - math.ceil(config.global_tokens / config.block) - 3
-
-
-def reference(module: BigBird, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    N, d, b = len(x), module.width // module.heads, module.config.block
-    real = {j for j in range(N) if mask is None or mask[j]}
-    q, k, v = module.query(x), module.key(x), module.value(x)
-    rows = []
-    for i in range(N):
-        heads = []
-        for h in range(module.heads):
-            near = {i // b - 1, i // b, i // b + 1} | set(draws["random"][h, i // b].tolist())
-            g = module.config.global_tokens
-            keys = sorted(j for j in real if i < g or j < g or j // b in near)
-            s = slice(h * d, (h + 1) * d)
-            heads.append((k[keys, s] @ q[i, s] / d**0.5).softmax(0) @ v[keys, s])
-        rows.append(torch.cat(heads))
-    return module.output(torch.stack(rows))
 
 
 def exempt(config: Config) -> Mapping[at.Exemption, str]:

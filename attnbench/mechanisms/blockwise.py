@@ -38,6 +38,8 @@ class Config(at.BaseConfig):
 
 
 class Blockwise(at.QKVAttention):
+    kernel: at.Kernel = staticmethod(at.softmax_attention)
+
     pi: Tensor  # [H, n]
 
     def __init__(self, config: Config, workload: at.Workload) -> None:
@@ -62,12 +64,8 @@ class Blockwise(at.QKVAttention):
             keys = keys.unflatten(1, (n, b))[:, self.pi.T, None].expand(B, -1, -1, -1, -1)
             keys = keys.flatten(0, 1)  # [B n, H, 1, b]
         q, k, v = (x.flatten(0, 1) for x in (q, k, v))
-        o = self.dense(q, k, v, keys)  # [B n, H, b, d]
+        o = self.kernel(q, k, v, keys)  # [B n, H, b, d]
         return o.transpose(1, 2).reshape(B, n * b, H, -1)[:, :N].transpose(1, 2)
-
-    def dense(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        """[G, H, b, d] three times and a mask [G, H, 1, b] or None to [G, H, b, d]."""
-        return at.softmax_attention(q, k, v, mask)
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
@@ -80,9 +78,22 @@ class Blockwise(at.QKVAttention):
         return 2 * w.heads * w.tokens * -(-w.seq_len // config.blocks) + 2 * w.tokens * w.width
 
 
+def reference(module: Blockwise, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
+    N, H, d, n = len(x), module.heads, module.width // module.heads, module.config.blocks
+    b = (N + n - 1) // n
+    q, k, v = (linear(x).view(N, H, d) for linear in (module.query, module.key, module.value))
+    o = torch.zeros_like(q)
+    for h in range(H):
+        for i in range(N):
+            block = int(module.pi[h, i // b])
+            keys = [j for j in range(N) if j // b == block and (mask is None or mask[j])]
+            if keys:
+                o[i, h] = (k[keys, h] @ q[i, h] / d**0.5).softmax(0) @ v[keys, h]
+    return module.output(o.flatten(1))
+
+
 class Sdpa(Blockwise):
-    def dense(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        return at.fused_attention(q, k, v, mask)
+    kernel = staticmethod(at.fused_attention)
 
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
@@ -102,20 +113,6 @@ def drawn(config: Config, heads: int) -> Tensor:
     generator = torch.Generator().manual_seed(config.seed)
     rows = [torch.randperm(config.blocks, generator=generator) for _ in range(heads)]
     return torch.stack(rows)
-
-
-def reference(module: Blockwise, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    N, H, d, n = len(x), module.heads, module.width // module.heads, module.config.blocks
-    b = (N + n - 1) // n
-    q, k, v = (linear(x).view(N, H, d) for linear in (module.query, module.key, module.value))
-    o = torch.zeros_like(q)
-    for h in range(H):
-        for i in range(N):
-            block = int(module.pi[h, i // b])
-            keys = [j for j in range(N) if j // b == block and (mask is None or mask[j])]
-            if keys:
-                o[i, h] = (k[keys, h] @ q[i, h] / d**0.5).softmax(0) @ v[keys, h]
-    return module.output(o.flatten(1))
 
 
 CARD = at.Card(

@@ -337,6 +337,34 @@ class CompressiveTransformer(xl.TransformerXL):
         return xl.stored(CompressiveTransformer.layout(config, w.seq_len), w)
 
 
+def reference(
+    module: CompressiveTransformer, x: Tensor, mask: Tensor | None, draws: at.Draws
+) -> Tensor:
+    config, H = module.config, module.heads
+    d = module.width // H
+    slots = compressed(module, x.detach(), mask, draws)
+    rows = []
+    for i in range(len(x)):
+        start = i // config.segment * config.segment
+        first = max(0, start - config.memory)
+        count = first // config.rate
+        row = [slots[s] for s in range(max(0, count - config.compressed), count)]
+        row += [x[j].detach() if mask is None or mask[j] else None for j in range(first, start)]
+        row += [x[j] if mask is None or mask[j] else None for j in range(start, i + 1)]
+        real = [n for n, token in enumerate(row) if token is not None]
+        o = torch.zeros(H, d, dtype=x.dtype)
+        if real:
+            read = torch.stack([token for token in row if token is not None])
+            k, v = module.key(read), module.value(read)
+            far = [xl.sinusoid(len(row) - 1 - n, module.width, x) for n in real]
+            k, v, r = (t.view(-1, H, d) for t in (k, v, module.position(torch.stack(far))))
+            q = module.query(x[i]).view(H, d)
+            logits = ((q + module.u[:, 0]) * k).sum(-1) + ((q + module.v[:, 0]) * r).sum(-1)
+            o = ((logits / d**0.5).softmax(0)[..., None] * v).sum(0)
+        rows.append(o.flatten())
+    return module.output(torch.stack(rows))
+
+
 class Recomputed(CompressiveTransformer):
     keeps_weights = False
 
@@ -378,34 +406,6 @@ def read(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
 
 def detached(x: Tensor | None) -> Tensor | None:
     return None if x is None else x.detach()
-
-
-def reference(
-    module: CompressiveTransformer, x: Tensor, mask: Tensor | None, draws: at.Draws
-) -> Tensor:
-    config, H = module.config, module.heads
-    d = module.width // H
-    slots = compressed(module, x.detach(), mask, draws)
-    rows = []
-    for i in range(len(x)):
-        start = i // config.segment * config.segment
-        first = max(0, start - config.memory)
-        count = first // config.rate
-        row = [slots[s] for s in range(max(0, count - config.compressed), count)]
-        row += [x[j].detach() if mask is None or mask[j] else None for j in range(first, start)]
-        row += [x[j] if mask is None or mask[j] else None for j in range(start, i + 1)]
-        real = [n for n, token in enumerate(row) if token is not None]
-        o = torch.zeros(H, d, dtype=x.dtype)
-        if real:
-            read = torch.stack([token for token in row if token is not None])
-            k, v = module.key(read), module.value(read)
-            far = [xl.sinusoid(len(row) - 1 - n, module.width, x) for n in real]
-            k, v, r = (t.view(-1, H, d) for t in (k, v, module.position(torch.stack(far))))
-            q = module.query(x[i]).view(H, d)
-            logits = ((q + module.u[:, 0]) * k).sum(-1) + ((q + module.v[:, 0]) * r).sum(-1)
-            o = ((logits / d**0.5).softmax(0)[..., None] * v).sum(0)
-        rows.append(o.flatten())
-    return module.output(torch.stack(rows))
 
 
 def compressed(

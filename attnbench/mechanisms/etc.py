@@ -127,17 +127,6 @@ class Etc(at.QKVAttention):
         return 2 * w.heads * w.tokens * (3 * r + 2 * G) + w.tokens * w.width * (6 + 2 * G // r)
 
 
-def neighbours(x: Tensor, r: int) -> Tensor:
-    """[B, H, n, d] to the three blocks around each block of r, [B, H, count, 3 r, d]."""
-    after = r + -x.shape[2] % r
-    return nn.functional.pad(x, (0, 0, r, after)).unfold(2, 3 * r, r).mT
-
-
-def spread(x: Tensor, count: int) -> Tensor:
-    """[B, H, G, d] to [B, H, count, G, d], a view."""
-    return x[:, :, None].expand(-1, -1, count, -1, -1)
-
-
 def reference(module: Etc, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     H, G, config = module.heads, module.config.global_tokens, module.config
     d = module.width // H
@@ -167,6 +156,17 @@ def label(module: Etc, i: int, j: int) -> Tensor:
     if (i < G) == (j < G):
         return module.near[:, max(-clip, min(clip, j - i)) + clip]
     return module.to_long[:, 0] if i < G else module.to_global[:, 0]
+
+
+def neighbours(x: Tensor, r: int) -> Tensor:
+    """[B, H, n, d] to the three blocks around each block of r, [B, H, count, 3 r, d]."""
+    after = r + -x.shape[2] % r
+    return nn.functional.pad(x, (0, 0, r, after)).unfold(2, 3 * r, r).mT
+
+
+def spread(x: Tensor, count: int) -> Tensor:
+    """[B, H, G, d] to [B, H, count, G, d], a view."""
+    return x[:, :, None].expand(-1, -1, count, -1, -1)
 
 
 def parameters(config: Config, w: at.Workload) -> int:

@@ -24,10 +24,8 @@ which ties the projections of all heads but still computes each.
 Source: arXiv:2108.09084, equations (3) to (6).
 """
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from types import MappingProxyType
 
 import torch
@@ -118,6 +116,31 @@ class Fastformer(at.QKVAttention):
         return 2 * w.tokens * w.width * WIDTHS[config.interaction] + 2 * w.tokens * w.heads
 
 
+def reference(module: Fastformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
+    H, d, kind = module.heads, module.width // module.heads, module.config.interaction
+    real = [i for i in range(len(x)) if mask is None or mask[i]]
+    q, outputs = [], []
+    for h in range(H):
+        row = 0 if module.config.share_heads else h
+        part = slice(row * d, (row + 1) * d)
+        q_h, k_h = module.query(x)[:, part], module.key(x)[:, part]
+        v_h = q_h if module.config.share_query_value else module.value(x)[:, part]
+        a = torch.stack([module.w_q[row] @ q_h[i] / d**0.5 for i in real]).softmax(0)
+        q_bar = torch.stack([a[n] * q_h[i] for n, i in enumerate(real)]).sum(0)
+        p = [interact(kind, q_bar, k_i) for k_i in k_h]
+        b = torch.stack([module.w_k[row] @ p[i] / d**0.5 for i in real]).softmax(0)
+        k_bar = torch.stack([b[n] * p[i] for n, i in enumerate(real)]).sum(0)
+        outputs.append(torch.stack([interact(kind, k_bar, v_i) for v_i in v_h]))
+        q.append(q_h)
+    return module.output(torch.cat(outputs, -1)) + torch.cat(q, -1)
+
+
+def interact(kind: str, a: Tensor, b: Tensor) -> Tensor:
+    if kind == "product":
+        return a * b
+    return a + b if kind == "add" else torch.cat([a, b])
+
+
 class Folded(Fastformer):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         H, d = self.heads, self.width // self.heads
@@ -183,13 +206,7 @@ class Triton(Fastformer):
     def needs(config: Config, w: at.Workload) -> str | None:
         if config.interaction != "product":
             return "the Triton kernel computes only interaction=product; use fastformer:eager"
-        if find_spec("triton") is None:
-            return "Triton is not installed: pip install triton (Linux only)"
-        if w.device == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
-            return "Triton compiles for GPUs only"
-        if w.dtype == "float64":
-            return "the Triton kernel sums in float32; use fastformer:eager"
-        return None
+        return at.kernels.needs(w)
 
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
@@ -202,31 +219,6 @@ def fused_pooling(x: Tensor, w: Tensor, mask: Tensor | None) -> Tensor:
     from attnbench.attention.kernels.pooling import pooled
 
     return pooled(x, w, mask, x.shape[-1] ** -0.5)
-
-
-def reference(module: Fastformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    H, d, kind = module.heads, module.width // module.heads, module.config.interaction
-    real = [i for i in range(len(x)) if mask is None or mask[i]]
-    q, outputs = [], []
-    for h in range(H):
-        row = 0 if module.config.share_heads else h
-        part = slice(row * d, (row + 1) * d)
-        q_h, k_h = module.query(x)[:, part], module.key(x)[:, part]
-        v_h = q_h if module.config.share_query_value else module.value(x)[:, part]
-        a = torch.stack([module.w_q[row] @ q_h[i] / d**0.5 for i in real]).softmax(0)
-        q_bar = torch.stack([a[n] * q_h[i] for n, i in enumerate(real)]).sum(0)
-        p = [interact(kind, q_bar, k_i) for k_i in k_h]
-        b = torch.stack([module.w_k[row] @ p[i] / d**0.5 for i in real]).softmax(0)
-        k_bar = torch.stack([b[n] * p[i] for n, i in enumerate(real)]).sum(0)
-        outputs.append(torch.stack([interact(kind, k_bar, v_i) for v_i in v_h]))
-        q.append(q_h)
-    return module.output(torch.cat(outputs, -1)) + torch.cat(q, -1)
-
-
-def interact(kind: str, a: Tensor, b: Tensor) -> Tensor:
-    if kind == "product":
-        return a * b
-    return a + b if kind == "add" else torch.cat([a, b])
 
 
 def parameters(config: Config, w: at.Workload) -> int:

@@ -55,18 +55,6 @@ class FNet(at.Attention):
         return 4 * w.tokens * w.width
 
 
-class Half(FNet):
-    def mixed(self, x: Tensor) -> Tensor:
-        half = rfft2(x).real  # [B, N, ⌊D / 2⌋ + 1]
-        rest = half[..., 1 : (x.shape[-1] + 1) // 2]
-        return torch.cat([half, rest.flip(-2, -1).roll(1, -2)], -1)
-
-    @staticmethod
-    def elements(config: Config, w: at.Workload) -> int:
-        """Two complex tensors of half the width, and their real part."""
-        return 3 * w.tokens * w.width
-
-
 def reference(module: FNet, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     N, D = x.shape
     x = x if mask is None else torch.where(mask[:, None], x, 0)
@@ -79,6 +67,18 @@ def reference(module: FNet, x: Tensor, mask: Tensor | None, draws: at.Draws) -> 
             row.append((x * torch.tensor(waves, dtype=x.dtype)).sum())
         rows.append(torch.stack(row))
     return torch.stack(rows)
+
+
+class Half(FNet):
+    def mixed(self, x: Tensor) -> Tensor:
+        half = rfft2(x).real  # [B, N, ⌊D / 2⌋ + 1]
+        rest = half[..., 1 : (x.shape[-1] + 1) // 2]
+        return torch.cat([half, rest.flip(-2, -1).roll(1, -2)], -1)
+
+    @staticmethod
+    def elements(config: Config, w: at.Workload) -> int:
+        """Two complex tensors of half the width, and their real part."""
+        return 3 * w.tokens * w.width
 
 
 def parameters(config: Config, w: at.Workload) -> int:

@@ -22,8 +22,7 @@ last W − 1 inputs of conv.
 Source: arXiv:2412.06464, equation (10) and section 3.4.
 """
 
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -55,17 +54,11 @@ class Config(at.BaseConfig):
         return (2 if self.gate else 1) if self.expand is None else self.expand
 
 
-class Kept(NamedTuple):
-    """S [B, H, d, e d], and the last inputs of conv [B, W − 1, (2 + e) D]."""
-
-    S: Tensor
-    inputs: Tensor
-
-
-class GatedDeltaNet(at.CoreAttention):
+class GatedDeltaNet(at.Convolved):
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         D, H, e = workload.width, workload.heads, config.wider
+        self.state_shape = H, D // H, e * (D // H)
         if config.gate:
             self.A, self.b = (nn.Parameter(rate) for rate in at.decay_rates(H))
         if workload.level is at.Level.CORE:
@@ -87,11 +80,7 @@ class GatedDeltaNet(at.CoreAttention):
         rates = w.batch, (1 + config.gate) * w.heads, w.seq_len
         return (*tokens, d), (*tokens, d), (*tokens, config.wider * d), rates
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self.extend(x, mask, self.start(len(x), 0))[0]
-
     def extend(self, x: Tensor, mask: Tensor | None, state: at.State) -> tuple[Tensor, at.State]:
-        """The outputs of tokens after a state, and the state after them."""
         S, inputs = state
         mixed = self.mix(x)
         if mask is not None:
@@ -99,15 +88,12 @@ class GatedDeltaNet(at.CoreAttention):
         mixed, inputs = at.short_convolution(mixed, inputs, self.taps)
         D = self.width
         q, k, v = (self.split(t) for t in mixed.split([D, D, mixed.shape[-1] - 2 * D], -1))
-        o, S = self.corrected(q, k, v, self.rates(x).mT, mask, S)
+        o, S = self.scan(q, k, v, self.rates(x).mT, mask, S)
         o = at.merge(self.norm(o))
-        return self.output(o * silu(self.gate(x)) if self.config.gate else o), Kept(S, inputs)
+        o = o * silu(self.gate(x)) if self.config.gate else o
+        return self.output(o), at.Kept(S, inputs)
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, rates: Tensor, mask: Tensor | None) -> Tensor:
-        """Shapes of `core_inputs` and a mask [B, N] or None to [B, H, N, e d]."""
-        return self.corrected(q, k, v, rates, mask, self.nothing(len(v), v))[0]
-
-    def corrected(
+    def scan(
         self, q: Tensor, k: Tensor, v: Tensor, rates: Tensor, mask: Tensor | None, S: Tensor
     ) -> tuple[Tensor, Tensor]:
         """o [B, H, N, e d], and S after the tokens."""
@@ -127,29 +113,11 @@ class GatedDeltaNet(at.CoreAttention):
         speed = softplus(rates[:, self.heads :] + at.widen(self.b)[:, None])
         return beta, -at.widen(self.A).exp()[:, None] * speed
 
-    def nothing(self, batch: int, like: Tensor) -> Tensor:
-        """S before the first token, on the device of `like` and at least as precise."""
-        d = self.width // self.heads
-        return at.widen(like.new_zeros(batch, self.heads, d, self.config.wider * d))
-
-    def start(self, batch: int, capacity: int) -> at.State:
-        like = self.output.weight
-        inputs = like.new_zeros(batch, *self.taps[1:].shape)
-        return Kept(self.nothing(batch, like), inputs)
-
-    def prefill(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
-        return self.extend(x, None, state)
-
     @staticmethod
     def state_elements(config: Config, workload: at.Workload) -> int:
         w, e = workload, config.wider
         inputs = (config.conv - 1) * (2 + e) * w.width
         return w.batch * (w.width * e * w.head_width + inputs)
-
-    @staticmethod
-    def chunk(config: Config, d: int) -> int | None:
-        """Tokens of a chunk; None: token by token."""
-        return None
 
     @classmethod
     def flops(cls, config: Config, w: at.Workload) -> at.Flops:
@@ -158,42 +126,11 @@ class GatedDeltaNet(at.CoreAttention):
         core = at.delta_flops(w.seq_len, cls.chunk(config, d), w.heads, d, e * d)
         return at.Flops(2 * w.tokens * projections(config, w), w.batch * core)
 
-    @classmethod
-    def step_flops(cls, config: Config, w: at.Workload) -> at.Flops:
-        """Those of one token."""
-        return cls.flops(config, replace(w, seq_len=1))
-
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         """q, k and v twice; in training, S after every token."""
         state = config.wider * w.width * w.head_width
         return w.tokens * (2 * (2 + config.wider) * w.width + (w.mode is at.Mode.TRAINING) * state)
-
-
-class Chunked(GatedDeltaNet):
-    @staticmethod
-    def chunk(config: Config, d: int) -> int:
-        return config.chunk or at.chunk_length(d)
-
-    @staticmethod
-    def elements(config: Config, w: at.Workload) -> int:
-        """Chunks of q, k, v and o, four tensors of C × C, and S before every chunk."""
-        e, d, C = config.wider, w.head_width, Chunked.chunk(config, w.head_width)
-        states = -(-w.seq_len // C) * w.batch * w.width * (d + 2 * e * d)
-        squares = 4 * w.heads * w.tokens * min(C, w.seq_len)
-        return squares + (8 + 4 * e) * w.tokens * w.width + states
-
-
-def unit(x: Tensor) -> Tensor:
-    """x / ‖x‖ over the last dimension."""
-    return x * (x.square().sum(-1, keepdim=True) + EPSILON).rsqrt()
-
-
-def projections(config: Config, w: at.Workload) -> int:
-    """Elements of W_Q, W_K, W_V, W_β and W_O, and if `gate` of W_α and W_G."""
-    D, e = w.width, config.wider
-    widths = (2 + e) * D + (1 + config.gate) * w.heads + (config.gate + 1) * e * D
-    return widths * D
 
 
 def reference(module: GatedDeltaNet, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
@@ -225,6 +162,32 @@ def reference(module: GatedDeltaNet, x: Tensor, mask: Tensor | None, draws: at.D
         return module.output(o)
     gate = module.gate(x)
     return module.output(o * gate * gate.sigmoid())
+
+
+class Chunked(GatedDeltaNet):
+    @staticmethod
+    def chunk(config: Config, d: int) -> int:
+        return config.chunk or at.chunk_length(d)
+
+    @staticmethod
+    def elements(config: Config, w: at.Workload) -> int:
+        """Chunks of q, k, v and o, four tensors of C × C, and S before every chunk."""
+        e, d, C = config.wider, w.head_width, Chunked.chunk(config, w.head_width)
+        states = -(-w.seq_len // C) * w.batch * w.width * (d + 2 * e * d)
+        squares = 4 * w.heads * w.tokens * min(C, w.seq_len)
+        return squares + (8 + 4 * e) * w.tokens * w.width + states
+
+
+def unit(x: Tensor) -> Tensor:
+    """x / ‖x‖ over the last dimension."""
+    return x * (x.square().sum(-1, keepdim=True) + EPSILON).rsqrt()
+
+
+def projections(config: Config, w: at.Workload) -> int:
+    """Elements of W_Q, W_K, W_V, W_β and W_O, and if `gate` of W_α and W_G."""
+    D, e = w.width, config.wider
+    widths = (2 + e) * D + (1 + config.gate) * w.heads + (config.gate + 1) * e * D
+    return widths * D
 
 
 def parameters(config: Config, w: at.Workload) -> int:

@@ -92,6 +92,22 @@ class GroupedQuery(at.CachedAttention):
         return 2 * w.heads * w.tokens * w.seq_len
 
 
+def reference(module: GroupedQuery, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
+    d, group = module.width // module.heads, module.heads // module.kv_heads
+    rows = []
+    for i in range(len(x)):
+        keys = [j for j in range(len(x)) if mask is None or mask[j]]
+        keys = [j for j in keys if j <= i or not module.causal]
+        heads = []
+        for h in range(module.heads):
+            q = module.query(x[i])[h * d : (h + 1) * d]
+            shared = slice(h // group * d, (h // group + 1) * d)
+            k, v = module.key(x[keys])[:, shared], module.value(x[keys])[:, shared]
+            heads.append((k @ q / d**0.5).softmax(0) @ v if keys else torch.zeros_like(q))
+        rows.append(torch.cat(heads))
+    return module.output(torch.stack(rows))
+
+
 class Sdpa(GroupedQuery):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         return at.fused_attention(q, k, v, at.key_mask(mask), self.causal, grouped=True)
@@ -134,22 +150,6 @@ class Folded(GroupedQuery):
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         return w.tokens * (w.heads + 2 * w.width)
-
-
-def reference(module: GroupedQuery, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    d, group = module.width // module.heads, module.heads // module.kv_heads
-    rows = []
-    for i in range(len(x)):
-        keys = [j for j in range(len(x)) if mask is None or mask[j]]
-        keys = [j for j in keys if j <= i or not module.causal]
-        heads = []
-        for h in range(module.heads):
-            q = module.query(x[i])[h * d : (h + 1) * d]
-            shared = slice(h // group * d, (h // group + 1) * d)
-            k, v = module.key(x[keys])[:, shared], module.value(x[keys])[:, shared]
-            heads.append((k @ q / d**0.5).softmax(0) @ v if keys else torch.zeros_like(q))
-        rows.append(torch.cat(heads))
-    return module.output(torch.stack(rows))
 
 
 def kv_heads(config: Config, w: at.Workload) -> int:

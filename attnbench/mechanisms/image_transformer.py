@@ -28,7 +28,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from attnbench import attention as at
-from attnbench.devices.finding import find
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,6 +146,40 @@ class ImageTransformer(at.QKVAttention):
         return 2 * w.batch * (w.heads * scores(config, w) + keys * w.width)
 
 
+def reference(module: ImageTransformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
+    N, H, d = len(x), module.heads, module.width // module.heads
+    q, k, v = (linear(x).view(N, H, d) for linear in (module.query, module.key, module.value))
+    sees = {"1d": sees_line, "2d": sees_pixel}[module.config.layout]
+    o = torch.zeros_like(q)
+    for i in range(N):
+        keys = [j for j in range(N) if (mask is None or mask[j]) and sees(module.config, N, i, j)]
+        keys = [j for j in keys if j <= i or not module.causal]
+        for h in range(H if keys else 0):
+            o[i, h] = (k[keys, h] @ q[i, h] / d**0.5).softmax(0) @ v[keys, h]
+    return module.output(o.flatten(1))
+
+
+def sees_line(config: Config, N: int, i: int, j: int) -> bool:
+    start = i // config.block * config.block
+    return start - config.memory <= j < start + config.block
+
+
+def sees_pixel(config: Config, N: int, i: int, j: int) -> bool:
+    (top, left), (y, x) = corner(config, N, i), corner(config, N, j)
+    inside = j % (config.rows * config.columns)
+    y, x = y + inside // config.columns, x + inside % config.columns
+    return (
+        top - config.above <= y < top + config.rows
+        and left - config.beside <= x < left + config.columns + config.beside
+    )
+
+
+def corner(config: Config, N: int, i: int) -> tuple[int, int]:
+    """Row and column of the first pixel of the block of token i."""
+    block, across = i // (config.rows * config.columns), config.grid(N)[1]
+    return block // across * config.rows, block % across * config.columns
+
+
 class Sdpa(ImageTransformer):
     def dense(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         if mask is not None and mask.dim() == 2:
@@ -161,33 +194,14 @@ class Sdpa(ImageTransformer):
         return w.batch * (2 * keys * w.width + 2 * mask) + w.tokens * w.width
 
 
-class Flex(ImageTransformer):
-    compiles = True
-
-    def __init__(self, config: Config, workload: at.Workload) -> None:
-        super().__init__(config, workload)
-        self.fused = at.flex.Fused(visible(config, workload), find(workload.device).torch_name)
-
+class Flex(at.flex.Form, ImageTransformer):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         return self.fused(q, k, v, mask)
 
     @staticmethod
-    def needs(config: Config, w: at.Workload) -> str | None:
-        return at.flex.needs(w) or find(w.device).cannot_compile() or None
-
-    @staticmethod
-    def flops(config: Config, w: at.Workload) -> at.Flops:
-        """q kᵀ and A v of all pairs of flex_attention's blocks that it visits."""
-        return at.Flops(at.projection_flops(w), visible(config, w).flops(w))
-
-    @staticmethod
-    def elements(config: Config, w: at.Workload) -> int:
-        return w.heads * w.tokens
-
-
-def visible(config: Config, w: at.Workload) -> at.flex.Window:
-    """The memory of each query, up to the query if causal."""
-    return (seen_lines if config.layout == "1d" else seen_pixels)(config, w)
+    def visible(config: Config, w: at.Workload) -> at.flex.Window:
+        """The memory of each query, up to the query if causal."""
+        return (seen_lines if config.layout == "1d" else seen_pixels)(config, w)
 
 
 def seen_lines(config: Config, w: at.Workload) -> at.flex.Window:
@@ -239,40 +253,6 @@ def scores(config: Config, w: at.Workload) -> int:
         return n * lq * (config.rows + config.above) * (config.columns + 2 * config.beside)
     spans = config.spans(w.seq_len)
     return sum((last - i) * lq * (lq + min(config.memory, i * lq)) for i, last in spans)
-
-
-def reference(module: ImageTransformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    N, H, d = len(x), module.heads, module.width // module.heads
-    q, k, v = (linear(x).view(N, H, d) for linear in (module.query, module.key, module.value))
-    sees = {"1d": sees_line, "2d": sees_pixel}[module.config.layout]
-    o = torch.zeros_like(q)
-    for i in range(N):
-        keys = [j for j in range(N) if (mask is None or mask[j]) and sees(module.config, N, i, j)]
-        keys = [j for j in keys if j <= i or not module.causal]
-        for h in range(H if keys else 0):
-            o[i, h] = (k[keys, h] @ q[i, h] / d**0.5).softmax(0) @ v[keys, h]
-    return module.output(o.flatten(1))
-
-
-def sees_line(config: Config, N: int, i: int, j: int) -> bool:
-    start = i // config.block * config.block
-    return start - config.memory <= j < start + config.block
-
-
-def sees_pixel(config: Config, N: int, i: int, j: int) -> bool:
-    (top, left), (y, x) = corner(config, N, i), corner(config, N, j)
-    inside = j % (config.rows * config.columns)
-    y, x = y + inside // config.columns, x + inside % config.columns
-    return (
-        top - config.above <= y < top + config.rows
-        and left - config.beside <= x < left + config.columns + config.beside
-    )
-
-
-def corner(config: Config, N: int, i: int) -> tuple[int, int]:
-    """Row and column of the first pixel of the block of token i."""
-    block, across = i // (config.rows * config.columns), config.grid(N)[1]
-    return block // across * config.rows, block % across * config.columns
 
 
 def default(config: Config, w: at.Workload) -> str:

@@ -160,6 +160,26 @@ class Latent(at.CoreAttention):
         return 2 * w.heads * w.tokens * w.seq_len + w.tokens * (4 * w.width + w.heads * rope)
 
 
+def reference(module: Latent, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
+    r, H, d = module.rank, module.heads, module.width // module.heads
+    width = d + module.rope
+    rows = []
+    for i in range(len(x)):
+        keys = [j for j in range(len(x)) if mask is None or mask[j]]
+        keys = [j for j in keys if j <= i or not module.causal]
+        down = module.down(x[keys])
+        c, shared = down[:, :r], down[:, r:]
+        c = c / (c.square().mean(-1, keepdim=True) + EPSILON).sqrt() * module.norm.weight
+        heads = []
+        for h in range(H):
+            q = queries(module, x[i])[h * width : (h + 1) * width]
+            W = module.up.weight[2 * h * d : 2 * (h + 1) * d]
+            logits = (c @ W[:d].T @ q[:d] + shared @ q[d:]) / width**0.5
+            heads.append(logits.softmax(0) @ (c @ W[d:].T) if keys else x.new_zeros(d))
+        rows.append(torch.cat(heads))
+    return module.output(torch.stack(rows))
+
+
 class Sdpa(Latent):
     def attend(self, q: Tensor, latent: Tensor, mask: Tensor | None) -> Tensor:
         k, v = self.expanded(latent)
@@ -227,26 +247,6 @@ def parameters(config: Config, w: at.Workload) -> int:
     query = w.width + w.heads * rope if rank is None else rank
     biases = config.bias * (query + r + rope + w.width)
     return projections(config, w) + biases + (rank or 0) + r + 2 * r * w.width
-
-
-def reference(module: Latent, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    r, H, d = module.rank, module.heads, module.width // module.heads
-    width = d + module.rope
-    rows = []
-    for i in range(len(x)):
-        keys = [j for j in range(len(x)) if mask is None or mask[j]]
-        keys = [j for j in keys if j <= i or not module.causal]
-        down = module.down(x[keys])
-        c, shared = down[:, :r], down[:, r:]
-        c = c / (c.square().mean(-1, keepdim=True) + EPSILON).sqrt() * module.norm.weight
-        heads = []
-        for h in range(H):
-            q = queries(module, x[i])[h * width : (h + 1) * width]
-            W = module.up.weight[2 * h * d : 2 * (h + 1) * d]
-            logits = (c @ W[:d].T @ q[:d] + shared @ q[d:]) / width**0.5
-            heads.append(logits.softmax(0) @ (c @ W[d:].T) if keys else x.new_zeros(d))
-        rows.append(torch.cat(heads))
-    return module.output(torch.stack(rows))
 
 
 def queries(module: Latent, x: Tensor) -> Tensor:

@@ -97,6 +97,26 @@ class LinearTransformer(at.QKVAttention):
         return 4 * w.tokens * w.width + 2 * w.tokens * w.heads * config.chunk + 2 * states
 
 
+def reference(module: LinearTransformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
+    N, d = len(x), module.width // module.heads
+    q, k, v = phi(module.query(x)), phi(module.key(x)), module.value(x)
+    real = [j for j in range(N) if mask is None or mask[j]]
+    rows = []
+    for i in range(N):
+        keys = [j for j in real if j <= i or not module.causal]
+        heads = []
+        for part in (slice(h * d, (h + 1) * d) for h in range(module.heads)):
+            similarity = k[keys][:, part] @ q[i, part]
+            heads.append(similarity @ v[keys][:, part] / (similarity.sum() + EPSILON))
+        rows.append(torch.cat(heads))
+    return module.output(torch.stack(rows))
+
+
+def phi(x: Tensor) -> Tensor:
+    """1 + x where x is positive, eˣ elsewhere."""
+    return torch.where(x > 0, 1 + x, x.clamp(max=0).exp())
+
+
 class Folded(LinearTransformer):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         heads = (self.heads, -1, self.width)  # the rows of a projection: [H, d, D]
@@ -164,26 +184,6 @@ def feature(x: Tensor) -> Tensor:
 def by_head(z: Tensor) -> Tensor:
     """[B, H, d] to [B, D, H]: column h holds z_h in the rows of head h, and zeros elsewhere."""
     return torch.diag_embed(z.mT, dim1=-2, dim2=-1).transpose(1, 2).flatten(1, 2)
-
-
-def reference(module: LinearTransformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    N, d = len(x), module.width // module.heads
-    q, k, v = phi(module.query(x)), phi(module.key(x)), module.value(x)
-    real = [j for j in range(N) if mask is None or mask[j]]
-    rows = []
-    for i in range(N):
-        keys = [j for j in real if j <= i or not module.causal]
-        heads = []
-        for part in (slice(h * d, (h + 1) * d) for h in range(module.heads)):
-            similarity = k[keys][:, part] @ q[i, part]
-            heads.append(similarity @ v[keys][:, part] / (similarity.sum() + EPSILON))
-        rows.append(torch.cat(heads))
-    return module.output(torch.stack(rows))
-
-
-def phi(x: Tensor) -> Tensor:
-    """1 + x where x is positive, eˣ elsewhere."""
-    return torch.where(x > 0, 1 + x, x.clamp(max=0).exp())
 
 
 def default(config: Config, w: at.Workload) -> str:

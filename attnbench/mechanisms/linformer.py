@@ -88,6 +88,21 @@ class Linformer(at.QKVAttention):
         return 2 * w.tokens * w.heads * config.rank + 2 * w.batch * config.rank * w.width
 
 
+def reference(module: Linformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
+    N, d = len(x), module.width // module.heads
+    real = [j for j in range(N) if mask is None or mask[j]]
+    heads = []
+    for h in range(module.heads):
+        part = slice(h * d, (h + 1) * d)
+        E = module.E[h] if module.E.dim() == 3 else module.E
+        F = E if module.F is None else module.F[h] if module.F.dim() == 3 else module.F
+        q, k, v = (f(x)[:, part] for f in (module.query, module.key, module.value))
+        k = sum((torch.outer(E[:, j], k[j]) for j in real), torch.zeros(len(E), d).to(x))
+        v = sum((torch.outer(F[:, j], v[j]) for j in real), torch.zeros(len(F), d).to(x))
+        heads.append(torch.stack([v.T @ (k @ q_i / d**0.5).softmax(0) for q_i in q]))
+    return module.output(torch.cat(heads, -1))
+
+
 class Folded(Linformer):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         k, v = self.short(x, mask)
@@ -157,21 +172,6 @@ class Absorbed(Folded):
 def low_rank_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Softmax attention of N queries over R keys, [B, H, N, d]."""
     return (q @ (k.mT / q.shape[-1] ** 0.5)).softmax(-1) @ v
-
-
-def reference(module: Linformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    N, d = len(x), module.width // module.heads
-    real = [j for j in range(N) if mask is None or mask[j]]
-    heads = []
-    for h in range(module.heads):
-        part = slice(h * d, (h + 1) * d)
-        E = module.E[h] if module.E.dim() == 3 else module.E
-        F = E if module.F is None else module.F[h] if module.F.dim() == 3 else module.F
-        q, k, v = (f(x)[:, part] for f in (module.query, module.key, module.value))
-        k = sum((torch.outer(E[:, j], k[j]) for j in real), torch.zeros(len(E), d).to(x))
-        v = sum((torch.outer(F[:, j], v[j]) for j in real), torch.zeros(len(F), d).to(x))
-        heads.append(torch.stack([v.T @ (k @ q_i / d**0.5).softmax(0) for q_i in q]))
-    return module.output(torch.cat(heads, -1))
 
 
 def parameters(config: Config, w: at.Workload) -> int:

@@ -17,7 +17,6 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from attnbench import attention as at
-from attnbench.devices.finding import find
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,41 +77,6 @@ class Local(at.CachedAttention):
         return 2 * w.heads * w.tokens * config.block
 
 
-class Flex(Local):
-    compiles = True
-
-    def __init__(self, config: Config, workload: at.Workload) -> None:
-        super().__init__(config, workload)
-        self.fused = at.flex.Fused(visible(config, workload), find(workload.device).torch_name)
-
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        return self.fused(q, k, v, mask)
-
-    @staticmethod
-    def needs(config: Config, w: at.Workload) -> str | None:
-        return at.flex.needs(w) or find(w.device).cannot_compile() or None
-
-    @staticmethod
-    def flops(config: Config, w: at.Workload) -> at.Flops:
-        """q kᵀ and A v of all pairs of flex_attention's blocks that it visits."""
-        return at.Flops(at.projection_flops(w), visible(config, w).flops(w))
-
-    @staticmethod
-    def elements(config: Config, w: at.Workload) -> int:
-        return w.heads * w.tokens
-
-
-def visible(config: Config, w: at.Workload) -> at.flex.Window:
-    """The block of each query, up to the query if causal."""
-    b, causal = config.block, w.causal
-
-    def bounds(i: Tensor) -> at.flex.Range:
-        first = i // b * b
-        return first, i + 1 if causal else first + b
-
-    return at.flex.within(w.seq_len, bounds)
-
-
 def reference(module: Local, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     N, d, b = len(x), module.width // module.heads, module.config.block
     rows = []
@@ -124,6 +88,22 @@ def reference(module: Local, x: Tensor, mask: Tensor | None, draws: at.Draws) ->
         o = [(k[:, s] @ q[s] / d**0.5).softmax(0) @ v[:, s] for s in heads]
         rows.append(torch.cat(o) if keys else torch.zeros_like(q))
     return module.output(torch.stack(rows))
+
+
+class Flex(at.flex.Form, Local):
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        return self.fused(q, k, v, mask)
+
+    @staticmethod
+    def visible(config: Config, w: at.Workload) -> at.flex.Window:
+        """The block of each query, up to the query if causal."""
+        b, causal = config.block, w.causal
+
+        def bounds(i: Tensor) -> at.flex.Range:
+            first = i // b * b
+            return first, i + 1 if causal else first + b
+
+        return at.flex.within(w.seq_len, bounds)
 
 
 CARD = at.Card(

@@ -23,7 +23,7 @@ and a ring of the last δ (w/2 + 1) others.
 Source: arXiv:2004.05150, sections 3.1 and 3.2.
 """
 
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 import torch
@@ -31,7 +31,6 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from attnbench import attention as at
-from attnbench.devices.finding import find
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,6 +178,27 @@ class Longformer(at.CachedAttention):
         return 3 * w.heads * w.tokens * (L + min(config.global_tokens, w.seq_len))
 
 
+def reference(module: Longformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
+    N, d, c = len(x), module.width // module.heads, module.config
+    real = [j for j in range(N) if mask is None or mask[j]]
+    steps = [m * c.dilation for m in range(-c.window // 2, c.window // 2 + 1)]
+    rows = []
+    for i in range(N):
+        keys = [j for j in real if j < c.global_tokens or j - i in steps]
+        query, key, value = module.query, module.key, module.value
+        if module.causal:
+            keys = [j for j in keys if j <= i]
+        elif i < c.global_tokens:
+            keys = real
+            if not c.share_global:
+                query, key, value = module.query_global, module.key_global, module.value_global
+        q, k, v = query(x[i]), key(x[keys]), value(x[keys])
+        heads = [slice(h * d, (h + 1) * d) for h in range(module.heads)]
+        o = [(k[:, s] @ q[s] / d**0.5).softmax(0) @ v[:, s] for s in heads]
+        rows.append(torch.cat(o) if keys else torch.zeros_like(q))
+    return module.output(torch.stack(rows))
+
+
 class Blocked(Longformer):
     @staticmethod
     def block(config: Config) -> int:
@@ -218,45 +238,32 @@ class Folded(Blocked):
         return at.Flops(projections, blocked.core - rows + thin)
 
 
-class Flex(Longformer):
-    compiles = True
-
-    def __init__(self, config: Config, workload: at.Workload) -> None:
-        super().__init__(config, workload)
-        self.fused = at.flex.Fused(visible(config, workload), find(workload.device).torch_name)
-
+class Flex(at.flex.Form, Longformer):
     def local(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         return self.fused(q, k, v, mask)
 
-    @staticmethod
-    def needs(config: Config, w: at.Workload) -> str | None:
-        return at.flex.needs(w) or find(w.device).cannot_compile() or None
-
     @classmethod
     def flops(cls, config: Config, w: at.Workload) -> at.Flops:
-        """As eager, but all pairs of flex_attention's blocks that it visits; g full rows."""
+        """All pairs of flex_attention's blocks that it visits; g full rows."""
         g = 0 if w.causal else min(config.global_tokens, w.seq_len)
-        rows = 4 * w.batch * w.width * w.seq_len * g
-        return at.Flops(super().flops(config, w).projections, visible(config, w).flops(w) + rows)
+        visited = super().flops(config, w)
+        return replace(visited, core=visited.core + 4 * w.batch * w.width * w.seq_len * g)
 
-    @classmethod
-    def elements(cls, config: Config, w: at.Workload) -> int:
-        return w.heads * w.tokens
+    @staticmethod
+    def visible(config: Config, w: at.Workload) -> at.flex.Window:
+        """Window and global keys of every row."""
+        g, δ, causal = config.global_tokens, config.dilation, w.causal
+        side = δ * config.window // 2
 
+        def allowed(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            near = ((i - j).abs() <= side) & ((i - j) % δ == 0) | (j < g)
+            return near & (j <= i) if causal else near
 
-def visible(config: Config, w: at.Workload) -> at.flex.Window:
-    """Window and global keys of every row."""
-    g, δ, causal = config.global_tokens, config.dilation, w.causal
-    side = δ * config.window // 2
-
-    def allowed(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        near = ((i - j).abs() <= side) & ((i - j) % δ == 0) | (j < g)
-        return near & (j <= i) if causal else near
-
-    first, last = at.flex.queries(w.seq_len)
-    stop, inner_stop = (last + 1, first + 1) if causal else (last + side + 1, first + side + 1)
-    part = [(first - side, stop), (0 * first, 0 * first + g)]
-    return at.flex.Window(w.seq_len, allowed, part, [(last - side, inner_stop)] if δ == 1 else [])
+        first, last = at.flex.queries(w.seq_len)
+        stop, inner_stop = (last + 1, first + 1) if causal else (last + side + 1, first + side + 1)
+        part = [(first - side, stop), (0 * first, 0 * first + g)]
+        whole = [(last - side, inner_stop)] if δ == 1 else []
+        return at.flex.Window(w.seq_len, allowed, part, whole)
 
 
 class Windows(torch.autograd.Function):
@@ -327,27 +334,6 @@ def lowered(allowed: Tensor, like: Tensor) -> Tensor:
     """0 where allowed, else so low that the softmax gives 0, in the dtype of `like`."""
     lowest = torch.finfo(like.dtype).min / 2
     return like.new_zeros(allowed.shape).masked_fill_(~allowed, lowest)
-
-
-def reference(module: Longformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    N, d, c = len(x), module.width // module.heads, module.config
-    real = [j for j in range(N) if mask is None or mask[j]]
-    steps = [m * c.dilation for m in range(-c.window // 2, c.window // 2 + 1)]
-    rows = []
-    for i in range(N):
-        keys = [j for j in real if j < c.global_tokens or j - i in steps]
-        query, key, value = module.query, module.key, module.value
-        if module.causal:
-            keys = [j for j in keys if j <= i]
-        elif i < c.global_tokens:
-            keys = real
-            if not c.share_global:
-                query, key, value = module.query_global, module.key_global, module.value_global
-        q, k, v = query(x[i]), key(x[keys]), value(x[keys])
-        heads = [slice(h * d, (h + 1) * d) for h in range(module.heads)]
-        o = [(k[:, s] @ q[s] / d**0.5).softmax(0) @ v[:, s] for s in heads]
-        rows.append(torch.cat(o) if keys else torch.zeros_like(q))
-    return module.output(torch.stack(rows))
 
 
 def parameters(config: Config, w: at.Workload) -> int:

@@ -21,8 +21,7 @@ its expansion, our K its number of groups.
 Source: arXiv:2405.21060, section 7 and algorithm 1.
 """
 
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -53,18 +52,13 @@ class Config(at.BaseConfig):
         self.require_at_least(1, *options)
 
 
-class Kept(NamedTuple):
-    """S [B, K, s, H / K, p], and the last inputs of conv [B, W − 1, e D + 2 K s]."""
-
-    S: Tensor
-    inputs: Tensor
-
-
-class Mamba2(at.CoreAttention):
+class Mamba2(at.Convolved):
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         D = workload.width
         inner, self.heads, self.head_width = inner_heads(config, workload)
+        K = config.groups
+        self.state_shape = K, config.state, self.heads // K, self.head_width
         self.A, self.beta = (nn.Parameter(rate) for rate in at.decay_rates(self.heads))
         self.skip = nn.Parameter(torch.ones(self.heads))  # δ
         if workload.level is at.Level.CORE:
@@ -85,11 +79,7 @@ class Mamba2(at.CoreAttention):
         _, H, p = inner_heads(config, workload)
         return (B, H, N, p), shared, shared, (B, H, N)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self.extend(x, mask, self.start(len(x), 0))[0]
-
     def extend(self, x: Tensor, mask: Tensor | None, state: at.State) -> tuple[Tensor, at.State]:
-        """The outputs of tokens after a state, and the state after them."""
         S, inputs = state
         z, u, delta = self.mix(x).split(self.sizes, -1)
         if mask is not None:
@@ -98,16 +88,12 @@ class Mamba2(at.CoreAttention):
         shared = self.config.groups * self.config.state
         v, k, q = u.split([self.sizes[0], shared, shared], -1)
         k, q = (t.unflatten(-1, (self.config.groups, -1)).transpose(1, 2) for t in (k, q))
-        o, S = self.scanned(self.split(v), k, q, delta.mT, mask, S)
+        o, S = self.scan(self.split(v), k, q, delta.mT, mask, S)
         o = (at.merge(o) * silu(z)).unflatten(-1, (self.config.groups, -1))
         o = rms_norm(o, o.shape[-1:], eps=EPSILON).flatten(2)
-        return self.output(o * self.scales), Kept(S, inputs)
+        return self.output(o * self.scales), at.Kept(S, inputs)
 
-    def attend(self, v: Tensor, k: Tensor, q: Tensor, delta: Tensor, mask: Tensor | None) -> Tensor:
-        """x′, b, c and Δ of `core_inputs` and a mask [B, N] or None to [B, H, N, p]."""
-        return self.scanned(v, k, q, delta, mask, self.nothing(len(v), v))[0]
-
-    def scanned(
+    def scan(
         self, v: Tensor, k: Tensor, q: Tensor, delta: Tensor, mask: Tensor | None, S: Tensor
     ) -> tuple[Tensor, Tensor]:
         """o [B, H, N, p], and S after the tokens."""
@@ -118,22 +104,9 @@ class Mamba2(at.CoreAttention):
             delta = delta * mask[:, None]
             v = v * mask[:, None, :, None]
         g = -at.widen(self.A).exp()[:, None] * delta
-        o, S = at.decay_rule(S, g, q, k, delta[..., None] * v, self.chunk(self.config))
+        chunk = self.chunk(self.config, self.config.state)
+        o, S = at.decay_rule(S, g, q, k, delta[..., None] * v, chunk)
         return torch.addcmul(o, at.widen(self.skip)[:, None, None], v).to(dtype), S
-
-    def nothing(self, batch: int, like: Tensor) -> Tensor:
-        """S before the first token, on the device of `like` and at least as precise."""
-        c = self.config
-        heads = self.heads // c.groups
-        return at.widen(like.new_zeros(batch, c.groups, c.state, heads, self.head_width))
-
-    def start(self, batch: int, capacity: int) -> at.State:
-        like = self.output.weight
-        inputs = like.new_zeros(batch, *self.taps[1:].shape)
-        return Kept(self.nothing(batch, like), inputs)
-
-    def prefill(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
-        return self.extend(x, None, state)
 
     @staticmethod
     def state_elements(config: Config, workload: at.Workload) -> int:
@@ -141,22 +114,12 @@ class Mamba2(at.CoreAttention):
         inputs = (config.conv - 1) * channels(config, workload)
         return workload.batch * (inner * config.state + inputs)
 
-    @staticmethod
-    def chunk(config: Config) -> int | None:
-        """Tokens of a chunk; None: token by token."""
-        return None
-
     @classmethod
     def flops(cls, config: Config, w: at.Workload) -> at.Flops:
         """The projections; then those of `decay_flops`. conv is not a matrix product."""
-        _, H, p = inner_heads(config, w)
-        core = at.decay_flops(w.seq_len, cls.chunk(config), config.groups, H, config.state, p)
+        K, s, (_, H, p) = config.groups, config.state, inner_heads(config, w)
+        core = at.decay_flops(w.seq_len, cls.chunk(config, s), K, H, s, p)
         return at.Flops(2 * w.tokens * projections(config, w), w.batch * core)
-
-    @classmethod
-    def step_flops(cls, config: Config, w: at.Workload) -> at.Flops:
-        """Those of one token."""
-        return cls.flops(config, replace(w, seq_len=1))
 
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
@@ -164,38 +127,6 @@ class Mamba2(at.CoreAttention):
         inner, _, _ = inner_heads(config, w)
         kept = inner * config.state if w.mode is at.Mode.TRAINING else 0
         return w.tokens * (2 * channels(config, w) + 2 * inner + kept)
-
-
-class Chunked(Mamba2):
-    @staticmethod
-    def chunk(config: Config) -> int | None:
-        return config.chunk
-
-    @staticmethod
-    def elements(config: Config, w: at.Workload) -> int:
-        """Chunks of x′, b, c and o, three tensors of C × C, and S before every chunk."""
-        inner, H, _ = inner_heads(config, w)
-        states = -(-w.seq_len // config.chunk) * w.batch * inner * config.state
-        squares = 3 * H * w.tokens * min(config.chunk, w.seq_len)
-        return squares + 4 * w.tokens * (channels(config, w) + inner) + 2 * states
-
-
-def inner_heads(config: Config, w: at.Workload) -> tuple[int, int, int]:
-    """e D, H and p."""
-    inner = config.expand * w.width
-    p = min(64, inner) if config.head_width is None else config.head_width
-    return inner, inner // p, p
-
-
-def channels(config: Config, w: at.Workload) -> int:
-    """Channels of u: e D + 2 K s."""
-    return config.expand * w.width + 2 * config.groups * config.state
-
-
-def projections(config: Config, w: at.Workload) -> int:
-    """Elements of W_z, W_u, W_Δ and W_O."""
-    inner, H, _ = inner_heads(config, w)
-    return w.width * (inner + channels(config, w) + H + inner)
 
 
 def reference(module: Mamba2, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
@@ -225,6 +156,38 @@ def reference(module: Mamba2, x: Tensor, mask: Tensor | None, draws: at.Draws) -
     o = o.view(len(x), c.groups, -1)
     o = o / (o.square().mean(-1, keepdim=True) + EPSILON).sqrt()
     return module.output(o.flatten(1) * module.scales)
+
+
+class Chunked(Mamba2):
+    @staticmethod
+    def chunk(config: Config, d: int) -> int:
+        return config.chunk
+
+    @staticmethod
+    def elements(config: Config, w: at.Workload) -> int:
+        """Chunks of x′, b, c and o, three tensors of C × C, and S before every chunk."""
+        inner, H, _ = inner_heads(config, w)
+        states = -(-w.seq_len // config.chunk) * w.batch * inner * config.state
+        squares = 3 * H * w.tokens * min(config.chunk, w.seq_len)
+        return squares + 4 * w.tokens * (channels(config, w) + inner) + 2 * states
+
+
+def inner_heads(config: Config, w: at.Workload) -> tuple[int, int, int]:
+    """e D, H and p."""
+    inner = config.expand * w.width
+    p = min(64, inner) if config.head_width is None else config.head_width
+    return inner, inner // p, p
+
+
+def channels(config: Config, w: at.Workload) -> int:
+    """Channels of u: e D + 2 K s."""
+    return config.expand * w.width + 2 * config.groups * config.state
+
+
+def projections(config: Config, w: at.Workload) -> int:
+    """Elements of W_z, W_u, W_Δ and W_O."""
+    inner, H, _ = inner_heads(config, w)
+    return w.width * (inner + channels(config, w) + H + inner)
 
 
 def parameters(config: Config, w: at.Workload) -> int:

@@ -99,6 +99,43 @@ class MemoryCompressed(at.QKVAttention):
         return 2 * w.heads * w.tokens * (n + extra) + 2 * w.batch * n * w.width
 
 
+def reference(module: MemoryCompressed, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
+    N, D, s = len(x), module.width, module.config.compression
+    d = D // module.heads
+    real = [mask is None or bool(mask[i]) for i in range(N)]
+    K: list[Tensor] = []
+    V: list[Tensor] = []
+    last = []  # token of each compressed key
+    if module.causal and any(real):
+        K, V, last = [module.null_key], [module.null_value], [-1]
+    for start in range(0, N, s):
+        block = [j for j in range(start, min(start + s, N)) if real[j]]
+        if block and not (module.causal and start + s > N):
+            K.append(convolved(module.compress_key, module.key, x, block, s))
+            V.append(convolved(module.compress_value, module.value, x, block, s))
+            last.append(start + s - 1)
+    rows = []
+    for i in range(N):
+        keys = [n for n in range(len(K)) if not module.causal or last[n] <= i]
+        heads = []
+        for h in range(module.heads):
+            part = slice(h * d, (h + 1) * d)
+            q = module.query(x[i])[part]
+            o = torch.zeros_like(q)
+            if keys:
+                a = torch.stack([q @ K[n][part] / d**0.5 for n in keys]).softmax(0)
+                o = a @ torch.stack([V[n][part] for n in keys])
+            heads.append(o)
+        rows.append(torch.cat(heads))
+    return module.output(torch.stack(rows))
+
+
+def convolved(conv: nn.Linear, linear: nn.Linear, x: Tensor, block: list[int], s: int) -> Tensor:
+    D = x.shape[1]
+    taps = (conv.weight[:, j % s * D :][:, :D] @ linear(x[j]) for j in block)
+    return sum(taps, torch.zeros_like(x[0]) if conv.bias is None else conv.bias)
+
+
 class Sdpa(MemoryCompressed):
     def dense(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
         if not self.causal:
@@ -166,43 +203,6 @@ def lengths(config: Config, w: at.Workload) -> tuple[int, int]:
     if w.causal:
         return w.seq_len // config.compression, 1
     return -(-w.seq_len // config.compression), 0
-
-
-def reference(module: MemoryCompressed, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    N, D, s = len(x), module.width, module.config.compression
-    d = D // module.heads
-    real = [mask is None or bool(mask[i]) for i in range(N)]
-    K: list[Tensor] = []
-    V: list[Tensor] = []
-    last = []  # token of each compressed key
-    if module.causal and any(real):
-        K, V, last = [module.null_key], [module.null_value], [-1]
-    for start in range(0, N, s):
-        block = [j for j in range(start, min(start + s, N)) if real[j]]
-        if block and not (module.causal and start + s > N):
-            K.append(convolved(module.compress_key, module.key, x, block, s))
-            V.append(convolved(module.compress_value, module.value, x, block, s))
-            last.append(start + s - 1)
-    rows = []
-    for i in range(N):
-        keys = [n for n in range(len(K)) if not module.causal or last[n] <= i]
-        heads = []
-        for h in range(module.heads):
-            part = slice(h * d, (h + 1) * d)
-            q = module.query(x[i])[part]
-            o = torch.zeros_like(q)
-            if keys:
-                a = torch.stack([q @ K[n][part] / d**0.5 for n in keys]).softmax(0)
-                o = a @ torch.stack([V[n][part] for n in keys])
-            heads.append(o)
-        rows.append(torch.cat(heads))
-    return module.output(torch.stack(rows))
-
-
-def convolved(conv: nn.Linear, linear: nn.Linear, x: Tensor, block: list[int], s: int) -> Tensor:
-    D = x.shape[1]
-    taps = (conv.weight[:, j % s * D :][:, :D] @ linear(x[j]) for j in block)
-    return sum(taps, torch.zeros_like(x[0]) if conv.bias is None else conv.bias)
 
 
 def parameters(config: Config, w: at.Workload) -> int:

@@ -114,49 +114,6 @@ class Nystromformer(at.QKVAttention):
         return w.heads * (5 * w.tokens * M + (3 + 9 * config.iterations) * w.batch * M * M)
 
 
-class Sdpa(Nystromformer):
-    def approximate(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
-        low_q, low_k, seen, Z = self.landmarks(q, k, keys)
-        return self.softmax(q, low_k, Z @ self.softmax(low_q, k, v, keys), seen)
-
-    def softmax(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
-        if keys is not None:
-            # a row without keys may be NaN; it may use all, whose values are 0
-            keys = keys | ~keys.any(-1, keepdim=True)
-        return scaled_dot_product_attention(q, k, v, attn_mask=keys)
-
-    @staticmethod
-    def flops(config: Config, w: at.Workload) -> at.Flops:
-        """As eager, but Z (W v) instead of F Z."""
-        plain, M = Nystromformer.flops(config, w), config.landmarks
-        if w.seq_len <= M:
-            return plain
-        saved = 2 * M * M * (w.tokens * w.heads - w.batch * w.width)
-        return at.Flops(plain.projections, plain.core - saved)
-
-    @staticmethod
-    def elements(config: Config, w: at.Workload) -> int:
-        M = config.landmarks
-        if w.seq_len <= M:
-            return w.heads * w.tokens
-        return w.heads * (w.tokens + (3 + 9 * config.iterations) * w.batch * M * M)
-
-
-def weights(q: Tensor, k: Tensor, keys: Tensor | None) -> Tensor:
-    """softmax(q kᵀ / √d); 0 in rows without keys."""
-    return at.masked_softmax(q @ (k.mT / q.shape[-1] ** 0.5), keys)
-
-
-def segment_sums(x: Tensor, M: int) -> Tensor:
-    """[..., N, e] to [..., M, e], the longer segments last."""
-    size, extra = divmod(x.shape[-2], M)
-    short, long = x.split([(M - extra) * size, extra * (size + 1)], -2)
-    sums = short.unflatten(-2, (-1, size)).sum(-2)
-    if not extra:
-        return sums
-    return torch.cat([sums, long.unflatten(-2, (-1, size + 1)).sum(-2)], -2)
-
-
 def reference(module: Nystromformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     N, d, config = len(x), module.width // module.heads, module.config
     real = [j for j in range(N) if mask is None or mask[j]]
@@ -199,6 +156,49 @@ def convolved(weight: Tensor, v: Tensor, real: list[int]) -> Tensor:
         terms = (taps[j - i + len(taps) // 2] * v[j] for j in near)
         rows.append(sum(terms, torch.zeros_like(v[i])))
     return torch.stack(rows)
+
+
+class Sdpa(Nystromformer):
+    def approximate(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
+        low_q, low_k, seen, Z = self.landmarks(q, k, keys)
+        return self.softmax(q, low_k, Z @ self.softmax(low_q, k, v, keys), seen)
+
+    def softmax(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor | None) -> Tensor:
+        if keys is not None:
+            # a row without keys may be NaN; it may use all, whose values are 0
+            keys = keys | ~keys.any(-1, keepdim=True)
+        return scaled_dot_product_attention(q, k, v, attn_mask=keys)
+
+    @staticmethod
+    def flops(config: Config, w: at.Workload) -> at.Flops:
+        """As eager, but Z (W v) instead of F Z."""
+        plain, M = Nystromformer.flops(config, w), config.landmarks
+        if w.seq_len <= M:
+            return plain
+        saved = 2 * M * M * (w.tokens * w.heads - w.batch * w.width)
+        return at.Flops(plain.projections, plain.core - saved)
+
+    @staticmethod
+    def elements(config: Config, w: at.Workload) -> int:
+        M = config.landmarks
+        if w.seq_len <= M:
+            return w.heads * w.tokens
+        return w.heads * (w.tokens + (3 + 9 * config.iterations) * w.batch * M * M)
+
+
+def weights(q: Tensor, k: Tensor, keys: Tensor | None) -> Tensor:
+    """softmax(q kᵀ / √d); 0 in rows without keys."""
+    return at.masked_softmax(q @ (k.mT / q.shape[-1] ** 0.5), keys)
+
+
+def segment_sums(x: Tensor, M: int) -> Tensor:
+    """[..., N, e] to [..., M, e], the longer segments last."""
+    size, extra = divmod(x.shape[-2], M)
+    short, long = x.split([(M - extra) * size, extra * (size + 1)], -2)
+    sums = short.unflatten(-2, (-1, size)).sum(-2)
+    if not extra:
+        return sums
+    return torch.cat([sums, long.unflatten(-2, (-1, size + 1)).sum(-2)], -2)
 
 
 def parameters(config: Config, w: at.Workload) -> int:

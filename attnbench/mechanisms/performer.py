@@ -188,6 +188,35 @@ class Performer(at.QKVAttention):
         return 4 * w.tokens * w.heads * config.columns
 
 
+def reference(module: Performer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
+    N, d, omega = len(x), module.width // module.heads, draws["omega"]
+    real = [j for j in range(N) if mask is None or mask[j]]
+    heads = []
+    for part in (slice(h * d, (h + 1) * d) for h in range(module.heads)):
+        q, k, v = (f(x)[:, part] for f in (module.query, module.key, module.value))
+        q, k, v = q / d**0.25, k[real] / d**0.25, v[real]
+        top = 0.0 if module.causal else (k @ omega.T).detach().max()
+        phi_k = phi(module.config, omega, k, top)
+        rows = []
+        for i in range(N):
+            phi_q = phi(module.config, omega, q[i], (omega @ q[i]).detach().max())
+            seen = [n for n, j in enumerate(real) if j <= i or not module.causal]
+            similarity = phi_k[seen] @ phi_q
+            rows.append(similarity @ v[seen] / similarity.sum())
+        heads.append(torch.stack(rows))
+    return module.output(torch.cat(heads, -1))
+
+
+def phi(config: Config, omega: Tensor, x: Tensor, top: float | Tensor) -> Tensor:
+    """φ of scaled vectors, [..., d] to [..., M or 2M]."""
+    u, square = x @ omega.T, (x * x).sum(-1, keepdim=True)
+    if config.kernel == "positive":
+        return torch.exp(u - square / 2 - top) + config.added
+    if config.kernel == "relu":
+        return torch.clamp(u / config.features**0.5, min=0) + config.added
+    return torch.exp(square / 2) * torch.cat([torch.cos(u), torch.sin(u)], -1)
+
+
 class Chunked(Performer):
     block = 1024  # tokens whose features exist at a time, so that they fit a cache
 
@@ -338,35 +367,6 @@ def prefix_flops(config: Config, w: at.Workload, tokens: int) -> int:
     """FLOPs of the causal products of `tokens` tokens of each sequence."""
     heads = w.batch * w.heads
     return heads * at.sum_flops(tokens, config.chunk, config.columns, w.head_width + 1)
-
-
-def reference(module: Performer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    N, d, omega = len(x), module.width // module.heads, draws["omega"]
-    real = [j for j in range(N) if mask is None or mask[j]]
-    heads = []
-    for part in (slice(h * d, (h + 1) * d) for h in range(module.heads)):
-        q, k, v = (f(x)[:, part] for f in (module.query, module.key, module.value))
-        q, k, v = q / d**0.25, k[real] / d**0.25, v[real]
-        top = 0.0 if module.causal else (k @ omega.T).detach().max()
-        phi_k = phi(module.config, omega, k, top)
-        rows = []
-        for i in range(N):
-            phi_q = phi(module.config, omega, q[i], (omega @ q[i]).detach().max())
-            seen = [n for n, j in enumerate(real) if j <= i or not module.causal]
-            similarity = phi_k[seen] @ phi_q
-            rows.append(similarity @ v[seen] / similarity.sum())
-        heads.append(torch.stack(rows))
-    return module.output(torch.cat(heads, -1))
-
-
-def phi(config: Config, omega: Tensor, x: Tensor, top: float | Tensor) -> Tensor:
-    """φ of scaled vectors, [..., d] to [..., M or 2M]."""
-    u, square = x @ omega.T, (x * x).sum(-1, keepdim=True)
-    if config.kernel == "positive":
-        return torch.exp(u - square / 2 - top) + config.added
-    if config.kernel == "relu":
-        return torch.clamp(u / config.features**0.5, min=0) + config.added
-    return torch.exp(square / 2) * torch.cat([torch.cos(u), torch.sin(u)], -1)
 
 
 def default(config: Config, w: at.Workload) -> str:

@@ -149,16 +149,6 @@ class Poolingformer(at.QKVAttention):
         return level_1 + 2 * w.heads * w.tokens * cls.blocks(config)[2]
 
 
-class Blocked(Poolingformer):
-    level_1 = longformer.Blocked
-
-
-def band(config: Config, window: int | None = None) -> longformer.Config:
-    """Longformer without global tokens, with the window of level 1 or of `window` tokens."""
-    window = window or config.window
-    return longformer.Config(window=window + window % 2, global_tokens=0)
-
-
 def reference(module: Poolingformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     N, c, d = len(x), module.config, module.width // module.heads
     real = [i for i in range(N) if mask is None or mask[i]]
@@ -199,6 +189,16 @@ def reference(module: Poolingformer, x: Tensor, mask: Tensor | None, draws: at.D
         z = attend(q[i], [k_bar[m] for m in pooled], [v_bar[m] for m in pooled])
         rows.append(y[i] + z)
     return module.output(torch.stack(rows))
+
+
+class Blocked(Poolingformer):
+    level_1 = longformer.Blocked
+
+
+def band(config: Config, window: int | None = None) -> longformer.Config:
+    """Longformer without global tokens, with the window of level 1 or of `window` tokens."""
+    window = window or config.window
+    return longformer.Config(window=window + window % 2, global_tokens=0)
 
 
 def parameters(config: Config, w: at.Workload) -> int:

@@ -173,6 +173,37 @@ class Reformer(at.QKVAttention):
         return items * (3 * w.heads * 2 * M + 8 * w.width)
 
 
+def reference(module: Reformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
+    N, d, M = len(x), module.width // module.heads, min(module.config.chunk, len(x))
+    q, v, heads = module.query(x), module.value(x), []
+    for h in range(module.heads):
+        part = slice(h * d, (h + 1) * d)
+        circle: list[tuple[int, int, int] | None] = []  # round, bucket and token of each item
+        for r, bucket in enumerate(draws["buckets"][h].tolist()):
+            circle += sorted((r, bucket[t], t) for t in range(N))
+            circle += [None] * (-N % M)
+        chunks = [circle[c : c + M] for c in range(0, len(circle), M)]
+        logits: list[list[Tensor]] = [[] for _ in range(N)]
+        values: list[list[Tensor]] = [[] for _ in range(N)]
+        for c, chunk in enumerate(chunks):
+            keys = [key for key in chunks[c - 1] + chunk if key is not None]
+            keys = [key for key in keys if mask is None or mask[key[2]]]
+            for r, bucket, t in (item for item in chunk if item is not None):
+                allowed = [
+                    j
+                    for s, other, j in keys
+                    if (not module.causal or j <= t)
+                    and (not module.config.within_bucket or (s, other) == (r, bucket))
+                ]
+                k = q[allowed, part] / (q[allowed, part].square().mean(-1) + 1e-6).sqrt()[:, None]
+                itself = torch.tensor([j == t for j in allowed], dtype=torch.bool)
+                logits[t].append((k @ q[t, part] / d**0.5).where(~itself, -5e4))
+                values[t].append(v[allowed, part])
+        rows = [torch.cat(logits[t]).softmax(0) @ torch.cat(values[t]) for t in range(N)]
+        heads.append(torch.stack(rows))
+    return module.output(torch.cat(heads, -1))
+
+
 class Chunked(Reformer):
     def among(self, q: Tensor, k: Tensor, v: Tensor, items: Sorted) -> Tensor:
         return Rounds.apply(q, k, v, items, self.causal)
@@ -309,37 +340,6 @@ def factors(config: Config, N: int) -> tuple[int, ...]:
         return (n,)
     half = (n.bit_length() - 1) // 2
     return 2**half, n >> half
-
-
-def reference(module: Reformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    N, d, M = len(x), module.width // module.heads, min(module.config.chunk, len(x))
-    q, v, heads = module.query(x), module.value(x), []
-    for h in range(module.heads):
-        part = slice(h * d, (h + 1) * d)
-        circle: list[tuple[int, int, int] | None] = []  # round, bucket and token of each item
-        for r, bucket in enumerate(draws["buckets"][h].tolist()):
-            circle += sorted((r, bucket[t], t) for t in range(N))
-            circle += [None] * (-N % M)
-        chunks = [circle[c : c + M] for c in range(0, len(circle), M)]
-        logits: list[list[Tensor]] = [[] for _ in range(N)]
-        values: list[list[Tensor]] = [[] for _ in range(N)]
-        for c, chunk in enumerate(chunks):
-            keys = [key for key in chunks[c - 1] + chunk if key is not None]
-            keys = [key for key in keys if mask is None or mask[key[2]]]
-            for r, bucket, t in (item for item in chunk if item is not None):
-                allowed = [
-                    j
-                    for s, other, j in keys
-                    if (not module.causal or j <= t)
-                    and (not module.config.within_bucket or (s, other) == (r, bucket))
-                ]
-                k = q[allowed, part] / (q[allowed, part].square().mean(-1) + 1e-6).sqrt()[:, None]
-                itself = torch.tensor([j == t for j in allowed], dtype=torch.bool)
-                logits[t].append((k @ q[t, part] / d**0.5).where(~itself, -5e4))
-                values[t].append(v[allowed, part])
-        rows = [torch.cat(logits[t]).softmax(0) @ torch.cat(values[t]) for t in range(N)]
-        heads.append(torch.stack(rows))
-    return module.output(torch.cat(heads, -1))
 
 
 def parameters(config: Config, w: at.Workload) -> int:

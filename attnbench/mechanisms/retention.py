@@ -15,8 +15,7 @@ Notation: our e is the factor α of the authors' code; heads count from 0.
 Source: arXiv:2307.08621, equations (6) to (8).
 """
 
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -39,15 +38,11 @@ class Config(at.BaseConfig):
         self.require_at_least(1, "expand", "chunk")
 
 
-class Kept(NamedTuple):
-    """S [B, H, d, 1, e d]."""
-
-    S: Tensor
-
-
-class Retention(at.QKVAttention):
+class Retention(at.Recurrent, at.QKVAttention):
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
+        d = workload.head_width
+        self.state_shape = workload.heads, d, 1, config.expand * d
         if workload.level is not at.Level.CORE:
             D = workload.width
             self.gate = nn.Linear(D, config.expand * D, bias=config.bias)
@@ -58,19 +53,12 @@ class Retention(at.QKVAttention):
         shape = w.batch, w.heads, w.seq_len, w.head_width
         return shape, shape, (*shape[:3], config.expand * w.head_width)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self.extend(x, mask, self.start(len(x), 0))[0]
-
     def extend(self, x: Tensor, mask: Tensor | None, state: at.State) -> tuple[Tensor, at.State]:
-        """The outputs of tokens after a state, and the state after them."""
-        o, S = self.retain(*self.projected(x), mask, *state)
+        o, S = self.scan(*self.projected(x), mask, *state)
         o = layer_norm(o.transpose(1, 2), o.shape[-1:], eps=EPSILON).flatten(2)
-        return self.output(silu(self.gate(x)) * o), Kept(S)
+        return self.output(silu(self.gate(x)) * o), (S,)
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        return self.retain(q, k, v, mask, self.nothing(len(v), v))[0]
-
-    def retain(
+    def scan(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, S: Tensor
     ) -> tuple[Tensor, Tensor]:
         """o [B, H, N, e d], and S after the tokens."""
@@ -81,47 +69,42 @@ class Retention(at.QKVAttention):
         o, S = at.decay_rule(S, decays(q), q, k, v, self.chunk(self.config, q.shape[-1]))
         return o.to(dtype), S
 
-    def nothing(self, batch: int, like: Tensor) -> Tensor:
-        """S before the first token, on the device of `like` and at least as precise."""
-        d = self.width // self.heads
-        return at.widen(like.new_zeros(batch, self.heads, d, 1, self.config.expand * d))
-
-    def start(self, batch: int, capacity: int) -> at.State:
-        return Kept(self.nothing(batch, self.output.weight))
-
-    def prefill(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
-        return self.extend(x, None, state)
-
     @staticmethod
     def state_elements(config: Config, workload: at.Workload) -> int:
         return workload.batch * workload.width * workload.head_width * config.expand
-
-    @staticmethod
-    def chunk(config: Config, d: int) -> int | None:
-        """Tokens of a chunk; None: token by token."""
-        return None
 
     @classmethod
     def flops(cls, config: Config, w: at.Workload) -> at.Flops:
         """W_Q, W_K, and W_V, W_G and W_O of e D² each; then those of `decay_flops`."""
         d, e = w.head_width, config.expand
         projections = 2 * w.tokens * w.width**2 * (2 + 3 * e)
-        chunk = cls.chunk(config, d)
-        return at.Flops(
-            projections, w.batch * at.decay_flops(w.seq_len, chunk, w.heads, w.heads, d, e * d)
-        )
-
-    @classmethod
-    def step_flops(cls, config: Config, w: at.Workload) -> at.Flops:
-        """Those of one token."""
-        return cls.flops(config, replace(w, seq_len=1))
+        core = at.decay_flops(w.seq_len, cls.chunk(config, d), w.heads, w.heads, d, e * d)
+        return at.Flops(projections, w.batch * core)
 
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         """In training, S after every token."""
-        return (
-            config.expand * w.tokens * w.width * (2 + (w.mode is at.Mode.TRAINING) * w.head_width)
-        )
+        states = w.head_width if w.mode is at.Mode.TRAINING else 0
+        return config.expand * w.tokens * w.width * (2 + states)
+
+
+def reference(module: Retention, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
+    d, e = module.width // module.heads, module.config.expand
+    heads = []
+    for h in range(module.heads):
+        q, k = (m(x)[:, h * d : (h + 1) * d] for m in (module.query, module.key))
+        v = module.value(x)[:, h * e * d : (h + 1) * e * d]
+        S, outputs = x.new_zeros(d, e * d), []
+        for n in range(len(x)):
+            S = (1 - 2.0 ** (-5 - h)) * S
+            if mask is None or mask[n]:
+                S = S + torch.outer(k[n], v[n]) / d**0.5
+            o = q[n] @ S
+            centred = o - o.mean()
+            outputs.append(centred / (centred.square().mean() + EPSILON).sqrt())
+        heads.append(torch.stack(outputs))
+    gate = module.gate(x)
+    return module.output(gate * gate.sigmoid() * torch.cat(heads, -1))
 
 
 class Chunked(Retention):
@@ -142,25 +125,6 @@ def decays(like: Tensor) -> Tensor:
     """log γ of each head, [1, H, 1]."""
     h = torch.arange(like.shape[1], device=like.device, dtype=torch.float64)
     return torch.log1p(-(2.0 ** (-5 - h))).to(like.dtype)[None, :, None]
-
-
-def reference(module: Retention, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    d, e = module.width // module.heads, module.config.expand
-    heads = []
-    for h in range(module.heads):
-        q, k = (m(x)[:, h * d : (h + 1) * d] for m in (module.query, module.key))
-        v = module.value(x)[:, h * e * d : (h + 1) * e * d]
-        S, outputs = x.new_zeros(d, e * d), []
-        for n in range(len(x)):
-            S = (1 - 2.0 ** (-5 - h)) * S
-            if mask is None or mask[n]:
-                S = S + torch.outer(k[n], v[n]) / d**0.5
-            o = q[n] @ S
-            centred = o - o.mean()
-            outputs.append(centred / (centred.square().mean() + EPSILON).sqrt())
-        heads.append(torch.stack(outputs))
-    gate = module.gate(x)
-    return module.output(gate * gate.sigmoid() * torch.cat(heads, -1))
 
 
 def parameters(config: Config, w: at.Workload) -> int:

@@ -69,6 +69,8 @@ def local_heads(config: Config, w: at.Workload) -> int:
 
 
 class RoutingTransformer(at.QKVAttention):
+    kernel: at.Kernel = staticmethod(at.biased_attention)
+
     centroids: Tensor  # [H', K, d]
 
     def __init__(self, config: Config, workload: at.Workload) -> None:
@@ -118,7 +120,7 @@ class RoutingTransformer(at.QKVAttention):
             self.members = [m.where(tokens.gather(-1, m), -1) for m in self.members]
         bias, seen = self.bias(real, queries.shape[-1], q)
         q_c, k_c, v_c = gathered(q, queries), gathered(items[-1], keys), gathered(v, keys)
-        o = self.softmax(q_c, k_c, v_c, bias)
+        o = self.kernel(q_c, k_c, v_c, bias)
         return scattered_mean(o if seen is None else o * seen, queries, q.shape[2])
 
     def assign(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -186,12 +188,8 @@ class RoutingTransformer(at.QKVAttention):
                 ).tril(before)
             bias = at.additive(allowed, q.dtype)  # [B or 1, 1, C, M or 1, keys]
             seen = None if mask is None else allowed.any(-1, keepdim=True)
-        o = self.softmax(q, k, v, bias)
+        o = self.kernel(q, k, v, bias)
         return (o if seen is None else o * seen).flatten(2, 3)[:, :, :N]
-
-    def softmax(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
-        """Attention within each block or cluster, [B, ·, C, ·, d]."""
-        return at.biased_attention(q, k, v, bias)
 
     def auxiliary_loss(self) -> Tensor | None:
         return self.commitment if self.training else None
@@ -231,30 +229,6 @@ class RoutingTransformer(at.QKVAttention):
         return w.batch * (2 * logits + K * w.seq_len) + 6 * w.tokens * w.width
 
 
-class Sdpa(RoutingTransformer):
-    def softmax(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
-        return at.fused_biased_attention(q, k, v, bias)
-
-    @staticmethod
-    def elements(config: Config, w: at.Workload) -> int:
-        K, _ = shape(config, w.seq_len)
-        return w.batch * K * w.seq_len + 8 * w.tokens * w.width
-
-
-def gathered(x: Tensor, members: Tensor) -> Tensor:
-    """[B, H', N, d] at members [B, H', K, W] to [B, H', K, W, d]."""
-    return at.gather_tokens(x.flatten(0, 1), members.flatten(0, 1)).unflatten(0, members.shape[:2])
-
-
-def scattered_mean(o: Tensor, members: Tensor, N: int) -> Tensor:
-    """[B, H', K, W, d] to [B, H', N, d]: the mean over the clusters of each token, or 0."""
-    B, H = members.shape[:2]
-    row = at.row_numbers(members.flatten(0, 1), N)
-    sums = o.new_zeros(B * H * N, o.shape[-1]).index_add(0, row, o.flatten(0, 3))
-    count = o.new_zeros(B * H * N).index_add(0, row, torch.ones_like(row, dtype=o.dtype))
-    return (sums / count.clamp(min=1)[:, None]).view(B, H, N, -1)
-
-
 def reference(
     module: RoutingTransformer, x: Tensor, mask: Tensor | None, draws: at.Draws
 ) -> Tensor:
@@ -291,6 +265,29 @@ def standard(x: Tensor) -> Tensor:
     """Each row with zero mean and unit variance, to which the usual 1e-5 is added."""
     x = x - x.mean(-1, keepdim=True)
     return x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+
+
+class Sdpa(RoutingTransformer):
+    kernel = staticmethod(at.fused_biased_attention)
+
+    @staticmethod
+    def elements(config: Config, w: at.Workload) -> int:
+        K, _ = shape(config, w.seq_len)
+        return w.batch * K * w.seq_len + 8 * w.tokens * w.width
+
+
+def gathered(x: Tensor, members: Tensor) -> Tensor:
+    """[B, H', N, d] at members [B, H', K, W] to [B, H', K, W, d]."""
+    return at.gather_tokens(x.flatten(0, 1), members.flatten(0, 1)).unflatten(0, members.shape[:2])
+
+
+def scattered_mean(o: Tensor, members: Tensor, N: int) -> Tensor:
+    """[B, H', K, W, d] to [B, H', N, d]: the mean over the clusters of each token, or 0."""
+    B, H = members.shape[:2]
+    row = at.row_numbers(members.flatten(0, 1), N)
+    sums = o.new_zeros(B * H * N, o.shape[-1]).index_add(0, row, o.flatten(0, 3))
+    count = o.new_zeros(B * H * N).index_add(0, row, torch.ones_like(row, dtype=o.dtype))
+    return (sums / count.clamp(min=1)[:, None]).view(B, H, N, -1)
 
 
 def parameters(config: Config, w: at.Workload) -> int:

@@ -116,6 +116,29 @@ class SetTransformer(at.Attention):
         return 2 * w.heads * w.tokens * keys
 
 
+def reference(module: SetTransformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
+    kind, real = module.config.block, [i for i in range(len(x)) if mask is None or mask[i]]
+    if kind == "sab":
+        return mab(module, module.block, x, x[real])
+    if kind == "isab":
+        return mab(module, module.answer, x, mab(module, module.block, module.points, x[real]))
+    seeds = mab(module, module.block, module.points, module.feed(x[real]).clamp(min=0))
+    return torch.stack([seeds[i % len(seeds)] for i in range(len(x))])
+
+
+def mab(module: SetTransformer, block: Block, x: Tensor, y: Tensor) -> Tensor:
+    """One block: x [n, D] attends to y [n', D]."""
+    D, H = module.width, module.heads
+    q, k, v = block.query(x), block.key(y), block.value(y)
+    parts = [slice(h * D // H, (h + 1) * D // H) for h in range(H)]
+    rows = []
+    for q_i in q:
+        heads = [(k[:, p] @ q_i[p] / D**0.5).softmax(0) @ v[:, p] for p in parts]
+        o = block.norm_attention(q_i + torch.cat(heads))
+        rows.append(block.norm_output(o + block.output(o).clamp(min=0)))
+    return torch.stack(rows)
+
+
 class Sdpa(SetTransformer):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         attend = nn.functional.scaled_dot_product_attention
@@ -167,29 +190,6 @@ class Folded(SetTransformer):
             return at.Flops(at.projection_flops(w, 1), thin + points)
         answer = 2 * (2 * w.tokens * m * D) + 2 * (2 * w.batch * m * D * D)
         return at.Flops(at.projection_flops(w, 2), thin + points + answer)
-
-
-def reference(module: SetTransformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    kind, real = module.config.block, [i for i in range(len(x)) if mask is None or mask[i]]
-    if kind == "sab":
-        return mab(module, module.block, x, x[real])
-    if kind == "isab":
-        return mab(module, module.answer, x, mab(module, module.block, module.points, x[real]))
-    seeds = mab(module, module.block, module.points, module.feed(x[real]).clamp(min=0))
-    return torch.stack([seeds[i % len(seeds)] for i in range(len(x))])
-
-
-def mab(module: SetTransformer, block: Block, x: Tensor, y: Tensor) -> Tensor:
-    """One block: x [n, D] attends to y [n', D]."""
-    D, H = module.width, module.heads
-    q, k, v = block.query(x), block.key(y), block.value(y)
-    parts = [slice(h * D // H, (h + 1) * D // H) for h in range(H)]
-    rows = []
-    for q_i in q:
-        heads = [(k[:, p] @ q_i[p] / D**0.5).softmax(0) @ v[:, p] for p in parts]
-        o = block.norm_attention(q_i + torch.cat(heads))
-        rows.append(block.norm_output(o + block.output(o).clamp(min=0)))
-    return torch.stack(rows)
 
 
 def parameters(config: Config, w: at.Workload) -> int:

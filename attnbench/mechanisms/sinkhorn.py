@@ -63,6 +63,8 @@ def shape(config: Config, N: int) -> tuple[int, int]:
 
 
 class Sinkhorn(at.Attention):
+    kernel: at.Kernel = staticmethod(at.biased_attention)
+
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         D, H, d, bias = workload.width, workload.heads, workload.head_width, config.bias
@@ -136,7 +138,7 @@ class Sinkhorn(at.Attention):
         if cut:
             q = q.flatten(2, 3)[:, :, None]  # [B, H, 1, N, d]
         bias, seen = self.bias(q, P, mask)
-        o = self.softmax(q, keys, values, bias)
+        o = self.kernel(q, keys, values, bias)
         return o if seen is None else o * seen
 
     def sorted(self, x: Tensor, P: Tensor) -> tuple[Tensor, ...]:
@@ -175,10 +177,6 @@ class Sinkhorn(at.Attention):
         bias = torch.cat([sorted_half.expand(size), block_half.expand(size)], -1)
         return bias, (bias > lowest).any(-1, keepdim=True)
 
-    def softmax(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
-        """Attention within each block, [B, H, C, ·, d]."""
-        return at.biased_attention(q, k, v, bias)
-
     def draws(self, index: int) -> at.Draws:
         return {} if self.noise is None else {"noise": self.noise[index]}
 
@@ -211,22 +209,6 @@ class Sinkhorn(at.Attention):
         keys = min(config.sort_cut, C) * M or 2 * M
         balance = w.batch * w.heads * C * C * (1 + 2 * config.iterations)
         return 2 * w.heads * w.tokens * keys + 4 * w.tokens * w.width + balance
-
-
-class Sdpa(Sinkhorn):
-    def softmax(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
-        return at.fused_biased_attention(q, k, v, bias)
-
-    @staticmethod
-    def elements(config: Config, w: at.Workload) -> int:
-        _, C = shape(config, w.seq_len)
-        balance = w.batch * w.heads * C * C * (1 + 2 * config.iterations)
-        return 5 * w.tokens * w.width + balance
-
-
-def positions(config: Config, w: at.Workload) -> int:
-    """Number of block positions that W_B has."""
-    return shape(config, config.n_max or w.seq_len)[1]
 
 
 def reference(module: Sinkhorn, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
@@ -285,6 +267,21 @@ def balanced(R: Tensor, allowed: Tensor, iterations: int, causal: bool) -> Tenso
         columns = P.cumsum(0) if causal else P.sum(0, keepdim=True)
         P = P / columns.where(columns > 0, 1)
     return P
+
+
+class Sdpa(Sinkhorn):
+    kernel = staticmethod(at.fused_biased_attention)
+
+    @staticmethod
+    def elements(config: Config, w: at.Workload) -> int:
+        _, C = shape(config, w.seq_len)
+        balance = w.batch * w.heads * C * C * (1 + 2 * config.iterations)
+        return 5 * w.tokens * w.width + balance
+
+
+def positions(config: Config, w: at.Workload) -> int:
+    """Number of block positions that W_B has."""
+    return shape(config, config.n_max or w.seq_len)[1]
 
 
 def parameters(config: Config, w: at.Workload) -> int:

@@ -133,6 +133,25 @@ class SlidingWindow(at.CachedAttention):
         return 2 * w.heads * w.tokens * (2 * min(config.window, w.seq_len) + config.sink_tokens)
 
 
+def reference(module: SlidingWindow, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
+    c, N, d = module.config, len(x), module.width // module.heads
+    group = module.heads // module.kv_heads
+    rows = []
+    for i in range(N):
+        keys = [j for j in range(i + 1) if i - j < c.window or j < c.sink_tokens]
+        keys = [j for j in keys if mask is None or mask[j]]
+        heads = []
+        for h in range(module.heads):
+            q = module.query(x[i])[h * d : (h + 1) * d]
+            shared = slice(h // group * d, (h // group + 1) * d)
+            k, v = module.key(x[keys])[:, shared], module.value(x[keys])[:, shared]
+            weights = (k @ q / d**0.5).exp()
+            total = weights.sum() + (module.sink[h].exp() if c.sink_logit else 0)
+            heads.append(weights @ v / total if keys else torch.zeros_like(q))
+        rows.append(torch.cat(heads))
+    return module.output(torch.stack(rows))
+
+
 class Masked(SlidingWindow):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         return self.part(*self.extended(q, k, v, mask), 0, q.shape[2])[..., : q.shape[-1]]
@@ -299,25 +318,6 @@ def parameters(config: Config, w: at.Workload) -> int:
     """W_Q and W_O, D × D, W_K and W_V, D × K d (with biases), and σ."""
     width = w.width + kv_heads(config, w) * w.head_width
     return 2 * width * (w.width + config.bias) + config.sink_logit * w.heads
-
-
-def reference(module: SlidingWindow, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    c, N, d = module.config, len(x), module.width // module.heads
-    group = module.heads // module.kv_heads
-    rows = []
-    for i in range(N):
-        keys = [j for j in range(i + 1) if i - j < c.window or j < c.sink_tokens]
-        keys = [j for j in keys if mask is None or mask[j]]
-        heads = []
-        for h in range(module.heads):
-            q = module.query(x[i])[h * d : (h + 1) * d]
-            shared = slice(h // group * d, (h // group + 1) * d)
-            k, v = module.key(x[keys])[:, shared], module.value(x[keys])[:, shared]
-            weights = (k @ q / d**0.5).exp()
-            total = weights.sum() + (module.sink[h].exp() if c.sink_logit else 0)
-            heads.append(weights @ v / total if keys else torch.zeros_like(q))
-        rows.append(torch.cat(heads))
-    return module.output(torch.stack(rows))
 
 
 def needs(config: Config, w: at.Workload) -> str | None:

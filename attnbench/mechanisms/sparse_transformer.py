@@ -55,6 +55,8 @@ class Config(at.BaseConfig):
 
 
 class SparseTransformer(at.QKVAttention):
+    kernel: at.Kernel = staticmethod(at.softmax_attention)
+
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         N, local = q.shape[2], self.heads // 2
         near = self.grid(q[:, :local], k[:, :local], v[:, :local], mask, columns=False)
@@ -84,7 +86,7 @@ class SparseTransformer(at.QKVAttention):
         rows = (F.pad(x.transpose(1, 2), (0, 0, 0, 0, 0, -N % L)) for x in (q, k, v))
         groups = (x.unflatten(1, (-1, L)).transpose(*axis).flatten(0, 1) for x in rows)
         q, k, v = (x.transpose(1, 2) for x in groups)
-        o = self.dense(q, k, v, keys, self.causal)
+        o = self.kernel(q, k, v, keys, self.causal)
         del q, k, v  # before the output is copied
         o = o.transpose(1, 2).unflatten(0, (B, -1)).transpose(*axis)  # [B, N / L, L, h, d]
         return o.flatten(1, 2)[:, :N]
@@ -101,13 +103,7 @@ class SparseTransformer(at.QKVAttention):
         if self.causal:
             past = j <= torch.arange(N, device=q.device)[:, None]  # [N, S]
             keys = past[None, None] if keys is None else keys & past
-        return self.dense(q, k[:, :, j], v[:, :, j], keys).transpose(1, 2)
-
-    def dense(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool = False
-    ) -> Tensor:
-        """[G, h, L, d] and [G, h, S, d] twice to [G, h, L, d]."""
-        return at.softmax_attention(q, k, v, mask, causal)
+        return self.kernel(q, k[:, :, j], v[:, :, j], keys).transpose(1, 2)
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
@@ -124,19 +120,6 @@ class SparseTransformer(at.QKVAttention):
         N, L = w.seq_len, min(config.span(w.seq_len), w.seq_len)
         far = N // L if config.pattern == "strided" else config.summaries(N)
         return w.tokens * w.heads * (L + far)
-
-
-class Sdpa(SparseTransformer):
-    def dense(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool = False
-    ) -> Tensor:
-        return at.fused_attention(q, k, v, mask, causal)
-
-    @staticmethod
-    def elements(config: Config, w: at.Workload) -> int:
-        masked = config.pattern == "fixed" and w.causal
-        mask = 2 * w.seq_len * config.summaries(w.seq_len) if masked else 0
-        return 4 * w.tokens * w.width + mask
 
 
 def reference(module: SparseTransformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
@@ -160,6 +143,16 @@ def chosen(module: SparseTransformer, i: int, h: int, N: int) -> list[int]:
     if config.pattern == "strided":
         return [j for j in range(last) if (i - j) % L == 0]
     return [j for j in range(last) if j % L >= L - config.summary]
+
+
+class Sdpa(SparseTransformer):
+    kernel = staticmethod(at.fused_attention)
+
+    @staticmethod
+    def elements(config: Config, w: at.Workload) -> int:
+        masked = config.pattern == "fixed" and w.causal
+        mask = 2 * w.seq_len * config.summaries(w.seq_len) if masked else 0
+        return 4 * w.tokens * w.width + mask
 
 
 def needs(config: Config, w: at.Workload) -> str | None:

@@ -130,6 +130,28 @@ class StarTransformer(at.Attention):
         return 10 * w.tokens * w.width + 10 * w.tokens * w.heads
 
 
+def reference(module: StarTransformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
+    real = [i for i in range(len(x)) if mask is None or mask[i]]
+    h, s = {i: x[i] for i in real}, x[real].sum(0) / max(1, len(real))
+    for turn in range(module.config.iterations):
+        if turn:
+            s = multi_head(module.relay, module.heads, s, [s, *h.values()])
+        new = {}
+        for n, i in enumerate(real):
+            ring = [h[real[n - 1]], h[i], h[real[(n + 1) % len(real)]]]
+            new[i] = multi_head(module.satellite, module.heads, h[i], [*ring, x[i], s])
+        h = new
+    return torch.stack([h.get(i, torch.zeros_like(x[0])) for i in range(len(x))])
+
+
+def multi_head(node: Node, heads: int, token: Tensor, context: list[Tensor]) -> Tensor:
+    d, rows = len(token) // heads, torch.stack(context)
+    q, k, v = node.query(token), node.key(rows), node.value(rows)
+    parts = [slice(h * d, (h + 1) * d) for h in range(heads)]
+    o = [(k[:, p] @ q[p] / d**0.5).softmax(0) @ v[:, p] for p in parts]
+    return node.norm(node.output(torch.cat(o)).relu())
+
+
 class Folded(StarTransformer):
     def mixed(self, q: Tensor, k: list[Tensor], v: list[Tensor]) -> Tensor:
         logits = torch.stack([(q * key).sum(-1) for key in k], -1)  # [B, N, H, 5]
@@ -184,28 +206,6 @@ def neighbours(mask: Tensor) -> Ring:
     before, after = before[:, :-1], after[:, 1:]
     before, after = before.where(before >= 0, last), after.where(after < N, first)
     return before.clamp(min=0), after.clamp(max=N - 1)
-
-
-def reference(module: StarTransformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    real = [i for i in range(len(x)) if mask is None or mask[i]]
-    h, s = {i: x[i] for i in real}, x[real].sum(0) / max(1, len(real))
-    for turn in range(module.config.iterations):
-        if turn:
-            s = multi_head(module.relay, module.heads, s, [s, *h.values()])
-        new = {}
-        for n, i in enumerate(real):
-            ring = [h[real[n - 1]], h[i], h[real[(n + 1) % len(real)]]]
-            new[i] = multi_head(module.satellite, module.heads, h[i], [*ring, x[i], s])
-        h = new
-    return torch.stack([h.get(i, torch.zeros_like(x[0])) for i in range(len(x))])
-
-
-def multi_head(node: Node, heads: int, token: Tensor, context: list[Tensor]) -> Tensor:
-    d, rows = len(token) // heads, torch.stack(context)
-    q, k, v = node.query(token), node.key(rows), node.value(rows)
-    parts = [slice(h * d, (h + 1) * d) for h in range(heads)]
-    o = [(k[:, p] @ q[p] / d**0.5).softmax(0) @ v[:, p] for p in parts]
-    return node.norm(node.output(torch.cat(o)).relu())
 
 
 def parameters(config: Config, w: at.Workload) -> int:

@@ -143,6 +143,42 @@ class Synthesizer(at.Attention):
         return 2 * (1 if shared else w.batch) * w.heads * w.seq_len**2
 
 
+def reference(module: Synthesizer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
+    d, config = module.width // module.heads, module.config
+    v, heads = module.value(x), []
+    for h in range(module.heads):
+        part = slice(h * d, (h + 1) * d)
+        rows = []
+        for i in range(len(x)):
+            keys = [j for j in range(len(x)) if mask is None or mask[j]]
+            keys = [j for j in keys if j <= i or not module.causal]
+            logits = row(module, x[i], h, i, keys)
+            if config.mixture:
+                mix = module.alpha.exp() / module.alpha.exp().sum()
+                q, k = module.query(x[i])[part], module.key(x[keys])[:, part]
+                logits = mix[0] * logits + mix[1] * (k @ q) / d**0.5
+            rows.append(logits.softmax(0) @ v[keys, part])
+        heads.append(torch.stack(rows))
+    return module.output(torch.cat(heads, -1))
+
+
+def row(module: Synthesizer, x: Tensor, h: int, i: int, keys: list[int]) -> Tensor:
+    """S[i, j] of head h for each j of `keys`, from token x [D] at position i."""
+    d = module.width // module.heads
+    part = slice(h * d, (h + 1) * d)
+    match module.config.variant:
+        case "dense":
+            hidden = module.hidden(x)[part]
+            return (hidden * (hidden > 0)) @ module.W_2[h][:, keys]
+        case "factorized_random":
+            return (module.R_1[h, i] * module.R_2[h, keys]).sum(-1)
+        case "factorized_dense":
+            A, C = x[part] @ module.F_A[h], x[part] @ module.F_B[h]
+            a = len(A)
+            return torch.stack([A[j % a] * C[j // a] for j in keys]) if keys else A[:0]
+    return module.R[h, i, keys]
+
+
 class Sdpa(Synthesizer):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         v = self.split(self.value(x))
@@ -197,42 +233,6 @@ class Sdpa(Synthesizer):
 def projections(config: Config) -> int:
     """Number of D × D projections: W_V, W_O, W_1 of the dense variant, W_Q and W_K if mixed."""
     return 2 + (config.variant == "dense") + 2 * config.mixture
-
-
-def reference(module: Synthesizer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    d, config = module.width // module.heads, module.config
-    v, heads = module.value(x), []
-    for h in range(module.heads):
-        part = slice(h * d, (h + 1) * d)
-        rows = []
-        for i in range(len(x)):
-            keys = [j for j in range(len(x)) if mask is None or mask[j]]
-            keys = [j for j in keys if j <= i or not module.causal]
-            logits = row(module, x[i], h, i, keys)
-            if config.mixture:
-                mix = module.alpha.exp() / module.alpha.exp().sum()
-                q, k = module.query(x[i])[part], module.key(x[keys])[:, part]
-                logits = mix[0] * logits + mix[1] * (k @ q) / d**0.5
-            rows.append(logits.softmax(0) @ v[keys, part])
-        heads.append(torch.stack(rows))
-    return module.output(torch.cat(heads, -1))
-
-
-def row(module: Synthesizer, x: Tensor, h: int, i: int, keys: list[int]) -> Tensor:
-    """S[i, j] of head h for each j of `keys`, from token x [D] at position i."""
-    d = module.width // module.heads
-    part = slice(h * d, (h + 1) * d)
-    match module.config.variant:
-        case "dense":
-            hidden = module.hidden(x)[part]
-            return (hidden * (hidden > 0)) @ module.W_2[h][:, keys]
-        case "factorized_random":
-            return (module.R_1[h, i] * module.R_2[h, keys]).sum(-1)
-        case "factorized_dense":
-            A, C = x[part] @ module.F_A[h], x[part] @ module.F_B[h]
-            a = len(A)
-            return torch.stack([A[j % a] * C[j // a] for j in keys]) if keys else A[:0]
-    return module.R[h, i, keys]
 
 
 def parameters(config: Config, w: at.Workload) -> int:

@@ -21,7 +21,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from attnbench import attention as at
-from attnbench.devices.finding import find
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +60,22 @@ class Transformer(at.CachedAttention):
         return 2 * w.heads * w.tokens * w.seq_len
 
 
+def reference(module: Transformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
+    d = module.width // module.heads
+    rows = []
+    for i in range(len(x)):
+        keys = [j for j in range(len(x)) if mask is None or mask[j]]
+        keys = [j for j in keys if j <= i or not module.causal]
+        heads = []
+        for h in range(module.heads):
+            part = slice(h * d, (h + 1) * d)
+            q = module.query(x[i])[part]
+            k, v = module.key(x[keys])[:, part], module.value(x[keys])[:, part]
+            heads.append((k @ q / d**0.5).softmax(0) @ v if keys else torch.zeros_like(q))
+        rows.append(torch.cat(heads))
+    return module.output(torch.stack(rows))
+
+
 class Sdpa(Transformer):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         if mask is None:
@@ -89,7 +104,7 @@ class Flex(Transformer):
     def needs(config: Config, w: at.Workload) -> str | None:
         if w.padding:
             return "this form takes no padding mask; use transformer:sdpa"
-        return at.flex.needs(w) or find(w.device).cannot_compile() or None
+        return at.flex.needs(w)
 
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
@@ -124,22 +139,6 @@ def triangle(N: int, device: torch.device) -> Any:
         mask_mod=past,
         seq_lengths=(N, N),
     )
-
-
-def reference(module: Transformer, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    d = module.width // module.heads
-    rows = []
-    for i in range(len(x)):
-        keys = [j for j in range(len(x)) if mask is None or mask[j]]
-        keys = [j for j in keys if j <= i or not module.causal]
-        heads = []
-        for h in range(module.heads):
-            part = slice(h * d, (h + 1) * d)
-            q = module.query(x[i])[part]
-            k, v = module.key(x[keys])[:, part], module.value(x[keys])[:, part]
-            heads.append((k @ q / d**0.5).softmax(0) @ v if keys else torch.zeros_like(q))
-        rows.append(torch.cat(heads))
-    return module.output(torch.stack(rows))
 
 
 CARD = at.Card(

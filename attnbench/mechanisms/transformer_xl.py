@@ -233,6 +233,33 @@ class TransformerXL(at.QKVAttention):
         return stored(TransformerXL.layout(config, w.seq_len), w)
 
 
+def reference(module: TransformerXL, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
+    D, H, d = module.width, module.heads, module.width // module.heads
+    L, M = module.config.segment, module.config.memory
+    q, new = module.query(x), (module.key(x), module.value(x))
+    old = module.key(x.detach()), module.value(x.detach())
+    outputs = []
+    for i in range(len(x)):
+        start = i // L * L
+        keys = [j for j in range(max(0, start - M), i + 1) if mask is None or mask[j]]
+        o = torch.zeros_like(x[i]).view(H, d)
+        if keys:
+            k, v = (torch.stack([(new if j >= start else old)[t][j] for j in keys]) for t in (0, 1))
+            r = module.position(torch.stack([sinusoid(i - j, D, x) for j in keys]))
+            k, v, r = (t.view(len(keys), H, d) for t in (k, v, r))
+            logits = ((q[i].view(H, d) + module.u[:, 0]) * k).sum(-1)
+            logits = logits + ((q[i].view(H, d) + module.v[:, 0]) * r).sum(-1)
+            o = ((logits / d**0.5).softmax(0)[..., None] * v).sum(0)
+        outputs.append(o.flatten())
+    return module.output(torch.stack(outputs))
+
+
+def sinusoid(p: int, D: int, like: Tensor) -> Tensor:
+    """R_p [D]: the sines and then the cosines of a distance p."""
+    angles = torch.tensor([p / 10000 ** (2 * n / D) for n in range(D // 2)], dtype=like.dtype)
+    return torch.cat([angles.sin(), angles.cos()])
+
+
 class Recomputed(TransformerXL):
     keeps_weights = False
 
@@ -386,33 +413,6 @@ def working(layout: list[Group], w: at.Workload) -> int:
     windows = 2 * w.batch * w.width * max(g.segments * g.keys for g in layout)
     segment = w.heads * max(g.length * g.keys for g in layout)
     return windows + 3 * max(segment, PIECE)
-
-
-def reference(module: TransformerXL, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    D, H, d = module.width, module.heads, module.width // module.heads
-    L, M = module.config.segment, module.config.memory
-    q, new = module.query(x), (module.key(x), module.value(x))
-    old = module.key(x.detach()), module.value(x.detach())
-    outputs = []
-    for i in range(len(x)):
-        start = i // L * L
-        keys = [j for j in range(max(0, start - M), i + 1) if mask is None or mask[j]]
-        o = torch.zeros_like(x[i]).view(H, d)
-        if keys:
-            k, v = (torch.stack([(new if j >= start else old)[t][j] for j in keys]) for t in (0, 1))
-            r = module.position(torch.stack([sinusoid(i - j, D, x) for j in keys]))
-            k, v, r = (t.view(len(keys), H, d) for t in (k, v, r))
-            logits = ((q[i].view(H, d) + module.u[:, 0]) * k).sum(-1)
-            logits = logits + ((q[i].view(H, d) + module.v[:, 0]) * r).sum(-1)
-            o = ((logits / d**0.5).softmax(0)[..., None] * v).sum(0)
-        outputs.append(o.flatten())
-    return module.output(torch.stack(outputs))
-
-
-def sinusoid(p: int, D: int, like: Tensor) -> Tensor:
-    """R_p [D]: the sines and then the cosines of a distance p."""
-    angles = torch.tensor([p / 10000 ** (2 * n / D) for n in range(D // 2)], dtype=like.dtype)
-    return torch.cat([angles.sin(), angles.cos()])
 
 
 def parameters(config: Config, w: at.Workload) -> int:

@@ -96,10 +96,7 @@ def spread(count, order, N):
 
 
 def visible(name, config, w):
-    module = {"local": local, "longformer": longformer, "image_transformer": image_transformer}
-    if name == "bigbird":
-        return bigbird.visible(config, w, bigbird.draw(config, w))
-    return module[name].visible(config, w)
+    return registry.card(name).forms["flex"].visible(config, w)
 
 
 def pair(name, config, w, dtype):

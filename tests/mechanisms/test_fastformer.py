@@ -136,12 +136,12 @@ def test_with_add_or_concat_the_query_does_not_affect_the_pooling_of_keys(
     ],
 )
 def test_the_triton_form_says_why_it_does_not_run(options, changes, reason, monkeypatch):
-    monkeypatch.setattr("attnbench.mechanisms.fastformer.find_spec", lambda name: name)
+    monkeypatch.setattr("attnbench.attention.kernels.find_spec", lambda name: name)
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     w = workload(8, **{"device": "cuda", **changes})
     assert reason in CARD.refusal("triton", Config(**options), w)
     assert CARD.refusal("triton", Config(), workload(8, device="cuda:1")) is None
-    monkeypatch.setattr("attnbench.mechanisms.fastformer.find_spec", lambda name: None)
+    monkeypatch.setattr("attnbench.attention.kernels.find_spec", lambda name: None)
     assert "pip install triton" in CARD.refusal("triton", Config(), workload(8, device="cuda"))
 
 
