@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attnbench.attention.caches import empty
 from attnbench.records import Level, Mode, Workload
 
 NO_SEPARATE_CORE = "folding merges the projections into the core, so there is no separate core"
@@ -200,6 +201,22 @@ class QKVAttention(CoreAttention):
 
 class CachedAttention(QKVAttention):
     """A core whose state is a `Cache` of keys and values (`attention.caches`)."""
+
+    @staticmethod
+    def slots(config: Any, tokens: int) -> tuple[int, int]:
+        """Of so many tokens, how many first ones the cache fixes, and how many it keeps in all."""
+        return 0, tokens
+
+    def start(self, batch: int, capacity: int) -> State:
+        fixed, slots = self.slots(self.config, capacity)
+        heads, d = self.head_counts[1], self.width // self.heads
+        return empty(self.key.weight, batch, heads, slots, d, fixed)
+
+    @classmethod
+    def state_elements(cls, config: Any, workload: Workload) -> int:
+        _, slots = cls.slots(config, workload.seq_len)
+        batch, heads, _, d = cls.core_inputs(config, workload)[1]
+        return 2 * batch * heads * slots * d
 
     def prefill(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
         q, k, v = self.projected(x)

@@ -28,6 +28,7 @@ after the other.
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from math import prod
 from typing import Any, NamedTuple
 
 import torch
@@ -45,13 +46,22 @@ Rule = Callable[..., tuple[Tensor, Tensor]]
 
 
 class Recurrent(CoreAttention):
-    """A mechanism that is always causal: S, and what follows from it, is all it keeps of the past.
+    """A mechanism that keeps S of past tokens; a subclass writes `scan` and `extend`."""
 
-    A subclass sets `state_shape`, that of S of one sequence, and writes `scan` and `extend`.
-    """
-
-    state_shape: tuple[int, ...]
     output: nn.Linear
+
+    def __init__(self, config: Any, workload: Workload) -> None:
+        super().__init__(config, workload)
+        self.shape = self.state_shape(config, workload)
+
+    @staticmethod
+    def state_shape(config: Any, workload: Workload) -> tuple[int, ...]:
+        """The shape of S of one sequence."""
+        raise NotImplementedError
+
+    @classmethod
+    def state_elements(cls, config: Any, workload: Workload) -> int:
+        return workload.batch * prod(cls.state_shape(config, workload))
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         return self.extend(x, mask, self.start(len(x), 0))[0]
@@ -70,7 +80,7 @@ class Recurrent(CoreAttention):
 
     def nothing(self, batch: int, like: Tensor) -> Tensor:
         """S before the first token, on the device of `like` and at least as precise."""
-        return widen(like.new_zeros(batch, *self.state_shape))
+        return widen(like.new_zeros(batch, *self.shape))
 
     def start(self, batch: int, capacity: int) -> State:
         return (self.nothing(batch, self.output.weight),)

@@ -51,17 +51,9 @@ class AdaptivelySparse(at.CachedAttention):
         o = self.entmax(logits) @ v
         return o if mask is None or allowed is None else o * allowed.any(-1, keepdim=True)
 
-    def start(self, batch: int, capacity: int) -> at.State:
-        d = self.width // self.heads
-        return at.caches.empty(self.key.weight, batch, self.heads, capacity, d)
-
     def attend_next(self, q: Tensor, state: at.Cache) -> Tensor:
         k, v = state.held()
         return self.entmax(q / q.shape[-1] ** 0.5 @ k.mT) @ v
-
-    @staticmethod
-    def state_elements(config: Config, workload: at.Workload) -> int:
-        return 2 * workload.tokens * workload.width
 
     def entmax(self, logits: Tensor) -> Tensor:
         """The weights, [B, H, N, N]."""

@@ -190,10 +190,7 @@ CARD = at.Card(
     family=at.Family.FIXED,
     causality=at.Causality.OPTIONAL,
     paper=at.Paper(
-        "Axial Attention in Multidimensional Transformers",
-        "Ho et al.",
-        2019,
-        "arXiv:1912.12180",
+        "Axial Attention in Multidimensional Transformers", "Ho et al.", 2019, "arXiv:1912.12180"
     ),
     cost=at.Cost("O(N·√N·d)", time=1.5, memory=1.5),
     examples=(Config(), Config(combine="sum", columns=7, bias=True), Config(columns=9)),

@@ -92,8 +92,7 @@ class Fastformer(at.QKVAttention):
 
     def project(self, x: Tensor, linear: nn.Linear) -> Tensor:
         """[B, N, D] to [B, H, N, d]."""
-        weight, bias = self.tiled(linear)
-        return self.split(nn.functional.linear(x, weight, bias))
+        return self.split(nn.functional.linear(x, *self.tiled(linear)))
 
     def tiled(self, linear: nn.Linear) -> tuple[Tensor, Tensor | None]:
         """Weight [D, D] and bias [D] of a projection, repeated for each head if heads share it."""
@@ -253,10 +252,7 @@ CARD = at.Card(
     family=at.Family.MEMORY,
     causality=at.Causality.NEVER,
     paper=at.Paper(
-        "Fastformer: Additive Attention Can Be All You Need",
-        "Wu et al.",
-        2021,
-        "arXiv:2108.09084",
+        "Fastformer: Additive Attention Can Be All You Need", "Wu et al.", 2021, "arXiv:2108.09084"
     ),
     cost=at.Cost("O(N·d)", time=1, memory=1),
     examples=(

@@ -98,10 +98,7 @@ CARD = at.Card(
     family=at.Family.MIXING,
     causality=at.Causality.NEVER,
     paper=at.Paper(
-        "FNet: Mixing Tokens with Fourier Transforms",
-        "Lee-Thorp et al.",
-        2021,
-        "arXiv:2105.03824",
+        "FNet: Mixing Tokens with Fourier Transforms", "Lee-Thorp et al.", 2021, "arXiv:2105.03824"
     ),
     cost=at.Cost("O(N·D·log N)", time=1, memory=1),
     examples=(Config(),),

@@ -58,7 +58,6 @@ class GatedDeltaNet(at.Convolved):
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         D, H, e = workload.width, workload.heads, config.wider
-        self.state_shape = H, D // H, e * (D // H)
         if config.gate:
             self.A, self.b = (nn.Parameter(rate) for rate in at.decay_rates(H))
         if workload.level is at.Level.CORE:
@@ -114,10 +113,14 @@ class GatedDeltaNet(at.Convolved):
         return beta, -at.widen(self.A).exp()[:, None] * speed
 
     @staticmethod
-    def state_elements(config: Config, workload: at.Workload) -> int:
-        w, e = workload, config.wider
-        inputs = (config.conv - 1) * (2 + e) * w.width
-        return w.batch * (w.width * e * w.head_width + inputs)
+    def state_shape(config: Config, workload: at.Workload) -> tuple[int, ...]:
+        d = workload.head_width
+        return workload.heads, d, config.wider * d
+
+    @classmethod
+    def state_elements(cls, config: Config, workload: at.Workload) -> int:
+        inputs = workload.batch * (config.conv - 1) * (2 + config.wider) * workload.width
+        return super().state_elements(config, workload) + inputs
 
     @classmethod
     def flops(cls, config: Config, w: at.Workload) -> at.Flops:

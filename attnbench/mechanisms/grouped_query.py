@@ -62,17 +62,9 @@ class GroupedQuery(at.CachedAttention):
         """[B, K, G N, d] to [B, H, N, d]."""
         return o.unflatten(2, (self.heads // self.kv_heads, -1)).flatten(1, 2)
 
-    def start(self, batch: int, capacity: int) -> at.Cache:
-        d = self.width // self.heads
-        return at.caches.empty(self.key.weight, batch, self.kv_heads, capacity, d)
-
     def attend_next(self, q: Tensor, state: at.Cache) -> Tensor:
         k, v = state.held()
         return at.softmax_attention(at.caches.rows(q, k), k, v, None).view_as(q)
-
-    @staticmethod
-    def state_elements(config: Config, workload: at.Workload) -> int:
-        return 2 * workload.tokens * kv_heads(config, workload) * workload.head_width
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:

@@ -40,14 +40,14 @@ class Config(at.BaseConfig):
         self.require_at_least(1, "chunk")
 
 
-class LinearTransformer(at.QKVAttention):
+class LinearTransformer(at.QKVAttention, at.Recurrent):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         if self.causal:
-            return self.extend(q, k, v, mask, self.nothing(len(v), v))[0]
+            return self.scan(q, k, v, mask, self.nothing(len(v), v))[0]
         phi_q, phi_k = features(q, k, mask)
         return quotient(self.full_sums(phi_q, phi_k, at.widen(v)), v.dtype)
 
-    def extend(
+    def scan(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, S: Tensor
     ) -> tuple[Tensor, Tensor]:
         """o of tokens after a state, and [S z] after them, [B, H, d, d + 1].
@@ -64,21 +64,13 @@ class LinearTransformer(at.QKVAttention):
         S, z = k.mT @ v, k.sum(-2)
         return q @ torch.cat([S, z[..., None]], -1)
 
-    def nothing(self, batch: int, like: Tensor) -> Tensor:
-        """[S z] before the first token, on the device of `like` and at least as precise."""
-        d = self.width // self.heads
-        return at.widen(like.new_zeros(batch, self.heads, d, d + 1))
-
-    def start(self, batch: int, capacity: int) -> at.State:
-        return (self.nothing(batch, self.key.weight),)
-
-    def prefill(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
-        o, S = self.extend(*self.projected(x), None, *state)
+    def extend(self, x: Tensor, mask: Tensor | None, state: at.State) -> tuple[Tensor, at.State]:
+        o, S = self.scan(*self.projected(x), mask, *state)
         return self.output(at.merge(o)), (S,)
 
     @staticmethod
-    def state_elements(config: Config, workload: at.Workload) -> int:
-        return workload.batch * workload.width * (workload.head_width + 1)
+    def state_shape(config: Config, workload: at.Workload) -> tuple[int, ...]:
+        return workload.heads, workload.head_width, workload.head_width + 1
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:

@@ -202,10 +202,7 @@ CARD = at.Card(
     family=at.Family.LOW_RANK,
     causality=at.Causality.NEVER,
     paper=at.Paper(
-        "Linformer: Self-Attention with Linear Complexity",
-        "Wang et al.",
-        2020,
-        "arXiv:2006.04768",
+        "Linformer: Self-Attention with Linear Complexity", "Wang et al.", 2020, "arXiv:2006.04768"
     ),
     cost=at.Cost("O(N·d/ε²)", time=1, memory=1),
     symbols={"ε": ("error of the projection, which sets the rank", "rank")},

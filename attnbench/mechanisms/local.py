@@ -53,18 +53,14 @@ class Local(at.CachedAttention):
         keys = keys.unflatten(1, (-1, b))[:, None, :, None]
         return keys if past is None else keys & past
 
-    def start(self, batch: int, capacity: int) -> at.State:
-        slots, d = min(self.config.block, capacity), self.width // self.heads
-        return at.caches.empty(self.key.weight, batch, self.heads, slots, d)
+    @staticmethod
+    def slots(config: Config, tokens: int) -> tuple[int, int]:
+        return 0, min(config.block, tokens)
 
     def attend_next(self, q: Tensor, state: at.Cache) -> Tensor:
         newest = state.length - 1
         (block,) = state.since(newest - newest % self.config.block)
         return at.caches.next_output(q, *block)
-
-    @staticmethod
-    def state_elements(config: Config, workload: at.Workload) -> int:
-        return 2 * workload.batch * min(config.block, workload.seq_len) * workload.width
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:

@@ -133,10 +133,14 @@ class Longformer(at.CachedAttention):
             allowed = allowed & self.phases(past[None, None], C).flatten(2, 3)
         return lowered(allowed, like)
 
-    def start(self, batch: int, capacity: int) -> at.State:
-        first, slots = kept(self.config, capacity)
-        d = self.width // self.heads
-        return at.caches.empty(self.key.weight, batch, self.heads, slots, d, first)
+    @staticmethod
+    def slots(config: Config, tokens: int) -> tuple[int, int]:
+        """How many global tokens, and how many of all, the state keeps of a causal sequence.
+
+        The ring has equally many slots for each phase, those of the window.
+        """
+        ring = config.dilation * (config.window // 2 + 1)
+        return min(config.global_tokens, tokens), min(config.global_tokens + ring, tokens)
 
     def attend_next(self, q: Tensor, state: at.Cache) -> Tensor:
         first, δ = state.fixed, self.config.dilation
@@ -146,11 +150,6 @@ class Longformer(at.CachedAttention):
         k, v = state.held()
         near = k[:, :, phase::δ], v[:, :, phase::δ]
         return at.caches.read(q, [(k[:, :, :first], v[:, :, :first]), near])[0]
-
-    @staticmethod
-    def state_elements(config: Config, workload: at.Workload) -> int:
-        _, slots = kept(config, workload.seq_len)
-        return 2 * workload.batch * slots * workload.width
 
     @staticmethod
     def block(config: Config) -> int:
@@ -301,15 +300,6 @@ def reach(config: Config, C: int, causal: bool) -> tuple[int, int]:
     """Number of keys before a block of C queries, and L, the number of all its keys."""
     before = config.window // 2
     return before, before + C + (0 if causal else before)
-
-
-def kept(config: Config, tokens: int) -> tuple[int, int]:
-    """How many global tokens, and how many of all, the state keeps of a causal sequence.
-
-    The ring has equally many slots for each phase, those of the window.
-    """
-    ring = config.dilation * (config.window // 2 + 1)
-    return min(config.global_tokens, tokens), min(config.global_tokens + ring, tokens)
 
 
 def separate(config: Config, w: at.Workload) -> bool:

@@ -57,8 +57,6 @@ class Mamba2(at.Convolved):
         super().__init__(config, workload)
         D = workload.width
         inner, self.heads, self.head_width = inner_heads(config, workload)
-        K = config.groups
-        self.state_shape = K, config.state, self.heads // K, self.head_width
         self.A, self.beta = (nn.Parameter(rate) for rate in at.decay_rates(self.heads))
         self.skip = nn.Parameter(torch.ones(self.heads))  # δ
         if workload.level is at.Level.CORE:
@@ -109,10 +107,14 @@ class Mamba2(at.Convolved):
         return torch.addcmul(o, at.widen(self.skip)[:, None, None], v).to(dtype), S
 
     @staticmethod
-    def state_elements(config: Config, workload: at.Workload) -> int:
-        inner, _, _ = inner_heads(config, workload)
-        inputs = (config.conv - 1) * channels(config, workload)
-        return workload.batch * (inner * config.state + inputs)
+    def state_shape(config: Config, workload: at.Workload) -> tuple[int, ...]:
+        _, H, p = inner_heads(config, workload)
+        return config.groups, config.state, H // config.groups, p
+
+    @classmethod
+    def state_elements(cls, config: Config, workload: at.Workload) -> int:
+        inputs = workload.batch * (config.conv - 1) * channels(config, workload)
+        return super().state_elements(config, workload) + inputs
 
     @classmethod
     def flops(cls, config: Config, w: at.Workload) -> at.Flops:

@@ -227,10 +227,7 @@ CARD = at.Card(
     family=at.Family.FIXED_MEMORY,
     causality=at.Causality.OPTIONAL,
     paper=at.Paper(
-        "Generating Wikipedia by Summarizing Long Sequences",
-        "Liu et al.",
-        2018,
-        "arXiv:1801.10198",
+        "Generating Wikipedia by Summarizing Long Sequences", "Liu et al.", 2018, "arXiv:1801.10198"
     ),
     cost=at.Cost("O(N²·d/s)", time=2, memory=2),
     symbols={

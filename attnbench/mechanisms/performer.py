@@ -80,7 +80,7 @@ class Config(at.BaseConfig):
         return self.features * (2 if self.kernel == "trigonometric" else 1)
 
 
-class Performer(at.QKVAttention):
+class Performer(at.QKVAttention, at.Recurrent):
     omega: Tensor
 
     def __init__(self, config: Config, workload: at.Workload) -> None:
@@ -97,12 +97,12 @@ class Performer(at.QKVAttention):
             omega = draw(M, d, self.config.orthogonal, self.omega.device)
             self.omega = omega.to(self.omega.dtype)
         if self.causal:
-            return self.extend(q, k, v, mask, self.nothing(len(v), v))[0]
+            return self.scan(q, k, v, mask, self.nothing(len(v), v))[0]
         dtype = v.dtype
         q, k, v, keys = scaled(q, k, v, mask)
         return quotient(self.full_sums(q, k, v, keys), keys, dtype)
 
-    def extend(
+    def scan(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, S: Tensor
     ) -> tuple[Tensor, Tensor]:
         """o of tokens after a state, and [S z] after them, [B, H, M, d + 1]."""
@@ -130,22 +130,13 @@ class Performer(at.QKVAttention):
         q, k, v = self.query_features(q), self.key_features(k, keys), pad(v, (0, 1), value=1)
         return at.sum_rule(S, q, k, v, self.config.chunk)
 
-    def nothing(self, batch: int, like: Tensor) -> Tensor:
-        """[S z] before the first token, on the device of `like` and at least as precise."""
-        d = self.width // self.heads
-        return at.widen(like.new_zeros(batch, self.heads, self.config.columns, d + 1))
-
-    def start(self, batch: int, capacity: int) -> at.State:
-        return (self.nothing(batch, self.key.weight),)
-
-    def prefill(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
-        o, S = self.extend(*self.projected(x), None, *state)
+    def extend(self, x: Tensor, mask: Tensor | None, state: at.State) -> tuple[Tensor, at.State]:
+        o, S = self.scan(*self.projected(x), mask, *state)
         return self.output(at.merge(o)), (S,)
 
     @staticmethod
-    def state_elements(config: Config, workload: at.Workload) -> int:
-        w = workload
-        return w.batch * w.heads * config.columns * (w.head_width + 1)
+    def state_shape(config: Config, workload: at.Workload) -> tuple[int, ...]:
+        return workload.heads, config.columns, workload.head_width + 1
 
     def query_features(self, q: Tensor) -> Tensor:
         """φ(q̂) [B, H, N, M], up to a factor per query that cancels."""
@@ -382,10 +373,7 @@ CARD = at.Card(
     family=at.Family.KERNEL,
     causality=at.Causality.OPTIONAL,
     paper=at.Paper(
-        "Rethinking Attention with Performers",
-        "Choromanski et al.",
-        2021,
-        "arXiv:2009.14794",
+        "Rethinking Attention with Performers", "Choromanski et al.", 2021, "arXiv:2009.14794"
     ),
     cost=at.Cost("O(N·d·m)", time=1, memory=1),
     symbols={"m": ("random features", "features")},

@@ -41,8 +41,6 @@ class Config(at.BaseConfig):
 class Retention(at.Recurrent, at.QKVAttention):
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
-        d = workload.head_width
-        self.state_shape = workload.heads, d, 1, config.expand * d
         if workload.level is not at.Level.CORE:
             D = workload.width
             self.gate = nn.Linear(D, config.expand * D, bias=config.bias)
@@ -70,8 +68,9 @@ class Retention(at.Recurrent, at.QKVAttention):
         return o.to(dtype), S
 
     @staticmethod
-    def state_elements(config: Config, workload: at.Workload) -> int:
-        return workload.batch * workload.width * workload.head_width * config.expand
+    def state_shape(config: Config, workload: at.Workload) -> tuple[int, ...]:
+        d = workload.head_width
+        return workload.heads, d, 1, config.expand * d
 
     @classmethod
     def flops(cls, config: Config, w: at.Workload) -> at.Flops:

@@ -92,10 +92,10 @@ class SlidingWindow(at.CachedAttention):
             sinks = sinks & real[:, None, None, None, : len(first)]
         return near, sinks
 
-    def start(self, batch: int, capacity: int) -> at.Cache:
-        sinks, slots = kept(self.config, capacity)
-        d = self.width // self.heads
-        return at.caches.empty(self.key.weight, batch, self.kv_heads, slots, d, sinks)
+    @staticmethod
+    def slots(config: Config, tokens: int) -> tuple[int, int]:
+        """How many sinks, and how many of all tokens, the state keeps of a sequence."""
+        return min(config.sink_tokens, tokens), min(config.sink_tokens + config.window, tokens)
 
     def attend_next(self, q: Tensor, state: at.Cache) -> Tensor:
         k, v = state.held()
@@ -105,12 +105,6 @@ class SlidingWindow(at.CachedAttention):
         sink = self.sink.view(self.kv_heads, -1, 1).expand(*queries.shape[:3], 1)
         logits = torch.cat([sink, queries / q.shape[-1] ** 0.5 @ k.mT], -1)
         return (logits.softmax(-1)[..., 1:] @ v).view_as(q)
-
-    @staticmethod
-    def state_elements(config: Config, workload: at.Workload) -> int:
-        w = workload
-        _, slots = kept(config, w.seq_len)
-        return 2 * w.batch * slots * kv_heads(config, w) * w.head_width
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
@@ -293,11 +287,6 @@ def windows(x: Tensor, w: int, C: int) -> Tensor:
 def block(config: Config, count: int) -> int:
     """C: of a long window a quarter, so that each key is in few blocks; at most all queries."""
     return min(max(BLOCK, config.window // 4), count)
-
-
-def kept(config: Config, tokens: int) -> tuple[int, int]:
-    """How many sinks, and how many of all tokens, the state keeps of a sequence."""
-    return min(config.sink_tokens, tokens), min(config.sink_tokens + config.window, tokens)
 
 
 def kv_heads(config: Config, w: at.Workload) -> int:

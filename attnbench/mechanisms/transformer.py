@@ -33,16 +33,8 @@ class Transformer(at.CachedAttention):
         logits = q @ k.mT / q.shape[-1] ** 0.5  # [B, H, N, N]
         return at.masked_softmax(logits, at.allowed_keys(q, k, at.key_mask(mask), self.causal)) @ v
 
-    def start(self, batch: int, capacity: int) -> at.State:
-        d = self.width // self.heads
-        return at.caches.empty(self.key.weight, batch, self.heads, capacity, d)
-
     def attend_next(self, q: Tensor, state: at.Cache) -> Tensor:
         return at.softmax_attention(q, *state.held(), None)
-
-    @staticmethod
-    def state_elements(config: Config, workload: at.Workload) -> int:
-        return 2 * workload.tokens * workload.width
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
