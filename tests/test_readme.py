@@ -21,8 +21,11 @@ from tests.test_architecture import FLOORS
 
 ROOT = Path(__file__).parents[1]
 CONFIGURATION = ROOT / "tests" / "data" / "configurations" / "kimi-linear-48b.json"
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+README, CONTRIBUTING, REPORTS = (
+    (ROOT / file).read_text(encoding="utf-8")
+    for file in ("README.md", ".github/CONTRIBUTING.md", "reports/README.md")
+)
+BLOCKS = re.findall(r"```sh\n(.*?)```", README + REPORTS, re.DOTALL)
 TEXTS = re.findall(r"```text\n(.*?)```", README, re.DOTALL)
 LINES = tuple(line for block in BLOCKS for line in block.splitlines() if line.strip())
 COMMANDS = tuple(line for line in LINES if line.startswith("attnbench "))
@@ -113,13 +116,13 @@ def test_ci_begins_with_what_sets_up_an_environment_and_runs_the_baseline():
 
 
 def test_the_floors_are_those_of_the_architecture():
-    rows = re.findall(r"^\| (\d) \| (.*) \|$", README, re.MULTILINE)
+    rows = re.findall(r"^\| (\d+) \| (.*) \|$", CONTRIBUTING, re.MULTILINE)
     shown = {int(number): set(re.findall(r"`(\w+)`", rooms)) for number, rooms in rows}
     assert shown == {number: set(rooms) for number, rooms in enumerate(FLOORS)}
 
 
 def test_files_to_add_something_to_exist():
-    table = README.partition("## Where to add what")[2].partition("\n## ")[0]
+    table = CONTRIBUTING.partition("## Where to add what")[2].partition("\n## ")[0]
     rows = [row for row in table.splitlines() if row.startswith("| a")]
     for row in rows:
         folder = ROOT / "attnbench"
