@@ -49,15 +49,6 @@ def test_both_combinations_equal_dense_attention_under_their_masks(form):
     torch.testing.assert_close(module(x), r + dense(module.column, x + r, column))
 
 
-def test_the_chain_reads_all_rows_that_cross_the_column_and_the_sum_only_row_and_column():
-    row, column = same_row_and_column()
-    i, j = torch.arange(N)[:, None], torch.arange(N)
-    # the last row is short: some columns do not cross it
-    crossing = j // W * W + i % W < N
-    assert torch.equal(reach(build(Config(columns=W))), crossing | row)
-    assert torch.equal(reach(build(Config(columns=W, combine="sum"))), row | column)
-
-
 @pytest.mark.parametrize("form", ["eager", "sdpa"])
 def test_the_causal_chain_reads_exactly_the_past(form):
     everything = torch.ones(N, N, dtype=torch.bool).tril()
@@ -84,10 +75,3 @@ def test_a_grid_of_one_row_is_softmax_attention_plus_each_tokens_value(form):
 )
 def test_the_grid_is_near_a_square(seq_len, grid):
     assert Config().grid(seq_len) == grid
-
-
-def test_impossible_options_are_refused():
-    with pytest.raises(ValueError, match="unknown combine 'mean'; known: chained, sum"):
-        Config(combine="mean")
-    with pytest.raises(ValueError, match="columns is 0; it must be at least 1"):
-        Config(columns=0)

@@ -115,27 +115,6 @@ def test_the_context_is_memory_plus_rate_times_slots():
         assert (module(other) != y).any(-1)[0, 32] == is_read
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"compression": "sum"}, "unknown compression 'sum'; known: conv, "),
-        ({"rate": 0}, "at least 1"),
-        ({"segment": 9, "memory": 9}, "rate must divide segment"),
-        ({"segment": 512, "memory": 500}, "segment must divide memory"),
-        ({"compression": "most_used", "memory": 0}, "memory=0 has none"),
-    ],
-)
-def test_impossible_options_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        compressive_transformer.Config(**options)
-
-
-def test_there_is_no_separate_core():
-    card = compressive_transformer.CARD
-    reason = card.refusal("eager", card.config(), workload(8, Level.CORE))
-    assert "computed from x" in reason
-
-
 def test_recomputing_keeps_no_scores():
     x = torch.randn(2, 256, 16, dtype=torch.float64, requires_grad=True)
     scores = 2 * 4 * 256 * (32 + 32 + 32) * 8

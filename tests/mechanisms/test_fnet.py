@@ -41,11 +41,6 @@ def test_narrow_types_are_transformed_in_float32(form, dtype):
     torch.testing.assert_close(y, torch.fft.fft2(x.float()).real.to(dtype))
 
 
-def test_a_bias_has_no_place():
-    with pytest.raises(ValueError, match="no projections"):
-        Config(bias=True)
-
-
 def test_its_time_is_predicted_from_its_bytes_since_it_has_no_products():
     """Without a prediction no budget could hold it."""
     asked = replace(sweep(["fastformer"]).request, level=Level.ATTENTION, lengths=(8192,))

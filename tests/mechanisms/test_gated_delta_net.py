@@ -69,5 +69,3 @@ def test_deltanet_has_values_as_wide_as_keys():
     assert Config(gate=False).wider == 1
     assert Config().wider == 2
     assert Config(gate=False, expand=3).wider == 3
-    with pytest.raises(ValueError, match="conv is 0; it must be at least 1"):
-        Config(conv=0)

@@ -72,23 +72,3 @@ def test_one_block_is_softmax_attention(layout, causal, form):
     plain = Transformer(Config(), w).double()
     q, k, v = torch.randn(3, 2, 4, 40, 4, dtype=torch.float64)
     torch.testing.assert_close(module.attend(q, k, v, None), plain.attend(q, k, v, None))
-
-
-def test_extra_padding_changes_nothing_in_a_line():
-    config = Config(block=6, memory=9)
-    module, longer = build(config), build(config, seq_len=55)
-    x = torch.randn(2, 40, 16, dtype=torch.float64)
-    padded = torch.nn.functional.pad(x, (0, 0, 0, 15), value=2.0)
-    y = longer(padded, torch.arange(55).expand(2, -1) < 40)
-    torch.testing.assert_close(y[:, :40], module(x))
-
-
-def test_impossible_options_are_refused():
-    with pytest.raises(ValueError, match="unknown layout '3d'; known: 1d, 2d"):
-        Config(layout="3d")
-    with pytest.raises(ValueError, match="block is 0; it must be at least 1"):
-        Config(block=0)
-    with pytest.raises(ValueError, match="memory is -1; it must be at least 0"):
-        Config(memory=-1)
-    with pytest.raises(ValueError, match="across is 0; it must be at least 1"):
-        Config(across=0)

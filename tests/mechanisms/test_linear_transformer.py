@@ -40,22 +40,6 @@ def test_with_equal_keys_all_values_have_equal_weights():
     torch.testing.assert_close(o, v.mean(2, keepdim=True).expand_as(v), atol=1e-5, rtol=0)
 
 
-def test_causal_attention_is_full_attention_on_each_prefix():
-    q, k, v = heads()
-    o = built(causal=True).attend(q, k, v, None)
-    for n in range(1, 22):
-        prefix = built().attend(q[:, :, :n], k[:, :, :n], v[:, :, :n], None)
-        torch.testing.assert_close(o[:, :, n - 1], prefix[:, :, -1])
-
-
-@pytest.mark.parametrize("chunk", [1, 5, 7, 21, 64])
-def test_the_chunk_size_does_not_change_the_output(chunk):
-    q, k, v = heads()
-    mask = torch.arange(21).expand(2, 21) < 17
-    expected = built(causal=True).attend(q, k, v, mask)
-    torch.testing.assert_close(built(causal=True, chunk=chunk).attend(q, k, v, mask), expected)
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("causal", [False, True])
 def test_sums_over_many_tokens_do_not_overflow_narrow_types(dtype, causal):
@@ -75,8 +59,3 @@ def test_the_default_form_folds_where_that_is_less_work():
     for other in ({"causal": True}, {"level": Level.CORE}, {"dtype": "bfloat16"}):
         assert CARD.default(Config(), replace(w, **other)) == "eager"
         assert Folded.needs(Config(), replace(w, **other))
-
-
-def test_impossible_options_are_refused():
-    with pytest.raises(ValueError, match="chunk is 0; it must be at least 1"):
-        Config(chunk=0)

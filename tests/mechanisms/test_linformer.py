@@ -85,16 +85,3 @@ def test_the_default_form_folds_where_that_is_less_work():
     assert CARD.default(small, replace(w, level=Level.CORE)) == "eager"
     work = {name: sum(vars(form.flops(small, w)).values()) for name, form in CARD.forms.items()}
     assert min(work, key=work.get) == "absorbed"
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"rank": 0}, "rank is 0"),
-        ({"n_max": 0}, "n_max is 0"),
-        ({"sharing": "layerwise"}, "unknown sharing 'layerwise'; known: none, headwise, key_value"),
-    ],
-)
-def test_impossible_options_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        Config(**options)

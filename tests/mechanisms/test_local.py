@@ -39,8 +39,3 @@ def test_one_block_over_everything_is_softmax_attention(causal):
     o = CARD.forms["eager"](Config(block=50), w).attend(q, k, v, mask)
     full = TRANSFORMER.forms["eager"](TRANSFORMER.config(), w).attend(q, k, v, mask)
     torch.testing.assert_close(o[:, :, :20], full[:, :, :20])
-
-
-def test_an_impossible_block_is_refused():
-    with pytest.raises(ValueError, match="block is 0; it must be at least 1"):
-        Config(block=0)

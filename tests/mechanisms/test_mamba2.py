@@ -82,5 +82,3 @@ def test_impossible_sizes_are_refused():
     assert reason == "the inner width 32 is not divisible by heads of width 5"
     reason = CARD.refusal("chunked", Config(head_width=8, groups=3), W)
     assert reason == "4 heads cannot form 3 equal groups"
-    with pytest.raises(ValueError, match="state is 0; it must be at least 1"):
-        Config(state=0)

@@ -101,22 +101,3 @@ def test_flops_per_token_match_the_published_sizes(pooling, expected):
     flops = CARD.forms["eager"].flops(config, w)
     total = flops.projections + flops.core
     assert total / w.tokens / 1e6 == pytest.approx(expected, abs=5e-4)
-
-
-def test_there_is_no_separate_core():
-    w = Workload(batch=1, seq_len=8, width=8, heads=2, level=Level.CORE)
-    assert "no separate core" in CARD.refusal("eager", Config(), w)
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"pooling": "sum"}, "unknown pooling 'sum'; known: ldconv, mean, max"),
-        ({"window": 3}, "window is 3; it must be an even number"),
-        ({"stride": 0}, "stride is 0; it must be at least 1"),
-        ({"kernel": 2}, "kernel and pool_window must be at least stride = 4"),
-    ],
-)
-def test_impossible_options_are_refused(options, text):
-    with pytest.raises(ValueError, match=text):
-        Config(**options)

@@ -36,8 +36,3 @@ def test_what_training_keeps_is_linear_in_length():
         return kept_bytes(core(seq_len=seq_len).attend, q, k, v, None)[0]
 
     assert_linear(kept)
-
-
-def test_impossible_options_are_refused():
-    with pytest.raises(ValueError, match="chunk is 0; it must be at least 1"):
-        Config(chunk=0)

@@ -118,21 +118,6 @@ def test_centroids_move_to_the_mean_of_their_tokens_only_in_training():
     torch.testing.assert_close(module.auxiliary_loss(), 1e-4 * torch.cat(errors).mean())
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"clusters": 0}, "clusters is 0; it must be at least 1"),
-        ({"members": 0}, "members is 0; it must be at least 1"),
-        ({"window": 0}, "window is 0; it must be at least 1"),
-        ({"local_heads": -1}, "local_heads is -1; it must be at least 0"),
-        ({"decay": 1.5}, "decay is 1.5; it must be between 0 and 1"),
-    ],
-)
-def test_impossible_options_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        Config(**options)
-
-
 def test_more_local_heads_than_heads_are_refused():
     reason = CARD.refusal("sdpa", Config(local_heads=5), workload(14))
     assert reason == "local_heads is 5; there are only 4 heads"

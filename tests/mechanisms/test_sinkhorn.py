@@ -72,21 +72,6 @@ def test_padding_that_is_permuted_in_is_not_a_key(cls):
     torch.testing.assert_close(o, (q[:, :, 0] @ keys.mT / 2).softmax(-1) @ values)
 
 
-@FORMS
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("padded", [24, 25, 40, 64])
-def test_blocks_of_padding_change_nothing(cls, causal, padded):
-    config = Config(block=4, n_max=64)
-    x = torch.randn(2, 64, 16, dtype=torch.float64)
-    mask = torch.arange(64).expand(2, -1) < 13
-    # a block of padding may also lie between real ones
-    mask = mask & ((torch.arange(64) < 4) | (torch.arange(64) >= 8))
-    y = build(cls, config, 16, causal).eval()(x[:, :16], mask[:, :16])
-    longer = build(cls, config, padded, causal).eval()(x[:, :padded], mask[:, :padded])
-    real = mask[:, :16]
-    torch.testing.assert_close(longer[:, :16][real], y[real])
-
-
 def test_blocks_of_padding_are_neither_rows_nor_columns_of_the_permutation():
     module = build(Sinkhorn, Config(block=3, iterations=200), 15).eval()
     mask = torch.arange(15).unflatten(0, (5, 3)).expand(2, 5, 3) < 8
@@ -124,18 +109,3 @@ def test_what_cannot_run_is_refused():
     )
     reason = CARD.refusal("sdpa", Config(n_max=12), workload(13))
     assert reason == "13 tokens exceed n_max = 12, the positions of W_B"
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"block": 0}, "block is 0; it must be at least 1"),
-        ({"iterations": -1}, "iterations is -1; it must be at least 0"),
-        ({"sort_cut": -1}, "sort_cut is -1; it must be at least 0"),
-        ({"temperature": 0.0}, "temperature is 0.0; it must be above 0"),
-        ({"n_max": 0}, "n_max is 0; it must be at least 1"),
-    ],
-)
-def test_impossible_options_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        Config(**options)

@@ -130,21 +130,3 @@ def test_a_frozen_sketch_has_no_loss_and_nothing_to_train():
     assert module.auxiliary_loss() is None
     assert "sketch_query" in module.state_dict()
     assert len(list(module.parameters())) == 4
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"sampling": "best"}, "unknown sampling 'best'; known: squared, "),
-        ({"keys": 0}, "at least 1"),
-        ({"sampling": "random", "train_sketch": False}, "has no sketch"),
-    ],
-)
-def test_impossible_options_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        smart_bird.Config(**options)
-
-
-def test_there_is_no_separate_core():
-    w = Workload(batch=1, seq_len=9, width=16, heads=4, level=Level.CORE)
-    assert "sketch reads x" in smart_bird.CARD.refusal("eager", smart_bird.Config(), w)

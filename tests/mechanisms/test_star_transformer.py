@@ -61,14 +61,3 @@ def test_one_iteration_has_no_relay_projections_and_sees_other_tokens_through_th
     x = torch.randn(1, N, 16, dtype=torch.float64)
     jacobian = torch.autograd.functional.jacobian(lambda t: module(t)[0].sum(-1), x)
     assert (jacobian[:, 0].abs().sum(-1) > 0).all()
-
-
-def test_rotating_the_input_rotates_the_output():
-    module = build(2)
-    x = torch.randn(2, N, 16, dtype=torch.float64)
-    torch.testing.assert_close(module(x.roll(4, 1)), module(x).roll(4, 1))
-
-
-def test_impossible_options_are_refused():
-    with pytest.raises(ValueError, match="iterations is 0; it must be at least 1"):
-        Config(iterations=0)

@@ -78,16 +78,3 @@ def test_many_sequences_that_share_their_weights_are_not_fused():
     assert CARD.default(config, workload(12, batch=2)) == "sdpa"
     assert CARD.default(config, workload(12, batch=8)) == "eager"
     assert CARD.default(config, workload(12, batch=8, padding=0.3)) == "sdpa"
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"variant": "sparse"}, "unknown variant 'sparse'; known: dense, random"),
-        ({"rank": 0}, "rank is 0; it must be at least 1"),
-        ({"n_max": 0}, "n_max is 0; it must be at least 1"),
-    ],
-)
-def test_impossible_options_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        Config(**options)
