@@ -113,7 +113,7 @@ def test_ci_begins_with_what_sets_up_an_environment_and_runs_the_baseline():
 
 
 def test_the_floors_are_those_of_the_architecture():
-    rows = re.findall(r"^\| (\d) \| (.*) \|$", README, re.MULTILINE)
+    rows = re.findall(r"^\| (\d+) \| (.*) \|$", README, re.MULTILINE)
     shown = {int(number): set(re.findall(r"`(\w+)`", rooms)) for number, rooms in rows}
     assert shown == {number: set(rooms) for number, rooms in enumerate(FLOORS)}
 
