@@ -50,6 +50,24 @@ def hello() -> None:
     print("hello")
 '''
 
+MODE = '''"""Training without the step of the optimiser, for a test."""
+
+from attnbench.modes.facts import ModeFacts
+
+FACTS = ModeFacts(title="Forward and backward", trains=True, forwards=3.0, copies=2)
+'''
+SUBJECT = '''"""Training without the step of the optimiser, for a test."""
+
+from attnbench.measure.subjects.training import Training
+
+
+class ForwardBackward(Training):
+    """The target alone."""
+
+    def prepare(self, capturable):
+        self.target = self._target()
+'''
+
 NOTE = """    note: str = TIME("A remark to store with the sweep.", kinds.text("TEXT"), "")
 """
 NAPS = """    naps: str | None = TIME("Naps before each case.", WHOLE, usual="none")
@@ -79,6 +97,17 @@ REFUSED = {
     "doctor --device tpu": "auto, cpu, cuda, mine",
     "doctor --device mine:2": "mine:2: there are two",
 }
+BOTH_WAYS = (
+    "sweep --models local:eager --lengths 16,32 --width 16 --heads 2 --level attention --quick"
+    " --mode inference,forward_backward --out m"
+)
+CHECKED = "check --models local --lengths 16 --mode forward_backward --no-times"
+IN_MODE = (
+    BOTH_WAYS,
+    "compare m m --json",
+    f"{CHECKED} --save kept",
+    f"{CHECKED} --baseline kept --json",
+)
 PLANNED = "sweep --device mine:1 --models local --lengths 16 --dry-run --json"
 
 
@@ -158,12 +187,17 @@ def device(copy):
     copy.write("devices/kinds/mine.py", DEVICE)
 
 
+def mode(copy):
+    copy.write("modes/kinds/forward_backward.py", MODE)
+    copy.write("measure/subjects/forward_backward.py", SUBJECT)
+
+
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory):
     """The copy with all additions, its sweep in the folder `s`, and what its commands said."""
     made = Copy(tmp_path_factory.mktemp("additions"))
     options = stored_option, measuring_option
-    for add in (mechanism, metric, figure, verb, *options, package, device):
+    for add in (mechanism, metric, figure, verb, *options, package, device, mode):
         add(made)
     sizes = ("--lengths", "16,32", "--width", "16", "--heads", "2")
     how = ("--level", "attention", "--mode", "inference", "--quick", "--config", "mine.toml")
@@ -172,7 +206,7 @@ def copy(tmp_path_factory):
     driven = Driven(made.folder, PYTHONPATH=str(made.folder))
     done = driven.run("sweep", *models, *sizes, *how, *naps, "--out", "s")
     assert done.returncode == 0, done.stderr
-    made.said = {line: driven.run(*line.split()) for line in (*COMMON, *REFUSED, PLANNED)}
+    made.said = {line: driven.run(*line.split()) for line in (*COMMON, *REFUSED, PLANNED, *IN_MODE)}
     driven.close()
     with open(made.folder / "s" / "cases.csv", newline="") as stream:
         made.rows = list(csv.DictReader(stream))
@@ -231,6 +265,21 @@ def test_a_further_device_is_one_file(copy):
     assert {run.outcome for run in sweep.runs} == {"ok"}
     assert {line.case.workload.device for line in sweep.plan} == {"mine"}
     assert "/mine:1" in copy.said[PLANNED].stdout
+
+
+def test_a_further_mode_is_a_file_of_facts_and_one_of_its_iteration(copy):
+    assert [copy.said[line].stderr for line in IN_MODE if copy.said[line].returncode] == []
+    with open(copy.folder / "m" / "cases.csv", newline="") as stream:
+        rows = {(row["mode"], row["seq_len"]): row for row in csv.DictReader(stream)}
+    assert {row["outcome"] for row in rows.values()} == {"ok"}
+    added = rows["forward_backward", "16"]
+    assert (float(added["backward_s"]) > 0, float(added["step_s"])) == (True, 0)
+    table = (copy.folder / "m" / "tables.md").read_text()
+    assert "Forward and backward time, ms per batch of" in table
+    assert "Forward and backward" in (copy.folder / "m" / "report.html").read_text()
+    assert (copy.folder / "m" / "fig2.png").exists()
+    assert "forward_backward" in copy.said[IN_MODE[1]].stdout
+    assert "forward_backward" in copy.said[IN_MODE[-1]].stdout
 
 
 @pytest.mark.parametrize("command", REFUSED)

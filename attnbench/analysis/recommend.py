@@ -17,7 +17,7 @@ import pandas as pd
 from attnbench.analysis.standings import MEMORY, STATE, TIME, UNKNOWN, Margin, Standings, groups
 from attnbench.analysis.summary import MISSING
 from attnbench.errors import UsageError
-from attnbench.records import Cause, Mode
+from attnbench.records import PASSES, Cause
 
 FIRST = Margin(factor=1.0, low=1.0, high=1.0)
 
@@ -107,7 +107,7 @@ def recommend(
     return Recommendation(
         mode=mode,
         seq_len=seq_len,
-        tokens=None if mode == Mode.DECODE else tokens,
+        tokens=tokens if mode in PASSES else None,
         memory_bytes=memory_bytes,
         choices=tuple(_ranked(fitting, _margins(own, standings, mode, seq_len))),
         excluded=tuple(excluded),

@@ -22,10 +22,9 @@ from enum import StrEnum
 import numpy as np
 import pandas as pd
 
-from attnbench.records import ITEM_BYTES, TRAINING, Level, Mode, Sweep
+from attnbench import modes
+from attnbench.records import ITEM_BYTES, Level, Sweep
 from attnbench.statistics.estimate import LEVEL, student_quantile
-
-ADAM = 6  # parameters and both moments, each read and written
 
 CACHE = 4.0  # bandwidth of a cache, which may hold an input of some MiB, over that of a large copy
 
@@ -94,8 +93,8 @@ def _raised(roof: Roof, summary: pd.DataFrame) -> Roof:
 
 def _work(cases: pd.DataFrame) -> pd.Series:
     """FLOPs of an iteration, in all its passes."""
-    passes = np.where(cases["mode"] == Mode.TRAINING, TRAINING, 1.0)
-    return pd.Series(cases["flops"] * passes, cases.index)
+    forwards = cases["mode"].map(lambda mode: modes.find(mode).forwards).astype(float)
+    return pd.Series(cases["flops"] * forwards, cases.index)
 
 
 def missing_peaks(sweep: Sweep) -> str:
@@ -141,7 +140,7 @@ def least_bytes(cases: pd.DataFrame, item_bytes: int) -> pd.Series:
     """
     tensors = cases["level"].map({Level.MODEL: 1, Level.ATTENTION: 2, Level.CORE: 4}).astype(float)
     parameters = np.where(cases["level"] == Level.CORE, 0, cases["parameters"])
-    times = np.where(cases["mode"] == Mode.TRAINING, ADAM, 1)
+    times = cases["mode"].map(lambda mode: modes.find(mode).moves).astype(int)
     moved = times * parameters + tensors * cases["outputs"] * cases["width"]
     return pd.Series(item_bytes * moved, cases.index) + cases["state_bytes"].fillna(0)
 
@@ -174,9 +173,8 @@ def rates(summary: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for (series, form, mode), cases in timed.groupby(["series", "form", "mode"], sort=False):
         if len(cases) >= FEWEST and np.ptp(cases["core_flops"] / cases["flops"]) >= MIN_CHANGE:
-            passes = TRAINING if mode == Mode.TRAINING else 1.0
             parts = (cases["flops"] - cases["core_flops"], cases["core_flops"])
-            work = passes * np.stack(parts, 1).astype(float)
+            work = modes.find(mode).forwards * np.stack(parts, 1).astype(float)
             if (fitted := _rates(work, cases["time_s"].to_numpy(float))) is not None:
                 rows.append((series, form, mode, len(cases), *fitted))
     ends = ["rest", "rest_low", "rest_high", "core", "core_low", "core_high"]

@@ -23,7 +23,7 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
-from attnbench.records import CardFacts, Level, Mode
+from attnbench.records import PASSES, CardFacts, Level
 from attnbench.statistics.curves import LogCurve, cost_curve
 from attnbench.statistics.ratios import Ratios
 
@@ -112,7 +112,7 @@ def expected(rows: pd.DataFrame, cards: Sequence[CardFacts], level: Level) -> pd
     keys = zip(rows["mechanism"], rows["metric"], strict=True)
     stated = pd.Series([powers.get(key, np.nan) for key in keys], rows.index, float)
     of_steps = (stated - STEPS).clip(0.0).where(rows["metric"] == "time_s")
-    return stated.where(rows["mode"] != Mode.DECODE, of_steps)
+    return stated.where(rows["mode"].isin(PASSES), of_steps)
 
 
 def local_slopes(summary: pd.DataFrame) -> pd.DataFrame:
@@ -137,7 +137,7 @@ def decoding(cases: pd.DataFrame) -> pd.DataFrame:
     state of a sequence per token: the slope between the two longest lengths, NaN if there
     is only one.
     """
-    known = cases[(cases["mode"] == Mode.DECODE) & cases["time_s"].notna()]
+    known = cases[~cases["mode"].isin(PASSES) & cases["time_s"].notna()]
     known = known[known["state_bytes"].notna()].sort_values("seq_len", kind="stable")
     own = known["state_bytes"] / known["batch"]
     series = known["series"]

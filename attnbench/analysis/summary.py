@@ -14,7 +14,6 @@ from attnbench.metrics import TABLE, Join
 from attnbench.records import (
     ITEM_BYTES,
     Case,
-    Mode,
     Outcome,
     Part,
     Planned,
@@ -215,8 +214,7 @@ def _first_tokens(cases: Sequence[Sequence[Run]]) -> list[dict[str, float]]:
 
 
 def _identity(case: Case, series: str, batch_tokens: int | None) -> dict[str, Any]:
-    workload = case.workload
-    decode = workload.mode is Mode.DECODE
+    workload, tokens = case.workload, case.workload.tokens
     fields = asdict(workload)
     shell = fields.pop("shell") or {}
     return {
@@ -228,9 +226,9 @@ def _identity(case: Case, series: str, batch_tokens: int | None) -> dict[str, An
         "form": case.form,
         "options": options_text(case.options),
         **{name: str(value) if isinstance(value, str) else value for name, value in fields.items()},
-        "tokens": workload.tokens,
+        "tokens": tokens,
         "outputs": workload.outputs,
-        "batch_scale": 1.0 if decode or batch_tokens is None else batch_tokens / workload.tokens,
+        "batch_scale": 1.0 if workload.steps else (batch_tokens or tokens) / tokens,
         "layers": shell.get("layers", 1),
     }
 
@@ -271,7 +269,7 @@ def _times(runs: Sequence[Run], estimate: Estimate, workload: Workload) -> dict[
         **{key: joined(key, values) for key, values in medians.items()},
         "token_s": estimate.point / workload.outputs,
         "tokens_per_s": workload.outputs / estimate.point,
-        **({"tpot_s": estimate.point} if workload.mode is Mode.DECODE else {}),
+        **({"tpot_s": estimate.point} if workload.steps else {}),
         "launch_bound": launch_bound(runs),
     }
 

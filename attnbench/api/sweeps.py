@@ -166,7 +166,8 @@ def drawn(analysis: Analysis, quantity: str, suffix: str) -> Chart:
         cost = TIME if quantity == "time" else MEMORY
         return Chart(suffix, saved(cost_figure(cases, cost, tokens), suffix))
     if quantity == "time":
-        return Chart(suffix, saved(decode_figure(cases), suffix))
+        mode = str(cases["mode"].iloc[0])
+        return Chart(suffix, saved(decode_figure(cases, mode), suffix))
     raise UsageError(
         "there is no chart of the memory of decoding; plot('time') has the bytes of the state,"
         " and `cases` has `allocated_peak_bytes`"
@@ -180,7 +181,7 @@ def shown(variant: str, analysis: Analysis) -> str:
 
     of, tokens = f"{variant}: " * bool(variant), analysis.sweep.request.batch_tokens
     tables = [latency(analysis.cases, mode, tokens) for mode in analysis.modes]
-    chart = "fig2" if set(PASSES) & set(analysis.modes) else "decode"
+    chart = "fig2" if set(PASSES) & {*analysis.modes} else analysis.modes[0]
     return fragment(
         f"{of}{TITLE}",
         # names are the targets of links, which a page has only once

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attnbench.attention.contract import Attention, BaseConfig, CoreAttention
 from attnbench.errors import UnknownOption
-from attnbench.records import Causality, Family, Level, Mode, Option, Workload
+from attnbench.records import Causality, Family, Level, Option, Workload
 
 LARGEST = 1 << 31  # no option may exceed what a tensor dimension can hold
 
@@ -145,7 +145,7 @@ class Card:
         """Why the form cannot run the workload here, or None."""
         if workload.width % workload.heads:
             return f"width {workload.width} is not divisible by {workload.heads} heads"
-        if workload.mode is Mode.DECODE and (reason := self.undecodable(form, workload)):
+        if workload.steps and (reason := self.undecodable(form, workload)):
             return f"cannot decode: {reason}"
         if workload.causal and self.causality is Causality.NEVER:
             return "the mechanism has no causal form"

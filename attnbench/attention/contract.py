@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from attnbench.attention.caches import empty
-from attnbench.records import Level, Mode, Workload
+from attnbench.records import Level, Workload
 
 NO_SEPARATE_CORE = "folding merges the projections into the core, so there is no separate core"
 
@@ -244,13 +244,12 @@ def try_out(what: str, attend: Callable[..., Tensor], w: Workload) -> None:
     compiler work on this machine is not known before.
     """
     shape = (3, 1, w.heads, max(16, w.heads), w.head_width)
-    training = w.mode is Mode.TRAINING
     try:
         qkv = torch.zeros(shape, dtype=getattr(torch, w.dtype), device=w.device)
-        qkv.requires_grad_(training)
-        with torch.set_grad_enabled(training):
+        qkv.requires_grad_(w.trains)
+        with torch.set_grad_enabled(w.trains):
             o = attend(*qkv, None)
-            if training:
+            if w.trains:
                 o.sum().backward()
     except torch.OutOfMemoryError:
         raise

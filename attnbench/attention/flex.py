@@ -17,7 +17,7 @@ from torch import Tensor
 
 from attnbench.attention.contract import Attention, Flops
 from attnbench.devices.finding import find
-from attnbench.records import Mode, Workload
+from attnbench.records import Workload
 
 BLOCK = 128  # tokens of a block, torch's default
 LEAST_WIDTH = 16  # of a head: the products of Triton take no fewer columns
@@ -160,7 +160,7 @@ def listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
 
 def needs(w: Workload) -> str | None:
     """Why flex_attention cannot run the workload, or None."""
-    if w.device == "cpu" and w.mode is Mode.TRAINING:
+    if w.device == "cpu" and w.trains:
         return "torch's flex_attention has no backward on a CPU"
     if w.device != "cpu" and w.head_width < LEAST_WIDTH:
         return f"torch's flex_attention needs heads of at least {LEAST_WIDTH} here"

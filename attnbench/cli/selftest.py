@@ -8,7 +8,7 @@ from attnbench.cli.options import option
 from attnbench.cli.stopping import stoppable
 from attnbench.devices.finding import choose
 from attnbench.errors import UsageError
-from attnbench.records import Mode
+from attnbench.modes import USUAL
 from attnbench.workloads import axes
 
 
@@ -38,7 +38,7 @@ def selftest(
         raise UsageError("--budget of a selftest is a time, such as 3m")
     plan = CheckPlan(
         lengths=(axes.whole(length, "--length", most=axes.LONGEST),),
-        modes=(Mode.INFERENCE,),
+        modes=(USUAL,),
         device=measured.name,
         budget_s=budget_s,
         threshold=options.threshold(threshold, measured.threshold),

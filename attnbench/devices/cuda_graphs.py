@@ -4,6 +4,7 @@ Follows the section on CUDA graphs in torch's notes on CUDA semantics.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -37,12 +38,10 @@ def captured(subject: Built) -> Iterate:
         return graph, result
 
     graphs = {}
-    with torch.set_grad_enabled(subject.training):
+    with torch.set_grad_enabled(subject.mode.trains):
         graphs["forward"], output = capture(subject.forward)
-    if subject.training:
-        graphs["backward"], _ = capture(lambda: subject.backward(output))
-    if subject.optimiser:
-        graphs["step"], _ = capture(subject.step)
+    for phase, work in subject.further():
+        graphs[phase], _ = capture(partial(work, output))
 
     def replay(lap: Lap) -> Tensor:
         for phase, graph in graphs.items():

@@ -64,12 +64,9 @@ def weigh(build: Callable[[], Built], uuid: str) -> Weighed:
         values |= {"device_before_bytes": used_before, "device_used_bytes": seen.peak}
     else:
         values |= {"device_process_bytes": seen.peak, "context_bytes": seen.first - reserved}
-    notes = {"nvml": hidden} if hidden else {}
-    if subject.decodes:
-        of_state = subject.of_state()
-        values, notes = values | of_state[0], notes | of_state[1]
-        values["kept_bytes"] -= values["state_bytes"]
-        del values["saved_bytes"]  # it is the state
+    values, notes = subject.weighed(values)
+    values["kept_bytes"] -= values.get("state_bytes", 0)
+    notes |= {"nvml": hidden} if hidden else {}
     if subject.compiles:
         notes["operators"] = FUSED
     else:

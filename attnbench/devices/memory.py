@@ -49,10 +49,8 @@ def on_cpu(build: Callable[[], Built]) -> Weighed:
         notes["operators"] = FUSED
     else:
         values |= counter.values
-    if subject.decodes:
-        del values["saved_bytes"]  # it is the state
-        of_state = subject.of_state()
-        values, notes = values | of_state[0], notes | of_state[1]
+    values, more = subject.weighed(values)
+    notes |= more
     if resident:
         values["resident_peak_bytes"] = resident_peak
         values["resident_delta_bytes"] = max(0, resident_peak - resident_before)

@@ -7,10 +7,11 @@ methods that a measuring process calls.
 import sys
 import sysconfig
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, Self
 
+from attnbench.modes.facts import ModeFacts
 from attnbench.records import Case, Clock, Disturbance, Sample
 
 Weighed = tuple[dict[str, float], dict[str, str]]  # `Run.values` and `Run.notes`
@@ -21,19 +22,16 @@ Iterate = Callable[[Lap], Any]  # one iteration
 class Built(Protocol):
     """A case that is built and ready to iterate, as `measure.subject` has it."""
 
-    training: bool
-    decodes: bool
+    mode: ModeFacts
     compiles: bool
     state: Any
-    optimiser: Any
 
     def prefill(self) -> Any: ...
     def iteration(self) -> Iterate: ...
     def forward(self) -> Any: ...
-    def backward(self, output: Any) -> None: ...
-    def step(self) -> None: ...
+    def further(self) -> Iterator[tuple[str, Callable[[Any], None]]]: ...
     def clear(self) -> None: ...
-    def of_state(self) -> Weighed: ...
+    def weighed(self, values: dict[str, float]) -> Weighed: ...
 
 
 Build = Callable[[Case], Built]

@@ -7,7 +7,8 @@ from statistics import median
 from typing import Any
 
 from attnbench.gate.rule import Evidence, Pair, Stage, Statistic, mean, mean_of
-from attnbench.records import PASSES, Case, Level, Mode, Outcome, Selection, Shell, Workload
+from attnbench.modes import BOTH
+from attnbench.records import Case, Level, Mode, Outcome, Selection, Shell, Workload
 from attnbench.run.pairs import AGAIN, BASE, HEAD, START_S, WARM, Failed, Laps, TreeRace
 
 ITERATION_S = 0.005  # least time of an iteration: shorter ones are mostly overhead
@@ -27,7 +28,7 @@ class CheckPlan:
     """
 
     lengths: tuple[int, ...] = (128, 512)
-    modes: tuple[Mode, ...] = PASSES
+    modes: tuple[Mode, ...] = BOTH
     level: Level = Level.ATTENTION
     width: int = 256
     heads: int = 16

@@ -1,6 +1,7 @@
 """The cards of the tree that is measured, and the cases that are asked of them."""
 
 import sys
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, entry_points, version
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from attnbench.attention import contract
 from attnbench.attention.card import Card
 from attnbench.attention.contract import Attention
 from attnbench.catalogue.registry import GROUP, card, names
-from attnbench.records import Case, Causality, Mode, Option, Workload
+from attnbench.records import Case, Causality, Option, Workload
 
 
 class Unmeasured(Exception):
@@ -67,9 +68,9 @@ class Cards:
     ) -> tuple[Card, Any, Case]:
         """Card, config and case. Raises `Unmeasured`."""
         card = self.find(mechanism)
-        always = card.causality is Causality.ALWAYS or workload.get("mode") == Mode.DECODE
-        causal = always or workload.get("causal", False)
-        w = msgspec.convert({**workload, "causal": causal}, Workload)
+        w = msgspec.convert(workload, Workload)
+        if w.steps or card.causality is Causality.ALWAYS:
+            w = replace(w, causal=True)
         config = card.configure(dict(options))
         if form is not None and form not in card.forms:
             forms = ", ".join(card.forms)
@@ -78,7 +79,7 @@ class Cards:
             form = card.default(config, w) if callable(card.default) else card.default
         if reason := card.refusal(form, config, w):
             raise Unmeasured("unsupported", reason)
-        if w.mode is Mode.DECODE and not hasattr(card.forms[form], "step_flops"):
+        if w.steps and not hasattr(card.forms[form], "step_flops"):
             raise Unmeasured("unsupported", "cannot decode: this revision measures no decoding")
         chosen = tuple((name, value) for name, value in options)
         return card, config, Case(mechanism=mechanism, form=form, options=chosen, workload=w)

@@ -1,14 +1,13 @@
 """The numerical error of a form: its output against the equations as written, in float64."""
 
 from dataclasses import replace
-from typing import Any
 
 import torch
-from torch import Tensor
 
 from attnbench.attention.card import Card
 from attnbench.devices.finding import find
-from attnbench.records import Case, Level, Mode
+from attnbench.measure.building import kind
+from attnbench.records import Case, Level, Workload
 
 SLICE = 128  # tokens of one sequence, so that the float64 run is cheap at any length
 
@@ -28,7 +27,7 @@ def relative_error(card: Card, case: Case, seed: int) -> float | None:
         batch=1,
         seq_len=min(w.seq_len, SLICE),
         level=Level.ATTENTION,
-        mode=Mode.INFERENCE,
+        mode=Workload.mode,
         padding=0.0,
         shell=None,
     )
@@ -46,20 +45,7 @@ def relative_error(card: Card, case: Case, seed: int) -> float | None:
     x = torch.randn(1, short.seq_len, w.width).to(device, dtype)
     with torch.no_grad():
         torch.manual_seed(seed)
-        y = (decoded(module, x) if w.mode is Mode.DECODE else module(x)).double()
+        y = kind(w.mode).sequence(module, x).double()
         torch.manual_seed(seed)
         expected = exact(x.double())
     return float((y - expected).norm() / expected.norm())
-
-
-def decoded(module: Any, x: Tensor) -> Tensor:
-    """The causal output of x [1, N, D], the second half of it token by token."""
-    prompt = x.shape[1] // 2
-    state, outputs = module.start(len(x), x.shape[1]), []
-    if prompt:
-        output, state = module.prefill(x[:, :prompt], state)
-        outputs.append(output)
-    for token in x[:, prompt:].split(1, 1):
-        output, state = module.step(token, state)
-        outputs.append(output)
-    return torch.cat(outputs, 1)

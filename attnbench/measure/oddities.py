@@ -33,10 +33,9 @@ def watched(subject: Subject, thoroughly: bool = False) -> Iterator[Passed]:
     """Watch the calls of the subject's mechanisms; `thoroughly` looks at whole tensors too."""
     passed = Passed()
     core = subject.case.workload.level is Level.CORE
-    alone = core or subject.decodes
     modules = [module for module in subject.module.modules() if isinstance(module, Attention)]
-    name = "attend" if core else "step" if subject.decodes else "forward"
-    for module in modules[:1] if alone else modules:
+    name = "attend" if core else subject.calls
+    for module in modules if name == "forward" else modules[:1]:
         # in the instance, where it hides the class's method until it is deleted
         setattr(module, name, recorded(getattr(module, name), passed, thoroughly))
     try:
@@ -85,7 +84,7 @@ def odd(subject: Subject, first: Passed, seed: int) -> str:
     frozen = sum(not parameter.requires_grad for parameter in subject.parameters)
     if frozen:
         signs[f"switched off the gradients of {frozen} of its parameters"] = None
-    if any(module.training != subject.training for module in subject.module.modules()):
+    if any(module.training != subject.mode.trains for module in subject.module.modules()):
         signs["switched between training and evaluation"] = None
     saved: list[None] = []
 
@@ -95,7 +94,7 @@ def odd(subject: Subject, first: Passed, seed: int) -> str:
 
     subject.draw(seed + 1)
     # without gradients, training would be compiled again
-    grad = subject.compiles and subject.training
+    grad = subject.compiles and subject.mode.trains
     try:
         with (
             watched(subject, thoroughly=True) as fresh,
@@ -107,7 +106,7 @@ def odd(subject: Subject, first: Passed, seed: int) -> str:
         signs[f"failed on other input with {type(error).__name__}"] = None
         return "; ".join(signs)
     signs |= fresh.odd
-    if saved and not subject.training:
+    if saved and not subject.mode.trains:
         signs["recorded gradients in inference"] = None
     pairs = zip(first.outputs, fresh.outputs, strict=False)  # backward may have called some again
     if any(torch.equal(a, b) for a, b in pairs):

@@ -81,7 +81,7 @@ def check(subject: Subject) -> None:
     """Check the output and the gradients of one iteration. Raises `Unmeasured`."""
     subject.prefill()
     wrong = subject.check(subject.iteration()(lambda phase: None))
-    tensors = (*subject.parameters, *subject.inputs) if subject.training else ()
+    tensors = (*subject.parameters, *subject.inputs)
     gradients = [t.grad for t in tensors if t.grad is not None]
     if not wrong and not all(gradient.isfinite().all() for gradient in gradients):
         wrong = "a gradient is not finite"

@@ -35,7 +35,7 @@ PR_SET_CHILD_SUBREAPER = 36  # orphans among the descendants become children of 
 # a message on the control socket: a word, a process id, an exit code, a number of processes
 MESSAGE = struct.Struct("<4siii")
 # this package's even where another tree is measured; in import order
-MEASURING_ROOMS = ("version", "records", "devices", "run", "verify", "measure")
+MEASURING_ROOMS = ("version", "modes", "records", "devices", "run", "verify", "measure")
 # of a tree without the room `attention`: what measuring code imports, and where it is there
 MOVED = (
     ("attnbench.attention.contract", "attnbench.contract"),

@@ -1,37 +1,40 @@
-"""A case as it is measured: a module with its inputs, and the steps of one iteration."""
+"""A case as it is measured: a module with its inputs, and the steps of one iteration.
 
-from collections.abc import Callable
+What differs between modes is in `measure/subjects/`, a file for each mode.
+"""
+
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
 
+from attnbench import modes
 from attnbench.attention.card import Card
 from attnbench.attention.classifier import Classifier, random_tokens
 from attnbench.devices.finding import find
-from attnbench.records import Case, Level, Mode, Workload
-from attnbench.verify.flops import counted_flops
+from attnbench.devices.protocol import Weighed
+from attnbench.records import Case, Level, Workload
 
 
 class Subject:
     """A case built on its device, ready to iterate; the same seed gives the same one.
 
-    If it `decodes` it is ready after `prefill`: every iteration is then the same step to token N,
-    from the state that the N − 1 tokens of the prompt left.
-
-    `capturable`: whether CUDA graphs may capture the step of the optimiser.
+    This is an iteration of a forward pass alone, without gradients where the mode does not train.
     """
 
+    calls = "forward"  # the method of a mechanism that an iteration calls
+    declares = "flops"  # the method that says its FLOPs
+    state: Any = None  # that a prompt left
+    optimiser: torch.optim.Optimizer | None = None
+
     def __init__(self, card: Card, case: Case, seed: int, capturable: bool = False) -> None:
-        self.case = case
-        w = case.workload
+        self.case, w = case, case.workload
+        self.mode = modes.find(w.mode)
         config, form = card.configure(dict(case.options)), card.forms[case.form]
         torch.manual_seed(seed)
         self.dtype, self.device = getattr(torch, w.dtype), find(w.device).torch_name
-        self.training, self.decodes = w.mode is Mode.TRAINING, w.mode is Mode.DECODE
         # a `Classifier`, or at other levels one form of the mechanism
         self.module: Any = (
             Classifier(card, case.form, config, w) if w.level is Level.MODEL else form(config, w)
@@ -39,122 +42,62 @@ class Subject:
         # older trees have no form that compiles
         forms = self.module.modules()
         self.compiles = any(getattr(form, "compiles", False) for form in forms)
-        self.module.to(self.device, self.dtype).train(self.training)
+        self.module.to(self.device, self.dtype).train(self.mode.trains)
         self.generator = torch.Generator(self.device).manual_seed(seed)
         self.mask = self._mask()
         self.inputs = self._inputs()
-        self.prompt = self._normal(w.batch, w.seq_len - 1, w.width) if self.decodes else None
-        self.state: Any = None
         self.core = self._core_sizes(card, config) if w.level is Level.CORE else (0, 0)
-        self.target = self._target() if self.training else None
         self.parameters = [p for p in self.module.parameters() if p.requires_grad]
-        self.optimiser: torch.optim.Adam | None = None
-        if self.training and self.parameters:
-            self.optimiser = torch.optim.Adam(
-                self.parameters, lr=1e-4, fused=True, capturable=capturable
-            )
-            # Adam keeps two copies of the parameters; they exist before the first iteration
-            for parameter in self.parameters:
-                parameter.grad = torch.zeros_like(parameter)
-            self.step()
-            self.clear()
+        self.prepare(capturable)
+
+    def prepare(self, capturable: bool) -> None:
+        """Make what iterations need besides module and inputs.
+
+        `capturable`: whether CUDA graphs may capture the step of an optimiser.
+        """
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape that an output must have."""
         w, (heads, width) = self.case.workload, self.core
         return {
-            Level.MODEL: () if self.training else (w.batch, w.shell.classes if w.shell else 0),
-            Level.ATTENTION: (w.batch, 1 if self.decodes else w.seq_len, w.width),
+            Level.MODEL: (w.batch, w.shell.classes if w.shell else 0),
+            Level.ATTENTION: (w.batch, w.outputs // w.batch, w.width),
             Level.CORE: (w.batch, heads, w.seq_len, width),
         }[w.level]
-
-    def prefill(self) -> Tensor | None:
-        """Pass over the prompt and keep its state; the last output, None without a prompt.
-
-        Where nothing is decoded, nothing happens.
-        """
-        w = self.case.workload
-        if not self.decodes:
-            return None
-        self.state = None  # two states may not fit into memory
-        with torch.no_grad():
-            self.state = self.module.start(w.batch, w.seq_len)
-            if w.seq_len == 1:
-                return None
-            output, self.state = self.module.prefill(self.prompt, self.state)
-        last: Tensor = output[:, -1:].clone()
-        return last
-
-    def of_state(self) -> tuple[dict[str, float], dict[str, str]]:
-        """Values and notes of the state that the prompt left: bytes of its storages, each once.
-
-        Also the FLOPs of a step if the form does not declare them, and whether the declared number
-        of elements is wrong.
-        """
-        tensors = [leaf for leaf in tree_leaves(self.state) if isinstance(leaf, Tensor)]
-        stored = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
-        module, w = self.module, self.case.workload
-        values = dict[str, float](state_bytes=sum(stored.values()))
-        if module.step_flops(module.config, w) is None:
-            step = partial(module.step, state=self.state)
-            values["flops"] = counted_flops(module, *self.inputs, call=step)
-        counted = sum(tensor.numel() for tensor in tensors)
-        declared = module.state_elements(module.config, w)
-        wrong = f"has a state of {counted:,} elements and declares {declared:,}"
-        return values, {"odd": wrong} if counted != declared else {}
 
     def draw(self, seed: int) -> None:
         """Draw new inputs; a prompt stays."""
         self.generator.manual_seed(seed)
         self.inputs = self._inputs()
 
+    def prefill(self) -> Tensor | None:
+        """Pass over the prompt and keep its state; the last output, None without a prompt."""
+        return None
+
     def iteration(self) -> Callable[..., Tensor]:
         """A function that runs one iteration and calls `lap(name)` as each phase ends."""
+        further = tuple(self.further())
 
-        def infer(lap: Callable[[str], None]) -> Tensor:
-            with torch.no_grad():
+        def iterate(lap: Callable[[str], None]) -> Tensor:
+            with torch.set_grad_enabled(self.mode.trains):
                 output = self.forward()
             lap("forward")
-            return output
-
-        def train(lap: Callable[[str], None]) -> Tensor:
-            output = self.forward()
-            lap("forward")
-            self.backward(output)
-            lap("backward")
-            self.step()
-            lap("step")
+            for name, work in further:
+                work(output)
+                lap(name)
             return output.detach()
 
-        return train if self.training else infer
+        return iterate
+
+    def further(self) -> Iterator[tuple[str, Callable[[Tensor], None]]]:
+        """The names of the phases after the forward pass, with what each does to the output."""
+        yield from ()
 
     def forward(self) -> Tensor:
-        """The output, in decode of the next token; in training at level `model`, the loss."""
-        w = self.case.workload
-        if self.decodes:
-            output: Tensor = self.module.step(*self.inputs, self.state)[0]
-            return output
-        if w.level is Level.MODEL and self.training:
-            return self.module.loss(*self.inputs, self.mask, self.target)
-        call = self.module.attend if w.level is Level.CORE else self.module
+        """The output."""
+        call = self.module.attend if self.case.workload.level is Level.CORE else self.module
         return call(*self.inputs, self.mask)
-
-    def backward(self, output: Tensor) -> None:
-        """Compute all gradients."""
-        if self.case.workload.level is Level.MODEL:
-            output.backward()
-            return
-        outputs, gradients = [output], [self.target]
-        if (extra := self.module.auxiliary_loss()) is not None:
-            outputs.append(extra)
-            gradients.append(None)
-        torch.autograd.backward(outputs, gradients)
-
-    def step(self) -> None:
-        """One step of Adam."""
-        if self.optimiser:
-            self.optimiser.step()
 
     def clear(self) -> None:
         """Drop the gradients."""
@@ -171,6 +114,15 @@ class Subject:
             return "output is not finite"
         return ""
 
+    def weighed(self, values: dict[str, float]) -> Weighed:
+        """What was measured of memory, as it is to be stored, and notes."""
+        return values, {}
+
+    @staticmethod
+    def sequence(module: Any, x: Tensor) -> Tensor:
+        """The output of a form for x [1, N, D], computed as iterations compute."""
+        return module(x)
+
     def _mask(self) -> Tensor | None:
         w = self.case.workload
         if not w.padding:
@@ -183,21 +135,13 @@ class Subject:
         if w.level is Level.MODEL:
             return (random_tokens(w, self.generator),)
         if w.level is Level.ATTENTION:
-            return (self._normal(w.batch, 1 if self.decodes else w.seq_len, w.width),)
-        return tuple(self._normal(*shape) for shape in core_inputs(self.module, w))
+            return (self.normal(w.batch, w.outputs // w.batch, w.width),)
+        return tuple(self.normal(*shape) for shape in core_inputs(self.module, w))
 
-    def _normal(self, *shape: int) -> Tensor:
+    def normal(self, *shape: int) -> Tensor:
+        """Normally distributed numbers, with a gradient where the mode trains."""
         tensor = torch.empty(shape, device=self.device, dtype=self.dtype)
-        return tensor.normal_(generator=self.generator).requires_grad_(self.training)
-
-    def _target(self) -> Tensor:
-        """Labels [B] at level `model`, otherwise a fixed gradient of the output."""
-        w = self.case.workload
-        if w.level is not Level.MODEL:
-            return self._normal(*self.shape).requires_grad_(False)
-        assert w.shell is not None
-        sizes, random = (w.batch,), self.generator
-        return torch.randint(w.shell.classes, sizes, generator=random, device=self.device)
+        return tensor.normal_(generator=self.generator).requires_grad_(self.mode.trains)
 
     def _core_sizes(self, card: Card, config: Any) -> tuple[int, int]:
         """Heads and head width of a core's output, seen on one token; usually H and d."""

@@ -25,6 +25,7 @@ from attnbench.devices.finding import find
 from attnbench.devices.host import load
 from attnbench.devices.timing import increments, is_away, sample, spent_s, warm_up
 from attnbench.measure import allocator, compiling, oddities
+from attnbench.measure.building import subject_of
 from attnbench.measure.cards import Cards, Unmeasured, Unusable, package
 from attnbench.measure.digits import relative_error
 from attnbench.measure.environment import environment
@@ -40,7 +41,6 @@ from attnbench.measure.samples import (
 )
 from attnbench.measure.server import described, end_children
 from attnbench.measure.sources import sources
-from attnbench.measure.subject import Subject
 from attnbench.measure.tracing import traced
 from attnbench.records import Case, Clock, Level, Sample
 from attnbench.run.workers import Answer, left_running
@@ -131,7 +131,7 @@ class Worker:
         allocator.keep_pages(large=not sparing)
         begun, load_before, state = time.perf_counter(), load(), torch_state()
         card, _, case = self.resolved(**asked)
-        subject = Subject(card, case, self.seed, capturable=cuda_graphs)
+        subject = subject_of(card, case, self.seed, capturable=cuda_graphs)
         device = self.device(case.workload.device)
         if subject.compiles:
             compiling.load(device)
@@ -143,7 +143,7 @@ class Worker:
         watch = start_watch()
         iterate, clear = subject.iteration(), subject.clear
         setup_s = time.perf_counter() - begun
-        ttft_s = prefilled(subject, start_watch(), device.meter()) if subject.decodes else None
+        ttft_s = prefilled(subject, start_watch(), device.meter()) if subject.mode.steps else None
         compiling_s = compiling.first_s(iterate, clear, device) if subject.compiles else None
         kept: list[torch.Tensor] = []
         faulted, waited = increments(meter.faults), increments(meter.waited)
@@ -269,20 +269,20 @@ class Worker:
         if getattr(form, "compiles", False):
             compiling.load(device)
         if checked:
-            subject = Subject(card, case, self.seed)
+            subject = subject_of(card, case, self.seed)
             check(subject)
-            declare = form.step_flops if subject.decodes else form.flops
+            declare = getattr(form, subject.declares)
             values["parameters"] = sum(p.numel() for p in subject.parameters)
             if flops := declare(config, case.workload):
                 outside = 0 if case.workload.level is Level.CORE else flops.projections
                 values["flops"] = flops.core + outside
             del subject
-        peaks, notes = device.weigh(lambda case: Subject(card, case, self.seed), case)
+        peaks, notes = device.weigh(lambda case: subject_of(card, case, self.seed), case)
         values |= peaks
         # cards and forms of older trees lack these fields: they declare everything
         declared = getattr(card, "declared", True)
         if not declared or getattr(form, "counted", False):
-            values |= counted(Subject(card, case, self.seed))
+            values |= counted(subject_of(card, case, self.seed))
         if declared and not checked:
             values |= known(error=relative_error(card, case, self.seed))
         if computed_by := package(form):

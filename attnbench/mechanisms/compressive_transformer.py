@@ -327,7 +327,7 @@ class CompressiveTransformer(xl.TransformerXL):
             core += 2 * (2 * w.batch * slots * D * D)
         if learned:
             core += 2 * w.batch * evicted * D * D
-        if learned and w.mode is at.Mode.TRAINING:
+        if learned and w.trains:
             read = config.segment + config.segment // config.rate
             core += 2 * (2 * w.batch * slots * D * D) + 2 * (2 * w.batch * evicted * read * D)
         return at.Flops(at.projection_flops(w), core)

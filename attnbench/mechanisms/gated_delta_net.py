@@ -133,7 +133,7 @@ class GatedDeltaNet(at.Convolved):
     def elements(config: Config, w: at.Workload) -> int:
         """q, k and v twice; in training, S after every token."""
         state = config.wider * w.width * w.head_width
-        return w.tokens * (2 * (2 + config.wider) * w.width + (w.mode is at.Mode.TRAINING) * state)
+        return w.tokens * (2 * (2 + config.wider) * w.width + w.trains * state)
 
 
 def reference(module: GatedDeltaNet, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:

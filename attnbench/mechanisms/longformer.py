@@ -345,7 +345,7 @@ def uncompiled(config: Any, w: at.Workload) -> str | None:
         return None
     if w.causal:
         return "torch.compile makes code of causal windows that does not build on a CPU"
-    if w.padding and w.mode is at.Mode.TRAINING:
+    if w.padding and w.trains:
         return "torch.compile makes wrong gradients of padded windows on a CPU"
     return None
 

@@ -127,7 +127,7 @@ class Mamba2(at.Convolved):
     def elements(config: Config, w: at.Workload) -> int:
         """x′, b, c and o twice; in training, S after every token."""
         inner, _, _ = inner_heads(config, w)
-        kept = inner * config.state if w.mode is at.Mode.TRAINING else 0
+        kept = inner * config.state if w.trains else 0
         return w.tokens * (2 * channels(config, w) + 2 * inner + kept)
 
 

@@ -83,7 +83,7 @@ class Retention(at.Recurrent, at.QKVAttention):
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         """In training, S after every token."""
-        states = w.head_width if w.mode is at.Mode.TRAINING else 0
+        states = w.head_width if w.trains else 0
         return config.expand * w.tokens * w.width * (2 + states)
 
 

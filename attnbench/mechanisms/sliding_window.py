@@ -263,7 +263,7 @@ class Blocked(Masked):
     def elements(config: Config, w: at.Workload) -> int:
         """Copies of q, k, v and o; in training, gradients of all windows."""
         C = block(config, w.seq_len)
-        kept = 2 * (1 + config.window // C) if w.mode is at.Mode.TRAINING else 0
+        kept = 2 * (1 + config.window // C) if w.trains else 0
         return w.tokens * (w.heads + (4 + kept) * extended_width(config, w))
 
 

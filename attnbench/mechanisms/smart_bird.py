@@ -225,7 +225,7 @@ class SmartBird(at.QKVAttention):
         core = 2 * (2 * w.tokens * min(config.keys, N) * w.width)
         if config.sampling != "random":
             core += 2 * w.tokens * s * (w.width + 2 * s + N)
-        if config.trained and w.mode is at.Mode.TRAINING:
+        if config.trained and w.trains:
             core += 2 * w.tokens * s * (s + 2 * N + w.width)
         return at.Flops(at.projection_flops(w), core)
 

@@ -405,7 +405,7 @@ def sliding(x: Tensor, size: int, step: int) -> Tensor:
 def stored(layout: list[Group], w: at.Workload) -> int:
     """Elements of S that training keeps for the backward pass, plus the working set."""
     scores = w.batch * w.heads * sum(g.segments * g.length * g.keys for g in layout)
-    return scores + working(layout, w) if w.mode is at.Mode.TRAINING else working(layout, w)
+    return scores + working(layout, w) if w.trains else working(layout, w)
 
 
 def working(layout: list[Group], w: at.Workload) -> int:

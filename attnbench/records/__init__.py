@@ -9,6 +9,7 @@ Sizes, the same letters everywhere:
 Times are in seconds and memory in bytes; only `units` knows milliseconds and MiB.
 """
 
+from attnbench.modes import PASSES, Mode
 from attnbench.records.bounds import (
     COUNTABLE,
     ITEM_BYTES,
@@ -32,11 +33,8 @@ from attnbench.records.bounds import (
 )
 from attnbench.records.card import CardFacts, Causality, Family
 from attnbench.records.case import (
-    PASSES,
-    TRAINING,
     Case,
     Level,
-    Mode,
     Selection,
     Shell,
     Workload,

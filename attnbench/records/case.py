@@ -11,6 +11,8 @@ from typing import Any, Self
 
 from msgspec import convert
 
+from attnbench import modes
+from attnbench.modes import USUAL, Mode
 from attnbench.records.bounds import Dtype, Many, Option, Share, Size
 
 
@@ -20,18 +22,6 @@ class Level(StrEnum):
     CORE = "core"  # q, k, v to o, without the projections
     ATTENTION = "attention"  # one sub-layer, [B, N, D] to [B, N, D]
     MODEL = "model"  # the classifier of the Fastformer paper
-
-
-class Mode(StrEnum):
-    """What one iteration does."""
-
-    INFERENCE = "inference"  # a forward pass without gradients
-    TRAINING = "training"  # forward, loss, backward and optimiser step
-    DECODE = "decode"  # the output of token N, from the state that those before it left
-
-
-PASSES = (Mode.TRAINING, Mode.INFERENCE)  # the modes that pass over whole sequences
-TRAINING = 3.0  # forward and backward over forward: two more products for each one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +46,7 @@ class Workload:
     width: Size = 256
     heads: Size = 16
     level: Level = Level.MODEL
-    mode: Mode = Mode.INFERENCE
+    mode: Mode = USUAL
     dtype: Dtype = "float32"
     device: str = "cpu"
     causal: bool = False
@@ -70,8 +60,18 @@ class Workload:
 
     @property
     def outputs(self) -> int:
-        """The tokens whose outputs one iteration computes: B · N, in decode B."""
-        return self.batch if self.mode is Mode.DECODE else self.tokens
+        """The tokens whose outputs one iteration computes: B · N, of a step B."""
+        return self.batch if self.steps else self.tokens
+
+    @property
+    def trains(self) -> bool:
+        """Whether an iteration computes gradients."""
+        return modes.find(self.mode).trains
+
+    @property
+    def steps(self) -> bool:
+        """Whether an iteration is a step of decoding, not a pass over whole sequences."""
+        return modes.find(self.mode).steps
 
     @property
     def head_width(self) -> int:

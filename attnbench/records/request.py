@@ -5,8 +5,9 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
+from attnbench.modes import Mode
 from attnbench.records.bounds import Count, Dtype, Many, Seconds, Share, Size
-from attnbench.records.case import Level, Mode
+from attnbench.records.case import Level
 from attnbench.records.run import Clock
 
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from attnbench.modes import Mode
 from attnbench.records.bounds import Amount, Count, Work
 from attnbench.records.card import CardFacts
-from attnbench.records.case import Case, Mode
+from attnbench.records.case import Case
 from attnbench.records.machine import Environment
 from attnbench.records.request import Request
 from attnbench.records.run import Run, Shard

@@ -12,7 +12,7 @@ from attnbench import units
 from attnbench.analysis.answers import Against, Answers, Limit, Speed, Unmeasured
 from attnbench.analysis.recommend import Basis, Choice, Excluded, Recommendation
 from attnbench.analysis.standings import Place, Rival, Span
-from attnbench.records import Mode, Outcome
+from attnbench.records import PASSES, Outcome
 from attnbench.render.cases import outcome_phrase, why
 from attnbench.render.cost_tables import WIDE, mebibytes
 from attnbench.render.grid import (
@@ -78,7 +78,7 @@ def _all(answers: Answers, write: "_Writer") -> Iterator[Paragraph]:
     for mode, spans in groupby(answers.lightest, lambda span: span.mode):
         yield Paragraph(f"Smallest state, {mode}", tuple(map(write.smallest, spans)))
     for mode, spans in groupby(answers.smallest, lambda span: span.mode):
-        heading = f"Least memory, {mode}" + ", prompt included" * (mode == Mode.DECODE)
+        heading = f"Least memory, {mode}" + ", prompt included" * (mode not in PASSES)
         yield Paragraph(heading, tuple(map(write.smallest, spans)))
     yield Paragraph("Not measured", tuple(write.missing(answers)))
     if answers.intervals and write.most is None:
@@ -274,7 +274,7 @@ def recommended(advice: Recommendation) -> str:
 
 def ranking(advice: Recommendation) -> Table:
     """A row for each series: those to choose from, the best first, then the others."""
-    decode = advice.mode == Mode.DECODE
+    decode = advice.mode not in PASSES
     rows = [
         *map(_choice, advice.choices),
         *(_excluded(excluded, advice) for excluded in advice.excluded),
@@ -301,7 +301,7 @@ def _ranking_notes(advice: Recommendation, peaks: str) -> Iterator[str]:
         yield "Series that tie share a rank."
     yield (
         f"{WIDE[0].upper()}{WIDE[1:]} Times are of"
-        f" {'one step' if advice.mode == Mode.DECODE else batch}, with 95 % confidence intervals;"
+        f" {'one step' if advice.mode not in PASSES else batch}, with 95 % confidence intervals;"
         " those of ratios to the first are simultaneous."
     )
     yield peaks

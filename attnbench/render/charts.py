@@ -19,7 +19,7 @@ from attnbench.analysis.report import Analysis
 from attnbench.analysis.roofline import Roof
 from attnbench.analysis.summary import Frame
 from attnbench.metrics import TABLE, Better, Metric, Unit
-from attnbench.records import Mode, Part, Run, Sweep
+from attnbench.records import PASSES, Part, Run, Sweep
 from attnbench.render.cases import why
 from attnbench.render.cost_tables import batch, timed_by
 from attnbench.render.grid import clean, quantity
@@ -69,7 +69,7 @@ def charts(analysis: Analysis) -> dict[str, Any]:
     drawn = [*costs(cases, sweep.request.batch_tokens)]
     if analysis.speedups is not None and analysis.baseline is not None:
         # behind the time of a batch, which a step of decoding does not have
-        behind = 2 if analysis.modes == [Mode.DECODE] else 1
+        behind = 1 if set(PASSES) & {*analysis.modes} else 2
         drawn.insert(behind, _speedup(cases, analysis.speedups, analysis.baseline))
     data = page_data(cases, drawn) | {"samples": [*_samples(sweep, cases)]}
     if analysis.roof is not None and analysis.roofline is not None:
@@ -111,7 +111,7 @@ def costs(cases: Frame, tokens: int | None) -> Iterator[Drawn]:
 
     A batch is one of `tokens` tokens, or of the sweep's; in decode a step has no such time.
     """
-    per_batch = np.where(cases["mode"] == Mode.DECODE, np.nan, cases["batch_scale"])
+    per_batch = cases["batch_scale"].where(cases["mode"].isin(PASSES)).to_numpy(float)
     time, low, high, guess = (
         cases[name].to_numpy(float) for name in ("time_s", "time_lo_s", "time_hi_s", "refined_s")
     )

@@ -10,7 +10,7 @@ from attnbench import units
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.summary import ALL, Row
 from attnbench.analysis.warnings import SweepWarning, WarningKind
-from attnbench.records import Clock, Disturbance, Environment, Level, Mode, Request, Shell, Sweep
+from attnbench.records import PASSES, Clock, Disturbance, Environment, Level, Request, Shell, Sweep
 from attnbench.render.cost_tables import timed_by
 from attnbench.render.grid import clean
 
@@ -162,10 +162,10 @@ def _score(row: Row) -> str:
 def _asked(sweep: Sweep) -> str:
     request = sweep.request
     planned = (planned.case.workload for planned in sweep.plan)
-    decoded = sorted({w.batch for w in planned if w.mode is Mode.DECODE})
+    decoded = sorted({w.batch for w in planned if w.steps})
     tokens = f"{units.count(request.tokens)} tokens"
     batch = f"{units.many(request.batch, 'sequence') if request.batch else tokens} per batch"
-    sizes = [batch] * (request.modes != (Mode.DECODE,))
+    sizes = [batch] * bool(set(PASSES) & {*request.modes})
     sizes += [f"decode at batch {', '.join(map(units.count, decoded))}"] * bool(decoded)
     sizes += [
         f"width {request.width}",

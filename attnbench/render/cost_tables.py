@@ -9,7 +9,8 @@ from typing import Any
 
 from attnbench import units
 from attnbench.analysis.summary import Frame, Row
-from attnbench.records import Cause, Clock, Mode, Outcome
+from attnbench.modes import find
+from attnbench.records import Cause, Clock, Outcome
 from attnbench.render.cases import why
 from attnbench.render.grid import EMPTY, Cell, Column, Table, bounded, number, table, words
 from attnbench.statistics.estimate import IntervalKind
@@ -46,7 +47,7 @@ def latency(summary: Frame, mode: str, tokens: int | None) -> Table:
 
     In decode, milliseconds of a step of the batch: the time per output token.
     """
-    decode, clock = mode == Mode.DECODE, timed_by(summary)
+    facts, clock = find(mode), timed_by(summary)
     by = f" ({clock})" * (clock != "time")
 
     def cell(row: Row) -> Cell:
@@ -55,7 +56,7 @@ def latency(summary: Frame, mode: str, tokens: int | None) -> Table:
 
     cases = summary[summary["mode"] == mode]
     notes = [_intervals(summary), *_launches(cases), *_forms(cases), *_compiled(cases)]
-    if tokens and not decode and summary["tokens"].max() > tokens:
+    if tokens and not facts.steps and summary["tokens"].max() > tokens:
         limit = units.count(tokens)
         scaled = f"For N > {limit} the batch is one sequence; the time is scaled to {limit} tokens."
         notes.insert(1, scaled)
@@ -65,9 +66,7 @@ def latency(summary: Frame, mode: str, tokens: int | None) -> Table:
         "time_s",
         cell,
         name=f"latency_{mode}",
-        title=f"Time per output token (TPOT), context of N tokens, ms{by}"
-        if decode
-        else f"{mode.capitalize()} time, ms per batch of {batch(summary, tokens)}{by}",
+        title=facts.time.format(title=facts.title, batch=batch(summary, tokens)) + by,
         across="time_ms",
         note=" ".join(notes),
     )
@@ -75,10 +74,6 @@ def latency(summary: Frame, mode: str, tokens: int | None) -> Table:
 
 def memory(summary: Frame, mode: str) -> Table:
     """Peak allocated memory in MiB, with the batch of each length."""
-    parts = {
-        Mode.TRAINING: ", inputs, gradients and optimiser state",
-        Mode.DECODE: ", the prompt and its prefill, and the state",
-    }.get(Mode(mode), " and inputs")
     cases = summary[summary["mode"] == mode]
     over = cases.loc[cases["allocated_peak_bytes"].isna(), "cause"].eq(Cause.BUDGET).any()
     return by_length(
@@ -89,7 +84,7 @@ def memory(summary: Frame, mode: str) -> Table:
         name=f"memory_{mode}",
         title=f"Peak allocated memory, {mode}, MiB",
         across="peak_mib",
-        note=f"1 MiB = 2^20 bytes; includes parameters{parts}. Exact, so without a"
+        note=f"1 MiB = 2^20 bytes; includes parameters{find(mode).peak}. Exact, so without a"
         " confidence interval." + " “Over budget” is the time budget of the sweep." * bool(over),
     )
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from attnbench import units
 from attnbench.analysis.summary import Frame
-from attnbench.records import FigureSize, Mode
+from attnbench.records import FigureSize
 from attnbench.render.cost_tables import by_length, milliseconds
 from attnbench.render.figures import TIME, Quantity, clock, clock_note, curves, draw_row, notes
 from attnbench.render.grid import Column, Table, number, table
@@ -26,13 +26,13 @@ STATE = Quantity(
 )
 
 
-def decode_figure(summary: Frame, size: FigureSize = FigureSize.TEXT) -> "Figure":
-    """Time per output token and bytes of the state against context.
+def decode_figure(summary: Frame, mode: str, size: FigureSize = FigureSize.TEXT) -> "Figure":
+    """Time per output token and bytes of the state against context, in a mode that steps.
 
     Bands are 95 % confidence intervals; bytes are exact.
     """
     per_token = replace(TIME, axis=f"{clock(summary)} per output token")
-    step, state = (curves(summary, Mode.DECODE, quantity) for quantity in (per_token, STATE))
+    step, state = (curves(summary, mode, quantity) for quantity in (per_token, STATE))
     with styled(SHEETS[size]):
         panels = PanelGrid(SHEETS[size], summary["series"], rows=2, columns=1)
         legends = [
@@ -42,11 +42,11 @@ def decode_figure(summary: Frame, size: FigureSize = FigureSize.TEXT) -> "Figure
         return panels.finished(legends, [*clock_note(summary), *notes(step)])
 
 
-def first_token(summary: Frame) -> Table:
+def first_token(summary: Frame, mode: str) -> Table:
     """Milliseconds to the first token, with the 95 % confidence interval."""
     return by_length(
         summary,
-        Mode.DECODE,
+        mode,
         "ttft_s",
         lambda row: milliseconds(row, "ttft"),
         name="ttft",
@@ -58,11 +58,11 @@ def first_token(summary: Frame) -> Table:
     )
 
 
-def state(summary: Frame) -> Table:
+def state(summary: Frame, mode: str) -> Table:
     """KiB of the state that the tokens of a batch leave."""
     return by_length(
         summary,
-        Mode.DECODE,
+        mode,
         "state_bytes",
         lambda row: number(row["state_bytes"], lambda size: f"{size / 1024:,.6g}"),
         name="state",

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 
 from attnbench import units
 from attnbench.analysis.summary import Frame
+from attnbench.modes import find
 from attnbench.records import PASSES, FigureSize, Mode
 from attnbench.render.cases import why
 from attnbench.render.cost_tables import batch, timed_by
@@ -115,7 +116,7 @@ def cost_figure(
         count = len(rows) * (1 if slopes is None else 2)
         panels = PanelGrid(sheet, summary["series"], count, len(rows[0]))
         legends = [
-            draw_row(panels, i, {mode.capitalize(): drawn[mode] for mode in row}, quantity)
+            draw_row(panels, i, {find(mode).title: drawn[mode] for mode in row}, quantity)
             for i, row in enumerate(rows)
         ]
         if slopes is not None:
@@ -290,7 +291,7 @@ def _draw_slopes(
     expected = sorted({power for rows in slopes.values() for power in rows["expected"].dropna()})
     entries: dict[str, LegendEntry] = {}
     for axes, (mode, frame) in zip(row, slopes.items(), strict=True):
-        axes.set_title(f"{mode.capitalize()}: local exponent")
+        axes.set_title(f"{find(mode).title}: local exponent")
         panels.length_axis(axes, lengths)
         for name, rows in frame.groupby("series", sort=False):
             entries[str(name)] = _draw_slope(axes, rows, panels.styles[str(name)])

@@ -17,7 +17,7 @@ from attnbench import units
 from attnbench.analysis.scaling import BEND, LEAST_EXPONENT, METRICS, STEPS, Crossed, Tail
 from attnbench.analysis.summary import Frame, Row
 from attnbench.claims.published import PrintedCost, printed_costs
-from attnbench.records import CardFacts, Level, Mode
+from attnbench.records import PASSES, CardFacts, Level
 from attnbench.render.cost_tables import milliseconds
 from attnbench.render.grid import EMPTY, Cell, Column, Table, bare, number, table, words
 
@@ -133,9 +133,9 @@ def _exponent_columns(
     """`Time exponent, training` of each metric and mode; the peak of decoding is its prompt's."""
     for metric, name in METRIC_NAMES.items():
         for mode in dict.fromkeys(judged["mode"]):
-            if (kind := (metric, mode)) != (MEMORY, Mode.DECODE):
+            if metric != MEMORY or mode in PASSES:
                 heading = f"{name.capitalize()} exponent, {mode}"
-                yield Column(heading, partial(cell, kind))
+                yield Column(heading, partial(cell, (metric, mode)))
 
 
 def _fit(fits: Frame, kind: tuple[str, str]) -> Row | None:
@@ -265,7 +265,7 @@ def _against_printed(fit: Row | None, cost: PrintedCost, level: Level) -> Cell:
     if fit is None or cell.value is None or fit["tail"] != Tail.STRAIGHT:
         return cell
     power = max(cost.power, LEAST_EXPONENT[level])
-    if (fit["mode"], fit["metric"]) == (Mode.DECODE, TIME):
+    if fit["metric"] == TIME and fit["mode"] not in PASSES:
         power = max(power - STEPS, 0.0)
     steepest = power + cost.log / log(sqrt(fit["from_len"] * fit["to_len"]))
     if fit["low"] > steepest + BEND:

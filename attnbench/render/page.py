@@ -7,7 +7,7 @@ from attnbench import units
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.summary import Frame
 from attnbench.metrics import PEAKS
-from attnbench.records import PASSES, FigureSize, Mode
+from attnbench.records import PASSES, FigureSize
 from attnbench.render import charts, cost_tables, decoding, delimited, html, latex, markdown
 from attnbench.render.answers import Paragraph, paragraphs
 from attnbench.render.cases import outcomes, predictions
@@ -173,8 +173,9 @@ def _costs(
         yield "fig2", cost_figure(cases, TIME, tokens, size, slopes)
         if passes["allocated_peak_bytes"].notna().any():
             yield "memory", cost_figure(cases, MEMORY, tokens, size)
-    if cases.loc[cases["mode"] == Mode.DECODE, "time_s"].notna().any():
-        yield "decode", decode_figure(cases, size)
+    for mode, steps in cases[~cases["mode"].isin(PASSES)].groupby("mode", sort=False):
+        if steps["time_s"].notna().any():
+            yield str(mode), decode_figure(cases, str(mode), size)
 
 
 def report_tables(analysis: Analysis, everything: bool = False) -> list[Table]:
@@ -187,7 +188,8 @@ def report_tables(analysis: Analysis, everything: bool = False) -> list[Table]:
     tables += [cost_tables.memory(cases, mode) for mode in analysis.modes]
     if len(analysis.decoding):
         tables += [decoding.overview(analysis.decoding)]
-        tables += [decoding.first_token(cases), decoding.state(cases)]
+        for mode in dict.fromkeys(analysis.decoding["mode"]):
+            tables += [decoding.first_token(cases, mode), decoding.state(cases, mode)]
     cards = analysis.sweep.cards
     papers = paper_tables(analysis.exponents, cards, request.level, analysis.decoding)
     costs = [complexity(cases, analysis.exponents, cards), *papers]

@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 from attnbench import units
 from attnbench.analysis.roofline import ROOM, Bound, Roof
 from attnbench.analysis.summary import Frame, Row
-from attnbench.records import PASSES, FigureSize, Mode
+from attnbench.modes import find
+from attnbench.records import PASSES, FigureSize
 from attnbench.render.cost_tables import by_length
 from attnbench.render.grid import Cell, Column, Table, bounded, table
 from attnbench.render.panels import LegendEntry, PanelGrid, fixed_ticks, log_ticks, styled
@@ -52,7 +53,7 @@ def roofline_figure(
             for axes, mode in zip(row, drawn, strict=True):
                 of_mode = shown[shown["mode"] == mode]
                 ends |= _draw(panels, axes, of_mode, roof, points["seq_len"])
-                axes.set_title(mode.capitalize())
+                axes.set_title(find(mode).title)
             legends.append([LegendEntry(name, end) for name, end in ends.items()])
         for axes in panels.rows[-1]:
             axes.set_xlabel("FLOP per byte moved")
@@ -110,20 +111,20 @@ def over_bound(roofline: Frame, mode: str, roof: Roof) -> Table:
         return bounded(row["over"], row["low"], row["high"], mark)
 
     raised = ", and raised to what the best case did" * roof.raised
-    training = " Training counts three times the FLOPs of the forward pass."
+    facts = find(mode)
     return by_length(
         roofline[roofline["mode"] == mode],
         mode,
         "over",
         cell,
         name=f"over_floor_{mode}",
-        title=f"{mode.capitalize()} time relative to the roofline bound of this machine, ×",
+        title=f"{facts.title} time relative to the roofline bound of this machine, ×",
         across="over_floor",
         note=f"The bound is the longer of two times: FLOPs at {units.rate(roof.flops_per_s)}, the"
         " rate of a large matrix product, and the least bytes (parameters, inputs and outputs once)"
         f" at {units.size(roof.bytes_per_s)}/s, that of a large copy. Both peaks were measured on"
         f" this machine when the sweep began{raised}. “b” marks a bound set by bytes."
-        f"{training * (mode == Mode.TRAINING)} FLOPs are those of matrix products alone, so a"
+        f"{f' {facts.work}' * bool(facts.work)} FLOPs are those of matrix products alone, so a"
         " mechanism with few products is far above its bound in any implementation.",
     )
 

@@ -14,12 +14,11 @@ from operator import attrgetter
 from statistics import median
 from typing import NamedTuple
 
+from attnbench import modes
 from attnbench.records import (
     PASSES,
-    TRAINING,
     Case,
     Environment,
-    Mode,
     Outcome,
     Part,
     Planned,
@@ -55,11 +54,11 @@ class Rates(NamedTuple):
             return None
         return cls(here.matmul_flops, here.copy_bytes)
 
-    def first_guess(self, flops: int, core_flops: int, moved_bytes: int, training: bool) -> float:
+    def first_guess(self, flops: int, core_flops: int, moved_bytes: int, mode: str) -> float:
         """Seconds of one iteration of so many FLOPs, of which the core has `core_flops`."""
         products_s = (PRODUCTS * (flops - core_flops) + CORE * core_flops) / self.flops_per_s
         forward_s = products_s + MOVED * moved_bytes / self.bytes_per_s + CALLS_S
-        return (TRAINING if training else 1.0) * forward_s
+        return modes.find(mode).forwards * forward_s
 
 
 class Times:
@@ -110,9 +109,8 @@ class Times:
         """Seconds before anything is measured; that of the plan where its bytes are unknown."""
         if self.rates is None or not planned.moved_bytes:
             return planned.predicted_s
-        training = planned.case.workload.mode is Mode.TRAINING
         work = planned.flops, planned.core_flops, planned.moved_bytes
-        return self.rates.first_guess(*work, training=training)
+        return self.rates.first_guess(*work, planned.case.workload.mode)
 
     def groups(self, planned: Planned) -> tuple[tuple[str, ...], ...]:
         """Groups of kin, nearest first; no step is predicted from passes, nor passes from steps."""

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from attnbench.catalogue.registry import forms, names
 from attnbench.devices.finding import AUTO, find, kinds
 from attnbench.errors import UsageError
-from attnbench.records import PASSES, SHORT_DTYPES, Mode
+from attnbench.modes import BOTH as BOTH_MODES
+from attnbench.records import SHORT_DTYPES, Mode
 from attnbench.workloads import axes, presets
 
 FORMATS = ("png", "svg", "pdf")
@@ -75,11 +76,11 @@ def known_models(text: str) -> tuple[str, ...]:
 
 
 def modes(text: str, option: str = "--mode") -> tuple[Mode, ...]:
-    """`inference`, `training`, `both` of these, `decode`, or a list. Raises `UsageError`."""
+    """A mode, `both` (training and inference), or a list of modes. Raises `UsageError`."""
     if text == BOTH:
-        return PASSES
+        return BOTH_MODES
     if not set(words := axes.listed(text)) <= set(Mode):
-        raise UsageError(f"{option} {text!r} is not inference, training, both or decode")
+        raise UsageError(f"{option} {text!r} is not {', '.join(Mode)} or {BOTH}")
     return tuple(map(Mode, words))
 
 

@@ -13,7 +13,7 @@ from typing import Any, Self
 from attnbench.catalogue.registry import unknown
 from attnbench.devices.finding import AUTO
 from attnbench.errors import UsageError
-from attnbench.records import EngineKind, FigureSize, Level
+from attnbench.records import EngineKind, FigureSize, Level, Mode
 from attnbench.workloads import option as kinds
 from attnbench.workloads.option import FLAG, SECONDS, WHOLE, WHOLES, HelpPanel, Kind, Option
 
@@ -54,7 +54,9 @@ class Options:
         kinds.LENGTHS,
         "128..65536:x2",
     )
-    mode: str = WHAT("inference, training, both of these, or decode.", kinds.MODES, kinds.BOTH)
+    mode: str = WHAT(
+        f"{', '.join(Mode)}, or both: training and inference.", kinds.MODES, kinds.BOTH
+    )
     level: str | None = WHAT(
         "What to time: core (q, k, v to output), attention (with projections),"
         " model (a whole classifier).",

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from itertools import product
 from typing import Any
 
+from attnbench import modes
 from attnbench.attention.card import Card
 from attnbench.attention.classifier import (
     attention_sets,
@@ -103,11 +104,11 @@ def forms(card: Card, chosen: Selection, config: Any, workload: Workload) -> tup
 
 
 def make_workload(card: Card, request: Request, mode: Mode, seq_len: int) -> Workload:
-    """The workload of one length: without a fixed batch, B = max(1, c // N), in decode 1.
+    """The workload of one length: without a fixed batch, B = max(1, c // N), of a step 1.
 
     Decoding is always causal.
     """
-    decode = mode is Mode.DECODE
+    steps = modes.find(mode).steps
     shell = Shell(
         layers=request.layers,
         dropout=request.dropout,
@@ -115,7 +116,7 @@ def make_workload(card: Card, request: Request, mode: Mode, seq_len: int) -> Wor
         reversible=request.reversible,
     )
     return Workload(
-        batch=request.batch or (1 if decode else max(1, request.tokens // seq_len)),
+        batch=request.batch or (1 if steps else max(1, request.tokens // seq_len)),
         seq_len=seq_len,
         width=request.width,
         heads=request.heads,
@@ -123,7 +124,7 @@ def make_workload(card: Card, request: Request, mode: Mode, seq_len: int) -> Wor
         mode=mode,
         dtype=request.dtype,
         device=request.device,
-        causal=decode or request.causal or card.causality is Causality.ALWAYS,
+        causal=steps or request.causal or card.causality is Causality.ALWAYS,
         padding=request.padding,
         shell=shell if request.level is Level.MODEL else None,
     )
@@ -143,14 +144,14 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
         kept = 1 if is_reversible(card, w.shell) else layers
         shell, parameters = shell_flops(w), shell_parameters(w)
     flops = prefill = form.flops(config, w)
-    if w.mode is Mode.DECODE:
+    if w.steps:
         flops = step_flops(form, config, w)
     projections = 0 if w.level is Level.CORE else layers * flops.projections
     core = layers * flops.core
     parameters += sets * card.parameters(config, w)
     total = projections + core + shell
     elements, state = form.elements(config, w), 0
-    if w.mode is Mode.DECODE and not refusal:
+    if w.steps and not refusal:
         state = form.state_elements(config, w)
     counts = {"parameters": parameters, "FLOPs": total, "elements": elements, "state": state}
     for name, count in counts.items():
@@ -161,9 +162,8 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
             )
     device, item = find(w.device), ITEM_BYTES[w.dtype]
     rates = predict.Rates(device.flops_per_s(request.settings.threads), device.bytes_per_s)
-    decode, training = w.mode is Mode.DECODE, w.mode is Mode.TRAINING
     whole = item * (2 * layers * (elements + w.tokens * w.width) + parameters)
-    moved = item * (state + w.batch * w.width + parameters) if decode else whole
+    moved = item * (state + w.batch * w.width + parameters) if w.steps else whole
     read = prefill.projections + prefill.core
     return Planned(
         case=case,
@@ -172,9 +172,9 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
         core_flops=core,
         shell_flops=shell,
         predicted_bytes=predicted_bytes(elements + state, parameters, w, kept),
-        predicted_s=rates.first_guess(total, core, moved, training=training),
-        prefill_flops=read if decode else 0,
-        prefill_s=rates.first_guess(read, prefill.core, whole, training=False) if decode else 0.0,
+        predicted_s=rates.first_guess(total, core, moved, w.mode),
+        prefill_flops=read if w.steps else 0,
+        prefill_s=rates.first_guess(read, prefill.core, whole, w.mode) if w.steps else 0.0,
         moved_bytes=moved,
         refusal=refusal,
         compiles=form.compiles,
@@ -194,6 +194,5 @@ def predicted_bytes(elements: int, parameters: int, w: Workload, layers: int) ->
     item = ITEM_BYTES[w.dtype]
     tokens = w.tokens * w.width
     table = w.shell.vocabulary * w.width if w.shell else 0
-    if w.mode is not Mode.TRAINING:
-        return item * (parameters + table + ALIVE * tokens + elements)
-    return item * (4 * parameters + table + layers * (SAVED * tokens + 2 * elements))
+    kept = layers * (SAVED * tokens + 2 * elements) if w.trains else ALIVE * tokens + elements
+    return item * (modes.find(w.mode).copies * parameters + table + kept)

@@ -8,7 +8,8 @@ from attnbench.devices.cgroups import cores
 from attnbench.devices.finding import AUTO, choose, find, kinds
 from attnbench.devices.protocol import Device
 from attnbench.errors import UsageError
-from attnbench.records import LEAST_ROUNDS, Level, Mode, Request, Settings, Shell, Variant
+from attnbench.modes import find as find_mode
+from attnbench.records import LEAST_ROUNDS, Level, Request, Settings, Shell, Variant
 from attnbench.units import many
 from attnbench.workloads.options import Options, declared, flag
 from attnbench.workloads.presets import preset
@@ -61,13 +62,11 @@ def chosen_device(options: Options, elsewhere: bool) -> Device:
 
 def refuse_useless(options: Options, device: Device) -> None:
     """Raises `UsageError` if an option has no effect together with the others."""
-    decode = Mode.DECODE in options.value("mode")
-    level = options.value("level") or (Level.ATTENTION if decode else Level.MODEL)
-    if decode and level is not Level.ATTENTION:
-        raise UsageError(
-            f"--mode decode has no level {level}: a step is measured with its projections and"
-            " without a classifier; leave out --level"
-        )
+    level = options.value("level") or usual_level(options)
+    for mode in options.value("mode"):
+        facts = find_mode(mode)
+        if level != (facts.alone or level):
+            raise UsageError(f"--mode {mode} has no level {level}: {facts.why}; leave out --level")
     for name in OF_MODEL:
         if getattr(options, name) is not None and level is not Level.MODEL:
             raise UsageError(
@@ -81,6 +80,12 @@ def refuse_useless(options: Options, device: Device) -> None:
         raise UsageError(f"--cuda-graphs needs a GPU; it has no effect on {device.title()}")
 
 
+def usual_level(options: Options) -> Level:
+    """The level of a sweep that names none: that of a mode with only one, else `model`."""
+    alone = (find_mode(mode).alone for mode in options.value("mode"))
+    return Level(next(filter(None, alone), Level.MODEL))
+
+
 def refuse_early_end(precision: str | None, rounds: int) -> None:
     """Raises `UsageError` if a precision is asked for in too few rounds to end any block."""
     if precision is not None and rounds < LEAST_ROUNDS:
@@ -92,10 +97,10 @@ def refuse_early_end(precision: str | None, rounds: int) -> None:
 
 def completed(options: Options, device: Device, divided: bool) -> Options:
     """The options with texts for all that the program chooses, and with an effect."""
-    column, decode = preset(options.preset), Mode.DECODE in options.value("mode")
+    column = preset(options.preset)
     budget_s = None if divided else device.budget_s
     chosen = {
-        "level": str(Level.ATTENTION if decode else Level.MODEL),
+        "level": str(usual_level(options)),
         "width": str(column.width),
         "heads": str(column.heads),
         "threads": str(device.threads or cores()),

@@ -26,8 +26,8 @@ from attnbench.catalogue.registry import card
 from attnbench.devices.finding import choose
 from attnbench.devices.timing import sample, warm_up
 from attnbench.measure.allocator import keep_pages
+from attnbench.measure.building import subject_of
 from attnbench.measure.environment import seconds_of
-from attnbench.measure.subject import Subject
 from attnbench.records import Case, Level, Mode, Settings, Workload
 from attnbench.run.schedule import turns
 from tests.benchmarks.header import begin
@@ -99,7 +99,7 @@ def case(name, seq_len, device, tokens):
 
 def ratios(case, device, rounds):
     """The case, and the ratio of the tool's time to that of each other timer."""
-    subject = Subject(card(case.mechanism), case, seed=0)
+    subject = subject_of(card(case.mechanism), case, seed=0)
     run = subject.iteration()
     timers = {"tool": tool, "hand": by_hand, "Timer": by_timer, "wall": by_wall}
     timers = {name: timers[name] for name in ("tool", *others(device)) if name in timers}
@@ -182,7 +182,7 @@ def peak(batch, heads, seq_len, device):
         device=device.name,
     )
     tested = Case(mechanism="transformer", form="eager", options=(), workload=w)
-    values, _ = device.weigh(lambda one: Subject(card(one.mechanism), one, seed=0), tested)
+    values, _ = device.weigh(lambda one: subject_of(card(one.mechanism), one, seed=0), tested)
     theory = 4 * (batch * seq_len * w.width + 2 * batch * heads * seq_len**2)
     return f"| {tested} | {values['allocated_delta_bytes']:,.0f} | {theory:,} |"
 

@@ -5,7 +5,7 @@ import torch
 
 from attnbench.catalogue.registry import card
 from attnbench.devices.cuda_graphs import captured
-from attnbench.measure.subject import Subject
+from attnbench.measure.building import subject_of
 from attnbench.measure.worker import Worker
 from attnbench.records import PASSES, Level, Mode
 from tests.measure.cases import case
@@ -15,7 +15,7 @@ ASKED = ("mechanism", "form", "options")
 
 
 def subject(tested, capturable=True):
-    return Subject(card(tested.mechanism), tested, seed=0, capturable=capturable)
+    return subject_of(card(tested.mechanism), tested, seed=0, capturable=capturable)
 
 
 def build(worker, tested, **asked):

@@ -8,6 +8,7 @@ import torch
 from attnbench.catalogue.registry import card
 from attnbench.devices import cuda_memory, nvml
 from attnbench.devices.cuda_memory import Peak, weigh
+from attnbench.measure.building import subject_of
 from attnbench.measure.subject import Subject
 from attnbench.records import Level, Mode
 from tests.measure.cases import case
@@ -16,7 +17,7 @@ MIB = 1 << 20
 
 
 def weighed(tested):
-    return weigh(lambda: Subject(card(tested.mechanism), tested, seed=0), "GPU-0")
+    return weigh(lambda: subject_of(card(tested.mechanism), tested, seed=0), "GPU-0")
 
 
 @pytest.fixture

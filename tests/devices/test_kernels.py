@@ -9,7 +9,7 @@ from torch.profiler import ProfilerActivity
 
 from attnbench.catalogue.registry import card
 from attnbench.devices import kernels, memory
-from attnbench.measure.subject import Subject
+from attnbench.measure.building import subject_of
 from attnbench.records import PASSES
 from tests.measure.cases import case
 
@@ -55,12 +55,12 @@ def test_operators_of_the_forward_pass_are_named(names, found):
 def test_the_kernel_that_ran_is_recorded(backend, kernel, mode):
     tested = case(form="sdpa", mode=mode)
     with sdpa_kernel(backend):
-        _, notes = memory.on_cpu(lambda: Subject(card("transformer"), tested, seed=0))
+        _, notes = memory.on_cpu(lambda: subject_of(card("transformer"), tested, seed=0))
     assert notes["attention_kernel"] == kernel
 
 
 def test_a_form_without_fused_attention_has_none():
-    _, notes = memory.on_cpu(lambda: Subject(card("transformer"), case(), seed=0))
+    _, notes = memory.on_cpu(lambda: subject_of(card("transformer"), case(), seed=0))
     assert "attention_kernel" not in notes
 
 

@@ -11,7 +11,7 @@ import torch
 from attnbench.attention.card import Card
 from attnbench.catalogue.registry import card, names
 from attnbench.devices import memory
-from attnbench.measure.subject import Subject
+from attnbench.measure.building import subject_of
 from attnbench.records import PASSES, Level, Mode
 from attnbench.verify.trial import ways
 from attnbench.workloads.plan import predicted_bytes
@@ -19,7 +19,7 @@ from tests.measure.cases import case
 
 
 def measured(tested):
-    found, notes = memory.on_cpu(lambda: Subject(card(tested.mechanism), tested, seed=0))
+    found, notes = memory.on_cpu(lambda: subject_of(card(tested.mechanism), tested, seed=0))
     return found, notes
 
 
@@ -71,7 +71,7 @@ def test_fused_attention_names_its_kernel_and_stores_no_scores():
 def test_draws_in_the_place_of_the_last_ones_are_no_leak(mechanism):
     """Two of them keep what the forward pass drew, until the next one."""
     tested = case(mechanism=mechanism, seq_len=64)
-    module = Subject(card(mechanism), tested, seed=0).module
+    module = subject_of(card(mechanism), tested, seed=0).module
     with torch.no_grad():
         module(torch.randn(tested.workload.batch, 64, tested.workload.width))
     assert bool(module.draws(0)) == (mechanism != "fastformer")

@@ -7,7 +7,7 @@ import torch
 
 from attnbench.catalogue.registry import card
 from attnbench.devices.finding import find
-from attnbench.measure.subject import Subject
+from attnbench.measure.building import subject_of
 from attnbench.records import Level, Mode
 from tests.measure.cases import case
 
@@ -19,7 +19,7 @@ LARGE = {"level": Level.CORE, "batch": 2, "heads": 8, "seq_len": 2048, "width": 
 
 def weighed(tested, device="cuda"):
     tested = replace(tested, workload=replace(tested.workload, device=device))
-    return find(device).weigh(lambda one: Subject(card(one.mechanism), one, seed=0), tested)
+    return find(device).weigh(lambda one: subject_of(card(one.mechanism), one, seed=0), tested)
 
 
 def test_eager_softmax_holds_logits_weights_and_output(answer):

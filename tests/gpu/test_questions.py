@@ -16,7 +16,7 @@ from attnbench.api.servers import own_server
 from attnbench.catalogue.registry import card, names
 from attnbench.devices import nvml
 from attnbench.devices.finding import find
-from attnbench.measure.subject import Subject
+from attnbench.measure.building import subject_of
 from attnbench.measure.worker import Worker
 from attnbench.records import PASSES, Level, Mode
 from attnbench.verify.trial import ways
@@ -144,7 +144,7 @@ def test_whether_convolutions_and_products_are_exact_in_float32(answer, allowed,
 def test_whether_training_stays_finite(answer, dtype):
     for name in ("transformer", "fastformer", "linear_transformer", "performer"):
         tested = on_gpu(case(name, level=Level.MODEL, mode=Mode.TRAINING), dtype=dtype)
-        subject = Subject(card(name), tested, seed=0)
+        subject = subject_of(card(name), tested, seed=0)
         iterate, losses = subject.iteration(), []
         for _ in range(STEPS):
             subject.clear()
@@ -192,7 +192,7 @@ def test_which_forms_make_the_host_wait(answer):
             one = on_gpu(case(name, form, causal=ways(tested.causality)[-1], seq_len=256))
             if form in ("flex", "compiled") or tested.refusal(form, tested.config(), one.workload):
                 continue
-            iterate = Subject(tested, one, seed=0).iteration()
+            iterate = subject_of(tested, one, seed=0).iteration()
             iterate(lambda phase: None)
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")

@@ -8,8 +8,8 @@ import torch
 
 from attnbench.attention.contract import Attention
 from attnbench.catalogue.registry import card
+from attnbench.measure.building import subject_of
 from attnbench.measure.digits import relative_error
-from attnbench.measure.subject import Subject
 from attnbench.measure.worker import Worker
 from attnbench.records import Level, Mode
 from attnbench.workloads.plan import make_workload
@@ -34,7 +34,7 @@ def decoding(mechanism="grouped_query", form="sdpa", options=(), **sizes):
 
 
 def prefilled(*which, **sizes):
-    subject = Subject(card(which[0] if which else "grouped_query"), decoding(*which, **sizes), 0)
+    subject = subject_of(card(which[0] if which else "grouped_query"), decoding(*which, **sizes), 0)
     subject.prefill()
     return subject
 
@@ -56,14 +56,14 @@ def test_a_wrong_step_is_far_off(monkeypatch):
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind[0])
 def test_every_iteration_is_the_same_step(kind):
     subject = prefilled(*kind)
-    iterate, before = subject.iteration(), subject.of_state()
+    iterate, before = subject.iteration(), subject.weighed({})
     first = iterate(lambda phase: None).clone()
     for _ in range(100):
         last = iterate(lambda phase: None)
         subject.clear()
     assert last.equal(first)
     assert subject.check(last) == ""
-    assert subject.of_state() == before
+    assert subject.weighed({}) == before
     # and it is the last token of the whole causal pass
     with torch.no_grad():
         whole = subject.module(torch.cat([subject.prompt, *subject.inputs], 1))
@@ -75,7 +75,7 @@ def test_the_bytes_of_a_state_are_those_declared(kind):
     for batch in (1, 3):
         subject = prefilled(*kind, batch=batch)
         module = subject.module
-        values, notes = subject.of_state()
+        values, notes = subject.weighed({})
         declared = module.state_elements(module.config, subject.case.workload)
         assert values["state_bytes"] == 4 * declared
         assert not notes
@@ -83,22 +83,22 @@ def test_the_bytes_of_a_state_are_those_declared(kind):
 
 def test_memory_that_a_state_keeps_alive_counts_once_and_a_wrong_declaration_is_odd():
     subject = prefilled()
-    declared = subject.of_state()[0]["state_bytes"]
+    declared = subject.weighed({})[0]["state_bytes"]
     subject.state = (*subject.state, subject.state[0][:, :1])
-    values, notes = subject.of_state()
+    values, notes = subject.weighed({})
     assert values["state_bytes"] == declared, "a view of what is counted"
     assert re.match("has a state of [0-9,]+ elements and declares [0-9,]+$", notes["odd"])
     subject.state = (torch.zeros(1000)[:2],)
-    assert subject.of_state()[0]["state_bytes"] == 4000
+    assert subject.weighed({})[0]["state_bytes"] == 4000
 
 
 def test_flops_that_are_not_declared_are_counted(monkeypatch):
     subject = prefilled(batch=3)
     module, w = subject.module, subject.case.workload
     declared = module.step_flops(module.config, w)
-    assert "flops" not in subject.of_state()[0]
+    assert "flops" not in subject.weighed({})[0]
     monkeypatch.setattr(type(module), "step_flops", Attention.step_flops)
-    assert subject.of_state()[0]["flops"] == declared.projections + declared.core
+    assert subject.weighed({})[0]["flops"] == declared.projections + declared.core
 
 
 @pytest.fixture

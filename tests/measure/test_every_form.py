@@ -8,7 +8,7 @@ import pytest
 from attnbench.catalogue.registry import card, names
 from attnbench.devices.counting import Counter
 from attnbench.measure import oddities
-from attnbench.measure.subject import Subject
+from attnbench.measure.building import subject_of
 from attnbench.records import PASSES, Causality, Level, Mode
 from attnbench.verify.trial import ways
 from attnbench.workloads.presets import preset
@@ -41,7 +41,7 @@ def cases(name, mode):
 
 def wrong(tested, one):
     """What is wrong with an iteration; of forms of this package, also on other input."""
-    subject, w = Subject(tested, one, seed=0), one.workload
+    subject, w = subject_of(tested, one, seed=0), one.workload
     with oddities.watched(subject) as first, Counter() as counter:
         output = subject.iteration()(lambda phase: None)
     assert first.outputs, "nothing was watched"

@@ -9,7 +9,7 @@ import torch
 
 from attnbench.catalogue.registry import card
 from attnbench.measure import oddities
-from attnbench.measure.subject import Subject
+from attnbench.measure.building import subject_of
 from attnbench.measure.worker import Worker
 from attnbench.records import Level
 from tests.measure.cases import case
@@ -65,7 +65,7 @@ def test_a_failure_under_autocast_says_so():
 def test_an_output_of_another_type_is_a_failure_and_of_a_layer_odd():
     tested = card("transformer")
     level = {"level": Level.MODEL}
-    subject = Subject(tested, case(**level), seed=0)
+    subject = subject_of(tested, case(**level), seed=0)
     inner = subject.module.layers[0].attention
     forward = inner.forward
     inner.forward = lambda x, mask: forward(x, mask).bfloat16()

@@ -10,7 +10,7 @@ import torch
 
 from attnbench.catalogue.registry import card
 from attnbench.measure import oddities
-from attnbench.measure.subject import Subject
+from attnbench.measure.building import subject_of
 from attnbench.measure.worker import Worker
 from attnbench.records import Level, Mode, Outcome
 from tests.measure.cases import case
@@ -73,7 +73,7 @@ def test_one_that_fails_on_fresh_input_is_reported_and_its_run_stays():
 
 
 def test_what_is_watched_is_left_as_it_was():
-    subject = Subject(card("fastformer"), case("fastformer", level=Level.MODEL), seed=0)
+    subject = subject_of(card("fastformer"), case("fastformer", level=Level.MODEL), seed=0)
     before = [set(vars(module)) for module in subject.module.modules()]
     with oddities.watched(subject):
         pass

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from attnbench.catalogue.registry import names
-from attnbench.measure.subject import Subject
+from attnbench.measure.building import subject_of
 from attnbench.records import PASSES, Case, Level, Shell, Workload
 from attnbench.verify.flops import counted_flops
 from attnbench.verify.trial import some_padding, tokens
@@ -147,7 +147,7 @@ def runs_and_counts(name, form, config, w, mode, level):
     case = Case(mechanism=name, form=form, options=tuple(options.items()), workload=w)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        subject = Subject(tested, case, seed=0)
+        subject = subject_of(tested, case, seed=0)
         output = subject.iteration()(lambda phase: None)
         assert subject.check(output) == ""
         if level is Level.ATTENTION:

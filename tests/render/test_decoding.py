@@ -51,7 +51,7 @@ def test_tables_have_the_numbers_in_full(files):
 
 
 def test_the_figure_draws_time_and_state_of_every_series(found):
-    made = decoding.decode_figure(found.cases)
+    made = decoding.decode_figure(found.cases, Mode.DECODE)
     assert len(made.axes) == 2
     for axes, column in zip(made.axes, ("time_s", "state_bytes"), strict=True):
         solid = [line for line in axes.lines if line.get_linestyle() != "None"]
