@@ -83,7 +83,7 @@ def figures(whole, size):
     """Figures of a sweep that have every kind of panel."""
     cases = summary(whole)
     if cases["mode"].eq(Mode.DECODE).all():
-        yield decode_figure(cases, size)
+        yield decode_figure(cases, Mode.DECODE, size)
         return
     local = local_slopes(cases).assign(expected=1.0)
     slopes = local if len(local.dropna(subset="slope")) else None
