@@ -66,9 +66,9 @@ def check(
 ) -> None:
     """Compare with a revision or a stored baseline; exit with 1 if slower, larger or failing.
 
-    Without --models, the mechanisms that load a file that differs from --base are checked. Times are CPU
-    time. The process keeps freed memory, so that page faults add no noise; the times therefore
-    miss part of what a copy into fresh memory costs.
+    Without --models, the mechanisms that load a file that differs from --base are checked. Times
+    are CPU time. The process keeps freed memory, so that page faults add no noise; the times
+    therefore miss part of what a copy into fresh memory costs.
     """
     if sum(given is not None for given in (base, baseline, save)) != 1:
         raise UsageError("check needs one of --base REF, --baseline FILE and --save FILE")
