@@ -189,7 +189,8 @@ def measure(race: Measuring, times: bool) -> None:
     ran = [case for case in race.cases if case.ran]
     if times and ran:
         race.size(ran)
-        race.stage(ran, 0, PAIRS)
+        race.plan = replace(race.plan, pairs=PAIRS)
+        race.stage(ran, 0)
 
 
 def stored_cases(

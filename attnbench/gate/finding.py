@@ -31,7 +31,8 @@ class Finding:
 
     Times are seconds of one iteration of `batch` sequences; the batch in the label of the case is
     the counted one. `cases` is the number of cases in a mean; `fails` says whether the finding
-    fails the check; what is `unchecked` was asked for and ran on neither side.
+    fails the check; what is `unchecked` was asked for and ran on neither side; what is `suspected`
+    may be slower or faster, and was not measured again.
     """
 
     mechanism: str
@@ -46,6 +47,7 @@ class Finding:
     reason: str = ""
     fails: bool = False
     unchecked: bool = False
+    suspected: bool = False
     batch: int | None = None
     cases: int = 1
 
@@ -103,9 +105,12 @@ class Report:
 
     @property
     def unchecked(self) -> tuple[Finding, ...]:
-        """What ran on neither side; everything that is open, if nothing at all was decided."""
+        """What ran on neither side; all that is open, if nothing was decided or no time taken."""
         decided = any(f.verdict not in (Verdict.UNSURE, Verdict.MISSING) for f in self.findings)
-        return tuple(f for f in self.findings if f.unchecked) or (() if decided else self.unsure)
+        times = tuple(f for f in self.findings if f.metric == TIME)
+        untimed = () if any(f.ratio or f.verdict is not Verdict.UNSURE for f in times) else times
+        neither = tuple(f for f in self.findings if f.unchecked)
+        return neither or untimed or (() if decided else self.unsure)
 
     def exit_code(self, strict: bool) -> int:
         """1 if something fails, 2 if something was not checked.
@@ -173,14 +178,15 @@ def times(plan: CheckPlan, grouped: Families, contaminated: bool) -> Iterator[Fi
         grouped, judged, strict=True
     ):
         single = members[0] if len(members) == 1 else None
+        suspect = rule.unconfirmed(evidence, plan.threshold)
         known = effect.low > -math.inf
         ratio, low, high = (math.exp(log) if known else None for log in effect[:3])
         sides = (single.seconds(side, statistic) if single else () for side in (BASE, HEAD))
         base, head = (median(seconds) if seconds else None for seconds in sides)
         if contaminated and verdict in (Verdict.SLOWER, Verdict.FASTER):
             reason = "the check is contaminated: base differs from base"
-        elif single and single.skipped and verdict is Verdict.UNSURE:
-            reason = single.skipped
+        elif verdict is Verdict.UNSURE and (needed := members[0].skipped):
+            reason = f"not confirmed ({needed})" if suspect else f"over budget: {needed}"
         yield Finding(
             mechanism=members[0].name,
             case=evidence.name,
@@ -193,6 +199,7 @@ def times(plan: CheckPlan, grouped: Families, contaminated: bool) -> Iterator[Fi
             verdict=verdict,
             reason=reason,
             fails=verdict is Verdict.SLOWER and not contaminated,
+            suspected=suspect and verdict is Verdict.UNSURE,
             batch=single.batch if single else None,
             cases=len(members),
         )
@@ -245,6 +252,8 @@ def runs(mechanism: str, case: str, base: Counted, head: Counted) -> Finding | N
     verdict, fails, unchecked = Verdict.MISSING, False, False
     if base.outcome == head.outcome == MISSING:
         reason, unchecked = f"on neither side: {head.reason}", True
+    elif Outcome.SKIPPED in (base.outcome, head.outcome):
+        verdict, reason = Verdict.UNSURE, head.reason or base.reason
     elif head.outcome == MISSING:
         reason = f"removed: {head.reason}"
     elif base.ran:

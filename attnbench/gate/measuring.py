@@ -8,8 +8,9 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,11 +24,13 @@ from attnbench.run.pairs import AGAIN, BASE, HEAD, Failed, TreeRace, of_trees
 from attnbench.run.processes import Server
 from attnbench.run.race import Round
 from attnbench.run.workers import OverBudget, Worker
+from attnbench.units import many
 
 COUNT_TIMEOUT_S = 300.0
 T = TypeVar("T")
 
-CONFIRMING = 0.4  # share of the budget reserved for the second stage
+LAYOUT = 1  # of the processes that confirm; the others have 0
+MARGIN = 1.2  # of a budget that is said to suffice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +86,7 @@ class Measuring:
         self, plan: CheckPlan, cases: list[CheckedCase], runner: Runner, trees: Mapping[str, Path]
     ) -> None:
         self.plan, self.cases = plan, cases
-        self.server, self.observe = runner.server, runner.observe
+        self.server, self.observe, self.announce = runner.server, runner.observe, runner.announce
         self.sides = tuple(trees)
         self.trees = {**trees, AGAIN: trees.get(BASE, trees[HEAD])}
         self.draw = random.Random(plan.seed)
@@ -97,8 +100,42 @@ class Measuring:
         raced = [case for case in self.cases if case.compared.timed and case.ran]
         if self.plan.times and raced:
             self.size(raced)
-            self.stage(raced, 0, self.plan.pairs)
-            self.stage(self.doubtful(raced), 1, self.plan.confirm)
+            waiting = [case for case in raced if case.race]
+            self.announce(self.forecast(waiting))
+            with ExitStack() as stack:
+                relaid = partial(self.server.relaid, LAYOUT)
+                self.confirming = cache(lambda: stack.enter_context(relaid()))
+                while waiting := self.look(waiting):
+                    pass
+                self.stage(self.doubtful(raced, rule.settled), 1)
+
+    def look(self, cases: list[CheckedCase]) -> list[CheckedCase]:
+        """Race as many cases as there is time to confirm, then confirm suspects; return the rest.
+
+        What can be raced only once is raced last.
+        """
+        batch = self.affordable(cases, (0, 1)) or self.affordable(cases, (0,))
+        self.stage(batch, 0)
+        self.stage(self.doubtful(batch, rule.unsuspected), 1)
+        return [case for case in cases if case not in batch] if batch else []
+
+    def forecast(self, cases: Sequence[CheckedCase]) -> str:
+        """How long the cases take, and the budget that suffices if all have to be confirmed."""
+        first, both = (self.cost_s(cases, stages) for stages in ((0,), (0, 1)))
+        text = f"timing {many(len(cases), 'case')}: about {first:.0f} s"
+        text += f", or {both:.0f} s if every one has to be confirmed"
+        left_s = self.server.left_s
+        return text if both <= left_s else f"{text}; for that it {self.needed(both)}"
+
+    def needed(self, further_s: float) -> str:
+        """The budget that suffices if so much more time is needed."""
+        spent_s = (self.plan.budget_s or 0.0) - self.server.left_s
+        return f"needs --budget {10 * math.ceil((spent_s + MARGIN * further_s) / 10)}s"
+
+    def cost_s(self, cases: Sequence[CheckedCase], stages: Sequence[int]) -> float:
+        """Expected seconds of these stages of the cases."""
+        pairs = sum((self.plan.pairs, self.plan.confirm)[number] for number in stages)
+        return self.stretch * pairs * sum(case.race.cost_s for case in cases if case.race)
 
     def is_needless(self, case: CheckedCase) -> bool:
         """Whether a further form runs on no side, or is the default, which is checked anyway."""
@@ -129,6 +166,11 @@ class Measuring:
                 answers.append(convert(answer, Counted))
                 if answer.get("spoiled", True):
                     worker.end()
+        except OverBudget:
+            if not answers:
+                raise
+            late = Counted(outcome=Outcome.SKIPPED, reason="not counted when --budget ended")
+            answers += [late] * (len(self.cases) - len(answers))
         finally:
             if worker is not None:
                 worker.end()
@@ -162,28 +204,28 @@ class Measuring:
             iteration_s=batch_s,
         )
 
-    def stage(self, cases: list[CheckedCase], number: int, pairs: int) -> None:
+    def stage(self, cases: list[CheckedCase], number: int) -> None:
         """Visit the affordable cases with fresh processes, as often as time allows."""
-        reserved_s = CONFIRMING * (self.plan.budget_s or 0) if number == 0 else 0.0
-        cases = self.affordable(cases, pairs, reserved_s)
+        cases, pairs = self.affordable(cases, (number,)), (self.plan.pairs, self.plan.confirm)
         expected_s = sum(case.race.cost_s for case in cases if case.race)
-        for pair in range(pairs if cases else 0):
-            self.observe(f"{'confirming' if number else 'comparing'}, pair {pair + 1} of {pairs}")
+        for pair in range(pairs[number] if cases else 0):
+            doing = "confirming" if number else "comparing"
+            self.observe(f"{doing}, pair {pair + 1} of {pairs[number]}")
             begun = time.monotonic()
             try:
-                if self.server.left_s - reserved_s < self.stretch * expected_s:
+                if self.server.left_s < self.stretch * expected_s:
                     raise OverBudget
                 self.visit(cases, number)
             except OverBudget:
                 for case in cases:
-                    ran = sum(map(len, case.stages))
-                    case.skipped = f"over budget after {ran} pairs of processes"
+                    case.skipped = self.needed(self.cost_s(cases, (number,)))
                 return
             self.stretch = max(1.0, (time.monotonic() - begun) / expected_s)
 
     def visit(self, cases: list[CheckedCase], number: int) -> None:
         """One visit of fresh processes to every case, in random order."""
-        with of_trees(self.server, self.trees, self.draw) as processes:
+        server = self.confirming() if number else self.server
+        with of_trees(server, self.trees, self.draw) as processes:
             for case in self.draw.sample(cases, len(cases)):
                 if case.race is None or case.failed:
                     continue
@@ -193,30 +235,29 @@ class Measuring:
                 except Failed as failed:
                     case.failed = failed
 
-    def affordable(
-        self, cases: list[CheckedCase], pairs: int, reserved_s: float
-    ) -> list[CheckedCase]:
-        """The cases that fit into the budget less `reserved_s`; the others are marked skipped."""
-        left_s = self.server.left_s - reserved_s
-        affordable = []
+    def affordable(self, cases: list[CheckedCase], stages: Sequence[int]) -> list[CheckedCase]:
+        """The cases whose stages fit into the budget; the others are marked skipped."""
+        left_s, affordable = self.server.left_s, list[CheckedCase]()
         for case in cases:
             if case.race is None or case.failed:
                 continue
-            cost_s = self.stretch * pairs * case.race.cost_s
+            cost_s = self.cost_s([case], stages)
             if cost_s <= left_s:
                 left_s -= cost_s
+                case.skipped = ""
                 affordable.append(case)
             else:
-                case.skipped = f"over budget: {max(1, cost_s - left_s):.0f} s more are needed"
+                case.skipped = self.needed(self.cost_s(cases, stages))
         return affordable
 
-    def doubtful(self, cases: list[CheckedCase]) -> list[CheckedCase]:
-        """The cases for the second stage: suspects first, then those that are not settled."""
-        suspects, unsettled = [], []
-        for members, evidence in families(cases):
-            if rule.suspected(evidence, self.plan.threshold):
-                suspects += members
-            elif not rule.settled(evidence, self.plan.threshold):
-                unsettled += members
-        unique = {id(case): case for case in (*suspects, *unsettled)}
-        return [case for case in unique.values() if case.stages[0]]
+    def doubtful(
+        self, cases: list[CheckedCase], clear: Callable[[rule.Evidence, float], bool]
+    ) -> list[CheckedCase]:
+        """The cases that are not `clear` after the first stage, and had no second one."""
+        unclear = (
+            members
+            for members, evidence in families(cases)
+            if not clear(evidence, self.plan.threshold)
+        )
+        unique = {id(case): case for members in unclear for case in members}
+        return [case for case in unique.values() if case.stages[0] and not case.stages[1]]

@@ -174,6 +174,16 @@ def suspected(evidence: Evidence, threshold: float) -> bool:
     return any(evidence.view(statistic).is_suspect(threshold) for statistic in JUDGED)
 
 
+def unsuspected(evidence: Evidence, threshold: float) -> bool:
+    """Whether the first stage does not indicate that head differs."""
+    return not suspected(evidence, threshold)
+
+
+def unconfirmed(evidence: Evidence, threshold: float) -> bool:
+    """Whether it is suspected, and no second stage has shown that or the contrary."""
+    return suspected(evidence, threshold) and len(evidence.second.head) < FEWEST
+
+
 def settled(evidence: Evidence, threshold: float) -> bool:
     """Whether the first stage shows that head does not differ."""
     if suspected(evidence, threshold):

@@ -43,6 +43,8 @@ def headline(report: Report) -> str:
     if report.unsure:
         number = _number(finding for finding in report.unsure if finding.cases == 1)
         subject = f"{number} of {cases}" if number else f"a mean over lengths, of {cases}"
+        if suspects := _number(finding for finding in report.unsure if finding.suspected):
+            subject += f", {suspects} suspected of a change"
         return f"UNSURE: {subject}; {against}"
     if report.traded:
         number = _number(report.traded)
@@ -55,7 +57,7 @@ def sentence(finding: Finding) -> str:
     if finding.metric == RUNS:
         return f"{clean(finding.case)}: {clean(finding.reason)}"
     metric, values = metric_of(finding), " to ".join(_values(finding))
-    parts = [f"{clean(finding.case)}: {metric.label} {verdict_label(finding.verdict, metric)}"]
+    parts = [f"{clean(finding.case)}: {metric.label} {label(finding)}"]
     if ratio := change_of(finding):
         parts.append(f"{ratio}, {values}" if finding.base is not None else ratio)
     elif finding.base is not None and finding.head is not None:
@@ -78,7 +80,9 @@ def uncertain_lines(report: Report) -> Iterator[str]:
             "contaminated: base differs from base, so no time is judged:"
             f" {clean('; '.join(report.contaminated))}; run it again on a quieter machine"
         )
-    for kind, findings in (("larger, but faster", report.traded), ("unsure", report.unsure)):
+    yield from (sentence(finding) for finding in report.unsure if finding.suspected)
+    unsure = [finding for finding in report.unsure if not finding.suspected]
+    for kind, findings in (("larger, but faster", report.traded), ("unsure", unsure)):
         if findings:
             more = len(findings) - 1
             yield f"{kind}: {sentence(findings[0])}" + (f"; and {more} more" if more else "")
@@ -282,6 +286,11 @@ def _property(text: str) -> str:
     return _escaped(text).replace(":", "%3A").replace(",", "%2C")
 
 
+def label(finding: Finding) -> str:
+    """The verdict in words; what is suspected is not just unsure."""
+    return "suspected" if finding.suspected else verdict_label(finding.verdict, metric_of(finding))
+
+
 def metric_of(finding: Finding) -> Metric:
     """The metric of a finding."""
     return TABLE["time_s" if finding.metric == TIME else finding.metric]
@@ -322,9 +331,8 @@ def _number(findings: Iterable[Finding]) -> int:
 
 
 def _row(finding: Finding, second: str) -> tuple[Cell, ...]:
-    verdict = verdict_label(finding.verdict, metric_of(finding))
     return (
         *map(words, (finding.case, second, *_values(finding))),
         Cell(change_of(finding) or NOTHING, finding.ratio, finding.low, finding.high),
-        words(": ".join(filter(None, (verdict, finding.reason)))),
+        words(": ".join(filter(None, (label(finding), finding.reason)))),
     )

@@ -7,6 +7,7 @@ package of another source tree; `preload` names the modules that workers of this
 import json
 import math
 import os
+import random
 import signal
 import socket
 import struct
@@ -43,11 +44,18 @@ class Server(AbstractContextManager["Server"]):
     """The process that has imported torch and forks each worker; a context manager."""
 
     def __init__(
-        self, script: Path, *, preload: tuple[str, ...] = (), threads: int = 1, **about: Any
+        self,
+        script: Path,
+        *,
+        preload: tuple[str, ...] = (),
+        threads: int = 1,
+        layout: int = 0,
+        **about: Any,
     ) -> None:
         if not hasattr(os, "fork"):
             raise CannotRun("measuring forks processes; this system has no fork")
         self.script, self.preload, self.threads, self.about = script, preload, threads, about
+        self.layout = layout
         self.end_s = math.inf
         self.closed = False
         self.living: dict[int, Worker] = {}  # by process id
@@ -74,7 +82,7 @@ class Server(AbstractContextManager["Server"]):
                 stdin=theirs.fileno(),
                 stdout=log,
                 stderr=log,
-                env=environment(self.threads, self.folder),
+                env=environment(self.threads, self.folder, self.layout),
                 start_new_session=True,  # the terminal's signals are for the parent
             )
         self.control.sendall(json.dumps([os.getpid(), self.preload]).encode())
@@ -92,6 +100,13 @@ class Server(AbstractContextManager["Server"]):
     def left_s(self) -> float:
         """Seconds until that time."""
         return max(0.0, self.end_s - time.monotonic())
+
+    def relaid(self, layout: int) -> "Server":
+        """A server of the same processes, but with other hashes and another place of the stack."""
+        about = {"preload": self.preload, "threads": self.threads, **self.about}
+        server = Server(self.script, layout=layout, **about)
+        server.end_s = self.end_s
+        return server
 
     def wait(self) -> None:
         """Block until torch is loaded. Raises `CannotRun`, or `OverBudget`."""
@@ -253,8 +268,10 @@ def open_pipe() -> tuple[FileIO, FileIO]:
     return FileIO(read), FileIO(write, "w")
 
 
-def environment(threads: int, folder: Path) -> dict[str, str]:
+def environment(threads: int, folder: Path, layout: int = 0) -> dict[str, str]:
     """Environment variables of the processes: number of threads, fixed hashes, not git's.
+
+    `layout` chooses the hashes, and the size of the environment, which moves the stack.
 
     glibc asks for huge pages, which `measure.allocator` allows where it wants them. torch.compile
     keeps its files in the folder, so that nothing has been compiled before, and starts no
@@ -265,7 +282,8 @@ def environment(threads: int, folder: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in dropped}
     tunables = ":".join(filter(None, (kept.get("GLIBC_TUNABLES"), "glibc.malloc.hugetlb=1")))
     fixed = {
-        "PYTHONHASHSEED": "0",
+        "PYTHONHASHSEED": str(layout),
+        "ATTNBENCH_LAYOUT": "x" * random.Random(layout).randrange(4096),
         "GLIBC_TUNABLES": tunables,
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
         "TRITON_CACHE_DIR": str(folder / "triton"),

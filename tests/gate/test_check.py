@@ -1,5 +1,6 @@
 """A check of throw-away repositories: planted changes are found, and nothing is left behind."""
 
+import re
 from dataclasses import replace
 from functools import partial
 
@@ -76,9 +77,21 @@ def test_a_case_that_the_budget_leaves_out_does_not_pass(repository, server):
     report = check(repository, server, replace(TIMING, confirm=1, pairs=10**6))
     (time,) = (found for found in report.findings if found.metric == "time")
     assert time.verdict == "unsure"
-    assert "over budget" in time.reason
-    assert report.exit_code(strict=False) == 0
-    assert report.exit_code(strict=True) == 3
+    assert "over budget: needs --budget" in time.reason
+    assert report.exit_code(strict=False) == 2
+
+
+def test_a_slowdown_without_time_to_confirm_it_is_suspected(repository, server):
+    repository.write("small.py", planted(WORK))
+    report = check(repository, server, replace(TIMING, confirm=10**6))
+    (time,) = (found for found in report.findings if found.metric == "time")
+    assert (time.verdict, time.suspected) == ("unsure", True)
+    assert re.fullmatch(r"not confirmed \(needs --budget \d+s\)", time.reason)
+    lines = " ".join(highlights(report))
+    assert re.search(r"time suspected; \+\d.* \[.*\], .*; not confirmed", lines)
+    decided = tuple(found for found in report.findings if not found.fails)
+    report = replace(report, findings=decided)
+    assert [report.exit_code(strict) for strict in (False, True)] == [0, 3]
 
 
 def test_a_budget_that_ends_while_timing_keeps_what_was_counted(repository, server, monkeypatch):

@@ -73,7 +73,7 @@ def test_a_case_that_ran_on_both_sides_has_no_finding_of_runs():
     ],
 )
 def test_exit_codes(verdict, fails, contaminated, codes):
-    found = Finding(mechanism="m", case="c", metric="time", verdict=Verdict(verdict), fails=fails)
+    found = one(verdict=verdict, fails=fails, ratio=1.1)
     counted = replace(found, metric="operators", verdict=Verdict.SAME, fails=False)
     report = Report(base="a", head="b", findings=(found, counted), contaminated=contaminated)
     assert (report.exit_code(strict=False), report.exit_code(strict=True)) == codes
@@ -88,6 +88,8 @@ def test_a_check_that_compared_nothing_does_not_pass():
         report = Report(base="a", head="b", findings=findings)
         assert report.exit_code(strict=False) == report.exit_code(strict=True) == 2
         assert report.unchecked == findings[:1]
+    untimed = Report(base="a", head="b", findings=(same, unsure))
+    assert (untimed.exit_code(strict=False), untimed.unchecked) == (2, (unsure,))
     failing = runs("m", "e", OK, FAILED)
     assert Report(base="a", head="b", findings=(neither, failing)).exit_code(strict=False) == 1
 

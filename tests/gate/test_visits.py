@@ -121,10 +121,43 @@ class Costly(TreeRace):
 
 def test_a_case_gets_what_those_before_it_leave_of_the_budget(tmp_path):
     cases = [replace(CASE, race=Costly(builds={})) for _ in range(3)]
-    runner = Runner(server=SimpleNamespace(left_s=20.0), machine=MagicMock())
-    measuring = Measuring(PLAN, cases, runner, {HEAD: tmp_path})
-    assert measuring.affordable(cases, pairs=3, reserved_s=5.0) == cases[:2]
-    assert [case.skipped for case in cases] == ["", "", "over budget: 3 s more are needed"]
+    runner = Runner(server=SimpleNamespace(left_s=15.0), machine=MagicMock())
+    plan = replace(PLAN, pairs=3, confirm=4, budget_s=20.0)
+    measuring = Measuring(plan, cases, runner, {HEAD: tmp_path})
+    assert measuring.affordable(cases, (0,)) == cases[:2]
+    assert [case.skipped for case in cases] == ["", "", "needs --budget 30s"]
+    assert measuring.affordable(cases, (0, 1)) == cases[:1]
+    assert measuring.affordable(cases, (1,)) == cases[:1]
+    assert measuring.forecast(cases) == (
+        "timing 3 cases: about 18 s, or 42 s if every one has to be confirmed;"
+        " for that it needs --budget 60s"
+    )
+
+
+def test_what_is_suspected_is_confirmed_before_others_are_looked_at(tmp_path, monkeypatch):
+    """With time for one case and its confirmation, and then for one look at another."""
+    cases = [
+        CheckedCase(compared=CASE.compared, workload=workload, race=Costly(builds={}))
+        for workload in (CASE.workload, replace(CASE.workload, seq_len=128))
+    ]
+    server = SimpleNamespace(left_s=20.0)
+    runner = Runner(server=server, machine=MagicMock())
+    plan = replace(PLAN, pairs=3, confirm=4, budget_s=20.0)
+    measuring, looks = Measuring(plan, cases, runner, {HEAD: tmp_path}), []
+
+    def visit(visited, number):
+        server.left_s -= sum(case.race.cost_s for case in visited)
+        looks.extend((cases.index(case), number) for case in visited)
+        for case in visited:
+            laps = {BASE: (1.0,) * 4, "again": (1.0,) * 4, HEAD: (1.5, 1.5, 1.5, 1.51)}
+            case.stages[number].append(laps)
+
+    monkeypatch.setattr(measuring, "visit", visit)
+    waiting = cases
+    while waiting := measuring.look(waiting):
+        pass
+    assert looks == [(0, 0)] * 3 + [(0, 1)] * 4 + [(1, 0)] * 3
+    assert cases[1].skipped == "needs --budget 30s"
 
 
 class Quick(TreeRace):
