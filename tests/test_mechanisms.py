@@ -4,12 +4,14 @@ import re
 from dataclasses import FrozenInstanceError, fields
 from fnmatch import fnmatch
 from functools import partial
+from inspect import getsourcelines
 from itertools import product
 
 import pytest
 
 from attnbench.attention.card import Tolerance
 from attnbench.catalogue import registry
+from attnbench.catalogue.compiled import FORM
 from attnbench.records import Causality
 from attnbench.verify.checks import (
     CHECKS,
@@ -117,6 +119,9 @@ def test_the_file_explains_itself(name):
     assert f"Source: {card.paper.source}" in text, "the docstring names the card's source"
     assert re.search(r"\[B, (H, )?N", text), "the docstring has shapes"
     assert module.__name__.lower() == name.replace("_", ""), "class and file have one name"
+    others = [card.forms[form] for form in card.own_forms if form not in ("eager", FORM)]
+    below = [getsourcelines(form)[1] for form in others]
+    assert all(getsourcelines(card.reference)[1] < line for line in below), "the reference is first"
     assert card.config.__doc__
     for option in fields(card.config):
         documented = f"`{option.name}`" in card.config.__doc__ or option.name == "bias"
