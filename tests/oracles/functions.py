@@ -160,7 +160,7 @@ class Retention(Function, retention.Chunked):
     departs = "its γ lie between 1 − 1/32 and 1 − 1/512, however many heads there are"
     takes_causal = True
 
-    def retain(self, q, k, v, mask, S):
+    def scan(self, q, k, v, mask, S):
         outputs, state = [], S.squeeze(3)
         chunk = self.config.chunk or 128  # each is a step of a loop in Python
         for part in zip(*(widen(t).split(chunk, 2) for t in (q, k, v)), strict=True):
