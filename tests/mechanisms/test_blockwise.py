@@ -1,11 +1,10 @@
-"""BlockBERT against dense attention under its mask; permutations; one block."""
+"""BlockBERT against dense attention under its mask; permutations."""
 
 import pytest
 import torch
 
 from attnbench.attention.contract import merge
 from attnbench.mechanisms.blockwise import CARD, Config
-from attnbench.mechanisms.transformer import Transformer
 from attnbench.records import Workload
 
 
@@ -28,14 +27,6 @@ def test_it_equals_dense_attention_under_its_mask(config, form):
     scores = (q @ k.mT / 2).masked_fill(~allowed, -torch.inf)
     expected = module.output(merge(scores.softmax(-1).nan_to_num(0) @ v))
     torch.testing.assert_close(module(x), expected)
-
-
-@pytest.mark.parametrize("form", ["eager", "sdpa"])
-def test_one_block_is_softmax_attention(form):
-    module = build(Config(blocks=1), form)
-    plain = Transformer(Config(), Workload(batch=2, seq_len=23, width=16, heads=4)).double()
-    q, k, v = torch.randn(3, 2, 4, 23, 4, dtype=torch.float64)
-    torch.testing.assert_close(module.attend(q, k, v, None), plain.attend(q, k, v, None))
 
 
 @pytest.mark.parametrize(("blocks", "shares"), [(2, [10, 2]), (3, [8, 2, 2])])

@@ -1,11 +1,10 @@
-"""Image Transformer: both layouts against dense attention under their masks; one block."""
+"""Image Transformer: both layouts against dense attention under their masks."""
 
 import pytest
 import torch
 
 from attnbench.attention.contract import merge
 from attnbench.mechanisms.image_transformer import CARD, Config
-from attnbench.mechanisms.transformer import Transformer
 from attnbench.records import Workload
 
 
@@ -61,14 +60,3 @@ def test_it_equals_dense_attention_under_its_mask(case, causal, form):
     q, k, v = (module.split(f(x)) for f in (module.query, module.key, module.value))
     scores = (q @ k.mT / 2).masked_fill(~allowed, -torch.inf)
     torch.testing.assert_close(module(x), module.output(merge(scores.softmax(-1) @ v)))
-
-
-@pytest.mark.parametrize("form", ["eager", "sdpa"])
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("layout", ["1d", "2d"])
-def test_one_block_is_softmax_attention(layout, causal, form):
-    module = build(Config(layout=layout), form, causal=causal)
-    w = Workload(batch=2, seq_len=40, width=16, heads=4, causal=causal)
-    plain = Transformer(Config(), w).double()
-    q, k, v = torch.randn(3, 2, 4, 40, 4, dtype=torch.float64)
-    torch.testing.assert_close(module.attend(q, k, v, None), plain.attend(q, k, v, None))

@@ -1,4 +1,4 @@
-"""Linear Transformer: normaliser, causal chunks, and sums in 16-bit types."""
+"""Linear Transformer: normaliser, sums in 16-bit types, and the default form."""
 
 from dataclasses import replace
 

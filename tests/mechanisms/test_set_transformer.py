@@ -1,4 +1,4 @@
-"""Set Transformer: limit case, symmetry, and where each form is the default."""
+"""Set Transformer: limit case, seeds, and where each form is the default."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Sparse Sinkhorn attention: limit cases, permutations, noise, and refusals."""
+"""Sparse Sinkhorn attention: limit case, permutations, noise, and refusals."""
 
 import pytest
 import torch
