@@ -174,7 +174,7 @@ def rates(summary: pd.DataFrame) -> pd.DataFrame:
     for (series, form, mode), cases in timed.groupby(["series", "form", "mode"], sort=False):
         if len(cases) >= FEWEST and np.ptp(cases["core_flops"] / cases["flops"]) >= MIN_CHANGE:
             parts = (cases["flops"] - cases["core_flops"], cases["core_flops"])
-            work = modes.find(mode).forwards * np.stack(parts, 1).astype(float)
+            work = modes.find(str(mode)).forwards * np.stack(parts, 1).astype(float)
             if (fitted := _rates(work, cases["time_s"].to_numpy(float))) is not None:
                 rows.append((series, form, mode, len(cases), *fitted))
     ends = ["rest", "rest_low", "rest_high", "core", "core_low", "core_high"]

@@ -9,13 +9,13 @@ import typer
 from attnbench.cli import console, options
 from attnbench.cli.options import option
 from attnbench.errors import BadAxis
-from attnbench.modes import names
+from attnbench.modes import Mode
 
 
 def recommend(
     sweep: Annotated[Path, typer.Argument(metavar="SWEEP", help="Folder of the sweep.")],
     length: str = option("N", "Sequence length: 4096 or 4k.", default=...),
-    mode: str | None = option("MODE", f"{', '.join(names())}.  [default: each mode of the sweep]"),
+    mode: str | None = option("MODE", f"{', '.join(Mode)}.  [default: each mode of the sweep]"),
     memory: str | None = option("BYTES", "Peak memory limit, prompt included: 8GiB."),
     at: str | None = options.variant(),
     json_: bool = options.as_json(),

@@ -7,6 +7,7 @@ has to be edited.
 
 import importlib
 import pkgutil
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -15,29 +16,27 @@ from attnbench.modes.facts import ModeFacts
 
 
 @cache
+def known() -> Mapping[str, ModeFacts]:
+    """Every mode by its name, in the order of figures and lists."""
+    names = [module.name for module in pkgutil.iter_modules([str(Path(__file__).parent / "kinds")])]
+    modules = {name: importlib.import_module(f"attnbench.modes.kinds.{name}") for name in names}
+    facts: dict[str, ModeFacts] = {name: modules[name].FACTS for name in sorted(names)}
+    return dict(sorted(facts.items(), key=lambda pair: pair[1].place))
+
+
 def find(name: str) -> ModeFacts:
     """What is known of a mode. Raises `ValueError`."""
-    if name not in names():
-        raise ValueError(f"{name!r} is not a mode; modes: {', '.join(names())}")
-    module = importlib.import_module(f"attnbench.modes.kinds.{name}")
-    facts: ModeFacts = module.FACTS
-    return facts
-
-
-@cache
-def names() -> tuple[str, ...]:
-    """The names of all modes, sorted; imports none of them."""
-    folder = Path(__file__).parent / "kinds"
-    return tuple(sorted(module.name for module in pkgutil.iter_modules([str(folder)])))
+    if name not in known():
+        raise ValueError(f"{name!r} is not a mode; modes: {', '.join(known())}")
+    return known()[name]
 
 
 class Mode(StrEnum):
     """The name of a mode, with a member for each file."""
 
-    locals().update({name.upper(): name for name in names()})
+    locals().update({name.upper(): name for name in known()})
 
 
 USUAL = Mode("inference")
-ORDERED = tuple(sorted(Mode, key=lambda mode: (find(mode).place, mode)))
-BOTH = tuple(mode for mode in ORDERED if find(mode).both)  # those of `--mode both`
-PASSES = tuple(mode for mode in ORDERED if not find(mode).steps)  # over whole sequences
+BOTH = tuple(mode for mode in Mode if find(mode).both)  # those of `--mode both`
+PASSES = tuple(mode for mode in Mode if not find(mode).steps)  # over whole sequences

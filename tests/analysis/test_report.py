@@ -21,7 +21,7 @@ from tests.sweeps import environment, on_gpu, sweep
 
 SCHEMA1 = Path(__file__).parents[1] / "data" / "schema1"
 # functions that `summary` calls exactly once
-ONCE = (summary, "replayed")
+ONCE = (summary, "predicted_costs")
 PARTS = (
     *((scaling, "scaling"), (scaling, "judged"), (scaling, "local_slopes")),
     *((report, "crossovers"), (report, "speedups"), (report, "precision")),
@@ -71,7 +71,7 @@ def test_a_verb_summarises_each_sweep_once(verb: str, sweeps: int, tmp_path: Pat
     with Calls(ONCE, (Ratios, "__init__")) as counts:
         done = here(verb, *[tmp_path] * sweeps)
     assert done.returncode == 0, done.stderr
-    assert counts == {"replayed": sweeps, "__init__": sweeps}
+    assert counts == {"predicted_costs": sweeps, "__init__": sweeps}
 
 
 def test_a_comparison_does_not_summarise_again():

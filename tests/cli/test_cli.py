@@ -130,7 +130,7 @@ def test_a_number_type_has_a_short_name_and_records_have_the_full_one(short, ful
         (["--lengths", "0"], r"0 is not between 1"),
         (["--tokens", "lots"], r"'lots' is not a size"),
         (["--budget", "soon"], r"'soon' is not a time; write 90s"),
-        (["--mode", "sleeping"], r"not decode, inference, training or both"),
+        (["--mode", "sleeping"], r"not training, inference, decode or both"),
         (["--level", "brain"], r"brain"),
         (["--dtype", "int8"], r"not one of float32"),
         (["--preset", "mind-clas"], r"unknown preset 'mind-clas'.*mind-classification"),

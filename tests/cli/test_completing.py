@@ -51,7 +51,7 @@ def test_every_mechanism_and_group_is_offered():
         (("sweep", "--models", "=", "linf"), ["linformer"]),
         (("sweep", "--models", "linformer[rank", "=", "8],linf"), ["8],linformer"]),
         (("sweep", "--models", "nobody", ":", ""), []),
-        (("sweep", "--mode", ""), ["inference", "training", "decode", "both"]),
+        (("sweep", "--mode", ""), ["training", "inference", "decode", "both"]),
         (("sweep", "--level", "c"), ["core"]),
         (("sweep", "--dtype", "fp32,b"), ["fp32,bfloat16", "fp32,bf16"]),
         (("sweep", "--device", "c"), ["cpu", "cuda"]),
