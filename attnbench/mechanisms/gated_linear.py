@@ -1,0 +1,203 @@
+"""Gated linear attention (GLA, Yang et al., 2023): a state whose rows decay at learned rates.
+
+    q, k = x W_Q, x W_K                                [B, H, N, d / s]
+    v = x W_V                                          [B, H, N, d]
+    α = σ(x W_F W_α + b)^(1/τ)                         [B, H, N, d / s]
+    S_t = diag(α_t) S_{t−1} + k_t v_tᵀ                 [B, H, d / s, d]
+    o_t = S_tᵀ q_t / √(d / s)                          [B, H, N, d]
+    y = (RMSNorm(o) ⊙ SiLU(x W_G)) W_O                 [B, N, D]
+
+W_F projects to R numbers. RMSNorm is that of each head of each token, with learned scales shared by
+the heads.
+
+`eager` is this recurrence, token by token; `chunked` computes chunks of C tokens by products
+(`attention.recurrence`). S is float32 for narrower inputs. Padding has α = 1 and adds nothing to S.
+The core begins with q, k, v and x W_F W_α. Always causal. For decoding, the state is S.
+
+Source: arXiv:2312.06635, equation (3) and section 4.4.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import logsigmoid, silu
+
+from attnbench.attention.contract import BaseConfig, Card, Cost, Draws, Flops, Paper, State, merge
+from attnbench.attention.primitives import widen
+from attnbench.attention.recurrence import chunk_length, decay_rule, row_decay_flops, uncompiled
+from attnbench.attention.recurrent import Recurrent
+from attnbench.records import Causality, Family, Level, Mode, Workload
+
+EPSILON = 1e-6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(BaseConfig):
+    """`narrow`: s, width of values over that of keys; `rank`: R; `root`: τ; `chunk`: C, tokens of
+    a chunk; None: 16, or 32 from d / s = 64 on."""
+
+    narrow: int = 2
+    rank: int = 16
+    root: float = 16.0
+    chunk: int | None = None
+
+    def __post_init__(self) -> None:
+        self.require_at_least(1, "narrow", "rank", "root", "chunk")
+
+
+class Kept(NamedTuple):
+    """S [B, H, d / s, d]."""
+
+    S: Tensor
+
+
+class GatedLinear(Recurrent):
+    def __init__(self, config: Config, workload: Workload) -> None:
+        super().__init__(config, workload)
+        D, narrow = workload.width, workload.width // config.narrow
+        self.b = nn.Parameter(torch.zeros(narrow))
+        if workload.level is Level.CORE:
+            return
+        self.query = nn.Linear(D, narrow, bias=config.bias)
+        self.key = nn.Linear(D, narrow, bias=config.bias)
+        self.value = nn.Linear(D, D, bias=config.bias)
+        self.forget = nn.Sequential(
+            nn.Linear(D, config.rank, bias=False), nn.Linear(config.rank, narrow, bias=False)
+        )
+        self.gate = nn.Linear(D, D, bias=config.bias)
+        self.norm = nn.RMSNorm(workload.head_width, eps=EPSILON)
+        self.output = nn.Linear(D, D, bias=config.bias)
+
+    @staticmethod
+    def core_inputs(config: Config, workload: Workload) -> tuple[tuple[int, ...], ...]:
+        """Shapes of q, k, v and x W_F W_α."""
+        w = workload
+        tokens = w.batch, w.heads, w.seq_len
+        keys = *tokens, w.head_width // config.narrow
+        return keys, keys, (*tokens, w.head_width), keys
+
+    def extend(self, x: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
+        q, k, v, f = (self.split(m(x)) for m in (self.query, self.key, self.value, self.forget))
+        o, S = self.decayed(q, k, v, f, mask, *state)
+        return self.output(merge(self.norm(o)) * silu(self.gate(x))), Kept(S)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, f: Tensor, mask: Tensor | None) -> Tensor:
+        """Shapes of `core_inputs` and a mask [B, N] or None to [B, H, N, d]."""
+        return self.decayed(q, k, v, f, mask, self.nothing(len(v), v))[0]
+
+    def decayed(
+        self, q: Tensor, k: Tensor, v: Tensor, f: Tensor, mask: Tensor | None, S: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """o [B, H, N, d], and S after the tokens."""
+        dtype, b = v.dtype, widen(self.b).view(self.heads, 1, -1)
+        q, k, v = widen(q) * q.shape[-1] ** -0.5, widen(k), widen(v)
+        g = logsigmoid(widen(f) + b) / self.config.root
+        if mask is not None:
+            k, g = (x * mask[:, None, :, None] for x in (k, g))
+        o, S = decay_rule(S, g, q, k, v, self.chunk(self.config, q.shape[-1]))
+        return o.to(dtype), S
+
+    def nothing(self, batch: int, like: Tensor) -> Tensor:
+        """S before the first token, on the device of `like` and at least as precise."""
+        d = self.width // self.heads
+        return widen(like.new_zeros(batch, self.heads, d // self.config.narrow, d))
+
+    def start(self, batch: int, capacity: int) -> State:
+        return Kept(self.nothing(batch, self.output.weight))
+
+    @staticmethod
+    def state_elements(config: Config, workload: Workload) -> int:
+        return workload.batch * workload.width * (workload.head_width // config.narrow)
+
+    @classmethod
+    def flops(cls, config: Config, w: Workload) -> Flops:
+        """The projections; then those of `row_decay_flops`."""
+        d, dk = w.head_width, w.head_width // config.narrow
+        core = row_decay_flops(w.seq_len, cls.chunk(config, dk), w.heads, dk, d)
+        return Flops(2 * w.tokens * projections(config, w), w.batch * core)
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        """Logs of decays, q and k once more; in training, S after every token."""
+        dk = w.head_width // config.narrow
+        return w.tokens * w.width * (2 + (w.mode is Mode.TRAINING) * dk)
+
+
+class Chunked(GatedLinear):
+    @staticmethod
+    def chunk(config: Config, d: int) -> int:
+        return config.chunk or chunk_length(d, by_row=True)
+
+    @staticmethod
+    def elements(config: Config, w: Workload) -> int:
+        """Logs of decays, q and k once more, gradients, and what one part of the tokens takes."""
+        return w.tokens * w.width * (2 + 3 * (w.mode is Mode.TRAINING)) + 24 * 2**18
+
+
+def projections(config: Config, w: Workload) -> int:
+    """Elements of W_Q and W_K, of W_V, W_G and W_O, and of W_F and W_α."""
+    narrow = w.width // config.narrow
+    return w.width * (2 * narrow + 3 * w.width + config.rank) + config.rank * narrow
+
+
+def reference(module: GatedLinear, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+    d = module.width // module.heads
+    dk, heads = d // module.config.narrow, []
+    rates = (module.forget(x) + module.b).sigmoid() ** (1 / module.config.root)
+    for h in range(module.heads):
+        own = slice(h * dk, (h + 1) * dk)
+        q, k, alpha = module.query(x)[:, own], module.key(x)[:, own], rates[:, own]
+        v = module.value(x)[:, h * d : (h + 1) * d]
+        S, outputs = x.new_zeros(dk, d), []
+        for t in range(len(x)):
+            if mask is None or mask[t]:
+                S = alpha[t][:, None] * S + torch.outer(k[t], v[t])
+            o = q[t] @ S / dk**0.5
+            outputs.append(o / (o.square().mean() + EPSILON).sqrt() * module.norm.weight)
+        heads.append(torch.stack(outputs))
+    gate = module.gate(x)
+    return module.output(torch.cat(heads, -1) * gate * gate.sigmoid())
+
+
+def parameters(config: Config, w: Workload) -> int:
+    """The projections (with biases), b, and the scales of RMSNorm."""
+    D, narrow = w.width, w.width // config.narrow
+    biases = config.bias * (3 * D + 2 * narrow)
+    return projections(config, w) + biases + narrow + w.head_width
+
+
+def default(config: Config, w: Workload) -> str:
+    return "chunked"
+
+
+def needs(config: Config, w: Workload) -> str | None:
+    if w.head_width % config.narrow:
+        return f"heads of width {w.head_width} cannot have keys {config.narrow} times as narrow"
+    return None
+
+
+CARD = Card(
+    forms={"eager": GatedLinear, "chunked": Chunked},
+    config=Config,
+    reference=reference,
+    parameters=parameters,
+    family=Family.STATE,
+    causality=Causality.ALWAYS,
+    paper=Paper(
+        "Gated Linear Attention Transformers with Hardware-Efficient Training",
+        "Yang et al.",
+        2023,
+        "arXiv:2312.06635",
+    ),
+    cost=Cost("O(N·d²)", time=1, memory=1),
+    examples=(
+        Config(chunk=8),
+        Config(chunk=5, narrow=4, rank=3, root=1.0, bias=True),
+        Config(),
+    ),
+    default=default,
+    needs=needs,
+    uncompiled=uncompiled,
+)
