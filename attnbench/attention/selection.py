@@ -67,7 +67,7 @@ def choose(
         return torch.cat([*chosen], 2)
 
 
-class Kept(NamedTuple):
+class ChosenState(NamedTuple):
     """k and v of past tokens [B, K, S, d], sums of index keys in blocks [B, ·, M, e], a length."""
 
     k: Tensor
@@ -75,12 +75,12 @@ class Kept(NamedTuple):
     sums: Tensor
     length: int
 
-    def added(self, k: Tensor, v: Tensor, index: Tensor, C: int) -> "Kept":
+    def added(self, k: Tensor, v: Tensor, index: Tensor, C: int) -> "ChosenState":
         """The state after further tokens; k and v are written into its buffers."""
         tokens = torch.arange(self.length, self.length + k.shape[2], device=k.device)
         cache = Cache(self.k, self.v, 0, self.length).added(k, v)
         sums = self.sums.index_add(2, tokens // C, index.to(self.sums.dtype))
-        return Kept(cache.k, cache.v, sums, cache.length)
+        return ChosenState(cache.k, cache.v, sums, cache.length)
 
     def held(self) -> tuple[Tensor, Tensor]:
         """k and v of all past tokens."""

@@ -24,27 +24,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from attnbench.attention import caches
-from attnbench.attention.caches import Cache
-from attnbench.attention.contract import (
-    BaseConfig,
-    CachedAttention,
-    Card,
-    Cost,
-    Draws,
-    Flops,
-    Paper,
-    projection_flops,
-    projection_parameters,
-)
-from attnbench.attention.primitives import fused_attention, key_mask, softmax_attention
-from attnbench.records import Causality, Family, Workload
+from attnbench import attention as at
 
 EPSILON = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """`layer`: l."""
 
     layer: int = 0
@@ -58,82 +44,81 @@ class Config(BaseConfig):
         return 0.8 - 0.6 * math.exp(-0.3 * self.layer)
 
 
-class Differential(CachedAttention):
-    def __init__(self, config: Config, workload: Workload) -> None:
+class Differential(at.CachedAttention):
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
+        vectors = 0.1 * torch.randn(4, workload.head_width)
         # λ_q1, λ_k1, λ_q2, λ_k2
-        self.lambdas = nn.Parameter(0.1 * torch.randn(4, workload.head_width))
+        self.q1, self.k1, self.q2, self.k2 = (nn.Parameter(vector) for vector in vectors)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        return self.difference(self.softmax(q, k, v, key_mask(mask), self.causal))
+        return self.difference(self.softmax(q, k, v, at.key_mask(mask), self.causal))
 
     def softmax(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
         """A of all heads times the values of both partners, [B, H, N, 2 d]."""
         both = torch.cat(v.chunk(2, 1), -1).repeat(1, 2, 1, 1)
-        return softmax_attention(q, k, both, mask, causal)
+        return at.softmax_attention(q, k, both, mask, causal)
 
     def difference(self, o: Tensor) -> Tensor:
         """[B, H, N, 2 d] to the normalised difference, as H heads of width d."""
         first = self.config.first
-        q1, k1, q2, k2 = self.lambdas
         a, b = o.chunk(2, 1)
-        o = a - ((q1 @ k1).exp() - (q2 @ k2).exp() + first) * b
+        o = a - ((self.q1 @ self.k1).exp() - (self.q2 @ self.k2).exp() + first) * b
         o = (1 - first) * nn.functional.rms_norm(o, o.shape[-1:], eps=EPSILON)
         return o.unflatten(-1, (2, -1)).transpose(2, 3).flatten(1, 2)  # partners are neighbours
 
-    def start(self, batch: int, capacity: int) -> Cache:
+    def start(self, batch: int, capacity: int) -> at.Cache:
         d = self.width // self.heads
-        return caches.empty(self.key.weight, batch, self.heads, capacity, d)
+        return at.caches.empty(self.key.weight, batch, self.heads, capacity, d)
 
-    def attend_next(self, q: Tensor, state: Cache) -> Tensor:
+    def attend_next(self, q: Tensor, state: at.Cache) -> Tensor:
         return self.difference(self.softmax(q, *state.held(), None, causal=False))
 
     @staticmethod
-    def state_elements(config: Config, workload: Workload) -> int:
+    def state_elements(config: Config, workload: at.Workload) -> int:
         return 2 * workload.tokens * workload.width
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """The projections; then q kᵀ and A times twice as wide values, in full even if causal."""
-        return Flops(projection_flops(w), 3 * 2 * w.tokens * w.seq_len * w.width + scales(w))
+        return at.Flops(at.projection_flops(w), 3 * 2 * w.tokens * w.seq_len * w.width + scales(w))
 
     @classmethod
-    def step_flops(cls, config: Config, w: Workload) -> Flops:
+    def step_flops(cls, config: Config, w: at.Workload) -> at.Flops:
         """Those of one token, whose queries read N keys."""
         one = cls.flops(config, replace(w, seq_len=1))
         return replace(one, core=w.seq_len * (one.core - scales(w)) + scales(w))
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         return 2 * w.heads * w.tokens * w.seq_len + 4 * w.tokens * w.width
 
 
 class Sdpa(Differential):
     def softmax(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
         halves = (half.repeat(1, 2, 1, 1) for half in v.chunk(2, 1))
-        return torch.cat([fused_attention(q, k, half, mask, causal) for half in halves], -1)
+        return torch.cat([at.fused_attention(q, k, half, mask, causal) for half in halves], -1)
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """As eager, but q kᵀ once for each half of the values."""
-        return Flops(projection_flops(w), 4 * 2 * w.tokens * w.seq_len * w.width + scales(w))
+        return at.Flops(at.projection_flops(w), 4 * 2 * w.tokens * w.seq_len * w.width + scales(w))
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         return 6 * w.tokens * w.width
 
 
-def scales(w: Workload) -> int:
+def scales(w: at.Workload) -> int:
     """FLOPs of the two products of λ."""
     return 2 * 2 * w.head_width
 
 
-def reference(module: Differential, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: Differential, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     H, d, first = module.heads, module.width // module.heads, module.config.first
     own = [slice(h * d, (h + 1) * d) for h in range(H)]
     q, k, v = (m(x) for m in (module.query, module.key, module.value))
-    q1, k1, q2, k2 = module.lambdas
-    factor = (q1 @ k1).exp() - (q2 @ k2).exp() + first
+    factor = (module.q1 @ module.k1).exp() - (module.q2 @ module.k2).exp() + first
     rows = []
     for i in range(len(x)):
         keys = [j for j in range(len(x)) if mask is None or mask[j]]
@@ -153,29 +138,25 @@ def reference(module: Differential, x: Tensor, mask: Tensor | None, draws: Draws
     return module.output(torch.stack(rows))
 
 
-def parameters(config: Config, w: Workload) -> int:
+def parameters(config: Config, w: at.Workload) -> int:
     """Four D × D projections (with biases), and four vectors of d."""
-    return projection_parameters(config, w) + 4 * w.head_width
+    return at.projection_parameters(config, w) + 4 * w.head_width
 
 
-def default(config: Config, w: Workload) -> str:
-    return "sdpa"
-
-
-def needs(config: Config, w: Workload) -> str | None:
+def needs(config: Config, w: at.Workload) -> str | None:
     return f"{w.heads} heads cannot form pairs" if w.heads % 2 else None
 
 
-CARD = Card(
+CARD = at.Card(
     forms={"eager": Differential, "sdpa": Sdpa},
     config=Config,
     reference=reference,
     parameters=parameters,
-    family=Family.FULL,
-    causality=Causality.OPTIONAL,
-    paper=Paper("Differential Transformer", "Ye et al.", 2024, "arXiv:2410.05258"),
-    cost=Cost("O(N²·d)", time=2, memory=2),
+    family=at.Family.FULL,
+    causality=at.Causality.OPTIONAL,
+    paper=at.Paper("Differential Transformer", "Ye et al.", 2024, "arXiv:2410.05258"),
+    cost=at.Cost("O(N²·d)", time=2, memory=2),
     examples=(Config(), Config(layer=3, bias=True)),
-    default=default,
+    default="sdpa",
     needs=needs,
 )

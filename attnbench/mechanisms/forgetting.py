@@ -24,48 +24,34 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid, pad, scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
-from attnbench.attention.caches import Cache
-from attnbench.attention.contract import (
-    BaseConfig,
-    Card,
-    CoreAttention,
-    Cost,
-    Draws,
-    Flops,
-    Paper,
-    merge,
-    projection_flops,
-    projection_parameters,
-)
-from attnbench.attention.primitives import allowed_keys, causal_mask, key_mask, masked_softmax
-from attnbench.records import Causality, Family, Level, Workload
+from attnbench import attention as at
 
 BLOCK = 512  # C
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """No options of its own."""
 
 
-class Forgetting(CoreAttention):
-    def __init__(self, config: Config, workload: Workload) -> None:
+class Forgetting(at.CoreAttention):
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         D, H = workload.width, workload.heads
         self.b = nn.Parameter(torch.zeros(H))
-        if workload.level is not Level.CORE:
+        if workload.level is not at.Level.CORE:
             self.mix = nn.Linear(D, 3 * D, bias=config.bias)  # W_Q, W_K, W_V
             self.forget = nn.Linear(D, H, bias=config.bias)
             self.output = nn.Linear(D, D, bias=config.bias)
 
     @staticmethod
-    def core_inputs(config: Config, workload: Workload) -> tuple[tuple[int, ...], ...]:
+    def core_inputs(config: Config, workload: at.Workload) -> tuple[tuple[int, ...], ...]:
         """Shapes of q, k, v and x W_F."""
         tokens = workload.batch, workload.heads, workload.seq_len
         return (*((*tokens, workload.head_width),) * 3, tokens)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self.output(merge(self.attend(*self.projected(x), mask)))
+        return self.output(at.merge(self.attend(*self.projected(x), mask)))
 
     def projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """q, k and v by head, and x W_F [B, H, N]."""
@@ -80,20 +66,20 @@ class Forgetting(CoreAttention):
         """Shapes of `core_inputs` and a mask [B, N] or None to [B, H, N, d]."""
         F = self.fading(f).cumsum(-1)
         logits = q / q.shape[-1] ** 0.5 @ k.mT + (F[..., None] - F[:, :, None]).to(q.dtype)
-        return masked_softmax(logits, allowed_keys(q, k, key_mask(mask), causal=True)) @ v
+        return at.masked_softmax(logits, at.allowed_keys(q, k, at.key_mask(mask), causal=True)) @ v
 
-    def start(self, batch: int, capacity: int) -> Cache:
+    def start(self, batch: int, capacity: int) -> at.Cache:
         """Keys have one more column, x W_F."""
         shape = batch, self.heads, capacity, self.width // self.heads
         like = self.output.weight
-        return Cache(like.new_empty(*shape[:3], shape[3] + 1), like.new_empty(shape), 0, 0)
+        return at.Cache(like.new_empty(*shape[:3], shape[3] + 1), like.new_empty(shape), 0, 0)
 
-    def prefill(self, x: Tensor, state: Cache) -> tuple[Tensor, Cache]:
+    def prefill(self, x: Tensor, state: at.Cache) -> tuple[Tensor, at.Cache]:
         q, k, v, f = self.projected(x)
         o = self.attend(q, k, v, f, None)
-        return self.output(merge(o)), state.added(torch.cat([k, f[..., None]], -1), v)
+        return self.output(at.merge(o)), state.added(torch.cat([k, f[..., None]], -1), v)
 
-    def step(self, x: Tensor, state: Cache) -> tuple[Tensor, Cache]:
+    def step(self, x: Tensor, state: at.Cache) -> tuple[Tensor, at.Cache]:
         q, k, v, f = self.projected(x)
         state = state.added(torch.cat([k, f[..., None]], -1), v)
         k, v = state.held()
@@ -101,27 +87,27 @@ class Forgetting(CoreAttention):
         after = faded.flip(-1).cumsum(-1).flip(-1) - faded  # the decay of each key up to now
         bias = after[:, :, None].to(q.dtype)
         o = scaled_dot_product_attention(q, k[..., :-1], v, attn_mask=bias)
-        return self.output(merge(o)), state
+        return self.output(at.merge(o)), state
 
     @staticmethod
-    def state_elements(config: Config, workload: Workload) -> int:
+    def state_elements(config: Config, workload: at.Workload) -> int:
         return workload.tokens * (2 * workload.width + workload.heads)
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """The projections with W_F; then q kᵀ and A v, in full."""
         forget = 2 * w.tokens * w.width * w.heads
-        return Flops(projection_flops(w) + forget, 2 * (2 * w.tokens * w.seq_len * w.width))
+        return at.Flops(at.projection_flops(w) + forget, 2 * (2 * w.tokens * w.seq_len * w.width))
 
     @classmethod
-    def step_flops(cls, config: Config, w: Workload) -> Flops:
+    def step_flops(cls, config: Config, w: at.Workload) -> at.Flops:
         """Those of one token, whose query reads N keys."""
         one = replace(w, seq_len=1)
         core = 4 * w.batch * w.seq_len * w.width
         return replace(Forgetting.flops(config, one), core=core)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         """Logits, decays in float64, weights."""
         return 5 * w.heads * w.tokens * w.seq_len
 
@@ -147,12 +133,12 @@ class Sdpa(Forgetting):
         if mask is not None:
             lowest = torch.finfo(k.dtype).min / 4
             column = column.masked_fill(~mask[:, None, : k.shape[2]], lowest)
-        past = causal_mask(q.shape[2], k.shape[2], q.device)
+        past = at.causal_mask(q.shape[2], k.shape[2], q.device)
         k, scale = torch.cat([k, column[..., None]], -1), k.shape[-1] ** -0.5
         return scaled_dot_product_attention(q, k, v, attn_mask=past, scale=scale)
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """As eager, with one more column, and no keys after a block."""
         keys = sum(
             min(BLOCK, w.seq_len - start) * min(start + BLOCK, w.seq_len)
@@ -162,12 +148,12 @@ class Sdpa(Forgetting):
         return replace(Forgetting.flops(config, w), core=core)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         """q, k and v with a column, and the mask of a block."""
         return 4 * w.tokens * (w.width + w.heads) + BLOCK * w.seq_len
 
 
-def reference(module: Forgetting, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: Forgetting, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     d, rows = module.width // module.heads, []
     projected = [m.squeeze(0) for m in module.projected(x[None])]
     f = (projected[3] + module.b[:, None]).sigmoid()  # [H, N]
@@ -184,29 +170,25 @@ def reference(module: Forgetting, x: Tensor, mask: Tensor | None, draws: Draws) 
     return module.output(torch.stack(rows))
 
 
-def parameters(config: Config, w: Workload) -> int:
+def parameters(config: Config, w: at.Workload) -> int:
     """Four D × D projections and D × H of W_F (with biases), and b."""
-    return projection_parameters(config, w) + w.heads * (w.width + config.bias) + w.heads
+    return at.projection_parameters(config, w) + w.heads * (w.width + config.bias) + w.heads
 
 
-def default(config: Config, w: Workload) -> str:
-    return "sdpa"
-
-
-CARD = Card(
+CARD = at.Card(
     forms={"eager": Forgetting, "sdpa": Sdpa},
     config=Config,
     reference=reference,
     parameters=parameters,
-    family=Family.FULL,
-    causality=Causality.ALWAYS,
-    paper=Paper(
+    family=at.Family.FULL,
+    causality=at.Causality.ALWAYS,
+    paper=at.Paper(
         "Forgetting Transformer: Softmax Attention with a Forget Gate",
         "Lin et al.",
         2025,
         "arXiv:2503.02130",
     ),
-    cost=Cost("O(N²·d)", time=2, memory=2),
+    cost=at.Cost("O(N²·d)", time=2, memory=2),
     examples=(Config(), Config(bias=True)),
-    default=default,
+    default="sdpa",
 )

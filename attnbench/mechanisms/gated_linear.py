@@ -24,17 +24,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid, silu
 
-from attnbench.attention.contract import BaseConfig, Card, Cost, Draws, Flops, Paper, State, merge
-from attnbench.attention.primitives import widen
-from attnbench.attention.recurrence import chunk_length, decay_rule, row_decay_flops, uncompiled
-from attnbench.attention.recurrent import Recurrent
-from attnbench.records import Causality, Family, Level, Mode, Workload
+from attnbench import attention as at
 
 EPSILON = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """`narrow`: s, width of values over that of keys; `rank`: R; `root`: τ; `chunk`: C, tokens of
     a chunk; None: 16, or 32 from d / s = 64 on."""
 
@@ -53,12 +49,12 @@ class Kept(NamedTuple):
     S: Tensor
 
 
-class GatedLinear(Recurrent):
-    def __init__(self, config: Config, workload: Workload) -> None:
+class GatedLinear(at.Recurrent):
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         D, narrow = workload.width, workload.width // config.narrow
         self.b = nn.Parameter(torch.zeros(narrow))
-        if workload.level is Level.CORE:
+        if workload.level is at.Level.CORE:
             return
         self.query = nn.Linear(D, narrow, bias=config.bias)
         self.key = nn.Linear(D, narrow, bias=config.bias)
@@ -71,17 +67,17 @@ class GatedLinear(Recurrent):
         self.output = nn.Linear(D, D, bias=config.bias)
 
     @staticmethod
-    def core_inputs(config: Config, workload: Workload) -> tuple[tuple[int, ...], ...]:
+    def core_inputs(config: Config, workload: at.Workload) -> tuple[tuple[int, ...], ...]:
         """Shapes of q, k, v and x W_F W_α."""
         w = workload
         tokens = w.batch, w.heads, w.seq_len
         keys = *tokens, w.head_width // config.narrow
         return keys, keys, (*tokens, w.head_width), keys
 
-    def extend(self, x: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
+    def extend(self, x: Tensor, mask: Tensor | None, state: at.State) -> tuple[Tensor, at.State]:
         q, k, v, f = (self.split(m(x)) for m in (self.query, self.key, self.value, self.forget))
         o, S = self.decayed(q, k, v, f, mask, *state)
-        return self.output(merge(self.norm(o)) * silu(self.gate(x))), Kept(S)
+        return self.output(at.merge(self.norm(o)) * silu(self.gate(x))), Kept(S)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, f: Tensor, mask: Tensor | None) -> Tensor:
         """Shapes of `core_inputs` and a mask [B, N] or None to [B, H, N, d]."""
@@ -91,58 +87,58 @@ class GatedLinear(Recurrent):
         self, q: Tensor, k: Tensor, v: Tensor, f: Tensor, mask: Tensor | None, S: Tensor
     ) -> tuple[Tensor, Tensor]:
         """o [B, H, N, d], and S after the tokens."""
-        dtype, b = v.dtype, widen(self.b).view(self.heads, 1, -1)
-        q, k, v = widen(q) * q.shape[-1] ** -0.5, widen(k), widen(v)
-        g = logsigmoid(widen(f) + b) / self.config.root
+        dtype, b = v.dtype, at.widen(self.b).view(self.heads, 1, -1)
+        q, k, v = at.widen(q) * q.shape[-1] ** -0.5, at.widen(k), at.widen(v)
+        g = logsigmoid(at.widen(f) + b) / self.config.root
         if mask is not None:
             k, g = (x * mask[:, None, :, None] for x in (k, g))
-        o, S = decay_rule(S, g, q, k, v, self.chunk(self.config, q.shape[-1]))
+        o, S = at.decay_rule(S, g, q, k, v, self.chunk(self.config, q.shape[-1]))
         return o.to(dtype), S
 
     def nothing(self, batch: int, like: Tensor) -> Tensor:
         """S before the first token, on the device of `like` and at least as precise."""
         d = self.width // self.heads
-        return widen(like.new_zeros(batch, self.heads, d // self.config.narrow, d))
+        return at.widen(like.new_zeros(batch, self.heads, d // self.config.narrow, d))
 
-    def start(self, batch: int, capacity: int) -> State:
+    def start(self, batch: int, capacity: int) -> at.State:
         return Kept(self.nothing(batch, self.output.weight))
 
     @staticmethod
-    def state_elements(config: Config, workload: Workload) -> int:
+    def state_elements(config: Config, workload: at.Workload) -> int:
         return workload.batch * workload.width * (workload.head_width // config.narrow)
 
     @classmethod
-    def flops(cls, config: Config, w: Workload) -> Flops:
+    def flops(cls, config: Config, w: at.Workload) -> at.Flops:
         """The projections; then those of `row_decay_flops`."""
         d, dk = w.head_width, w.head_width // config.narrow
-        core = row_decay_flops(w.seq_len, cls.chunk(config, dk), w.heads, dk, d)
-        return Flops(2 * w.tokens * projections(config, w), w.batch * core)
+        core = at.row_decay_flops(w.seq_len, cls.chunk(config, dk), w.heads, dk, d)
+        return at.Flops(2 * w.tokens * projections(config, w), w.batch * core)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         """Logs of decays, q and k once more; in training, S after every token."""
         dk = w.head_width // config.narrow
-        return w.tokens * w.width * (2 + (w.mode is Mode.TRAINING) * dk)
+        return w.tokens * w.width * (2 + (w.mode is at.Mode.TRAINING) * dk)
 
 
 class Chunked(GatedLinear):
     @staticmethod
     def chunk(config: Config, d: int) -> int:
-        return config.chunk or chunk_length(d, by_row=True)
+        return config.chunk or at.chunk_length(d, by_row=True)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         """Logs of decays, q and k once more, gradients, and what one part of the tokens takes."""
-        return w.tokens * w.width * (2 + 3 * (w.mode is Mode.TRAINING)) + 24 * 2**18
+        return w.tokens * w.width * (2 + 3 * (w.mode is at.Mode.TRAINING)) + 24 * 2**18
 
 
-def projections(config: Config, w: Workload) -> int:
+def projections(config: Config, w: at.Workload) -> int:
     """Elements of W_Q and W_K, of W_V, W_G and W_O, and of W_F and W_α."""
     narrow = w.width // config.narrow
     return w.width * (2 * narrow + 3 * w.width + config.rank) + config.rank * narrow
 
 
-def reference(module: GatedLinear, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: GatedLinear, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     d = module.width // module.heads
     dk, heads = d // module.config.narrow, []
     rates = (module.forget(x) + module.b).sigmoid() ** (1 / module.config.root)
@@ -161,43 +157,39 @@ def reference(module: GatedLinear, x: Tensor, mask: Tensor | None, draws: Draws)
     return module.output(torch.cat(heads, -1) * gate * gate.sigmoid())
 
 
-def parameters(config: Config, w: Workload) -> int:
+def parameters(config: Config, w: at.Workload) -> int:
     """The projections (with biases), b, and the scales of RMSNorm."""
     D, narrow = w.width, w.width // config.narrow
     biases = config.bias * (3 * D + 2 * narrow)
     return projections(config, w) + biases + narrow + w.head_width
 
 
-def default(config: Config, w: Workload) -> str:
-    return "chunked"
-
-
-def needs(config: Config, w: Workload) -> str | None:
+def needs(config: Config, w: at.Workload) -> str | None:
     if w.head_width % config.narrow:
         return f"heads of width {w.head_width} cannot have keys {config.narrow} times as narrow"
     return None
 
 
-CARD = Card(
+CARD = at.Card(
     forms={"eager": GatedLinear, "chunked": Chunked},
     config=Config,
     reference=reference,
     parameters=parameters,
-    family=Family.STATE,
-    causality=Causality.ALWAYS,
-    paper=Paper(
+    family=at.Family.STATE,
+    causality=at.Causality.ALWAYS,
+    paper=at.Paper(
         "Gated Linear Attention Transformers with Hardware-Efficient Training",
         "Yang et al.",
         2023,
         "arXiv:2312.06635",
     ),
-    cost=Cost("O(N·d²)", time=1, memory=1),
+    cost=at.Cost("O(N·d²)", time=1, memory=1),
     examples=(
         Config(chunk=8),
         Config(chunk=5, narrow=4, rank=3, root=1.0, bias=True),
         Config(),
     ),
-    default=default,
+    default="chunked",
     needs=needs,
-    uncompiled=uncompiled,
+    uncompiled=at.UNROLLED,
 )

@@ -33,38 +33,15 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm, linear, pad
 from torch.utils.checkpoint import checkpoint
 
-from attnbench.attention.contract import (
-    BaseConfig,
-    Card,
-    CoreAttention,
-    Cost,
-    Draws,
-    Flops,
-    Paper,
-    State,
-    merge,
-)
-from attnbench.attention.primitives import fused_attention, widen
-from attnbench.attention.selection import (
-    Kept,
-    allowed_tokens,
-    block_means,
-    choose,
-    chosen_flops,
-    read_allowed,
-    read_chosen,
-    read_next,
-    top_blocks,
-)
+from attnbench import attention as at
 from attnbench.mechanisms.grouped_query import kv_heads
-from attnbench.records import Causality, Family, Level, Workload
 
 EPSILON = 1e-6
 QUERIES = 256  # of a part that reads one mask
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """`block`: C; `budget`: n; `score`: sum or each; `pool`: mean or max; `index_heads`: I, which
     is K for `each`; `index_width`: e; `kv_heads`: K, which divides H; None: H/4, or the next
     divisor below."""
@@ -94,12 +71,12 @@ class Config(BaseConfig):
         return self.block if self.pool == "mean" else 1
 
 
-class Indexed(CoreAttention):
-    def __init__(self, config: Config, workload: Workload) -> None:
+class Indexed(at.CoreAttention):
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         self.kv_heads = kv_heads(config, workload)
         self.choice: Tensor | None = None
-        if workload.level is Level.CORE:
+        if workload.level is at.Level.CORE:
             return
         D, wide = workload.width, self.kv_heads * workload.head_width
         self.query = nn.Linear(D, D, bias=config.bias)
@@ -111,7 +88,7 @@ class Indexed(CoreAttention):
         self.register_buffer("drawn", drawn)
 
     @staticmethod
-    def core_inputs(config: Config, workload: Workload) -> tuple[tuple[int, ...], ...]:
+    def core_inputs(config: Config, workload: at.Workload) -> tuple[tuple[int, ...], ...]:
         """Shapes of q, k and v, of q^I beside w, and of k^I."""
         w, e = workload, config.index_width
         kv = (w.batch, kv_heads(config, w), w.seq_len, w.head_width)
@@ -119,7 +96,7 @@ class Indexed(CoreAttention):
         return (w.batch, w.heads, *kv[2:]), kv, kv, index, (w.batch, 1, w.seq_len, e)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self.output(merge(self.attend(*self.projected(x), mask)))
+        return self.output(at.merge(self.attend(*self.projected(x), mask)))
 
     def projected(self, x: Tensor) -> tuple[Tensor, ...]:
         """The tensors of `core_inputs`."""
@@ -135,12 +112,12 @@ class Indexed(CoreAttention):
         self, q: Tensor, k: Tensor, v: Tensor, index: Tensor, keys: Tensor, mask: Tensor | None
     ) -> Tensor:
         """Shapes of `core_inputs` and a mask [B, N] or None to [B, H, N, d]."""
-        c, keys = self.config, widen(keys)
+        c, keys = self.config, at.widen(keys)
         if c.pool == "mean":
-            keys, mask_of_keys = block_means(keys, mask, c.block), None
+            keys, mask_of_keys = at.block_means(keys, mask, c.block), None
         else:
             mask_of_keys = mask
-        self.choice = choose(
+        self.choice = at.choose(
             lambda part, _: self.scores(part, keys, mask_of_keys),
             index,
             keys.shape[2],
@@ -151,7 +128,7 @@ class Indexed(CoreAttention):
 
     def scores(self, index: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
         """s [B, K or 1, n, M] of q^I beside w [B, I, n, e + 1] and means or single k^I."""
-        s = widen(index[..., :-1]) @ keys.mT
+        s = at.widen(index[..., :-1]) @ keys.mT
         if self.config.score == "sum":
             s = (s.relu() * index[..., -1:]).sum(1, keepdim=True)
         if mask is not None:
@@ -164,48 +141,50 @@ class Indexed(CoreAttention):
     def read(self, q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None) -> Tensor:
         """The outputs for a choice [B, K or 1, N, M], [B, H, N, d]."""
         N = q.shape[2]
-        return read_allowed(q, k, v, allowed_tokens(choice, 0, N, self.config.block), mask)
+        return at.read_allowed(q, k, v, at.allowed_tokens(choice, 0, N, self.config.block), mask)
 
-    def draws(self, index: int) -> Draws:
+    def draws(self, index: int) -> at.Draws:
         """`choice` [K or 1, N, M]: the blocks that each query reads, besides its own if C > 1."""
         return {} if self.choice is None else {"choice": self.choice[index]}
 
-    def start(self, batch: int, capacity: int) -> State:
+    def start(self, batch: int, capacity: int) -> at.State:
         c, like = self.config, self.output.weight
         k, v = like.new_empty(2, batch, self.kv_heads, capacity, self.width // self.heads)
         sums = like.new_zeros(batch, 1, -(-capacity // c.pooled), c.index_width)
-        return Kept(k, v, widen(sums) if c.pooled > 1 else sums, 0)
+        return at.ChosenState(k, v, at.widen(sums) if c.pooled > 1 else sums, 0)
 
-    def prefill(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+    def prefill(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
         q, k, v, index, keys = self.projected(x)
         o = self.attend(q, k, v, index, keys, None)
-        return self.output(merge(o)), Kept(*state).added(k, v, keys, self.config.pooled)
+        return self.output(at.merge(o)), at.ChosenState(*state).added(
+            k, v, keys, self.config.pooled
+        )
 
-    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
         c = self.config
         q, k, v, index, keys = self.projected(x)
-        kept = Kept(*state).added(k, v, keys, c.pooled)
+        kept = at.ChosenState(*state).added(k, v, keys, c.pooled)
         last = kept.length - 1
         # keys that are not there yet are later than the query
-        s = self.scores(index, widen(kept.sums) / c.pooled, None)
-        choice = top_blocks(s, c.count, last, c.block)
-        o = read_next(q, *kept.held(), allowed_tokens(choice, last, kept.length, c.block))
-        return self.output(merge(o)), kept
+        s = self.scores(index, at.widen(kept.sums) / c.pooled, None)
+        choice = at.top_blocks(s, c.count, last, c.block)
+        o = at.read_next(q, *kept.held(), at.allowed_tokens(choice, last, kept.length, c.block))
+        return self.output(at.merge(o)), kept
 
     @staticmethod
-    def state_elements(config: Config, workload: Workload) -> int:
+    def state_elements(config: Config, workload: at.Workload) -> int:
         w, index = workload, -(-workload.seq_len // config.pooled) * config.index_width
         return w.batch * (2 * w.seq_len * kv_heads(config, w) * w.head_width + index)
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """The projections; the index; then q kᵀ and A v over all keys."""
-        return Flops(
+        return at.Flops(
             projections(config, w), scoring(config, w) + 4 * w.tokens * w.seq_len * w.width
         )
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         return 3 * w.heads * w.tokens * w.seq_len
 
 
@@ -229,22 +208,22 @@ class Sdpa(Indexed):
     ) -> Tensor:
         """The outputs of queries from token `first` on."""
         keys = first + q.shape[2]
-        allowed = allowed_tokens(choice, first, keys, self.config.block)
+        allowed = at.allowed_tokens(choice, first, keys, self.config.block)
         if mask is not None:
             allowed = allowed & mask[:, None, None, :keys]
         allowed = allowed.repeat_interleave(q.shape[1] // allowed.shape[1], 1)
-        return fused_attention(q, k[:, :, :keys], v[:, :, :keys], allowed, grouped=True)
+        return at.fused_attention(q, k[:, :, :keys], v[:, :, :keys], allowed, grouped=True)
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """As eager, without the keys after each part of the queries."""
         N, B = w.seq_len, QUERIES
         keys = sum(min(B, N - first) * min(first + B, N) for first in range(0, N, B))
         core = scoring(config, w) + 4 * w.batch * keys * w.width
-        return Flops(projections(config, w), core)
+        return at.Flops(projections(config, w), core)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         """The choice of a byte each, and the masks of a part."""
         shares = kv_heads(config, w) if config.score == "each" else 1
         choice = shares * w.tokens * -(-w.seq_len // config.block) // 4
@@ -253,47 +232,47 @@ class Sdpa(Indexed):
 
 class Blocked(Indexed):
     def read(self, q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None) -> Tensor:
-        return read_chosen(q, k, v, choice, mask, self.config.block)
+        return at.read_chosen(q, k, v, choice, mask, self.config.block)
 
     @staticmethod
-    def needs(config: Config, w: Workload) -> str | None:
+    def needs(config: Config, w: at.Workload) -> str | None:
         if config.block == 1:
             return "single tokens are no blocks of keys; use indexed:sdpa"
         return None
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """The projections; the index; then q kᵀ and A v over the blocks that are read."""
-        read = chosen_flops(w.seq_len, config.block, config.count, w.heads, w.head_width)
-        return Flops(projections(config, w), scoring(config, w) + w.batch * read)
+        read = at.chosen_flops(w.seq_len, config.block, config.count, w.heads, w.head_width)
+        return at.Flops(projections(config, w), scoring(config, w) + w.batch * read)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         """The choice of a byte each, q, k, v and o in other orders."""
         shares = kv_heads(config, w) if config.score == "each" else 1
         choice = shares * w.tokens * -(-w.seq_len // config.block) // 4
         return choice + 8 * w.tokens * w.width
 
 
-def index_heads(config: Config, w: Workload) -> int:
+def index_heads(config: Config, w: at.Workload) -> int:
     """I."""
     return kv_heads(config, w) if config.score == "each" else config.index_heads
 
 
-def projections(config: Config, w: Workload) -> int:
+def projections(config: Config, w: at.Workload) -> int:
     """FLOPs of W_Q and W_O, of the narrower W_K and W_V, and of W_QI, W_W and W_KI."""
     e = config.index_width
     index = index_heads(config, w) * (e + 1) + e
     return 2 * w.tokens * w.width * (2 * w.width + 2 * kv_heads(config, w) * w.head_width + index)
 
 
-def scoring(config: Config, w: Workload) -> int:
+def scoring(config: Config, w: at.Workload) -> int:
     """FLOPs of q^I k^Iᵀ."""
     keys = -(-w.seq_len // config.pooled)
     return 2 * w.tokens * keys * index_heads(config, w) * config.index_width
 
 
-def reference(module: Indexed, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: Indexed, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     d, C, group = module.width // module.heads, module.config.block, module.heads // module.kv_heads
     q, k, v = (m(x) for m in (module.query, module.key, module.value))
     shares, rows = len(draws["choice"]), []
@@ -310,37 +289,37 @@ def reference(module: Indexed, x: Tensor, mask: Tensor | None, draws: Draws) -> 
     return module.output(torch.stack(rows))
 
 
-def parameters(config: Config, w: Workload) -> int:
+def parameters(config: Config, w: at.Workload) -> int:
     """W_Q and W_O, D × D, and W_K and W_V, D × K d (with biases)."""
     wide = kv_heads(config, w) * w.head_width
     return 2 * (w.width + wide) * (w.width + config.bias)
 
 
-def default(config: Config, w: Workload) -> str:
+def default(config: Config, w: at.Workload) -> str:
     """A mask is cheaper where a query reads most keys, and the only way to read single tokens."""
     return "blocked" if config.block > 1 and w.seq_len > 2 * config.budget else "sdpa"
 
 
-def needs(config: Config, w: Workload) -> str | None:
+def needs(config: Config, w: at.Workload) -> str | None:
     if w.heads % kv_heads(config, w):
         return f"{w.heads} heads cannot share {config.kv_heads} heads of keys equally"
     return None
 
 
-CARD = Card(
+CARD = at.Card(
     forms={"eager": Indexed, "sdpa": Sdpa, "blocked": Blocked},
     config=Config,
     reference=reference,
     parameters=parameters,
-    family=Family.LEARNED,
-    causality=Causality.ALWAYS,
-    paper=Paper(
+    family=at.Family.LEARNED,
+    causality=at.Causality.ALWAYS,
+    paper=at.Paper(
         "DeepSeek-V3.2: Pushing the Frontier of Open Large Language Models",
         "DeepSeek-AI",
         2025,
         "arXiv:2512.02556",
     ),
-    cost=Cost("O(N²/C·I·e + N·n·d)", time=2, memory=2),
+    cost=at.Cost("O(N²/C·I·e + N·n·d)", time=2, memory=2),
     symbols={
         "C": ("tokens of a block", "block"),
         "I": ("heads of the index", "index_heads"),

@@ -29,36 +29,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from attnbench.attention.contract import (
-    BaseConfig,
-    Card,
-    Cost,
-    Draws,
-    Flops,
-    Paper,
-    State,
-    Tolerance,
-    merge,
-)
-from attnbench.attention.primitives import widen
-from attnbench.attention.recurrence import (
-    chunk_length,
-    decay_rates,
-    delta_flops,
-    delta_rule,
-    random_taps,
-    short_convolution,
-    uncompiled,
-)
-from attnbench.attention.recurrent import Recurrent
+from attnbench import attention as at
 from attnbench.mechanisms.gated_delta_net import EPSILON, Kept, unit
-from attnbench.records import Causality, Family, Level, Mode, Workload
 
 SMALL = "RMSNorm magnifies the rounding of q and k where a token's o is small"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """`conv`: W, tokens of a filter; `rank`: R; None: d; `chunk`: C, tokens of a chunk; None: 16,
     or 32 from d = 64 on."""
 
@@ -77,16 +55,16 @@ class Rates(NamedTuple):
     alpha: Tensor
 
 
-class KimiDelta(Recurrent):
-    def __init__(self, config: Config, workload: Workload) -> None:
+class KimiDelta(at.Recurrent):
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         D, H, R = workload.width, workload.heads, rank(config, workload)
-        self.A = nn.Parameter(decay_rates(H)[0])
-        self.b = nn.Parameter(decay_rates(D)[1])
-        if workload.level is Level.CORE:
+        self.A = nn.Parameter(at.decay_rates(H)[0])
+        self.b = nn.Parameter(at.decay_rates(D)[1])
+        if workload.level is at.Level.CORE:
             return
         self.mix = nn.Linear(D, 3 * D, bias=config.bias)  # W_Q, W_K, W_V
-        self.taps = nn.Parameter(random_taps(config.conv, 3 * D))
+        self.taps = nn.Parameter(at.random_taps(config.conv, 3 * D))
         self.beta = nn.Linear(D, H, bias=config.bias)
         self.forget = nn.Sequential(nn.Linear(D, R, bias=False), nn.Linear(R, D, bias=False))
         self.gate = nn.Sequential(nn.Linear(D, R, bias=False), nn.Linear(R, D, bias=False))
@@ -94,22 +72,22 @@ class KimiDelta(Recurrent):
         self.output = nn.Linear(D, D, bias=config.bias)
 
     @staticmethod
-    def core_inputs(config: Config, workload: Workload) -> tuple[tuple[int, ...], ...]:
+    def core_inputs(config: Config, workload: at.Workload) -> tuple[tuple[int, ...], ...]:
         """Shapes of q, k, v, x W_β and x W_F W_α."""
         tokens = workload.batch, workload.heads, workload.seq_len
         wide = *tokens, workload.head_width
         return wide, wide, wide, tokens, wide
 
-    def extend(self, x: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
+    def extend(self, x: Tensor, mask: Tensor | None, state: at.State) -> tuple[Tensor, at.State]:
         S, inputs = state
         mixed = self.mix(x)
         if mask is not None:
             mixed = mixed * mask[..., None]
-        mixed, inputs = short_convolution(mixed, inputs, self.taps)
+        mixed, inputs = at.short_convolution(mixed, inputs, self.taps)
         q, k, v = (self.split(t) for t in mixed.chunk(3, -1))
         rates = Rates(self.beta(x).mT, self.split(self.forget(x)))
         o, S = self.corrected(q, k, v, rates, mask, S)
-        y = self.output(merge(self.norm(o)) * self.gate(x).sigmoid())
+        y = self.output(at.merge(self.norm(o)) * self.gate(x).sigmoid())
         return y, Kept(S, inputs)
 
     def attend(
@@ -123,63 +101,63 @@ class KimiDelta(Recurrent):
     ) -> tuple[Tensor, Tensor]:
         """o [B, H, N, d], and S after the tokens."""
         dtype = v.dtype
-        q, k, v = unit(widen(q)) * q.shape[-1] ** -0.5, unit(widen(k)), widen(v)
-        beta, b = widen(rates.beta).sigmoid(), widen(self.b).view(self.heads, 1, -1)
-        g = -widen(self.A).exp()[:, None, None] * softplus(widen(rates.alpha) + b)
+        q, k, v = unit(at.widen(q)) * q.shape[-1] ** -0.5, unit(at.widen(k)), at.widen(v)
+        beta, b = at.widen(rates.beta).sigmoid(), at.widen(self.b).view(self.heads, 1, -1)
+        g = -at.widen(self.A).exp()[:, None, None] * softplus(at.widen(rates.alpha) + b)
         if mask is not None:
             beta, g = beta * mask[:, None], g * mask[:, None, :, None]
-        o, S = delta_rule(S, g, q, k, v, beta, self.chunk(self.config, q.shape[-1]))
+        o, S = at.delta_rule(S, g, q, k, v, beta, self.chunk(self.config, q.shape[-1]))
         return o.to(dtype), S
 
     def nothing(self, batch: int, like: Tensor) -> Tensor:
         """S before the first token, on the device of `like` and at least as precise."""
         d = self.width // self.heads
-        return widen(like.new_zeros(batch, self.heads, d, d))
+        return at.widen(like.new_zeros(batch, self.heads, d, d))
 
-    def start(self, batch: int, capacity: int) -> State:
+    def start(self, batch: int, capacity: int) -> at.State:
         like = self.output.weight
         return Kept(self.nothing(batch, like), like.new_zeros(batch, *self.taps[1:].shape))
 
     @staticmethod
-    def state_elements(config: Config, workload: Workload) -> int:
+    def state_elements(config: Config, workload: at.Workload) -> int:
         w = workload
         return w.batch * w.width * (w.head_width + 3 * (config.conv - 1))
 
     @classmethod
-    def flops(cls, config: Config, w: Workload) -> Flops:
+    def flops(cls, config: Config, w: at.Workload) -> at.Flops:
         """The projections; then those of `delta_flops`. conv is not a matrix product."""
         d, chunk = w.head_width, cls.chunk(config, w.head_width)
-        core = delta_flops(w.seq_len, chunk, w.heads, d, d, by_row=True)
-        return Flops(2 * w.tokens * projections(config, w), w.batch * core)
+        core = at.delta_flops(w.seq_len, chunk, w.heads, d, d, by_row=True)
+        return at.Flops(2 * w.tokens * projections(config, w), w.batch * core)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         """Logs of decays, q and k once more; in training, S after every token."""
-        return w.tokens * w.width * (4 + (w.mode is Mode.TRAINING) * w.head_width)
+        return w.tokens * w.width * (4 + (w.mode is at.Mode.TRAINING) * w.head_width)
 
 
 class Chunked(KimiDelta):
     @staticmethod
     def chunk(config: Config, d: int) -> int:
-        return config.chunk or chunk_length(d, by_row=True)
+        return config.chunk or at.chunk_length(d, by_row=True)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         """Logs of decays, q and k once more, gradients, and what one part of the tokens takes."""
-        return w.tokens * w.width * (4 + 5 * (w.mode is Mode.TRAINING)) + 40 * 2**18
+        return w.tokens * w.width * (4 + 5 * (w.mode is at.Mode.TRAINING)) + 40 * 2**18
 
 
-def rank(config: Config, w: Workload) -> int:
+def rank(config: Config, w: at.Workload) -> int:
     """R."""
     return w.head_width if config.rank is None else config.rank
 
 
-def projections(config: Config, w: Workload) -> int:
+def projections(config: Config, w: at.Workload) -> int:
     """Elements of W_Q, W_K, W_V and W_O, of W_β, and of W_F, W_α, W_E and W_G."""
     return w.width * (4 * w.width + w.heads + 4 * rank(config, w))
 
 
-def reference(module: KimiDelta, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: KimiDelta, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     H, D = module.heads, module.width
     d, heads = D // H, []
     real = [mask is None or bool(mask[t]) for t in range(len(x))]
@@ -205,33 +183,29 @@ def reference(module: KimiDelta, x: Tensor, mask: Tensor | None, draws: Draws) -
     return module.output(torch.cat(heads, -1) * module.gate(x).sigmoid())
 
 
-def parameters(config: Config, w: Workload) -> int:
+def parameters(config: Config, w: at.Workload) -> int:
     """The projections (with biases) and filters, A and b, and the scales of RMSNorm."""
     D, H = w.width, w.heads
     biases = config.bias * (4 * D + H)
     return projections(config, w) + biases + 3 * config.conv * D + H + D + w.head_width
 
 
-def default(config: Config, w: Workload) -> str:
-    return "chunked"
-
-
-CARD = Card(
+CARD = at.Card(
     forms={"eager": KimiDelta, "chunked": Chunked},
     config=Config,
     reference=reference,
     parameters=parameters,
-    family=Family.STATE,
-    causality=Causality.ALWAYS,
-    paper=Paper(
+    family=at.Family.STATE,
+    causality=at.Causality.ALWAYS,
+    paper=at.Paper(
         "Kimi Linear: An Expressive, Efficient Attention Architecture",
         "Kimi Team",
         2025,
         "arXiv:2510.26692",
     ),
-    cost=Cost("O(N·d²)", time=1, memory=1),
+    cost=at.Cost("O(N·d²)", time=1, memory=1),
     examples=(Config(chunk=8), Config(chunk=5, conv=2, rank=3, bias=True), Config()),
-    default=default,
-    uncompiled=uncompiled,
-    tolerance=Tolerance(float16=0.02, bfloat16=0.1, reason=SMALL),
+    default="chunked",
+    uncompiled=at.UNROLLED,
+    tolerance=at.Tolerance(float16=0.02, bfloat16=0.1, reason=SMALL),
 )

@@ -24,29 +24,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import silu
 
-from attnbench.attention.contract import (
-    BaseConfig,
-    Card,
-    Cost,
-    Draws,
-    Flops,
-    Paper,
-    QKVAttention,
-    State,
-    merge,
-    projection_flops,
-    projection_parameters,
-)
-from attnbench.attention.primitives import widen
-from attnbench.attention.recurrence import chunk_length, decay_flops, decay_rule, uncompiled
-from attnbench.attention.recurrent import Recurrent
-from attnbench.records import Causality, Family, Level, Mode, Workload
+from attnbench import attention as at
 
 EPSILON = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """`depth`: l, from 0 to 1; `chunk`: C, tokens of a chunk; None: 32, or 64 from d = 64 on."""
 
     depth: float = 0.0
@@ -64,18 +48,18 @@ class Kept(NamedTuple):
     S: Tensor
 
 
-class Lightning(Recurrent, QKVAttention):
-    def __init__(self, config: Config, workload: Workload) -> None:
+class Lightning(at.Recurrent, at.QKVAttention):
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
-        if workload.level is not Level.CORE:
+        if workload.level is not at.Level.CORE:
             D = workload.width
             self.gate = nn.Linear(D, D, bias=config.bias)
             self.norm = nn.RMSNorm(D, eps=EPSILON)
 
-    def extend(self, x: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
+    def extend(self, x: Tensor, mask: Tensor | None, state: at.State) -> tuple[Tensor, at.State]:
         q, k, v = (silu(t) for t in self.projected(x))
         o, S = self.decayed(q, k, v, mask, *state)
-        return self.output(self.norm(merge(o)) * self.gate(x).sigmoid()), Kept(S)
+        return self.output(self.norm(at.merge(o)) * self.gate(x).sigmoid()), Kept(S)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         return self.decayed(q, k, v, mask, self.nothing(len(v), v))[0]
@@ -87,52 +71,52 @@ class Lightning(Recurrent, QKVAttention):
         dtype = v.dtype
         if mask is not None:
             v = v * mask[:, None, :, None]
-        q, k, v = widen(q), widen(k), widen(v)
+        q, k, v = at.widen(q), at.widen(k), at.widen(v)
         h = torch.arange(1, self.heads + 1, device=q.device, dtype=q.dtype)
         g = -(2 ** (-8 * h / self.heads)) * (1 - self.config.depth + 1e-5)
         chunk = self.chunk(self.config, q.shape[-1])
-        o, S = decay_rule(S, g[None, :, None], q, k, v, chunk)
+        o, S = at.decay_rule(S, g[None, :, None], q, k, v, chunk)
         return o.to(dtype), S
 
     def nothing(self, batch: int, like: Tensor) -> Tensor:
         """S before the first token, on the device of `like` and at least as precise."""
         d = self.width // self.heads
-        return widen(like.new_zeros(batch, self.heads, d, 1, d))
+        return at.widen(like.new_zeros(batch, self.heads, d, 1, d))
 
-    def start(self, batch: int, capacity: int) -> State:
+    def start(self, batch: int, capacity: int) -> at.State:
         return Kept(self.nothing(batch, self.output.weight))
 
     @staticmethod
-    def state_elements(config: Config, workload: Workload) -> int:
+    def state_elements(config: Config, workload: at.Workload) -> int:
         return workload.batch * workload.width * workload.head_width
 
     @classmethod
-    def flops(cls, config: Config, w: Workload) -> Flops:
+    def flops(cls, config: Config, w: at.Workload) -> at.Flops:
         """The five projections; then those of `decay_flops`."""
         d = w.head_width
-        core = decay_flops(w.seq_len, cls.chunk(config, d), w.heads, w.heads, d, d)
-        return Flops(projection_flops(w, 5), w.batch * core)
+        core = at.decay_flops(w.seq_len, cls.chunk(config, d), w.heads, w.heads, d, d)
+        return at.Flops(at.projection_flops(w, 5), w.batch * core)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         """In training, S after every token."""
-        return w.tokens * w.width * (2 + (w.mode is Mode.TRAINING) * w.head_width)
+        return w.tokens * w.width * (2 + (w.mode is at.Mode.TRAINING) * w.head_width)
 
 
 class Chunked(Lightning):
     @staticmethod
     def chunk(config: Config, d: int) -> int:
-        return config.chunk or chunk_length(d)
+        return config.chunk or at.chunk_length(d)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         """Chunks of q, k, v and o, scores before and after decay, and S before every chunk."""
         C = Chunked.chunk(config, w.head_width)
         states = -(-w.seq_len // C) * w.batch * w.width * w.head_width
         return 2 * w.heads * w.tokens * min(C, w.seq_len) + 6 * w.tokens * w.width + 2 * states
 
 
-def reference(module: Lightning, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: Lightning, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     d, heads = module.width // module.heads, []
     for h in range(module.heads):
         maps = module.query, module.key, module.value
@@ -151,31 +135,27 @@ def reference(module: Lightning, x: Tensor, mask: Tensor | None, draws: Draws) -
     return module.output(o * module.gate(x).sigmoid())
 
 
-def parameters(config: Config, w: Workload) -> int:
+def parameters(config: Config, w: at.Workload) -> int:
     """Five projections of D² (with biases), and the scales of RMSNorm."""
-    return projection_parameters(config, w) + w.width * (w.width + config.bias) + w.width
+    return at.projection_parameters(config, w) + w.width * (w.width + config.bias) + w.width
 
 
-def default(config: Config, w: Workload) -> str:
-    return "chunked"
-
-
-CARD = Card(
+CARD = at.Card(
     forms={"eager": Lightning, "chunked": Chunked},
     config=Config,
     reference=reference,
     parameters=parameters,
-    family=Family.STATE,
-    causality=Causality.ALWAYS,
-    paper=Paper(
+    family=at.Family.STATE,
+    causality=at.Causality.ALWAYS,
+    paper=at.Paper(
         "Lightning Attention-2: A Free Lunch for Handling Unlimited Sequence Lengths in Large"
         " Language Models",
         "Qin et al.",
         2024,
         "arXiv:2401.04658",
     ),
-    cost=Cost("O(N·d²)", time=1, memory=1),
+    cost=at.Cost("O(N·d²)", time=1, memory=1),
     examples=(Config(chunk=8), Config(chunk=5, depth=0.5, bias=True), Config()),
-    default=default,
-    uncompiled=uncompiled,
+    default="chunked",
+    uncompiled=at.UNROLLED,
 )

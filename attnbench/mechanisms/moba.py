@@ -21,35 +21,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attnbench.attention.contract import (
-    BaseConfig,
-    Card,
-    Cost,
-    Draws,
-    Flops,
-    Paper,
-    QKVAttention,
-    merge,
-    projection_flops,
-    projection_parameters,
-)
-from attnbench.attention.primitives import widen
-from attnbench.attention.selection import (
-    Kept,
-    allowed_tokens,
-    block_means,
-    choose,
-    chosen_flops,
-    read_allowed,
-    read_chosen,
-    read_next,
-    top_blocks,
-)
-from attnbench.records import Causality, Family, Workload
+from attnbench import attention as at
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """`block`: C; `blocks`: n, that a query reads, its own among them."""
 
     block: int = 512
@@ -59,87 +35,89 @@ class Config(BaseConfig):
         self.require_at_least(1, "block", "blocks")
 
 
-class Moba(QKVAttention):
-    def __init__(self, config: Config, workload: Workload) -> None:
+class Moba(at.QKVAttention):
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         self.choice: Tensor | None = None
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         C = self.config.block
-        means = block_means(widen(k.detach()), mask, C).mT
+        means = at.block_means(at.widen(k.detach()), mask, C).mT
         count = self.config.blocks - 1
-        self.choice = choose(lambda q, _: widen(q) @ means, q, means.shape[-1], count, C)
+        self.choice = at.choose(lambda q, _: at.widen(q) @ means, q, means.shape[-1], count, C)
         return self.read(q, k, v, self.choice, mask)
 
     def read(self, q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None) -> Tensor:
         """The outputs for a choice [B, H, N, M], [B, H, N, d]."""
         N = q.shape[2]
-        return read_allowed(q, k, v, allowed_tokens(choice, 0, N, self.config.block), mask)
+        return at.read_allowed(q, k, v, at.allowed_tokens(choice, 0, N, self.config.block), mask)
 
-    def draws(self, index: int) -> Draws:
+    def draws(self, index: int) -> at.Draws:
         """`choice` [H, N, M]: the earlier blocks that each query reads."""
         return {} if self.choice is None else {"choice": self.choice[index]}
 
-    def start(self, batch: int, capacity: int) -> Kept:
+    def start(self, batch: int, capacity: int) -> at.ChosenState:
         H, d = self.heads, self.width // self.heads
         like = self.key.weight
         k, v = like.new_empty(2, batch, H, capacity, d)
-        return Kept(k, v, widen(like.new_zeros(batch, H, -(-capacity // self.config.block), d)), 0)
+        return at.ChosenState(
+            k, v, at.widen(like.new_zeros(batch, H, -(-capacity // self.config.block), d)), 0
+        )
 
-    def prefill(self, x: Tensor, state: Kept) -> tuple[Tensor, Kept]:
+    def prefill(self, x: Tensor, state: at.ChosenState) -> tuple[Tensor, at.ChosenState]:
         q, k, v = self.projected(x)
         o = self.attend(q, k, v, None)
-        return self.output(merge(o)), state.added(k, v, k, self.config.block)
+        return self.output(at.merge(o)), state.added(k, v, k, self.config.block)
 
-    def step(self, x: Tensor, state: Kept) -> tuple[Tensor, Kept]:
+    def step(self, x: Tensor, state: at.ChosenState) -> tuple[Tensor, at.ChosenState]:
         C, count = self.config.block, self.config.blocks - 1
         q, k, v = self.projected(x)
         state = state.added(k, v, k, C)
         last = state.length - 1
-        choice = top_blocks(widen(q) @ (state.sums / C).mT, count, last, C)
-        o = read_next(q, *state.held(), allowed_tokens(choice, last, state.length, C))
-        return self.output(merge(o)), state
+        choice = at.top_blocks(at.widen(q) @ (state.sums / C).mT, count, last, C)
+        o = at.read_next(q, *state.held(), at.allowed_tokens(choice, last, state.length, C))
+        return self.output(at.merge(o)), state
 
     @staticmethod
-    def state_elements(config: Config, workload: Workload) -> int:
+    def state_elements(config: Config, workload: at.Workload) -> int:
         w = workload
         return w.batch * w.width * (2 * w.seq_len + -(-w.seq_len // config.block))
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """The projections; scores of means; then q kᵀ and A v over all keys."""
         core = scoring(config, w) + 4 * w.tokens * w.seq_len * w.width
-        return Flops(projection_flops(w), core)
+        return at.Flops(at.projection_flops(w), core)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         return 3 * w.heads * w.tokens * w.seq_len
 
 
 class Blocked(Moba):
     def read(self, q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None) -> Tensor:
-        return read_chosen(q, k, v, choice, mask, self.config.block)
+        return at.read_chosen(q, k, v, choice, mask, self.config.block)
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """The projections; scores of means; then q kᵀ and A v over the blocks that are read."""
         count = config.blocks - 1
-        read = chosen_flops(w.seq_len, config.block, count, w.heads, w.head_width)
-        return Flops(projection_flops(w), scoring(config, w) + w.batch * read)
+        read = at.chosen_flops(w.seq_len, config.block, count, w.heads, w.head_width)
+        return at.Flops(at.projection_flops(w), scoring(config, w) + w.batch * read)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         """The choice of a byte each, q, k, v and o in other orders."""
         choice = w.heads * w.tokens * -(-w.seq_len // config.block) // 4
         return choice + 8 * w.tokens * w.width
 
 
-def scoring(config: Config, w: Workload) -> int:
+def scoring(config: Config, w: at.Workload) -> int:
     """FLOPs of q k̄ᵀ."""
     return 2 * w.tokens * -(-w.seq_len // config.block) * w.width
 
 
-def reference(module: Moba, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: Moba, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     d, C = module.width // module.heads, module.config.block
     q, k, v = (m(x) for m in (module.query, module.key, module.value))
     rows = []
@@ -155,30 +133,26 @@ def reference(module: Moba, x: Tensor, mask: Tensor | None, draws: Draws) -> Ten
     return module.output(torch.stack(rows))
 
 
-def parameters(config: Config, w: Workload) -> int:
+def parameters(config: Config, w: at.Workload) -> int:
     """Four projections of D² (with biases)."""
-    return projection_parameters(config, w)
+    return at.projection_parameters(config, w)
 
 
-def default(config: Config, w: Workload) -> str:
-    return "blocked"
-
-
-CARD = Card(
+CARD = at.Card(
     forms={"eager": Moba, "blocked": Blocked},
     config=Config,
     reference=reference,
     parameters=parameters,
-    family=Family.LEARNED,
-    causality=Causality.ALWAYS,
-    paper=Paper(
+    family=at.Family.LEARNED,
+    causality=at.Causality.ALWAYS,
+    paper=at.Paper(
         "MoBA: Mixture of Block Attention for Long-Context LLMs",
         "Lu et al.",
         2025,
         "arXiv:2502.13189",
     ),
-    cost=Cost("O(N²/C·d + N·n·C·d)", time=2, memory=2),
+    cost=at.Cost("O(N²/C·d + N·n·C·d)", time=2, memory=2),
     symbols={"n": ("blocks that a query reads", "blocks"), "C": ("tokens of a block", "block")},
     examples=(Config(block=4, blocks=3), Config(block=7, blocks=2, bias=True), Config()),
-    default=default,
+    default="blocked",
 )

@@ -25,35 +25,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from attnbench.attention.contract import (
-    BaseConfig,
-    Card,
-    CoreAttention,
-    Cost,
-    Draws,
-    Flops,
-    Paper,
-    State,
-    merge,
-)
-from attnbench.attention.primitives import fused_attention, masked_softmax, widen
-from attnbench.attention.selection import (
-    Kept,
-    allowed_tokens,
-    block_means,
-    choose,
-    chosen_flops,
-    read_allowed,
-    read_chosen,
-    read_next,
-    top_blocks,
-)
+from attnbench import attention as at
 from attnbench.mechanisms.grouped_query import kv_heads
-from attnbench.records import Causality, Family, Level, Workload
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(BaseConfig):
+class Config(at.BaseConfig):
     """`block`: C; `blocks`: n, at least 3; `window`: w; `kv_heads`: K, which divides H; None: H/4,
     or the next divisor below."""
 
@@ -68,12 +45,12 @@ class Config(BaseConfig):
         self.require_at_least(3, "blocks")
 
 
-class NativeSparse(CoreAttention):
-    def __init__(self, config: Config, workload: Workload) -> None:
+class NativeSparse(at.CoreAttention):
+    def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         self.kv_heads = kv_heads(config, workload)
         self.choice: Tensor | None = None
-        if workload.level is Level.CORE:
+        if workload.level is at.Level.CORE:
             return
         D, wide = workload.width, self.kv_heads * workload.head_width
         self.query = nn.Linear(D, D, bias=config.bias)
@@ -83,14 +60,14 @@ class NativeSparse(CoreAttention):
         self.output = nn.Linear(D, D, bias=config.bias)
 
     @staticmethod
-    def core_inputs(config: Config, workload: Workload) -> tuple[tuple[int, ...], ...]:
+    def core_inputs(config: Config, workload: at.Workload) -> tuple[tuple[int, ...], ...]:
         """Shapes of q, k, v and x W_γ."""
         w = workload
         tokens, kv = (w.batch, w.heads, w.seq_len), (w.batch, kv_heads(config, w), w.seq_len)
         return (*tokens, w.head_width), (*kv, w.head_width), (*kv, w.head_width), (*tokens, 3)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self.output(merge(self.attend(*self.projected(x), mask)))
+        return self.output(at.merge(self.attend(*self.projected(x), mask)))
 
     def projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The tensors of `core_inputs`."""
@@ -101,13 +78,13 @@ class NativeSparse(CoreAttention):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, g: Tensor, mask: Tensor | None) -> Tensor:
         """Shapes of `core_inputs` and a mask [B, N] or None to [B, H, N, d]."""
         C, N = self.config.block, q.shape[2]
-        means_k, means_v = (block_means(t, mask, C) for t in (k, v))
+        means_k, means_v = (at.block_means(t, mask, C) for t in (k, v))
         real = None
         if mask is not None:
             real = pad(mask, (0, -N % C)).unflatten(1, (-1, C)).any(-1)[:, None, None]
         ended = self.ended(N, 0, N, q.device)
         visible = ended if real is None else ended & real
-        self.choice = choose(
+        self.choice = at.choose(
             lambda part, first: self.scores(part, means_k, first, real),
             q,
             means_k.shape[2],
@@ -137,9 +114,9 @@ class NativeSparse(CoreAttention):
         C, M, n = self.config.block, means.shape[2], q.shape[2]
         visible = self.ended(M * C, first, first + n, q.device)
         visible = visible if real is None else visible & real
-        shared = widen(q).unflatten(1, (self.kv_heads, -1))  # [B, K, G, n, d]
-        logits = shared @ widen(means)[:, :, None].mT / q.shape[-1] ** 0.5
-        p = masked_softmax(logits, visible if real is None else visible[:, None]).sum(2)
+        shared = at.widen(q).unflatten(1, (self.kv_heads, -1))  # [B, K, G, n, d]
+        logits = shared @ at.widen(means)[:, :, None].mT / q.shape[-1] ** 0.5
+        p = at.masked_softmax(logits, visible if real is None else visible[:, None]).sum(2)
         own = torch.arange(first, first + n, device=q.device)[:, None] // C
         block = torch.arange(M, device=q.device)
         return p.masked_fill((block == 0) | (block == own - 1), torch.inf)
@@ -147,83 +124,85 @@ class NativeSparse(CoreAttention):
     def compressed(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor) -> Tensor:
         """o^c of mean keys and values [B, K, M, d]."""
         visible = visible.expand(len(q), 1, *visible.shape[-2:])
-        return read_allowed(q, k, v, visible, None)
+        return at.read_allowed(q, k, v, visible, None)
 
     def selected(
         self, q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None
     ) -> Tensor:
         """o^s for a choice [B, K, N, M]."""
-        allowed = allowed_tokens(choice, 0, q.shape[2], self.config.block)
-        return read_allowed(q, k, v, allowed, mask)
+        allowed = at.allowed_tokens(choice, 0, q.shape[2], self.config.block)
+        return at.read_allowed(q, k, v, allowed, mask)
 
     def near(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """o^w."""
         i = torch.arange(q.shape[2], device=q.device)
         lag = i[:, None] - i
         band = ((lag >= 0) & (lag < self.config.window)).expand(len(q), 1, -1, -1)
-        return read_allowed(q, k, v, band, mask)
+        return at.read_allowed(q, k, v, band, mask)
 
-    def draws(self, index: int) -> Draws:
+    def draws(self, index: int) -> at.Draws:
         """`choice` [K, N, M]: the earlier blocks that each query reads."""
         return {} if self.choice is None else {"choice": self.choice[index]}
 
-    def start(self, batch: int, capacity: int) -> State:
+    def start(self, batch: int, capacity: int) -> at.State:
         d, like = self.width // self.heads, self.output.weight
         k, v = like.new_empty(2, batch, self.kv_heads, capacity, d)
         blocks = -(-capacity // self.config.block)
-        return Kept(k, v, widen(like.new_zeros(batch, self.kv_heads, blocks, 2 * d)), 0)
+        return at.ChosenState(
+            k, v, at.widen(like.new_zeros(batch, self.kv_heads, blocks, 2 * d)), 0
+        )
 
-    def prefill(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+    def prefill(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
         q, k, v, g = self.projected(x)
         o = self.attend(q, k, v, g, None)
         both = torch.cat([k, v], -1)
-        return self.output(merge(o)), Kept(*state).added(k, v, both, self.config.block)
+        return self.output(at.merge(o)), at.ChosenState(*state).added(k, v, both, self.config.block)
 
-    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
         C, count = self.config.block, self.config.blocks - 1
         q, k, v, g = self.projected(x)
-        kept = Kept(*state).added(k, v, torch.cat([k, v], -1), C)
+        kept = at.ChosenState(*state).added(k, v, torch.cat([k, v], -1), C)
         last, (k, v) = kept.length - 1, kept.held()
         M = -(-kept.length // C)
         means_k, means_v = (kept.sums[:, :, :M] / C).to(k.dtype).chunk(2, -1)
-        choice = top_blocks(self.scores(q, means_k, last, None), count, last, C)
+        choice = at.top_blocks(self.scores(q, means_k, last, None), count, last, C)
         outputs = (
             self.compressed(q, means_k, means_v, self.ended(M * C, last, last + 1, q.device)),
-            read_next(q, k, v, allowed_tokens(choice, last, kept.length, C)),
+            at.read_next(q, k, v, at.allowed_tokens(choice, last, kept.length, C)),
             self.near_next(q, k, v),
         )
-        return self.output(merge(self.gated(g, *outputs))), kept
+        return self.output(at.merge(self.gated(g, *outputs))), kept
 
     def near_next(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """o^w of the last token."""
         first = max(0, k.shape[2] - self.config.window)
-        return fused_attention(q, k[:, :, first:], v[:, :, first:], None, grouped=True)
+        return at.fused_attention(q, k[:, :, first:], v[:, :, first:], None, grouped=True)
 
     @staticmethod
-    def state_elements(config: Config, workload: Workload) -> int:
+    def state_elements(config: Config, workload: at.Workload) -> int:
         w, wide = workload, kv_heads(config, workload) * workload.head_width
         return 2 * w.batch * wide * (w.seq_len + -(-w.seq_len // config.block))
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """The projections; two products with means and one for the choice; twice over all keys."""
         core = 2 * 4 * w.tokens * w.seq_len * w.width
-        return Flops(projections(config, w), scoring(config, w) + core)
+        return at.Flops(projections(config, w), scoring(config, w) + core)
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         return 5 * w.heads * w.tokens * w.seq_len
 
 
 class Blocked(NativeSparse):
     def compressed(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor) -> Tensor:
         visible = visible.expand(len(q), 1, *visible.shape[-2:])
-        return fused_attention(q, k, v, visible, grouped=True)
+        return at.fused_attention(q, k, v, visible, grouped=True)
 
     def selected(
         self, q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None
     ) -> Tensor:
-        return read_chosen(q, k, v, choice, mask, self.config.block)
+        return at.read_chosen(q, k, v, choice, mask, self.config.block)
 
     def near(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         B, _, N, _ = q.shape
@@ -237,37 +216,37 @@ class Blocked(NativeSparse):
         k, v = (pad(t, (0, 0, b, -N % b)).unfold(2, 2 * b, b).mT for t in (k, v))
         q = pad(q, (0, 0, 0, -N % b)).unflatten(2, (-1, b))  # [B, H, n, b, d]
         q, k, v = (t.transpose(1, 2).flatten(0, 1) for t in (q, k, v))
-        o = fused_attention(q, k, v, usable.flatten(0, 1)[:, None], grouped=True)
+        o = at.fused_attention(q, k, v, usable.flatten(0, 1)[:, None], grouped=True)
         return o.unflatten(0, (B, -1)).transpose(1, 2).flatten(2, 3)[:, :, :N]
 
     @staticmethod
-    def flops(config: Config, w: Workload) -> Flops:
+    def flops(config: Config, w: at.Workload) -> at.Flops:
         """The projections; means and choice as eager; chosen blocks; 2 w keys of a window."""
         b, d = min(config.window, w.seq_len), w.head_width
-        chosen = chosen_flops(w.seq_len, config.block, config.blocks - 1, w.heads, d)
+        chosen = at.chosen_flops(w.seq_len, config.block, config.blocks - 1, w.heads, d)
         near = 4 * (w.seq_len + -w.seq_len % b) * 2 * b * w.width
-        return Flops(projections(config, w), scoring(config, w) + w.batch * (chosen + near))
+        return at.Flops(projections(config, w), scoring(config, w) + w.batch * (chosen + near))
 
     @staticmethod
-    def elements(config: Config, w: Workload) -> int:
+    def elements(config: Config, w: at.Workload) -> int:
         """The choice of a byte each, masks of means and windows, q, k, v and o in other orders."""
         means = -(-w.seq_len // config.block)
         masks = w.tokens * (2 * means + 4 * min(config.window, w.seq_len))
         return kv_heads(config, w) * w.tokens * means // 4 + masks + 16 * w.tokens * w.width
 
 
-def projections(config: Config, w: Workload) -> int:
+def projections(config: Config, w: at.Workload) -> int:
     """FLOPs of W_Q and W_O, of the narrower W_K and W_V, and of W_γ."""
     wide = kv_heads(config, w) * w.head_width
     return 2 * w.tokens * w.width * (2 * w.width + 2 * wide + 3 * w.heads)
 
 
-def scoring(config: Config, w: Workload) -> int:
+def scoring(config: Config, w: at.Workload) -> int:
     """FLOPs of q k̄ᵀ, for the choice and for o^c, and of p v̄."""
     return 3 * 2 * w.tokens * -(-w.seq_len // config.block) * w.width
 
 
-def reference(module: NativeSparse, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+def reference(module: NativeSparse, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     c, d, group = module.config, module.width // module.heads, module.heads // module.kv_heads
     q, k, v = (m(x) for m in (module.query, module.key, module.value))
     gates, C, rows = module.gates(x).sigmoid(), module.config.block, []
@@ -299,7 +278,7 @@ def reference(module: NativeSparse, x: Tensor, mask: Tensor | None, draws: Draws
     return module.output(torch.stack(rows))
 
 
-def parameters(config: Config, w: Workload) -> int:
+def parameters(config: Config, w: at.Workload) -> int:
     """W_Q and W_O, D × D, W_K and W_V, D × K d, and W_γ, D × 3 H (with biases)."""
     wide = kv_heads(config, w) * w.head_width
     return (2 * w.width + 2 * wide + 3 * w.heads) * w.width + config.bias * (
@@ -307,30 +286,26 @@ def parameters(config: Config, w: Workload) -> int:
     )
 
 
-def default(config: Config, w: Workload) -> str:
-    return "blocked"
-
-
-def needs(config: Config, w: Workload) -> str | None:
+def needs(config: Config, w: at.Workload) -> str | None:
     if w.heads % kv_heads(config, w):
         return f"{w.heads} heads cannot share {config.kv_heads} heads of keys equally"
     return None
 
 
-CARD = Card(
+CARD = at.Card(
     forms={"eager": NativeSparse, "blocked": Blocked},
     config=Config,
     reference=reference,
     parameters=parameters,
-    family=Family.LEARNED,
-    causality=Causality.ALWAYS,
-    paper=Paper(
+    family=at.Family.LEARNED,
+    causality=at.Causality.ALWAYS,
+    paper=at.Paper(
         "Native Sparse Attention: Hardware-Aligned and Natively Trainable Sparse Attention",
         "Yuan et al.",
         2025,
         "arXiv:2502.11089",
     ),
-    cost=Cost("O(N²/C·d + N·(n·C + w)·d)", time=2, memory=2),
+    cost=at.Cost("O(N²/C·d + N·(n·C + w)·d)", time=2, memory=2),
     symbols={
         "C": ("tokens of a block", "block"),
         "n": ("blocks that a query reads", "blocks"),
@@ -341,6 +316,6 @@ CARD = Card(
         Config(block=3, blocks=3, window=64, kv_heads=1, bias=True),
         Config(),
     ),
-    default=default,
+    default="blocked",
     needs=needs,
 )
