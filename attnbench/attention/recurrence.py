@@ -28,7 +28,8 @@ chunks, strong decays cost no digits either. Of decays by row, Γ stands inside 
 
 Only the states of chunks, S⁺ from S, are computed one after the other; of the rest, as many chunks
 at a time as a core's cache holds. Decays by row take several times the memory of their inputs, so
-in training they keep the inputs and the states between such parts, and compute a part once more.
+in training they keep the inputs and the states between such parts, and compute all but the last
+part once more.
 """
 
 from collections.abc import Callable, Iterator
@@ -272,7 +273,8 @@ def by_chunk(
     for count, C in spans(q.shape[2], chunk, most):
         part = slice(start, start := start + count * C)
         arguments = rule, C, S, *(x if x.shape[2] == 1 else x[:, :, part] for x in (g, *inputs))
-        if g.dim() == 4 and torch.is_grad_enabled():
+        # the backward pass begins with the last part, which it would compute once more at once
+        if g.dim() == 4 and torch.is_grad_enabled() and start < q.shape[2]:
             o, S = checkpoint(by_part, *arguments, use_reentrant=False, preserve_rng_state=False)
         else:
             o, S = by_part(*arguments)

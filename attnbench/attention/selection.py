@@ -219,14 +219,19 @@ def key_bias(bias: Tensor | None, p: int, keys: slice) -> Tensor | None:
     return None if bias is None else bias[p, None, None, None, keys]
 
 
+def fused(q: Tensor) -> bool:
+    """Whether there is a kernel that gives the log-sum-exp, and gradients from a merged one."""
+    return q.is_cpu
+
+
 def attend(
     q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, causal: bool
 ) -> tuple[Tensor, Tensor]:
     """softmax(q kᵀ / √d + bias) v, and the log-sum-exp of each row; one head of keys serves all."""
     k, v = (t.expand(-1, q.shape[1], -1, -1) for t in (k, v))
-    if q.is_cpu:
-        fused = aten._scaled_dot_product_flash_attention_for_cpu
-        return fused(q, k, v, 0.0, causal, attn_mask=widened(bias, q, k))
+    if fused(q):
+        kernel = aten._scaled_dot_product_flash_attention_for_cpu
+        return kernel(q, k, v, 0.0, causal, attn_mask=widened(bias, q, k))
     logits = scores(q, k, bias, causal)
     lse = logits.logsumexp(-1)
     return (logits - lse[..., None]).exp().to(v.dtype) @ v, lse
@@ -244,10 +249,10 @@ def attend_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of q, k and v from merged outputs o and log-sum-exps of the rows."""
     k, v = (t.expand(-1, q.shape[1], -1, -1) for t in (k, v))
-    if q.is_cpu:
-        fused = aten._scaled_dot_product_flash_attention_for_cpu_backward
+    if fused(q):
+        kernel = aten._scaled_dot_product_flash_attention_for_cpu_backward
         mask = widened(bias, q, k)
-        return fused(d_o, q, k, v, o, lse, 0.0, causal, attn_mask=mask)
+        return kernel(d_o, q, k, v, o, lse, 0.0, causal, attn_mask=mask)
     A = (scores(q, k, bias, causal) - lse[..., None]).exp()
     d_logits = A * (d_o @ v.mT - (d_o * o).sum(-1, keepdim=True)) / q.shape[-1] ** 0.5
     return d_logits.to(k.dtype) @ k, d_logits.to(q.dtype).mT @ q, A.to(d_o.dtype).mT @ d_o
