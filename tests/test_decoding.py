@@ -20,10 +20,7 @@ CACHES = (
     "differential",
     "forgetting",
     "grouped_query",
-    "indexed",
     "latent",
-    "moba",
-    "native_sparse",
     "transformer",
 )
 RECURRENT = (

@@ -272,12 +272,12 @@ def by_chunk(
     most = max(1, logits_at_once(q.device.type) * q.shape[2] // (q.numel() * chunk))
     for count, C in spans(q.shape[2], chunk, most):
         part = slice(start, start := start + count * C)
-        arguments = rule, C, S, *(x if x.shape[2] == 1 else x[:, :, part] for x in (g, *inputs))
+        read = [x if x.shape[2] == 1 else x[:, :, part] for x in (g, *inputs)]
         # the backward pass begins with the last part, which it would compute once more at once
         if g.dim() == 4 and torch.is_grad_enabled() and start < q.shape[2]:
-            o, S = checkpoint(by_part, *arguments, use_reentrant=False, preserve_rng_state=False)
+            o, S = checkpoint(by_part, rule, C, S, *read, use_reentrant=False)
         else:
-            o, S = by_part(*arguments)
+            o, S = by_part(rule, C, S, *read)
         outputs.append(o)
     return (outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1)).transpose(1, 2), S
 

@@ -145,12 +145,13 @@ class ChosenBlocks(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, *others: Any) -> Tensor:
         choice, bias, C = others
-        own, own_lse = attend(*(by_block(t, C) for t in (q, k, v)), own_bias(bias, k, C), True)
+        read = by_block(q, C), by_block(k, C), by_block(v, C)
+        own, own_lse = attend(*read, own_bias(bias, k, C), True)
         o, lse = widen(by_token(own, q)), by_token(own_lse[..., None], q)
         for p, rows, keys in readers(choice, C):
             n = len(rows)
-            block = (t[p, None, :, keys] for t in (k, v))
-            part, found = attend(as_rows(q, p, rows), *block, key_bias(bias, p, keys), False)
+            block = k[p, None, :, keys], v[p, None, :, keys], key_bias(bias, p, keys)
+            part, found = attend(as_rows(q, p, rows), *block, False)
             before, found = lse[p, :, rows], found.view(-1, n, q.shape[3], 1)
             lse[p, :, rows] = after = torch.logaddexp(before, found)
             part = part.view(-1, n, *q.shape[3:]) * (found - after).exp()
@@ -164,15 +165,16 @@ class ChosenBlocks(torch.autograd.Function):
     def backward(ctx: Any, d_o: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, o, lse, choice, bias = ctx.saved_tensors
         C = ctx.C
-        d_own, *read, own, own_lse = (by_block(t, C) for t in (d_o, q, k, v, o, lse))
-        given = d_own, *read, own_bias(bias, k, C), own, own_lse.squeeze(-1), True
-        dq, dk, dv = attend_backward(*given)
+        d_own, own, own_lse = (by_block(t, C) for t in (d_o, o, lse))
+        read = by_block(q, C), by_block(k, C), by_block(v, C)
+        there = own_bias(bias, k, C)
+        dq, dk, dv = attend_backward(d_own, *read, there, own, own_lse.squeeze(-1), True)
         dq, dk, dv = by_token(dq, q).contiguous(), dk.sum(1).view_as(k), dv.sum(1).view_as(v)
         for p, rows, keys in readers(choice, C):
             d_rows, q_rows, o_rows, lse_rows = (as_rows(t, p, rows) for t in (d_o, q, o, lse))
-            block = *(t[p, None, :, keys] for t in (k, v)), key_bias(bias, p, keys)
-            given = d_rows, q_rows, *block, o_rows, lse_rows.squeeze(-1), False
-            changes = attend_backward(*given)
+            block = k[p, None, :, keys], v[p, None, :, keys], key_bias(bias, p, keys)
+            merged = o_rows, lse_rows.squeeze(-1)
+            changes = attend_backward(d_rows, q_rows, *block, *merged, False)
             dq[p, :, rows] += changes[0].view(-1, len(rows), *q.shape[3:])
             dk[p, :, keys] += changes[1][0]
             dv[p, :, keys] += changes[2][0]
@@ -263,7 +265,9 @@ def scores(q: Tensor, k: Tensor, bias: Tensor | None, causal: bool) -> Tensor:
     if bias is not None:
         logits = logits + bias
     return (
-        logits + additive(causal_mask(*logits.shape[-2:], q.device), q.dtype) if causal else logits
+        logits + additive(causal_mask(q.shape[-2], k.shape[-2], q.device), q.dtype)
+        if causal
+        else logits
     )
 
 

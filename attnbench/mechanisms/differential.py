@@ -72,7 +72,11 @@ class Differential(at.CachedAttention):
         return at.caches.empty(self.key.weight, batch, self.heads, capacity, d)
 
     def attend_next(self, q: Tensor, state: at.Cache) -> Tensor:
-        return self.difference(self.softmax(q, *state.held(), None, causal=False))
+        k, v = state.held()
+        A = (q / q.shape[-1] ** 0.5 @ k.mT).softmax(-1).unflatten(1, (2, -1)).squeeze(3)
+        # partners are rows of products with each half of the values, which are not copied
+        o = torch.cat([A.transpose(1, 2) @ half for half in v.chunk(2, 1)], -1)
+        return self.difference(o.transpose(1, 2).flatten(1, 2)[:, :, None])
 
     @staticmethod
     def state_elements(config: Config, workload: at.Workload) -> int:
@@ -86,7 +90,7 @@ class Differential(at.CachedAttention):
     @classmethod
     def step_flops(cls, config: Config, w: at.Workload) -> at.Flops:
         """Those of one token, whose queries read N keys."""
-        one = cls.flops(config, replace(w, seq_len=1))
+        one = Differential.flops(config, replace(w, seq_len=1))
         return replace(one, core=w.seq_len * (one.core - scales(w)) + scales(w))
 
     @staticmethod

@@ -18,6 +18,7 @@ Source: arXiv:2503.02130, equations (6) to (8).
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -74,12 +75,12 @@ class Forgetting(at.CoreAttention):
         like = self.output.weight
         return at.Cache(like.new_empty(*shape[:3], shape[3] + 1), like.new_empty(shape), 0, 0)
 
-    def prefill(self, x: Tensor, state: at.Cache) -> tuple[Tensor, at.Cache]:
+    def prefill(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
         q, k, v, f = self.projected(x)
         o = self.attend(q, k, v, f, None)
         return self.output(at.merge(o)), state.added(torch.cat([k, f[..., None]], -1), v)
 
-    def step(self, x: Tensor, state: at.Cache) -> tuple[Tensor, at.Cache]:
+    def step(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
         q, k, v, f = self.projected(x)
         state = state.added(torch.cat([k, f[..., None]], -1), v)
         k, v = state.held()

@@ -34,6 +34,7 @@ from torch.nn.functional import layer_norm, linear, pad
 from torch.utils.checkpoint import checkpoint
 
 from attnbench import attention as at
+from attnbench.mechanisms import grouped_query
 from attnbench.mechanisms.grouped_query import kv_heads
 
 EPSILON = 1e-6
@@ -41,7 +42,7 @@ QUERIES = 256  # of a part that reads one mask
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(at.BaseConfig):
+class Config(grouped_query.Config):
     """`block`: C; `budget`: n; `score`: sum or each; `pool`: mean or max; `index_heads`: I, which
     is K for `each`; `index_width`: e; `kv_heads`: K, which divides H; None: H/4, or the next
     divisor below."""
@@ -52,10 +53,10 @@ class Config(at.BaseConfig):
     pool: str = "mean"
     index_heads: int = 4
     index_width: int = 32
-    kv_heads: int | None = None
 
     def __post_init__(self) -> None:
-        self.require_at_least(1, "block", "index_heads", "index_width", "kv_heads")
+        super().__post_init__()
+        self.require_at_least(1, "block", "index_heads", "index_width")
         self.require_at_least(self.block, "budget")
         self.require_one_of("score", ("sum", "each"))
         self.require_one_of("pool", ("mean", "max"))
@@ -72,6 +73,8 @@ class Config(at.BaseConfig):
 
 
 class Indexed(at.CoreAttention):
+    drawn: Tensor  # W_QI beside W_W, and W_KI
+
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         self.kv_heads = kv_heads(config, workload)
@@ -84,7 +87,7 @@ class Indexed(at.CoreAttention):
         self.value = nn.Linear(D, wide, bias=config.bias)
         self.output = nn.Linear(D, D, bias=config.bias)
         heads, e = index_heads(config, workload), config.index_width
-        drawn = torch.randn(heads * (e + 1) + e, D) / D**0.5  # W_QI, W_W, W_KI
+        drawn = torch.randn(heads * (e + 1) + e, D) / D**0.5
         self.register_buffer("drawn", drawn)
 
     @staticmethod
@@ -98,7 +101,7 @@ class Indexed(at.CoreAttention):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         return self.output(at.merge(self.attend(*self.projected(x), mask)))
 
-    def projected(self, x: Tensor) -> tuple[Tensor, ...]:
+    def projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """The tensors of `core_inputs`."""
         q, k, v = self.query(x), self.key(x), self.value(x)
         k, v = (t.unflatten(-1, (self.kv_heads, -1)).transpose(1, 2) for t in (k, v))
@@ -300,12 +303,6 @@ def default(config: Config, w: at.Workload) -> str:
     return "blocked" if config.block > 1 and w.seq_len > 2 * config.budget else "sdpa"
 
 
-def needs(config: Config, w: at.Workload) -> str | None:
-    if w.heads % kv_heads(config, w):
-        return f"{w.heads} heads cannot share {config.kv_heads} heads of keys equally"
-    return None
-
-
 CARD = at.Card(
     forms={"eager": Indexed, "sdpa": Sdpa, "blocked": Blocked},
     config=Config,
@@ -333,5 +330,5 @@ CARD = at.Card(
         Config(),
     ),
     default=default,
-    needs=needs,
+    needs=grouped_query.needs,
 )

@@ -17,6 +17,7 @@ Source: arXiv:2502.13189, equations (4) to (6).
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -64,18 +65,19 @@ class Moba(at.QKVAttention):
             k, v, at.widen(like.new_zeros(batch, H, -(-capacity // self.config.block), d)), 0
         )
 
-    def prefill(self, x: Tensor, state: at.ChosenState) -> tuple[Tensor, at.ChosenState]:
+    def prefill(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
         q, k, v = self.projected(x)
         o = self.attend(q, k, v, None)
         return self.output(at.merge(o)), state.added(k, v, k, self.config.block)
 
-    def step(self, x: Tensor, state: at.ChosenState) -> tuple[Tensor, at.ChosenState]:
+    def step(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
         C, count = self.config.block, self.config.blocks - 1
         q, k, v = self.projected(x)
         state = state.added(k, v, k, C)
         last = state.length - 1
         choice = at.top_blocks(at.widen(q) @ (state.sums / C).mT, count, last, C)
-        o = at.read_next(q, *state.held(), at.allowed_tokens(choice, last, state.length, C))
+        k, v = state.held()
+        o = at.read_next(q, k, v, at.allowed_tokens(choice, last, state.length, C))
         return self.output(at.merge(o)), state
 
     @staticmethod

@@ -26,21 +26,22 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from attnbench import attention as at
+from attnbench.mechanisms import grouped_query
 from attnbench.mechanisms.grouped_query import kv_heads
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(at.BaseConfig):
+class Config(grouped_query.Config):
     """`block`: C; `blocks`: n, at least 3; `window`: w; `kv_heads`: K, which divides H; None: H/4,
     or the next divisor below."""
 
     block: int = 64
     blocks: int = 16
     window: int = 512
-    kv_heads: int | None = None
 
     def __post_init__(self) -> None:
-        self.require_at_least(1, "window", "kv_heads")
+        super().__post_init__()
+        self.require_at_least(1, "window")
         self.require_at_least(2, "block")
         self.require_at_least(3, "blocks")
 
@@ -286,12 +287,6 @@ def parameters(config: Config, w: at.Workload) -> int:
     )
 
 
-def needs(config: Config, w: at.Workload) -> str | None:
-    if w.heads % kv_heads(config, w):
-        return f"{w.heads} heads cannot share {config.kv_heads} heads of keys equally"
-    return None
-
-
 CARD = at.Card(
     forms={"eager": NativeSparse, "blocked": Blocked},
     config=Config,
@@ -317,5 +312,5 @@ CARD = at.Card(
         Config(),
     ),
     default="blocked",
-    needs=needs,
+    needs=grouped_query.needs,
 )

@@ -201,7 +201,7 @@ class KimiDelta(Sublayer, kimi_delta.Chunked):
             linear_conv_kernel_dim=config.conv,
             num_hidden_layers=1,
             layer_types=["linear_attention"],
-            rms_norm_eps=kimi_delta.EPSILON,
+            rms_norm_eps=gated_delta_net.EPSILON,
         )
         theirs = self.library.KimiLinearDeltaAttention(sizes, 0)
         theirs.q_proj, theirs.k_proj, theirs.v_proj = (Third(self.mix, i) for i in range(3))
@@ -253,7 +253,7 @@ class Differential(Sublayer, differential.Sdpa):
         sizes = self.library.DiffLlamaConfig(
             **sizes_of(self, workload), rms_norm_eps=differential.EPSILON
         )
-        theirs = sharing(self, self.library.DiffLlamaAttention(sizes, config.layer))
+        theirs: Any = sharing(self, self.library.DiffLlamaAttention(sizes, config.layer))
         theirs.lambda_q1, theirs.lambda_k1 = self.q1, self.k1
         theirs.lambda_q2, theirs.lambda_k2 = self.q2, self.k2
         theirs.is_causal = workload.causal
