@@ -2,7 +2,7 @@
 
     contract, card          `at.QKVAttention`, `at.Card`: what every mechanism has
     primitives, recurrence  operations that mechanisms share
-    recurrent, selection    states of a fixed size; attention to chosen blocks of keys
+    selection               attention to chosen blocks of keys
     caches, flex            states of keys and values; windows by torch's flex_attention
 
 Loads torch. The kernels in `kernels` need triton too, so forms import them when they are built.
@@ -62,7 +62,6 @@ from attnbench.attention.recurrence import (
     sum_flops,
     sum_rule,
 )
-from attnbench.attention.recurrent import Recurrent
 from attnbench.attention.selection import (
     ChosenState,
     allowed_tokens,

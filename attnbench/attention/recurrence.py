@@ -43,10 +43,8 @@ from torch.nn.functional import pad, silu
 from torch.utils.checkpoint import checkpoint
 
 from attnbench.attention.channels import channel_flops, channel_products
-from attnbench.attention.primitives import logits_at_once
-
 from attnbench.attention.contract import CoreAttention, Flops, State
-from attnbench.attention.primitives import widen
+from attnbench.attention.primitives import logits_at_once, widen
 from attnbench.records import Workload
 
 BLOCK = 256  # tokens that a convolution reads at a time

@@ -98,26 +98,6 @@ class Differential(at.CachedAttention):
         return 2 * w.heads * w.tokens * w.seq_len + 4 * w.tokens * w.width
 
 
-class Sdpa(Differential):
-    def softmax(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-        halves = (half.repeat(1, 2, 1, 1) for half in v.chunk(2, 1))
-        return torch.cat([at.fused_attention(q, k, half, mask, causal) for half in halves], -1)
-
-    @staticmethod
-    def flops(config: Config, w: at.Workload) -> at.Flops:
-        """As eager, but q kᵀ once for each half of the values."""
-        return at.Flops(at.projection_flops(w), 4 * 2 * w.tokens * w.seq_len * w.width + scales(w))
-
-    @staticmethod
-    def elements(config: Config, w: at.Workload) -> int:
-        return 6 * w.tokens * w.width
-
-
-def scales(w: at.Workload) -> int:
-    """FLOPs of the two products of λ."""
-    return 2 * 2 * w.head_width
-
-
 def reference(module: Differential, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     H, d, first = module.heads, module.width // module.heads, module.config.first
     own = [slice(h * d, (h + 1) * d) for h in range(H)]
@@ -140,6 +120,26 @@ def reference(module: Differential, x: Tensor, mask: Tensor | None, draws: at.Dr
             pairs.append((1 - first) * o / (o.square().mean() + EPSILON).sqrt())
         rows.append(torch.cat(pairs))
     return module.output(torch.stack(rows))
+
+
+class Sdpa(Differential):
+    def softmax(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+        halves = (half.repeat(1, 2, 1, 1) for half in v.chunk(2, 1))
+        return torch.cat([at.fused_attention(q, k, half, mask, causal) for half in halves], -1)
+
+    @staticmethod
+    def flops(config: Config, w: at.Workload) -> at.Flops:
+        """As eager, but q kᵀ once for each half of the values."""
+        return at.Flops(at.projection_flops(w), 4 * 2 * w.tokens * w.seq_len * w.width + scales(w))
+
+    @staticmethod
+    def elements(config: Config, w: at.Workload) -> int:
+        return 6 * w.tokens * w.width
+
+
+def scales(w: at.Workload) -> int:
+    """FLOPs of the two products of λ."""
+    return 2 * 2 * w.head_width
 
 
 def parameters(config: Config, w: at.Workload) -> int:

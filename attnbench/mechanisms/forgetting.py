@@ -113,6 +113,23 @@ class Forgetting(at.CoreAttention):
         return 5 * w.heads * w.tokens * w.seq_len
 
 
+def reference(module: Forgetting, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
+    d, rows = module.width // module.heads, []
+    projected = [m.squeeze(0) for m in module.projected(x[None])]
+    f = (projected[3] + module.b[:, None]).sigmoid()  # [H, N]
+    for i in range(len(x)):
+        keys = [j for j in range(i + 1) if mask is None or mask[j]]
+        heads = []
+        for h in range(module.heads):
+            q, k, v = (p[h] for p in projected[:3])
+            faded = [f[h, j + 1 : i + 1].log().sum() for j in keys]
+            logits = [k[j] @ q[i] / d**0.5 + fade for j, fade in zip(keys, faded, strict=True)]
+            o = torch.stack(logits).softmax(0) @ v[keys] if keys else torch.zeros_like(q[i])
+            heads.append(o)
+        rows.append(torch.cat(heads))
+    return module.output(torch.stack(rows))
+
+
 class Sdpa(Forgetting):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, f: Tensor, mask: Tensor | None) -> Tensor:
         outputs, F = [], self.fading(f).cumsum(-1)
@@ -152,23 +169,6 @@ class Sdpa(Forgetting):
     def elements(config: Config, w: at.Workload) -> int:
         """q, k and v with a column, and the mask of a block."""
         return 4 * w.tokens * (w.width + w.heads) + BLOCK * w.seq_len
-
-
-def reference(module: Forgetting, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    d, rows = module.width // module.heads, []
-    projected = [m.squeeze(0) for m in module.projected(x[None])]
-    f = (projected[3] + module.b[:, None]).sigmoid()  # [H, N]
-    for i in range(len(x)):
-        keys = [j for j in range(i + 1) if mask is None or mask[j]]
-        heads = []
-        for h in range(module.heads):
-            q, k, v = (p[h] for p in projected[:3])
-            faded = [f[h, j + 1 : i + 1].log().sum() for j in keys]
-            logits = [k[j] @ q[i] / d**0.5 + fade for j, fade in zip(keys, faded, strict=True)]
-            o = torch.stack(logits).softmax(0) @ v[keys] if keys else torch.zeros_like(q[i])
-            heads.append(o)
-        rows.append(torch.cat(heads))
-    return module.output(torch.stack(rows))
 
 
 def parameters(config: Config, w: at.Workload) -> int:

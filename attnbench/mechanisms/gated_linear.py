@@ -18,7 +18,6 @@ Source: arXiv:2312.06635, equation (3) and section 4.4.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -41,12 +40,6 @@ class Config(at.BaseConfig):
 
     def __post_init__(self) -> None:
         self.require_at_least(1, "narrow", "rank", "root", "chunk")
-
-
-class Kept(NamedTuple):
-    """S [B, H, d / s, d]."""
-
-    S: Tensor
 
 
 class GatedLinear(at.Recurrent):
@@ -76,14 +69,10 @@ class GatedLinear(at.Recurrent):
 
     def extend(self, x: Tensor, mask: Tensor | None, state: at.State) -> tuple[Tensor, at.State]:
         q, k, v, f = (self.split(m(x)) for m in (self.query, self.key, self.value, self.forget))
-        o, S = self.decayed(q, k, v, f, mask, *state)
-        return self.output(at.merge(self.norm(o)) * silu(self.gate(x))), Kept(S)
+        o, S = self.scan(q, k, v, f, mask, *state)
+        return self.output(at.merge(self.norm(o)) * silu(self.gate(x))), (S,)
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, f: Tensor, mask: Tensor | None) -> Tensor:
-        """Shapes of `core_inputs` and a mask [B, N] or None to [B, H, N, d]."""
-        return self.decayed(q, k, v, f, mask, self.nothing(len(v), v))[0]
-
-    def decayed(
+    def scan(
         self, q: Tensor, k: Tensor, v: Tensor, f: Tensor, mask: Tensor | None, S: Tensor
     ) -> tuple[Tensor, Tensor]:
         """o [B, H, N, d], and S after the tokens."""
@@ -95,17 +84,10 @@ class GatedLinear(at.Recurrent):
         o, S = at.decay_rule(S, g, q, k, v, self.chunk(self.config, q.shape[-1]))
         return o.to(dtype), S
 
-    def nothing(self, batch: int, like: Tensor) -> Tensor:
-        """S before the first token, on the device of `like` and at least as precise."""
-        d = self.width // self.heads
-        return at.widen(like.new_zeros(batch, self.heads, d // self.config.narrow, d))
-
-    def start(self, batch: int, capacity: int) -> at.State:
-        return Kept(self.nothing(batch, self.output.weight))
-
     @staticmethod
-    def state_elements(config: Config, workload: at.Workload) -> int:
-        return workload.batch * workload.width * (workload.head_width // config.narrow)
+    def state_shape(config: Config, workload: at.Workload) -> tuple[int, ...]:
+        d = workload.head_width
+        return workload.heads, d // config.narrow, d
 
     @classmethod
     def flops(cls, config: Config, w: at.Workload) -> at.Flops:
@@ -118,24 +100,7 @@ class GatedLinear(at.Recurrent):
     def elements(config: Config, w: at.Workload) -> int:
         """Logs of decays, q and k once more; in training, S after every token."""
         dk = w.head_width // config.narrow
-        return w.tokens * w.width * (2 + (w.mode is at.Mode.TRAINING) * dk)
-
-
-class Chunked(GatedLinear):
-    @staticmethod
-    def chunk(config: Config, d: int) -> int:
-        return config.chunk or at.chunk_length(d, by_row=True)
-
-    @staticmethod
-    def elements(config: Config, w: at.Workload) -> int:
-        """Logs of decays, q and k once more, gradients, and what one part of the tokens takes."""
-        return w.tokens * w.width * (2 + 3 * (w.mode is at.Mode.TRAINING)) + 24 * 2**18
-
-
-def projections(config: Config, w: at.Workload) -> int:
-    """Elements of W_Q and W_K, of W_V, W_G and W_O, and of W_F and W_α."""
-    narrow = w.width // config.narrow
-    return w.width * (2 * narrow + 3 * w.width + config.rank) + config.rank * narrow
+        return w.tokens * w.width * (2 + w.trains * dk)
 
 
 def reference(module: GatedLinear, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
@@ -155,6 +120,23 @@ def reference(module: GatedLinear, x: Tensor, mask: Tensor | None, draws: at.Dra
         heads.append(torch.stack(outputs))
     gate = module.gate(x)
     return module.output(torch.cat(heads, -1) * gate * gate.sigmoid())
+
+
+class Chunked(GatedLinear):
+    @staticmethod
+    def chunk(config: Config, d: int) -> int:
+        return config.chunk or at.chunk_length(d, by_row=True)
+
+    @staticmethod
+    def elements(config: Config, w: at.Workload) -> int:
+        """Logs of decays, q and k once more, gradients, and what one part of the tokens takes."""
+        return w.tokens * w.width * (2 + 3 * w.trains) + 24 * 2**18
+
+
+def projections(config: Config, w: at.Workload) -> int:
+    """Elements of W_Q and W_K, of W_V, W_G and W_O, and of W_F and W_α."""
+    narrow = w.width // config.narrow
+    return w.width * (2 * narrow + 3 * w.width + config.rank) + config.rank * narrow
 
 
 def parameters(config: Config, w: at.Workload) -> int:

@@ -191,6 +191,23 @@ class Indexed(at.CoreAttention):
         return 3 * w.heads * w.tokens * w.seq_len
 
 
+def reference(module: Indexed, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
+    d, C, group = module.width // module.heads, module.config.block, module.heads // module.kv_heads
+    q, k, v = (m(x) for m in (module.query, module.key, module.value))
+    shares, rows = len(draws["choice"]), []
+    for i in range(len(x)):
+        heads = []
+        for h in range(module.heads):
+            chosen = draws["choice"][h * shares // module.heads, i].nonzero()[:, 0].tolist()
+            blocks = [*chosen, i // C] if C > 1 else chosen
+            keys = [j for j in range(i + 1) if j // C in blocks and (mask is None or mask[j])]
+            own, shared = slice(h * d, (h + 1) * d), slice(h // group * d, (h // group + 1) * d)
+            A = (k[keys, shared] @ q[i, own] / d**0.5).softmax(0)
+            heads.append(A @ v[keys, shared] if keys else torch.zeros_like(q[i, own]))
+        rows.append(torch.cat(heads))
+    return module.output(torch.stack(rows))
+
+
 class Sdpa(Indexed):
     def read(self, q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None) -> Tensor:
         outputs = []
@@ -273,23 +290,6 @@ def scoring(config: Config, w: at.Workload) -> int:
     """FLOPs of q^I k^Iᵀ."""
     keys = -(-w.seq_len // config.pooled)
     return 2 * w.tokens * keys * index_heads(config, w) * config.index_width
-
-
-def reference(module: Indexed, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    d, C, group = module.width // module.heads, module.config.block, module.heads // module.kv_heads
-    q, k, v = (m(x) for m in (module.query, module.key, module.value))
-    shares, rows = len(draws["choice"]), []
-    for i in range(len(x)):
-        heads = []
-        for h in range(module.heads):
-            chosen = draws["choice"][h * shares // module.heads, i].nonzero()[:, 0].tolist()
-            blocks = [*chosen, i // C] if C > 1 else chosen
-            keys = [j for j in range(i + 1) if j // C in blocks and (mask is None or mask[j])]
-            own, shared = slice(h * d, (h + 1) * d), slice(h // group * d, (h // group + 1) * d)
-            A = (k[keys, shared] @ q[i, own] / d**0.5).softmax(0)
-            heads.append(A @ v[keys, shared] if keys else torch.zeros_like(q[i, own]))
-        rows.append(torch.cat(heads))
-    return module.output(torch.stack(rows))
 
 
 def parameters(config: Config, w: at.Workload) -> int:

@@ -23,14 +23,13 @@ Source: arXiv:2510.26692, section 3.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from attnbench import attention as at
-from attnbench.mechanisms.gated_delta_net import EPSILON, Kept, unit
+from attnbench.mechanisms.gated_delta_net import EPSILON, unit
 
 SMALL = "RMSNorm magnifies the rounding of q and k where a token's o is small"
 
@@ -48,14 +47,7 @@ class Config(at.BaseConfig):
         self.require_at_least(1, "conv", "rank", "chunk")
 
 
-class Rates(NamedTuple):
-    """x W_β [B, H, N] and x W_F W_α [B, H, N, d]."""
-
-    beta: Tensor
-    alpha: Tensor
-
-
-class KimiDelta(at.Recurrent):
+class KimiDelta(at.Convolved):
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         D, H, R = workload.width, workload.heads, rank(config, workload)
@@ -85,43 +77,39 @@ class KimiDelta(at.Recurrent):
             mixed = mixed * mask[..., None]
         mixed, inputs = at.short_convolution(mixed, inputs, self.taps)
         q, k, v = (self.split(t) for t in mixed.chunk(3, -1))
-        rates = Rates(self.beta(x).mT, self.split(self.forget(x)))
-        o, S = self.corrected(q, k, v, rates, mask, S)
+        beta, alpha = self.beta(x).mT, self.split(self.forget(x))
+        o, S = self.scan(q, k, v, beta, alpha, mask, S)
         y = self.output(at.merge(self.norm(o)) * self.gate(x).sigmoid())
-        return y, Kept(S, inputs)
+        return y, at.Kept(S, inputs)
 
-    def attend(
-        self, q: Tensor, k: Tensor, v: Tensor, beta: Tensor, alpha: Tensor, mask: Tensor | None
-    ) -> Tensor:
-        """Shapes of `core_inputs` and a mask [B, N] or None to [B, H, N, d]."""
-        return self.corrected(q, k, v, Rates(beta, alpha), mask, self.nothing(len(v), v))[0]
-
-    def corrected(
-        self, q: Tensor, k: Tensor, v: Tensor, rates: Rates, mask: Tensor | None, S: Tensor
+    def scan(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        beta: Tensor,
+        alpha: Tensor,
+        mask: Tensor | None,
+        S: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """o [B, H, N, d], and S after the tokens."""
         dtype = v.dtype
         q, k, v = unit(at.widen(q)) * q.shape[-1] ** -0.5, unit(at.widen(k)), at.widen(v)
-        beta, b = at.widen(rates.beta).sigmoid(), at.widen(self.b).view(self.heads, 1, -1)
-        g = -at.widen(self.A).exp()[:, None, None] * softplus(at.widen(rates.alpha) + b)
+        beta, b = at.widen(beta).sigmoid(), at.widen(self.b).view(self.heads, 1, -1)
+        g = -at.widen(self.A).exp()[:, None, None] * softplus(at.widen(alpha) + b)
         if mask is not None:
             beta, g = beta * mask[:, None], g * mask[:, None, :, None]
         o, S = at.delta_rule(S, g, q, k, v, beta, self.chunk(self.config, q.shape[-1]))
         return o.to(dtype), S
 
-    def nothing(self, batch: int, like: Tensor) -> Tensor:
-        """S before the first token, on the device of `like` and at least as precise."""
-        d = self.width // self.heads
-        return at.widen(like.new_zeros(batch, self.heads, d, d))
-
-    def start(self, batch: int, capacity: int) -> at.State:
-        like = self.output.weight
-        return Kept(self.nothing(batch, like), like.new_zeros(batch, *self.taps[1:].shape))
-
     @staticmethod
-    def state_elements(config: Config, workload: at.Workload) -> int:
-        w = workload
-        return w.batch * w.width * (w.head_width + 3 * (config.conv - 1))
+    def state_shape(config: Config, workload: at.Workload) -> tuple[int, ...]:
+        return workload.heads, workload.head_width, workload.head_width
+
+    @classmethod
+    def state_elements(cls, config: Config, workload: at.Workload) -> int:
+        inputs = workload.batch * (config.conv - 1) * 3 * workload.width
+        return super().state_elements(config, workload) + inputs
 
     @classmethod
     def flops(cls, config: Config, w: at.Workload) -> at.Flops:
@@ -133,28 +121,7 @@ class KimiDelta(at.Recurrent):
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         """Logs of decays, q and k once more; in training, S after every token."""
-        return w.tokens * w.width * (4 + (w.mode is at.Mode.TRAINING) * w.head_width)
-
-
-class Chunked(KimiDelta):
-    @staticmethod
-    def chunk(config: Config, d: int) -> int:
-        return config.chunk or at.chunk_length(d, by_row=True)
-
-    @staticmethod
-    def elements(config: Config, w: at.Workload) -> int:
-        """Logs of decays, q and k once more, gradients, and what one part of the tokens takes."""
-        return w.tokens * w.width * (4 + 5 * (w.mode is at.Mode.TRAINING)) + 40 * 2**18
-
-
-def rank(config: Config, w: at.Workload) -> int:
-    """R."""
-    return w.head_width if config.rank is None else config.rank
-
-
-def projections(config: Config, w: at.Workload) -> int:
-    """Elements of W_Q, W_K, W_V and W_O, of W_β, and of W_F, W_α, W_E and W_G."""
-    return w.width * (4 * w.width + w.heads + 4 * rank(config, w))
+        return w.tokens * w.width * (4 + w.trains * w.head_width)
 
 
 def reference(module: KimiDelta, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
@@ -181,6 +148,27 @@ def reference(module: KimiDelta, x: Tensor, mask: Tensor | None, draws: at.Draws
             outputs.append(o / (o.square().mean() + EPSILON).sqrt() * module.norm.weight)
         heads.append(torch.stack(outputs))
     return module.output(torch.cat(heads, -1) * module.gate(x).sigmoid())
+
+
+class Chunked(KimiDelta):
+    @staticmethod
+    def chunk(config: Config, d: int) -> int:
+        return config.chunk or at.chunk_length(d, by_row=True)
+
+    @staticmethod
+    def elements(config: Config, w: at.Workload) -> int:
+        """Logs of decays, q and k once more, gradients, and what one part of the tokens takes."""
+        return w.tokens * w.width * (4 + 5 * w.trains) + 40 * 2**18
+
+
+def rank(config: Config, w: at.Workload) -> int:
+    """R."""
+    return w.head_width if config.rank is None else config.rank
+
+
+def projections(config: Config, w: at.Workload) -> int:
+    """Elements of W_Q, W_K, W_V and W_O, of W_β, and of W_F, W_α, W_E and W_G."""
+    return w.width * (4 * w.width + w.heads + 4 * rank(config, w))
 
 
 def parameters(config: Config, w: at.Workload) -> int:

@@ -18,7 +18,6 @@ Source: arXiv:2401.04658, section 3.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -42,12 +41,6 @@ class Config(at.BaseConfig):
             raise ValueError(f"depth is {self.depth}; it must be from 0 to 1")
 
 
-class Kept(NamedTuple):
-    """S [B, H, d, 1, d]."""
-
-    S: Tensor
-
-
 class Lightning(at.Recurrent, at.QKVAttention):
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
@@ -58,13 +51,10 @@ class Lightning(at.Recurrent, at.QKVAttention):
 
     def extend(self, x: Tensor, mask: Tensor | None, state: at.State) -> tuple[Tensor, at.State]:
         q, k, v = (silu(t) for t in self.projected(x))
-        o, S = self.decayed(q, k, v, mask, *state)
-        return self.output(self.norm(at.merge(o)) * self.gate(x).sigmoid()), Kept(S)
+        o, S = self.scan(q, k, v, mask, *state)
+        return self.output(self.norm(at.merge(o)) * self.gate(x).sigmoid()), (S,)
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        return self.decayed(q, k, v, mask, self.nothing(len(v), v))[0]
-
-    def decayed(
+    def scan(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, S: Tensor
     ) -> tuple[Tensor, Tensor]:
         """o [B, H, N, d], and S after the tokens."""
@@ -78,17 +68,9 @@ class Lightning(at.Recurrent, at.QKVAttention):
         o, S = at.decay_rule(S, g[None, :, None], q, k, v, chunk)
         return o.to(dtype), S
 
-    def nothing(self, batch: int, like: Tensor) -> Tensor:
-        """S before the first token, on the device of `like` and at least as precise."""
-        d = self.width // self.heads
-        return at.widen(like.new_zeros(batch, self.heads, d, 1, d))
-
-    def start(self, batch: int, capacity: int) -> at.State:
-        return Kept(self.nothing(batch, self.output.weight))
-
     @staticmethod
-    def state_elements(config: Config, workload: at.Workload) -> int:
-        return workload.batch * workload.width * workload.head_width
+    def state_shape(config: Config, workload: at.Workload) -> tuple[int, ...]:
+        return workload.heads, workload.head_width, 1, workload.head_width
 
     @classmethod
     def flops(cls, config: Config, w: at.Workload) -> at.Flops:
@@ -100,20 +82,7 @@ class Lightning(at.Recurrent, at.QKVAttention):
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         """In training, S after every token."""
-        return w.tokens * w.width * (2 + (w.mode is at.Mode.TRAINING) * w.head_width)
-
-
-class Chunked(Lightning):
-    @staticmethod
-    def chunk(config: Config, d: int) -> int:
-        return config.chunk or at.chunk_length(d)
-
-    @staticmethod
-    def elements(config: Config, w: at.Workload) -> int:
-        """Chunks of q, k, v and o, scores before and after decay, and S before every chunk."""
-        C = Chunked.chunk(config, w.head_width)
-        states = -(-w.seq_len // C) * w.batch * w.width * w.head_width
-        return 2 * w.heads * w.tokens * min(C, w.seq_len) + 6 * w.tokens * w.width + 2 * states
+        return w.tokens * w.width * (2 + w.trains * w.head_width)
 
 
 def reference(module: Lightning, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
@@ -133,6 +102,19 @@ def reference(module: Lightning, x: Tensor, mask: Tensor | None, draws: at.Draws
     o = torch.cat(heads, -1)
     o = o / (o.square().mean(-1, keepdim=True) + EPSILON).sqrt() * module.norm.weight
     return module.output(o * module.gate(x).sigmoid())
+
+
+class Chunked(Lightning):
+    @staticmethod
+    def chunk(config: Config, d: int) -> int:
+        return config.chunk or at.chunk_length(d)
+
+    @staticmethod
+    def elements(config: Config, w: at.Workload) -> int:
+        """Chunks of q, k, v and o, scores before and after decay, and S before every chunk."""
+        C = Chunked.chunk(config, w.head_width)
+        states = -(-w.seq_len // C) * w.batch * w.width * w.head_width
+        return 2 * w.heads * w.tokens * min(C, w.seq_len) + 6 * w.tokens * w.width + 2 * states
 
 
 def parameters(config: Config, w: at.Workload) -> int:

@@ -96,6 +96,22 @@ class Moba(at.QKVAttention):
         return 3 * w.heads * w.tokens * w.seq_len
 
 
+def reference(module: Moba, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
+    d, C = module.width // module.heads, module.config.block
+    q, k, v = (m(x) for m in (module.query, module.key, module.value))
+    rows = []
+    for i in range(len(x)):
+        heads = []
+        for h in range(module.heads):
+            blocks = [i // C, *draws["choice"][h, i].nonzero()[:, 0].tolist()]
+            keys = [j for j in range(i + 1) if j // C in blocks and (mask is None or mask[j])]
+            own = slice(h * d, (h + 1) * d)
+            A = (k[keys, own] @ q[i, own] / d**0.5).softmax(0)
+            heads.append(A @ v[keys, own] if keys else torch.zeros_like(q[i, own]))
+        rows.append(torch.cat(heads))
+    return module.output(torch.stack(rows))
+
+
 class Blocked(Moba):
     def read(self, q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None) -> Tensor:
         return at.read_chosen(q, k, v, choice, mask, self.config.block)
@@ -117,22 +133,6 @@ class Blocked(Moba):
 def scoring(config: Config, w: at.Workload) -> int:
     """FLOPs of q k̄ᵀ."""
     return 2 * w.tokens * -(-w.seq_len // config.block) * w.width
-
-
-def reference(module: Moba, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    d, C = module.width // module.heads, module.config.block
-    q, k, v = (m(x) for m in (module.query, module.key, module.value))
-    rows = []
-    for i in range(len(x)):
-        heads = []
-        for h in range(module.heads):
-            blocks = [i // C, *draws["choice"][h, i].nonzero()[:, 0].tolist()]
-            keys = [j for j in range(i + 1) if j // C in blocks and (mask is None or mask[j])]
-            own = slice(h * d, (h + 1) * d)
-            A = (k[keys, own] @ q[i, own] / d**0.5).softmax(0)
-            heads.append(A @ v[keys, own] if keys else torch.zeros_like(q[i, own]))
-        rows.append(torch.cat(heads))
-    return module.output(torch.stack(rows))
 
 
 def parameters(config: Config, w: at.Workload) -> int:

@@ -195,6 +195,38 @@ class NativeSparse(at.CoreAttention):
         return 5 * w.heads * w.tokens * w.seq_len
 
 
+def reference(module: NativeSparse, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
+    c, d, group = module.config, module.width // module.heads, module.heads // module.kv_heads
+    q, k, v = (m(x) for m in (module.query, module.key, module.value))
+    gates, C, rows = module.gates(x).sigmoid(), module.config.block, []
+    real = [mask is None or bool(mask[j]) for j in range(len(x))]
+    for i in range(len(x)):
+        past, heads = [j for j in range(i + 1) if real[j]], []
+        for h in range(module.heads):
+            own, shared = slice(h * d, (h + 1) * d), slice(h // group * d, (h // group + 1) * d)
+            blocks = [i // C, *draws["choice"][h // group, i].nonzero()[:, 0].tolist()]
+            ended = [[j for j in past if j // C == m] for m in range((i + 1) // C)]
+            ended = [block for block in ended if block]
+            branches = (
+                ([k[b, shared].mean(0) for b in ended], [v[b, shared].mean(0) for b in ended]),
+                *(
+                    ([*k[keys, shared]], [*v[keys, shared]])
+                    for keys in (
+                        [j for j in past if j // C in blocks],
+                        [j for j in past if i - j < c.window],
+                    )
+                ),
+            )
+            o = torch.zeros_like(q[i, own])
+            for gate, (keys, values) in zip(gates[i, 3 * h : 3 * h + 3], branches, strict=True):
+                if keys:
+                    A = (torch.stack(keys) @ q[i, own] / d**0.5).softmax(0)
+                    o = o + gate * (A @ torch.stack(values))
+            heads.append(o)
+        rows.append(torch.cat(heads))
+    return module.output(torch.stack(rows))
+
+
 class Blocked(NativeSparse):
     def compressed(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor) -> Tensor:
         visible = visible.expand(len(q), 1, *visible.shape[-2:])
@@ -245,38 +277,6 @@ def projections(config: Config, w: at.Workload) -> int:
 def scoring(config: Config, w: at.Workload) -> int:
     """FLOPs of q k̄ᵀ, for the choice and for o^c, and of p v̄."""
     return 3 * 2 * w.tokens * -(-w.seq_len // config.block) * w.width
-
-
-def reference(module: NativeSparse, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    c, d, group = module.config, module.width // module.heads, module.heads // module.kv_heads
-    q, k, v = (m(x) for m in (module.query, module.key, module.value))
-    gates, C, rows = module.gates(x).sigmoid(), module.config.block, []
-    real = [mask is None or bool(mask[j]) for j in range(len(x))]
-    for i in range(len(x)):
-        past, heads = [j for j in range(i + 1) if real[j]], []
-        for h in range(module.heads):
-            own, shared = slice(h * d, (h + 1) * d), slice(h // group * d, (h // group + 1) * d)
-            blocks = [i // C, *draws["choice"][h // group, i].nonzero()[:, 0].tolist()]
-            ended = [[j for j in past if j // C == m] for m in range((i + 1) // C)]
-            ended = [block for block in ended if block]
-            branches = (
-                ([k[b, shared].mean(0) for b in ended], [v[b, shared].mean(0) for b in ended]),
-                *(
-                    ([*k[keys, shared]], [*v[keys, shared]])
-                    for keys in (
-                        [j for j in past if j // C in blocks],
-                        [j for j in past if i - j < c.window],
-                    )
-                ),
-            )
-            o = torch.zeros_like(q[i, own])
-            for gate, (keys, values) in zip(gates[i, 3 * h : 3 * h + 3], branches, strict=True):
-                if keys:
-                    A = (torch.stack(keys) @ q[i, own] / d**0.5).softmax(0)
-                    o = o + gate * (A @ torch.stack(values))
-            heads.append(o)
-        rows.append(torch.cat(heads))
-    return module.output(torch.stack(rows))
 
 
 def parameters(config: Config, w: at.Workload) -> int:
