@@ -15,8 +15,24 @@ from attnbench.verify.trial import tokens, trials
 from attnbench.workloads.plan import plan
 from tests.sweeps import sweep
 
-CACHES = ("adaptively_sparse", "grouped_query", "latent", "transformer")
-RECURRENT = ("gated_delta_net", "linear_transformer", "mamba2", "performer", "retention")
+CACHES = (
+    "adaptively_sparse",
+    "differential",
+    "forgetting",
+    "grouped_query",
+    "latent",
+    "transformer",
+)
+RECURRENT = (
+    "gated_delta_net",
+    "gated_linear",
+    "kimi_delta",
+    "lightning",
+    "linear_transformer",
+    "mamba2",
+    "performer",
+    "retention",
+)
 RINGS = ("compressive_transformer", "local", "longformer", "sliding_window", "transformer_xl")
 
 

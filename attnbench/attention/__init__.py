@@ -2,6 +2,7 @@
 
     contract, card          `at.QKVAttention`, `at.Card`: what every mechanism has
     primitives, recurrence  operations that mechanisms share
+    selection               attention to chosen blocks of keys
     caches, flex            states of keys and values; windows by torch's flex_attention
 
 Loads torch. The kernels in `kernels` need triton too, so forms import them when they are built.
@@ -56,8 +57,20 @@ from attnbench.attention.recurrence import (
     delta_flops,
     delta_rule,
     random_taps,
+    row_decay_flops,
     short_convolution,
     sum_flops,
     sum_rule,
+)
+from attnbench.attention.selection import (
+    ChosenState,
+    allowed_tokens,
+    block_means,
+    choose,
+    chosen_flops,
+    read_allowed,
+    read_chosen,
+    read_next,
+    top_blocks,
 )
 from attnbench.records import Causality, Family, Level, Mode, Option, Workload

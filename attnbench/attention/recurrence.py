@@ -1,15 +1,16 @@
 """Recurrences over tokens with a matrix as state, token by token and in chunks.
 
     decay   S_t = e^{g_t} S_{t−1} + k_t v_tᵀ                                 [B, H, dk, dv]
-    delta   S_t = e^{g_t} (I − β_t k_t k_tᵀ) S_{t−1} + β_t k_t v_tᵀ          [B, H, dk, dv]
+    delta   S_t = (I − β_t k_t k_tᵀ) e^{g_t} S_{t−1} + β_t k_t v_tᵀ          [B, H, dk, dv]
     sum     S_t = S_{t−1} + k_t v_tᵀ                                         [B, H, dk, dv]
     o_t = S_tᵀ q_t                                                           [B, H, N, dv]
 
-Logs of decays g ≤ 0 are [B, H, N], or [1, H, 1] if they are the same at every token. In the decay
-rule R heads share their q and k, [B, K, N, dk] with K = H / R; its state is [B, K, dk, R, dv], so
-that shared products are one product. All rules take the state before the tokens and return that
-after them. Tokens that do not fill a chunk form a shorter one; only the rule `sum`, whose chunks
-need not follow one another, pads them.
+Logs of decays g ≤ 0 are [B, H, N], or [1, H, 1] if they are the same at every token, or
+[B, H, N, dk] if every row of S has its own: e^{g_t} is then a diagonal matrix. In the decay rule R
+heads share their q and k, [B, K, N, dk] with K = H / R; its state is [B, K, dk, R, dv], so that
+shared products are one product. All rules take the state before the tokens and return that after
+them. Tokens that do not fill a chunk form a shorter one; only the rule `sum`, whose chunks need not
+follow one another, pads them.
 
 In a chunk of C tokens, with G_i the sum of g up to and including token i, Γ_ij = e^{G_i − G_j} for
 j ≤ i, and S the state before the chunk:
@@ -22,8 +23,13 @@ j ≤ i, and S the state before the chunk:
 
 All exponents are at most 0, so strong decays neither overflow nor give NaN gradients. G is float64,
 since one strong decay would leave float32 sums after it too few digits for their differences: in
-chunks, strong decays cost no digits either. Only the states of chunks, S⁺ from S, are computed one
-after the other.
+chunks, strong decays cost no digits either. Of decays by row, Γ stands inside the products, which
+`attention.channels` computes, and G is no sum at all.
+
+Only the states of chunks, S⁺ from S, are computed one after the other; of the rest, as many chunks
+at a time as a core's cache holds. Decays by row take several times the memory of their inputs, so
+in training they keep the inputs and the states between such parts, and compute all but the last
+part once more.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,9 +40,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, silu
+from torch.utils.checkpoint import checkpoint
 
+from attnbench.attention.channels import channel_flops, channel_products
 from attnbench.attention.contract import CoreAttention, Flops, State
-from attnbench.attention.primitives import widen
+from attnbench.attention.primitives import logits_at_once, widen
 from attnbench.records import Workload
 
 BLOCK = 256  # tokens that a convolution reads at a time
@@ -122,11 +130,13 @@ def decay_rule(
 ) -> tuple[Tensor, Tensor]:
     """o [B, H, N, dv], and S after the tokens; without a chunk, token by token.
 
-    Shapes: g [B, H, N] or [1, H, 1], q and k [B, K, N, dk], v [B, H, N, dv].
+    Shapes: g [B, H, N] or [1, H, 1], q and k [B, K, N, dk], v [B, H, N, dv]. With g
+    [B, H, N, dk], K is H and S is [B, H, dk, dv].
     """
+    by_row = g.dim() == 4
     if chunk is None or q.shape[2] == 1:
-        return by_token(decay_token, S, g, q, k, v)
-    return by_chunk(decay_chunks, chunk, S, g, q, k, v)
+        return by_token(row_decay_token if by_row else decay_token, S, g, q, k, v)
+    return by_chunk(row_decay_chunks if by_row else decay_chunks, chunk, S, g, q, k, v)
 
 
 def delta_rule(
@@ -134,7 +144,8 @@ def delta_rule(
 ) -> tuple[Tensor, Tensor]:
     """o [B, H, N, dv], and S after the tokens; without a chunk, token by token.
 
-    Shapes: g [B, H, N] or [1, H, 1], q and k [B, H, N, dk], v [B, H, N, dv], β [B, H, N].
+    Shapes: g [B, H, N], [1, H, 1] or [B, H, N, dk], q and k [B, H, N, dk], v [B, H, N, dv],
+    β [B, H, N].
     """
     if chunk is None or q.shape[2] == 1:
         return by_token(delta_token, S, g, q, k, v, beta)
@@ -176,33 +187,52 @@ def decay_flops(seq_len: int, chunk: int | None, groups: int, heads: int, dk: in
     return 4 * heads * seq_len * dk * dv + 2 * near * (groups * dk + heads * dv)
 
 
-def delta_flops(seq_len: int, chunk: int | None, heads: int, dk: int, dv: int) -> int:
+def row_decay_flops(seq_len: int, chunk: int | None, heads: int, dk: int, dv: int) -> int:
+    """FLOPs of `decay_rule` for one sequence with decays by row.
+
+    Those of one decay, but with products by channel for Q Kᵀ.
+    """
+    near = 0 if chunk is None or seq_len == 1 else channel_products_flops(seq_len, chunk, 1, dk)
+    return decay_flops(seq_len, chunk, 0, heads, dk, dv) + heads * near
+
+
+def delta_flops(
+    seq_len: int, chunk: int | None, heads: int, dk: int, dv: int, by_row: bool = False
+) -> int:
     """FLOPs of `delta_rule` for one sequence: Sᵀ k, k (v − Sᵀ k)ᵀ and Sᵀ q for each token.
 
-    In chunks K Kᵀ, Q Kᵀ, the triangular solution [U W], A and T times it, the states of chunks,
-    and what is read of them.
+    In chunks K Kᵀ, Q Kᵀ (`by_row` by channel), the triangular solution [U W], A and T times it, the
+    states of chunks, and what is read of them.
     """
     if chunk is None or seq_len == 1:
         return 6 * heads * seq_len * dk * dv
     near, both = pairs(seq_len, chunk), dk + dv
-    solved = near * (4 * dk + both) + 2 * (near + seq_len * dk) * both
+    products = channel_products_flops(seq_len, chunk, 2, dk) if by_row else 4 * near * dk
+    solved = products + near * both + 2 * (near + seq_len * dk) * both
     states = -(-seq_len // chunk) * dk + seq_len
     return heads * (solved + 2 * states * dk * dv)
 
 
-def chunk_length(dk: int) -> int:
+def chunk_length(dk: int, by_row: bool = False) -> int:
     """Tokens of a chunk for which both rules were fastest on a CPU, with dk rows of S."""
+    if by_row:
+        return 32 if dk >= 64 else 16
     return 64 if dk >= 64 else 32
 
 
 def pairs(seq_len: int, chunk: int) -> int:
     """How many pairs of tokens lie in one chunk, in both orders and with themselves: Σ C²."""
-    return sum(count * C * C for count, C in spans(seq_len, chunk))
+    return sum(count * C * C for count, C in spans(seq_len, chunk, seq_len))
+
+
+def channel_products_flops(seq_len: int, chunk: int, rows: int, dk: int) -> int:
+    """FLOPs of `channel_products` in all chunks of one head."""
+    return sum(count * channel_flops(C, rows, dk) for count, C in spans(seq_len, chunk, seq_len))
 
 
 def by_token(rule: Rule, S: Tensor, g: Tensor, *inputs: Tensor) -> tuple[Tensor, Tensor]:
     outputs = []
-    g = g.expand(-1, -1, inputs[0].shape[2])
+    g = g.expand(-1, -1, inputs[0].shape[2], *g.shape[3:])
     for token in zip(*(x.unbind(2) for x in (g, *inputs)), strict=True):
         o, S = rule(S, *token)
         outputs.append(o)
@@ -217,11 +247,17 @@ def decay_token(S: Tensor, g: Tensor, q: Tensor, k: Tensor, v: Tensor) -> tuple[
     return (q[:, :, None] @ S.flatten(3)).view(v.shape), S
 
 
+def row_decay_token(S: Tensor, g: Tensor, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """g, q and k [B, H, dk], v [B, H, dv] to o [B, H, dv], and S."""
+    S = g.exp()[..., None] * S + k[..., None] @ v[:, :, None]
+    return (q[:, :, None] @ S).squeeze(2), S
+
+
 def delta_token(
     S: Tensor, g: Tensor, q: Tensor, k: Tensor, v: Tensor, beta: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """g and β [B, H], q and k [B, H, dk], v [B, H, dv] to o [B, H, dv], and S."""
-    S = g.exp()[..., None, None] * S
+    """g [B, H] or [B, H, dk], q and k [B, H, dk], v [B, H, dv], β [B, H] to o [B, H, dv], and S."""
+    S = g.exp().view(*g.shape[:2], -1, 1) * S
     change = beta[..., None, None] * (v[:, :, None] - k[:, :, None] @ S)  # [B, H, 1, dv]
     S = S + k[..., None] @ change
     return (q[:, :, None] @ S).squeeze(2), S
@@ -230,32 +266,46 @@ def delta_token(
 def by_chunk(
     rule: Rule, chunk: int, S: Tensor, g: Tensor, *inputs: Tensor
 ) -> tuple[Tensor, Tensor]:
-    outputs, start = [], 0
-    for count, C in spans(inputs[0].shape[2], chunk):
-        end = start + count * C
-        o, S = rule(S, sums(g, start, end, C), *(chunks(x, start, end, C) for x in inputs))
-        outputs.append(o.permute(1, 0, 3, 2, 4).flatten(1, 2))  # [B, tokens, H, dv]
-        start = end
+    outputs, start, q = [], 0, inputs[0]
+    most = max(1, logits_at_once(q.device.type) * q.shape[2] // (q.numel() * chunk))
+    for count, C in spans(q.shape[2], chunk, most):
+        part = slice(start, start := start + count * C)
+        read = [x if x.shape[2] == 1 else x[:, :, part] for x in (g, *inputs)]
+        # the backward pass begins with the last part, which it would compute once more at once
+        if g.dim() == 4 and torch.is_grad_enabled() and start < q.shape[2]:
+            o, S = checkpoint(by_part, rule, C, S, *read, use_reentrant=False)
+        else:
+            o, S = by_part(rule, C, S, *read)
+        outputs.append(o)
     return (outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1)).transpose(1, 2), S
 
 
-def spans(seq_len: int, chunk: int) -> Iterator[tuple[int, int]]:
-    """The number of whole chunks with their length C, then the one shorter chunk, if any."""
+def by_part(rule: Rule, C: int, S: Tensor, g: Tensor, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+    """o [B, tokens, H, dv] of whole chunks, and S after them."""
+    decays = chunks(g, C) if g.dim() == 4 else sums(g, C)
+    o, S = rule(S, decays, *(chunks(x, C) for x in inputs))
+    return o.permute(1, 0, 3, 2, 4).flatten(1, 2), S
+
+
+def spans(seq_len: int, chunk: int, most: int) -> Iterator[tuple[int, int]]:
+    """Numbers of whole chunks, at most so many, with their length C, then the shorter chunk."""
     whole, rest = divmod(seq_len, chunk)
-    yield from ((count, C) for count, C in ((whole, chunk), (1, rest)) if count * C)
+    yield from ((min(most, whole - done), chunk) for done in range(0, whole, most))
+    if rest:
+        yield 1, rest
 
 
-def chunks(x: Tensor, start: int, end: int, C: int) -> Tensor:
-    """Tokens of [B, H, N, ...] as chunks [n, B, H, C, ...]."""
-    return x[:, :, start:end].unflatten(2, (-1, C)).movedim(2, 0).contiguous()
+def chunks(x: Tensor, C: int) -> Tensor:
+    """Tokens [B, H, N, ...] as chunks [n, B, H, C, ...]."""
+    return x.unflatten(2, (-1, C)).movedim(2, 0).contiguous()
 
 
-def sums(g: Tensor, start: int, end: int, C: int) -> Tensor:
+def sums(g: Tensor, C: int) -> Tensor:
     """G in float64: [n, B, H, C], or [1, 1, H, C] of constant decays."""
     if g.shape[2] == 1:
         return g[None] * torch.arange(1, C + 1, dtype=torch.float64, device=g.device)
     # `cumsum` to float64 would sum gradients in the type of g
-    return chunks(g, start, end, C).double().cumsum(-1)
+    return chunks(g, C).double().cumsum(-1)
 
 
 class Ratio(torch.autograd.Function):
@@ -309,20 +359,39 @@ def decay_chunks(S: Tensor, G: Tensor, q: Tensor, k: Tensor, v: Tensor) -> tuple
     return o.flatten(2, 3), S
 
 
-def delta_chunks(
-    S: Tensor, G: Tensor, q: Tensor, k: Tensor, v: Tensor, beta: Tensor
+def row_decay_chunks(
+    S: Tensor, g: Tensor, q: Tensor, k: Tensor, v: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """q and k [n, B, H, C, dk], v [n, B, H, C, dv] to o [n, B, H, C, dv], and S."""
+    """g, q and k [n, B, H, C, dk], v [n, B, H, C, dv] to o [n, B, H, C, dv], and S."""
+    A, growth, left = channel_products(q[..., None, :], k, g)
+    added = (k * left).mT @ v
+    before, S = carried(torch.addcmul, added, growth[..., -1, :, None].expand_as(added), S)
+    return A.squeeze(-2) @ v + (q * growth) @ before, S
+
+
+def delta_chunks(
+    S: Tensor, decays: Tensor, q: Tensor, k: Tensor, v: Tensor, beta: Tensor
+) -> tuple[Tensor, Tensor]:
+    """q and k [n, B, H, C, dk], v [n, B, H, C, dv] to o [n, B, H, C, dv], and S.
+
+    `decays` are G [n, B, H, C], or g [n, B, H, C, dk] if every row of S has its own.
+    """
     dk, dv = S.shape[2:]
-    gamma, beta = Ratio.apply(G, v.dtype), beta[..., None]
-    growth, left = (x.to(v.dtype).exp()[..., None] for x in (G, G[..., -1:] - G))
-    L = (beta * k) @ k.mT * gamma
+    beta = beta[..., None]
+    if decays.dim() == 5:
+        products, growth, left = channel_products(torch.stack([beta * k, q], -2), k, decays)
+        L, A = products.unbind(-2)
+    else:
+        gamma = Ratio.apply(decays, v.dtype)
+        exponents = decays, decays[..., -1:] - decays
+        growth, left = (x.to(v.dtype).exp()[..., None] for x in exponents)
+        L, A = (x @ k.mT * gamma for x in (beta * k, q))
     right = beta * torch.cat([v, k * growth], -1)
     # reads L below its diagonal only
     UW = torch.linalg.solve_triangular(L, right, upper=False, unitriangular=True)
-    AU, AW = ((q @ k.mT * gamma) @ UW).split([dv, dk], -1)
+    AU, AW = (A @ UW).split([dv, dk], -1)
     TU, TW = ((k * left).mT @ UW).split([dv, dk], -1)
-    factor = growth[..., -1:, :] * torch.eye(dk, dtype=k.dtype, device=k.device) - TW
+    factor = growth[..., -1, :, None] * torch.eye(dk, dtype=k.dtype, device=k.device) - TW
     sequences = S.flatten(0, 1)  # [B H, dk, dv]
     before, S = carried(torch.baddbmm, TU.flatten(1, 2), factor.flatten(1, 2), sequences)
     read = (q * growth - AW).flatten(0, 2)

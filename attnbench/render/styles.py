@@ -44,7 +44,10 @@ NAMES: Mapping[str, str] = MappingProxyType({
     "star_transformer": "Star-Transformer", "synthesizer": "Synthesizer",
     "transformer_xl": "Transformer-XL", "fnet": "FNet", "gated_delta_net": "Gated DeltaNet",
     "grouped_query": "Grouped-query", "latent": "Latent attention", "mamba2": "Mamba-2",
-    "retention": "RetNet", "sliding_window": "Sliding-window",
+    "retention": "RetNet", "sliding_window": "Sliding-window", "kimi_delta": "Kimi delta",
+    "gated_linear": "Gated linear", "lightning": "Lightning attention",
+    "forgetting": "Forgetting attention", "differential": "Differential",
+    "indexed": "Indexed attention", "moba": "MoBA", "native_sparse": "NSA",
 })  # fmt: skip
 MECHANISMS = tuple(NAMES)
 STRONGEST = MECHANISMS[:2]  # the two that every reader compares the others with

@@ -101,7 +101,8 @@ def listed() -> Mapping[str, tuple[str, ...]]:
             synthesizer performer linformer linear_transformer bigbird
         """,
         "@modern": """
-            grouped_query sliding_window latent fnet retention gated_delta_net mamba2
+            grouped_query sliding_window latent fnet retention gated_delta_net mamba2 kimi_delta
+            gated_linear lightning forgetting differential indexed moba native_sparse
         """,
     }
     return {name: tuple(text.split()) for name, text in members.items()}

@@ -46,6 +46,25 @@ def delta(inputs, chunk):
     return delta_rule(S.squeeze(3), *others, chunk)
 
 
+def by_row(inputs):
+    """The same with one decay for each row of S."""
+    S, g, q, k, *others = inputs
+    rates = torch.arange(1, DK + 1, dtype=g.dtype) / 2
+    return S, g[..., None].expand(*k.shape[:3], 1) * rates, q, k, *others
+
+
+def row_decay(inputs, chunk):
+    S, *others = by_row(inputs)
+    return decay_rule(S.squeeze(3), *others[:4], chunk)
+
+
+def row_delta(inputs, chunk):
+    return delta(by_row(inputs), chunk)
+
+
+RULES = [decay, delta, row_decay, row_delta]
+
+
 def results(rule, inputs, chunk):
     """The outputs, the last state, and the gradients of all inputs that the rule reads."""
     copies = [x.clone().requires_grad_() for x in inputs]
@@ -66,7 +85,7 @@ def error(found, exact):
     return ((found.double() - exact).abs().max() / exact.abs().max()).item()
 
 
-@pytest.mark.parametrize("rule", [decay, delta])
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("chunk", [1, 5, 16, 41, 64])
 @pytest.mark.parametrize("strength", [0.1, STRONG])
 @pytest.mark.parametrize("constant", [False, True])
@@ -78,10 +97,11 @@ def test_chunks_equal_the_recurrence(rule, chunk, strength, constant):
 @given(st.integers(1, 40), st.integers(1, 50), st.sampled_from([1, 2, 4]), st.integers(0, 9))
 def test_any_length_chunk_and_number_of_groups(N, chunk, groups, seed):
     compare(decay, drawn(N, groups=groups, seed=seed), chunk)
-    compare(delta, drawn(N, seed=seed), chunk)
+    for rule in (delta, row_decay, row_delta):
+        compare(rule, drawn(N, seed=seed), chunk)
 
 
-@pytest.mark.parametrize("rule", [decay, delta])
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("chunk", [None, 8])
 @pytest.mark.parametrize("constant", [False, True])
 def test_two_halves_with_the_carried_state_are_the_whole(rule, chunk, constant):
@@ -97,7 +117,7 @@ def test_two_halves_with_the_carried_state_are_the_whole(rule, chunk, constant):
     assert_close(S, last)
 
 
-@pytest.mark.parametrize("rule", [decay, delta])
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("chunk", [None, 16, 64])
 def test_strong_decays_are_finite_in_float32(rule, chunk):
     inputs = [x.requires_grad_() for x in drawn(130, strength=2 * STRONG, dtype=torch.float32)]
@@ -106,7 +126,7 @@ def test_strong_decays_are_finite_in_float32(rule, chunk):
     assert all(t.isfinite().all() for t in (o, S, *gradients) if t is not None)
 
 
-@pytest.mark.parametrize("rule", [decay, delta])
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("strongest", [0, -10, -100, -1_000, -10_000, -100_000])
 def test_one_strong_decay_costs_no_digits_in_float32(rule, strongest):
     """Later sums of a chunk would keep few digits of the differences of weak decays."""
@@ -117,7 +137,9 @@ def test_one_strong_decay_costs_no_digits_in_float32(rule, strongest):
         assert error(a, b) < FLOAT32
 
 
-@pytest.mark.parametrize("name", ["mamba2", "gated_delta_net", "retention"])
+@pytest.mark.parametrize(
+    "name", ["mamba2", "gated_delta_net", "retention", "kimi_delta", "gated_linear"]
+)
 @pytest.mark.parametrize("scale", [1, 30, 100])
 def test_layers_in_chunks_are_as_precise_as_token_by_token(name, scale):
     """Large inputs make strong decays, by which gradients of rates of decay are multiplied."""
@@ -139,7 +161,7 @@ def test_layers_in_chunks_are_as_precise_as_token_by_token(name, scale):
         [error(a, b) for a, b in zip(layer(form, torch.float32), exact, strict=True)]
         for form in ("eager", "chunked")
     ]
-    assert errors[1][0] < FLOAT32
+    assert errors[1][0] < max(FLOAT32, 1.1 * errors[0][0])
     for stepwise, in_chunks in zip(*errors, strict=True):
         assert in_chunks < 3 * max(stepwise, FLOAT32)
 
@@ -211,7 +233,15 @@ def test_a_convolution_continues_after_its_last_inputs():
     assert_close(after, last)
 
 
-@pytest.mark.parametrize(("N", "chunk", "found"), [(10, 4, [(2, 4), (1, 2)]), (3, 8, [(1, 3)])])
-def test_the_last_chunk_is_shorter(N, chunk, found):
-    assert [*spans(N, chunk)] == found
+@pytest.mark.parametrize(
+    ("N", "chunk", "most", "found"),
+    [
+        (10, 4, 9, [(2, 4), (1, 2)]),
+        (10, 4, 1, [(1, 4), (1, 4), (1, 2)]),
+        (16, 4, 3, [(3, 4), (1, 4)]),
+        (3, 8, 9, [(1, 3)]),
+    ],
+)
+def test_the_last_chunk_is_shorter(N, chunk, most, found):
+    assert [*spans(N, chunk, most)] == found
     assert pairs(N, chunk) == sum(count * C * C for count, C in found)

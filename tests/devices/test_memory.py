@@ -96,7 +96,17 @@ SQUARE = {("sliding_window", "masked")}
 
 
 # forms that loop over the tokens in Python: seconds, and minutes in training
-LOOPS = {(name, "eager") for name in ("gated_delta_net", "mamba2", "retention")}
+LOOPS = {
+    (name, "eager")
+    for name in (
+        "gated_delta_net",
+        "gated_linear",
+        "kimi_delta",
+        "lightning",
+        "mamba2",
+        "retention",
+    )
+}
 
 
 def lean():

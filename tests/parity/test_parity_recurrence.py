@@ -80,6 +80,30 @@ def test_retention_with_five_heads_of_yet_another_retnet(chunk):
 
 
 @pytest.mark.parametrize("chunk", CHUNKS)
+def test_kimi_delta_attention_of_flash_linear_attention(chunk):
+    q, k, v, beta, _ = drawn()
+    g, S = -torch.rand(B, N, H, D), torch.randn(B, H, D, DV)
+    rule = naive("kda").naive_recurrent_kda
+    expected, last = rule(q, k, v, g, beta, initial_state=S, output_final_state=True)
+    q, k, v, beta, g = by_head(q, k, v, beta, g)
+    o, S = delta_rule(S, g, q * D**-0.5, k, v, beta, chunk)
+    assert_close(o.transpose(1, 2), expected, rtol=1e-4, atol=1e-5)
+    assert_close(S, last, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("chunk", CHUNKS)
+def test_gated_linear_attention_of_flash_linear_attention(chunk):
+    q, k, v, *_ = drawn()
+    g, S = -torch.rand(B, N, H, D), torch.randn(B, H, D, DV)
+    rule = naive("gla").naive_recurrent_gla
+    expected, last = rule(q, k, v, g, initial_state=S, output_final_state=True)
+    q, k, v, g = by_head(q, k, v, g)
+    o, S = decay_rule(S, g, q * D**-0.5, k, v, chunk)
+    assert_close(o.transpose(1, 2), expected, rtol=1e-4, atol=1e-5)
+    assert_close(S, last, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("chunk", CHUNKS)
 def test_the_delta_rule_of_flash_linear_attention(chunk):
     q, k, v, beta, _ = by_head(*drawn())
     expected, last = naive("delta_rule").delta_rule_recurrence(q, k, v, beta)

@@ -13,10 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from attnbench.mechanisms import (
+    differential,
     fnet,
     gated_delta_net,
     grouped_query,
+    kimi_delta,
     latent,
+    lightning,
     mamba2,
     sliding_window,
 )
@@ -185,6 +188,81 @@ class SlidingWindow(Sublayer, sliding_window.Masked):
         return None
 
 
+class KimiDelta(Sublayer, kimi_delta.Chunked):
+    module = "transformers.models.kimi_linear.modeling_kimi_linear"
+    takes_causal = True
+    tolerance = 1e-5
+
+    def layer(self, config: Any, workload: Workload) -> nn.Module:
+        sizes = self.library.KimiLinearConfig(
+            hidden_size=workload.width,
+            linear_num_heads=workload.heads,
+            linear_head_dim=workload.head_width,
+            linear_conv_kernel_dim=config.conv,
+            num_hidden_layers=1,
+            layer_types=["linear_attention"],
+            rms_norm_eps=gated_delta_net.EPSILON,
+        )
+        theirs = self.library.KimiLinearDeltaAttention(sizes, 0)
+        theirs.q_proj, theirs.k_proj, theirs.v_proj = (Third(self.mix, i) for i in range(3))
+        theirs.conv1d, theirs.forget_gate = Taps(self.taps), Forget(self)
+        theirs.b_proj, theirs.o_proj = self.beta, self.output
+        theirs.g_a_proj, theirs.g_b_proj = self.gate
+        theirs.o_norm.weight = self.norm.weight
+        return theirs
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.theirs(x)
+
+
+class Lightning(Sublayer, lightning.Chunked):
+    module = "transformers.models.minimax.modeling_minimax"
+    takes_causal = True
+    tolerance = 1e-5
+
+    def layer(self, config: Any, workload: Workload) -> nn.Module:
+        H, d = workload.heads, workload.head_width
+        sizes = self.library.MiniMaxConfig(
+            hidden_size=workload.width,
+            num_attention_heads=H,
+            num_key_value_heads=H,
+            num_hidden_layers=2,
+            layer_types=["linear_attention"] * 2,
+        )
+        theirs = self.library.MiniMaxLightningAttention(sizes, 0)
+        theirs.qkv_proj = ByHead(H, (d, d, d), self.query, self.key, self.value)
+        theirs.output_gate, theirs.out_proj = self.gate, self.output
+        theirs.norm.weight = self.norm.weight
+        return theirs
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.theirs(x, None, None)[0]
+
+    @staticmethod
+    def refuses(config: Any, w: Workload) -> str | None:
+        return "the form is transformers' first layer; leave depth out" if config.depth else None
+
+
+class Differential(Sublayer, differential.Sdpa):
+    module = "transformers.models.diffllama.modeling_diffllama"
+    takes_causal = True
+    tolerance = 1e-5
+
+    def layer(self, config: Any, workload: Workload) -> nn.Module:
+        self.kv_heads = workload.heads
+        sizes = self.library.DiffLlamaConfig(
+            **sizes_of(self, workload), rms_norm_eps=differential.EPSILON
+        )
+        theirs: Any = sharing(self, self.library.DiffLlamaAttention(sizes, config.layer))
+        theirs.lambda_q1, theirs.lambda_k1 = self.q1, self.k1
+        theirs.lambda_q2, theirs.lambda_k2 = self.q2, self.k2
+        theirs.is_causal = workload.causal
+        return theirs
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.theirs(x, unrotated(x, self.width // self.heads))[0]
+
+
 class ByHead(Packed):
     """Linear maps whose outputs are parts of `widths` for each head, with each head's together."""
 
@@ -204,6 +282,31 @@ class ByHead(Packed):
     def reordered(self, rows: Tensor) -> Tensor:
         parts = [part.unflatten(0, (self.heads, -1)) for part in rows.split(self.parts)]
         return torch.cat(parts, 1).flatten(0, 1)
+
+
+class Third(nn.Module):
+    """One of three equal parts of the outputs of a linear map."""
+
+    def __init__(self, linear: nn.Linear, index: int) -> None:
+        super().__init__()
+        self.linear, self.index = linear, index
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight, bias = self.linear.weight, self.linear.bias
+        own = None if bias is None else bias.chunk(3)[self.index]
+        return nn.functional.linear(x, weight.chunk(3)[self.index], own)
+
+
+class Forget(nn.Module):
+    """Logs of decays [B, N, H, d], whose A has one dimension only, unlike that of their layer."""
+
+    def __init__(self, ours: Any) -> None:
+        super().__init__()
+        self.maps, self.A, self.b = ours.forget, ours.A, ours.b
+
+    def forward(self, x: Tensor) -> Tensor:
+        speed = nn.functional.softplus(self.maps(x) + self.b)
+        return -self.A.exp()[:, None] * speed.unflatten(-1, (len(self.A), -1))
 
 
 class Taps(nn.Module):
@@ -246,6 +349,9 @@ FORMS = MappingProxyType(
     {
         "fnet": FNet,
         "gated_delta_net": GatedDeltaNet,
+        "kimi_delta": KimiDelta,
+        "lightning": Lightning,
+        "differential": Differential,
         "mamba2": Mamba2,
         "latent": Latent,
         "grouped_query": GroupedQuery,

@@ -1,0 +1,195 @@
+"""Forgetting attention (FoX, Lin et al., 2025): softmax attention whose keys fade with time.
+
+    f = σ(x W_F + b)                                   [B, H, N]
+    F_i = log f_1 + … + log f_i                        [B, H, N]
+    a_ij = softmax_j(q_i · k_j / √d + F_i − F_j),  j ≤ i
+    o_i = Σ_j a_ij v_j                                 [B, H, N, d]
+
+`eager` stores the weights. `sdpa` lets torch's fused kernel add the decays: F_i cancels in a
+softmax, so they are one more column of the keys, which a column of ones in q reads. Queries go in
+blocks of C, and the column counts from the first of them: keys that matter have small numbers then,
+and lose no digits in long sequences. In training each block is computed once more, not kept.
+
+The core begins with q, k, v and x W_F. Always causal. For decoding, the state is the cache of k and
+v, and x W_F of every token.
+
+Left out: the paper's variant with an output gate, normalised keys and shifted values ("Pro").
+Source: arXiv:2503.02130, equations (6) to (8).
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import logsigmoid, pad, scaled_dot_product_attention
+from torch.utils.checkpoint import checkpoint
+
+from attnbench import attention as at
+
+BLOCK = 512  # C
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(at.BaseConfig):
+    """No options of its own."""
+
+
+class Forgetting(at.CoreAttention):
+    def __init__(self, config: Config, workload: at.Workload) -> None:
+        super().__init__(config, workload)
+        D, H = workload.width, workload.heads
+        self.b = nn.Parameter(torch.zeros(H))
+        if workload.level is not at.Level.CORE:
+            self.mix = nn.Linear(D, 3 * D, bias=config.bias)  # W_Q, W_K, W_V
+            self.forget = nn.Linear(D, H, bias=config.bias)
+            self.output = nn.Linear(D, D, bias=config.bias)
+
+    @staticmethod
+    def core_inputs(config: Config, workload: at.Workload) -> tuple[tuple[int, ...], ...]:
+        """Shapes of q, k, v and x W_F."""
+        tokens = workload.batch, workload.heads, workload.seq_len
+        return (*((*tokens, workload.head_width),) * 3, tokens)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.output(at.merge(self.attend(*self.projected(x), mask)))
+
+    def projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """q, k and v by head, and x W_F [B, H, N]."""
+        q, k, v = (self.split(t) for t in self.mix(x).chunk(3, -1))
+        return q, k, v, self.forget(x).mT
+
+    def fading(self, f: Tensor) -> Tensor:
+        """log f of x W_F [B, H, N], in float64, whose sums keep their digits."""
+        return logsigmoid(f.double() + self.b.double()[:, None])
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, f: Tensor, mask: Tensor | None) -> Tensor:
+        """Shapes of `core_inputs` and a mask [B, N] or None to [B, H, N, d]."""
+        F = self.fading(f).cumsum(-1)
+        logits = q / q.shape[-1] ** 0.5 @ k.mT + (F[..., None] - F[:, :, None]).to(q.dtype)
+        return at.masked_softmax(logits, at.allowed_keys(q, k, at.key_mask(mask), causal=True)) @ v
+
+    def start(self, batch: int, capacity: int) -> at.Cache:
+        """Keys have one more column, x W_F."""
+        shape = batch, self.heads, capacity, self.width // self.heads
+        like = self.output.weight
+        return at.Cache(like.new_empty(*shape[:3], shape[3] + 1), like.new_empty(shape), 0, 0)
+
+    def prefill(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+        q, k, v, f = self.projected(x)
+        o = self.attend(q, k, v, f, None)
+        return self.output(at.merge(o)), state.added(torch.cat([k, f[..., None]], -1), v)
+
+    def step(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+        q, k, v, f = self.projected(x)
+        state = state.added(torch.cat([k, f[..., None]], -1), v)
+        k, v = state.held()
+        faded = self.fading(k[..., -1])
+        after = faded.flip(-1).cumsum(-1).flip(-1) - faded  # the decay of each key up to now
+        bias = after[:, :, None].to(q.dtype)
+        o = scaled_dot_product_attention(q, k[..., :-1], v, attn_mask=bias)
+        return self.output(at.merge(o)), state
+
+    @staticmethod
+    def state_elements(config: Config, workload: at.Workload) -> int:
+        return workload.tokens * (2 * workload.width + workload.heads)
+
+    @staticmethod
+    def flops(config: Config, w: at.Workload) -> at.Flops:
+        """The projections with W_F; then q kᵀ and A v, in full."""
+        forget = 2 * w.tokens * w.width * w.heads
+        return at.Flops(at.projection_flops(w) + forget, 2 * (2 * w.tokens * w.seq_len * w.width))
+
+    @classmethod
+    def step_flops(cls, config: Config, w: at.Workload) -> at.Flops:
+        """Those of one token, whose query reads N keys."""
+        one = replace(w, seq_len=1)
+        core = 4 * w.batch * w.seq_len * w.width
+        return replace(Forgetting.flops(config, one), core=core)
+
+    @staticmethod
+    def elements(config: Config, w: at.Workload) -> int:
+        """Logits, decays in float64, weights."""
+        return 5 * w.heads * w.tokens * w.seq_len
+
+
+def reference(module: Forgetting, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
+    d, rows = module.width // module.heads, []
+    projected = [m.squeeze(0) for m in module.projected(x[None])]
+    f = (projected[3] + module.b[:, None]).sigmoid()  # [H, N]
+    for i in range(len(x)):
+        keys = [j for j in range(i + 1) if mask is None or mask[j]]
+        heads = []
+        for h in range(module.heads):
+            q, k, v = (p[h] for p in projected[:3])
+            faded = [f[h, j + 1 : i + 1].log().sum() for j in keys]
+            logits = [k[j] @ q[i] / d**0.5 + fade for j, fade in zip(keys, faded, strict=True)]
+            o = torch.stack(logits).softmax(0) @ v[keys] if keys else torch.zeros_like(q[i])
+            heads.append(o)
+        rows.append(torch.cat(heads))
+    return module.output(torch.stack(rows))
+
+
+class Sdpa(Forgetting):
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, f: Tensor, mask: Tensor | None) -> Tensor:
+        outputs, F = [], self.fading(f).cumsum(-1)
+        q = torch.cat([q, q.new_full((1,), q.shape[-1] ** 0.5).expand(*q.shape[:-1], 1)], -1)
+        v = pad(v, (0, 1))  # or torch uses a kernel that stores weights
+        if mask is not None:
+            v = v * mask[:, None, :, None]
+        for start in range(0, q.shape[2], BLOCK):
+            part = slice(start, start + BLOCK), slice(min(start + BLOCK, q.shape[2]))
+            block = q[:, :, part[0]], *(t[:, :, part[1]] for t in (k, v, F)), start, mask
+            outputs.append(checkpoint(self.part, *block, use_reentrant=False))
+        return torch.cat(outputs, 2)[..., :-1]
+
+    def part(
+        self, q: Tensor, k: Tensor, v: Tensor, F: Tensor, start: int, mask: Tensor | None
+    ) -> Tensor:
+        """The outputs of the last of the tokens, from `start` on, with a column for the decays."""
+        column = (F[..., start, None] - F).to(k.dtype)
+        if mask is not None:
+            lowest = torch.finfo(k.dtype).min / 4
+            column = column.masked_fill(~mask[:, None, : k.shape[2]], lowest)
+        past = at.causal_mask(q.shape[2], k.shape[2], q.device)
+        k, scale = torch.cat([k, column[..., None]], -1), k.shape[-1] ** -0.5
+        return scaled_dot_product_attention(q, k, v, attn_mask=past, scale=scale)
+
+    @staticmethod
+    def flops(config: Config, w: at.Workload) -> at.Flops:
+        """As eager, with one more column, and no keys after a block."""
+        keys = sum(
+            min(BLOCK, w.seq_len - start) * min(start + BLOCK, w.seq_len)
+            for start in range(0, w.seq_len, BLOCK)
+        )
+        core = 4 * w.batch * keys * (w.width + w.heads)
+        return replace(Forgetting.flops(config, w), core=core)
+
+    @staticmethod
+    def elements(config: Config, w: at.Workload) -> int:
+        """q, k and v with a column, and the mask of a block."""
+        return 4 * w.tokens * (w.width + w.heads) + BLOCK * w.seq_len
+
+
+def parameters(config: Config, w: at.Workload) -> int:
+    """Four D × D projections and D × H of W_F (with biases), and b."""
+    return at.projection_parameters(config, w) + w.heads * (w.width + config.bias) + w.heads
+
+
+CARD = at.Card(
+    forms={"eager": Forgetting, "sdpa": Sdpa},
+    config=Config,
+    reference=reference,
+    parameters=parameters,
+    family=at.Family.FULL,
+    causality=at.Causality.ALWAYS,
+    paper=at.Paper(
+        "Forgetting Transformer: Softmax Attention with a Forget Gate",
+        "Lin et al.",
+        2025,
+        "arXiv:2503.02130",
+    ),
+    cost=at.Cost("O(N²·d)", time=2, memory=2),
+    examples=(Config(), Config(bias=True)),
+    default="sdpa",
+)

@@ -1,0 +1,160 @@
+"""Mixture of block attention (MoBA, Lu et al., 2025): each query reads the blocks it fits best.
+
+    k̄_m = mean of k in block m                         [B, H, N / C, d]
+    s_im = q_i · k̄_m,  m before the block of i
+    J_i = tokens up to i of its own block, and of the n − 1 blocks with the largest s_im
+    o_i = Σ_j softmax_j(q_i · k_j / √d) v_j,  j ∈ J_i  [B, H, N, d]
+
+A block has C tokens. Each head chooses for itself, and the choice has no gradient. A mean leaves
+padding out.
+
+`eager` stores the weights, which are 0 outside of J. `blocked` goes by block of keys
+(`attention.selection`): it stores none, and computes those in J only. Both score all N / C means.
+Always causal. For decoding, the state is k and v, and the sum of k in every block.
+
+Left out: full attention in some of a model's layers.
+Source: arXiv:2502.13189, equations (4) to (6).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnbench import attention as at
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(at.BaseConfig):
+    """`block`: C; `blocks`: n, that a query reads, its own among them."""
+
+    block: int = 512
+    blocks: int = 3
+
+    def __post_init__(self) -> None:
+        self.require_at_least(1, "block", "blocks")
+
+
+class Moba(at.QKVAttention):
+    def __init__(self, config: Config, workload: at.Workload) -> None:
+        super().__init__(config, workload)
+        self.choice: Tensor | None = None
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        C = self.config.block
+        means = at.block_means(at.widen(k.detach()), mask, C).mT
+        count = self.config.blocks - 1
+        self.choice = at.choose(lambda q, _: at.widen(q) @ means, q, means.shape[-1], count, C)
+        return self.read(q, k, v, self.choice, mask)
+
+    def read(self, q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None) -> Tensor:
+        """The outputs for a choice [B, H, N, M], [B, H, N, d]."""
+        N = q.shape[2]
+        return at.read_allowed(q, k, v, at.allowed_tokens(choice, 0, N, self.config.block), mask)
+
+    def draws(self, index: int) -> at.Draws:
+        """`choice` [H, N, M]: the earlier blocks that each query reads."""
+        return {} if self.choice is None else {"choice": self.choice[index]}
+
+    def start(self, batch: int, capacity: int) -> at.ChosenState:
+        H, d = self.heads, self.width // self.heads
+        like = self.key.weight
+        k, v = like.new_empty(2, batch, H, capacity, d)
+        return at.ChosenState(
+            k, v, at.widen(like.new_zeros(batch, H, -(-capacity // self.config.block), d)), 0
+        )
+
+    def prefill(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+        q, k, v = self.projected(x)
+        o = self.attend(q, k, v, None)
+        return self.output(at.merge(o)), state.added(k, v, k, self.config.block)
+
+    def step(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+        C, count = self.config.block, self.config.blocks - 1
+        q, k, v = self.projected(x)
+        state = state.added(k, v, k, C)
+        last = state.length - 1
+        choice = at.top_blocks(at.widen(q) @ (state.sums / C).mT, count, last, C)
+        k, v = state.held()
+        o = at.read_next(q, k, v, at.allowed_tokens(choice, last, state.length, C))
+        return self.output(at.merge(o)), state
+
+    @staticmethod
+    def state_elements(config: Config, workload: at.Workload) -> int:
+        w = workload
+        return w.batch * w.width * (2 * w.seq_len + -(-w.seq_len // config.block))
+
+    @staticmethod
+    def flops(config: Config, w: at.Workload) -> at.Flops:
+        """The projections; scores of means; then q kᵀ and A v over all keys."""
+        core = scoring(config, w) + 4 * w.tokens * w.seq_len * w.width
+        return at.Flops(at.projection_flops(w), core)
+
+    @staticmethod
+    def elements(config: Config, w: at.Workload) -> int:
+        return 3 * w.heads * w.tokens * w.seq_len
+
+
+def reference(module: Moba, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
+    d, C = module.width // module.heads, module.config.block
+    q, k, v = (m(x) for m in (module.query, module.key, module.value))
+    rows = []
+    for i in range(len(x)):
+        heads = []
+        for h in range(module.heads):
+            blocks = [i // C, *draws["choice"][h, i].nonzero()[:, 0].tolist()]
+            keys = [j for j in range(i + 1) if j // C in blocks and (mask is None or mask[j])]
+            own = slice(h * d, (h + 1) * d)
+            A = (k[keys, own] @ q[i, own] / d**0.5).softmax(0)
+            heads.append(A @ v[keys, own] if keys else torch.zeros_like(q[i, own]))
+        rows.append(torch.cat(heads))
+    return module.output(torch.stack(rows))
+
+
+class Blocked(Moba):
+    def read(self, q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None) -> Tensor:
+        return at.read_chosen(q, k, v, choice, mask, self.config.block)
+
+    @staticmethod
+    def flops(config: Config, w: at.Workload) -> at.Flops:
+        """The projections; scores of means; then q kᵀ and A v over the blocks that are read."""
+        count = config.blocks - 1
+        read = at.chosen_flops(w.seq_len, config.block, count, w.heads, w.head_width)
+        return at.Flops(at.projection_flops(w), scoring(config, w) + w.batch * read)
+
+    @staticmethod
+    def elements(config: Config, w: at.Workload) -> int:
+        """The choice of a byte each, q, k, v and o in other orders."""
+        choice = w.heads * w.tokens * -(-w.seq_len // config.block) // 4
+        return choice + 8 * w.tokens * w.width
+
+
+def scoring(config: Config, w: at.Workload) -> int:
+    """FLOPs of q k̄ᵀ."""
+    return 2 * w.tokens * -(-w.seq_len // config.block) * w.width
+
+
+def parameters(config: Config, w: at.Workload) -> int:
+    """Four projections of D² (with biases)."""
+    return at.projection_parameters(config, w)
+
+
+CARD = at.Card(
+    forms={"eager": Moba, "blocked": Blocked},
+    config=Config,
+    reference=reference,
+    parameters=parameters,
+    family=at.Family.LEARNED,
+    causality=at.Causality.ALWAYS,
+    paper=at.Paper(
+        "MoBA: Mixture of Block Attention for Long-Context LLMs",
+        "Lu et al.",
+        2025,
+        "arXiv:2502.13189",
+    ),
+    cost=at.Cost("O(N²/C·d + N·n·C·d)", time=2, memory=2),
+    symbols={"n": ("blocks that a query reads", "blocks"), "C": ("tokens of a block", "block")},
+    examples=(Config(block=4, blocks=3), Config(block=7, blocks=2, bias=True), Config()),
+    default="blocked",
+)

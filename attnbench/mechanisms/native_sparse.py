@@ -1,0 +1,316 @@
+"""Native sparse attention (NSA, Yuan et al., 2025): means of blocks, chosen blocks, and a window.
+
+    k̄_m, v̄_m = means of k, v in block m                [B, K, N / C, d] each
+    p_im = softmax over the blocks m that end by i of (q_i · k̄_m / √d)   [B, H, N, N / C]
+    J_i = tokens up to i of its own block, the one before it, the first, and of those with the
+          largest Σ_h p_im over the heads of a group, n blocks in all
+    o^c_i = Σ_m p_im v̄_m                               [B, H, N, d]
+    o^s_i, o^w_i = softmax attention to J_i, and to the last w tokens
+    o_i = Σ_b g_ib o^b_i,  g = σ(x W_γ)                [B, H, N, d], [B, H, N, 3]
+
+A block has C tokens. K heads of keys and values serve H / K consecutive heads, a group. The choice
+has no gradient, the means do; they leave padding out. o^c is 0 where no block has ended.
+
+`eager` stores the weights of all three; `blocked` reads chosen blocks by block of keys
+(`attention.selection`), the window in blocks of w queries, and stores none. Both score all N / C
+means. Always causal. For decoding, the state is k and v, and their sums in every block.
+
+Left out: learned, overlapping compressions in place of means, and keys for each branch.
+Source: arXiv:2502.11089, equations (5) to (12).
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from attnbench import attention as at
+from attnbench.mechanisms import grouped_query
+from attnbench.mechanisms.grouped_query import kv_heads
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(grouped_query.Config):
+    """`block`: C; `blocks`: n, at least 3; `window`: w; `kv_heads`: K, which divides H; None: H/4,
+    or the next divisor below."""
+
+    block: int = 64
+    blocks: int = 16
+    window: int = 512
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_at_least(1, "window")
+        self.require_at_least(2, "block")
+        self.require_at_least(3, "blocks")
+
+
+class NativeSparse(at.CoreAttention):
+    def __init__(self, config: Config, workload: at.Workload) -> None:
+        super().__init__(config, workload)
+        self.kv_heads = kv_heads(config, workload)
+        self.choice: Tensor | None = None
+        if workload.level is at.Level.CORE:
+            return
+        D, wide = workload.width, self.kv_heads * workload.head_width
+        self.query = nn.Linear(D, D, bias=config.bias)
+        self.key = nn.Linear(D, wide, bias=config.bias)
+        self.value = nn.Linear(D, wide, bias=config.bias)
+        self.gates = nn.Linear(D, 3 * workload.heads, bias=config.bias)
+        self.output = nn.Linear(D, D, bias=config.bias)
+
+    @staticmethod
+    def core_inputs(config: Config, workload: at.Workload) -> tuple[tuple[int, ...], ...]:
+        """Shapes of q, k, v and x W_γ."""
+        w = workload
+        tokens, kv = (w.batch, w.heads, w.seq_len), (w.batch, kv_heads(config, w), w.seq_len)
+        return (*tokens, w.head_width), (*kv, w.head_width), (*kv, w.head_width), (*tokens, 3)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.output(at.merge(self.attend(*self.projected(x), mask)))
+
+    def projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The tensors of `core_inputs`."""
+        k, v = (t.unflatten(-1, (self.kv_heads, -1)) for t in (self.key(x), self.value(x)))
+        q, g = self.split(self.query(x)), self.split(self.gates(x))
+        return q, k.transpose(1, 2), v.transpose(1, 2), g
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, g: Tensor, mask: Tensor | None) -> Tensor:
+        """Shapes of `core_inputs` and a mask [B, N] or None to [B, H, N, d]."""
+        C, N = self.config.block, q.shape[2]
+        means_k, means_v = (at.block_means(t, mask, C) for t in (k, v))
+        real = None
+        if mask is not None:
+            real = pad(mask, (0, -N % C)).unflatten(1, (-1, C)).any(-1)[:, None, None]
+        ended = self.ended(N, 0, N, q.device)
+        visible = ended if real is None else ended & real
+        self.choice = at.choose(
+            lambda part, first: self.scores(part, means_k, first, real),
+            q,
+            means_k.shape[2],
+            self.config.blocks - 1,
+            C,
+        )
+        outputs = (
+            self.compressed(q, means_k, means_v, visible),
+            self.selected(q, k, v, self.choice, mask),
+            self.near(q, k, v, mask),
+        )
+        return self.gated(g, *outputs)
+
+    def gated(self, g: Tensor, *outputs: Tensor) -> Tensor:
+        """The sum of the outputs of three branches, by x W_γ."""
+        gates = g.sigmoid()
+        return (torch.stack(outputs, -1) * gates[..., None, :]).sum(-1)
+
+    def ended(self, N: int, first: int, stop: int, device: torch.device) -> Tensor:
+        """Which blocks of N tokens have ended at each query from `first` to `stop`: [n, M]."""
+        C = self.config.block
+        ends = C * torch.arange(1, -(-N // C) + 1, device=device)
+        return ends <= torch.arange(first + 1, stop + 1, device=device)[:, None]
+
+    def scores(self, q: Tensor, means: Tensor, first: int, real: Tensor | None) -> Tensor:
+        """Σ_h p [B, K, n, M] of queries from token `first` on; blocks always read have ∞."""
+        C, M, n = self.config.block, means.shape[2], q.shape[2]
+        visible = self.ended(M * C, first, first + n, q.device)
+        visible = visible if real is None else visible & real
+        shared = at.widen(q).unflatten(1, (self.kv_heads, -1))  # [B, K, G, n, d]
+        logits = shared @ at.widen(means)[:, :, None].mT / q.shape[-1] ** 0.5
+        p = at.masked_softmax(logits, visible if real is None else visible[:, None]).sum(2)
+        own = torch.arange(first, first + n, device=q.device)[:, None] // C
+        block = torch.arange(M, device=q.device)
+        return p.masked_fill((block == 0) | (block == own - 1), torch.inf)
+
+    def compressed(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor) -> Tensor:
+        """o^c of mean keys and values [B, K, M, d]."""
+        visible = visible.expand(len(q), 1, *visible.shape[-2:])
+        return at.read_allowed(q, k, v, visible, None)
+
+    def selected(
+        self, q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None
+    ) -> Tensor:
+        """o^s for a choice [B, K, N, M]."""
+        allowed = at.allowed_tokens(choice, 0, q.shape[2], self.config.block)
+        return at.read_allowed(q, k, v, allowed, mask)
+
+    def near(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """o^w."""
+        i = torch.arange(q.shape[2], device=q.device)
+        lag = i[:, None] - i
+        band = ((lag >= 0) & (lag < self.config.window)).expand(len(q), 1, -1, -1)
+        return at.read_allowed(q, k, v, band, mask)
+
+    def draws(self, index: int) -> at.Draws:
+        """`choice` [K, N, M]: the earlier blocks that each query reads."""
+        return {} if self.choice is None else {"choice": self.choice[index]}
+
+    def start(self, batch: int, capacity: int) -> at.State:
+        d, like = self.width // self.heads, self.output.weight
+        k, v = like.new_empty(2, batch, self.kv_heads, capacity, d)
+        blocks = -(-capacity // self.config.block)
+        return at.ChosenState(
+            k, v, at.widen(like.new_zeros(batch, self.kv_heads, blocks, 2 * d)), 0
+        )
+
+    def prefill(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
+        q, k, v, g = self.projected(x)
+        o = self.attend(q, k, v, g, None)
+        both = torch.cat([k, v], -1)
+        return self.output(at.merge(o)), at.ChosenState(*state).added(k, v, both, self.config.block)
+
+    def step(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
+        C, count = self.config.block, self.config.blocks - 1
+        q, k, v, g = self.projected(x)
+        kept = at.ChosenState(*state).added(k, v, torch.cat([k, v], -1), C)
+        last, (k, v) = kept.length - 1, kept.held()
+        M = -(-kept.length // C)
+        means_k, means_v = (kept.sums[:, :, :M] / C).to(k.dtype).chunk(2, -1)
+        choice = at.top_blocks(self.scores(q, means_k, last, None), count, last, C)
+        outputs = (
+            self.compressed(q, means_k, means_v, self.ended(M * C, last, last + 1, q.device)),
+            at.read_next(q, k, v, at.allowed_tokens(choice, last, kept.length, C)),
+            self.near_next(q, k, v),
+        )
+        return self.output(at.merge(self.gated(g, *outputs))), kept
+
+    def near_next(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """o^w of the last token."""
+        first = max(0, k.shape[2] - self.config.window)
+        return at.fused_attention(q, k[:, :, first:], v[:, :, first:], None, grouped=True)
+
+    @staticmethod
+    def state_elements(config: Config, workload: at.Workload) -> int:
+        w, wide = workload, kv_heads(config, workload) * workload.head_width
+        return 2 * w.batch * wide * (w.seq_len + -(-w.seq_len // config.block))
+
+    @staticmethod
+    def flops(config: Config, w: at.Workload) -> at.Flops:
+        """The projections; two products with means and one for the choice; twice over all keys."""
+        core = 2 * 4 * w.tokens * w.seq_len * w.width
+        return at.Flops(projections(config, w), scoring(config, w) + core)
+
+    @staticmethod
+    def elements(config: Config, w: at.Workload) -> int:
+        return 5 * w.heads * w.tokens * w.seq_len
+
+
+def reference(module: NativeSparse, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
+    c, d, group = module.config, module.width // module.heads, module.heads // module.kv_heads
+    q, k, v = (m(x) for m in (module.query, module.key, module.value))
+    gates, C, rows = module.gates(x).sigmoid(), module.config.block, []
+    real = [mask is None or bool(mask[j]) for j in range(len(x))]
+    for i in range(len(x)):
+        past, heads = [j for j in range(i + 1) if real[j]], []
+        for h in range(module.heads):
+            own, shared = slice(h * d, (h + 1) * d), slice(h // group * d, (h // group + 1) * d)
+            blocks = [i // C, *draws["choice"][h // group, i].nonzero()[:, 0].tolist()]
+            ended = [[j for j in past if j // C == m] for m in range((i + 1) // C)]
+            ended = [block for block in ended if block]
+            branches = (
+                ([k[b, shared].mean(0) for b in ended], [v[b, shared].mean(0) for b in ended]),
+                *(
+                    ([*k[keys, shared]], [*v[keys, shared]])
+                    for keys in (
+                        [j for j in past if j // C in blocks],
+                        [j for j in past if i - j < c.window],
+                    )
+                ),
+            )
+            o = torch.zeros_like(q[i, own])
+            for gate, (keys, values) in zip(gates[i, 3 * h : 3 * h + 3], branches, strict=True):
+                if keys:
+                    A = (torch.stack(keys) @ q[i, own] / d**0.5).softmax(0)
+                    o = o + gate * (A @ torch.stack(values))
+            heads.append(o)
+        rows.append(torch.cat(heads))
+    return module.output(torch.stack(rows))
+
+
+class Blocked(NativeSparse):
+    def compressed(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor) -> Tensor:
+        visible = visible.expand(len(q), 1, *visible.shape[-2:])
+        return at.fused_attention(q, k, v, visible, grouped=True)
+
+    def selected(
+        self, q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None
+    ) -> Tensor:
+        return at.read_chosen(q, k, v, choice, mask, self.config.block)
+
+    def near(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        B, _, N, _ = q.shape
+        b = min(self.config.window, N)
+        i = torch.arange(N + -N % b, device=q.device).view(-1, b, 1)
+        j = i[:, :1] + torch.arange(-b, b, device=q.device)  # [n, 1, 2 b]
+        usable = ((j <= i) & (i - j < b) & (j >= 0)).expand(B, -1, -1, -1)  # [B, n, b, 2 b]
+        if mask is not None:
+            real = pad(mask, (b, -N % b)).unfold(1, 2 * b, b)  # [B, n, 2 b]
+            usable = usable & real[:, :, None]
+        k, v = (pad(t, (0, 0, b, -N % b)).unfold(2, 2 * b, b).mT for t in (k, v))
+        q = pad(q, (0, 0, 0, -N % b)).unflatten(2, (-1, b))  # [B, H, n, b, d]
+        q, k, v = (t.transpose(1, 2).flatten(0, 1) for t in (q, k, v))
+        o = at.fused_attention(q, k, v, usable.flatten(0, 1)[:, None], grouped=True)
+        return o.unflatten(0, (B, -1)).transpose(1, 2).flatten(2, 3)[:, :, :N]
+
+    @staticmethod
+    def flops(config: Config, w: at.Workload) -> at.Flops:
+        """The projections; means and choice as eager; chosen blocks; 2 w keys of a window."""
+        b, d = min(config.window, w.seq_len), w.head_width
+        chosen = at.chosen_flops(w.seq_len, config.block, config.blocks - 1, w.heads, d)
+        near = 4 * (w.seq_len + -w.seq_len % b) * 2 * b * w.width
+        return at.Flops(projections(config, w), scoring(config, w) + w.batch * (chosen + near))
+
+    @staticmethod
+    def elements(config: Config, w: at.Workload) -> int:
+        """The choice of a byte each, masks of means and windows, q, k, v and o in other orders."""
+        means = -(-w.seq_len // config.block)
+        masks = w.tokens * (2 * means + 4 * min(config.window, w.seq_len))
+        return kv_heads(config, w) * w.tokens * means // 4 + masks + 16 * w.tokens * w.width
+
+
+def projections(config: Config, w: at.Workload) -> int:
+    """FLOPs of W_Q and W_O, of the narrower W_K and W_V, and of W_γ."""
+    wide = kv_heads(config, w) * w.head_width
+    return 2 * w.tokens * w.width * (2 * w.width + 2 * wide + 3 * w.heads)
+
+
+def scoring(config: Config, w: at.Workload) -> int:
+    """FLOPs of q k̄ᵀ, for the choice and for o^c, and of p v̄."""
+    return 3 * 2 * w.tokens * -(-w.seq_len // config.block) * w.width
+
+
+def parameters(config: Config, w: at.Workload) -> int:
+    """W_Q and W_O, D × D, W_K and W_V, D × K d, and W_γ, D × 3 H (with biases)."""
+    wide = kv_heads(config, w) * w.head_width
+    return (2 * w.width + 2 * wide + 3 * w.heads) * w.width + config.bias * (
+        2 * w.width + 2 * wide + 3 * w.heads
+    )
+
+
+CARD = at.Card(
+    forms={"eager": NativeSparse, "blocked": Blocked},
+    config=Config,
+    reference=reference,
+    parameters=parameters,
+    family=at.Family.LEARNED,
+    causality=at.Causality.ALWAYS,
+    paper=at.Paper(
+        "Native Sparse Attention: Hardware-Aligned and Natively Trainable Sparse Attention",
+        "Yuan et al.",
+        2025,
+        "arXiv:2502.11089",
+    ),
+    cost=at.Cost("O(N²/C·d + N·(n·C + w)·d)", time=2, memory=2),
+    symbols={
+        "C": ("tokens of a block", "block"),
+        "n": ("blocks that a query reads", "blocks"),
+        "w": ("tokens of the window", "window"),
+    },
+    examples=(
+        Config(block=4, blocks=4, window=6, kv_heads=2),
+        Config(block=3, blocks=3, window=64, kv_heads=1, bias=True),
+        Config(),
+    ),
+    default="blocked",
+    needs=grouped_query.needs,
+)
