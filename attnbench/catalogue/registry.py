@@ -142,7 +142,7 @@ def _from_path(name: str) -> "Card":
         raise UnknownMechanism(f"no file {path!r} for mechanism {name!r}")
 
     def load() -> Any:
-        module = _module(Path(path))
+        module = module_of(Path(path))
         if not hasattr(module, attribute):
             offers = [public for public in vars(module) if not public.startswith("_")]
             raise UnknownMechanism(unknown(attribute, tuple(offers), f"name in {path}"))
@@ -151,7 +151,7 @@ def _from_path(name: str) -> "Card":
     return _adopted(load, name)
 
 
-def _module(path: Path) -> ModuleType:
+def module_of(path: Path) -> ModuleType:
     """The file as a module, run once per process; it can import files of the same folder.
 
     In a folder with `__init__.py` it is a module of that package, with its relative imports.

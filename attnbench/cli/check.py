@@ -41,6 +41,11 @@ def check(
         HelpPanel.WHAT,
         "Same syntax as in sweep; name:* checks every form, not only the default.",
     ),
+    call: str | None = option(
+        "NAME,…",
+        "Functions without arguments in place of mechanisms: package.module:function.",
+        HelpPanel.WHAT,
+    ),
     changed: bool = switch(
         "--changed", "Only mechanisms that load a file that differs from --base.", HelpPanel.WHAT
     ),
@@ -72,6 +77,8 @@ def check(
     """
     if sum(given is not None for given in (base, baseline, save)) != 1:
         raise UsageError("check needs one of --base REF, --baseline FILE and --save FILE")
+    if call is not None and (base is None or models or changed or no_times):
+        raise UsageError("--call needs --base, and takes no --models, --changed or --no-times")
     if changed and base is None:
         raise UsageError("--changed needs --base")
     chosen = None if models is None else options.selections(models)
@@ -88,18 +95,20 @@ def check(
     }
     output.refuse_unwritable(save, markdown, html, junit)
     console.begin("starting the processes that measure")
-    from attnbench.cli.starting import runner
+    from attnbench.cli.starting import calling, runner
     from attnbench.gate.cases import CheckPlan
-    from attnbench.gate.check import against_file, against_revision, save_baseline
+    from attnbench.gate.check import against_file, against_revision, of_functions, save_baseline
     from attnbench.gate.finding import traded
 
     plan = CheckPlan(**planned)
-    own = base is not None
+    starting = calling(drawn) if call else runner(device, drawn, own=base is not None)
     unchanged = "nothing was kept, the repository is unchanged"
-    with stoppable(lambda: unchanged), runner(device, drawn, own) as measuring:
+    with stoppable(lambda: unchanged), starting as measuring:
         if save is not None:
             chosen = chosen or options.selections("@all")
             cases, left_out = save_baseline(plan, save, chosen, measuring, __version__)
+        elif base is not None and call is not None:
+            report = of_functions(plan, base, call.split(","), measuring)
         elif base is not None:
             report = against_revision(plan, base, chosen, measuring, only_changed=changed)
         else:

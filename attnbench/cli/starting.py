@@ -1,8 +1,9 @@
 """How verbs that judge source trees start measuring processes."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from typing import Any
 
 from attnbench.api.servers import SCRIPT
 from attnbench.cli import console
@@ -16,15 +17,20 @@ from attnbench.run.processes import Server
 
 
 @contextmanager
-def runner(device: str, seed: int, own: bool = False) -> Iterator[Runner]:
+def runner(device: str, seed: int, **about: Any) -> Iterator[Runner]:
     """What a check measures with; `own`: only mechanisms that the measured trees contain."""
-    with Server(SCRIPT, own=own, seed=seed) as server, watched() as observe:
+    with Server(SCRIPT, seed=seed, **about) as server, watched() as (observe, announce):
         yield Runner(
             server=server,
             machine=partial(fingerprint, server, device),
             observe=observe,
-            announce=console.err().print,
+            announce=announce,
         )
+
+
+def calling(seed: int) -> AbstractContextManager[Runner]:
+    """What functions are measured with; torch is loaded only if they do."""
+    return runner("cpu", seed, imports=(), module="attnbench.measure.calls")
 
 
 def fingerprint(server: Server, device: str) -> Fingerprint:
@@ -43,11 +49,11 @@ def fingerprint(server: Server, device: str) -> Fingerprint:
 
 
 @contextmanager
-def watched() -> Iterator[Callable[[str], None]]:
-    """Show on a terminal what is being done; print nothing to a log."""
+def watched() -> Iterator[tuple[Callable[[str], None], Callable[[str], None]]]:
+    """Show on a terminal what is being done, above which lines are printed; only these to a log."""
     shown = console.err()
     if not shown.is_terminal:
-        yield lambda text: None
+        yield lambda text: None, shown.print
         return
     with shown.status("starting", refresh_per_second=2) as status:
-        yield status.update
+        yield status.update, shown.print

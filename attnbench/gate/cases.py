@@ -192,6 +192,29 @@ class CheckedCase:
         return f"{self.compared.selection}, {self.workload.mode}"
 
 
+@dataclass(kw_only=True)
+class CalledCase(CheckedCase):
+    """A function without arguments, in place of a mechanism."""
+
+    batch: int | None = 1
+
+    def asked(self, side: str, batch: int | None = None) -> dict[str, Any]:
+        """The request that makes a side load the function."""
+        return {"mechanism": self.name}
+
+    @property
+    def label(self) -> str:
+        """The name of the function."""
+        return self.name
+
+
+def called(name: str) -> CalledCase:
+    """The case of a function."""
+    selection = Selection(name=name)
+    compared = Compared(base=selection, head=selection)
+    return CalledCase(compared=compared, workload=Workload(batch=1, seq_len=1))
+
+
 def planned(plan: CheckPlan, compared: Sequence[Compared]) -> list[CheckedCase]:
     """Every mechanism in every mode at every length."""
     return [

@@ -14,7 +14,15 @@ import numpy as np
 from attnbench.catalogue.registry import names
 from attnbench.errors import CannotRun, UsageError
 from attnbench.gate import repository
-from attnbench.gate.cases import MISSING, CheckedCase, CheckPlan, Compared, Counted, planned
+from attnbench.gate.cases import (
+    MISSING,
+    CheckedCase,
+    CheckPlan,
+    Compared,
+    Counted,
+    called,
+    planned,
+)
 from attnbench.gate.finding import (
     TIME,
     Conditions,
@@ -82,6 +90,22 @@ def against_revision(
         race = Measuring(plan, planned(plan, compared), runner, trees)
         race.race()
     return reported(report, race, quoted)
+
+
+def of_functions(
+    plan: CheckPlan, revision: str, names: Sequence[str], runner: Runner, folder: Path | None = None
+) -> Report:
+    """Functions of the working tree against a revision. Raises `UsageError` or `CannotRun`."""
+    root = repository.root(folder or Path.cwd())
+    commit = repository.commit(root, revision)
+    report = Report(base=f"{revision} ({commit[:10]})", head=repository.describe(root), findings=())
+    with runner.within(plan.budget_s), repository.worktree(root, commit, plan.budget_s) as tree:
+        cases: list[CheckedCase] = [
+            called(from_top(name, folder or Path.cwd(), root)) for name in names
+        ]
+        race = Measuring(plan, cases, runner, {BASE: tree, HEAD: root})
+        race.race()
+    return reported(report, race, "")
 
 
 def on_both_sides(selections: Sequence[Selection], root: Path) -> list[Compared]:

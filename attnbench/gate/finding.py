@@ -288,7 +288,7 @@ def covered_by_nothing(files: Sequence[str]) -> Finding:
         case=few(files),
         metric=RUNS,
         verdict=Verdict.MISSING,
-        reason="no mechanism is here that could load it; name what to check with --models",
+        reason="no mechanism is here to load it; name one by --models, or a function by --call",
         unchecked=True,
     )
 

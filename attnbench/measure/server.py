@@ -1,10 +1,11 @@
 """The server that forks measuring processes, and the loop that runs in each of them.
 
-Run as a script, by its path. It imports torch, computes nothing, and forks a process whenever a
-connection arrives on its standard input. A process that measures this package has the modules
-already; one that measures another source tree puts that tree first on the import path and uses
-the tree's contract, registry, model and mechanisms, but this package's records and measuring code:
-the same loop times every tree. Questions and answers are JSON; every question gets an answer.
+Run as a script, by its path. It imports torch where mechanisms are measured, computes nothing, and
+forks a process whenever a connection arrives on its standard input. A process that measures this
+package has the modules already; one that measures another source tree puts that tree first on the
+import path and uses the tree's contract, registry, model and mechanisms, but this package's records
+and measuring code: the same loop times every tree. Questions and answers are JSON; every question
+gets an answer.
 """
 
 import ctypes
@@ -28,8 +29,6 @@ from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch loads libgomp
 
-# imported here, since a process would take seconds; optimisers import the second at first use
-ALWAYS = ("torch", "torch._dynamo")
 PR_SET_PDEATHSIG = 1  # the signal that this process gets when its parent dies
 PR_SET_CHILD_SUBREAPER = 36  # orphans among the descendants become children of this process
 # a message on the control socket: a word, a process id, an exit code, a number of processes
@@ -130,7 +129,7 @@ class Server:
 
 
 def main() -> None:
-    """Import torch and the modules that the first message names, then serve what comes after it.
+    """Import the modules that the first message names, then serve what comes after it.
 
     The connection is on standard input. The first message has the parent's process id, too.
     """
@@ -140,7 +139,7 @@ def main() -> None:
     control = socket.socket(fileno=os.dup(0))
     parent, modules = json.loads(control.recv(MESSAGE.size * 100))
     end_with(parent)
-    for name in (*ALWAYS, *modules):
+    for name in modules:
         importlib.import_module(name)
     prctl(PR_SET_PDEATHSIG, 0)  # from now on it ends with the connection, after its workers
     # otherwise workers spend a third of their time collecting torch's objects
@@ -180,8 +179,6 @@ def serve(connection: socket.socket) -> None:
 
     Questions and answers are numbered lines.
     """
-    import torch
-
     answer: Callable[..., Mapping[str, Any]] | None = None
     own = os.getpid()
     with suppress(OSError), connection.makefile("rb") as questions:
@@ -190,7 +187,8 @@ def serve(connection: socket.socket) -> None:
             try:
                 if answer is None:
                     answer = load(**question)
-                    reply: Mapping[str, Any] = {"outcome": "ok", "torch": torch.__version__}
+                    version = getattr(sys.modules.get("torch"), "__version__", "")
+                    reply: Mapping[str, Any] = {"outcome": "ok", "torch": version}
                 else:
                     reply = answer(**question)
                 text = json.dumps([number, reply])
@@ -208,9 +206,8 @@ def load(
 
     Raises `ImportError`.
     """
-    import torch
-
-    torch.set_num_threads(threads)
+    if torch := sys.modules.get("torch"):  # otherwise OMP_NUM_THREADS says it
+        torch.set_num_threads(threads)
     try:
         if tree is not None:
             sys.pycache_prefix = caches  # a tree is read, never written

@@ -10,7 +10,7 @@ from typing import Any
 
 from attnbench.gate.finding import RUNS, TIME, Finding, Report
 from attnbench.gate.selftest import Detection
-from attnbench.metrics import TABLE, Better, Metric, Unit
+from attnbench.metrics import COUNTED, TABLE, Better, Metric, Unit
 from attnbench.render import html, markdown
 from attnbench.render.grid import Cell, Table, clean, quantity, words
 from attnbench.statistics.verdict import Verdict
@@ -152,10 +152,11 @@ def method(report: Report) -> Iterator[str]:
     if (how := report.conditions) is None:
         return
     plan = how.plan
-    yield (
-        f"Counted at c = {count(plan.tokens)} tokens, D = {plan.width}, H = {plan.heads},"
-        f" {plan.dtype}."
-    )
+    if any(finding.metric in COUNTED for finding in report.findings):
+        yield (
+            f"Counted at c = {count(plan.tokens)} tokens, D = {plan.width}, H = {plan.heads},"
+            f" {plan.dtype}."
+        )
     if how.worst_floor is not None:
         yield (
             f"A case is timed in {plan.pairs} pairs of fresh processes, and in"

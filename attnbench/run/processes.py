@@ -29,6 +29,8 @@ START_TIMEOUT_S = 300.0  # importing torch on a cold disk
 GRACE_S = 5.0  # from the end of a connection to the end of its process
 STUCK_S = 60.0  # from a kill to the end: the kernel may have much memory to free
 MEASURING = "attnbench.measure.worker"  # the module of a worker, unless another is named
+# loaded before processes are forked, each of which would take seconds; optimisers import the second
+TORCH = ("torch", "torch._dynamo")
 MESSAGE = struct.Struct("<4siii")  # as measure/server.py has it
 
 
@@ -48,6 +50,7 @@ class Server(AbstractContextManager["Server"]):
         script: Path,
         *,
         preload: tuple[str, ...] = (),
+        imports: tuple[str, ...] = TORCH,
         threads: int = 1,
         layout: int = 0,
         **about: Any,
@@ -55,7 +58,7 @@ class Server(AbstractContextManager["Server"]):
         if not hasattr(os, "fork"):
             raise CannotRun("measuring forks processes; this system has no fork")
         self.script, self.preload, self.threads, self.about = script, preload, threads, about
-        self.layout = layout
+        self.imports, self.layout = imports, layout
         self.end_s = math.inf
         self.closed = False
         self.living: dict[int, Worker] = {}  # by process id
@@ -85,7 +88,7 @@ class Server(AbstractContextManager["Server"]):
                 env=environment(self.threads, self.folder, self.layout),
                 start_new_session=True,  # the terminal's signals are for the parent
             )
-        self.control.sendall(json.dumps([os.getpid(), self.preload]).encode())
+        self.control.sendall(json.dumps([os.getpid(), (*self.imports, *self.preload)]).encode())
 
     @contextmanager
     def until(self, end_s: float) -> Iterator[None]:
@@ -103,8 +106,14 @@ class Server(AbstractContextManager["Server"]):
 
     def relaid(self, layout: int) -> "Server":
         """A server of the same processes, but with other hashes and another place of the stack."""
-        about = {"preload": self.preload, "threads": self.threads, **self.about}
-        server = Server(self.script, layout=layout, **about)
+        server = Server(
+            self.script,
+            preload=self.preload,
+            imports=self.imports,
+            threads=self.threads,
+            layout=layout,
+            **self.about,
+        )
         server.end_s = self.end_s
         return server
 

@@ -109,7 +109,7 @@ def test_a_name_between_colons_is_no_picture(monkeypatch):
     case = "no.py:X:default/B8-N128-D256-H16/attention/inference/float32/cpu"
     lost = Finding(mechanism="m", case=case, metric="runs", verdict=Verdict.MISSING, unchecked=True)
     report = Report(base="a", head="b", findings=(lost,))
-    monkeypatch.setattr("attnbench.cli.starting.runner", lambda *_: nullcontext())
+    monkeypatch.setattr("attnbench.cli.starting.runner", lambda *_, **__: nullcontext())
     monkeypatch.setattr("attnbench.gate.check.against_revision", lambda *_, **__: report)
     done = here("check", "--base", "main")
     assert done.stdout.startswith(f"NOT CHECKED: 1 of 1 case: {case}")
@@ -120,7 +120,7 @@ def test_an_unsure_check_fails_only_where_it_is_strict(options, code, monkeypatc
     unsure = Finding(mechanism="m", case="c", metric="time", ratio=1.1, verdict=Verdict.UNSURE)
     same = Finding(mechanism="m", case="c", metric="operators", verdict=Verdict.SAME)
     report = Report(base="a", head="b", findings=(unsure, same))
-    monkeypatch.setattr("attnbench.cli.starting.runner", lambda *_: nullcontext())
+    monkeypatch.setattr("attnbench.cli.starting.runner", lambda *_, **__: nullcontext())
     monkeypatch.setattr("attnbench.gate.check.against_revision", lambda *_, **__: report)
     assert here("check", "--base", "main", *options).returncode == code
 

@@ -1,0 +1,111 @@
+"""A plug-in for pytest: is a test marked `attnbench` slower than in another revision?
+
+With `--attnbench-base REF` all marked tests are functions of one check, and each fails if it is
+slower. Without it they run as any other test.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from attnbench.gate.finding import Report
+
+MARK = "attnbench"
+CHECKED = pytest.StashKey["Report"]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options that ask for a check."""
+    group = parser.getgroup(MARK, "performance against another revision")
+    group.addoption(
+        "--attnbench-base", metavar="REF", help="Time tests marked attnbench against this revision."
+    )
+    group.addoption(
+        "--attnbench-budget", metavar="TIME", default="5m", help="Time for all of them. [5m]"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the mark; a check needs the machine for itself."""
+    config.addinivalue_line("markers", f"{MARK}: timed against --attnbench-base; no arguments")
+    if config.getoption("attnbench_base") and hasattr(config, "workerinput"):
+        raise pytest.UsageError("--attnbench-base times one test after the other; leave out -n")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Fail if the test is slower than on base; the first marked test checks them all."""
+    config, session = pyfuncitem.config, pyfuncitem.session
+    if not config.getoption("attnbench_base") or not pyfuncitem.get_closest_marker(MARK):
+        return None
+    if why := unsuitable(pyfuncitem):
+        pytest.fail(f"{pyfuncitem.name} cannot be timed: {why}", pytrace=False)
+    from attnbench.render.check_page import sentence
+    from attnbench.statistics.verdict import Verdict
+
+    if CHECKED not in session.stash:
+        session.stash[CHECKED] = checked(session)
+    report = session.stash[CHECKED]
+    root = top(pyfuncitem)
+    for finding in report.findings:
+        if finding.case == name(pyfuncitem, root):
+            if finding.fails or finding in report.unchecked:
+                pytest.fail(sentence(finding), pytrace=False)
+            if finding.verdict in (Verdict.UNSURE, Verdict.MISSING):
+                pytest.skip(sentence(finding))
+    return True
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what the check found in all."""
+    session = getattr(terminalreporter, "_session", None)
+    if session is not None and CHECKED in session.stash:
+        from attnbench.render.check_page import headline
+
+        terminalreporter.write_line(f"attnbench: {headline(session.stash[CHECKED])}")
+
+
+def unsuitable(item: pytest.Function) -> str:
+    """Why a test is not a function without arguments; empty if it is one."""
+    if item.cls is not None:
+        return "it is a method"
+    return "it takes arguments or fixtures" if item._fixtureinfo.argnames else ""
+
+
+def checked(session: pytest.Session) -> "Report":
+    """One check of all marked tests that will run."""
+    from attnbench.cli.starting import calling
+    from attnbench.errors import AttnbenchError
+    from attnbench.gate.cases import CheckPlan
+    from attnbench.gate.check import of_functions
+    from attnbench.workloads.axes import seconds
+
+    items = [
+        item
+        for item in session.items
+        if isinstance(item, pytest.Function)
+        and item.get_closest_marker(MARK)
+        and not unsuitable(item)
+    ]
+    base, budget = (session.config.getoption(f"attnbench_{of}") for of in ("base", "budget"))
+    root = top(items[0])
+    try:
+        plan = CheckPlan(budget_s=seconds(budget, "--attnbench-budget"))
+        with calling(plan.seed) as runner:
+            return of_functions(plan, base, [name(item, root) for item in items], runner, root)
+    except AttnbenchError as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+def top(item: pytest.Function) -> Path:
+    """The repository of a test."""
+    from attnbench.gate.repository import root
+
+    return root(item.path.parent).resolve()
+
+
+def name(item: pytest.Function, root: Path) -> str:
+    """A test as the name of a function: `tests/test_it.py:test_one`."""
+    return f"{item.path.resolve().relative_to(root).as_posix()}:{item.originalname}"

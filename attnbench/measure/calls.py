@@ -1,0 +1,111 @@
+"""One measuring process for functions without arguments; it loads torch only if they do."""
+
+import gc
+import importlib
+import math
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from attnbench.catalogue.registry import module_of
+from attnbench.devices.finding import find
+from attnbench.devices.timing import HostStopwatch, increments, sample, warm_up
+from attnbench.measure import allocator
+from attnbench.measure.server import described, end_children
+from attnbench.records import Clock, Sample
+from attnbench.run.workers import Answer, left_running
+
+
+class Missing(Exception):
+    """The tree has no such function."""
+
+
+class Worker:
+    """Answers for one source tree; a mechanism is `package.module:function` or a file's."""
+
+    def __init__(self, tree: str | None, seed: int, **_: Any) -> None:
+        self.tree, self.seed = Path(tree or ".").resolve(), seed
+        self.waited = find("cpu").meter().waited
+        self.watch = HostStopwatch(counts=Clock.CPU)
+        allocator.keep_pages()
+
+    def answer(self, do: str, **asked: Any) -> Answer:
+        """What the method `do` gives; an exception of the function becomes an outcome."""
+        try:
+            return {"outcome": "ok", **getattr(self, do)(**asked)}
+        except Missing as error:
+            return {"outcome": "missing", "reason": str(error)}
+        except (Exception, SystemExit) as error:
+            return {"outcome": "failed", "reason": described(error)}
+
+    def weigh(self, mechanism: str, **_: Any) -> Answer:
+        """Call the function once; nothing of it is counted."""
+        self.ready(mechanism)()
+        return {"values": {}, "form": "", "case": mechanism, "spoiled": True}
+
+    def build(self, mechanism: str, warmup_s: float = 0.0, **_: Any) -> Answer:
+        """Call the function until its times are steady, for at most `warmup_s` of wall time."""
+        call = self.call = self.ready(mechanism)
+
+        def iterate(lap: Callable[[str], None]) -> None:
+            call()
+            lap("forward")
+
+        first = sample(iterate, lambda: None, self.watch, 1)
+        warm = warm_up(iterate, lambda: None, self.watch, first, warmup_s)
+        gc.collect()
+        gc.disable()  # a collection would fall into the samples of a single process
+        return {"form": "", "iteration_s": warm[-1].wall_s, "wall_s": warm[-1].wall_s}
+
+    def lap(self, iterations: int, **_: Any) -> Answer:
+        """One sample of that many calls, without the cost of a clock in between."""
+
+        def iterate(lap: Callable[[str], None]) -> None:
+            for _ in range(iterations):
+                self.call()
+            lap("forward")
+
+        waited = increments(self.waited)
+        taken: Sample = sample(iterate, lambda: None, self.watch, 1)
+        waited_s = waited()
+        known = None if math.isnan(waited_s) else waited_s
+        return {"sample": taken._replace(iterations=iterations, waited_s=known)}
+
+    def finish(self) -> Answer:
+        """The process measures nothing else, since a function may leave anything behind."""
+        return {"values": {}, "notes": left_running(end_children()), "spoiled": True}
+
+    def ready(self, name: str) -> Callable[[], Any]:
+        """The function, or what it returns if that can be called. Raises `Missing`."""
+        place, _, attribute = name.rpartition(":")
+        if place.endswith(".py"):
+            if not (self.tree / place).is_file():
+                raise Missing(f"there is no file {place}")
+            module = module_of(self.tree / place)
+        else:
+            top = place.partition(".")[0]
+            if find_spec(top) is None:
+                raise Missing(f"there is no module {top}")
+            try:
+                module = importlib.import_module(place)
+            except ModuleNotFoundError as error:
+                if error.name and f"{place}.".startswith(f"{error.name}."):
+                    raise Missing(f"there is no module {error.name}") from error
+                raise
+            file = Path(module.__file__ or "/").resolve()
+            if not file.is_relative_to(self.tree):
+                raise Missing(f"{place} comes from {file}, which is not in this repository")
+        if not hasattr(module, attribute):
+            raise Missing(f"{place} has no {attribute}")
+        self.sow()
+        function: Callable[[], Any] = getattr(module, attribute)
+        made = function()
+        return made if callable(made) else function
+
+    def sow(self) -> None:
+        """Start the random numbers that functions commonly use from the seed."""
+        for name, start in (("random", "seed"), ("numpy.random", "seed"), ("torch", "manual_seed")):
+            if name in sys.modules:
+                getattr(sys.modules[name], start)(self.seed)

@@ -1,0 +1,123 @@
+"""Functions of a project that has nothing to do with attention, by `--call` and by pytest."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import here
+from tests.gate.repositories import Repository
+
+HELPER = "def work():\n    return sum(range({}))\n"
+CODE = (
+    "from .helper import work\n\n\ndef index():\n    work()\n\n\ndef factory():\n    return work\n"
+)
+TEST = (
+    "import pytest\nfrom shop.code import index\n\n\n@pytest.mark.attnbench\ndef test_index():\n"
+    "    index()\n\n\ndef test_other():\n    pass\n"
+)
+
+
+@pytest.fixture
+def shop(tmp_path):
+    made = Repository(tmp_path / "shop")
+    (made.folder / "small.py").unlink()
+    made.write("src/shop/__init__.py", "")
+    made.write("src/shop/code.py", CODE)
+    made.write("src/shop/helper.py", HELPER.format(20_000))
+    made.write("tests/test_shop.py", TEST)
+    made.commit("a shop")
+    return made
+
+
+def test_a_slowdown_of_a_function_is_found_and_none_without(shop, tmp_path):
+    asked = ("check", "--call", "shop.code:index,shop.code:factory", "--base", "HEAD")
+    limits = ("--threshold", "0.2", "--budget", "2m", "--junit", tmp_path / "out.xml")
+    same = here(*asked, *limits, cwd=shop.folder)
+    assert same.returncode == 0, same.stdout + same.stderr
+    assert same.stdout.startswith("OK: no regression in 2 cases")
+    assert "Counted" not in same.stdout
+    shop.write("src/shop/helper.py", HELPER.format(60_000))
+    slower = here(*readme_command(shop), *limits, cwd=shop.folder)
+    assert slower.returncode == 1, slower.stdout + slower.stderr
+    assert slower.stdout.startswith("FAILED: 1 slower of 1 case")
+    assert (tmp_path / "out.xml").read_text().count("<failure") == 1
+
+
+def readme_command(shop):
+    """What the README's workflow runs in a pull request to the branch `main`."""
+    shop.git("update-ref", "refs/remotes/origin/main", "HEAD")
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    (command,) = re.findall(r"- run: attnbench (check --call .*)", text)
+    return command.replace("${{ github.base_ref }}", "main").split()
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("shop.code:nothing", "on neither side: shop.code has no nothing"),
+        ("shop.nowhere:index", "on neither side: there is no module shop.nowhere"),
+        ("nowhere:index", "on neither side: there is no module nowhere"),
+        ("json:dumps", "which is not in this repository"),
+        ("src/nofile.py:index", "on neither side: there is no file src/nofile.py"),
+    ],
+)
+def test_a_function_that_is_nowhere_does_not_pass(name, words, shop):
+    done = here("check", "--call", name, "--base", "HEAD", cwd=shop.folder)
+    assert done.returncode == 2
+    assert done.stdout.startswith("NOT CHECKED: 1 of 1 case: ")
+    assert words in " ".join(done.stdout.split())
+
+
+TORCHLESS = """
+from pathlib import Path
+from attnbench.cli.starting import calling
+with calling(0) as runner, runner.server.worker(Path.cwd()) as worker:
+    print(worker.started, worker.ask(60.0, do="weigh", mechanism="shop.code:index")["outcome"])
+"""
+
+
+def test_torch_is_loaded_only_by_a_function_that_needs_it(shop):
+    code = "import sys\n\n\ndef index():\n    assert 'torch' not in sys.modules\n"
+    shop.write("src/shop/code.py", code)
+    code, text = run(shop, "-c", TORCHLESS)
+    assert (code, text) == (0, "{'outcome': 'ok', 'torch': ''} ok\n")
+
+
+def run(shop, *arguments):
+    """Code and output of a Python of its own, in which torch is not loaded."""
+    path = f"{shop.folder}/src:{Path(__file__).parents[2]}"
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=shop.folder,
+        env={"PYTHONPATH": path, "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def pytested(shop, *arguments):
+    plug_in = ("-p", "attnbench.cli.pytest_plugin", "-p", "no:cacheprovider")
+    return run(shop, "-m", "pytest", *plug_in, "-rs", "-q", *arguments)
+
+
+def test_the_plug_in_of_pytest_fails_what_is_slower(shop):
+    code, text = pytested(shop)
+    assert (code, "2 passed" in text) == (0, True), text
+    shop.write("src/shop/helper.py", HELPER.format(60_000))
+    code, text = pytested(shop, "--attnbench-base", "HEAD")
+    assert (code, "1 failed, 1 passed" in text) == (1, True), text
+    assert "attnbench: FAILED: 1 slower of 1 case" in text
+    assert "tests/test_shop.py:test_index: time slower; +" in text
+
+
+def test_the_plug_in_refuses_what_it_cannot_time(shop):
+    shop.write("tests/test_shop.py", TEST.replace("test_index()", "test_index(tmp_path)"))
+    code, text = pytested(shop, "--attnbench-base", "HEAD")
+    assert (code, "it takes arguments or fixtures" in text) == (1, True), text
+    code, text = pytested(shop, "--attnbench-base", "nowhere")
+    assert code == 1
