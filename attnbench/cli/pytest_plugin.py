@@ -43,7 +43,6 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if why := unsuitable(pyfuncitem):
         pytest.fail(f"{pyfuncitem.name} cannot be timed: {why}", pytrace=False)
     from attnbench.render.check_page import sentence
-    from attnbench.statistics.verdict import Verdict
 
     if CHECKED not in session.stash:
         session.stash[CHECKED] = checked(session)
@@ -53,7 +52,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         if finding.case == name(pyfuncitem, root):
             if finding.fails or finding in report.unchecked:
                 pytest.fail(sentence(finding), pytrace=False)
-            if finding.verdict in (Verdict.UNSURE, Verdict.MISSING):
+            if not finding.decided:
                 pytest.skip(sentence(finding))
     return True
 

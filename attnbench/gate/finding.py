@@ -51,6 +51,11 @@ class Finding:
     batch: int | None = None
     cases: int = 1
 
+    @property
+    def decided(self) -> bool:
+        """Whether the verdict says how the two sides differ."""
+        return self.verdict not in (Verdict.UNSURE, Verdict.MISSING)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Conditions:
@@ -106,7 +111,7 @@ class Report:
     @property
     def unchecked(self) -> tuple[Finding, ...]:
         """What ran on neither side; all that is open, if nothing was decided or no time taken."""
-        decided = any(f.verdict not in (Verdict.UNSURE, Verdict.MISSING) for f in self.findings)
+        decided = any(finding.decided for finding in self.findings)
         times = tuple(f for f in self.findings if f.metric == TIME)
         untimed = () if any(f.ratio or f.verdict is not Verdict.UNSURE for f in times) else times
         neither = tuple(f for f in self.findings if f.unchecked)

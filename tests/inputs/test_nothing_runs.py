@@ -27,6 +27,7 @@ RUNS = {
     "catalogue/registry.py",
     "devices/finding.py",
     "measure/building.py",
+    "measure/calls.py",
     "measure/server.py",
     "modes/__init__.py",
     "peers/__init__.py",
