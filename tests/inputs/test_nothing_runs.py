@@ -22,11 +22,13 @@ METHODS = {
 KEYWORDS = {("allow_pickle", True), ("shell", True)}
 
 # a user's own module is run by name, a revision's by the side that measures it; a device is a file,
-# and so is a package that computes forms
+# and so are a mode, its iteration, and a package that computes forms
 RUNS = {
     "catalogue/registry.py",
     "devices/finding.py",
+    "measure/building.py",
     "measure/server.py",
+    "modes/__init__.py",
     "peers/__init__.py",
 }
 
