@@ -28,27 +28,22 @@ GRACE_S = 5.0  # for a second Ctrl-C
 
 def engine(kind: EngineKind, options: str, address: str | None, gpus: int, cpus: int) -> Engine:
     """The cluster to use. Raises `CannotRun` if it does not answer, `UsageError`."""
-    match kind:
-        case EngineKind.SLURM:
-            from attnbench.fleet.slurm import Slurm
+    if kind is EngineKind.SLURM:
+        from attnbench.fleet.slurm import Slurm
 
-            return Slurm(options)
-        case EngineKind.RAY:
-            from attnbench.fleet.ray import Ray
+        return Slurm(options)
+    from attnbench.fleet.ray import Ray
 
-            return Ray(address, gpus, cpus=cpus)
+    return Ray(address, gpus, cpus)
 
 
 def words(options: Options, device: str) -> list[str]:
     """The verb and the options that every shard gets too, with the device as it was chosen."""
     words, usual = ["sweep", "--device", device], Options().measured()
     for name, value in options.measured().items():
-        if name == "device" or value == usual.get(name):
-            continue
-        if isinstance(value, bool):
-            words.append(flag(name if value else f"no_{name}"))
-        else:
-            words += [flag(name), value]
+        if name != "device" and value != usual.get(name):
+            on_or_off = flag(name if value else f"no_{name}")
+            words += [on_or_off] if isinstance(value, bool) else [flag(name), value]
     return words
 
 
@@ -132,7 +127,7 @@ def conduct(
 
 
 @contextmanager
-def despite(lost: str) -> Iterator[None]:
+def report_then_raise(lost: str) -> Iterator[None]:
     """Report as much as can be reported, and only then say what was lost. Raises `CannotRun`."""
     try:
         yield

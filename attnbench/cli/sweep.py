@@ -119,7 +119,7 @@ def sweep(
                 folder, fleet, engine, requested, planned.cases, command, options_file
             )
         if part is None:
-            with cluster.despite(lost):
+            with cluster.report_then_raise(lost):
                 refuse_empty(folder)
                 publish(folder, options.value("formats"), json_, size=options.value("size"))
 
