@@ -150,17 +150,8 @@ def test_a_dry_run_on_a_cluster_shows_the_script_with_the_options_given():
     words = line.split()
     assert words[words.index("sweep") :] == [
         *("sweep", "--device", "cpu", "--models", "fastformer,linformer", "--lengths", "16,32"),
-        *(
-            "--level",
-            "model",
-            "--tokens",
-            "64",
-            "--width",
-            "16",
-            "--heads",
-            "2",
-            "--no-share-layers",
-        ),
+        *("--level", "model", "--tokens", "64", "--width", "16", "--heads", "2"),
+        "--no-share-layers",
         *("--threads", "1", "--budget", "90s", "--rounds", "2", "--quick"),
         *("--shard", '"$number/2"', "--out", '"$out/shard-$number"'),
     ]

@@ -86,15 +86,6 @@ def test_of_several_files_all_are_replaced_or_none(tmp_path, wrong):
     assert [(tmp_path / name).read_bytes() for name in "ab"] == [b"new", b"new"]
 
 
-def test_what_cannot_be_written_is_reported_in_one_line(tmp_path):
-    (tmp_path / "folder").mkdir()
-    for path in (tmp_path / "folder", tmp_path / "no" / "a", tmp_path / ("x" * 300)):
-        with pytest.raises(StoreError, match="cannot write") as caught:
-            write(path, b"")
-        assert "\n" not in str(caught.value)
-    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
-
-
 def refusals(folder):
     """Places that cannot be written, each with the advice that fits."""
     (folder / "file").touch()
