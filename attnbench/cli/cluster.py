@@ -1,5 +1,6 @@
 """What `sweep` does on a cluster: start the shards, show how far they are, merge, and report."""
 
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from attnbench.api.measuring import begun_in, keep
 from attnbench.cli import console
 from attnbench.cli.measuring import sizes
 from attnbench.cli.stopping import stoppable
+from attnbench.devices.finding import find
 from attnbench.errors import CannotRun, DifferentSweep, StoreError, SweepExists, UsageError
 from attnbench.fleet import folder as fleets
 from attnbench.fleet import split
@@ -26,20 +28,24 @@ from attnbench.workloads.options import Options, flag
 GRACE_S = 5.0  # for a second Ctrl-C
 
 
-def engine(kind: EngineKind, options: str, address: str | None, gpus: int, cpus: int) -> Engine:
+def engine(options: Options, request: Request) -> Engine:
     """The cluster to use. Raises `CannotRun` if it does not answer, `UsageError`."""
-    if kind is EngineKind.SLURM:
+    if options.value("on") is EngineKind.SLURM:
         from attnbench.fleet.slurm import Slurm
 
-        return Slurm(options)
-    from attnbench.fleet.ray import Ray
+        return Slurm(options.slurm)
+    from attnbench.fleet import ray
 
-    return Ray(address, gpus, cpus)
+    gpus = find(request.device).gpus
+    # beside a GPU a shard needs few cores, and this machine's number is not the nodes'
+    cpus = 1 if gpus and options.threads is None else request.settings.threads
+    return ray.Ray(options.address, gpus, cpus)
 
 
-def words(options: Options, device: str) -> list[str]:
-    """The verb and the options that every shard gets too, with the device as it was chosen."""
-    words, usual = ["sweep", "--device", device], Options().measured()
+def command(options: Options, device: str) -> list[str]:
+    """The sweep with the options that every shard gets too, and the device as it was chosen."""
+    words = [sys.executable, "-m", "attnbench", "sweep", "--device", device]
+    usual = Options().measured()
     for name, value in options.measured().items():
         if name != "device" and value != usual.get(name):
             on_or_off = flag(name if value else f"no_{name}")

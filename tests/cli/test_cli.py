@@ -137,6 +137,7 @@ def test_a_number_type_has_a_short_name_and_records_have_the_full_one(tmp_path):
         (["--cold", "--device", "cpu"], r"--cold .* no effect on cpu"),
         (["--cuda-graphs", "--device", "cpu"], r"--cuda-graphs needs a GPU"),
         (["--layers", "3", "--level", "core"], r"--layers has no effect"),
+        (["--mode", "decode", "--level", "core"], r"--mode decode has no level core: a step is"),
         (["--bogus"], r"No such option"),
         (["--threads", "0"], r"--threads.*1"),
     ],
