@@ -300,7 +300,7 @@ for arguments in (
     ["compare", {str(sweep)!r}, {str(sweep)!r}],
     ["recommend", {str(sweep)!r}, "--length", "1k"],
     ["bytes", "tests/data/configurations/kimi-linear-48b.json"],
-    ["claims"],
+    ["claims", {str(sweep)!r}],
     ["sweep", "--lengths", "x"],
     ["sweep", "--models", "@decode,linfromer", "--device", "cpu"],
     ["sweep", "--models", "linformer", "--dry-run"],

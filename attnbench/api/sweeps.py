@@ -1,12 +1,12 @@
 """Sweeps from Python: `attnbench.sweep` measures one, `attnbench.load` reads one."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from attnbench.analysis.report import Analysis, analyse, joined, variants
 from attnbench.analysis.scaling import speedups
@@ -26,6 +26,7 @@ from attnbench.workloads.options import Options, declared
 from attnbench.workloads.requests import request
 
 QUANTITIES = ("time", "memory")
+T = TypeVar("T")
 MOST = 3  # series that a list in the answers names in a notebook
 
 
@@ -61,11 +62,8 @@ class Sweep:
         `at` is the name of a variant, by default all. Raises `UsageError` if there is no such.
         """
         self.folder = Path(folder)
-        parts = variants(load_results(self.folder))
-        if at is not None:
-            refuse_unknown(at, parts)
-        chosen = parts if at is None else {at: parts[at]}
-        self._analyses = {name: analyse(part) for name, part in chosen.items()}
+        parts = chosen(variants(load_results(self.folder)), at)
+        self._analyses = {name: analyse(part) for name, part in parts.items()}
 
     @property
     def variants(self) -> tuple[str, ...]:
@@ -74,9 +72,8 @@ class Sweep:
 
     def at(self, variant: str) -> "Sweep":
         """One of the variants, as a sweep of its own. Raises `UsageError`."""
-        refuse_unknown(variant, self._analyses)
         part = copy(self)
-        part._analyses = {variant: self._analyses[variant]}
+        part._analyses = chosen(self._analyses, variant)
         return part
 
     @property
@@ -147,12 +144,15 @@ class Sweep:
         return self._one if series is None else analyse(self._one.sweep, series)
 
 
-def refuse_unknown(variant: str, known: Iterable[str]) -> None:
-    """Raises `UsageError` with the known names if the variant is none of them."""
-    names = [name for name in known if name]
+def chosen(parts: Mapping[str, T], variant: str | None) -> dict[str, T]:
+    """What belongs to the variant, by default to each. Raises `UsageError` with their names."""
+    if variant is None:
+        return dict(parts)
+    names = [name for name in parts if name]
     if variant not in names:
         there = f"its variants are {', '.join(names)}" if names else "it has only one"
         raise UsageError(f"the sweep has no variant {variant!r}; {there}")
+    return {variant: parts[variant]}
 
 
 def drawn(analysis: Analysis, quantity: str, suffix: str) -> Chart:

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import fields
 from functools import wraps
 from itertools import zip_longest
@@ -55,32 +55,25 @@ def asking(verb: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(verb)
     def command(context: typer.Context, **values: Any) -> None:
-        sources = {name: context.get_parameter_source(name) for name in declared()}
-        written = {n for n, source in sources.items() if source and source.name == "COMMANDLINE"}
-        own = {name: value for name, value in values.items() if name not in sources}
-        given: Mapping[str, str | bool] = {n: values[n] for n in sources if n in written}
-        verb(given=given, **own)
+        given = {}
+        for name in declared():
+            value, source = values.pop(name), context.get_parameter_source(name)
+            if source and source.name == "COMMANDLINE":
+                given[name] = value
+        verb(given=given, **values)
 
-    own = [p.replace(kind=KEYWORD) for p in inspect.signature(verb).parameters.values()]
-    context = inspect.Parameter("context", KEYWORD, annotation=typer.Context)
-    shown = [context, *parameters(), *(p for p in own if p.name != GIVEN)]
+    hints, known = get_type_hints(Options), declared()
+    shown = [inspect.Parameter("context", KEYWORD, annotation=typer.Context)]
+    for field in fields(Options):
+        default = typed(field.name, field.default, known[field.name].panel)
+        shown.append(
+            inspect.Parameter(field.name, KEYWORD, default=default, annotation=hints[field.name])
+        )
+    own = inspect.signature(verb).parameters
+    shown += [own[name].replace(kind=KEYWORD) for name in own if name != GIVEN]
     command.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
     return command
-
-
-def parameters() -> list[inspect.Parameter]:
-    """Every option of `Options` as a parameter of a Typer command."""
-    hints, known = get_type_hints(Options), declared()
-    return [
-        inspect.Parameter(
-            field.name,
-            KEYWORD,
-            default=typed(field.name, field.default, known[field.name].panel),
-            annotation=hints[field.name],
-        )
-        for field in fields(Options)
-    ]
 
 
 def typed(name: str, default: Any = None, panel: str | None = None, text: str = "") -> Any:

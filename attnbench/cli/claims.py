@@ -105,8 +105,8 @@ def publish(
     folder: Path,
     claims: Sequence["Claim"],
     formats: tuple[str, ...],
-    own: Path | None = None,
-    at: str | None = None,
+    own: Path | None,
+    at: str | None,
 ) -> Sequence["Judged"]:
     """Judge the claims and write page, table and overlays into the folder of the sweep."""
     from attnbench.analysis.report import analyse, variant
@@ -122,12 +122,9 @@ def publish(
     console.warn(analysis.sweep.warnings)
     bench = Bench(sweep=analysis.sweep, cases=analysis.cases, ratios=analysis.ratios)
     judged = judge(bench, claims)
-    if at is not None:
-        folder = folder / at
-        with output.writing(folder):
-            folder.mkdir(exist_ok=True)
-    placed = {folder / name: text for name, text in files(analysis, bench, judged, formats)}
-    output.write_all(placed, then="; the journal is intact")
+    folder = folder / (at or "")
+    made = dict(files(analysis, bench, judged, formats))
+    output.fill(folder, made, then="; the journal is intact")
     console.err().print(f"claims.md, claims.csv and overlays are in {folder}")
     return judged
 

@@ -1,5 +1,6 @@
 """What `sweep` does on a cluster: start the shards, show how far they are, merge, and report."""
 
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from attnbench.api.measuring import begun_in, keep
 from attnbench.cli import console
 from attnbench.cli.measuring import sizes
 from attnbench.cli.stopping import stoppable
+from attnbench.devices.finding import find
 from attnbench.errors import CannotRun, DifferentSweep, StoreError, SweepExists, UsageError
 from attnbench.fleet import folder as fleets
 from attnbench.fleet import split
@@ -26,29 +28,28 @@ from attnbench.workloads.options import Options, flag
 GRACE_S = 5.0  # for a second Ctrl-C
 
 
-def engine(kind: EngineKind, options: str, address: str | None, gpus: int, cpus: int) -> Engine:
+def engine(options: Options, request: Request) -> Engine:
     """The cluster to use. Raises `CannotRun` if it does not answer, `UsageError`."""
-    match kind:
-        case EngineKind.SLURM:
-            from attnbench.fleet.slurm import Slurm
+    if options.value("on") is EngineKind.SLURM:
+        from attnbench.fleet.slurm import Slurm
 
-            return Slurm(options)
-        case EngineKind.RAY:
-            from attnbench.fleet.ray import Ray
+        return Slurm(options.slurm)
+    from attnbench.fleet import ray
 
-            return Ray(address, gpus, cpus=cpus)
+    gpus = find(request.device).gpus
+    # beside a GPU a shard needs few cores, and this machine's number is not the nodes'
+    cpus = 1 if gpus and options.threads is None else request.settings.threads
+    return ray.Ray(options.address, gpus, cpus)
 
 
-def words(options: Options, device: str) -> list[str]:
-    """The verb and the options that every shard gets too, with the device as it was chosen."""
-    words, usual = ["sweep", "--device", device], Options().measured()
+def command(options: Options, device: str) -> list[str]:
+    """The sweep with the options that every shard gets too, and the device as it was chosen."""
+    words = [sys.executable, "-m", "attnbench", "sweep", "--device", device]
+    usual = Options().measured()
     for name, value in options.measured().items():
-        if name == "device" or value == usual.get(name):
-            continue
-        if isinstance(value, bool):
-            words.append(flag(name if value else f"no_{name}"))
-        else:
-            words += [flag(name), value]
+        if name != "device" and value != usual.get(name):
+            on_or_off = flag(name if value else f"no_{name}")
+            words += [on_or_off] if isinstance(value, bool) else [flag(name), value]
     return words
 
 
@@ -132,7 +133,7 @@ def conduct(
 
 
 @contextmanager
-def despite(lost: str) -> Iterator[None]:
+def report_then_raise(lost: str) -> Iterator[None]:
     """Report as much as can be reported, and only then say what was lost. Raises `CannotRun`."""
     try:
         yield

@@ -8,7 +8,7 @@ from attnbench.cli import console
 from attnbench.cli.cluster import shards_table
 from attnbench.errors import CannotRun
 from attnbench.fleet import split
-from attnbench.records import Planned, Request, Run, Shard
+from attnbench.records import Planned, Request, Shard
 from attnbench.render.cases import plan_tables
 from attnbench.run.forecast import forecast
 from attnbench.units import many
@@ -41,23 +41,22 @@ def show_plan(
     if as_json:
         shard_of = {(u.block, u.round): i for i, part in enumerate(parts, 1) for u in part}
         rounds = range(request.rounds if parts else 0)
-        console.data(
+        left_out = {
+            key: {"outcome": run.outcome, "cause": run.cause, "reason": run.reason}
+            for key, run in found.left_out.items()
+        }
+        rows = [
             {
-                "total_s": found.total_s,
-                "budget_s": request.budget_s,
-                "memory_bytes": memory_bytes,
-                "cases": [
-                    {
-                        **asdict(planned),
-                        "label": str(planned.case),
-                        "rounds": found.rounds.get(planned.case.key, 0),
-                        "left_out": explained(found.left_out.get(planned.case.key)),
-                        "shards": [shard_of[planned.block, round_] for round_ in rounds],
-                    }
-                    for planned in plan
-                ],
+                **asdict(planned),
+                "label": str(planned.case),
+                "rounds": found.rounds.get(planned.case.key, 0),
+                "left_out": left_out.get(planned.case.key),
+                "shards": [shard_of[planned.block, round_] for round_ in rounds],
             }
-        )
+            for planned in plan
+        ]
+        whole = {"total_s": found.total_s, "budget_s": request.budget_s}
+        console.data({**whole, "memory_bytes": memory_bytes, "cases": rows})
         return
     tables = plan_tables(plan, request, found, memory_bytes)
     if parts:
@@ -66,10 +65,3 @@ def show_plan(
         if number:
             console.out().print()
         console.show(table)
-
-
-def explained(run: Run | None) -> dict[str, str | None] | None:
-    """Why a case is left out, or None."""
-    if run is None:
-        return None
-    return {"outcome": run.outcome, "cause": run.cause, "reason": run.reason}

@@ -18,7 +18,7 @@ def run() -> int:
         return error.exit_code
     except OSError as error:
         # no other module explains these: standard output on a full disk, too many processes
-        show(f"the system refused: {error}{traced(keep=False)}")
+        show(f"operating system error: {error}{traced(keep=False)}")
         from attnbench.cli import console
 
         console.abandon()

@@ -82,13 +82,11 @@ def show_checks(checked: dict[str, list[dict[str, str]]], as_json: bool) -> None
     for name, results in checked.items():
         for check in dict.fromkeys(result["check"] for result in results):
             trials = [result for result in results if result["check"] == check]
-            failed = [trial for trial in trials if trial["result"] == "failed"]
-            passed = [trial for trial in trials if trial["result"] == "passed"]
-            explained = failed or ([] if passed else trials)
-            reason = f"{explained[0]['trial']}: {explained[0]['reason']}" if explained else ""
-            outcome = "failed" if failed else "passed" if passed else "skipped"
-            count = f"{len(failed) or len(passed)} of {len(trials)}"
-            rows.append((name, check, outcome, count, reason))
+            of = {word: [t for t in trials if t["result"] == word] for word in ("failed", "passed")}
+            outcome = next((word for word in of if of[word]), "skipped")
+            first, count = of.get(outcome, trials)[0], len(of.get(outcome, ()))
+            reason = "" if outcome == "passed" else f"{first['trial']}: {first['reason']}"
+            rows.append((name, check, outcome, f"{count} of {len(trials)}", reason))
     failures = sum(row[2] == "failed" for row in rows)
     if as_json:
         console.data(checked)

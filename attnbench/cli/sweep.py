@@ -1,6 +1,5 @@
 """`attnbench sweep`: the main job."""
 
-import sys
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -85,16 +84,13 @@ def sweep(
     if not resumes and not dry_run and trace is None:
         refuse_begun(folder)
     options_file = file.content(options, requested)
-    command = [sys.executable, "-m", "attnbench", *cluster.words(options, requested.device)]
-    threads, fleet, engine, lost = requested.settings.threads, None, None, ""
+    command = cluster.command(options, requested.device)
+    fleet, engine, lost = None, None, ""
     if on and not dry_run:
         fleet = cluster.started(folder, on, shards, resuming=resumes)
-        gpus = find(requested.device).gpus
-        # beside a GPU a shard needs few cores, and this machine's number is not the nodes'
-        cpus = 1 if gpus and options.threads is None else threads
-        engine = cluster.engine(on, options.slurm, options.address, gpus, cpus)
+        engine = cluster.engine(options, requested)
     with stoppable(lambda: kept(folder)):
-        with own_server(threads, requested.settings.seed) as server:
+        with own_server(requested.settings.threads, requested.settings.seed) as server:
             planned = plan(requested, server)
             if trace is not None:
                 tracing.trace(trace, planned.cases, requested, server, folder, json_)
@@ -119,7 +115,7 @@ def sweep(
                 folder, fleet, engine, requested, planned.cases, command, options_file
             )
         if part is None:
-            with cluster.despite(lost):
+            with cluster.report_then_raise(lost):
                 refuse_empty(folder)
                 publish(folder, options.value("formats"), json_, size=options.value("size"))
 

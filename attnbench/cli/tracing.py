@@ -10,7 +10,7 @@ from typing import Any
 from attnbench.catalogue.registry import unknown
 from attnbench.cli import console
 from attnbench.errors import CannotRun, UsageError
-from attnbench.records import Planned, Request, Selection
+from attnbench.records import Case, Planned, Request, Selection
 from attnbench.render.grid import Cell, Table, words
 from attnbench.run.processes import Server
 from attnbench.store import output
@@ -51,11 +51,9 @@ def trace(
     if answer["outcome"] != "ok":
         raise CannotRun(f"--trace {wanted}: {answer['outcome']}: {answer['reason']}")
     file = folder / f"trace-{file_name(str(case))}.json"
-    with output.writing(folder, output.ELSEWHERE):
-        folder.mkdir(parents=True, exist_ok=True)
-        content = part.read_bytes()
+    content = part.read_bytes()
     json.loads(content)  # a mechanism may have written to the file
-    output.write(file, content)
+    output.fill(folder, {file.name: content}, then=output.ELSEWHERE)
     if as_json:
         console.data({"case": str(case), "file": str(file), **answer, "outcome": None})
         return
@@ -68,47 +66,41 @@ def chosen(wanted: str, plan: Sequence[Planned]) -> Planned:
 
     Raises `UsageError`.
     """
-    exact = [planned for planned in plan if str(planned.case) == wanted]
-    if exact:
-        return exact[0]
-    match = re.fullmatch(r"(.+)/([a-z]+)/([^/]+)", wanted, re.DOTALL)
+    for planned in plan:
+        if str(planned.case) == wanted:
+            return planned
+    match = re.fullmatch(r"(.+/[a-z]+/)([^/]+)", wanted, re.DOTALL)
     if match is None:
         raise UsageError(
             f"--trace {wanted!r} is not a case; write MECHANISM/MODE/LENGTH, as in"
-            f" {short(plan[0])}, or a whole label"
+            f" {short(plan[0].case)}, or a whole label"
         )
-    name, mode, n = match[1], match[2], axes.size(match[3], "--trace")
-    found = [
-        planned
-        for planned in plan
-        if (planned.case.workload.mode, planned.case.workload.seq_len) == (mode, n)
-        and name in names_of(planned)
-    ]
+    label = f"{match[1]}{axes.size(match[2], '--trace')}"
+    found = [planned for planned in plan if label in labels(planned.case)]
     if not found:
-        near = unknown(f"{name}/{mode}/{n}", tuple(dict.fromkeys(map(short, plan))), "case")
-        raise UsageError(f"--trace: {near}")
+        known = tuple(dict.fromkeys(short(planned.case) for planned in plan))
+        raise UsageError(f"--trace: {unknown(label, known, 'case')}")
     if len(found) > 1:
-        names = list(map(short, found))
-        whole = len(set(names)) < len(names)
-        labels = " or ".join([str(planned.case) for planned in found] if whole else names)
-        raise UsageError(f"--trace {wanted} means {many(len(found), 'case')}; write {labels}")
+        names = [short(planned.case) for planned in found]
+        if len(set(names)) < len(names):
+            names = [str(planned.case) for planned in found]
+        meant = many(len(found), "case")
+        raise UsageError(f"--trace {wanted} means {meant}; write {' or '.join(names)}")
     return found[0]
 
 
-def names_of(planned: Planned) -> set[str]:
-    """What a case's series may be called: with or without its form and its options."""
-    case = planned.case
+def labels(case: Case) -> set[str]:
+    """What a case may be called: its series with or without form and options, mode, length."""
     return {
-        str(Selection(name=case.mechanism, form=form, options=options))
+        short(case, str(Selection(name=case.mechanism, form=form, options=options)))
         for form in (None, case.form)
         for options in ((), case.options)
     }
 
 
-def short(planned: Planned) -> str:
+def short(case: Case, series: str = "") -> str:
     """`fastformer:folded/training/1024`."""
-    workload = planned.case.workload
-    return f"{planned.case.series}/{workload.mode}/{workload.seq_len}"
+    return f"{series or case.series}/{case.workload.mode}/{case.workload.seq_len}"
 
 
 def file_name(label: str) -> str:

@@ -17,6 +17,7 @@ from attnbench.run.workers import last_line, tail
 MOST_TRIES = 3
 PAUSE_S, LONGEST_PAUSE_S, GROWTH = 1.0, 30.0, 1.2  # between looks; short while something happens
 OUTAGE_S = 900.0  # an engine that does not answer may be restarting
+SILENT = "it printed nothing; do all nodes see the folder?"
 ACTIVE = (State.WAITING, State.RUNNING)
 
 
@@ -86,14 +87,17 @@ class Drive:
             if self.is_measured(number):
                 self.open.remove(number)
             elif now.state is State.CANCELLED:
-                self.give_up(number, "its job was cancelled")
+                self.failed[number] = "its job was cancelled"
             elif now.state is State.UNSTARTED:
                 again[number] = job
             elif now.state is State.ENDED and job.tries >= MOST_TRIES:
-                self.give_up(number, f"it was lost {MOST_TRIES} times; {self.last_words(number)}")
+                line = last_line(tail(fleets.log(self.folder, number)))
+                said = f"its last line: {line}" if line else SILENT
+                self.failed[number] = f"it was lost {MOST_TRIES} times; {said}"
             elif now.state is State.ENDED:
                 avoid = dict.fromkeys((*job.avoid, *filter(None, [now.node])))
                 again[number] = replace(job, tries=job.tries + 1, avoid=tuple(avoid))
+        self.open.difference_update(self.failed)  # what they measured is kept
         self.submit(again)
         running = sum(now.state is State.RUNNING for n, now in seen.items() if n in self.open)
         self.observe(self.progress(running))
@@ -112,18 +116,6 @@ class Drive:
                 new = {number: replace(jobs[number], id=id_)}
                 self.fleet = replace(self.fleet, jobs={**self.fleet.jobs, **new})
                 fleets.write(self.folder, self.fleet)
-
-    def give_up(self, number: int, why: str) -> None:
-        """Give up a shard, keeping what it has measured."""
-        self.open.remove(number)
-        self.failed[number] = why
-
-    def last_words(self, number: int) -> str:
-        """The last line that a shard printed."""
-        line = last_line(tail(fleets.log(self.folder, number)))
-        return (
-            f"its last line: {line}" if line else "it printed nothing; do all nodes see the folder?"
-        )
 
     def cancel(self) -> None:
         """End the jobs of the open shards. Raises `CannotRun`."""

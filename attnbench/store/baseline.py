@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -57,18 +57,10 @@ def save(baseline: Baseline, path: Path) -> None:
 
 def dump(baseline: Baseline) -> str:
     """The file's text."""
-    cases = {}
-    for label, entry in baseline.cases.items():
-        row: dict[str, Any] = {key: whole(value) for key, value in entry.counts.items()}
-        if entry.time is not None:
-            row["time"] = asdict(entry.time)
-        cases[label] = row
-    data = {
-        "attnbench": baseline.attnbench,
-        "cases": cases,
-        "machine": asdict(baseline.machine),
-        "schema": baseline.schema,
-    }
+    data = asdict(baseline)
+    for label, entry in data["cases"].items():
+        time = {} if entry["time"] is None else {"time": entry["time"]}
+        data["cases"][label] = {n: whole(count) for n, count in entry["counts"].items()} | time
     return json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 

@@ -39,12 +39,17 @@ def recall(kind: str, name: str) -> Any:
     return None
 
 
+def keep(kind: str, name: str, data: Any) -> Path:
+    """Write data of JSON types and return the file. Raises `StoreError`."""
+    text = json.dumps({"digest": digest(data), "data": data})
+    output.fill(folder() / kind, {f"{name}.json": text.encode()})
+    return folder() / kind / f"{name}.json"
+
+
 def remember(kind: str, name: str, data: Any) -> None:
     """Keep data of JSON types; where that is impossible, nothing happens."""
-    text = json.dumps({"digest": digest(data), "data": data})
-    with suppress(OSError, StoreError, RuntimeError):  # RuntimeError: the user has no home
-        (folder() / kind).mkdir(parents=True, exist_ok=True)
-        output.write(folder() / kind / f"{name}.json", text.encode())
+    with suppress(StoreError, RuntimeError):  # RuntimeError: the user has no home
+        keep(kind, name, data)
 
 
 def forget_oldest(kind: str, most: int = MOST) -> None:

@@ -11,7 +11,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from itertools import count
 from pathlib import Path
 from typing import Self
 
@@ -233,17 +232,10 @@ def _repair(file: LockedFile, folder: Path) -> None:
 
 
 def _rescue_folder(folder: Path) -> Path:
-    """A new folder `NAME-rescued`, numbered if that exists; a temporary one as a last resort."""
+    """A new folder `NAME-rescued-…` next to it; a temporary one as a last resort."""
     whole = folder.absolute()
-    for number in count(1):
-        rescued = whole.with_name(f"{whole.name}-rescued" + f"-{number}" * (number > 1))
-        try:
-            rescued.mkdir(parents=True)
-        except FileExistsError:
-            continue
-        except OSError:
-            break
-        return rescued
+    with suppress(OSError):
+        return Path(tempfile.mkdtemp(prefix=f"{whole.name}-rescued-", dir=whole.parent))
     return Path(tempfile.mkdtemp(prefix="attnbench-rescued-"))
 
 

@@ -67,10 +67,8 @@ def merge(folders: Sequence[Path], out: Path) -> Sweep:
         pieces.append(Piece(out, _content(out)))
     if not any(piece.sweep.plan for piece in pieces):
         load_results(folders[0])  # which says that it has no cases
-    content = joined(pieces, out.name)
-    with output.writing(out, output.ELSEWHERE):
-        out.mkdir(parents=True, exist_ok=True)
-    output.write(out / FILE, content, then="; the merged journals are intact")
+    then = f"{output.ELSEWHERE}; the merged journals are intact"
+    output.fill(out, {FILE: joined(pieces, out.name)}, then=then)
     return load(out)
 
 

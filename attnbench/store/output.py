@@ -61,6 +61,13 @@ def write_all(files: Mapping[Path, bytes], *, then: str = "") -> None:
         raise
 
 
+def fill(folder: Path, files: Mapping[str, bytes], *, then: str = "") -> None:
+    """Creates the folder if necessary and replaces files in it, as `write_all` does."""
+    with writing(folder, then):
+        folder.mkdir(parents=True, exist_ok=True)
+    write_all({folder / name: content for name, content in files.items()}, then=then)
+
+
 def refuse_unwritable(*paths: Path | None) -> None:
     """Raises `StoreError` unless a new file can be written next to each of the named ones."""
     for path in paths:

@@ -2,25 +2,15 @@
 
 import pytest
 
+from tests.api.test_sweeps import SMALL
+
 nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
 nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
 pytest.importorskip("ipykernel", reason="ipykernel is not installed")
 
 CELLS = (
     "import attnbench, sys\nsorted({'torch', 'pandas', 'matplotlib'} & set(sys.modules))",
-    """seen = []
-sweep = attnbench.sweep(
-    models=["fastformer", "transformer"],
-    lengths=[16, 32],
-    tokens=64,
-    width=32,
-    heads=2,
-    mode="inference",
-    quick=True,
-    device="cpu",
-    out="measured",
-    progress=seen.append,
-)""",
+    f"seen = []; sweep = attnbench.sweep(**{SMALL}, out='measured', progress=seen.append)",
     "sweep",
     "sweep.plot()",
     "sweep.ratios('transformer')",

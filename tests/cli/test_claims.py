@@ -183,19 +183,3 @@ def test_a_folder_that_cannot_be_written_is_reported(tmp_path):
     (folder / "claims.csv").mkdir()
     with pytest.raises(StoreError, match=r"cannot write .*claims.csv.*the journal is intact"):
         attnbench("claims", folder)
-
-
-def test_torch_stays_unloaded(folder):
-    code = f"""
-import sys
-from attnbench.cli.verbs import application
-try:
-    application()(["claims", {str(folder)!r}])
-except SystemExit as left:
-    assert not left.code
-sys.exit(9 if "torch" in sys.modules else 0)
-"""
-    ended = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 0, ended.stderr

@@ -83,14 +83,6 @@ def test_a_sweep_is_repeated_by_its_file(swept, tmp_path):
     } == {7}, "what is written on the command line wins"
 
 
-def test_results_come_as_json(swept, tmp_path):
-    folder = shutil.copytree(swept[0], tmp_path / "copy")
-    done = here("report", folder, "--json")
-    found = json.loads(done.stdout)
-    assert {row["mechanism"] for row in found["cases"]} == {"fastformer", "transformer"}
-    assert {span["mode"] for span in found["answers"]["fastest"]} == {"training", "inference"}
-
-
 def test_a_dry_run_writes_nothing(tmp_path):
     done = here("sweep", *QUICK, "--dry-run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -106,14 +98,12 @@ def test_a_dry_run_writes_nothing(tmp_path):
     assert all(row["predicted_s"] > 0 and row["predicted_bytes"] > 0 for row in rows)
 
 
-@pytest.mark.parametrize(
-    ("short", "full"),
-    [("fp32", "float32"), ("bf16", "bfloat16"), ("fp16", "float16"), ("fp64", "float64")],
-)
-def test_a_number_type_has_a_short_name_and_records_have_the_full_one(short, full, tmp_path):
-    done = here("sweep", *QUICK, "--dtype", short, "--dry-run", "--json", cwd=tmp_path)
+def test_a_number_type_has_a_short_name_and_records_have_the_full_one(tmp_path):
+    short = ("--dtype", "fp32,bf16,fp16,fp64")
+    done = here("sweep", *QUICK, *short, "--dry-run", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert {row["case"]["workload"]["dtype"] for row in json.loads(done.stdout)["cases"]} == {full}
+    found = dict.fromkeys(r["case"]["workload"]["dtype"] for r in json.loads(done.stdout)["cases"])
+    assert [*found] == ["float32", "bfloat16", "float16", "float64"]
 
 
 @pytest.mark.parametrize(
@@ -147,6 +137,7 @@ def test_a_number_type_has_a_short_name_and_records_have_the_full_one(short, ful
         (["--cold", "--device", "cpu"], r"--cold .* no effect on cpu"),
         (["--cuda-graphs", "--device", "cpu"], r"--cuda-graphs needs a GPU"),
         (["--layers", "3", "--level", "core"], r"--layers has no effect"),
+        (["--mode", "decode", "--level", "core"], r"--mode decode has no level core: a step is"),
         (["--bogus"], r"No such option"),
         (["--threads", "0"], r"--threads.*1"),
     ],
@@ -170,32 +161,6 @@ def test_a_folder_with_a_sweep_is_left_alone(tmp_path):
     assert other.returncode == 2
     assert "cannot resume" in other.stderr
     assert (folder / "sweep.jsonl").read_bytes() == before
-
-
-def test_a_folder_that_cannot_be_written_is_reported(tmp_path):
-    (tmp_path / "file").write_text("")
-    done = here("sweep", *QUICK, "--out", tmp_path / "file" / "sweep")
-    assert done.returncode == 2
-    assert "cannot write" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (None, "no sweep in"),
-        (b"", "empty"),
-        (b"not a journal\n", "first line of .* cannot be read"),
-        (b'{"schema":99,"kind":"sweep"', "first line of .* cannot be read"),
-    ],
-)
-def test_a_report_of_no_readable_sweep_says_so(content, words, tmp_path):
-    if content is not None:
-        (tmp_path / "sweep.jsonl").write_bytes(content)
-    done = here("report", tmp_path)
-    assert done.returncode == 2
-    assert re.search(words, done.stderr)
-    assert "Traceback" not in done.stderr
 
 
 def runs(folder):
@@ -255,12 +220,6 @@ def test_one_model_is_shown_in_full():
         assert here("models", "fastformer", "--device", "cpu").stdout == done.stdout
         as_json = here("models", "fastformer", "--device", "cpu", "--json").stdout
     assert json.loads(as_json)["class"] == "M"
-
-
-def test_an_unknown_model_is_reported_with_its_neighbours():
-    done = here("models", "fastfromer")
-    assert done.returncode == 2
-    assert "fastformer" in done.stderr
 
 
 def test_the_doctor_measures_peaks_and_lists_what_will_not_run():

@@ -4,7 +4,7 @@ import pytest
 
 from attnbench.cli import cluster
 from attnbench.errors import CannotRun
-from attnbench.fleet import drive
+from attnbench.fleet import drive, ray
 from tests.cli.commands import here
 from tests.cli.test_shards import SMALL
 from tests.fleet.test_drive import CANCELLED, DONE, LOST, RUNNING, Fake
@@ -26,11 +26,11 @@ def test_a_shard_on_a_gpu_asks_for_no_more_cores_than_were_written(
 ):
     seen = []
 
-    def engine(kind, slurm, address, gpus, cpus):
-        seen.append((gpus, cpus))
+    def engine(address, *asked):
+        seen.append(asked)
         raise CannotRun("no cluster answers")
 
-    monkeypatch.setattr(cluster, "engine", engine)
+    monkeypatch.setattr(ray, "Ray", engine)
     done = here(*ON_RAY, *options, "--out", tmp_path / "out")
     assert "no cluster answers" in done.stderr
     assert seen == [asked]

@@ -33,15 +33,11 @@ def other_threads(kind, data):
         data["environment"]["threads"] += 1
 
 
-def test_a_sweep_against_itself_has_no_news():
-    done = here("compare", DATA, DATA)
+def test_a_sweep_against_itself_has_no_news_and_keeps_the_reservation(tmp_path):
+    done = here("compare", DATA, DATA, "--html", tmp_path / "c.html")
     assert done.returncode == 0, done.stderr
     assert "Changes from the first sweep to the second\nnone" in done.stdout
     assert "FLOPs" in done.stdout
-
-
-def test_a_page_without_changes_keeps_the_reservation(tmp_path):
-    here("compare", DATA, DATA, "--html", tmp_path / "c.html")
     text = (tmp_path / "c.html").read_text()
     assert "<p>None.</p>" in text
     assert "were not measured in turns" in text

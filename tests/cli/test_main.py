@@ -107,7 +107,7 @@ def test_an_error_of_a_user_is_its_text(ends):
 def test_a_broken_pipe_is_not_the_gate_s_one(ends):
     code, err = ends(BrokenPipeError(errno.EPIPE, "Broken pipe"))
     assert code == 2
-    assert err == "attnbench: the system refused: [Errno 32] Broken pipe\n"
+    assert err == "attnbench: operating system error: [Errno 32] Broken pipe\n"
 
 
 @pytest.mark.parametrize(
@@ -151,16 +151,9 @@ def test_without_a_verb_the_help_is_shown():
 def test_too_little_memory_to_start_is_a_line_and_not_slower(tmp_path):
     import resource
 
+    check = ("-m", "attnbench", "check", "--save", str(tmp_path / "x"), "--device=auto")
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "attnbench",
-            "check",
-            "--save",
-            str(tmp_path / "x"),
-            "--device=auto",
-        ],
+        [sys.executable, *check],
         capture_output=True,
         text=True,
         check=False,

@@ -202,12 +202,3 @@ def test_a_sweep_decodes_what_can_and_says_why_the_rest_cannot(tmp_path):
         assert step["state_bytes"] == 3 * 2 * n * 16 * 4
         assert cases["retention", n]["state_bytes"] == 3 * 16 * 8 * 2 * 4
     assert cases["grouped_query", 16]["core_flops"] * 4 == cases["grouped_query", 64]["core_flops"]
-
-
-def test_a_level_without_steps_is_refused(tmp_path):
-    done = here(
-        *("sweep", "--mode", "decode", "--lengths", "16", "--models", "retention", *SMALL),
-        *("--level", "core", "--out", tmp_path),
-    )
-    assert done.returncode == 2
-    assert "--mode decode has no level core: a step is measured with its proj" in done.stderr

@@ -44,3 +44,5 @@ def test_a_group_or_a_pattern_names_its_members():
     assert named("synth*") == ["synthesizer"]
     with pytest.raises(UsageError, match="unknown group '@modren'; did you mean @modern"):
         named("@modren")
+    with pytest.raises(UsageError, match="unknown mechanism 'fastfromer'; did you mean fastformer"):
+        named("fastfromer")

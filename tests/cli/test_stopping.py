@@ -79,19 +79,14 @@ def test_what_is_kept_is_asked_when_the_block_has_ended():
 
 def python(code):
     """A Python process that has run the code."""
-    return subprocess.run(
-        [sys.executable, "-c", BLOCK + code],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    words = [sys.executable, "-c", code]
+    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
 
 
 @pytest.mark.parametrize("number", ENDING)
 def test_outside_of_a_block_the_process_leaves_at_once(number):
     done = python(
-        f"signal.signal({int(number)}, signal.SIG_DFL)\n"
+        f"{BLOCK}signal.signal({int(number)}, signal.SIG_DFL)\n"
         "leave_on_signal('nothing was measured')\n"
         f"os.kill(os.getpid(), {int(number)})\n"
         "while True: pass\n"
@@ -102,7 +97,7 @@ def test_outside_of_a_block_the_process_leaves_at_once(number):
 
 def test_a_signal_in_a_destructor_is_not_lost(number):
     done = python(
-        f"signal.signal({int(number)}, signal.SIG_DFL)\n"
+        f"{BLOCK}signal.signal({int(number)}, signal.SIG_DFL)\n"
         "class Late:\n"
         "    def __del__(self):\n"
         f"        os.kill(os.getpid(), {int(number)})\n"
@@ -139,13 +134,8 @@ main()
 """
 
 
-def early(number, before):
-    code = EARLY.format(number=int(number), before=before)
-    words = [sys.executable, "-c", code]
-    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
-
-
 def test_a_signal_in_the_first_milliseconds_ends_the_program_with_a_line(number):
-    done = early(number, "signal.default_int_handler" if number == signal.SIGINT else 0)
+    before = "signal.default_int_handler" if number == signal.SIGINT else 0
+    done = python(EARLY.format(number=int(number), before=before))
     assert done.stderr == "attnbench: interrupted; nothing was measured\n"
     assert (done.returncode, done.stdout) == (128 + number, "")

@@ -16,11 +16,6 @@ FACTS = (sweeps.facts("slow"), sweeps.facts("fast"))
 SLOW = {"slow": 0.4, "fast": 0.1}
 
 
-def of(number, shards):
-    """Shard `number` of so many."""
-    return Shard(number, shards)
-
-
 def measured(folder, shard=None, request=REQUEST, plan=PLAN, resume=False, seconds=None, **machine):
     """The folder, after a session on one machine has ended in it."""
     here = sweeps.environment(**{"host": f"node-{shard}", **machine})
@@ -51,7 +46,7 @@ def measured(folder, shard=None, request=REQUEST, plan=PLAN, resume=False, secon
 def divided(tmp_path, shards=3, **how):
     """The folders of all shards."""
     return [
-        measured(tmp_path / f"shard-{number}", of(number, shards), **how)
+        measured(tmp_path / f"shard-{number}", Shard(number, shards), **how)
         for number in range(1, shards + 1)
     ]
 

@@ -98,19 +98,6 @@ def test_the_first_shard_decides_the_kind_of_machine(fleet):
     }
 
 
-def test_a_shard_that_would_be_divided_differently_is_refused(fleet):
-    fleets.claim(fleet, CLAIM)
-    with pytest.raises(DifferentSweep, match=r"not the same forms run there and here: install the"):
-        fleets.claim(fleet, replace(CLAIM, division="b2"))
-
-
-def test_a_shard_measured_by_another_version_is_refused(fleet):
-    fleets.claim(fleet, CLAIM)
-    fleets.claim(fleet, replace(CLAIM, machine=environment(host="n2", load=1.0)))
-    with pytest.raises(DifferentSweep, match=r"\(attnbench: 0.1.0 there, 0.2.0 here\)"):
-        fleets.claim(fleet, replace(CLAIM, machine=environment(attnbench="0.2.0")))
-
-
 def test_of_many_shards_at_once_one_decides(fleet):
     def claimed(number):
         try:

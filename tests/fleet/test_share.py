@@ -99,18 +99,3 @@ def test_the_budget_is_that_of_the_shard():
         machine, _ = measured(Shard(i, 2), request=request, machine=Machine(slow_is(0.2)))
         assert 4.0 < machine.now - 50.0 < 12.0
         assert {run.part for run in machine.stored} == {Part.TIME, Part.MEMORY}
-
-
-def test_a_shard_that_has_everything_measures_as_a_whole_sweep_does():
-    alone = Machine()
-    Session(
-        request=REQUEST,
-        plan=PLAN,
-        store=alone,
-        start=alone.start,
-        memory_bytes=GIB,
-        clock=alone.clock,
-    ).run()
-    machine, _ = measured(Shard(1, 1))
-    assert outcomes(machine).keys() == outcomes(alone).keys()
-    assert len(machine.started) == len(alone.started)

@@ -72,7 +72,7 @@ def package(tmp_path_factory):
     """A folder with a copy of the package that knows one more device."""
     folder = tmp_path_factory.mktemp("package")
     copy = Path(shutil.copytree(ROOT / "attnbench", folder / "attnbench"))
-    (copy / "measure" / "devices" / "card.py").write_text(CARD)
+    (copy / "devices" / "kinds" / "card.py").write_text(CARD)
     return folder
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from attnbench.errors import UsageError
 from attnbench.fleet import split
 from attnbench.fleet.split import BlockRound
-from attnbench.records import Mode, Shard
+from attnbench.records import Mode
 from tests import sweeps
 
 SWEEP = sweeps.sweep(("fastformer", "transformer", "linformer"))
@@ -108,13 +108,6 @@ def test_what_cannot_run_or_would_take_too_long_costs_nothing():
     assert split.total_s(split.units(SWEEP.plan, hasty)) == 0
 
 
-def test_shares_of_all_shards_are_the_plan():
-    shares = [split.share(SWEEP.plan, SWEEP.request, Shard(i, 4)) for i in range(1, 5)]
-    held = Counter((block, r) for share in shares for block, own in share.items() for r in own)
-    blocks = {planned.block for planned in SWEEP.plan}
-    assert held == Counter(product(blocks, range(3)))
-
-
 def test_the_division_of_one_plan_has_one_digest():
     again = [replace(planned) for planned in SWEEP.plan]
     assert digest(again) == digest(SWEEP.plan) != digest(SWEEP.plan, shards=3)
@@ -143,23 +136,6 @@ def test_more_shards_than_units_are_refused():
     with pytest.raises(UsageError, match=r"61 shards: the plan has only 60 units .*fewer shards"):
         split.split(units, 61)
     assert all(split.split(units, 60))
-
-
-def test_the_largest_useful_number_is_where_the_longest_unit_decides():
-    units = [
-        BlockRound((Mode.TRAINING, n), 0, cost) for n, cost in enumerate((6.0, 3.0, 2.0, 2.0), 1)
-    ]
-    assert split.most_useful(units) == 3
-    assert split.makespan_s(split.split(units, 3)) == split.makespan_s(split.split(units, 4)) == 6
-    assert split.most_useful([BlockRound((Mode.TRAINING, 1), 0, 0.0)]) == 1
-
-
-def test_three_shards_are_not_enough_where_two_units_do_not_fit_into_the_longest():
-    units = [
-        BlockRound((Mode.TRAINING, n), 0, cost) for n, cost in enumerate((6.0, 4.0, 4.0, 4.0), 1)
-    ]
-    assert split.makespan_s(split.split(units, 3)) == 8
-    assert split.most_useful(units) == 4
 
 
 @given(divisions(most_blocks=6, most_rounds=3))

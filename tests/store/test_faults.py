@@ -109,11 +109,3 @@ def test_a_folder_that_cannot_be_made_says_why(tmp_path):
     for folder in (tmp_path / "file", tmp_path / "file" / "below", Path("\0"), Path("x" * 5000)):
         with pytest.raises(StoreError, match=r"cannot write .*; .*, or choose another folder"):
             create(folder)
-
-
-def test_a_read_only_folder_says_why(tmp_path):
-    tmp_path.chmod(0o500)
-    if os.access(tmp_path, os.W_OK):
-        pytest.skip("permission bits do not bind this user")
-    with pytest.raises(StoreError, match="permission denied; change its permissions, or choose"):
-        create(tmp_path)

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from attnbench.errors import NewerSchema
 from attnbench.metrics import TABLE
 from attnbench.records import (
     LONGEST_S,
@@ -214,13 +213,3 @@ def test_a_checksum_alone_makes_no_line(content):
 def test_what_is_no_record_says_so(entry, message):
     with pytest.raises(ValueError, match=message):
         schema.from_entry(entry)
-
-
-def test_a_later_schema_asks_for_an_upgrade():
-    version = schema.SCHEMA + 1
-    line = schema.seal(Entry("sweep", NOW, {}), version=version)
-    with pytest.raises(NewerSchema) as caught:
-        schema.unseal(line)
-    up_to = f"this attnbench reads up to {schema.SCHEMA}"
-    text = f"written by schema {version}, {up_to}; upgrade attnbench"
-    assert str(caught.value) == text
