@@ -158,9 +158,9 @@ def test_what_is_suspected_is_said_with_the_budget_it_needs():
 
 def test_the_page_ends_with_how_it_was_measured_in_sentences():
     assert check_page.page(report(SLOWER, SAME, conditions=CONDITIONS)).splitlines()[-1] == (
-        "Counted at c = 1,024 tokens, D = 256, H = 16, float32. A case is timed in 6 pairs of fresh"
-        " processes, and in 10 more where that leaves doubt, by process CPU time; each process"
-        " gives at most 40 samples of at least 5.00 ms. Changes of time below 2.0 % are ignored;"
+        "Counted at c = 1,024 tokens, D = 256, H = 16, float32. A case is timed in 10 pairs of"
+        " fresh processes, and in 16 more where that leaves doubt, by process CPU time; each"
+        " process gives at most 40 samples of at least 5.00 ms. Changes of time below 2.0 % are ignored;"
         " noise, measured as base against base, was at most 0.2 %. The check took 48.1 s; seed 0."
         " Reliability: this machine finds a slowdown from 5.0 %."
     )
@@ -197,7 +197,7 @@ def test_the_data_say_everything():
     found = check_page.data(report(SLOWER, conditions=CONDITIONS), strict=False)
     again = json.loads(json.dumps(found))
     plan = again["conditions"]["plan"]
-    assert [plan[name] for name in ("tokens", "rounds", "pairs", "confirm")] == [1024, 20, 6, 10]
+    assert [plan[name] for name in ("tokens", "rounds", "pairs", "confirm")] == [1024, 20, 10, 16]
     assert (plan["budget_s"], plan["modes"]) == (300.0, ["training", "inference"])
     assert again["exit_code"] == 1
     assert again["findings"][0]["ratio"] == 1.12
