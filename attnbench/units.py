@@ -20,6 +20,7 @@ MIB = 2.0**20
 
 UNBOUNDED = "*"  # marks a number with too few samples for an interval
 NARROW = 0.2  # half-widths above this share of the point are far from symmetric
+MANIFOLD = 10.0  # times from which a change is a ratio rather than a percentage
 
 
 def seconds(value: float) -> str:
@@ -138,7 +139,9 @@ def signed(number: str) -> str:
 
 
 def change(ratio: float) -> str:
-    """`+8.3 %` of 1.083, `−8.3 %` of 0.917."""
+    """`+8.3 %` of 1.083, `−8.3 %` of 0.917, and `257×` from ten times on."""
+    if ratio >= MANIFOLD:
+        return f"{plain(ratio)}×"
     return ("+" if ratio >= 1 else "") + percent(ratio - 1)
 
 

@@ -90,6 +90,7 @@ def test_lengths_ticks_and_ratios():
     assert units.percent(0.0312) == "3.1 %"
     assert units.percent(0.5) == "50 %"
     assert units.change(0.78) == "−22 %"
+    assert units.change(257.0) == "257×"
     assert units.round_tick("10.0 ms") == "10 ms"
     assert units.round_tick("100 ms") == "100 ms"
 

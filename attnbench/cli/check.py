@@ -162,7 +162,7 @@ def show(report: "Report") -> None:
 
     terminal = console.out()
     terminal.print(check_page.headline(report))
-    for line in check_page.highlights(report):
+    for line in check_page.remarks(report):
         terminal.print(f"  {line}")
     for table in check_page.tables(report):
         terminal.print()

@@ -17,7 +17,7 @@ def selftest(
     length: str = option("N", "Sequence length.", default="256"),
     device: str = typed("device", "cpu"),
     budget: str = option(
-        "TIME", "Time to spend, at least a minute; more gives more precise rates.", default="3m"
+        "TIME", "Time to spend, at least two minutes; more gives more precise rates.", default="3m"
     ),
     threshold: str | None = options.threshold_option(),
     seed: str = typed("seed", "0"),

@@ -13,7 +13,7 @@ from attnbench.run.pairs import AGAIN, BASE, HEAD, START_S, WARM, Failed, Laps, 
 
 ITERATION_S = 0.005  # least time of an iteration: shorter ones are mostly overhead
 MOST_TOKENS = 1 << 16
-VERDICT_S = 12.0  # of samples per verdict; longer iterations get fewer rounds
+VERDICT_S = 20.0  # of samples per verdict; longer iterations get fewer rounds
 FEWEST_ROUNDS = 4
 MISSING = "missing"  # outcome on a side that lacks the mechanism or form
 
@@ -36,8 +36,8 @@ class CheckPlan:
     device: str = "cpu"
     tokens: int = 1024
     rounds: int = 20
-    pairs: int = 6
-    confirm: int = 10
+    pairs: int = 10
+    confirm: int = 16
     iteration_s: float = ITERATION_S
     budget_s: float | None = 300.0
     threshold: float = 0.02

@@ -27,7 +27,7 @@ LOAD_TIMEOUT_S = 60.0
 OWN = PurePath("attnbench/mechanisms")
 PEERS = "attnbench/peers/"  # loaded for every mechanism, each for a form that bears its name
 BINDING = re.compile(r"^(\w+)\b[^=\n]*=[ \w.]*\bCard\(", re.MULTILINE)  # `NAME = Card(`
-FIRST_LOOK = 0.6  # share of the budget for the first look at all that is timed
+FIRST_LOOK = 0.7  # share of the budget for the first look at all that is timed
 COUNT_S = 0.3  # about what it takes to count a case
 
 

@@ -3,8 +3,9 @@
 Then comes what is uncertain, then the rest.
 """
 
+import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -16,6 +17,8 @@ from attnbench.render.grid import Cell, Table, clean, quantity, words
 from attnbench.statistics.verdict import Verdict
 from attnbench.units import NOTHING, change, count, few, interval, many, percent, seconds
 
+# a case of a mechanism: its name, then sizes, level, mode and so on
+LABEL = re.compile(r"(?P<name>.*)/(?P<sizes>B\d+-N\d+-.*)")
 MOST = 10  # GitHub shows no more annotations of one kind per step
 
 
@@ -67,51 +70,80 @@ def sentence(finding: Finding) -> str:
     return "; ".join(parts)
 
 
-def highlights(report: Report) -> Iterator[str]:
-    """What fails, then what is uncertain, one line each."""
-    yield from map(sentence, report.failures)
-    yield from uncertain_lines(report)
-
-
-def uncertain_lines(report: Report) -> Iterator[str]:
-    """What is uncertain; all cases of one kind share a line."""
+def remarks(report: Report) -> Iterator[str]:
+    """What the tables do not show, one line each."""
     if report.contaminated:
         yield (
             "contaminated: base differs from base, so no time is judged:"
             f" {clean('; '.join(report.contaminated))}; run it again on a quieter machine"
         )
+    if report.uncovered:
+        yield clean(f"not covered, as no mechanism loads them: {few(report.uncovered)}")
+    yield from (clean(note) for note in report.notes)
+
+
+def uncertain_lines(report: Report) -> Iterator[str]:
+    """What is uncertain, with findings; all cases of one kind share a line."""
     yield from (sentence(finding) for finding in report.unsure if finding.suspected)
     unsure = [finding for finding in report.unsure if not finding.suspected]
     for kind, findings in (("larger, but faster", report.traded), ("unsure", unsure)):
         if findings:
             more = len(findings) - 1
             yield f"{kind}: {sentence(findings[0])}" + (f"; and {more} more" if more else "")
-    if report.uncovered:
-        yield clean(f"not covered, as no mechanism loads them: {few(report.uncovered)}")
-    yield from (clean(note) for note in report.notes)
+    yield from remarks(report)
+
+
+def in_common(cases: Iterable[str]) -> frozenset[str]:
+    """The parts that the labels of all cases share: sizes, level, mode, type of numbers, device."""
+    labels = [label for label in map(LABEL.fullmatch, cases) if label]
+    parts = [frozenset(re.split("[-/]", label["sizes"])) for label in labels]
+    return frozenset.intersection(*parts) if len(parts) > 1 else frozenset()
+
+
+def parts_of(text: str, wanted: Callable[[str], bool]) -> str:
+    """The wanted parts of the sizes in a label: `D256-H16/attention` of all of them."""
+    kept = ("-".join(filter(wanted, part.split("-"))) for part in text.split("/"))
+    return "/".join(filter(None, kept))
 
 
 def tables(report: Report) -> tuple[Table, ...]:
-    """Times of every case; counts that changed; cases that did not run on both sides."""
-    times = [f for f in report.findings if f.metric == TIME]
-    ran = [f for f in report.findings if f.metric == RUNS]
-    counted = [f for f in report.findings if f.metric not in (TIME, RUNS)]
+    """Times of every case; counts that changed; cases that did not run on both sides.
+
+    What fails comes first; what all cases have in common stands in the titles.
+    """
+    common = in_common(report.cases)
+    labels = list(filter(None, map(LABEL.fullmatch, report.cases)))
+    shared = f"; {parts_of(labels[0]['sizes'], common.__contains__)}" if common else ""
+
+    def row(finding: Finding, second: str) -> tuple[Cell, ...]:
+        return (words(short(finding.case)), *_row(finding, second))
+
+    def short(case: str) -> str:
+        if not (label := LABEL.fullmatch(case)):
+            return case
+        kept = parts_of(label["sizes"], lambda part: part not in common)
+        return f"{label['name']}/{kept}" if kept else label["name"]
+
+    findings = sorted(report.findings, key=lambda finding: not finding.fails)
+    times = [f for f in findings if f.metric == TIME]
+    ran = [f for f in findings if f.metric == RUNS]
+    counted = [f for f in findings if f.metric not in (TIME, RUNS)]
     changed = [f for f in counted if f.verdict is not Verdict.SAME]
     clock = report.conditions.clock if report.conditions else "time"
     shown = [
         Table(
             name="times",
-            title="Times",
+            title=f"Times{shared}",
             columns=("case", "batch timed", "base", "head", "change", "verdict"),
-            rows=tuple(_row(f, count(f.batch) if f.batch else NOTHING) for f in times),
+            rows=tuple(row(f, count(f.batch) if f.batch else NOTHING) for f in times),
             note=f"{clock or 'time'} of one iteration, at a batch size suited to timing;"
             " 99 % confidence intervals over pairs of fresh processes",
         ),
         Table(
             name="counts",
-            title="Counted",
+            title=f"Counted{shared}",
             columns=("case", "metric", "base", "head", "change", "verdict"),
-            rows=tuple(_row(f, metric_of(f).label) for f in changed),
+            rows=tuple(row(f, metric_of(f).label) for f in changed),
             note=f"{len(counted) - len(changed)} of {len(counted)} counted metrics are the same; "
             + "; ".join(
                 f"{metric.label}: {metric.description}"
@@ -120,9 +152,9 @@ def tables(report: Report) -> tuple[Table, ...]:
         ),
         Table(
             name="runs",
-            title="Not on both sides",
+            title=f"Not on both sides{shared}",
             columns=("case", "reason"),
-            rows=tuple((words(f.case), words(f.reason)) for f in ran),
+            rows=tuple((words(short(f.case)), words(f.reason)) for f in ran),
         ),
     ]
     return tuple(table for table in shown if table.rows)
@@ -131,7 +163,7 @@ def tables(report: Report) -> tuple[Table, ...]:
 def page(report: Report) -> str:
     """The check in Markdown, for a job summary or a comment."""
     lines = [f"# attnbench check: {markdown.escape(headline(report))}", ""]
-    lines += [f"- {markdown.escape(line)}" for line in highlights(report)]
+    lines += [f"- {markdown.escape(line)}" for line in remarks(report)]
     lines += ["", *(markdown.table(table) for table in tables(report))]
     return "\n".join([*lines, markdown.escape(" ".join(method(report))), ""])
 
@@ -141,7 +173,7 @@ def web_page(report: Report) -> bytes:
     return html.page(
         "attnbench check",
         tables(report),
-        answers=[(headline(report), [*highlights(report)])],
+        answers=[(headline(report), [*remarks(report)])],
         conditions=[*method(report)],
         conditions_title="Method",
     )
@@ -264,7 +296,7 @@ def _test_case(suite: ET.Element, finding: Finding) -> None:
     name, text = clean(f"{finding.case} {finding.metric}"), clean(sentence(finding))
     case = ET.SubElement(suite, "testcase", classname=clean(finding.mechanism), name=name)
     if finding.fails:
-        ET.SubElement(case, "failure", message=text, type=str(finding.verdict)).text = text
+        ET.SubElement(case, "failure", message=text, type=label(finding)).text = text
     elif finding.unchecked:
         ET.SubElement(case, "error", message=text, type="unchecked").text = text
     elif _is_open(finding):
@@ -289,7 +321,11 @@ def _property(text: str) -> str:
 
 def label(finding: Finding) -> str:
     """The verdict in words; what is suspected is not just unsure."""
-    return "suspected" if finding.suspected else verdict_label(finding.verdict, metric_of(finding))
+    if finding.suspected:
+        return "suspected"
+    if finding.metric == RUNS:
+        return str(finding.verdict)
+    return verdict_label(finding.verdict, metric_of(finding))
 
 
 def metric_of(finding: Finding) -> Metric:
@@ -333,7 +369,7 @@ def _number(findings: Iterable[Finding]) -> int:
 
 def _row(finding: Finding, second: str) -> tuple[Cell, ...]:
     return (
-        *map(words, (finding.case, second, *_values(finding))),
+        *map(words, (second, *_values(finding))),
         Cell(change_of(finding) or NOTHING, finding.ratio, finding.low, finding.high),
         words(": ".join(filter(None, (label(finding), finding.reason)))),
     )

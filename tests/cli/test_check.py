@@ -75,7 +75,8 @@ def test_a_baseline_is_saved_and_gates_anywhere(repository, tmp_path):
     repository.write("small.py", planted("weights.exp().exp()"))
     larger = here("check", "--baseline", file, "--no-times", cwd=repository.folder)
     assert larger.returncode == 1
-    assert "operators larger" in larger.stdout
+    assert larger.stdout.startswith("FAILED: 1 larger of 1 case;")
+    assert re.search(r"Counted\n.*operators.* larger", larger.stdout, re.DOTALL)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from attnbench.gate.check import against_revision
 from attnbench.gate.finding import traded
 from attnbench.gate.measuring import Measuring, Runner
 from attnbench.records import Mode
-from attnbench.render.check_page import headline, highlights
+from attnbench.render.check_page import headline, remarks, uncertain_lines
 from attnbench.run.workers import OverBudget
 from tests.gate.repositories import MECHANISM, Repository, planted
 
@@ -87,7 +87,7 @@ def test_a_slowdown_without_time_to_confirm_it_is_suspected(repository, server):
     (time,) = (found for found in report.findings if found.metric == "time")
     assert (time.verdict, time.suspected) == ("unsure", True)
     assert re.fullmatch(r"not confirmed \(needs --budget \d+s\)", time.reason)
-    lines = " ".join(highlights(report))
+    lines = " ".join(uncertain_lines(report))
     assert re.search(r"time suspected; \+\d.* \[.*\], .*; not confirmed", lines)
     decided = tuple(found for found in report.findings if not found.fails)
     report = replace(report, findings=decided)
@@ -278,7 +278,7 @@ def test_a_change_that_nothing_covers_is_named(repository, server):
     report = check(repository, server)
     assert (report.findings, report.uncovered) == ((), ("apart.py",))
     assert [report.exit_code(strict) for strict in (False, True)] == [0, 3]
-    assert "not covered, as no mechanism loads them: apart.py" in [*highlights(report)]
+    assert "not covered, as no mechanism loads them: apart.py" in [*remarks(report)]
 
 
 def test_a_change_where_no_mechanism_is_known_does_not_pass(repository, server):

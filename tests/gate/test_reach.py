@@ -116,6 +116,12 @@ def test_relative_imports_count(trees, found):
     assert names == ["pack/a.py:CARD", "pack/sub/c.py:CARD"]
 
 
+def test_what_only_base_loads_counts(trees, found):
+    text = "try:\n    from extra import x\nexcept ImportError:\n    x = 0\n" + CARD
+    both_trees = trees({"a.py": text, "extra.py": "x = 1\n"}, {"a.py": text})
+    assert found(both_trees, [Change(base="extra.py", head=None)]) == (["a.py:CARD"], ())
+
+
 def test_a_plain_class_is_reached_by_what_its_file_imports(trees, found):
     plain = "from helper import x\nimport torch\n\nclass Mean(torch.nn.Module):\n    pass\n"
     files = {"mine.py": plain, "helper.py": "x = 1\n", "other.py": "x = 1\n"}

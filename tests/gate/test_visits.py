@@ -160,6 +160,25 @@ def test_what_is_suspected_is_confirmed_before_others_are_looked_at(tmp_path, mo
     assert cases[1].skipped == "needs --budget 30s"
 
 
+def test_what_confirms_has_other_hashes_and_another_environment(server, tmp_path):
+    """A mechanism of either stage says what its process has."""
+    made = Repository(tmp_path / "repo")
+    told = tmp_path / "told"
+    has = "os.environ['PYTHONHASHSEED'], os.environ['ATTNBENCH_LAYOUT']"
+    says = f"print({has}, file=open({str(told)!r}, 'a'))"
+    made.write("small.py", f"import os\n{says}\n" + planted(""))
+    case = CheckedCase(compared=CASE.compared, workload=CASE.workload)
+    case.race = TreeRace(builds={HEAD: CASE.asked(HEAD)}, rounds=1)
+    measuring = Measuring(PLAN, [case], Runner(server=server, machine=None), {HEAD: made.folder})
+    with server.relaid(1) as relaid:
+        measuring.confirming = lambda: relaid
+        measuring.visit([case], 0)
+        measuring.visit([case], 1)
+    first, second = (line.split() for line in told.read_text().splitlines())
+    assert (first[0], second[0]) == ("0", "1")
+    assert len(first[1]) != len(second[1])
+
+
 class Quick(TreeRace):
     """Gives up early."""
 

@@ -28,7 +28,7 @@ SLOWER = finding(
     base=0.010, head=0.0112, ratio=1.12, low=1.1, high=1.14, verdict="slower", fails=True
 )
 LARGER = finding("allocated_peak_bytes", "slower", base=2**20, head=2**21, ratio=2.0, fails=True)
-UNSURE = finding(verdict="unsure", reason="suspected at first, not confirmed")
+UNSURE = finding(ratio=1.5, verdict="unsure", reason="suspected at first, not confirmed")
 BROKEN = finding("runs", "missing", reason="failed on head only: it broke", fails=True)
 NEITHER = finding(
     "runs", "missing", reason="on neither side: there is no file x.py", unchecked=True
@@ -55,7 +55,7 @@ def report(*findings, **more):
         (report(UNSURE, MEAN, SAME), "FAILED: 1 slower only as a mean over lengths of 1 case;"),
         (report(UNSURE, SAME), "UNSURE: 1 of 1 case;"),
         (report(UNSURE, UNSURE_MEAN, SAME), "UNSURE: 1 of 1 case;"),
-        (report(UNSURE), f"NOT CHECKED: 1 of 1 case: {CASE}: time unsure; suspected at first"),
+        (report(UNSURE), f"NOT CHECKED: 1 of 1 case: {CASE}: time unsure; +50 %; suspected"),
         (report(NEITHER, SAME), f"NOT CHECKED: 1 of 1 case: {CASE}: on neither side: there is no"),
         (report(SAME, UNSURE_MEAN), "UNSURE: a mean over lengths, of 1 case;"),
         (report(UNSURE, SAME, contaminated=("x",)), "CONTAMINATED"),
@@ -113,6 +113,8 @@ def test_junit_counts_failures_and_skips():
         "skipped": "1",
     }
     assert [len(case.findall("failure")) for case in suite] == [1, 0, 0, 1]
+    larger = ET.fromstring(junit(report(LARGER)))[0][0][0]
+    assert larger.get("type") == "larger"
     assert "not confirmed" in suite[1].find("skipped").get("message")
 
 
@@ -126,20 +128,41 @@ CONDITIONS = Conditions(
 
 
 def test_the_page_has_what_fails_first():
-    page = check_page.page(report(SAME, SLOWER))
-    lines = page.splitlines()
-    assert lines[0].startswith("# attnbench check: FAILED")
-    assert "time slower" in lines[2]
+    page = check_page.page(report(SAME, FASTER, OTHER))
+    assert page.startswith("# attnbench check: FAILED")
+    assert page.index("12 %") < page.index("−8.0 %")
+    assert page.count("+12 %") == 1, "no row is repeated above the tables"
     assert "1 of 1 counted metrics are the same" not in page  # nothing of it to show
 
 
+def test_what_all_cases_have_in_common_stands_in_the_title():
+    tables = check_page.tables(report(SLOWER, OTHER, MEAN, LARGER))
+    assert [table.title.partition("; ")[2] for table in tables] == [
+        "B8-D256-H16/attention/inference/float32/cpu"
+    ] * 2
+    first = [row[0].text for row in tables[0].rows]
+    assert first == ["fastformer:eager/N128", "fastformer:eager/N512", MEAN.case]
+    (alone,) = check_page.tables(report(SLOWER))
+    assert (alone.title, alone.rows[0][0].text) == ("Times", CASE)
+
+
+def test_what_is_suspected_is_said_with_the_budget_it_needs():
+    suspect = replace(SLOWER, verdict=Verdict.UNSURE, fails=False, suspected=True)
+    made = report(SAME, replace(suspect, reason="not confirmed (needs --budget 150s)"))
+    assert check_page.headline(made).startswith("UNSURE: 1 of 1 case, 1 suspected of a change;")
+    assert next(iter(annotations(made))).endswith(
+        "time suspected; +12 %25 [+10 %25, +14 %25], 10.0 ms to 11.2 ms;"
+        " not confirmed (needs --budget 150s)"
+    )
+
+
 def test_the_page_ends_with_how_it_was_measured_in_sentences():
-    assert check_page.page(report(SLOWER, conditions=CONDITIONS)).splitlines()[-1] == (
-        "Counted at c = 1,024 tokens, D = 256, H = 16, float32. A case is timed in 6 pairs of fresh"
-        " processes, and in 10 more where that leaves doubt, by process CPU time; each process"
-        " gives at most 40 samples of at least 5.00 ms. Changes of time below 2.0 % are ignored;"
-        " noise, measured as base against base, was at most 0.2 %. The check took 48.1 s; seed 0."
-        " Reliability: this machine finds a slowdown from 5.0 %."
+    assert check_page.page(report(SLOWER, SAME, conditions=CONDITIONS)).splitlines()[-1] == (
+        "Counted at c = 1,024 tokens, D = 256, H = 16, float32. A case is timed in 10 pairs of"
+        " fresh processes, and in 16 more where that leaves doubt, by process CPU time; each"
+        " process gives at most 40 samples of at least 5.00 ms. Changes of time below 2.0 % are"
+        " ignored; noise, measured as base against base, was at most 0.2 %. The check took 48.1 s;"
+        " seed 0. Reliability: this machine finds a slowdown from 5.0 %."
     )
     assert list(check_page.method(report(SLOWER))) == []
 
@@ -174,7 +197,7 @@ def test_the_data_say_everything():
     found = check_page.data(report(SLOWER, conditions=CONDITIONS), strict=False)
     again = json.loads(json.dumps(found))
     plan = again["conditions"]["plan"]
-    assert [plan[name] for name in ("tokens", "rounds", "pairs", "confirm")] == [1024, 20, 6, 10]
+    assert [plan[name] for name in ("tokens", "rounds", "pairs", "confirm")] == [1024, 20, 10, 16]
     assert (plan["budget_s"], plan["modes"]) == (300.0, ["training", "inference"])
     assert again["exit_code"] == 1
     assert again["findings"][0]["ratio"] == 1.12
