@@ -1,9 +1,7 @@
 """Forms that other packages compute: what is missing or broken is said and never raised."""
 
-import json
 import subprocess
 import sys
-from dataclasses import asdict
 from importlib.metadata import version
 
 import pytest
@@ -17,6 +15,7 @@ from attnbench.measure.worker import Worker
 from attnbench.mechanisms.local import Local
 from attnbench.mechanisms.transformer import Transformer
 from attnbench.records import PASSES, Case, Level, Outcome, Workload
+from tests.measure.cases import sent
 
 W = Workload(batch=1, seq_len=32, width=16, heads=4, level=Level.ATTENTION)
 
@@ -57,7 +56,7 @@ def built(monkeypatch, form, **sizes):
     """The answer of a worker that builds a form of `local`, `mine`."""
     monkeypatch.setattr(registry, "of_packages", lambda name: {"mine": form})
     case = Case(mechanism="local", form="mine", workload=Workload(**{**vars(W), **sizes}))
-    return Worker(None, seed=0).answer("build", **json.loads(json.dumps(asdict(case))))
+    return Worker(None, seed=0).answer("build", **sent(case))
 
 
 def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch):
@@ -169,7 +168,7 @@ def test_layers_save_what_eager_saves():
 def test_the_worker_counts_and_notes(padding, causal):
     w = Workload(**{**vars(W), "padding": padding, "causal": causal})
     case = Case(mechanism="transformer", form="torch", workload=w)
-    found = Worker(None, seed=0).answer("weigh", **json.loads(json.dumps(asdict(case))))
+    found = Worker(None, seed=0).answer("weigh", **sent(case))
     assert found["outcome"] == Outcome.OK, found
     assert found["notes"]["package"] == f"torch {version('torch')}"
     assert found["values"]["error"] < 1e-5

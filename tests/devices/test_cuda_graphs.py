@@ -8,10 +8,9 @@ from attnbench.devices.cuda_graphs import captured
 from attnbench.measure.building import subject_of
 from attnbench.measure.worker import Worker
 from attnbench.records import PASSES, Level, Mode
-from tests.measure.cases import case
+from tests.measure.cases import case, sent
 
 pytestmark = pytest.mark.usefixtures("emulated_gpu")
-ASKED = ("mechanism", "form", "options")
 
 
 def subject(tested, capturable=True):
@@ -19,8 +18,7 @@ def subject(tested, capturable=True):
 
 
 def build(worker, tested, **asked):
-    about = {name: getattr(tested, name) for name in ASKED}
-    return worker.answer("build", **about, workload=vars(tested.workload), **asked)
+    return worker.answer("build", **sent(tested), **asked)
 
 
 @pytest.mark.parametrize("level", [Level.ATTENTION, Level.CORE])

@@ -1,6 +1,5 @@
 """The stopwatch of a GPU against a device that exists only as two clocks and a queue."""
 
-from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -63,19 +62,37 @@ def gpu(monkeypatch):
     return Gpu(monkeypatch)
 
 
-def samples(gpu, kernels, iterations, count, synchronises=False, **options):
-    """Samples of iterations that enqueue these kernels: seconds on the device, and to enqueue."""
+def iteration(gpu, kernels, waits=False, slower=1):
+    """An iteration that enqueues these kernels: seconds on the device, and to enqueue."""
 
     def iterate(lap):
         for device_s, enqueue_s in kernels:
-            gpu.run(device_s, enqueue_s)
-            if synchronises:
+            gpu.run(device_s, slower * enqueue_s)
+            if waits:
                 gpu.wait()
         lap("forward")
 
-    watch = CudaStopwatch()
-    taken = [sample(iterate, lambda: None, watch, iterations, **options) for _ in range(count)]
-    return watch, taken
+    return iterate
+
+
+def nothing():
+    """Stands for clearing gradients."""
+
+
+def samples(gpu, kernels, iterations, count, **how):
+    """The stopwatch, and samples of such iterations."""
+    watch, iterate = CudaStopwatch(), iteration(gpu, kernels, **how)
+    return watch, [sample(iterate, nothing, watch, iterations) for _ in range(count)]
+
+
+def worker(gpu, kernels, watch, meter):
+    """A worker with a case of such iterations."""
+    made = Worker(None, seed=0)
+    iterate = iteration(gpu, kernels)
+    made.built = SimpleNamespace(
+        iteration_s=0.0002, iterate=iterate, clear=nothing, watch=watch, meter=meter
+    )
+    return made
 
 
 LAUNCH_BOUND = [(0.000_01, 0.000_03)] * 20  # 0.2 ms on the device, 0.6 ms to enqueue
@@ -116,14 +133,9 @@ def test_a_long_sample_is_enqueued_in_bursts_that_a_hold_can_hide(gpu):
 
 def test_launches_show_in_a_sample_that_is_not_to_hide_them(gpu):
     watch, _ = samples(gpu, LAUNCH_BOUND, 4, LEARNING)
-
-    def iterate(lap):
-        for kernel in LAUNCH_BOUND:
-            gpu.run(*kernel)
-        lap("forward")
-
-    shown = sample(iterate, lambda: None, watch, 4, hide=False)
-    hidden = sample(iterate, lambda: None, watch, 4)
+    iterate = iteration(gpu, LAUNCH_BOUND)
+    shown = sample(iterate, nothing, watch, 4, hide=False)
+    hidden = sample(iterate, nothing, watch, 4)
     assert shown.wall_s == pytest.approx(4 * 0.0006, rel=0.02)
     assert hidden.wall_s > shown.wall_s + gpu.holds[-1] / 2
     assert hidden.seconds < shown.seconds / 2
@@ -139,7 +151,7 @@ def test_launches_that_take_no_time_to_speak_of_are_not_hidden(gpu):
 
 def test_where_the_host_waits_for_the_device_holds_end_and_never_grow(gpu):
     """Each wait would include the hold, and the next hold the wait."""
-    watch, taken = samples(gpu, [(0.0005, 0.0001)], 1, 50, synchronises=True)
+    watch, taken = samples(gpu, [(0.0005, 0.0001)], 1, 50, waits=True)
     assert len(gpu.holds) == PATIENCE
     assert max(gpu.holds) < 0.004
     assert watch.visible_launches
@@ -151,46 +163,26 @@ def test_where_the_host_waits_for_the_device_holds_end_and_never_grow(gpu):
 
 def test_holds_end_in_laps_too_where_the_host_waits(gpu):
     """Each lap has a sample without a hold, which says nothing about holds."""
-    watch, _ = samples(gpu, [(0.0005, 0.0001)], 1, LEARNING, synchronises=True)
-
-    def iterate(lap):
-        gpu.run(0.0005, 0.0001)
-        gpu.wait()
-        lap("forward")
-
-    for _ in range(10):
-        for hide in (False, True):
-            sample(iterate, lambda: None, watch, 1, hide)
+    watch, _ = samples(gpu, [(0.0005, 0.0001)], 1, LEARNING, waits=True)
+    for hide in 10 * (False, True):
+        sample(iteration(gpu, [(0.0005, 0.0001)], waits=True), nothing, watch, 1, hide)
     assert len(gpu.holds) == PATIENCE
 
 
 def test_a_hold_that_was_too_short_is_followed_by_longer_ones(gpu):
     """The shortest time to enqueue, which holds follow, may be much below the usual one."""
     watch, _ = samples(gpu, LAUNCH_BOUND, 1, LEARNING)
-    taken = []
-
-    def iterate(lap):
-        for device_s, enqueue_s in LAUNCH_BOUND:
-            gpu.run(device_s, 3 * enqueue_s)
-        lap("forward")
-
-    for _ in range(10):
-        taken.append(sample(iterate, lambda: None, watch, 1))
+    slower = iteration(gpu, LAUNCH_BOUND, slower=3)
+    taken = [sample(slower, nothing, watch, 1) for _ in range(10)]
     assert watch.hiding
     assert taken[-1].seconds == pytest.approx(0.0002)
 
 
 def test_holds_go_on_where_only_single_ones_were_too_short(gpu):
     watch, _ = samples(gpu, LAUNCH_BOUND, 1, LEARNING)
-
-    def iterate(slower, lap):
-        for device_s, enqueue_s in LAUNCH_BOUND:
-            gpu.run(device_s, slower * enqueue_s)
-        lap("forward")
-
     for late in range(PATIENCE + 1):
         for slower in (2 * 2**late, 1):
-            sample(partial(iterate, slower), lambda: None, watch, 1)
+            sample(iteration(gpu, LAUNCH_BOUND, slower=slower), nothing, watch, 1)
     assert watch.hiding
 
 
@@ -203,17 +195,8 @@ def test_enqueuing_longer_than_a_hold_may_last_is_reported(gpu):
 def test_a_lap_has_the_wall_time_of_iterations_that_nothing_holds(gpu):
     """Including the holds, it would be nearly twice as long."""
     watch, _ = samples(gpu, LAUNCH_BOUND, 1, LEARNING)
-
-    def iterate(lap):
-        for kernel in LAUNCH_BOUND:
-            gpu.run(*kernel)
-        lap("forward")
-
-    worker = Worker(None, seed=0)
-    worker.built = SimpleNamespace(
-        iteration_s=0.0002, iterate=iterate, clear=lambda: None, watch=watch, meter=Meter()
-    )
-    taken = worker.answer("lap", iterations=20, rehearse=True)["sample"]
+    answers = worker(gpu, LAUNCH_BOUND, watch, Meter())
+    taken = answers.answer("lap", iterations=20, rehearse=True)["sample"]
     assert taken.seconds == pytest.approx(0.0002)
     assert taken.unheld_s == taken.unheld_wall_s == pytest.approx(0.0006, rel=0.03)
     assert taken.wall_s / 20 > 1.5 * taken.unheld_s
@@ -222,14 +205,9 @@ def test_a_lap_has_the_wall_time_of_iterations_that_nothing_holds(gpu):
 
 def test_a_warm_up_does_not_end_before_holds_are_known(gpu):
     """The first iteration loads kernels, and may spend all of the time for warming up."""
-    watch = CudaStopwatch()
-
-    def iterate(lap):
-        gpu.run(0.0002, 0.0006)
-        lap("forward")
-
-    first = sample(iterate, lambda: None, watch, 1)
-    assert len(warm_up(iterate, lambda: None, watch, first, 0.0)) == LEARNING
+    watch, iterate = CudaStopwatch(), iteration(gpu, [(0.0002, 0.0006)])
+    first = sample(iterate, nothing, watch, 1)
+    assert len(warm_up(iterate, nothing, watch, first, 0.0)) == LEARNING
     assert watch.hiding
 
 
@@ -247,13 +225,6 @@ class SlowMeter(Meter):
 @pytest.mark.parametrize(("slow", "blocks"), [(0, 1), (1, 2), (9, 2)])
 def test_a_sample_at_a_low_clock_is_taken_again_once(gpu, slow, blocks):
     watch, _ = samples(gpu, LAUNCH_BOUND, 1, LEARNING)
-    worker = Worker(None, seed=0)
-    worker.built = SimpleNamespace(
-        iteration_s=0.0002,
-        iterate=lambda lap: (gpu.run(0.0002, 0.0006), lap("forward")),
-        clear=lambda: None,
-        watch=watch,
-        meter=SlowMeter(slow),
-    )
-    assert worker.answer("lap", iterations=2)["outcome"] == "ok"
-    assert worker.built.meter.blocks == blocks
+    answers = worker(gpu, [(0.0002, 0.0006)], watch, SlowMeter(slow))
+    assert answers.answer("lap", iterations=2)["outcome"] == "ok"
+    assert answers.built.meter.blocks == blocks

@@ -1,11 +1,9 @@
 """What disturbs a lap on a CPU is read from the system, and laps are taken again for it alone."""
 
 import itertools
-import json
 import math
 import subprocess
 import time
-from dataclasses import asdict
 from types import SimpleNamespace
 
 import pytest
@@ -25,7 +23,7 @@ from attnbench.devices.timing import FAULT_S, HostStopwatch
 from attnbench.measure import samples
 from attnbench.measure.worker import Worker
 from attnbench.records import Clock, Disturbance
-from tests.measure.cases import case
+from tests.measure.cases import case, sent
 
 STAT = (
     "cpu  136494 1694 21760 38117 370 0 293 701 0 0\ncpu0 65390 757 9645 23385 111 0 36 351 0 0\n"
@@ -249,7 +247,7 @@ def test_time_that_the_cpu_clock_does_not_see_counts_all_the_same(hidden, monkey
         Transformer, "forward", lambda self, x, mask=None: (hidden(), honest(self, x, mask))[1]
     )
     answers = Worker(None, seed=0)
-    built = answers.answer("build", **json.loads(json.dumps(asdict(case()))))
+    built = answers.answer("build", **sent(case()))
     assert built["iteration_s"] >= 0.02, "else a lap would have many iterations"
     taken = answers.answer("lap", iterations=2)["sample"]
     answers.answer("finish")

@@ -1,5 +1,8 @@
 """Small cases for the tests of the measuring room."""
 
+import json
+from dataclasses import asdict
+
 from attnbench.records import Case, Level, Mode, Shell, Workload
 
 
@@ -9,3 +12,15 @@ def case(mechanism="transformer", form="eager", options=(), **sizes):
     shell = Shell(vocabulary=50, classes=5) if level is Level.MODEL else None
     workload = Workload(level=level, shell=shell, **given)
     return Case(mechanism=mechanism, form=form, options=options, workload=workload)
+
+
+def sent(one):
+    """The fields of a case as its worker reads them from the connection."""
+    return json.loads(json.dumps(asdict(one)))
+
+
+def answered(worker, do, **asked):
+    """What a worker answers where all goes well."""
+    answer = worker.answer(do, **asked)
+    assert answer["outcome"] == "ok", answer
+    return answer

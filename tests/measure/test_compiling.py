@@ -3,8 +3,6 @@
 Torch's operators stand in for generated code where a test needs none.
 """
 
-import json
-from dataclasses import asdict
 from functools import cache, partial
 from itertools import product
 
@@ -17,7 +15,7 @@ from attnbench.measure import compiling
 from attnbench.measure.compiling import graphs
 from attnbench.measure.worker import Worker
 from attnbench.records import PASSES, Level, Mode
-from tests.measure.cases import case
+from tests.measure.cases import answered, case, sent
 
 # torch warns of its own code while it compiles
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
@@ -42,13 +40,7 @@ def captured(monkeypatch):
 
 
 def asked(form, **sizes):
-    return json.loads(json.dumps(asdict(case(form=form, **sizes))))
-
-
-def values(worker, do, **question):
-    answer = worker.answer(do, **question)
-    assert answer["outcome"] == "ok", answer
-    return answer
+    return sent(case(form=form, **sizes))
 
 
 @pytest.mark.usefixtures("captured")
@@ -61,10 +53,10 @@ def values(worker, do, **question):
 )
 def test_compiling_comes_before_the_warm_up_and_never_again(level, mode):
     worker = Worker(None, seed=0)
-    values(worker, "build", suspicious=True, **asked("compiled", level=level, mode=mode))
+    answered(worker, "build", suspicious=True, **asked("compiled", level=level, mode=mode))
     before = graphs()
-    values(worker, "lap", iterations=2)
-    found = values(worker, "finish")
+    answered(worker, "lap", iterations=2)
+    found = answered(worker, "finish")
     assert graphs() == before, "neither laps nor the search for odd behaviour compile"
     assert found["values"]["compile_s"] > found["values"]["warmup_s"] > 0
     assert found["values"]["recompiles"] == 0
@@ -74,18 +66,18 @@ def test_compiling_comes_before_the_warm_up_and_never_again(level, mode):
 @pytest.mark.usefixtures("captured")
 def test_what_is_compiled_again_while_it_is_timed_is_counted_and_noted():
     worker = Worker(None, seed=0)
-    values(worker, "build", **asked("compiled"))
+    answered(worker, "build", **asked("compiled"))
     worker.built.subject.inputs = (torch.randn(2, 33, 16),)
-    values(worker, "lap", iterations=1)
-    found = values(worker, "finish")
+    answered(worker, "lap", iterations=1)
+    found = answered(worker, "finish")
     assert found["values"]["recompiles"] == 1
     assert found["notes"]["recompiled"] == "was compiled again while it was timed (1 graphs)"
 
 
 def test_a_form_that_does_not_compile_has_no_time_to_compile():
     worker = Worker(None, seed=0)
-    values(worker, "build", **asked("eager"))
-    found = values(worker, "finish")["values"]
+    answered(worker, "build", **asked("eager"))
+    found = answered(worker, "finish")["values"]
     assert not {"compile_s", "recompiles"} & found.keys()
 
 
@@ -94,8 +86,8 @@ def test_a_form_that_does_not_compile_has_no_time_to_compile():
 def test_more_shapes_than_torch_keeps_are_compiled_in_one_process():
     worker = Worker(None, seed=0)
     for seq_len in range(8, 20):
-        values(worker, "build", **asked("compiled", seq_len=seq_len))
-        assert values(worker, "finish")["values"]["recompiles"] == 0
+        answered(worker, "build", **asked("compiled", seq_len=seq_len))
+        assert answered(worker, "finish")["values"]["recompiles"] == 0
 
 
 @pytest.mark.usefixtures("captured")
@@ -103,7 +95,7 @@ def test_more_shapes_than_torch_keeps_are_compiled_in_one_process():
 def test_memory_is_that_of_compiled_code_and_operators_are_not_counted(mode):
     sizes = {"level": Level.CORE, "batch": 1, "seq_len": 256, "width": 64, "mode": mode}
     answers = {
-        form: values(Worker(None, seed=0), "weigh", **asked(form, **sizes))
+        form: answered(Worker(None, seed=0), "weigh", **asked(form, **sizes))
         for form in ("eager", "compiled")
     }
     eager, fused = (answers[form]["values"] for form in ("eager", "compiled"))
@@ -121,17 +113,17 @@ def test_memory_is_that_of_compiled_code_and_operators_are_not_counted(mode):
 def test_generated_code_is_timed_and_its_fused_memory_measured():
     one = asked("compiled", mechanism="fastformer", batch=1, seq_len=256, width=64)
     worker = Worker(None, seed=0)
-    values(worker, "build", **one)
-    values(worker, "lap", iterations=2)
-    timed = values(worker, "finish")["values"]
+    answered(worker, "build", **one)
+    answered(worker, "lap", iterations=2)
+    timed = answered(worker, "finish")["values"]
     assert timed["compile_s"] > 0
-    fused = values(worker, "weigh", **one)["values"]
-    eager = values(worker, "weigh", **{**one, "form": "eager"})["values"]
+    fused = answered(worker, "weigh", **one)["values"]
+    eager = answered(worker, "weigh", **{**one, "form": "eager"})["values"]
     assert 0 < fused["allocated_delta_bytes"] < eager["allocated_delta_bytes"]
     assert fused["kept_bytes"] == 0
 
 
 def test_forms_that_compile_are_named():
-    answer = values(Worker(None, seed=0), "forms", mechanism="local")
+    answer = answered(Worker(None, seed=0), "forms", mechanism="local")
     assert answer["forms"] == ("eager", "flex", "compiled")
     assert answer["compiled"] == ["flex", "compiled"]

@@ -1,7 +1,5 @@
 """Autocast, and types other than the case's, are recorded and never silent."""
 
-import json
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,7 @@ from attnbench.measure import oddities
 from attnbench.measure.building import subject_of
 from attnbench.measure.worker import Worker
 from attnbench.records import Level
-from tests.measure.cases import case
+from tests.measure.cases import answered, case, sent
 
 CHEATS = Path(__file__).with_name("cheats.py")
 
@@ -23,18 +21,14 @@ def autocast_as_it_was():
     torch.set_autocast_enabled("cpu", False)
 
 
-def asked(one):
-    return json.loads(json.dumps(asdict(one)))
-
-
 def notes_of_a_run(one):
     worker = Worker(None, seed=0)
-    assert worker.answer("build", **asked(one))["outcome"] == "ok"
+    answered(worker, "build", **sent(one))
     return worker.answer("finish")["notes"]
 
 
 def types(one):
-    answer = Worker(None, seed=0, weighs=True).answer("weigh", **asked(one))
+    answer = Worker(None, seed=0, weighs=True).answer("weigh", **sent(one))
     return set(answer["notes"]["number_types"].split(", "))
 
 
@@ -58,7 +52,7 @@ def test_autocast_that_was_on_before_is_noted():
 
 def test_a_failure_under_autocast_says_so():
     torch.set_autocast_enabled("cpu", True)
-    reason = Worker(None, seed=0).answer("build", **asked(case("fastformer")))["reason"]
+    reason = Worker(None, seed=0).answer("build", **sent(case("fastformer")))["reason"]
     assert reason == "output is torch.bfloat16, not torch.float32; autocast is on: cpu bfloat16"
 
 

@@ -1,8 +1,6 @@
 """Cheats are found, each by its own words."""
 
-import json
 import re
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,7 @@ from attnbench.measure import oddities
 from attnbench.measure.building import subject_of
 from attnbench.measure.worker import Worker
 from attnbench.records import Level, Mode, Outcome
-from tests.measure.cases import case
+from tests.measure.cases import case, sent
 
 FILE = Path(__file__).with_name("cheats.py")
 SAME = "gave the same output for other input"
@@ -36,7 +34,7 @@ FOUND = {
 def answer(name, **sizes):
     one = case(f"{FILE}:{name}", "eager", **sizes)
     worker = Worker(None, seed=0)
-    built = worker.answer("build", suspicious=True, **json.loads(json.dumps(asdict(one))))
+    built = worker.answer("build", suspicious=True, **sent(one))
     return built if built["outcome"] != Outcome.OK else worker.answer("finish")
 
 

@@ -1,8 +1,5 @@
 """What a worker does happens on the device of the case, and leaves none of its memory behind."""
 
-import json
-from dataclasses import asdict
-
 import pytest
 import torch
 
@@ -12,7 +9,7 @@ from attnbench.devices.kinds.cuda import Cuda
 from attnbench.measure import environment
 from attnbench.measure.samples import EXTRA_SIZE
 from attnbench.measure.worker import Worker
-from tests.measure.cases import case
+from tests.measure.cases import answered, case, sent
 
 MIB = 1 << 20
 OTHER = "cpu:0"  # another name of the CPU, of which nothing is the default
@@ -41,30 +38,25 @@ def extras(gpu, monkeypatch):
     return devices
 
 
-def ask(worker, do, **question):
-    answer = worker.answer(do, **question)
-    assert answer["outcome"] == "ok", answer
-
-
 def asked(**sizes):
-    return json.loads(json.dumps(asdict(case(**sizes))))
+    return sent(case(**sizes))
 
 
 @pytest.mark.parametrize("do", ["build", "weigh"])
 def test_a_case_is_on_the_card_that_it_names(gpu, do):
     before = torch.cuda.memory_allocated(0)
-    ask(Worker(None, seed=0, weighs=do == "weigh"), do, **asked(device="cuda:1"))
+    answered(Worker(None, seed=0, weighs=do == "weigh"), do, **asked(device="cuda:1"))
     assert torch.cuda.max_memory_allocated(1) > 0
     assert torch.cuda.memory_allocated(0) <= before
 
 
 def test_a_build_with_extra_work_does_it_on_the_device(extras):
-    ask(Worker(None, seed=0), "build", extra=3, **asked(device="cuda"))
+    answered(Worker(None, seed=0), "build", extra=3, **asked(device="cuda"))
     assert extras == [OTHER]
 
 
 def test_extra_work_is_calibrated_on_the_device(extras):
-    ask(Worker(None, seed=0), "calibrate", device="cuda")
+    answered(Worker(None, seed=0), "calibrate", device="cuda")
     assert extras == [OTHER]
 
 
@@ -72,19 +64,17 @@ def test_what_a_case_reserved_is_given_back(gpu):
     sizes = asked(device="cuda", batch=1, seq_len=1024, heads=4)  # 16 MiB of scores
     before = torch.cuda.memory_reserved()
     timing = Worker(None, seed=0)
-    ask(timing, "build", **sizes)
+    answered(timing, "build", **sizes)
     assert torch.cuda.memory_reserved() > before + 16 * MIB
-    ask(timing, "finish")
+    answered(timing, "finish")
     assert torch.cuda.memory_reserved() < before + 8 * MIB
-    ask(Worker(None, seed=0, weighs=True), "weigh", **sizes)
+    answered(Worker(None, seed=0, weighs=True), "weigh", **sizes)
     assert torch.cuda.max_memory_reserved() > before + 16 * MIB
     assert torch.cuda.memory_reserved() < before + 8 * MIB
 
 
 def weighed(**sizes):
-    answer = Worker(None, seed=0, weighs=True).answer("weigh", **asked(device="cuda", **sizes))
-    assert answer["outcome"] == "ok", answer
-    return answer
+    return answered(Worker(None, seed=0, weighs=True), "weigh", **asked(device="cuda", **sizes))
 
 
 def test_the_second_case_of_a_process_has_the_peaks_of_the_first(gpu):

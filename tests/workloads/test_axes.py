@@ -1,45 +1,64 @@
-from contextlib import suppress
-from itertools import pairwise
+"""What texts of the command line stand for, and what is said of those that stand for nothing.
+
+Properties of all texts are in `tests/inputs/test_parsers.py`.
+"""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from attnbench.errors import BadAxis, UsageError
 from attnbench.workloads import axes
 
 
-def test_lengths_of_the_paper():
-    assert axes.lengths("128..65536:x2") == tuple(2**k for k in range(7, 17))
-
-
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("parse", "text", "expected"),
     [
-        ("512", (512,)),
-        ("65535,128,128", (128, 65535)),
-        ("1k..4k", (1024, 2048, 4096)),
-        ("100..350:+100", (100, 200, 300)),
-        ("100..300:+100", (100, 200, 300)),
-        ("3..100:x3, 7", (3, 7, 9, 27, 81)),
-        ("1..1", (1,)),
+        (axes.lengths, "128..65536:x2", tuple(2**k for k in range(7, 17))),
+        (axes.lengths, "512", (512,)),
+        (axes.lengths, "65535,128,128", (128, 65535)),
+        (axes.lengths, "1k..4k", (1024, 2048, 4096)),
+        (axes.lengths, "100..350:+100", (100, 200, 300)),
+        (axes.lengths, "100..300:+100", (100, 200, 300)),
+        (axes.lengths, "3..100:x3, 7", (3, 7, 9, 27, 81)),
+        (axes.lengths, "1..1", (1,)),
+        (axes.size, "64k", 65536),
+        (axes.size, "2M", 2**21),
+        (axes.size, "7", 7),
+        (axes.seconds, "90s", 90),
+        (axes.seconds, "10m", 600),
+        (axes.seconds, "1.5h", 5400),
+        (axes.seconds, "45", 45),
+        (axes.seconds, "none", None),
+        (axes.memory, "8GiB", 8 << 30),
+        (axes.memory, "512MiB", 512 << 20),
+        (axes.memory, "1.5g", 3 << 29),
+        (axes.memory, "2tb", 2 << 40),
     ],
 )
-def test_lengths(text, expected):
-    assert axes.lengths(text) == expected
+def test_a_text_has_its_value(parse, text, expected):
+    assert parse(text) == expected
+
+
+BAD = {
+    axes.lengths: (
+        "--lengths",
+        ("", "0", "-1", "a", "8..4", "1..8:x1", "1..8:+0", "1..", "1,,2", "99999999", "1..9:y2"),
+    ),
+    axes.seconds: ("90s", ("0s", "-1s", "5x", "", "1e3s", "inf", "nan")),
+    axes.memory: (
+        "write 8GiB or 512MiB",
+        ("", "8", "0GiB", "-1g", "1e3m", "8 potatoes", "inf", "nan"),
+    ),
+    axes.selection: ("--models", ("a[b]", "a[b=]", "a[", "[x=1]", ":eager", "a:b:c")),
+}
 
 
 @pytest.mark.parametrize(
-    "text", ["", "0", "-1", "a", "8..4", "1..8:x1", "1..8:+0", "1..", "1,,2", "99999999", "1..9:y2"]
+    ("parse", "words", "text"),
+    [(parse, words, text) for parse, (words, texts) in BAD.items() for text in texts],
 )
-def test_bad_lengths_say_so(text):
-    with pytest.raises(BadAxis, match="--lengths"):
-        axes.lengths(text)
-
-
-@pytest.mark.parametrize(("text", "expected"), [("64k", 65536), ("2M", 2**21), ("7", 7)])
-def test_size(text, expected):
-    assert axes.size(text) == expected
+def test_what_stands_for_nothing_says_so(parse, words, text):
+    with pytest.raises(UsageError, match=words):
+        parse(text)
 
 
 def test_a_size_that_no_number_of_tokens_has_is_refused():
@@ -52,33 +71,6 @@ def test_a_size_that_no_number_of_tokens_has_is_refused():
 def test_options_are_finite(value):
     with pytest.raises(UsageError, match="share must be finite"):
         axes.selection(f"mine.py:A[share={value}]")
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"), [("90s", 90), ("10m", 600), ("1.5h", 5400), ("45", 45), ("none", None)]
-)
-def test_seconds(text, expected):
-    assert axes.seconds(text) == expected
-
-
-@pytest.mark.parametrize("text", ["0s", "-1s", "5x", "", "1e3s", "inf", "nan"])
-def test_bad_times(text):
-    with pytest.raises(BadAxis, match="90s"):
-        axes.seconds(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("8GiB", 8 << 30), ("512MiB", 512 << 20), ("1.5g", 3 << 29), ("2tb", 2 << 40)],
-)
-def test_memory(text, expected):
-    assert axes.memory(text) == expected
-
-
-@pytest.mark.parametrize("text", ["", "8", "0GiB", "-1g", "1e3m", "8 potatoes", "inf", "nan"])
-def test_bad_sizes_of_memory(text):
-    with pytest.raises(BadAxis, match="write 8GiB or 512MiB"):
-        axes.memory(text)
 
 
 def test_parts_leave_brackets_whole():
@@ -107,26 +99,3 @@ def test_parts_leave_brackets_whole():
 def test_selection(text, expected):
     found = axes.selection(text)
     assert (found.name, found.form, found.options) == expected
-
-
-@pytest.mark.parametrize("text", ["a[b]", "a[b=]", "a[", "[x=1]", ":eager", "a:b:c"])
-def test_bad_selection(text):
-    with pytest.raises(UsageError, match="--models"):
-        axes.selection(text)
-
-
-@given(st.text(max_size=40))
-def test_no_text_raises_anything_but_a_usage_error(text):
-    for parse in (axes.lengths, axes.size, axes.seconds, axes.selection):
-        with suppress(UsageError):
-            parse(text)
-    with suppress(UsageError):
-        axes.parts(text, "--models")
-
-
-@given(st.integers(1, 5000), st.integers(1, 5000), st.integers(2, 9))
-def test_a_range_starts_at_its_first_and_grows_by_its_factor(first, span, factor):
-    found = axes.lengths(f"{first}..{first + span}:x{factor}")
-    assert found[0] == first
-    assert found[-1] <= first + span < found[-1] * factor
-    assert all(b == a * factor for a, b in pairwise(found))
