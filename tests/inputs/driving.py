@@ -27,6 +27,7 @@ from attnbench.store.schema import Start
 from attnbench.workloads import reader, reading
 from tests import sweeps
 
+CONFIGURATION = Path(__file__).parents[1] / "data" / "configurations" / "kimi-linear-48b.json"
 STARTED = "nothing is measured in this test"
 CODES = {0, 1, 2, 3, 130}
 
@@ -124,7 +125,7 @@ def inside(folder: Path, **more: str) -> Iterator[None]:
 
 
 def furnish(folder: Path) -> None:
-    """What arguments can name: two sweeps, a torn one, a baseline, an empty folder, rubbish."""
+    """What arguments can name: sweeps, a baseline, a configuration, an empty folder, rubbish."""
     few: Any = {"lengths": (128, 512), "modes": (Mode.INFERENCE,), "rounds": 2, "samples": 3}
     for seed, name in enumerate(("one", "two")):
         write(folder / name, sweeps.sweep(("fastformer", "transformer"), seed=seed, **few))
@@ -137,6 +138,7 @@ def furnish(folder: Path) -> None:
         attnbench="0.1", machine=machine, cases={label: StoredCase(counts={"flops": 2.0})}
     )
     save(kept, folder / "kept.json")
+    shutil.copy(CONFIGURATION, folder / "config.json")
     (folder / "empty").mkdir()
     (folder / "rubbish").write_bytes(bytes(range(256)))
 

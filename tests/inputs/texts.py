@@ -65,6 +65,7 @@ GOOD: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "level": ("model", "attention", "core"),
         "base": ("HEAD", "main"),
         "baseline": ("kept.json",),
+        "config": ("config.json",),
         "sweep": ("one", "two", "torn", "one/sweep.jsonl"),
         "sweeps": ("one", "two", "torn", "one/sweep.jsonl"),
         "folders": ("one", "torn"),
@@ -96,7 +97,8 @@ NEAR: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "shard": ("0/2", "3/2", "1/0", "-1/2", "1/2/3", "1", "1 / 2", "1/" + "9" * 30, "²/3"),
         "on": ("Slurm", "pbs", ""),
         "slurm": ('"', "'-t", "--array=1-9"),
-        **dict.fromkeys(("sweep", "sweeps", "folders", "first", "second", "baseline"), PLACES),
+        **dict.fromkeys(("sweep", "sweeps", "folders", "first", "second"), PLACES),
+        **dict.fromkeys(("baseline", "config"), PLACES),
         **dict.fromkeys(("out", "save", "markdown", "csv", "junit"), OUTPUTS),
         "base": ("--all", "HEAD~1", "@{u}", "-", "^main", "main:x"),
     }
