@@ -24,87 +24,44 @@ caches = pytest.mark.skipif(
 DATA = Path(__file__).parents[1] / "data" / "configurations"
 PROMPTS = (3, 37)  # within a window of 8 and beyond; no pool divides them
 BATCH = 2
+# fmt: off
 SMALL = {
-    "vocab_size": 50,
-    "hidden_size": 64,
-    "intermediate_size": 32,
-    "moe_intermediate_size": 16,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "num_hidden_layers": 4,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "num_experts": 4,
-    "num_local_experts": 4,
-    "n_routed_experts": 4,
-    "num_experts_per_tok": 2,
-    "n_group": 1,
-    "topk_group": 1,
+    "vocab_size": 50, "hidden_size": 64, "intermediate_size": 32, "moe_intermediate_size": 16,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 4, "pad_token_id": 0,
+    "bos_token_id": 1, "eos_token_id": 2, "num_experts": 4, "num_local_experts": 4,
+    "n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1,
 }
 HEAD = {"head_dim": 16}
 WINDOW = {"head_dim": 16, "sliding_window": 8}
 LATENT = {
-    "num_key_value_heads": 4,
-    "kv_lora_rank": 24,
-    "q_lora_rank": 16,
-    "qk_nope_head_dim": 8,
-    "qk_rope_head_dim": 4,
-    "v_head_dim": 12,
+    "num_key_value_heads": 4, "kv_lora_rank": 24, "q_lora_rank": 16, "qk_nope_head_dim": 8,
+    "qk_rope_head_dim": 4, "v_head_dim": 12,
 }
 INDEX = {**LATENT, "index_head_dim": 8, "index_n_heads": 2, "index_topk": 16}
 DELTA = {
-    "head_dim": 16,
-    "linear_num_key_heads": 2,
-    "linear_num_value_heads": 4,
-    "linear_key_head_dim": 8,
-    "linear_value_head_dim": 16,
-    "linear_conv_kernel_dim": 4,
+    "head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+    "linear_key_head_dim": 8, "linear_value_head_dim": 16, "linear_conv_kernel_dim": 4,
 }
 KIMI = {
-    "full_attn_layers": [2, 4],
-    "kda_layers": [1, 3],
-    "head_dim": 16,
-    "num_heads": 4,
+    "full_attn_layers": [2, 4], "kda_layers": [1, 3], "head_dim": 16, "num_heads": 4,
     "short_conv_kernel_size": 4,
 }
 MAMBA = {
-    "mamba_n_heads": 8,
-    "mamba_d_head": 16,
-    "mamba_d_state": 8,
-    "mamba_n_groups": 2,
-    "mamba_d_conv": 4,
-    "mamba_expand": 2,
+    "mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_state": 8, "mamba_n_groups": 2,
+    "mamba_d_conv": 4, "mamba_expand": 2,
 }
 QWEN4 = {
-    "indexer_n_heads": 2,
-    "indexer_kv_heads": 1,
-    "indexer_head_dim": 16,
-    "indexer_budget": 8,
-    "indexer_compress_ratio": 4,
-    "ple_layer_ids": [2],
-    "ple_conv_kernel_size": 4,
-    "ngram_size": 3,
-    "ngram_vocab_size_base": 50,
-    "heads_per_ngram": 2,
-    "split_ngram_parts": 1,
-    "hc_count": 4,
+    "indexer_n_heads": 2, "indexer_kv_heads": 1, "indexer_head_dim": 16, "indexer_budget": 8,
+    "indexer_compress_ratio": 4, "ple_layer_ids": [2], "ple_conv_kernel_size": 4, "ngram_size": 3,
+    "ngram_vocab_size_base": 50, "heads_per_ngram": 2, "split_ngram_parts": 1, "hc_count": 4,
 }
 BLOCKS = {
-    "sparse_attention_freq": [0, 1, 0, 1],
-    "sparse_num_index_heads": 2,
-    "sparse_index_dim": 8,
-    "sparse_block_size": 4,
-    "sparse_topk_blocks": 2,
+    "sparse_attention_freq": [0, 1, 0, 1], "sparse_num_index_heads": 2, "sparse_index_dim": 8,
+    "sparse_block_size": 4, "sparse_topk_blocks": 2,
 }
 V4 = {
-    "num_key_value_heads": 1,
-    "q_lora_rank": 16,
-    "o_groups": 2,
-    "o_lora_rank": 8,
-    "index_head_dim": 8,
-    "index_n_heads": 2,
-    "index_topk": 4,
+    "num_key_value_heads": 1, "q_lora_rank": 16, "o_groups": 2, "o_lora_rank": 8,
+    "index_head_dim": 8, "index_n_heads": 2, "index_topk": 4,
 }
 # fields as files of this type have them
 FAMILIES = {
@@ -119,22 +76,14 @@ FAMILIES = {
     "gemma2": WINDOW,
     "gemma3_text": {**WINDOW, "num_hidden_layers": 7, "sliding_window_pattern": 3},
     "gemma3n_text": {
-        **WINDOW,
-        "num_hidden_layers": 6,
-        "layer_types": ["sliding_attention", "full_attention"] * 3,
-        "num_kv_shared_layers": 2,
-        "hidden_size_per_layer_input": 8,
-        "vocab_size_per_layer_input": 50,
-        "laurel_rank": 4,
+        **WINDOW, "num_hidden_layers": 6,
+        "layer_types": ["sliding_attention", "full_attention"] * 3, "num_kv_shared_layers": 2,
+        "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 50, "laurel_rank": 4,
         "altup_num_inputs": 2,
     },
     "gemma4_text": {
-        **WINDOW,
-        "layer_types": ["sliding_attention", "full_attention"] * 2,
-        "global_head_dim": 32,
-        "attention_k_eq_v": True,
-        "num_global_key_value_heads": 1,
-        "hidden_size_per_layer_input": 0,
+        **WINDOW, "layer_types": ["sliding_attention", "full_attention"] * 2, "global_head_dim": 32,
+        "attention_k_eq_v": True, "num_global_key_value_heads": 1, "hidden_size_per_layer_input": 0,
         "num_kv_shared_layers": 0,
     },
     "cohere2": {"sliding_window": 8, "sliding_window_pattern": 2},
@@ -149,10 +98,7 @@ FAMILIES = {
     "deepseek_v32": INDEX,
     "glm_moe_dsa": {**INDEX, "index_topk_freq": 2},
     "glm5_next_text": {
-        **INDEX,
-        "qk_rope_head_dim": 0,
-        "linear_attn_config": KIMI,
-        "index_kpool": 16,
+        **INDEX, "qk_rope_head_dim": 0, "linear_attn_config": KIMI, "index_kpool": 16,
     },
     "deepseek_v4": {**WINDOW, **V4, "compress_ratios": [0, 128, 4, 128]},
     "minimax_m3_vl_text": {**HEAD, "sparse_attention_config": BLOCKS},
@@ -166,53 +112,32 @@ FAMILIES = {
     "mamba": {"state_size": 8, "expand": 2, "conv_kernel": 4},
     "falcon_mamba": {"state_size": 8, "expand": 2, "conv_kernel": 4},
     "mamba2": {
-        "num_heads": 8,
-        "head_dim": 16,
-        "state_size": 8,
-        "n_groups": 2,
-        "expand": 2,
+        "num_heads": 8, "head_dim": 16, "state_size": 8, "n_groups": 2, "expand": 2,
         "conv_kernel": 4,
     },
     "jamba": {
-        "num_hidden_layers": 4,
-        "attn_layer_period": 4,
-        "attn_layer_offset": 2,
-        "mamba_d_state": 8,
-        "mamba_d_conv": 4,
-        "mamba_expand": 2,
-        "use_mamba_kernels": False,
+        "num_hidden_layers": 4, "attn_layer_period": 4, "attn_layer_offset": 2, "mamba_d_state": 8,
+        "mamba_d_conv": 4, "mamba_expand": 2, "use_mamba_kernels": False,
     },
     "bamba": {**MAMBA, "attn_layer_indices": [1]},
     "granitemoehybrid": {
-        **MAMBA,
-        "layer_types": ["mamba", "attention", "mamba", "mamba"],
+        **MAMBA, "layer_types": ["mamba", "attention", "mamba", "mamba"],
         "shared_intermediate_size": 16,
     },
     "falcon_h1": {**MAMBA, "head_dim": 16, "mamba_d_ssm": 128},
     "nemotron_h": {
-        "head_dim": 16,
-        "hybrid_override_pattern": "M-M*",
-        "mamba_num_heads": 8,
-        "mamba_head_dim": 16,
-        "ssm_state_size": 8,
-        "n_groups": 2,
-        "conv_kernel": 4,
+        "head_dim": 16, "hybrid_override_pattern": "M-M*", "mamba_num_heads": 8,
+        "mamba_head_dim": 16, "ssm_state_size": 8, "n_groups": 2, "conv_kernel": 4,
     },
     "zamba2": {
-        "num_key_value_heads": 4,
-        "layers_block_type": ["mamba", "hybrid", "mamba", "hybrid"],
-        "hybrid_layer_ids": [1, 3],
-        "n_mamba_heads": 8,
-        "mamba_headdim": 16,
-        "mamba_d_state": 8,
-        "mamba_ngroups": 2,
-        "mamba_d_conv": 4,
-        "mamba_expand": 2,
-        "attention_head_dim": 32,
+        "num_key_value_heads": 4, "layers_block_type": ["mamba", "hybrid", "mamba", "hybrid"],
+        "hybrid_layer_ids": [1, 3], "n_mamba_heads": 8, "mamba_headdim": 16, "mamba_d_state": 8,
+        "mamba_ngroups": 2, "mamba_d_conv": 4, "mamba_expand": 2, "attention_head_dim": 32,
         "num_mem_blocks": 1,
     },
     "lfm2": {"full_attn_idxs": [1], "conv_L_cache": 3},
 }
+# fmt: on
 # types with the layers of another one that transformers has no class for
 SAME = {"kimi_k2": "deepseek_v3", "minimax_m1": "minimax", "minimax_text_01": "minimax"}
 DATA_DEPENDENT = ("glm5_next_text", "qwen4_exp_text")  # which the meta device cannot run
