@@ -44,10 +44,7 @@ def test_running_out_of_memory_is_an_outcome_and_ends_a_curve(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "outcome", "more"),
-    [
-        ("Dies", Outcome.CRASHED, ()),
-        ("Spins", Outcome.TIMEOUT, ("--case-timeout", "20s")),
-    ],
+    [("Dies", Outcome.CRASHED, ()), ("Spins", Outcome.TIMEOUT, ("--case-timeout", "20s"))],
 )
 def test_a_worker_that_is_killed_gives_the_device_back(tmp_path, name, outcome, more):
     """Other tests may take half of what it held, or more for a while."""

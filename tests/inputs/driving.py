@@ -109,10 +109,7 @@ def inside(folder: Path, **more: str) -> Iterator[None]:
     """The folder as the current one, and nothing in the environment that a verb listens to."""
     before, kept = Path.cwd(), dict(os.environ)
     os.chdir(folder)
-    os.environ |= {
-        "GIT_CEILING_DIRECTORIES": str(folder.parent),
-        "NO_COLOR": "1",
-    }
+    os.environ |= {"GIT_CEILING_DIRECTORIES": str(folder.parent), "NO_COLOR": "1"}
     for name in [name for name in os.environ if name.startswith("GITHUB_")]:
         del os.environ[name]
     os.environ |= more

@@ -222,7 +222,7 @@ def test_a_baseline_commands_nothing_that_shows_the_check(repository):
     markdown((repository.folder / "page.md").read_bytes())
     suites = ET.parse(repository.folder / "junit.xml").getroot()
     assert {element.tag for element in suites.iter()} <= {
-        *("testsuites", "testsuite", "testcase", "failure", "skipped", "system-out"),
+        *("testsuites", "testsuite", "testcase", "failure", "skipped", "system-out")
     }
     assert not driving.COMMANDS.search((repository.folder / "junit.xml").read_text())
 

@@ -79,11 +79,7 @@ def test_a_sample_without_time_is_a_failure_and_no_number():
         sample=lambda iterations: Sample(iterations, 0.1, 0.1, 0.0, 0.0, 0.0, 0.0),
     )
     worker.built = SimpleNamespace(
-        iteration_s=1.0,
-        iterate=lambda lap: None,
-        clear=lambda: None,
-        watch=stopped,
-        meter=Meter(),
+        iteration_s=1.0, iterate=lambda lap: None, clear=lambda: None, watch=stopped, meter=Meter()
     )
     answer = worker.answer("lap", iterations=1)
     assert answer["outcome"] == "failed"

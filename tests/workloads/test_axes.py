@@ -88,11 +88,7 @@ def test_parts_leave_brackets_whole():
         ("a.py:Mine:fast[x=1]", ("a.py:Mine", "fast", (("x", 1),))),
         (
             "m:f[rank=64,share=true,kind=mean,t=0.5,n=none]",
-            (
-                "m",
-                "f",
-                (("rank", 64), ("share", True), ("kind", "mean"), ("t", 0.5), ("n", None)),
-            ),
+            ("m", "f", (("rank", 64), ("share", True), ("kind", "mean"), ("t", 0.5), ("n", None))),
         ),
     ],
 )
