@@ -1,6 +1,7 @@
 """Servers that start at once: their workers run the code that they are asked, without torch."""
 
 import os
+import select
 import subprocess
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,6 +47,14 @@ def light_server(folder, monkeypatch, script=SCRIPT):
     monkeypatch.setenv("PYTHONPATH", light_environment(folder)["PYTHONPATH"])
     with Server(script, module="obeying") as server:
         yield server
+
+
+def ends(file):
+    """Whether a process, of which this is a file descriptor, ends within a minute."""
+    try:
+        return bool(select.select([file], [], [], 60)[0])
+    finally:
+        os.close(file)
 
 
 def odd(*what):

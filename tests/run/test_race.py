@@ -106,11 +106,6 @@ def test_an_entrant_has_a_limit_for_all_that_it_does():
     assert len(entries["a"].laps) == 6
 
 
-def test_a_later_race_goes_on_counting_laps():
-    entries = ran(Machine(), race(pairs=2, first_lap=6))
-    assert sorted(entries["a"].laps) == [6, 7, 8, 9]
-
-
 def test_where_all_die_at_once_the_one_at_work_is_blamed_and_the_others_race_again():
     asleep = set()
 

@@ -99,6 +99,11 @@ def laps(run):
     return [sample.lap for sample in run.samples]
 
 
+def unweighed(case, do):
+    """The fate of measurements of memory that fail."""
+    return {"outcome": "failed", "reason": ""} if do == "weigh" else None
+
+
 def slow_is(seconds):
     return lambda case: seconds if case.mechanism == "slow" else 0.1
 
@@ -340,37 +345,27 @@ def test_the_context_of_each_process_on_a_gpu_counts_until_it_is_measured_and_af
     assert history.needed_bytes(case) == schedule.MARGIN * (GIB + 300e6)
 
 
+# two need 0.4 of memory each: each runs with the small one
+SIZES = {"small": 1000, "big": 4 * GIB // 10, "bigger": 41 * GIB // 100}
+TWO_RACES = tuple(planned(name, 128, 10**8, size=size) for name, size in SIZES.items())
+
+
 def test_where_memory_forbids_one_race_groups_share_an_anchor():
-    """Two need 0.4 of memory each: each runs with the small one, whose laps link them."""
-    plan = tuple(
-        planned(name, 128, 10**8, size=size)
-        for name, size in (("small", 1000), ("big", 4 * GIB // 10), ("bigger", 41 * GIB // 100))
-    )
-    machine = Machine()
-    machine_peaks = {"small": 1000, "big": 4 * GIB // 10, "bigger": 41 * GIB // 100}
-    machine.fate = lambda case, do: (
-        {
-            "outcome": "ok",
-            "values": {"allocated_peak_bytes": machine_peaks[case.mechanism]},
-            "notes": {},
-        }
-        if do == "weigh"
-        else None
-    )
-    sweep(machine, plan)
+    def weighed(case, do):
+        values = {"allocated_peak_bytes": SIZES[case.mechanism]}
+        return {"outcome": "ok", "values": values, "notes": {}} if do == "weigh" else None
+
+    machine = Machine(fate=weighed)
+    sweep(machine, TWO_RACES)
     for round_ in range(3):
-        small, big, bigger = (
-            set(laps(outcomes(machine)[p.case.key, Part.TIME, round_])) for p in plan
-        )
+        runs = [outcomes(machine)[p.case.key, Part.TIME, round_] for p in TWO_RACES]
+        small, big, bigger = (set(laps(run)) for run in runs)
         assert not big & bigger
-        assert small == big | bigger
-        anchor = outcomes(machine)[plan[0].case.key, Part.TIME, round_]
-        assert anchor.elapsed_s >= sum(sample.wall_s for sample in anchor.samples)
+        assert small == big | bigger, "its laps link them"
+        assert runs[0].elapsed_s >= sum(sample.wall_s for sample in runs[0].samples)
 
 
 def test_an_anchor_that_dies_in_a_later_race_keeps_its_laps_and_that_is_reported():
-    sizes = {"small": 1000, "big": 4 * GIB // 10, "bigger": 41 * GIB // 100}
-    plan = tuple(planned(name, 128, 10**8, size=size) for name, size in sizes.items())
     builds = []
 
     def fate(case, do):
@@ -381,9 +376,9 @@ def test_an_anchor_that_dies_in_a_later_race_keeps_its_laps_and_that_is_reported
         return None
 
     machine = Machine(fate=fate)
-    sweep(machine, plan, replace(REQUEST, rounds=1))
+    sweep(machine, TWO_RACES, replace(REQUEST, rounds=1))
     assert len(builds) == 2, "the block has two races"
-    small, big, bigger = (outcomes(machine)[p.case.key, Part.TIME, 0] for p in plan)
+    small, big, bigger = (outcomes(machine)[p.case.key, Part.TIME, 0] for p in TWO_RACES)
     assert {small.outcome, big.outcome, bigger.outcome} == {Outcome.OK}
     assert set(laps(small)) == set(laps(big))
     assert small.notes["later"] == "crashed in a later race of its round: signal 11"
@@ -513,14 +508,6 @@ def test_a_repeat_that_the_budget_cuts_off_takes_nothing_from_its_case():
     assert {run.round for run in machine.stored} == {0}
 
 
-def test_a_first_visit_that_the_budget_cuts_off_is_skipped_and_may_be_resumed():
-    machine = Machine(slow_is(1000.0))
-    sweep(machine, request=replace(REQUEST, budget_s=60.0))
-    run = outcomes(machine)[PLAN[0].case.key, Part.TIME, 0]
-    assert (run.outcome, run.elapsed_s) == (Outcome.SKIPPED, 0.0)
-    assert run.reason == "not finished when --budget ended"
-
-
 def test_a_further_form_of_a_mechanism_waits_for_the_repeats_of_the_others():
     """The expensive form alone would fit; with the repeats of the others it does not."""
     eager, fused = planned("a", 128, 9 * 10**9), planned("a", 128, 10**9, form="sdpa")
@@ -552,24 +539,17 @@ def test_without_a_budget_nothing_waits():
     plan = tuple(planned(name, n, 10**9) for name in ("a", "b") for n in (256, 1024))
     machine = Machine(lambda case: 1.0)
     sweep(machine, plan)
-    assert [run.round for run in machine.stored if run.samples] == sorted(
-        run.round for run in machine.stored if run.samples
-    )
+    rounds = [run.round for run in machine.stored if run.samples]
+    assert rounds == sorted(rounds)
 
 
-def test_predictions_learn_from_the_device_clock_where_there_is_one():
+def test_predictions_learn_from_the_clock_of_the_device_and_visits_from_that_of_the_wall():
     machine = Machine(lambda case: 0.1, hold_s=0.5)
     session = sweep(machine)
-    assert [session.history.iteration_s(planned) for planned in PLAN] == pytest.approx(
-        [0.1] * len(PLAN)
-    )
+    for line in PLAN:
+        assert session.history.iteration_s(line) == pytest.approx(0.1)
     predicted, _ = predicted_costs(PLAN, machine.stored)[PLAN[-1].case.key]
     assert predicted == pytest.approx(0.1)
-
-
-def test_visits_take_as_long_as_the_wall_clock_says():
-    machine = Machine(lambda case: 0.1, hold_s=0.5)
-    session = sweep(machine)
     assert session.history.wall_s(PLAN[0]) == pytest.approx(0.6)
     expected = schedule.visit_s(0.6, REQUEST.settings, session.history.other_s(Part.TIME))
     assert session.visit_s(PLAN[0]) == pytest.approx(expected)
@@ -588,9 +568,7 @@ def test_what_processes_take_besides_iterations_is_learnt():
 def test_large_tensors_go_back_only_where_a_heap_that_keeps_them_would_not_fit():
     sizes = {"slow": GIB // 2, "fast": GIB // 4}
     plan = tuple(planned(name, 128, 10**8, size=size) for name, size in sizes.items())
-    machine = Machine(
-        fate=lambda case, do: {"outcome": "failed", "reason": ""} if do == "weigh" else None
-    )
+    machine = Machine(fate=unweighed)
     sweep(machine, plan)
     sparing = {(build["mechanism"], build["sparing"]) for build in machine.builds}
     assert sparing == {("slow", True), ("fast", False)}
@@ -603,9 +581,7 @@ def test_processes_that_do_not_race_end_where_their_memory_is_needed():
         planned("slow", 512, 10**8, size=1000),
         planned("fast", 512, 10**8, size=1000),
     )
-    machine = Machine(
-        fate=lambda case, do: {"outcome": "failed", "reason": ""} if do == "weigh" else None
-    )
+    machine = Machine(fate=unweighed)
     sweep(machine, plan, replace(REQUEST, rounds=1))
     timing = Counter(series for series, weighs in machine.started if not weighs)
     assert timing == {"slow:eager": 1, "fast:eager": 2}
@@ -727,22 +703,20 @@ def decoding(seq_len, prefill_flops):
     return replace(step, prefill_flops=prefill_flops, prefill_s=prefill_flops / 1e9)
 
 
+def timed(line, laps, values, **more):
+    """A run of laps of 0.1 s."""
+    samples = (Sample(1, 0.1, 0.1, None, 0.1, 0.0, 0.0),) * laps
+    run = Run(case=line.case.key, part=Part.TIME, round=0, outcome=Outcome.OK, **more)
+    return replace(run, samples=samples, values=values)
+
+
 def test_a_prefill_is_part_of_what_a_visit_takes():
     plan = [decoding(n, 10**9 * n) for n in (10, 20, 40)]
     history = Session(
         request=REQUEST, plan=tuple(plan), store=Machine(), start=None, memory_bytes=GIB
     ).history
     assert history.prefill_s(plan[0]) == 10  # the first guess
-    sample = Sample(1, 0.1, 0.1, None, 0.1, 0.0, 0.0, 0)
-    run = Run(
-        case=plan[0].case.key,
-        part=Part.TIME,
-        round=0,
-        outcome=Outcome.OK,
-        samples=(sample,),
-        values={"ttft_s": 3.0},
-    )
-    history.learn(plan[0], run)
+    history.learn(plan[0], timed(plan[0], 1, {"ttft_s": 3.0}))
     assert [history.prefill_s(line) for line in plan] == pytest.approx([3, 6, 12])
     assert history.prepare_s(plan[2]) == history.prefill_s(plan[2])
 
@@ -846,18 +820,6 @@ def test_the_predicted_warm_up_includes_iterations_while_pages_fault(iteration_s
 
 def test_the_time_of_laps_taken_again_is_no_other_time_of_a_process():
     history = History(plan=PLAN)
-    samples = (Sample(1, 0.1, 0.1, None, 0.1, 0.0, 0.0),) * 4
     values = {"warmup_s": 0.3, "retaken_s": 0.2}
-    history.learn(
-        PLAN[0],
-        Run(
-            case=PLAN[0].case.key,
-            part=Part.TIME,
-            round=0,
-            outcome=Outcome.OK,
-            samples=samples,
-            values=values,
-            elapsed_s=1.0,
-        ),
-    )
+    history.learn(PLAN[0], timed(PLAN[0], 4, values, elapsed_s=1.0))
     assert history.other_s(Part.TIME) == pytest.approx(0.1)
