@@ -19,12 +19,12 @@ import sys
 import tempfile
 from itertools import combinations
 from pathlib import Path
-from statistics import mean, median, stdev
+from statistics import median
 
 from attnbench.statistics.curves import half_widths
 from attnbench.statistics.ratios import Ratios
 from attnbench.store.journal import load
-from tests.benchmarks.header import begin
+from tests.benchmarks.header import begin, contained
 
 ATTNBENCH = (sys.executable, "-m", "attnbench")
 SWEEP = (
@@ -88,16 +88,13 @@ def ended(*processes):
 
 
 def summed(found, loads):
-    """The share of intervals that contain 0, with a standard error over sweeps."""
-    shares = [mean(abs(d) <= half for d, half in sweep) for sweep in found]
+    """The share of intervals that contain 0, with median half-width and difference."""
+    held = contained([[abs(d) <= half for d, half in sweep] for sweep in found], 0)
     rows = [row for sweep in found for row in sweep]
-    held = sum(abs(d) <= half for d, half in rows)
-    error = stdev(shares) / len(shares) ** 0.5 if len(shares) > 1 else math.nan
     half, off = (100 * median(abs(row[i]) for row in rows) for i in (1, 0))
     return (
-        f"{held} of {len(rows)} intervals contain 0: {held / len(rows):.1%} ± {error:.1%} over"
-        f" {len(found)} sweeps. The median half-width is {half:.1f} %, the median difference"
-        f" {off:.1f} %. The load average was {min(loads):.1f} to {max(loads):.1f}."
+        f"{held} The median half-width is {half:.1f} %, the median difference {off:.1f} %."
+        f" The load average was {min(loads):.1f} to {max(loads):.1f}."
     )
 
 

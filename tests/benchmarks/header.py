@@ -1,6 +1,8 @@
-"""The header of a benchmark's page: what it shows, and how it was made."""
+"""The header of a benchmark's page, what it shows and how it was made; and how often it held."""
 
+import math
 from importlib.metadata import PackageNotFoundError, version
+from statistics import mean, stdev
 
 from attnbench.devices.finding import find
 from attnbench.devices.host import processor
@@ -30,3 +32,14 @@ def installed(package):
         return version(package)
     except PackageNotFoundError:
         return "not installed"
+
+
+def contained(sweeps, truth):
+    """How often intervals contain the truth, with a standard error over sweeps of such answers."""
+    every = [held for sweep in sweeps for held in sweep]
+    shares = [mean(sweep) for sweep in sweeps]
+    error = stdev(shares) / len(shares) ** 0.5 if len(shares) > 1 else math.nan
+    return (
+        f"{sum(every)} of {len(every)} intervals contain {truth}: {mean(every):.1%} ± {error:.1%}"
+        f" over {len(sweeps)} sweeps."
+    )

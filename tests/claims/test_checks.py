@@ -123,21 +123,8 @@ def test_an_error_says_where_and_what_was_expected(text, words):
     assert words in str(error.value)
 
 
-WORDS = st.sampled_from(
-    (
-        *PREDICATES,
-        *ClaimedCost,
-        *Mode,
-        *Level,
-        *TEXTS,
-        "a",
-        "a[x=1]",
-        "a:b,c",
-        "..",
-        "<",
-        "9" * 5000,
-    )
-)
+KNOWN = (*PREDICATES, *ClaimedCost, *Mode, *Level, *TEXTS)
+WORDS = st.sampled_from((*KNOWN, "a", "a[x=1]", "a:b,c", "..", "<", "9" * 5000))
 
 
 @given(st.dictionaries(st.sampled_from(CELLS), WORDS | st.text(string.printable) | st.text()))

@@ -9,7 +9,7 @@ import pytest
 
 from attnbench.errors import DamagedJournal
 from attnbench.store.journal import FILE, load
-from tests.faults.real import ROOT, RUNS, SMALL, attnbench, complete, environment, runs, said
+from tests.faults.real import ROOT, RUNS, SMALL, complete, environment, runs, said
 
 SEEDS = range(24)
 STRIDE = 6  # between cuts that are resumed, as each resumption starts processes
@@ -126,10 +126,3 @@ def test_a_case_whose_line_is_lost_is_described_again_and_keeps_its_runs(finishe
     said(verb("sweep", *SMALL, "--out", folder, "--resume"), 0)
     assert len(load(folder).runs) == RUNS
     assert (folder / FILE).read_bytes().count(b'"kind":"run"') == RUNS, "runs were measured again"
-
-
-@pytest.mark.faults
-def test_a_report_of_a_damaged_beginning_says_so(tmp_path):
-    recorded = ROOT / "tests" / "data" / "schema1"
-    folder = of(recorded, tmp_path / "damaged", lambda data: b"?" + data[1:])
-    said(attnbench("report", folder), 2, "the first line of", "restore the file from a copy")

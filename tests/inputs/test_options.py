@@ -15,11 +15,8 @@ VERBS = driving.verbs()
 # how many inputs of each verb: in the ordinary suite, and twenty times as many at length
 SHARES = {"sweep": 30, "check": 20, "models": 12, "selftest": 10}
 USUAL, MORE = 8, 40
-SLOW = (
-    "report",
-    "claims",
-    "compare",
-)  # what they accept takes them seconds, what they refuse does not
+# what they accept takes them seconds, what they refuse does not
+SLOW = ("report", "claims", "compare")
 
 MEMORY = 4 << 30  # bytes that no input may make the process need
 
