@@ -9,7 +9,7 @@ from attnbench.devices import cuda_timing
 from attnbench.devices.cuda_timing import BURST_S, LEARNING, LONGEST_HOLD_S, PATIENCE, CudaStopwatch
 from attnbench.devices.protocol import Meter
 from attnbench.devices.timing import sample, warm_up
-from attnbench.measure.worker import Worker
+from tests.measure.cases import timing
 
 CYCLES_PER_S = 1_000_000
 
@@ -83,16 +83,6 @@ def samples(gpu, kernels, iterations, count, **how):
     """The stopwatch, and samples of such iterations."""
     watch, iterate = CudaStopwatch(), iteration(gpu, kernels, **how)
     return watch, [sample(iterate, nothing, watch, iterations) for _ in range(count)]
-
-
-def worker(gpu, kernels, watch, meter):
-    """A worker with a case of such iterations."""
-    made = Worker(None, seed=0)
-    iterate = iteration(gpu, kernels)
-    made.built = SimpleNamespace(
-        iteration_s=0.0002, iterate=iterate, clear=nothing, watch=watch, meter=meter
-    )
-    return made
 
 
 LAUNCH_BOUND = [(0.000_01, 0.000_03)] * 20  # 0.2 ms on the device, 0.6 ms to enqueue
@@ -195,7 +185,7 @@ def test_enqueuing_longer_than_a_hold_may_last_is_reported(gpu):
 def test_a_lap_has_the_wall_time_of_iterations_that_nothing_holds(gpu):
     """Including the holds, it would be nearly twice as long."""
     watch, _ = samples(gpu, LAUNCH_BOUND, 1, LEARNING)
-    answers = worker(gpu, LAUNCH_BOUND, watch, Meter())
+    answers = timing(iteration(gpu, LAUNCH_BOUND), watch, Meter(), 0.0002)
     taken = answers.answer("lap", iterations=20, rehearse=True)["sample"]
     assert taken.seconds == pytest.approx(0.0002)
     assert taken.unheld_s == taken.unheld_wall_s == pytest.approx(0.0006, rel=0.03)
@@ -225,6 +215,6 @@ class SlowMeter(Meter):
 @pytest.mark.parametrize(("slow", "blocks"), [(0, 1), (1, 2), (9, 2)])
 def test_a_sample_at_a_low_clock_is_taken_again_once(gpu, slow, blocks):
     watch, _ = samples(gpu, LAUNCH_BOUND, 1, LEARNING)
-    answers = worker(gpu, [(0.0002, 0.0006)], watch, SlowMeter(slow))
+    answers = timing(iteration(gpu, [(0.0002, 0.0006)]), watch, SlowMeter(slow), 0.0002)
     assert answers.answer("lap", iterations=2)["outcome"] == "ok"
     assert answers.built.meter.blocks == blocks

@@ -23,7 +23,7 @@ from attnbench.devices.timing import FAULT_S, HostStopwatch
 from attnbench.measure import samples
 from attnbench.measure.worker import Worker
 from attnbench.records import Clock, Disturbance
-from tests.measure.cases import case, sent
+from tests.measure.cases import case, sent, timing
 
 STAT = (
     "cpu  136494 1694 21760 38117 370 0 293 701 0 0\ncpu0 65390 757 9645 23385 111 0 36 351 0 0\n"
@@ -199,11 +199,8 @@ def test_a_worker_takes_a_disturbed_lap_again_and_marks_one_that_stays_so():
         core.now = core.now._replace(wall_s=core.now.wall_s + 0.1, cpu_s=core.now.cpu_s + 0.1)
         lap("forward")
 
-    answers = Worker(None, seed=0)
     watch = HostStopwatch(lambda: core.now.wall_s, lambda: core.now.cpu_s, Clock.CPU)
-    answers.built = SimpleNamespace(
-        iteration_s=0.1, iterate=iterate, clear=lambda: None, watch=watch, meter=core.meter
-    )
+    answers = timing(iterate, watch, core.meter, 0.1)
     slow = answers.answer("lap", iterations=1, rehearse=True)["sample"]
     assert len(laps) == 2
     assert (slow.disturbed, slow.waited_s, slow.seconds) == (Disturbance.SLOW_CORE, 0.0, 0.1)

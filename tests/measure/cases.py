@@ -2,7 +2,9 @@
 
 import json
 from dataclasses import asdict
+from types import SimpleNamespace
 
+from attnbench.measure.worker import Worker
 from attnbench.records import Case, Level, Mode, Shell, Workload
 
 
@@ -24,3 +26,12 @@ def answered(worker, do, **asked):
     answer = worker.answer(do, **asked)
     assert answer["outcome"] == "ok", answer
     return answer
+
+
+def timing(iterate, watch, meter, iteration_s):
+    """A worker that has built a case of such iterations."""
+    worker = Worker(None, seed=0)
+    worker.built = SimpleNamespace(
+        iteration_s=iteration_s, iterate=iterate, clear=lambda: None, watch=watch, meter=meter
+    )
+    return worker

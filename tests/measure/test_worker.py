@@ -11,7 +11,7 @@ from attnbench.measure import allocator
 from attnbench.measure.process import is_out_of_memory
 from attnbench.measure.worker import Worker
 from attnbench.records import Sample
-from tests.measure.cases import case
+from tests.measure.cases import case, timing
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,6 @@ def test_a_process_that_keeps_more_memory_than_it_may_measures_nothing_else(
 
 
 def test_a_sample_without_time_is_a_failure_and_no_number():
-    worker = Worker(None, seed=0)
     stopped = SimpleNamespace(
         learning=False,
         hiding=False,
@@ -78,9 +77,7 @@ def test_a_sample_without_time_is_a_failure_and_no_number():
         lap=lambda phase: None,
         sample=lambda iterations: Sample(iterations, 0.1, 0.1, 0.0, 0.0, 0.0, 0.0),
     )
-    worker.built = SimpleNamespace(
-        iteration_s=1.0, iterate=lambda lap: None, clear=lambda: None, watch=stopped, meter=Meter()
-    )
+    worker = timing(lambda lap: None, stopped, Meter(), 1.0)
     answer = worker.answer("lap", iterations=1)
     assert answer["outcome"] == "failed"
     assert "no time" in answer["reason"]
