@@ -14,6 +14,7 @@
     │   ├── DamagedJournal              2   the journal has no readable first line
     │   ├── ForeignJournal              2   another program replaced or changed an open journal
     │   └── NewerSchema                 2   written by a later version of attnbench
+    ├── Incomplete                      4   shards were cancelled or lost; the others are merged
     └── Interrupted                     128 + signal: 130 Ctrl-C, 143 TERM, 129 HUP
 
 A message is one line: what was requested, the limit, the way out.
@@ -89,6 +90,12 @@ class ForeignJournal(StoreError):
 
 class NewerSchema(StoreError):
     """The journal was written by a later version of attnbench."""
+
+
+class Incomplete(AttnbenchError):
+    """Shards were cancelled or lost; what the others measured is merged and reported."""
+
+    exit_code = 4
 
 
 class Interrupted(AttnbenchError):

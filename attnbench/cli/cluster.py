@@ -11,7 +11,15 @@ from attnbench.cli import console
 from attnbench.cli.measuring import sizes
 from attnbench.cli.stopping import stoppable
 from attnbench.devices.finding import find
-from attnbench.errors import CannotRun, DifferentSweep, StoreError, SweepExists, UsageError
+from attnbench.errors import (
+    AttnbenchError,
+    CannotRun,
+    DifferentSweep,
+    Incomplete,
+    StoreError,
+    SweepExists,
+    UsageError,
+)
 from attnbench.fleet import folder as fleets
 from attnbench.fleet import split
 from attnbench.fleet.drive import Drive, FleetProgress
@@ -30,15 +38,15 @@ GRACE_S = 5.0  # for a second Ctrl-C
 
 def engine(options: Options, request: Request) -> Engine:
     """The cluster to use. Raises `CannotRun` if it does not answer, `UsageError`."""
-    if options.value("on") is EngineKind.SLURM:
-        from attnbench.fleet.slurm import Slurm
-
-        return Slurm(options.slurm)
-    from attnbench.fleet import ray
-
     gpus = find(request.device).gpus
     # beside a GPU a shard needs few cores, and this machine's number is not the nodes'
     cpus = 1 if gpus and options.threads is None else request.settings.threads
+    if options.value("on") is EngineKind.SLURM:
+        from attnbench.fleet.slurm import Slurm
+
+        return Slurm(options.slurm, gpus, cpus)
+    from attnbench.fleet import ray
+
     return ray.Ray(options.address, gpus, cpus)
 
 
@@ -85,17 +93,18 @@ def conduct(
     plan: Sequence[Planned],
     command: Sequence[str],
     options_file: bytes,
-) -> str:
+) -> AttnbenchError | None:
     """Run every shard to its end and merge them in the folder, next to the options of the sweep.
 
-    Returns which shards were given up, and why; nothing if all were measured. Raises `CannotRun`.
+    Returns the error to end with if not all were measured. Raises `CannotRun`.
     """
     parts = split.split(split.units(plan, request), fleet.shards)
     drive = Drive(
         folder=folder, fleet=fleet, engine=engine, request=request, plan=plan, parts=parts
     )
+    alone = " and alone on its node (--slurm --oversubscribe lets it share)" * engine.alone
     console.err().print(
-        f"{many(fleet.shards, 'shard')} on {fleet.engine}, each on {request.device};"
+        f"{many(fleet.shards, 'shard')} on {fleet.engine}, each on {request.device}{alone};"
         f" {sizes(request)}, {many(request.rounds, 'round')};"
         f" predicted {seconds(split.makespan_s(parts))}; into {folder}"
     )
@@ -114,34 +123,34 @@ def conduct(
     numbers = range(1, fleet.shards + 1)
     begun = [n for n in numbers if (sweep := drive.sweeps[n]) and sweep.plan]
     stored = [fleets.shard_folder(folder, number) for number in begun]
+    runs = 0
     if stored:
         merged = merge(stored, folder)
         runs, hosts = len(merged.runs), {run.origin.host for run in merged.runs}
         console.err().print(
             f"{many(len(stored), 'shard')} merged in {folder}: {many(runs, 'run')} of"
-            f" {many(len(merged.plan), 'case')} from {many(len(hosts), 'node')}"
+            f" {many(len(merged.plan), 'case')} from {many(len(hosts), 'node')}",
+            soft_wrap=True,  # a folder in two lines cannot be copied
         )
     if not drive.failed:
-        return ""
+        return None
     number, why = min(drive.failed.items())
     more = f" (and {many(len(drive.failed) - 1, 'other')})" if len(drive.failed) > 1 else ""
-    kept = f"what was measured is merged in '{folder}'" if stored else "nothing was measured"
-    return (
-        f"shard {number}/{fleet.shards}{more} was given up: {why}; {kept};"
-        f" {resuming(folder)} to try again"
-    )
+    kept = f"merged: {many(runs, 'run')}" if stored else "nothing was measured"
+    said = f"shard {number}/{fleet.shards}{more} {why}; {kept}; {resuming(folder)}"
+    return Incomplete(said) if stored else CannotRun(said)
 
 
 @contextmanager
-def report_then_raise(lost: str) -> Iterator[None]:
-    """Report as much as can be reported, and only then say what was lost. Raises `CannotRun`."""
+def report_then_raise(lost: AttnbenchError | None) -> Iterator[None]:
+    """Report as much as can be reported, and only then raise what says what was lost."""
     try:
         yield
     except (CannotRun, StoreError):
-        if not lost:
+        if lost is None:
             raise
     if lost:
-        raise CannotRun(lost)
+        raise lost
 
 
 @contextmanager
@@ -183,8 +192,9 @@ def watched(drive: Drive) -> Iterator[None]:
     with ProgressLine(console.err()) as line:
 
         def observe(p: FleetProgress) -> None:
-            stage = f"{many(p.running, 'shard')} running"
-            line.show(f"{many(p.runs, 'run')} stored,", stage, p.done, p.shards, p.left_s)
+            line.show(
+                "runs;", f"{p.running} of {many(p.shards, 'shard')} running", p.runs, p.of, p.left_s
+            )
 
         drive.observe = observe
         yield

@@ -85,7 +85,7 @@ def sweep(
         refuse_begun(folder)
     options_file = file.content(options, requested)
     command = cluster.command(options, requested.device)
-    fleet, engine, lost = None, None, ""
+    fleet, engine, lost = None, None, None
     if on and not dry_run:
         fleet = cluster.started(folder, on, shards, resuming=resumes)
         engine = cluster.engine(options, requested)

@@ -1,7 +1,7 @@
 """Drives every shard to its end: submits jobs, watches them, and resubmits lost ones."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -23,12 +23,12 @@ ACTIVE = (State.WAITING, State.RUNNING)
 
 @dataclass(frozen=True, kw_only=True)
 class FleetProgress:
-    """How far the shards are; `left_s` is predicted for the slowest one."""
+    """How far the shards are together; `left_s` is predicted for the slowest one."""
 
     shards: int
-    done: int
     running: int
-    runs: int  # stored by all shards
+    runs: int  # of cases, timed
+    of: int  # that will have been tried when all are done
     left_s: float
 
 
@@ -50,7 +50,7 @@ class Drive:
     pause: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
     open: set[int] = field(default_factory=set)
-    failed: dict[int, str] = field(default_factory=dict)  # shards that are given up, and why
+    failed: dict[int, str] = field(default_factory=dict)  # shards without an end, and why
     sweeps: dict[int, Sweep | None] = field(default_factory=dict)  # as stored when last looked
 
     def run(self) -> None:
@@ -87,20 +87,21 @@ class Drive:
             if self.is_measured(number):
                 self.open.remove(number)
             elif now.state is State.CANCELLED:
-                self.failed[number] = "its job was cancelled"
+                self.failed[number] = "was cancelled"
             elif now.state is State.UNSTARTED:
                 again[number] = job
             elif now.state is State.ENDED and job.tries >= MOST_TRIES:
                 line = last_line(tail(fleets.log(self.folder, number)))
                 said = f"its last line: {line}" if line else SILENT
-                self.failed[number] = f"it was lost {MOST_TRIES} times; {said}"
+                self.failed[number] = f"was given up after it was lost {MOST_TRIES} times; {said}"
             elif now.state is State.ENDED:
                 avoid = dict.fromkeys((*job.avoid, *filter(None, [now.node])))
                 again[number] = replace(job, tries=job.tries + 1, avoid=tuple(avoid))
         self.open.difference_update(self.failed)  # what they measured is kept
         self.submit(again)
         running = sum(now.state is State.RUNNING for n, now in seen.items() if n in self.open)
-        self.observe(self.progress(running))
+        sweeps = [self.sweeps.get(number) for number in range(1, self.fleet.shards + 1)]
+        self.observe(progress(self.plan, self.request, self.parts, sweeps, running))
 
     def seen(self) -> Mapping[int, Seen]:
         """What the engine says of the open shards that have a job."""
@@ -127,37 +128,33 @@ class Drive:
         sweep = self.sweeps[number] = fleets.stored(self.folder, number)
         return sweep is not None and sweep.finished
 
-    def progress(self, running: int) -> FleetProgress:
-        """How far the shards are."""
-        sweeps = [self.sweeps.get(number) for number in range(1, self.fleet.shards + 1)]
-        return FleetProgress(
-            shards=self.fleet.shards,
-            done=self.fleet.shards - len(self.open) - len(self.failed),
-            running=running,
-            runs=sum(len(sweep.runs) for sweep in sweeps if sweep),
-            left_s=left_s(self.plan, self.request, self.parts, sweeps),
-        )
 
-
-def left_s(
+def progress(
     plan: Sequence[Planned],
     request: Request,
-    parts: Iterable[Units],
-    sweeps: Iterable[Sweep | None],
-) -> float:
-    """Predicted seconds left for the slowest shard, scaled by how long the stored runs took."""
+    parts: Sequence[Units],
+    sweeps: Sequence[Sweep | None],
+    running: int,
+) -> FleetProgress:
+    """How far the shards are; predictions are scaled by how long the stored runs took."""
     of_block, visits = blocks(plan), visits_s(plan, request)
+    timed = lacks = 0
     took = expected = most = 0.0
     for part, sweep in zip(parts, sweeps, strict=True):
         runs = sweep.runs if sweep else ()
         stored = {(run.case, run.round): run for run in runs if run.part is Part.TIME}
-        lacking = 0.0
+        timed += len(stored)
+        lacking = []
         for unit in part:
             for key in (planned.case.key for planned in of_block[unit.block]):
                 visit_s = visits.get(key, 0.0)
                 if (run := stored.get((key, unit.round))) is None:
-                    lacking += visit_s
+                    lacking.append(visit_s)
                 elif run.elapsed_s:
                     took, expected = took + run.elapsed_s, expected + visit_s
-        most = max(most, 0.0 if sweep and sweep.finished else lacking)
-    return most * (took / expected if expected else 1.0)
+        if not (sweep and sweep.finished):
+            lacks, most = lacks + len(lacking), max(most, sum(lacking))
+    left_s = most * (took / expected if expected else 1.0)
+    return FleetProgress(
+        shards=len(parts), running=running, runs=timed, of=timed + lacks, left_s=left_s
+    )

@@ -32,6 +32,7 @@ class Engine(Protocol):
     """
 
     name: EngineKind
+    alone: bool  # whether each shard has a machine of its own
 
     def submit(
         self, folder: Path, shards: Collection[int], avoid: Collection[str] = ()

@@ -26,7 +26,7 @@ class Ray:
     does not answer.
     """
 
-    name = EngineKind.RAY
+    name, alone = EngineKind.RAY, False
 
     def __init__(self, address: str | None = None, gpus: int = 0, cpus: int = 1) -> None:
         try:

@@ -26,21 +26,26 @@ REFUSED = "node configuration is not available"  # as when no node is left
 class Slurm:
     """The cluster of `sbatch`; `options` are further ones for it, as on its command line.
 
+    A shard has a node of its own, or shares it with those that use other GPUs, with `cpus` cores.
     Raises `CannotRun` where there is no cluster, and `UsageError` at options that do not parse.
     """
 
     name = EngineKind.SLURM
 
-    def __init__(self, options: str = "") -> None:
+    def __init__(self, options: str = "", gpus: int = 0, cpus: int = 1) -> None:
         if shutil.which("sbatch") is None:
             raise CannotRun(
                 "--on slurm: there is no sbatch on the PATH; run this where Slurm's commands are,"
                 " or start each shard yourself with --shard I/N"
             )
         try:
-            self.options = shlex.split(options)
+            own = shlex.split(options)
         except ValueError as error:
             raise UsageError(f"--slurm {options!r} does not parse: {error}") from error
+        self.alone = not gpus and not {"--oversubscribe", "-s"} & {*own}
+        # of two that contradict each other, sbatch obeys the later
+        usual = (f"--cpus-per-task={cpus}", *["--exclusive"] * self.alone)
+        self.options = [*usual, *own]
         asked("sinfo", "--noheader", "--summarize")
 
     def submit(

@@ -131,7 +131,7 @@ class Options:
     )
     shards: str | None = CLUSTER("Number of shards, for --on.", WHOLE)
     slurm: str = CLUSTER(
-        'Options for sbatch: "--gres=gpu:h100:1 --exclusive -t 60".', kinds.text("OPTIONS"), ""
+        'Options for sbatch: "--gres=gpu:h100:1 -t 60".', kinds.text("OPTIONS"), ""
     )
     address: str | None = CLUSTER("Address of the Ray cluster.", kinds.text("ADDRESS"))
     formats: str = OUTPUT("File formats of figures: png, svg, pdf.", kinds.FILES, "png")

@@ -41,10 +41,13 @@ def test_what_was_measured_is_reported_before_a_lost_shard_is_named(tmp_path, mo
     monkeypatch.setattr(cluster, "engine", lambda *about: engine)
     monkeypatch.setattr(drive, "PAUSE_S", 0.0)
     done = here(*SMALL, "--on", "slurm", "--shards", "2", "--out", tmp_path)
-    assert done.returncode == 2
+    assert done.returncode == 4
     assert "Inference time" in done.stdout
     assert (tmp_path / "fig2.png").exists()
-    assert "attnbench: shard 2/2 was given up: it was lost 3 times" in done.stderr.splitlines()[-1]
+    assert (
+        "attnbench: shard 2/2 was given up after it was lost 3 times"
+        in done.stderr.splitlines()[-1]
+    )
 
 
 def test_where_nothing_was_measured_only_the_lost_shards_are_named(tmp_path, monkeypatch):
@@ -53,5 +56,5 @@ def test_where_nothing_was_measured_only_the_lost_shards_are_named(tmp_path, mon
     monkeypatch.setattr(drive, "PAUSE_S", 0.0)
     done = here(*SMALL, "--on", "slurm", "--shards", "2", "--out", tmp_path)
     assert done.returncode == 2
-    said = "attnbench: shard 1/2 (and 1 other) was given up: its job was cancelled; nothing was"
+    said = "attnbench: shard 1/2 (and 1 other) was cancelled; nothing was measured; attnbench sweep"
     assert said in done.stderr.splitlines()[-1]

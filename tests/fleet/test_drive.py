@@ -7,7 +7,7 @@ import pytest
 from attnbench.errors import CannotRun
 from attnbench.fleet import drive, split
 from attnbench.fleet import folder as fleets
-from attnbench.fleet.drive import MOST_TRIES, Drive, left_s
+from attnbench.fleet.drive import MOST_TRIES, Drive, progress
 from attnbench.fleet.engine import Seen, State
 from attnbench.fleet.folder import Fleet, Job
 from attnbench.records import EngineKind, Shard
@@ -30,7 +30,7 @@ class Fake:
 
     folder: object
     stories: dict
-    name = EngineKind.SLURM
+    name, alone = EngineKind.SLURM, True
     submitted: list = field(default_factory=list)
     cancelled: list = field(default_factory=list)
     outage: int = 0
@@ -100,7 +100,10 @@ def test_all_shards_are_submitted_once_as_one_array(driven):
     assert engine.submitted == [((1, 2, 3), ())]
     assert not driving.failed
     assert not driving.open
-    assert [(p.done, p.running) for p in seen] == [(0, 2), (2, 1), (3, 0)]
+    assert [p.running for p in seen] == [2, 1, 0]
+    assert [p.runs for p in seen] == sorted(p.runs for p in seen)
+    assert seen[0].runs == 0 < seen[0].of
+    assert seen[-1].runs == seen[-1].of
 
 
 def test_a_lost_shard_is_submitted_again_at_once_and_not_to_the_node_that_lost_it(driven):
@@ -126,7 +129,9 @@ def test_a_shard_is_given_up_after_three_tries_with_its_last_line(driven, tmp_pa
     (tmp_path / "logs").mkdir()
     fleets.log(tmp_path, 1).write_text("some\nattnbench: no such device\n")
     driving, engine, _, _ = driven([LOST], [DONE])
-    assert driving.failed == {1: "it was lost 3 times; its last line: attnbench: no such device"}
+    assert driving.failed == {
+        1: "was given up after it was lost 3 times; its last line: attnbench: no such device"
+    }
     assert sum(1 in shards for shards, _ in engine.submitted) == MOST_TRIES
 
 
@@ -145,7 +150,7 @@ def test_a_shard_that_printed_nothing_may_not_see_the_folder(driven):
 
 def test_a_cancelled_shard_is_not_submitted_again(driven):
     driving, engine, _, _ = driven([RUNNING, CANCELLED], [RUNNING, DONE])
-    assert driving.failed == {1: "its job was cancelled"}
+    assert driving.failed == {1: "was cancelled"}
     assert len(engine.submitted) == 1
 
 
@@ -210,7 +215,7 @@ def test_only_open_shards_are_cancelled(driven, tmp_path):
 
 def test_the_time_left_is_that_of_the_slowest_shard_at_the_speed_so_far(tmp_path):
     parts = split.split(split.units(PLAN, REQUEST), 3)
-    nothing = left_s(PLAN, REQUEST, parts, [None] * 3)
+    nothing = progress(PLAN, REQUEST, parts, [None] * 3, 0).left_s
     visits = split.visits_s(PLAN, REQUEST)
     assert nothing <= split.makespan_s(parts)
     whole = fleets.stored(tmp_path, 1)
@@ -224,4 +229,5 @@ def test_the_time_left_is_that_of_the_slowest_shard_at_the_speed_so_far(tmp_path
         sum(visits[p.case.key] for u in part for p in PLAN if p.block == u.block)
         for part in parts[1:]
     )
-    assert left_s(PLAN, REQUEST, parts, [one, None, None]) == pytest.approx(lacking * slower)
+    found = progress(PLAN, REQUEST, parts, [one, None, None], 2)
+    assert found.left_s == pytest.approx(lacking * slower)

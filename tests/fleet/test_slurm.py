@@ -17,11 +17,11 @@ from attnbench.fleet.engine import State
 from attnbench.fleet.slurm import Slurm, read
 from attnbench.store import schema
 from attnbench.store.journal import FILE, load
+from attnbench.units import many
 from tests.fleet import cluster as clusters
 from tests.fleet.cluster import Cluster, kill, processes, until
 from tests.fleet.sweeps import LONG, LONGER, ROOT, ended, start, stored, whole
 
-WHOLE_NODES = ("--slurm", "--exclusive")
 CARD = '''"""A device that a scheduler hands out, for a test."""
 
 import os
@@ -91,13 +91,15 @@ def of_shard(out, number):
 @pytest.mark.long
 def test_three_shards_on_three_nodes_give_one_report(idle, tmp_path):
     out = tmp_path / "a sweep, 5 %a"
-    printed, err = ended(begun(idle, out, "--shards", "3", *WHOLE_NODES))
+    printed, err = ended(begun(idle, out, "--shards", "3"))
     sweep = whole(out, 3)
     assert {run.origin.host for run in sweep.runs} == set(clusters.NODES)
     assert {run.origin.attempt for run in sweep.runs} == {1}
     assert "Inference time" in printed
     assert (
-        "3 shards on slurm, each on cpu; 64 tokens per batch, float32, 3 rounds; predicted " in err
+        "3 shards on slurm, each on cpu and alone on its node"
+        " (--slurm --oversubscribe lets it share); 64 tokens per batch, float32, 3 rounds;"
+        " predicted " in err
     )
     assert "3 shards merged in" in err
     assert (out / "fig2.png").read_bytes().startswith(b"\x89PNG")
@@ -128,7 +130,7 @@ def test_no_device_is_used_twice_at_once(idle, tmp_path, package):
 
 @pytest.mark.long
 def test_what_a_killed_job_measured_is_kept_and_the_rest_measured_elsewhere(idle, tmp_path):
-    driver = begun(idle, tmp_path, "--shards", "2", *WHOLE_NODES, *LONG)
+    driver = begun(idle, tmp_path, "--shards", "2", *LONG)
     until(lambda: stored(tmp_path, 2) > 1, "runs of shard 2")
     first = fleets.read(tmp_path).jobs[2]
     kill(of_shard(tmp_path, 2))
@@ -149,38 +151,36 @@ def test_what_a_killed_job_measured_is_kept_and_the_rest_measured_elsewhere(idle
 
 @pytest.mark.long
 def test_a_killed_driver_is_taken_up_where_it_was(idle, tmp_path):
-    driver = begun(idle, tmp_path, "--shards", "2", *WHOLE_NODES, *LONG)
+    driver = begun(idle, tmp_path, "--shards", "2", *LONG)
     until(lambda: stored(tmp_path, 1) and stored(tmp_path, 2), "runs of both shards")
     kill([driver.pid])
     driver.communicate()
     jobs = fleets.read(tmp_path).jobs
     # the default number of shards is the stored one
-    ended(begun(idle, tmp_path, *WHOLE_NODES, *LONG, "--resume"))
+    ended(begun(idle, tmp_path, *LONG, "--resume"))
     assert fleets.read(tmp_path).jobs == jobs
     assert {run.origin.attempt for run in whole(tmp_path, 2).runs} == {1}
 
 
 @pytest.mark.long
 def test_cancelled_jobs_end_the_sweep_and_resume_goes_on(idle, tmp_path):
-    driver = begun(idle, tmp_path, "--shards", "2", *WHOLE_NODES, *LONG)
+    driver = begun(idle, tmp_path, "--shards", "2", *LONG)
     until(lambda: stored(tmp_path, 1) and stored(tmp_path, 2), "runs of both shards")
     idle.asked("scancel", *(job.id for job in fleets.read(tmp_path).jobs.values()))
-    _, err = ended(driver, 2)
+    _, err = ended(driver, 4)
     last = err.strip().splitlines()[-1]
-    assert last.startswith("attnbench: shard 1/2 (and 1 other) was given up: ")
-    assert (
-        f"what was measured is merged in '{tmp_path}'; attnbench sweep --resume '{tmp_path}'"
-        in last
-    )
-    assert load(tmp_path).runs
+    runs = len(load(tmp_path).runs)
+    assert runs
+    merged = f"merged: {many(runs, 'run')}; attnbench sweep --resume '{tmp_path}' continues"
+    assert last == f"attnbench: shard 1/2 (and 1 other) was cancelled; {merged}"
     assert not load(tmp_path).finished
-    ended(begun(idle, tmp_path, *WHOLE_NODES, *LONG, "--resume"))
+    ended(begun(idle, tmp_path, *LONG, "--resume"))
     assert {run.origin.attempt for run in whole(tmp_path, 2).runs} == {1, 2}
 
 
 @pytest.mark.long
 def test_one_interrupt_leaves_the_jobs_and_two_cancel_them(idle, tmp_path):
-    driver = begun(idle, tmp_path, "--shards", "2", *WHOLE_NODES, *LONGER)
+    driver = begun(idle, tmp_path, "--shards", "2", *LONGER)
     until(lambda: stored(tmp_path, 1) and stored(tmp_path, 2), "runs of both shards")
     ids = [job.id for job in fleets.read(tmp_path).jobs.values()]
     os.kill(driver.pid, signal.SIGINT)
@@ -190,7 +190,7 @@ def test_one_interrupt_leaves_the_jobs_and_two_cancel_them(idle, tmp_path):
         f"interrupted; jobs {', '.join(ids)} keep running;"
         f" attnbench sweep --resume '{tmp_path}' continues" in err
     )
-    again = begun(idle, tmp_path, *WHOLE_NODES, *LONGER, "--resume")
+    again = begun(idle, tmp_path, *LONGER, "--resume")
     for line in again.stderr:
         if " running" in line:
             os.kill(again.pid, signal.SIGINT)
@@ -256,11 +256,32 @@ def test_options_that_do_not_parse_are_refused(tmp_path, monkeypatch):
         Slurm('"')
 
 
-def test_a_folder_with_a_percent_sign_gets_the_logs_of_its_shards(tmp_path, monkeypatch):
+@pytest.fixture
+def commands(tmp_path, monkeypatch):
+    """Commands of Slurm that accept everything; sbatch writes down what it was given."""
     for name, does in (("sinfo", ":"), ("sbatch", 'printf "%s\\n" "$@" > "$0.given"; echo 7')):
         (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("options", "gpus", "given"),
+    [
+        ("", 0, ["--cpus-per-task=2", "--exclusive"]),
+        ("-t 60 --oversubscribe", 0, ["--cpus-per-task=2", "-t", "60", "--oversubscribe"]),
+        ("--gres=gpu:h100:1", 1, ["--cpus-per-task=2", "--gres=gpu:h100:1"]),
+    ],
+)
+def test_a_shard_has_a_node_of_its_own_unless_it_has_a_gpu(
+    options, gpus, given, tmp_path, commands
+):
+    list(Slurm(options, gpus, cpus=2).submit(tmp_path, [1]))
+    words = (tmp_path / "sbatch.given").read_text().splitlines()
+    assert words[-1 - len(given) : -1] == given
+
+
+def test_a_folder_with_a_percent_sign_gets_the_logs_of_its_shards(tmp_path, commands):
     folder = tmp_path / "5 %a"
     assert list(Slurm().submit(folder, [1, 2])) == [(1, "7_1"), (2, "7_2")]
     given = (tmp_path / "sbatch.given").read_text().splitlines()
