@@ -23,6 +23,7 @@ from attnbench.analysis.standings import Standings
 from attnbench.analysis.summary import Frame, kernels, precision, prediction_errors, summary
 from attnbench.analysis.warnings import SweepWarning, WarningKind, warnings
 from attnbench.errors import DifferentSweep, UnknownMechanism, UsageError
+from attnbench.metrics import MEMORY, TIME
 from attnbench.records import Request, Sweep
 from attnbench.statistics.estimate import IntervalKind
 from attnbench.statistics.ratios import Ratios
@@ -95,7 +96,7 @@ class Analysis:
     @cached_property
     def memory_crossovers(self) -> Frame:
         """The same of allocated peaks."""
-        return crossovers(self.cases, "allocated_peak_bytes", self.against)
+        return crossovers(self.cases, MEMORY, self.against)
 
     @cached_property
     def decoding(self) -> Frame:
@@ -112,7 +113,7 @@ class Analysis:
     def local_slopes(self) -> Frame:
         """`scaling.local_slopes` of times, with `expected`, the exponent of the card."""
         slopes = scaling.local_slopes(self.cases)
-        rows = slopes.assign(metric="time_s")
+        rows = slopes.assign(metric=TIME)
         stated = scaling.expected(rows, self.sweep.cards, self.sweep.request.level)
         return slopes.assign(expected=stated)
 

@@ -9,7 +9,7 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 
-from attnbench.metrics import Unit
+from attnbench.metrics import EXACT, NAMED, Unit
 from attnbench.records import Level, Mode, Selection
 
 # a claimed length stands for a measured one within this factor: 1,000 for 1,024, 4,000 for 4,096
@@ -26,19 +26,24 @@ class OutOfScope(Exception):
 
 
 class ClaimedCost(StrEnum):
-    """A cost of one sequence, and for FLOPs of one layer, that is compared."""
+    """A cost of one sequence that is compared: the name of a metric, or FLOPs of one layer."""
 
-    TIME = "time"  # in decode of a step
-    MEMORY = "memory"
-    STATE = "state"  # what decode keeps of past tokens, of one layer, in bytes
-    FIRST_TOKEN = "first_token"  # time of the pass over the tokens before a step
+    locals().update({name.upper(): name for name in NAMED})
     CORE_FLOPS = "core_flops"
     PROJECTION_FLOPS = "projection_flops"
 
     @property
+    def column(self) -> str:
+        """Its column in a summary."""
+        return NAMED[self].key if self in NAMED else str(self)
+
+    @property
     def counted(self) -> bool:
         """Whether it is the same in every mode that has it."""
-        return self in (self.STATE, self.CORE_FLOPS, self.PROJECTION_FLOPS)
+        return self not in NAMED or NAMED[self].tolerance == EXACT
+
+
+TIME = ClaimedCost("time")
 
 
 Group: TypeAlias = tuple[Selection, ...]

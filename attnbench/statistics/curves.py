@@ -131,13 +131,13 @@ class LogCurve:
 def cost_curve(cases: "pd.DataFrame", metric: str) -> LogCurve:
     """The cost per sequence of one series in one mode, from its rows of the summary.
 
-    A metric has the errors that its row of `metrics` names; those of others that are timed or
-    sampled are unknown. What is counted, or derived and no metric, is exact.
+    A condition of the measurement, or the compile time, has unknown errors. What is counted, or
+    derived and no metric, is exact.
     """
     row = TABLE.get(metric)
     errors: tuple[ArrayLike, ...] = ()
-    if row is not None and row.errors:
-        errors = cases[f"{row.errors}_log_se"], cases[f"{row.errors}_df"]
+    if row is not None and row.interval:
+        errors = cases[row.estimate[3]], cases[row.estimate[4]]
     elif row is not None and not row.exact:
         errors = np.nan, np.nan
     return LogCurve.of(cases["seq_len"], cases[metric] / cases["batch"], *errors)
