@@ -215,7 +215,7 @@ def _numbers(key: str, run: Run) -> list[float]:
     return [run.values[key]] if key in run.values else []
 
 
-def _columns(estimates: Mapping[str, Estimate], workload: Workload) -> dict[str, float]:
+def _columns(estimates: dict[str, Estimate], workload: Workload) -> dict[str, float]:
     """The estimates of a case, with what follows from its time."""
     time, n = estimates[TIME], workload.outputs
     inverse = replace(time, point=n / time.point, low=n / time.high, high=n / time.low)

@@ -109,7 +109,7 @@ def _unsure(comparison: Comparison) -> Iterator[str]:
     rows = comparison.rows
     unsure = rows[(rows["verdict"] == Verdict.UNSURE) & (rows["reason"] != "")]
     for (key, reason), rows in unsure.groupby(["metric", "reason"], sort=False):
-        yield f"{units.many(len(rows), TABLE[key].label)} unsure: {reason}."
+        yield f"{units.many(len(rows), TABLE[str(key)].label)} unsure: {reason}."
 
 
 def _refused(comparison: Comparison) -> list[str]:
