@@ -100,11 +100,6 @@ class Metric:
         unit = self.key.rpartition("_")[2]
         return f"predicted_{unit}", f"refined_{unit}"
 
-    @property
-    def exact(self) -> bool:
-        """Whether its values are counted and have no error."""
-        return self.join in (Join.LARGEST, Join.EXACT) and self.unit is not Unit.SECONDS
-
 
 TIME, MEMORY, STATE = "time_s", "allocated_peak_bytes", "state_bytes"
 

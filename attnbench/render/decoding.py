@@ -1,12 +1,13 @@
 """Decoding: the figure of step time and state against context, and its tables."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attnbench import units
 from attnbench.analysis.summary import Frame
 from attnbench.metrics import STATE, TABLE, TIME
 from attnbench.records import FigureSize
-from attnbench.render.cost_tables import by_length, milliseconds
+from attnbench.render.cost_tables import by_length, measured, milliseconds
 from attnbench.render.figures import clock, clock_note, curves, draw_row, notes
 from attnbench.render.grid import Column, Table, number, table
 from attnbench.render.panels import PanelGrid, styled
@@ -37,11 +38,8 @@ def decode_figure(summary: Frame, mode: str, size: FigureSize = FigureSize.TEXT)
 
 def first_token(summary: Frame, mode: str) -> Table:
     """Milliseconds to the first token, with the 95 % confidence interval."""
-    return by_length(
-        summary,
-        mode,
-        "ttft_s",
-        lambda row: milliseconds(row, "ttft_s"),
+    return replace(
+        measured(summary, mode, TABLE["ttft_s"]),
         name="ttft",
         title="Time to first token (TTFT), prompts of N − 1 tokens, ms",
         across="ttft_ms",
