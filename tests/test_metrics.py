@@ -11,7 +11,7 @@ from attnbench.render.check_page import verdict_label
 from attnbench.render.grid import quantity
 from attnbench.statistics.verdict import Verdict, of_count
 
-EXACT = ("parameters", "flops", "operators", "state_bytes")
+EXACT = ("parameters", "flops", "operators", "state_bytes", "core_flops", "projection_flops")
 BYTES = ("allocated_peak_bytes", "saved_bytes", "moved_bytes")
 
 

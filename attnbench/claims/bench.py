@@ -23,7 +23,7 @@ from attnbench.claims.claim import (
     Judgement,
     OutOfScope,
 )
-from attnbench.metrics import MEMORY
+from attnbench.metrics import MEMORY, NAMED
 from attnbench.records import PASSES, CardFacts, Mode, Option, Outcome, Selection, Sweep
 from attnbench.statistics.curves import LogCurve, cost_curve
 from attnbench.statistics.ratios import Ratios
@@ -168,7 +168,7 @@ def _costs(rows: pd.DataFrame) -> dict[ClaimedCost, LogCurve]:
     flops = ["core_flops", "projection_flops"]
     known = rows.assign(**{MEMORY: delta if delta.notna().any() else rows[MEMORY]})
     known[flops] = known[flops].div(rows["layers"], axis=0)
-    return {cost: cost_curve(known, cost.column) for cost in ClaimedCost}
+    return {cost: cost_curve(known, NAMED[cost].key) for cost in ClaimedCost}
 
 
 class Judged(NamedTuple):

@@ -26,24 +26,17 @@ class OutOfScope(Exception):
 
 
 class ClaimedCost(StrEnum):
-    """A cost of one sequence that is compared: the name of a metric, or FLOPs of one layer."""
+    """The name of a metric of one sequence, and for FLOPs of one layer, that is compared."""
 
     locals().update({name.upper(): name for name in NAMED})
-    CORE_FLOPS = "core_flops"
-    PROJECTION_FLOPS = "projection_flops"
-
-    @property
-    def column(self) -> str:
-        """Its column in a summary."""
-        return NAMED[self].key if self in NAMED else str(self)
 
     @property
     def counted(self) -> bool:
         """Whether it is the same in every mode that has it."""
-        return self not in NAMED or NAMED[self].tolerance == EXACT
+        return NAMED[self].tolerance == EXACT
 
 
-TIME = ClaimedCost("time")
+TIME, CORE_FLOPS = ClaimedCost("time"), ClaimedCost("core_flops")
 
 
 Group: TypeAlias = tuple[Selection, ...]

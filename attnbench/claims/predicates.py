@@ -22,6 +22,7 @@ from attnbench.analysis.scaling import BEND, FEWEST, Crossed, Crossing, find_cro
 from attnbench.claims.bench import CostCurve, Curves
 from attnbench.claims.claim import (
     ALL,
+    CORE_FLOPS,
     NEAR,
     TIME,
     Answer,
@@ -206,7 +207,7 @@ def throughput(a: CostCurve, value: Range) -> Judgement:
 
     To be claimed of inference at level core: elsewhere further work is timed too.
     """
-    rates = a.over(a, ClaimedCost.CORE_FLOPS, TIME)
+    rates = a.over(a, CORE_FLOPS, TIME)
     if not len(rates):
         raise OutOfScope(f"{a.series} was not measured")
     best = replace(rates, logs=rates.logs - log(1e12))[[int(rates.logs.argmax())]]
