@@ -97,21 +97,33 @@ class Local(Peer, local.Local):
 FORMS = MappingProxyType({"local": Local})
 '''
 
-GATE = """
+JUDGES = """
 import json
 import attnbench
+from attnbench.analysis.report import analyse
+from attnbench.claims.bench import Bench, judge
+from attnbench.claims.checks import read_check
+from attnbench.claims.claim import Claim
 from attnbench.cli.options import selections
 from attnbench.cli.starting import runner
 from attnbench.gate.cases import CheckPlan
 from attnbench.gate.check import against_revision
 from attnbench.render.check_page import data, page
+from attnbench.store.journal import load
 
 sizes = {"lengths": (16,), "modes": ("inference",), "width": 16, "heads": 2, "tokens": 64}
 plan = CheckPlan(**sizes, pairs=3, confirm=3, rounds=4, iteration_s=0.0005)
 with runner("cpu", 0, own=True) as measuring:
     report = against_revision(plan, "HEAD", selections("local:eager"), measuring)
 picture = attnbench.load("s").plot("cold").content.decode()
-print(json.dumps({**data(report, strict=False), "page": page(report), "picture": picture}))
+found = analyse(load("s"))
+row = {"predicate": "ratio", "a": "local:eager", "b": "nearby:eager", "quantity": "cold"}
+check = read_check({**row, "lengths": "16", "value": "0.001..1000"})
+claim = Claim(id="warm", source="nobody", claim="", scope="", checks=(check,))
+bench = Bench(sweep=found.sweep, cases=found.cases, ratios=found.ratios)
+(judged,) = judge(bench, [claim])
+said = {"page": page(report), "picture": picture, "answer": judged.judgement.answer}
+print(json.dumps({**data(report, strict=False), **said}))
 """
 
 
@@ -226,12 +238,12 @@ def mode(copy):
 
 
 def judged(folder):
-    """What the gate of the copy says of the copy, as a repository without a change."""
+    """What gate and claims of the copy say, of a repository without a change and of its sweep."""
     for command in ("init --quiet", "add attnbench", "commit --quiet -m one"):
         who = ("-c", "user.name=Nobody", "-c", "user.email=nobody@example.org")
         subprocess.run(["git", *who, *command.split()], cwd=folder, check=True)
     return subprocess.run(
-        [sys.executable, "-c", GATE], cwd=folder, env={**os.environ, "PYTHONPATH": str(folder)},
+        [sys.executable, "-c", JUDGES], cwd=folder, env={**os.environ, "PYTHONPATH": str(folder)},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
 
@@ -273,7 +285,7 @@ def test_a_further_metric_is_one_row_and_the_line_that_measures_it(copy):
 
 
 def test_a_further_quantity_with_an_interval_is_one_row_and_the_line_that_measures_it(copy):
-    """It is in tables, figures, pages, comparisons, the gate and the notebook."""
+    """It is in tables, figures, pages, comparisons, claims, the gate and the notebook."""
     for row in copy.rows:
         assert 0 < float(row["cold_lo_s"]) < float(row["cold_s"]) < float(row["cold_hi_s"])
         assert float(row["cold_df"]) > 0
@@ -297,6 +309,7 @@ def test_a_further_quantity_with_an_interval_is_one_row_and_the_line_that_measur
     assert found["low"] < found["ratio"] < found["high"]
     assert "Cold iterations" in judged["page"]
     assert judged["picture"].startswith("<?xml")
+    assert judged["answer"] in ("reproduced", "cannot tell")
 
 
 def test_a_further_figure_is_one_function_and_the_line_that_yields_it(copy):

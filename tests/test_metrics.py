@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from attnbench.analysis.summary import joined
-from attnbench.metrics import COUNTED, TABLE, Better, Unit
+from attnbench.metrics import COUNTED, DRAWN, RACED, TABLE, Better, Join, Unit
 from attnbench.render.check_page import verdict_label
 from attnbench.render.grid import quantity
 from attnbench.statistics.verdict import Verdict, of_count
@@ -19,6 +19,15 @@ def test_every_row_says_what_it_is():
     assert all(key == row.key and row.label and row.description for key, row in TABLE.items())
     assert {key for key, row in TABLE.items() if row.tolerance is not None} == {*EXACT, *BYTES}
     assert set(COUNTED) <= {*EXACT, *BYTES}
+
+
+def test_what_is_shown_or_compared_has_what_that_needs():
+    shown = [row for row in TABLE.values() if row.figure or row.table]
+    assert all(row.name for row in [*shown, *(TABLE[key] for key in RACED)])
+    assert all(row.interval or row.join is Join.LARGEST for row in shown)
+    assert all(TABLE[key].better is Better.LOWER for key in RACED)
+    assert [row.figure for row in DRAWN] == ["fig2", "memory"]
+    assert set(RACED) & set(COUNTED) == set()
 
 
 @pytest.mark.parametrize("key", [*EXACT, *BYTES])

@@ -143,7 +143,7 @@ def reported(report: Report, race: Measuring, quoted: str) -> Report:
         findings=(
             *chain.from_iterable(both),
             *broken(cases),
-            *times(plan, grouped, bool(contaminated)),
+            *raced(plan, grouped, bool(contaminated)),
         ),
         contaminated=contaminated,
         notes=(*notes(plan, cases), *report.notes),
@@ -176,7 +176,7 @@ def broken(cases: Sequence[CheckedCase]) -> Iterator[Finding]:
         yield from counted(case, base, head)
 
 
-def times(plan: CheckPlan, grouped: Families, contaminated: bool) -> Iterator[Finding]:
+def raced(plan: CheckPlan, grouped: Families, contaminated: bool) -> Iterator[Finding]:
     """The verdict on what was raced of each case, and on the means over lengths."""
     judged = rule.judge([evidence for _, evidence in grouped], plan.threshold)
     for (members, evidence), (verdict, effect, reason, statistic) in zip(
