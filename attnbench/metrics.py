@@ -1,12 +1,13 @@
-"""All metrics: label, unit, description, how rounds combine, which way is better, tolerance.
+"""All metrics: what each is, how rounds combine, which way is better, and where it is shown.
 
-One table. Whatever compares, combines or prints a metric reads its row here.
+One table. Whatever compares, combines, draws or prints a metric reads its row here.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Any
 
 
 class Unit(StrEnum):
@@ -20,7 +21,7 @@ class Unit(StrEnum):
     CELSIUS = "°C"
     HERTZ = "Hz"
     COUNT = "count"
-    RATE = "1/s"
+    RATE = "tokens/s"
     RATIO = "ratio"
     EXPONENT = "exponent"
 
@@ -36,20 +37,25 @@ class Better(StrEnum):
 class Join(StrEnum):
     """How the values of several rounds are combined into one."""
 
-    GEOMETRIC_MEAN = "geometric mean"  # times: rounds differ by factors
-    MEDIAN = "median"
+    GEOMETRIC_MEAN = "geometric mean"  # costs with an interval: rounds differ by factors
+    MEDIAN = "median"  # conditions of the measurement
     LARGEST = "largest"  # peaks: what the case may need
     EXACT = "exact"  # every round gives the same value
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One row of the table.
+    """One row of the table; its `key` ends in its unit.
 
     Two counts that differ by at most `tolerance`, relative to the first, are the same; it is None
-    for what is timed or only recorded. A summary has the standard errors of its logarithm, and
-    their degrees of freedom, as `{errors}_log_se` and `{errors}_df`. Only a `signed` one may be
-    negative.
+    for what is timed or only recorded. Only a `signed` one may be negative. A summary has two
+    predictions of what is `predicted`.
+
+    Every metric is in the CSV of all cases and in the menu of a page. Claims, tables of growth and
+    `Sweep.plot` call it by its `name`. Reports have a `table` of it by length, and a `figure`, the
+    stem of its file, per token or of a batch; both are under its `title`, or else its label. What
+    is `compared` is judged by `compare` and `check`: costs by their intervals, counts by their
+    tolerance.
     """
 
     key: str
@@ -59,14 +65,43 @@ class Metric:
     join: Join
     better: Better = Better.LOWER
     tolerance: float | None = None
-    errors: str = ""
     signed: bool = False
+    predicted: bool = False
+    name: str = ""
+    title: str = ""
+    table: bool = False  # that follows from the row: those of time, memory and decoding say more
+    figure: str = ""
+    per_token: bool = False
+    compared: bool = False
 
     @property
-    def exact(self) -> bool:
-        """Whether its values are counted and have no error."""
-        return self.join in (Join.LARGEST, Join.EXACT) and self.unit is not Unit.SECONDS
+    def heading(self) -> str:
+        """Its title, or else its label, to begin a line with."""
+        text = self.title or self.label
+        return text[0].upper() + text[1:]
 
+    @property
+    def interval(self) -> bool:
+        """Whether a summary has an estimate of it."""
+        return self.join is Join.GEOMETRIC_MEAN
+
+    @property
+    def estimate(self) -> tuple[str, str, str, str, str]:
+        """The columns of an estimate: value, interval, standard error of its logarithm, and df.
+
+        Those of `time_s` are `time_s`, `time_lo_s`, `time_hi_s`, `time_log_se` and `time_df`.
+        """
+        stem, _, unit = self.key.rpartition("_")
+        return self.key, f"{stem}_lo_{unit}", f"{stem}_hi_{unit}", f"{stem}_log_se", f"{stem}_df"
+
+    @property
+    def predictions(self) -> tuple[str, str]:
+        """The columns of its first and its refined prediction."""
+        unit = self.key.rpartition("_")[2]
+        return f"predicted_{unit}", f"refined_{unit}"
+
+
+TIME, MEMORY, STATE = "time_s", "allocated_peak_bytes", "state_bytes"
 
 # counts of the program's work: any difference is a change of the program
 EXACT = 0.0
@@ -74,34 +109,28 @@ EXACT = 0.0
 PEAKS = 0.01
 
 
-def _time(key: str, label: str, description: str, errors: str = "") -> Metric:
-    return Metric(key, label, Unit.SECONDS, description, Join.GEOMETRIC_MEAN, errors=errors)
+def _time(key: str, label: str, description: str, **more: Any) -> Metric:
+    return Metric(key, label, Unit.SECONDS, description, Join.GEOMETRIC_MEAN, **more)
 
 
-def _bytes(
-    key: str, label: str, description: str, tolerance: float | None = None, signed: bool = False
-) -> Metric:
+def _bytes(key: str, label: str, description: str, **more: Any) -> Metric:
     unit, join = Unit.BYTES, Join.LARGEST
-    return Metric(key, label, unit, description, join, tolerance=tolerance, signed=signed)
+    return Metric(key, label, unit, description, join, **more)
 
 
 def _count(key: str, label: str, unit: Unit, description: str, join: Join) -> Metric:
-    return Metric(key, label, unit, description, join, tolerance=EXACT)
+    return Metric(key, label, unit, description, join, tolerance=EXACT, compared=True)
 
 
 def _recorded(
-    key: str,
-    label: str,
-    unit: Unit,
-    description: str,
-    join: Join = Join.MEDIAN,
-    signed: bool = False,
+    key: str, label: str, unit: Unit, description: str, join: Join = Join.MEDIAN, **more: Any
 ) -> Metric:
-    return Metric(key, label, unit, description, join, Better.NEITHER, signed=signed)
+    return Metric(key, label, unit, description, join, Better.NEITHER, **more)
 
 
 ROWS = (
-    _time("time_s", "time", "one iteration, by the clock of the sweep", "time"),
+    _time(TIME, "time", "one iteration, by the clock of the sweep",
+          name="time", predicted=True, figure="fig2", compared=True),
     _time("wall_s", "wall time", "one iteration; on a GPU without holding its queue"),
     _time("cpu_s", "CPU time", "one iteration, process time of all threads"),
     _time("device_s", "device time", "one iteration, between two events of the GPU"),
@@ -110,38 +139,37 @@ ROWS = (
     _time("backward_s", "backward", "backward pass"),
     _time("step_s", "step", "optimiser step"),
     _time("forward_backward_s", "forward + backward", "without the optimiser step"),
-    _time("token_s", "time per token", "time over B · N; in decode over B", "time"),
-    Metric(
-        *("tokens_per_s", "tokens per second", Unit.RATE, "1 / time per token"),
-        Join.GEOMETRIC_MEAN,
-        Better.HIGHER,
-        errors="time",
-    ),
-    _time("tpot_s", "time per output token (TPOT)", "decode: one step, to token N", "time"),
-    _time(
-        *("ttft_s", "time to first token (TTFT)", "decode: the pass over a prompt of N − 1 tokens"),
-        errors="ttft",
-    ),
-    _bytes("allocated_peak_bytes", "allocated peak", "most bytes allocated at once", PEAKS),
+    _time("token_s", "time per token", "time over B · N; in decode over B"),
+    Metric("tokens_per_s", "tokens per second", Unit.RATE, "1 / time per token",
+           Join.GEOMETRIC_MEAN, Better.HIGHER),
+    _time("tpot_s", "time per output token (TPOT)", "decode: one step, to token N"),
+    _time("ttft_s", "time to first token (TTFT)", "decode: the pass over a prompt of N − 1 tokens",
+          name="first_token"),
+    _bytes(MEMORY, "allocated peak", "most bytes allocated at once", tolerance=PEAKS,
+           name="memory", predicted=True, title="peak allocated memory", figure="memory",
+           per_token=True, compared=True),
     _bytes("allocated_delta_bytes", "allocated above inputs", "above what was allocated before"),
     _bytes("reserved_peak_bytes", "reserved peak", "most bytes that torch reserved on the GPU"),
     _bytes("resident_peak_bytes", "resident peak", "physical memory, code and libraries included"),
     _bytes("resident_delta_bytes", "resident above start", "above what was resident before"),
     _bytes("device_process_bytes", "process peak (NVML)", "most bytes according to the driver"),
-    _bytes("saved_bytes", "saved for backward", "tensors that autograd keeps", PEAKS, signed=True),
-    _bytes(
-        "kept_bytes", "kept by each iteration", "still allocated after the iteration", signed=True
-    ),
-    _bytes("state_bytes", "state", "what decoding keeps of N tokens", EXACT),
-    _bytes("moved_bytes", "bytes moved", "operands and results of all operators", PEAKS),
+    _bytes("saved_bytes", "saved for backward", "tensors that autograd keeps", tolerance=PEAKS,
+           signed=True, compared=True),
+    _bytes("kept_bytes", "kept by each iteration", "still allocated after the iteration",
+           signed=True),
+    _bytes(STATE, "state", "what decoding keeps of N tokens", tolerance=EXACT,
+           name="state", compared=True),
+    _bytes("moved_bytes", "bytes moved", "operands and results of all operators", tolerance=PEAKS),
     _count("operators", "operators", Unit.COUNT, "operators of one iteration", Join.LARGEST),
     _count("parameters", "parameters", Unit.COUNT, "trainable parameters", Join.EXACT),
     _count("flops", "FLOPs", Unit.FLOPS, "matrix products of the forward pass", Join.EXACT),
+    Metric("core_flops", "FLOPs of the core", Unit.FLOPS, "matrix products of the attention alone",
+           Join.EXACT, tolerance=EXACT, name="core_flops"),
+    Metric("projection_flops", "FLOPs of projections", Unit.FLOPS, "into and out of the attention",
+           Join.EXACT, tolerance=EXACT, name="projection_flops"),
     Metric("error", "error", Unit.RATIO, "relative, against the float64 reference", Join.LARGEST),
-    Metric(
-        *("energy_j", "energy", Unit.JOULES, "of the GPU during samples and holds", Join.MEDIAN),
-        signed=True,
-    ),
+    Metric("energy_j", "energy", Unit.JOULES, "of the GPU during samples and holds",
+           Join.GEOMETRIC_MEAN, signed=True),
     _recorded("setup_s", "set-up", Unit.SECONDS, "building the module and its inputs"),
     _recorded("compile_s", "compile time", Unit.SECONDS, "before any iteration", Join.LARGEST),
     _recorded("recompiles", "recompiled", Unit.COUNT, "graphs, after the warm-up", Join.LARGEST),
@@ -155,20 +183,18 @@ ROWS = (
     _recorded("power_w", "power", Unit.WATTS, "of the GPU"),
     _recorded("sm_clock_hz", "clock", Unit.HERTZ, "of the multiprocessors of the GPU"),
     _recorded("throttled_s", "throttled", Unit.SECONDS, "time at a lowered clock"),
-    _recorded(
-        *("context_bytes", "context", Unit.BYTES, "of a process, beyond what torch reserved"),
-        signed=True,
-    ),
+    _recorded("context_bytes", "context", Unit.BYTES, "of a process, beyond what torch reserved",
+              signed=True),
     _recorded("workspace_bytes", "workspace", Unit.BYTES, "of cuBLAS, not in the allocated peak"),
     _recorded("device_before_bytes", "GPU before", Unit.BYTES, "of all processes, before a case"),
     _recorded("device_used_bytes", "GPU peak", Unit.BYTES, "of all processes, while it ran"),
     _recorded("load_before", "load before", Unit.COUNT, "one-minute load average"),
     _recorded("load_after", "load after", Unit.COUNT, "one-minute load average"),
-)
+)  # fmt: skip
 TABLE: Mapping[str, Metric] = MappingProxyType({row.key: row for row in ROWS})
+NAMED: Mapping[str, Metric] = MappingProxyType({row.name: row for row in ROWS if row.name})
 
-# the metrics besides time in which two versions of a program are compared
-COUNTED = (
-    *("parameters", "flops", "operators", "allocated_peak_bytes", "saved_bytes"),
-    "state_bytes",
-)
+DRAWN = tuple(row for row in ROWS if row.figure)
+# in what two sweeps, or two versions of a program, are compared: by counts, and by races
+COUNTED = tuple(row.key for row in ROWS if row.compared and not row.interval)
+RACED = tuple(row.key for row in ROWS if row.compared and row.interval)

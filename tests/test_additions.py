@@ -4,8 +4,14 @@ The copy measures one sweep; all its commands run in one process.
 """
 
 import csv
+import gzip
 import json
+import os
+import re
 import shutil
+import subprocess
+import sys
+from base64 import b64decode
 from pathlib import Path
 
 import pytest
@@ -91,8 +97,38 @@ class Local(Peer, local.Local):
 FORMS = MappingProxyType({"local": Local})
 '''
 
+JUDGES = """
+import json
+import attnbench
+from attnbench.analysis.report import analyse
+from attnbench.claims.bench import Bench, judge
+from attnbench.claims.checks import read_check
+from attnbench.claims.claim import Claim
+from attnbench.cli.options import selections
+from attnbench.cli.starting import runner
+from attnbench.gate.cases import CheckPlan
+from attnbench.gate.check import against_revision
+from attnbench.render.check_page import data, page
+from attnbench.store.journal import load
+
+sizes = {"lengths": (16,), "modes": ("inference",), "width": 16, "heads": 2, "tokens": 64}
+plan = CheckPlan(**sizes, pairs=3, confirm=3, rounds=4, iteration_s=0.0005)
+with runner("cpu", 0, own=True) as measuring:
+    report = against_revision(plan, "HEAD", selections("local:eager"), measuring)
+picture = attnbench.load("s").plot("cold").content.decode()
+found = analyse(load("s"))
+row = {"predicate": "ratio", "a": "local:eager", "b": "nearby:eager", "quantity": "cold"}
+check = read_check({**row, "lengths": "16", "value": "0.001..1000"})
+claim = Claim(id="warm", source="nobody", claim="", scope="", checks=(check,))
+bench = Bench(sweep=found.sweep, cases=found.cases, ratios=found.ratios)
+(judged,) = judge(bench, [claim])
+said = {"page": page(report), "picture": picture, "answer": judged.judgement.answer}
+print(json.dumps({**data(report, strict=False), **said}))
+"""
+
 
 COMMON = ("--help", "sweep --help", "hello", "models @decode --json", "models local")
+COMMON = (*COMMON, "compare s s --json")
 REFUSED = {
     "doctor --device tpu": "auto, cpu, cuda, mine",
     "doctor --device mine:2": "mine:2: there are two",
@@ -144,6 +180,15 @@ def metric(copy):
     )
 
 
+def quantity(copy):
+    row = (
+        '    _time("cold_s", "cold iteration", "the first iteration of a process", name="cold",\n'
+        '          table=True, figure="cold", compared=True),\n'
+    )
+    copy.insert("metrics.py", 'on a GPU without holding its queue"),\n', row)
+    copy.insert("measure/worker.py", '"warmup_s": spent_s(warm), ', '"cold_s": spent_s(warm[:1]), ')
+
+
 def figure(copy):
     copy.write("render/parameters.py", FIGURE)
     copy.insert(
@@ -192,22 +237,34 @@ def mode(copy):
     copy.write("measure/subjects/forward_backward.py", SUBJECT)
 
 
+def judged(folder):
+    """What gate and claims of the copy say, of a repository without a change and of its sweep."""
+    for command in ("init --quiet", "add attnbench", "commit --quiet -m one"):
+        who = ("-c", "user.name=Nobody", "-c", "user.email=nobody@example.org")
+        subprocess.run(["git", *who, *command.split()], cwd=folder, check=True)
+    return subprocess.run(
+        [sys.executable, "-c", JUDGES], cwd=folder, env={**os.environ, "PYTHONPATH": str(folder)},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory):
     """The copy with all additions, its sweep in the folder `s`, and what its commands said."""
     made = Copy(tmp_path_factory.mktemp("additions"))
     options = stored_option, measuring_option
-    for add in (mechanism, metric, figure, verb, *options, package, device, mode):
+    for add in (mechanism, metric, quantity, figure, verb, *options, package, device, mode):
         add(made)
     sizes = ("--lengths", "16,32", "--width", "16", "--heads", "2")
     how = ("--level", "attention", "--mode", "inference", "--quick", "--config", "mine.toml")
-    naps = ("--naps", "3")
+    more = ("--naps", "3", "--rounds", "2")
     models = ("--models", "nearby,local:eager,local:numpy")
     driven = Driven(made.folder, PYTHONPATH=str(made.folder))
-    done = driven.run("sweep", *models, *sizes, *how, *naps, "--out", "s")
+    done = driven.run("sweep", *models, *sizes, *how, *more, "--out", "s")
     assert done.returncode == 0, done.stderr
     made.said = {line: driven.run(*line.split()) for line in (*COMMON, *REFUSED, PLANNED, *IN_MODE)}
     driven.close()
+    made.judged = judged(made.folder)
     with open(made.folder / "s" / "cases.csv", newline="") as stream:
         made.rows = list(csv.DictReader(stream))
     return made
@@ -225,6 +282,34 @@ def test_a_further_mechanism_is_one_file(copy):
 
 def test_a_further_metric_is_one_row_and_the_line_that_measures_it(copy):
     assert all(float(row["longest_s"]) > 0 for row in copy.rows)
+
+
+def test_a_further_quantity_with_an_interval_is_one_row_and_the_line_that_measures_it(copy):
+    """It is in tables, figures, pages, comparisons, claims, the gate and the notebook."""
+    for row in copy.rows:
+        assert 0 < float(row["cold_lo_s"]) < float(row["cold_s"]) < float(row["cold_hi_s"])
+        assert float(row["cold_df"]) > 0
+    folder = copy.folder / "s"
+    assert "Cold iteration, inference, ms" in (folder / "tables.md").read_text()
+    assert "cold_ms_low" in (folder / "cold_inference.csv").read_text()
+    assert (folder / "cold.png").read_bytes().startswith(b"\x89PNG")
+    page = (folder / "report.html").read_text()
+    assert "Cold iteration against length, with 95 % confidence intervals." in page
+    if packed := re.search(r'id="data"[^>]*>([^<]+)<', page):
+        menu = json.loads(gzip.decompress(b64decode(packed[1])))["quantities"]
+        (cold,) = (each for each in menu if each["label"] == "cold iteration")
+        assert all(point["low"] < point["value"] < point["high"] for point in cold["points"])
+    assert "Cold exponent, inference" in (folder / "tables.md").read_text()
+    compared = json.loads(copy.said["compare s s --json"].stdout)["cases"]
+    ratios = [row for row in compared if row["metric"] == "cold_s"]
+    assert len(ratios) == len(copy.rows)
+    assert all(row["low"] < row["ratio"] == 1 < row["high"] for row in ratios)
+    judged = json.loads(copy.judged.stdout)
+    (found,) = (each for each in judged["findings"] if each["metric"] == "cold_s")
+    assert found["low"] < found["ratio"] < found["high"]
+    assert "Cold iterations" in judged["page"]
+    assert judged["picture"].startswith("<?xml")
+    assert judged["answer"] in ("reproduced", "cannot tell")
 
 
 def test_a_further_figure_is_one_function_and_the_line_that_yields_it(copy):

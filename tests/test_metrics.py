@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from attnbench.analysis.summary import joined
-from attnbench.metrics import COUNTED, TABLE, Better, Unit
+from attnbench.metrics import COUNTED, DRAWN, RACED, TABLE, Better, Join, Unit
 from attnbench.render.check_page import verdict_label
 from attnbench.render.grid import quantity
 from attnbench.statistics.verdict import Verdict, of_count
 
-EXACT = ("parameters", "flops", "operators", "state_bytes")
+EXACT = ("parameters", "flops", "operators", "state_bytes", "core_flops", "projection_flops")
 BYTES = ("allocated_peak_bytes", "saved_bytes", "moved_bytes")
 
 
@@ -19,6 +19,15 @@ def test_every_row_says_what_it_is():
     assert all(key == row.key and row.label and row.description for key, row in TABLE.items())
     assert {key for key, row in TABLE.items() if row.tolerance is not None} == {*EXACT, *BYTES}
     assert set(COUNTED) <= {*EXACT, *BYTES}
+
+
+def test_what_is_shown_or_compared_has_what_that_needs():
+    shown = [row for row in TABLE.values() if row.figure or row.table]
+    assert all(row.name for row in [*shown, *(TABLE[key] for key in RACED)])
+    assert all(row.interval or row.join is Join.LARGEST for row in shown)
+    assert all(TABLE[key].better is Better.LOWER for key in RACED)
+    assert [row.figure for row in DRAWN] == ["fig2", "memory"]
+    assert set(RACED) & set(COUNTED) == set()
 
 
 @pytest.mark.parametrize("key", [*EXACT, *BYTES])
@@ -73,26 +82,40 @@ def test_a_time_is_slower_and_not_larger():
     assert verdict_label(Verdict.FASTER, TABLE["forward_s"]) == "faster"
 
 
-TIMES = ("time", "wall", "cpu", "device", "enqueue", "forward", "backward", "step")
-TIMES = (*TIMES, "forward_backward")
-TIMES = (*(f"{name}_s" for name in TIMES), "token_s", "tokens_per_s", "tpot_s", "ttft_s")
+COSTS = ("time", "wall", "cpu", "device", "enqueue", "forward", "backward", "step")
+COSTS = (*COSTS, "forward_backward")
+COSTS = (*(f"{name}_s" for name in COSTS), "token_s", "tokens_per_s", "tpot_s", "ttft_s")
+COSTS = (*COSTS, "energy_j")
 RECORDED = ("setup_s", "warmup_s", "warmup_iterations", "temperature_c", "power_w")
-RECORDED = (*RECORDED, "load_before", "load_after", "energy_j", "sm_clock_hz", "throttled_s")
+RECORDED = (*RECORDED, "load_before", "load_after", "sm_clock_hz", "throttled_s")
 RECORDED = (*RECORDED, "context_bytes", "workspace_bytes", "device_before_bytes")
 RECORDED = (*RECORDED, "device_used_bytes", "retaken_s", "fault_share", "stolen_share")
 RECORDED = (*RECORDED, "probe_s", "of a later version")
 
 
-@pytest.mark.parametrize("key", [*TABLE, "of a later version"])
+@pytest.mark.parametrize(
+    "key", [*(key for key, row in TABLE.items() if not row.interval), "of a later version"]
+)
 def test_rounds_join_as_the_table_says(key):
-    geometric_mean, middle, largest = 4.0, 2.0, 16.0
-    expected = geometric_mean if key in TIMES else middle if key in RECORDED else largest
-    assert joined(key, (2.0, 2.0, 16.0)) == pytest.approx(expected)
+    middle, largest = 2.0, 16.0
+    assert joined(key, (2.0, 2.0, 16.0)) == (middle if key in RECORDED else largest)
 
 
-def test_no_round_gives_no_number_and_no_time_stays_none():
-    assert math.isnan(joined("time_s", ()))
-    assert joined("backward_s", (0.0, 0.0)) == 0.0
+def test_costs_have_estimates_in_columns_of_their_own():
+    assert {key for key, row in TABLE.items() if row.interval} == {*COSTS}
+    assert TABLE["time_s"].estimate == (
+        "time_s",
+        "time_lo_s",
+        "time_hi_s",
+        "time_log_se",
+        "time_df",
+    )
+    columns = [column for key in COSTS for column in TABLE[key].estimate]
+    assert len({*columns, *TABLE}) == 4 * len(COSTS) + len(TABLE)
+
+
+def test_no_round_gives_no_number():
+    assert math.isnan(joined("setup_s", ()))
 
 
 def test_every_unit_can_be_printed():

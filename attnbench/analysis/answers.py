@@ -9,7 +9,8 @@ from typing import Any
 import pandas as pd
 
 from attnbench.analysis.scaling import Crossed
-from attnbench.analysis.standings import MEMORY, STATE, TIME, Span, Standings, spans
+from attnbench.analysis.standings import Span, Standings, spans
+from attnbench.metrics import MEMORY, STATE, TIME
 from attnbench.records import Cause, Outcome
 from attnbench.statistics.estimate import IntervalKind
 

@@ -21,14 +21,14 @@ from numpy.typing import ArrayLike
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.scaling import Crossed, crossovers
 from attnbench.errors import UsageError
-from attnbench.metrics import COUNTED, TABLE
+from attnbench.metrics import COUNTED, RACED, TABLE, TIME, Join
 from attnbench.records import Fingerprint, Outcome, Sweep
 from attnbench.statistics.curves import half_widths
 from attnbench.statistics.estimate import IntervalKind, p_value
 from attnbench.statistics.verdict import THRESHOLD, Verdict, discoveries, judge, of_count
 
 # the metrics of `COUNTED` that are the same on every device and in every dtype
-PORTABLE = ("parameters", "flops")
+PORTABLE = tuple(key for key in COUNTED if TABLE[key].join is Join.EXACT)
 
 ENDS = ("_1", "_2")  # of the columns of two sweeps side by side
 
@@ -73,9 +73,10 @@ def compare(
     both = _paired(first.cases, second.cases)
     requests = (first.sweep.request, second.sweep.request)
     one, other = ((request.device.partition(":")[0], request.dtype) for request in requests)
-    parts = [_counted(both, metric) for metric in (COUNTED if one == other or anyway else PORTABLE)]
-    if anyway or not refused:
-        parts.insert(0, _timed(both, threshold))
+    raced = RACED if anyway or not refused else ()
+    counted = COUNTED if one == other or anyway else PORTABLE
+    parts = [_raced(both, key, threshold) for key in raced]
+    parts += [_counted(both, key) for key in counted]
     rows = pd.concat([part for part in parts if len(part)])
     rows = rows.reindex(columns=list(COLUMNS)).reset_index(drop=True)
     return Comparison(
@@ -93,7 +94,7 @@ def along(rows: pd.DataFrame, threshold: float = THRESHOLD) -> pd.DataFrame:
     sweeps too noisy for a verdict at any one of them; ratios without an interval are left out.
     `rows` are those of a comparison. Columns: series, mode, lengths, ratio, low, high, verdict.
     """
-    known = rows[(rows["metric"] == "time_s") & rows["low"].notna()]
+    known = rows[(rows["metric"] == TIME) & rows["low"].notna()]
     table = []
     for (series, mode), same in known.groupby(["series", "mode"], sort=False):
         own = np.log(same["ratio"].astype(float))
@@ -186,10 +187,12 @@ def _listed(values: set[object]) -> str:
     return " or ".join(str(value) or "none" for value in ordered)
 
 
-def _timed(both: pd.DataFrame, threshold: float) -> pd.DataFrame:
-    rows = _rows(both, "time_s")
-    errors = pd.Series(np.hypot(both["time_log_se_1"], both["time_log_se_2"]))
-    dfs = both[["time_df_1", "time_df_2"]].min(axis=1)
+def _raced(both: pd.DataFrame, metric: str, threshold: float) -> pd.DataFrame:
+    """The rows of a metric that has intervals."""
+    *_, error, df = TABLE[metric].estimate
+    rows = _rows(both, metric)
+    errors = pd.Series(np.hypot(both[f"{error}_1"], both[f"{error}_2"]))
+    dfs = both[[f"{df}_1", f"{df}_2"]].min(axis=1)
     repeated = [both[f"interval_kind{end}"] == IntervalKind.ROUNDS for end in ENDS]
     known = dfs.notna() & repeated[0] & repeated[1]
     found = _judged(np.log(rows["ratio"]), errors.where(known), dfs, threshold)

@@ -14,9 +14,10 @@ from typing import Any
 
 import pandas as pd
 
-from attnbench.analysis.standings import MEMORY, STATE, TIME, UNKNOWN, Margin, Standings, groups
+from attnbench.analysis.standings import UNKNOWN, Margin, Standings, groups
 from attnbench.analysis.summary import MISSING
 from attnbench.errors import UsageError
+from attnbench.metrics import MEMORY, STATE, TIME
 from attnbench.records import PASSES, Cause
 
 FIRST = Margin(factor=1.0, low=1.0, high=1.0)

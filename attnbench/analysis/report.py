@@ -7,22 +7,24 @@ curves side by side, each named after its device.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import starmap
 from types import MappingProxyType
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis import roofline, scaling, trust
+from attnbench.analysis import roofline, scaling, summary, trust
 from attnbench.analysis.answers import Answers, answers
 from attnbench.analysis.scaling import crossovers, speedups
 from attnbench.analysis.standings import Standings
-from attnbench.analysis.summary import Frame, kernels, precision, prediction_errors, summary
+from attnbench.analysis.summary import Frame
 from attnbench.analysis.warnings import SweepWarning, WarningKind, warnings
 from attnbench.errors import DifferentSweep, UnknownMechanism, UsageError
+from attnbench.metrics import MEMORY, TIME
 from attnbench.records import Request, Sweep
 from attnbench.statistics.estimate import IntervalKind
 from attnbench.statistics.ratios import Ratios
@@ -39,6 +41,18 @@ SAME = (
     *("share_layers", "reversible"),
 )
 
+T = TypeVar("T")
+
+
+def _of_sweep(function: Callable[[Sweep], T]) -> cached_property[T]:
+    """What the function, which documents it, makes of the sweep of an analysis."""
+    return cached_property(lambda analysis: function(analysis.sweep))
+
+
+def _of_cases(function: Callable[[Frame], T]) -> cached_property[T]:
+    """What the function, which documents it, makes of the cases of an analysis."""
+    return cached_property(lambda analysis: function(analysis.cases))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Analysis:
@@ -51,6 +65,18 @@ class Analysis:
     cases: Frame  # of `summary`
     against: str | None = None  # the series chosen to compare with
 
+    ratios = _of_sweep(Ratios)
+    drift = _of_sweep(trust.drift)
+    widening = _of_sweep(trust.widening)
+    node_share = _of_sweep(trust.node_share)
+    waiting = _of_sweep(trust.waiting)
+    wall_factor = _of_sweep(trust.wall_factor)
+    decoding = _of_cases(scaling.decoding)
+    rates = _of_cases(roofline.rates)
+    precision = _of_cases(summary.precision)
+    kernels = _of_cases(summary.kernels)
+    prediction_errors = _of_cases(summary.prediction_errors)
+
     @property
     def modes(self) -> list[str]:
         """The modes of the cases, in the order of the plan."""
@@ -61,11 +87,6 @@ class Analysis:
         """The series to compare with: the chosen one, else softmax attention, else the first."""
         softmax = self.cases.loc[self.cases["mechanism"] == SOFTMAX, "series"]
         return self.against or next(map(str, [*softmax, *self.cases["series"]]), None)
-
-    @cached_property
-    def ratios(self) -> Ratios:
-        """The ratios of times of series that took turns."""
-        return Ratios(self.sweep)
 
     @cached_property
     def standings(self) -> Standings:
@@ -95,12 +116,7 @@ class Analysis:
     @cached_property
     def memory_crossovers(self) -> Frame:
         """The same of allocated peaks."""
-        return crossovers(self.cases, "allocated_peak_bytes", self.against)
-
-    @cached_property
-    def decoding(self) -> Frame:
-        """`scaling.decoding` of each series; empty if nothing was decoded."""
-        return scaling.decoding(self.cases)
+        return crossovers(self.cases, MEMORY, self.against)
 
     @cached_property
     def exponents(self) -> Frame:
@@ -112,7 +128,7 @@ class Analysis:
     def local_slopes(self) -> Frame:
         """`scaling.local_slopes` of times, with `expected`, the exponent of the card."""
         slopes = scaling.local_slopes(self.cases)
-        rows = slopes.assign(metric="time_s")
+        rows = slopes.assign(metric=TIME)
         stated = scaling.expected(rows, self.sweep.cards, self.sweep.request.level)
         return slopes.assign(expected=stated)
 
@@ -132,55 +148,10 @@ class Analysis:
         return None if self.roof is None else roofline.roofline(self.cases, self.roof)
 
     @cached_property
-    def rates(self) -> Frame:
-        """`roofline.rates` of the core and the rest."""
-        return roofline.rates(self.cases)
-
-    @cached_property
-    def precision(self) -> Frame:
-        """`summary.precision` of each form."""
-        return precision(self.cases)
-
-    @cached_property
-    def kernels(self) -> Frame:
-        """`summary.kernels` of fused attention."""
-        return kernels(self.cases)
-
-    @cached_property
-    def prediction_errors(self) -> Frame:
-        """`summary.prediction_errors` of each mechanism."""
-        return prediction_errors(self.cases)
-
-    @cached_property
-    def drift(self) -> trust.Drift | None:
-        """The trend of times over the sweep."""
-        return trust.drift(self.sweep)
-
-    @cached_property
-    def widening(self) -> float | None:
-        """The factor by which variation between processes widens the intervals."""
-        return trust.widening(self.sweep)
-
-    @cached_property
     def nodes(self) -> list[str]:
         """Where a divided sweep ran, in the order of its runs; none if it was not divided."""
         origins = (run.origin for run in self.sweep.runs)
         return list(dict.fromkeys(origin.node for origin in origins if origin.shard))
-
-    @cached_property
-    def node_share(self) -> float | None:
-        """The share of the variance between processes that lies between nodes."""
-        return trust.node_share(self.sweep)
-
-    @cached_property
-    def waiting(self) -> float | None:
-        """The share of wall time in which processes waited for a core; None if unknown."""
-        return trust.waiting(self.sweep)
-
-    @cached_property
-    def wall_factor(self) -> float | None:
-        """How many times as long as CPU time wall time is; None of another clock."""
-        return trust.wall_factor(self.sweep)
 
     @property
     def process_spread(self) -> float | None:
@@ -205,7 +176,7 @@ def analyse(sweep: Sweep, against: str | None = None) -> Analysis:
     several variants.
     """
     sweep = variant(sweep, None)
-    cases = summary(sweep)
+    cases = summary.summary(sweep)
     return Analysis(sweep=sweep, cases=cases, against=_series(cases, against) if against else None)
 
 
@@ -297,6 +268,7 @@ def side_by_side(sweeps: Sequence[Sweep]) -> Frame:
             )
     frames = []
     for sweep, device in zip(sweeps, device_names(sweeps), strict=True):
-        cases = summary(replace(sweep, request=sweeps[0].request))  # times of the same tokens
+        as_first = replace(sweep, request=sweeps[0].request)  # times of the same tokens
+        cases = summary.summary(as_first)
         frames.append(cases.assign(series=cases["series"] + AT + device))
     return pd.concat(frames, ignore_index=True)

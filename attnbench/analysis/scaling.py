@@ -23,11 +23,12 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
+from attnbench.metrics import DRAWN, MEMORY, STATE, TIME
 from attnbench.records import PASSES, CardFacts, Level
 from attnbench.statistics.curves import LogCurve, cost_curve
 from attnbench.statistics.ratios import Ratios
 
-METRICS = ("time_s", "allocated_peak_bytes", "flops")
+METRICS = (*(row.key for row in DRAWN), "flops")
 
 FEWEST = 4
 
@@ -106,12 +107,12 @@ def expected(rows: pd.DataFrame, cards: Sequence[CardFacts], level: Level) -> pd
     powers = {
         (card.mechanism, metric): max(power, LEAST_EXPONENT[level])
         for card in cards
-        for metric, power in zip(METRICS, (card.time_exponent, card.memory_exponent), strict=False)
+        for metric, power in ((TIME, card.time_exponent), (MEMORY, card.memory_exponent))
         if power is not None
     }
     keys = zip(rows["mechanism"], rows["metric"], strict=True)
     stated = pd.Series([powers.get(key, np.nan) for key in keys], rows.index, float)
-    of_steps = (stated - STEPS).clip(0.0).where(rows["metric"] == "time_s")
+    of_steps = (stated - STEPS).clip(0.0).where(rows["metric"] == TIME)
     return stated.where(rows["mode"].isin(PASSES), of_steps)
 
 
@@ -122,7 +123,7 @@ def local_slopes(summary: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     for (series, mode), cases in summary.groupby(["series", "mode"], sort=False):
-        curve, mechanism = cost_curve(cases, "time_s"), cases["mechanism"].iloc[0]
+        curve, mechanism = cost_curve(cases, TIME), cases["mechanism"].iloc[0]
         ends, slopes = pairwise(curve.lengths.astype(int)), curve.slopes()
         for pair, *values in zip(ends, slopes.logs, slopes.low, slopes.high, strict=True):
             rows.append((series, mechanism, mode, *pair, *values))
@@ -137,9 +138,9 @@ def decoding(cases: pd.DataFrame) -> pd.DataFrame:
     state of a sequence per token: the slope between the two longest lengths, NaN if there
     is only one.
     """
-    known = cases[~cases["mode"].isin(PASSES) & cases["time_s"].notna()]
-    known = known[known["state_bytes"].notna()].sort_values("seq_len", kind="stable")
-    own = known["state_bytes"] / known["batch"]
+    known = cases[~cases["mode"].isin(PASSES) & cases[TIME].notna()]
+    known = known[known[STATE].notna()].sort_values("seq_len", kind="stable")
+    own = known[STATE] / known["batch"]
     series = known["series"]
     grown = own.groupby(series).diff() / known["seq_len"].groupby(series).diff()
     longest = known.assign(token_bytes=grown.astype(float)).groupby("series", sort=False).tail(1)
@@ -149,7 +150,7 @@ def decoding(cases: pd.DataFrame) -> pd.DataFrame:
 
 def crossovers(
     summary: pd.DataFrame,
-    metric: str = "time_s",
+    metric: str = TIME,
     baseline: str | None = None,
     ratios: Ratios | None = None,
 ) -> pd.DataFrame:
@@ -207,9 +208,9 @@ def speedups(summary: pd.DataFrame, baseline: str, ratios: Ratios | None = None)
     columns = ["series", "mode", "seq_len", "ratio", "low", "high", "paired"]
     table = []
     for mode, cases in summary.groupby("mode", sort=False):
-        base = cost_curve(cases[cases["series"] == baseline], "time_s")
+        base = cost_curve(cases[cases["series"] == baseline], TIME)
         for series, rows in cases[cases["series"] != baseline].groupby("series", sort=False):
-            logs = base.minus(cost_curve(rows, "time_s"))
+            logs = base.minus(cost_curve(rows, TIME))
             paired = np.zeros(len(logs), bool)
             if ratios is not None:
                 logs, paired = ratios.in_turns(logs, baseline, str(series), str(mode))

@@ -26,12 +26,10 @@ from typing import Self
 import numpy as np
 import pandas as pd
 
-from attnbench.metrics import TABLE
+from attnbench.metrics import TABLE, TIME
 from attnbench.statistics.curves import Array, cost_curve
 from attnbench.statistics.estimate import LEVEL, MANY, IntervalKind
 from attnbench.statistics.ratios import Ratios
-
-TIME, MEMORY, STATE = "time_s", "allocated_peak_bytes", "state_bytes"
 
 DRAWS = 10_000  # of the studentized range: its quantile is known to 1 to 2 %
 LARGEST_LOG = 700.0  # of what a float can hold
@@ -72,12 +70,12 @@ class Standings:
     """
 
     def __init__(self, cases: pd.DataFrame, ratios: Ratios) -> None:
-        timed = cases[cases["time_s"] > 0]
+        timed = cases[cases[TIME] > 0]
         pairs: list[tuple[str, str, str, int]] = []  # mode, two series, length
         rows: list[tuple[float, float, float]] = []  # log ratio, its error and degrees of freedom
         for mode, of_mode in timed.groupby("mode", sort=False):
             curves = {
-                str(series): cost_curve(own, "time_s")
+                str(series): cost_curve(own, TIME)
                 for series, own in of_mode.groupby("series", sort=False)
             }
             for a, b in combinations(curves, 2):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attnbench.metrics import TABLE, Join
+from attnbench.metrics import ROWS, TABLE, TIME, Join
 from attnbench.records import (
     ITEM_BYTES,
     Case,
@@ -42,23 +42,18 @@ DEVICE_TIME = "device time"  # in place of a `Clock`
 # notes that become columns: lists of names, joined by ", "
 NOTED = ("attention_kernel", "attention_device_kernels", "number_types")
 
-# quantity, and the columns of measured values, first guesses and refined predictions
-PREDICTED = (
-    ("time", "time_s", "predicted_s", "refined_s"),
-    ("memory", "allocated_peak_bytes", "predicted_bytes", "refined_bytes"),
-)
-
-# times in addition to `time_s`, as seconds of a whole sample
-TIMES: Mapping[str, Callable[[Sample], float]] = MappingProxyType(
+# what a sample says of one iteration, in seconds
+SAMPLED: Mapping[str, Callable[[Sample], float]] = MappingProxyType(
     {
-        "wall_s": lambda s: s.unheld_wall_s * s.iterations,
-        "cpu_s": lambda s: s.cpu_s,
-        "device_s": lambda s: s.device_s or math.nan,
-        "enqueue_s": lambda s: math.nan if s.enqueue_s is None else s.enqueue_s,
-        "forward_s": lambda s: s.forward_s,
-        "backward_s": lambda s: s.backward_s,
-        "step_s": lambda s: s.step_s,
-        "forward_backward_s": lambda s: s.forward_s + s.backward_s,
+        TIME: lambda s: s.seconds,
+        "wall_s": lambda s: s.unheld_wall_s,
+        "cpu_s": lambda s: s.cpu_s / s.iterations,
+        "device_s": lambda s: (s.device_s or math.nan) / s.iterations,
+        "enqueue_s": lambda s: math.nan if s.enqueue_s is None else s.enqueue_s / s.iterations,
+        "forward_s": lambda s: s.forward_s / s.iterations,
+        "backward_s": lambda s: s.backward_s / s.iterations,
+        "step_s": lambda s: s.step_s / s.iterations,
+        "forward_backward_s": lambda s: (s.forward_s + s.backward_s) / s.iterations,
     }
 )
 
@@ -74,16 +69,14 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     reason, rounds. Recorded, or empty: attention_kernel and attention_device_kernels (see
     `devices.kernels`), number_types in which operators gave results.
 
-    Times of one iteration in seconds: time_s is by the `clock` of the sweep ("CPU time", "wall
-    time", or "device time" on a GPU), on so many `threads`; time_lo_s and time_hi_s are its 95 %
-    confidence interval, time_log_se and time_df the standard error of its
-    logarithm and the degrees of freedom, interval_kind an `IntervalKind`, samples their number;
-    wall_s, cpu_s, device_s, enqueue_s, forward_s, backward_s, step_s, forward_backward_s; token_s
-    is time_s / outputs, and tokens_per_s its inverse. launch_bound: the host enqueues an iteration
-    more slowly than the GPU runs it, or waits for the GPU in between.
-
-    In decode an iteration is one step, so that tpot_s is time_s; ttft_s is the time to the first
-    token, with ttft_lo_s, ttft_hi_s, ttft_log_se and ttft_df; state_bytes is what N tokens leave.
+    Costs that rounds repeat (`Metric.interval`) have the columns `Metric.estimate`: the value, its
+    95 % confidence interval, the standard error of its logarithm and the degrees of freedom. Those
+    of the time of one iteration are time_s, time_lo_s, time_hi_s, time_log_se and time_df, by the
+    `clock` of the sweep ("CPU time", "wall time", or "device time" on a GPU) on so many `threads`;
+    interval_kind is an `IntervalKind`, samples their number. token_s is time_s / outputs, and
+    tokens_per_s its inverse. launch_bound: the host enqueues an iteration more slowly than the GPU
+    runs it, or waits for the GPU in between. In decode an iteration is one step, so that tpot_s is
+    time_s; ttft_s is the time to the first token, and state_bytes what N tokens leave.
 
     Work: parameters, flops, projection_flops, core_flops, shell_flops. Predictions: predicted_s and
     predicted_bytes from FLOPs alone; refined_s and refined_bytes as of when the case first ran.
@@ -100,13 +93,15 @@ def summary(sweep: Sweep) -> pd.DataFrame:
         | _ending(planned, own)
         | {name: next((r.notes[name] for r in own if name in r.notes), "") for name in NOTED}
         | timed_by
-        | _times(own, estimate, planned.case.workload)
+        | _columns(estimates, planned.case.workload)
+        | {
+            "interval_kind": str(estimates[TIME].kind),
+            "samples": sum(len(run.samples) for run in timed_runs(own)),
+            "launch_bound": launch_bound(own),
+        }
         | _planned(planned, predicted[planned.case.key])
         | _values(own)
-        | first_token
-        for planned, own, estimate, first_token in zip(
-            sweep.plan, cases, _estimates(cases), _first_tokens(cases), strict=True
-        )
+        for planned, own, estimates in zip(sweep.plan, cases, _estimates(cases), strict=True)
     ]
     return pd.DataFrame(rows)
 
@@ -121,16 +116,17 @@ def clock(sweep: Sweep) -> str:
 def prediction_errors(summary: pd.DataFrame) -> pd.DataFrame:
     """Prediction errors of each mechanism as factors: at least 1, in either direction.
 
-    Columns: mechanism (`ALL` comes last), quantity ("time" or "memory"), cases, first_median,
+    Columns: mechanism (`ALL` comes last), quantity (the name of the metric), cases, first_median,
     first_worst, refined_median, refined_worst.
     """
     rows = []
     for name, cases in (*summary.groupby("mechanism", sort=False), (ALL, summary)):
-        for quantity, measured, *predictions in PREDICTED:
-            errors = [np.abs(np.log(cases[measured] / cases[by])).dropna() for by in predictions]
+        for row in (row for row in ROWS if row.predicted):
+            logs = (np.log(cases[row.key] / cases[by]) for by in row.predictions)
+            errors = [np.abs(log).dropna() for log in logs]
             if len(errors[0]):
                 factors = [float(np.exp(log)) for e in errors for log in (e.median(), e.max())]
-                rows.append((name, quantity, len(errors[0]), *factors))
+                rows.append((name, row.name, len(errors[0]), *factors))
     ends = ["first_median", "first_worst", "refined_median", "refined_worst"]
     return pd.DataFrame(rows, columns=["mechanism", "quantity", "cases", *ends])
 
@@ -191,26 +187,49 @@ def timed_runs(runs: Sequence[Run]) -> list[Run]:
     return [run for run in timed if run.samples]
 
 
-def _estimates(cases: Sequence[Sequence[Run]]) -> list[Estimate]:
-    """The time of each case: over rounds if any case was repeated, else within its one run."""
-    logs = [[math.log(middle) for _, middle in timed_medians(runs)] for runs in cases]
-    timed = (timed_runs(runs) for runs in cases)
-    return over_rounds(logs) or [
-        of_median([s.seconds for s in runs[0].samples]) if runs else Estimate() for runs in timed
+def _estimates(cases: Sequence[Sequence[Run]]) -> list[dict[str, Estimate]]:
+    """What rounds repeat, by the key of its metric, of each case."""
+    found = {row.key: _estimated(row.key, cases) for row in ROWS if row.interval}
+    return [dict(zip(found, values, strict=True)) for values in zip(*found.values(), strict=True)]
+
+
+def _estimated(key: str, cases: Sequence[Sequence[Run]]) -> list[Estimate]:
+    """A cost of each case: over rounds if any case was repeated, else within its one run."""
+    measured = [[numbers for run in runs if (numbers := _numbers(key, run))] for runs in cases]
+    rounds = [[median(numbers) for numbers in own] for own in measured]
+    logs = [[math.log(n) for n in own] if min(own, default=0) > 0 else [] for own in rounds]
+    found = over_rounds(logs) or [of_median(own[0]) if own else Estimate() for own in measured]
+    return [  # inference has no backward pass: its time is 0
+        Estimate(point=min(own)) if own and not log else estimate
+        for own, log, estimate in zip(rounds, logs, found, strict=True)
     ]
 
 
-def _first_tokens(cases: Sequence[Sequence[Run]]) -> list[dict[str, float]]:
-    """The time to the first token of each case that decodes, with its interval over rounds."""
-    times = [[run.values["ttft_s"] for run in runs if "ttft_s" in run.values] for runs in cases]
-    found = over_rounds([[math.log(ttft_s) for ttft_s in own] for own in times])
-    found = found or [Estimate(point=own[0]) if own else Estimate() for own in times]
-    columns = ("ttft_s", "ttft_lo_s", "ttft_hi_s", "ttft_log_se", "ttft_df")
-    values = ((e.point, e.low, e.high, e.log_se, e.df) for e in found)
-    return [
-        dict(zip(columns, row, strict=True)) if own else {}
-        for own, row in zip(times, values, strict=True)
-    ]
+def _numbers(key: str, run: Run) -> list[float]:
+    """What a successful run measured: a number of each sample, or one; none if it is unknown."""
+    if run.outcome is not Outcome.OK:
+        return []
+    if key in SAMPLED:
+        numbers = map(SAMPLED[key], run.samples)
+        return [number for number in numbers if not math.isnan(number)]
+    return [run.values[key]] if key in run.values else []
+
+
+def _columns(estimates: dict[str, Estimate], workload: Workload) -> dict[str, float]:
+    """The estimates of a case, with what follows from its time."""
+    time, n = estimates[TIME], workload.outputs
+    inverse = replace(time, point=n / time.point, low=n / time.high, high=n / time.low)
+    token = replace(time, point=time.point / n, low=time.low / n, high=time.high / n)
+    derived = {"token_s": token, "tokens_per_s": inverse}
+    if workload.steps:
+        derived["tpot_s"] = time
+    return {
+        column: value
+        for key, e in (estimates | derived).items()
+        for column, value in zip(
+            TABLE[key].estimate, (e.point, e.low, e.high, e.log_se, e.df), strict=True
+        )
+    }
 
 
 def _identity(case: Case, series: str, batch_tokens: int | None) -> dict[str, Any]:
@@ -251,29 +270,6 @@ def _ending(planned: Planned, runs: Sequence[Run]) -> dict[str, Any]:
     return {"outcome": outcome, "cause": cause, "reason": reason, "rounds": rounds}
 
 
-def _times(runs: Sequence[Run], estimate: Estimate, workload: Workload) -> dict[str, Any]:
-    """All times of one iteration: the median of each round, joined over the rounds."""
-    rounds = [run.samples for run in timed_runs(runs)]
-    medians = {
-        key: [median(time(s) / s.iterations for s in samples) for samples in rounds]
-        for key, time in TIMES.items()
-    }
-    return {
-        "time_s": estimate.point,
-        "time_lo_s": estimate.low,
-        "time_hi_s": estimate.high,
-        "time_log_se": estimate.log_se,
-        "time_df": estimate.df,
-        "interval_kind": str(estimate.kind),
-        "samples": sum(map(len, rounds)),
-        **{key: joined(key, values) for key, values in medians.items()},
-        "token_s": estimate.point / workload.outputs,
-        "tokens_per_s": workload.outputs / estimate.point,
-        **({"tpot_s": estimate.point} if workload.steps else {}),
-        "launch_bound": launch_bound(runs),
-    }
-
-
 def launch_bound(runs: Sequence[Run]) -> bool:
     """Whether enqueuing takes longer than the device's work, or could not be hidden."""
     timed = timed_runs(runs)
@@ -292,13 +288,12 @@ def _values(runs: Sequence[Run]) -> dict[str, float]:
 
     Counts by a run, of a module without a card, replace the guesses of the plan.
     """
-    known: dict[str, list[float]] = {
-        key: [] for key, metric in TABLE.items() if metric.join is Join.LARGEST
-    }
+    known: dict[str, list[float]] = {row.key: [] for row in ROWS if row.join is Join.LARGEST}
     for run in runs:
         if run.outcome is Outcome.OK:
             for key, value in run.values.items():
-                known.setdefault(key, []).append(value)
+                if key not in TABLE or not TABLE[key].interval:
+                    known.setdefault(key, []).append(value)
     guesses = ("projection_flops", "core_flops", "shell_flops") if "flops" in known else ()
     values = {key: joined(key, numbers) for key, numbers in known.items()}
     return values | dict.fromkeys(guesses, math.nan)
@@ -322,11 +317,5 @@ def joined(key: str, values: Sequence[float]) -> float:
     """
     if not values:
         return math.nan
-    match TABLE[key].join if key in TABLE else Join.MEDIAN:
-        case Join.GEOMETRIC_MEAN:
-            # inference has no backward pass
-            return math.exp(np.mean(np.log(values))) if all(values) else 0.0
-        case Join.MEDIAN:
-            return float(np.median(values))
-        case Join.LARGEST | Join.EXACT:
-            return float(np.max(values))
+    largest = key in TABLE and TABLE[key].join in (Join.LARGEST, Join.EXACT)
+    return float(np.max(values) if largest else np.median(values))

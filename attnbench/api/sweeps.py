@@ -14,6 +14,7 @@ from attnbench.analysis.summary import Frame
 from attnbench.api import measuring
 from attnbench.api.servers import own_server
 from attnbench.errors import UsageError
+from attnbench.metrics import DRAWN, NAMED, TIME
 from attnbench.records import PASSES
 from attnbench.render.answers import TITLE, paragraphs
 from attnbench.render.conditions import warnings
@@ -25,7 +26,7 @@ from attnbench.workloads.option import FORMATS
 from attnbench.workloads.options import Options, declared
 from attnbench.workloads.requests import request
 
-QUANTITIES = ("time", "memory")
+QUANTITIES = tuple(row.name for row in DRAWN)
 T = TypeVar("T")
 MOST = 3  # series that a list in the answers names in a notebook
 
@@ -111,7 +112,7 @@ class Sweep:
         return self._against(against).crossovers
 
     def plot(self, quantity: str = "time", suffix: str = "svg") -> Chart:
-        """A chart of `time` or `memory` against length, as svg, png or pdf.
+        """A chart of `time`, `memory` or another drawn metric by length, as svg, png or pdf.
 
         The time of a sweep that only decodes is that of a step, above the bytes of the state.
         Raises `UsageError` if that was not measured, or if there are several variants.
@@ -158,19 +159,18 @@ def chosen(parts: Mapping[str, T], variant: str | None) -> dict[str, T]:
 def drawn(analysis: Analysis, quantity: str, suffix: str) -> Chart:
     """The chart of one variant. Raises `UsageError` if that was not measured."""
     from attnbench.render.decoding import decode_figure
-    from attnbench.render.figures import MEMORY, TIME, cost_figure
+    from attnbench.render.figures import cost_figure
     from attnbench.render.panels import saved
 
     cases, tokens = analysis.cases, analysis.sweep.request.batch_tokens
     if cases["mode"].isin(PASSES).any():
-        cost = TIME if quantity == "time" else MEMORY
-        return Chart(suffix, saved(cost_figure(cases, cost, tokens), suffix))
-    if quantity == "time":
+        return Chart(suffix, saved(cost_figure(cases, NAMED[quantity], tokens), suffix))
+    if NAMED[quantity].key == TIME:
         mode = str(cases["mode"].iloc[0])
         return Chart(suffix, saved(decode_figure(cases, mode), suffix))
     raise UsageError(
-        "there is no chart of the memory of decoding; plot('time') has the bytes of the state,"
-        " and `cases` has `allocated_peak_bytes`"
+        f"there is no chart of the {quantity} of decoding; plot() has the bytes of the state,"
+        f" and `cases` has `{NAMED[quantity].key}`"
     )
 
 

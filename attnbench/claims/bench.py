@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 import pandas as pd
 
 from attnbench.claims.claim import (
+    TIME,
     Answer,
     Check,
     Claim,
@@ -22,6 +23,7 @@ from attnbench.claims.claim import (
     Judgement,
     OutOfScope,
 )
+from attnbench.metrics import MEMORY, NAMED
 from attnbench.records import PASSES, CardFacts, Mode, Option, Outcome, Selection, Sweep
 from attnbench.statistics.curves import LogCurve, cost_curve
 from attnbench.statistics.ratios import Ratios
@@ -61,14 +63,14 @@ class CostCurve:
         Times of series that took turns are compared lap by lap.
         """
         independent = self.costs[quantity].minus(other.costs[of_other or quantity])
-        if not quantity is (of_other or quantity) is ClaimedCost.TIME:
+        if not quantity is (of_other or quantity) is TIME:
             return independent
         return self.ratios.in_turns(independent, self.series, other.series, self.mode)[0]
 
     @property
     def fitting(self) -> list[int]:
         """The lengths that were measured."""
-        return self.costs[ClaimedCost.TIME].whole
+        return self.costs[TIME].whole
 
     @property
     def lost(self) -> list[int]:
@@ -163,21 +165,10 @@ def forms(subject: Selection) -> tuple[str, ...] | None:
 def _costs(rows: pd.DataFrame) -> dict[ClaimedCost, LogCurve]:
     """Each quantity of one sequence by length."""
     delta = rows["allocated_delta_bytes"].where(rows["allocated_delta_bytes"] > 0)
-    known = rows.assign(
-        memory=delta if delta.notna().any() else rows["allocated_peak_bytes"],
-        core=rows["core_flops"] / rows["layers"],
-        projections=rows["projection_flops"] / rows["layers"],
-    )
-    columns = {
-        ClaimedCost.TIME: "time_s",
-        ClaimedCost.MEMORY: "memory",
-        ClaimedCost.STATE: "state_bytes",
-        ClaimedCost.FIRST_TOKEN: "ttft_s",
-        ClaimedCost.CORE_FLOPS: "core",
-        ClaimedCost.PROJECTION_FLOPS: "projections",
-    }
-    nothing = LogCurve.of([], [])
-    return {c: cost_curve(known, name) if name in known else nothing for c, name in columns.items()}
+    flops = ["core_flops", "projection_flops"]
+    known = rows.assign(**{MEMORY: delta if delta.notna().any() else rows[MEMORY]})
+    known[flops] = known[flops].div(rows["layers"], axis=0)
+    return {cost: cost_curve(known, NAMED[cost].key) for cost in ClaimedCost}
 
 
 class Judged(NamedTuple):

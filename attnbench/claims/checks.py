@@ -26,6 +26,7 @@ from attnbench.claims.bench import CostCurve, Curves
 from attnbench.claims.claim import (
     FACTOR,
     NEAR,
+    TIME,
     Check,
     ClaimedCost,
     Costs,
@@ -80,7 +81,7 @@ def read_check(row: Mapping[str, str]) -> Check:
             values[column] = read(cell)
         except (ValueError, ZeroDivisionError) as error:
             raise BadCheck(f"column {column}: {cell!r}; expected {expected}") from error
-    costs = two_costs(cells["quantity"]) if "quantity" in cells else (ClaimedCost.TIME,)
+    costs = two_costs(cells["quantity"]) if "quantity" in cells else (TIME,)
     value = f": {cells.pop('value')}" if "value" in cells else ""
     return Check(
         text=f"{name}({'; '.join(cells.values())}){value}",

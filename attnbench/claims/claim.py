@@ -9,7 +9,7 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 
-from attnbench.metrics import Unit
+from attnbench.metrics import EXACT, NAMED, Unit
 from attnbench.records import Level, Mode, Selection
 
 # a claimed length stands for a measured one within this factor: 1,000 for 1,024, 4,000 for 4,096
@@ -26,19 +26,17 @@ class OutOfScope(Exception):
 
 
 class ClaimedCost(StrEnum):
-    """A cost of one sequence, and for FLOPs of one layer, that is compared."""
+    """The name of a metric of one sequence, and for FLOPs of one layer, that is compared."""
 
-    TIME = "time"  # in decode of a step
-    MEMORY = "memory"
-    STATE = "state"  # what decode keeps of past tokens, of one layer, in bytes
-    FIRST_TOKEN = "first_token"  # time of the pass over the tokens before a step
-    CORE_FLOPS = "core_flops"
-    PROJECTION_FLOPS = "projection_flops"
+    locals().update({name.upper(): name for name in NAMED})
 
     @property
     def counted(self) -> bool:
         """Whether it is the same in every mode that has it."""
-        return self in (self.STATE, self.CORE_FLOPS, self.PROJECTION_FLOPS)
+        return NAMED[self].tolerance == EXACT
+
+
+TIME, CORE_FLOPS = ClaimedCost("time"), ClaimedCost("core_flops")
 
 
 Group: TypeAlias = tuple[Selection, ...]

@@ -22,7 +22,9 @@ from attnbench.analysis.scaling import BEND, FEWEST, Crossed, Crossing, find_cro
 from attnbench.claims.bench import CostCurve, Curves
 from attnbench.claims.claim import (
     ALL,
+    CORE_FLOPS,
     NEAR,
+    TIME,
     Answer,
     ClaimedCost,
     Costs,
@@ -143,7 +145,7 @@ def crossover(a: CostCurve, b: CostCurve, value: Range) -> Judgement:
     faster at every length measured, one of which is at most x. A number alone: within a factor of
     2. A sweep that ends before x, or begins beyond y, is out of scope.
     """
-    measured = compare_curves(b, a, (ClaimedCost.TIME, ClaimedCost.TIME)).among(ALL)
+    measured = compare_curves(b, a, (TIME, TIME)).among(ALL)
     first, last = measured.lengths[0], measured.lengths[-1]
     if last < (value.low or value.high) / NEAR or first > value.high * NEAR:
         raise OutOfScope(f"no length near {value.text}: both measured from {first:,} to {last:,}")
@@ -205,7 +207,7 @@ def throughput(a: CostCurve, value: Range) -> Judgement:
 
     To be claimed of inference at level core: elsewhere further work is timed too.
     """
-    rates = a.over(a, ClaimedCost.CORE_FLOPS, ClaimedCost.TIME)
+    rates = a.over(a, CORE_FLOPS, TIME)
     if not len(rates):
         raise OutOfScope(f"{a.series} was not measured")
     best = replace(rates, logs=rates.logs - log(1e12))[[int(rates.logs.argmax())]]

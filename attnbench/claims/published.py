@@ -19,7 +19,7 @@ import pandas as pd
 
 from attnbench.claims.bench import Bench, CostCurve
 from attnbench.claims.checks import CELLS, BadCheck, read_check
-from attnbench.claims.claim import Check, Claim, ClaimedCost
+from attnbench.claims.claim import TIME, Check, Claim, ClaimedCost
 from attnbench.errors import BadClaims
 from attnbench.records import Mode, Option, Selection
 from attnbench.statistics.curves import LogCurve
@@ -130,7 +130,7 @@ def overlay(bench: Bench, source: Source) -> Overlay | None:
         return None
     label = f"{source.quantity.capitalize()} per sequence"
     if baseline is not None:
-        gain = "Speed-up" if source.quantity is ClaimedCost.TIME else "Memory saving"
+        gain = "Speed-up" if source.quantity is TIME else "Memory saving"
         label = f"{gain} over {baseline.series}"
     hardware = str(rows["hardware"].iloc[0])
     return Overlay(title=f"{label} in {source.mode}", hardware=hardware, panels=panels)

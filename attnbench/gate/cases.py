@@ -7,9 +7,10 @@ from statistics import median
 from typing import Any
 
 from attnbench.gate.rule import Evidence, Pair, Stage, Statistic, mean, mean_of
+from attnbench.metrics import RACED, TIME
 from attnbench.modes import BOTH
 from attnbench.records import Case, Level, Mode, Outcome, Selection, Shell, Workload
-from attnbench.run.pairs import AGAIN, BASE, HEAD, START_S, WARM, Failed, Laps, TreeRace
+from attnbench.run.pairs import AGAIN, BASE, HEAD, START_S, WARM, Failed, Laps, TreeRace, Visit
 
 ITERATION_S = 0.005  # least time of an iteration: shorter ones are mostly overhead
 MOST_TOKENS = 1 << 16
@@ -134,7 +135,7 @@ class CheckedCase:
     counted: dict[str, Counted] = field(default_factory=dict)  # by side
     race: TreeRace | None = None
     batch: int | None = None  # the timed batch, not the counted one
-    stages: tuple[list[Laps], list[Laps]] = field(default_factory=lambda: ([], []))
+    stages: tuple[list[Visit], list[Visit]] = field(default_factory=lambda: ([], []))
     failed: Failed | None = None
     skipped: str = ""
 
@@ -169,22 +170,29 @@ class CheckedCase:
         """Whether every side counted it."""
         return all(counted.ran for counted in self.counted.values())
 
-    def seconds(self, side: str, statistic: Statistic = Statistic.TYPICAL) -> tuple[float, ...]:
-        """Seconds of one iteration in each process of a side: its median sample, or its mean."""
-        of = mean if statistic is Statistic.AVERAGE else median
-        return tuple(of(laps[side]) for stage in self.stages for laps in stage if side in laps)
+    def laps(self, metric: str) -> tuple[list[Laps], ...]:
+        """What the visits measured of a metric, by stage."""
+        return tuple([visit[metric] for visit in stage if metric in visit] for stage in self.stages)
 
-    @property
-    def evidence(self) -> Evidence:
+    def numbers(
+        self, side: str, statistic: Statistic = Statistic.TYPICAL, metric: str = TIME
+    ) -> tuple[float, ...]:
+        """A number of each process of a side: the median of its samples, or their mean."""
+        of = mean if statistic is Statistic.AVERAGE else median
+        return tuple(
+            of(laps[side]) for stage in self.laps(metric) for laps in stage if side in laps
+        )
+
+    def evidence(self, metric: str) -> Evidence:
         """The pairs of processes, as the rule takes them."""
         first, second = (
             Stage(
                 head=tuple(Pair.of(laps[BASE], laps[HEAD]) for laps in stage),
                 again=tuple(Pair.of(laps[BASE], laps[AGAIN]) for laps in stage),
             )
-            for stage in self.stages
+            for stage in self.laps(metric)
         )
-        return Evidence(name=self.label, first=first, second=second)
+        return Evidence(name=self.label, metric=metric, first=first, second=second)
 
     @property
     def family(self) -> str:
@@ -226,14 +234,19 @@ def planned(plan: CheckPlan, compared: Sequence[Compared]) -> list[CheckedCase]:
 
 
 def families(cases: Sequence[CheckedCase]) -> Iterator[tuple[list[CheckedCase], Evidence]]:
-    """Every raced case, then the mean over lengths of each series and mode that has several."""
-    raced = [case for case in cases if case.race and not case.failed]
-    yield from (([case], case.evidence) for case in raced)
-    for family in dict.fromkeys(case.family for case in raced):
-        members = [case for case in raced if case.family == family and case.stages[0]]
-        if len(members) > 1:
-            name = f"{family}, mean of {len(members)} lengths"
-            yield members, mean_of(name, [case.evidence for case in members])
+    """Every raced case, then the mean over lengths of each series and mode that has several.
+
+    First those of times, then of each other metric that the cases have.
+    """
+    every = [case for case in cases if case.race and not case.failed]
+    for metric in RACED:
+        raced = [case for case in every if metric == TIME or case.laps(metric)[0]]
+        yield from (([case], case.evidence(metric)) for case in raced)
+        for family in dict.fromkeys(case.family for case in raced):
+            members = [case for case in raced if case.family == family and case.stages[0]]
+            if len(members) > 1:
+                name = f"{family}, mean of {len(members)} lengths"
+                yield members, mean_of(name, [case.evidence(metric) for case in members])
 
 
 def as_asked(workload: Workload) -> dict[str, Any]:

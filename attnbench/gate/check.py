@@ -24,7 +24,6 @@ from attnbench.gate.cases import (
     planned,
 )
 from attnbench.gate.finding import (
-    TIME,
     Conditions,
     Finding,
     Report,
@@ -35,7 +34,7 @@ from attnbench.gate.finding import (
 from attnbench.gate.measuring import Measuring, Runner
 from attnbench.gate.reach import LOAD_TIMEOUT_S, chosen, in_words, reach
 from attnbench.gate.rule import LEVEL
-from attnbench.metrics import COUNTED
+from attnbench.metrics import COUNTED, TIME
 from attnbench.records import Case, Fingerprint, Outcome, Selection
 from attnbench.run.pairs import BASE, HEAD
 from attnbench.statistics.estimate import student_quantile
@@ -234,7 +233,7 @@ def stored_cases(
 
 def entry(case: CheckedCase) -> StoredCase:
     """What the baseline keeps of a case."""
-    seconds, values = case.seconds(HEAD), case.counted[HEAD].values
+    seconds, values = case.numbers(HEAD), case.counted[HEAD].values
     return StoredCase(
         counts={key: values[key] for key in COUNTED if key in values},
         time=Timing(batch=case.batch, seconds=seconds) if case.batch and seconds else None,
@@ -248,7 +247,7 @@ def findings(case: CheckedCase, kept: Baseline) -> Iterator[Finding]:
     if stored:
         base = Counted(outcome=Outcome.OK, values=stored.counts)
     yield from counted(case, base, head)
-    seconds = case.seconds(HEAD)
+    seconds = case.numbers(HEAD)
     if stored and stored.time and seconds and stored.time.batch == case.batch:
         finding = stored_time_finding(case.name, case.label, stored.time.seconds, seconds)
         yield replace(finding, batch=case.batch)

@@ -12,13 +12,13 @@ from attnbench.devices.finding import find
 from attnbench.gate import rule
 from attnbench.gate.cases import MISSING, CheckedCase, CheckPlan, Counted, families
 from attnbench.gate.measuring import Measuring
-from attnbench.metrics import COUNTED, TABLE
+from attnbench.metrics import COUNTED, RACED, TABLE, TIME
 from attnbench.records import Outcome
 from attnbench.run.pairs import BASE, HEAD
 from attnbench.statistics.verdict import Verdict, of_count
 from attnbench.units import few
 
-TIME, RUNS = "time", "runs"  # metrics of findings, in addition to the keys of `metrics.TABLE`
+RUNS = "runs"  # a metric of findings, in addition to the keys of `metrics.TABLE`
 
 TESTS = re.compile(r"(^|/)(tests?/|test_|conftest\.py)")
 
@@ -112,7 +112,7 @@ class Report:
     def unchecked(self) -> tuple[Finding, ...]:
         """What ran on neither side; all that is open, if nothing was decided or no time taken."""
         decided = any(finding.decided for finding in self.findings)
-        times = tuple(f for f in self.findings if f.metric == TIME)
+        times = tuple(f for f in self.findings if f.metric in RACED)
         untimed = () if any(f.ratio or f.verdict is not Verdict.UNSURE for f in times) else times
         neither = tuple(f for f in self.findings if f.unchecked)
         return neither or untimed or (() if decided else self.unsure)
@@ -136,14 +136,14 @@ def reported(report: Report, race: Measuring, quoted: str) -> Report:
     plan, cases = race.plan, race.cases
     grouped = list(families(cases))
     contaminated = rule.contaminated([evidence for _, evidence in grouped], plan.threshold)
-    single = [evidence for members, evidence in grouped if len(members) == 1]
+    single = [e for members, e in grouped if len(members) == 1 and e.metric == TIME]
     both = (counted(case, case.counted[BASE], case.counted[HEAD]) for case in cases)
     return replace(
         report,
         findings=(
             *chain.from_iterable(both),
             *broken(cases),
-            *times(plan, grouped, bool(contaminated)),
+            *raced(plan, grouped, bool(contaminated)),
         ),
         contaminated=contaminated,
         notes=(*notes(plan, cases), *report.notes),
@@ -176,8 +176,8 @@ def broken(cases: Sequence[CheckedCase]) -> Iterator[Finding]:
         yield from counted(case, base, head)
 
 
-def times(plan: CheckPlan, grouped: Families, contaminated: bool) -> Iterator[Finding]:
-    """The verdict on the time of each case, and on the means over lengths."""
+def raced(plan: CheckPlan, grouped: Families, contaminated: bool) -> Iterator[Finding]:
+    """The verdict on what was raced of each case, and on the means over lengths."""
     judged = rule.judge([evidence for _, evidence in grouped], plan.threshold)
     for (members, evidence), (verdict, effect, reason, statistic) in zip(
         grouped, judged, strict=True
@@ -186,8 +186,11 @@ def times(plan: CheckPlan, grouped: Families, contaminated: bool) -> Iterator[Fi
         suspect = rule.unconfirmed(evidence, plan.threshold)
         known = effect.low > -math.inf
         ratio, low, high = (math.exp(log) if known else None for log in effect[:3])
-        sides = (single.seconds(side, statistic) if single else () for side in (BASE, HEAD))
-        base, head = (median(seconds) if seconds else None for seconds in sides)
+        sides = (
+            single.numbers(side, statistic, evidence.metric) if single else ()
+            for side in (BASE, HEAD)
+        )
+        base, head = (median(numbers) if numbers else None for numbers in sides)
         if contaminated and verdict in (Verdict.SLOWER, Verdict.FASTER):
             reason = "the check is contaminated: base differs from base"
         elif verdict is Verdict.UNSURE and (needed := members[0].skipped):
@@ -195,7 +198,7 @@ def times(plan: CheckPlan, grouped: Families, contaminated: bool) -> Iterator[Fi
         yield Finding(
             mechanism=members[0].name,
             case=evidence.name,
-            metric=TIME,
+            metric=evidence.metric,
             base=base,
             head=head,
             ratio=ratio,

@@ -19,6 +19,7 @@ from msgspec import convert
 from attnbench.errors import CannotRun
 from attnbench.gate import rule
 from attnbench.gate.cases import CheckedCase, CheckPlan, Counted, families
+from attnbench.metrics import TIME
 from attnbench.records import Cause, Fingerprint, Outcome
 from attnbench.run.pairs import AGAIN, BASE, HEAD, Failed, TreeRace, of_trees
 from attnbench.run.processes import Server
@@ -193,7 +194,7 @@ class Measuring:
     def size_one(self, case: CheckedCase, processes: Round) -> None:
         entrants = (BASE, HEAD, AGAIN) if BASE in self.sides else (HEAD,)
         race = TreeRace(builds={entrants[0]: case.asked(entrants[0])})
-        took_s = min(race.run(processes)[entrants[0]])
+        took_s = min(race.run(processes)[TIME][entrants[0]])
         case.batch = case.batch or self.plan.batch_for(case.workload, took_s)
         batch_s = took_s * case.batch / case.workload.batch
         iterations = max(1, round(self.plan.iteration_s / batch_s))

@@ -24,6 +24,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from attnbench.metrics import TIME
 from attnbench.statistics.estimate import p_value, student_quantile
 from attnbench.statistics.verdict import Verdict, discoveries
 from attnbench.units import change, percent
@@ -119,11 +120,12 @@ class View:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """One case, or the mean of several, in one or two stages."""
+    """A metric of one case, or its mean over several, in one or two stages."""
 
     name: str
     first: Stage
     second: Stage = Stage()
+    metric: str = TIME
 
     def view(self, statistic: Statistic) -> View:
         """One statistic of all pairs."""
@@ -149,7 +151,7 @@ def mean_of(name: str, cases: Sequence[Evidence]) -> Evidence:
         Stage(head=_means([s.head for s in stages]), again=_means([s.again for s in stages]))
         for stages in ([t.first for t in cases], [t.second for t in cases])
     )
-    return Evidence(name=name, first=first, second=second)
+    return Evidence(name=name, metric=cases[0].metric, first=first, second=second)
 
 
 def mean(times: Sequence[float]) -> float:

@@ -19,6 +19,7 @@ from attnbench.gate.check import in_forms, on_both_sides
 from attnbench.gate.measuring import Runner
 from attnbench.gate.repository import top
 from attnbench.gate.rule import Evidence, Pair, Stage, judge
+from attnbench.metrics import TIME
 from attnbench.records import Outcome, Selection
 from attnbench.run.pairs import AGAIN, BASE, START_S, Failed, Laps, TreeRace, of_trees
 from attnbench.run.processes import Server
@@ -121,10 +122,10 @@ def prepare(
     try:
         with of_trees(server, {BASE: tree}, random.Random(0)) as processes:
             race = TreeRace(builds={BASE: case.asked(BASE)}, rounds=4)
-            batch = plan.batch_for(case.workload, min(race.run(processes)[BASE]))
+            batch = plan.batch_for(case.workload, min(race.run(processes)[TIME][BASE]))
             asked = case.asked(BASE, batch)
             race = TreeRace(builds={BASE: asked}, rounds=4)
-            took_s = median(race.run(processes)[BASE])
+            took_s = median(race.run(processes)[TIME][BASE])
             worker = processes.running[BASE]
             calibrated = worker.ask(race.timeout_s, do="calibrate", device=plan.device)
             if calibrated["outcome"] != Outcome.OK:
@@ -152,7 +153,7 @@ def visits(
     while time.monotonic() + race.cost_s < end_s:
         try:
             with of_trees(server, trees, draw) as processes:
-                yield race.run(processes)
+                yield race.run(processes)[TIME]
         except OverBudget:
             return
         except Failed as failed:

@@ -14,7 +14,7 @@ from attnbench.analysis.recommend import Basis, Choice, Excluded, Recommendation
 from attnbench.analysis.standings import Place, Rival, Span
 from attnbench.records import PASSES, Outcome
 from attnbench.render.cases import outcome_phrase, why
-from attnbench.render.cost_tables import WIDE, mebibytes
+from attnbench.render.cost_tables import WIDE, counted
 from attnbench.render.grid import (
     EMPTY,
     Cell,
@@ -324,7 +324,7 @@ def _choice(choice: Choice) -> dict[str, Cell]:
         "Ratio to the first": Cell(
             factor, bare(margin.factor), bare(margin.low), bare(margin.high)
         ),
-        "Peak, MiB": mebibytes(choice.peak_bytes),
+        "Peak, MiB": counted(choice.peak_bytes / units.MIB),
         "State": number(choice.state_bytes, units.size),
         "Basis": words(f"{choice.basis}{between}"),
     }
@@ -339,7 +339,7 @@ def _excluded(excluded: Excluded, advice: Recommendation) -> dict[str, Cell]:
         reason = "its peak memory is not known"
     known = {
         "Mechanism": words(excluded.series),
-        "Peak, MiB": mebibytes(excluded.peak_bytes),
+        "Peak, MiB": counted(excluded.peak_bytes / units.MIB),
         "Basis": words(reason),
         "Reason": words(reason),
     }

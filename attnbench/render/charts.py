@@ -18,7 +18,7 @@ from attnbench import units
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.roofline import Roof
 from attnbench.analysis.summary import Frame
-from attnbench.metrics import TABLE, Better, Metric, Unit
+from attnbench.metrics import MEMORY, ROWS, TABLE, TIME, Better, Metric, Unit
 from attnbench.records import PASSES, Part, Run, Sweep
 from attnbench.render.cases import why
 from attnbench.render.cost_tables import batch, timed_by
@@ -30,6 +30,7 @@ MOSTLY = 0.5  # of the FLOPs
 SPECS = ("costs", "roofline", "samples")
 DIGITS = 6  # significant, of what is drawn; texts and files have all that is known
 
+COSTS = (TIME, "token_s", "tokens_per_s", MEMORY)
 INTERVALS = "Bars are 95 % confidence intervals."
 
 SECONDS = tuple(step for step in units.TIMES if step[1] <= 1)  # ticks are powers of ten
@@ -40,7 +41,7 @@ STEPS = MappingProxyType({
     Unit.BYTES: units.SIZES,
     Unit.FLOPS: tuple((f"{prefix}FLOP", size) for prefix, size in units.PREFIXES),
 })  # fmt: skip
-PLAIN = (Unit.RATIO, Unit.COUNT, Unit.EXPONENT)  # need no unit
+PLAIN = (Unit.RATIO, Unit.COUNT, Unit.EXPONENT, Unit.RATE)  # need no unit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,30 +112,18 @@ def costs(cases: Frame, tokens: int | None) -> Iterator[Drawn]:
 
     A batch is one of `tokens` tokens, or of the sweep's; in decode a step has no such time.
     """
+    time, token, rate, memory = (TABLE[key] for key in COSTS)
     per_batch = cases["batch_scale"].where(cases["mode"].isin(PASSES)).to_numpy(float)
-    time, low, high, guess = (
-        cases[name].to_numpy(float) for name in ("time_s", "time_lo_s", "time_hi_s", "refined_s")
-    )
-    sizes = cases["outputs"].to_numpy(float)
-    per, clock = f"time per batch of {batch(cases, tokens)}", timed_by(cases)
-    for label, scale in ((per, per_batch), (TABLE["token_s"].label, 1 / sizes)):
-        yield Drawn(
-            label=label, axis=label.replace("time", clock, 1), unit=Unit.SECONDS,
-            text=units.seconds, note=INTERVALS,
-            values=time * scale, low=low * scale, high=high * scale, predicted=guess * scale,
-        )  # fmt: skip
-    yield Drawn(
-        label="tokens per second", axis="tokens/s", text=lambda n: f"{units.plain(n)} tokens/s",
-        values=sizes / time, low=sizes / high, high=sizes / low, predicted=sizes / guess,
-        note=INTERVALS,
-    )  # fmt: skip
-    peak = TABLE["allocated_peak_bytes"]
-    guessed = cases["refined_bytes"].to_numpy(float)
-    yield replace(_recorded(peak, cases), predicted=guessed, group="Costs")
-    shown = {"time_s", "token_s", "tokens_per_s", peak.key}
-    for key, metric in TABLE.items():
-        if key in cases and key not in shown:
-            yield _recorded(metric, cases)
+    sizes, guess = (cases[key].to_numpy(float) for key in ("outputs", time.predictions[1]))
+    label, clock = f"time per batch of {batch(cases, tokens)}", timed_by(cases)
+    named, by_token = (text.replace("time", clock, 1) for text in (label, token.label))
+    yield replace(_drawn(time, cases, per_batch), label=label, axis=named, note=INTERVALS)
+    yield replace(_drawn(token, cases), axis=by_token, predicted=guess / sizes)
+    yield replace(_drawn(rate, cases), axis=str(rate.unit), predicted=sizes / guess)
+    yield _drawn(memory, cases)
+    for metric in ROWS:
+        if metric.key in cases and metric.key not in COSTS:
+            yield _drawn(metric, cases)
 
 
 def ratios(rows: Frame) -> Iterator[Drawn]:
@@ -160,16 +149,20 @@ def _speedup(cases: Frame, speedups: Frame, baseline: str) -> Drawn:
     )  # fmt: skip
 
 
-def _recorded(metric: Metric, cases: Frame) -> Drawn:
+def _drawn(metric: Metric, cases: Frame, scale: np.ndarray | float = 1.0) -> Drawn:
+    columns = metric.estimate[:3] if metric.interval else metric.estimate[:1]
+    values, *ends = (cases[column].to_numpy(float) * scale for column in columns)
+    low, high = ends or (None, None)
+    guesses = cases[metric.predictions[1]].to_numpy(float) * scale if metric.predicted else None
+    text = f"{metric.description[0].upper()}{metric.description[1:]}."
+    group = "Conditions" if metric.better is Better.NEITHER else "Further metrics"
     return Drawn(
-        label=metric.label,
-        axis=metric.label,
-        unit=metric.unit,
+        label=metric.label, axis=metric.label, unit=metric.unit,
         text=lambda value: quantity(value, metric.unit),
-        values=cases[metric.key].to_numpy(float),
-        note=f"{metric.description[0].upper()}{metric.description[1:]}.",
-        group="Conditions" if metric.better is Better.NEITHER else "Further metrics",
-    )
+        values=values, low=low, high=high, predicted=guesses,
+        note=f"{text} {INTERVALS}" if metric.interval else text,
+        group="Costs" if metric.key in COSTS else group,
+    )  # fmt: skip
 
 
 def _quantity(drawn: Drawn, cases: Frame) -> dict[str, Any]:
@@ -240,8 +233,8 @@ def _samples(sweep: Sweep, cases: Frame) -> Iterator[dict[str, Any]]:
             seconds = np.array([sample.seconds for run in runs for sample in run.samples])
             fitting = [step for step in SECONDS if step[1] <= seconds.min()]
             name, size = fitting[-1] if fitting else SECONDS[0]
-            columns = {"value": "time_s", "low": "time_lo_s", "high": "time_hi_s"}
-            ends = {key: row[column] / size for key, column in columns.items()}
+            columns = zip(("value", "low", "high"), TABLE[TIME].estimate, strict=False)
+            ends = {key: row[column] / size for key, column in columns}
             known = {key: _short(end) for key, end in ends.items() if units.known(end)}
             yield {
                 **place,

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
-from attnbench.gate.finding import RUNS, TIME, Finding, Report
+from attnbench.gate.finding import RUNS, Finding, Report
 from attnbench.gate.selftest import Detection
-from attnbench.metrics import COUNTED, TABLE, Better, Metric, Unit
+from attnbench.metrics import COUNTED, RACED, TABLE, TIME, Better, Metric, Unit
 from attnbench.render import html, markdown
 from attnbench.render.grid import Cell, Table, clean, quantity, words
 from attnbench.statistics.verdict import Verdict
@@ -59,7 +59,7 @@ def sentence(finding: Finding) -> str:
     """One finding in one line."""
     if finding.metric == RUNS:
         return f"{clean(finding.case)}: {clean(finding.reason)}"
-    metric, values = metric_of(finding), " to ".join(_values(finding))
+    metric, values = TABLE[finding.metric], " to ".join(_values(finding))
     parts = [f"{clean(finding.case)}: {metric.label} {label(finding)}"]
     if ratio := change_of(finding):
         parts.append(f"{ratio}, {values}" if finding.base is not None else ratio)
@@ -125,29 +125,33 @@ def tables(report: Report) -> tuple[Table, ...]:
         return f"{label['name']}/{kept}" if kept else label["name"]
 
     findings = sorted(report.findings, key=lambda finding: not finding.fails)
-    times = [f for f in findings if f.metric == TIME]
+    raced = {key: [f for f in findings if f.metric == key] for key in RACED}
     ran = [f for f in findings if f.metric == RUNS]
-    counted = [f for f in findings if f.metric not in (TIME, RUNS)]
+    counted = [f for f in findings if f.metric in COUNTED]
     changed = [f for f in counted if f.verdict is not Verdict.SAME]
-    clock = report.conditions.clock if report.conditions else "time"
+    clock = report.conditions.clock if report.conditions else ""
+    texts = {TIME: f"{clock or 'time'} of one iteration"}
     shown = [
-        Table(
-            name="times",
-            title=f"Times{shared}",
-            columns=("case", "batch timed", "base", "head", "change", "verdict"),
-            rows=tuple(row(f, count(f.batch) if f.batch else NOTHING) for f in times),
-            note=f"{clock or 'time'} of one iteration, at a batch size suited to timing;"
-            " 99 % confidence intervals over pairs of fresh processes",
+        *(
+            Table(
+                name=f"{TABLE[key].name}s",
+                title=f"{TABLE[key].heading}s{shared}",
+                columns=("case", "batch timed", "base", "head", "change", "verdict"),
+                rows=tuple(row(f, count(f.batch) if f.batch else NOTHING) for f in own),
+                note=f"{texts.get(key, TABLE[key].description)}, at a batch size suited to timing;"
+                " 99 % confidence intervals over pairs of fresh processes",
+            )
+            for key, own in raced.items()
         ),
         Table(
             name="counts",
             title=f"Counted{shared}",
             columns=("case", "metric", "base", "head", "change", "verdict"),
-            rows=tuple(row(f, metric_of(f).label) for f in changed),
+            rows=tuple(row(f, TABLE[f.metric].label) for f in changed),
             note=f"{len(counted) - len(changed)} of {len(counted)} counted metrics are the same; "
             + "; ".join(
                 f"{metric.label}: {metric.description}"
-                for metric in dict.fromkeys(map(metric_of, changed))
+                for metric in dict.fromkeys(TABLE[f.metric] for f in changed)
             ),
         ),
         Table(
@@ -325,12 +329,7 @@ def label(finding: Finding) -> str:
         return "suspected"
     if finding.metric == RUNS:
         return str(finding.verdict)
-    return verdict_label(finding.verdict, metric_of(finding))
-
-
-def metric_of(finding: Finding) -> Metric:
-    """The metric of a finding."""
-    return TABLE["time_s" if finding.metric == TIME else finding.metric]
+    return verdict_label(finding.verdict, TABLE[finding.metric])
 
 
 def change_of(finding: Finding) -> str:
@@ -344,20 +343,20 @@ def change_of(finding: Finding) -> str:
 
 def _values(finding: Finding) -> list[str]:
     """Base and head with their unit."""
-    unit = metric_of(finding).unit
+    unit = TABLE[finding.metric].unit
     numbers = (finding.base, finding.head)
     return [NOTHING if number is None else quantity(number, unit) for number in numbers]
 
 
 def _failed(report: Report) -> str:
     """`2 slower, 1 larger`: cases of each kind; a mean counts only if no case is slower."""
-    times = [f for f in report.failures if f.metric == TIME]
+    times = [f for f in report.failures if label(f) == Verdict.SLOWER]
     means = {f.case for f in times if f.cases > 1}
     single = [f for f in times if f.cases == 1]
     kinds = (
         ("slower", _number(single)),
         ("slower only as a mean over lengths", 0 if single else len(means)),
-        ("larger", _number(f for f in report.failures if f.metric not in (TIME, RUNS))),
+        ("larger", _number(f for f in report.failures if label(f) == "larger")),
         ("failing", _number(f for f in report.failures if f.metric == RUNS)),
     )
     return ", ".join(f"{number} {kind}" for kind, number in kinds if number)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from attnbench import units
 from attnbench.analysis.compare import Comparison
 from attnbench.analysis.summary import Frame, Row
-from attnbench.metrics import TABLE
+from attnbench.metrics import RACED, TABLE, TIME
 from attnbench.records import Outcome
 from attnbench.render import charts, delimited, html
 from attnbench.render.cases import why
@@ -15,7 +15,6 @@ from attnbench.render.grid import EMPTY, Cell, Column, Table, bare, quantity, ta
 from attnbench.render.growth_tables import crossing
 from attnbench.statistics.verdict import Verdict
 
-TIME = "time_s"
 UNPAIRED = (
     "The two sweeps were not measured in turns, so they are not paired: if the machine itself was"
     " slower during one of them, every ratio is shifted and no confidence interval shows it."
@@ -30,7 +29,8 @@ def changes(comparison: Comparison) -> Table:
     """What changed: whole curves, then times, then counts, then what only one sweep measured."""
     rows = comparison.rows
     changed = rows[rows["verdict"].isin(CHANGED)]
-    timed = _largest_first(changed[changed["metric"] == TIME])
+    raced = changed["metric"].isin(RACED)
+    timed = _largest_first(changed[raced])
     return Table(
         name="comparison",
         title="Changes from the first sweep to the second",
@@ -38,7 +38,7 @@ def changes(comparison: Comparison) -> Table:
         rows=(
             *_curves(comparison.curves),
             *(_compared(row) for _, row in timed.iterrows()),
-            *_counted(changed[changed["metric"] != TIME]),
+            *_counted(changed[~raced]),
             *_one_sided(rows),
         ),
         note=" ".join([*tally(comparison), *_unsure(comparison), *_refused(comparison), UNPAIRED]),
@@ -105,11 +105,11 @@ def tally(comparison: Comparison) -> list[str]:
 
 
 def _unsure(comparison: Comparison) -> Iterator[str]:
-    """Why times are unsure, once for each reason."""
+    """Why times, or other metrics, are unsure, once for each reason."""
     rows = comparison.rows
     unsure = rows[(rows["verdict"] == Verdict.UNSURE) & (rows["reason"] != "")]
-    for reason, rows in unsure.groupby("reason", sort=False):
-        yield f"{units.many(len(rows), 'time')} unsure: {reason}."
+    for (key, reason), rows in unsure.groupby(["metric", "reason"], sort=False):
+        yield f"{units.many(len(rows), TABLE[str(key)].label)} unsure: {reason}."
 
 
 def _refused(comparison: Comparison) -> list[str]:

@@ -4,11 +4,14 @@ Most have a row for each series and a column for each length of the sweep.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from math import inf, log10
+from types import MappingProxyType
 from typing import Any
 
 from attnbench import units
 from attnbench.analysis.summary import Frame, Row
+from attnbench.metrics import MEMORY, TABLE, TIME, Metric, Unit
 from attnbench.modes import find
 from attnbench.records import Cause, Clock, Outcome
 from attnbench.render.cases import why
@@ -19,6 +22,7 @@ BOUNDS = "± is the larger half-width of the 95 % confidence interval"
 WIDE = "a wide interval is written [low, high]."
 WITHIN = "within one process, without the variation between processes"
 MARK = f"{units.UNBOUNDED} marks too few samples for a confidence interval."
+SCALES = MappingProxyType({Unit.SECONDS: ("ms", 1e-3), Unit.BYTES: ("MiB", units.MIB)})
 LAUNCHES = " l"  # marks a launch-bound case
 SDPA = "scaled_dot_product_"  # begins the names of the operators of attention in torch
 
@@ -63,7 +67,7 @@ def latency(summary: Frame, mode: str, tokens: int | None) -> Table:
     return by_length(
         summary,
         mode,
-        "time_s",
+        TIME,
         cell,
         name=f"latency_{mode}",
         title=facts.time.format(title=facts.title, batch=batch(summary, tokens)) + by,
@@ -72,17 +76,33 @@ def latency(summary: Frame, mode: str, tokens: int | None) -> Table:
     )
 
 
-def memory(summary: Frame, mode: str) -> Table:
-    """Peak allocated memory in MiB, with the batch of each length."""
-    cases = summary[summary["mode"] == mode]
-    over = cases.loc[cases["allocated_peak_bytes"].isna(), "cause"].eq(Cause.BUDGET).any()
+def measured(summary: Frame, mode: str, metric: Metric) -> Table:
+    """The values of a metric by length, with the 95 % interval if it has one."""
+    unit, size = SCALES.get(metric.unit, (str(metric.unit), 1.0))
+    what = metric.description
+
+    def estimate(row: Row) -> Cell:
+        point, low, high = (row[column] / size for column in metric.estimate[:3])
+        return bounded(point, low, high)
+
     return by_length(
         summary,
         mode,
-        "allocated_peak_bytes",
-        lambda row: mebibytes(row["allocated_peak_bytes"]),
-        name=f"memory_{mode}",
-        title=f"Peak allocated memory, {mode}, MiB",
+        metric.key,
+        estimate if metric.interval else lambda row: counted(row[metric.key] / size),
+        name=f"{metric.name}_{mode}",
+        title=f"{metric.heading}, {mode}, {unit}",
+        across=f"{metric.name}_{unit.lower()}",
+        note=f"{what[0].upper()}{what[1:]}." + f" {_intervals(summary)}" * metric.interval,
+    )
+
+
+def memory(summary: Frame, mode: str) -> Table:
+    """Peak allocated memory in MiB, with the batch of each length."""
+    cases = summary[summary["mode"] == mode]
+    over = cases.loc[cases[MEMORY].isna(), "cause"].eq(Cause.BUDGET).any()
+    return replace(
+        measured(summary, mode, TABLE[MEMORY]),
         across="peak_mib",
         note=f"1 MiB = 2^20 bytes; includes parameters{find(mode).peak}. Exact, so without a"
         " confidence interval." + " “Over budget” is the time budget of the sweep." * bool(over),
@@ -139,15 +159,15 @@ def by_length(
     )
 
 
-def milliseconds(row: Row, name: str = "time", scale: float = 1.0, mark: str = "") -> Cell:
-    """A time of a case with its 95 % confidence interval: `time` or `ttft`."""
-    point, low, high = (1e3 * scale * row[f"{name}{end}_s"] for end in ("", "_lo", "_hi"))
+def milliseconds(row: Row, key: str = TIME, scale: float = 1.0, mark: str = "") -> Cell:
+    """A time of a case with its 95 % confidence interval."""
+    point, low, high = (1e3 * scale * row[column] for column in TABLE[key].estimate[:3])
     return bounded(point, low, high, mark)
 
 
-def mebibytes(peak_bytes: float) -> Cell:
-    """A peak of memory."""
-    return number(peak_bytes / units.MIB, lambda peak: units.plain(peak, 4))
+def counted(value: float) -> Cell:
+    """A number without an error."""
+    return number(value, lambda value: units.plain(value, 4))
 
 
 def pairing(paired: Iterable[bool]) -> str:
@@ -258,7 +278,7 @@ def _compiled(cases: Frame) -> Iterator[str]:
 
 def _intervals(summary: Frame) -> str:
     """The variation that the confidence intervals of a table include."""
-    kinds = set(summary.loc[summary["time_s"].notna(), "interval_kind"])
+    kinds = set(summary.loc[summary[TIME].notna(), "interval_kind"])
     if IntervalKind.ROUNDS in kinds:
         return f"{BOUNDS} over rounds; {WIDE} {MARK}"
     if IntervalKind.WITHIN in kinds:

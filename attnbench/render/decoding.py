@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 
 from attnbench import units
 from attnbench.analysis.summary import Frame
+from attnbench.metrics import STATE, TABLE, TIME
 from attnbench.records import FigureSize
-from attnbench.render.cost_tables import by_length, milliseconds
-from attnbench.render.figures import TIME, Quantity, clock, clock_note, curves, draw_row, notes
+from attnbench.render.cost_tables import by_length, measured, milliseconds
+from attnbench.render.figures import clock, clock_note, curves, draw_row, notes
 from attnbench.render.grid import Column, Table, number, table
 from attnbench.render.panels import PanelGrid, styled
 from attnbench.render.styles import SHEETS
@@ -17,38 +18,28 @@ if TYPE_CHECKING:
 
 USUAL_WIDTH = 64  # of a head, at least, in models of today
 
-STATE = Quantity(
-    value="state_bytes",
-    predicted="state_bytes",  # it is counted or unknown
-    axis="bytes of the state",
-    text=units.size,
-    base=2,
-)
-
 
 def decode_figure(summary: Frame, mode: str, size: FigureSize = FigureSize.TEXT) -> "Figure":
     """Time per output token and bytes of the state against context, in a mode that steps.
 
     Bands are 95 % confidence intervals; bytes are exact.
     """
-    per_token = replace(TIME, axis=f"{clock(summary)} per output token")
-    step, state = (curves(summary, mode, quantity) for quantity in (per_token, STATE))
+    time, kept = TABLE[TIME], TABLE[STATE]
+    step, state = (curves(summary, mode, metric) for metric in (time, kept))
+    axis = f"{clock(summary)} per output token"
     with styled(SHEETS[size]):
         panels = PanelGrid(SHEETS[size], summary["series"], rows=2, columns=1)
         legends = [
-            draw_row(panels, 0, {"Step": step}, per_token),
-            draw_row(panels, 1, {"State": state}, STATE, "context"),
+            draw_row(panels, 0, {"Step": step}, axis, time.unit),
+            draw_row(panels, 1, {"State": state}, "bytes of the state", kept.unit, "context"),
         ]
         return panels.finished(legends, [*clock_note(summary), *notes(step)])
 
 
 def first_token(summary: Frame, mode: str) -> Table:
     """Milliseconds to the first token, with the 95 % confidence interval."""
-    return by_length(
-        summary,
-        mode,
-        "ttft_s",
-        lambda row: milliseconds(row, "ttft"),
+    return replace(
+        measured(summary, mode, TABLE["ttft_s"]),
         name="ttft",
         title="Time to first token (TTFT), prompts of N − 1 tokens, ms",
         across="ttft_ms",
@@ -63,8 +54,8 @@ def state(summary: Frame, mode: str) -> Table:
     return by_length(
         summary,
         mode,
-        "state_bytes",
-        lambda row: number(row["state_bytes"], lambda size: f"{size / 1024:,.6g}"),
+        STATE,
+        lambda row: number(row[STATE], lambda size: f"{size / 1024:,.6g}"),
         name="state",
         title="State after N tokens, KiB",
         across="state_bytes",
@@ -89,8 +80,8 @@ def overview(decoding: Frame) -> Table:
             Column.number("Batch", "batch", units.length),
             Column("TPOT, ms", milliseconds),
             Column.number("Tokens per second", "tokens_per_s"),
-            Column("TTFT, ms", lambda row: milliseconds(row, "ttft")),
-            Column.number("State", "state_bytes", units.size),
+            Column("TTFT, ms", lambda row: milliseconds(row, "ttft_s")),
+            Column.number("State", STATE, units.size),
             Column.number(
                 "State per further token", "token_bytes", units.size, key="state_token_bytes"
             ),

@@ -1,4 +1,4 @@
-"""Fig. 2 of the Fastformer paper from a sweep, and the same figure for memory.
+"""Fig. 2 of the Fastformer paper from a sweep, and the same figure of other costs.
 
 One panel per mode, both axes logarithmic. Where a case was not measured the curve continues, light
 and dotted, to an open marker at the predicted cost. A case that cannot run has no predicted cost
@@ -6,8 +6,8 @@ and no marker; the legend says so. The points of curves are computed before anyt
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -17,10 +17,12 @@ from matplotlib.figure import Figure
 
 from attnbench import units
 from attnbench.analysis.summary import Frame
+from attnbench.metrics import TIME, Metric, Unit
 from attnbench.modes import find
 from attnbench.records import PASSES, FigureSize, Mode
 from attnbench.render.cases import why
 from attnbench.render.cost_tables import batch, timed_by
+from attnbench.render.grid import quantity
 from attnbench.render.panels import LegendEntry, PanelGrid, fixed_ticks, log_ticks, styled
 from attnbench.render.styles import SHEETS, tinted
 
@@ -32,20 +34,6 @@ SPAN = (-0.5, 3.0)  # of local exponents; a noisy one may leave the panel
 MARGIN = 0.25  # below the least and above the greatest local exponent
 LONGEST = 22  # characters of the reason in a legend
 TOO_FEW = "fewer than 2 lengths"  # for a slope
-
-
-@dataclass(frozen=True, kw_only=True)
-class Quantity:
-    """What a figure shows for each case: columns of the summary, and the axis."""
-
-    value: str
-    predicted: str
-    axis: str
-    text: Callable[[float], str]
-    base: int  # of the logarithmic axis
-    low: str | None = None
-    high: str | None = None
-    per_token: bool = False  # not of a batch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,54 +65,35 @@ class Curve:
         return LegendEntry(self.series, float(drawn[-1]) if len(drawn) else None, self.missing)
 
 
-TIME = Quantity(
-    value="time_s",
-    low="time_lo_s",
-    high="time_hi_s",
-    predicted="refined_s",
-    axis="{clock} per {batch}",
-    text=units.seconds,
-    base=10,
-)
-MEMORY = Quantity(
-    value="allocated_peak_bytes",
-    predicted="refined_bytes",
-    per_token=True,
-    axis="peak allocated memory per token",
-    text=units.size,
-    base=2,
-)
-
-
 def cost_figure(
     summary: Frame,
-    quantity: Quantity,
+    metric: Metric,
     tokens: int | None,
     size: FigureSize = FigureSize.TEXT,
     slopes: Frame | None = None,
 ) -> Figure:
-    """A cost against length, time per batch of `tokens` tokens, or of the sweep's batch.
+    """A cost against length, of a batch of `tokens` tokens or of the sweep's, or per token.
 
     `slopes`, from `scaling.local_slopes` with the column `expected`, adds a row of panels.
     """
-    sheet = SHEETS[size]
-    axis = quantity.axis.format(clock=clock(summary), batch=batch(summary, tokens))
-    quantity = replace(quantity, axis=axis)
+    sheet, timed = SHEETS[size], metric.key == TIME
+    named = clock(summary) if timed else metric.title or metric.label
+    axis = f"{named} per {'token' if metric.per_token else batch(summary, tokens)}"
     rows = sheet.rows([mode for mode in PASSES if mode in set(summary["mode"])])
-    drawn = {mode: curves(summary, mode, quantity) for row in rows for mode in row}
+    drawn = {mode: curves(summary, mode, metric) for row in rows for mode in row}
     with styled(sheet):
         count = len(rows) * (1 if slopes is None else 2)
         panels = PanelGrid(sheet, summary["series"], count, len(rows[0]))
         legends = [
-            draw_row(panels, i, {find(mode).title: drawn[mode] for mode in row}, quantity)
+            draw_row(panels, i, {find(mode).title: drawn[mode] for mode in row}, axis, metric.unit)
             for i, row in enumerate(rows)
         ]
         if slopes is not None:
             for i, row in enumerate(rows, len(rows)):
                 by_mode = {mode: slopes[slopes["mode"] == mode] for mode in row}
                 legends.append(_draw_slopes(panels, i, by_mode, set(summary["seq_len"])))
-        above = clock_note(summary) if quantity.value == TIME.value else ()
         every = [curve for panel in drawn.values() for curve in panel]
+        above = clock_note(summary) if timed else ()
         return panels.finished(legends, [*above, *notes(every)])
 
 
@@ -139,24 +108,25 @@ def clock_note(summary: Frame) -> Iterator[str]:
         yield f"{how[0].upper()}{how[1:]}."
 
 
-def curves(summary: Frame, mode: str, quantity: Quantity) -> list[Curve]:
+def curves(summary: Frame, mode: str, metric: Metric) -> list[Curve]:
     """Every series of a mode, in the order of the plan."""
     cases = summary[summary["mode"] == mode]
     return [
-        _curve(str(series), rows.sort_values("seq_len"), quantity)
+        _curve(str(series), rows.sort_values("seq_len"), metric)
         for series, rows in cases.groupby("series", sort=False)
     ]
 
 
-def _curve(series: str, rows: Frame, quantity: Quantity) -> Curve:
-    scale = (1 / rows["tokens"] if quantity.per_token else rows["batch_scale"]).to_numpy(float)
+def _curve(series: str, rows: Frame, metric: Metric) -> Curve:
+    scale = (1 / rows["tokens"] if metric.per_token else rows["batch_scale"]).to_numpy(float)
 
-    def scaled(name: str | None) -> np.ndarray:
-        return rows[name].to_numpy(float) * scale if name else np.full(len(rows), np.nan)
+    def scaled(name: str, known: bool = True) -> np.ndarray:
+        return rows[name].to_numpy(float) * scale if known else np.full(len(rows), np.nan)
 
-    values = scaled(quantity.value)
+    column, lower, upper, *_ = metric.estimate
+    values = scaled(column)
     missing = ~np.isfinite(values)
-    guesses = np.where(missing, scaled(quantity.predicted), np.nan)
+    guesses = np.where(missing, scaled(metric.predictions[1], metric.predicted), np.nan)
     ends = zip(rows["outcome"], rows["cause"], missing, strict=True)
     reasons = [why(outcome, cause) if gone else "" for outcome, cause, gone in ends]
     unseen = ["" if np.isfinite(guess) else r for guess, r in zip(guesses, reasons, strict=True)]
@@ -164,8 +134,8 @@ def _curve(series: str, rows: Frame, quantity: Quantity) -> Curve:
         series=series,
         lengths=rows["seq_len"].to_numpy(),
         values=values,
-        low=scaled(quantity.low),
-        high=scaled(quantity.high),
+        low=scaled(lower, metric.interval),
+        high=scaled(upper, metric.interval),
         guesses=guesses,
         causes=tuple(dict.fromkeys(filter(None, reasons))),
         missing=_missing([int(n) for n in rows["seq_len"]], unseen),
@@ -198,7 +168,8 @@ def draw_row(
     panels: PanelGrid,
     i: int,
     drawn: Mapping[str, Sequence[Curve]],
-    quantity: Quantity,
+    axis: str,
+    unit: Unit,
     label: str = "sequence length",
 ) -> list[LegendEntry]:
     """Draw a row of panels, by their titles, with one vertical scale; the entries of its legend.
@@ -212,8 +183,8 @@ def draw_row(
             _draw(axes, curve, panels.styles[curve.series])
         panels.length_axis(axes, (int(n) for curve in panel for n in curve.lengths), label)
     axes, every = panels.rows[i][0], [curve for panel in drawn.values() for curve in panel]
-    axes.set_ylabel(quantity.axis)
-    _set_heights(axes, every, quantity)
+    axes.set_ylabel(axis)
+    _set_heights(axes, every, unit)
     return [*{curve.series: curve.entry for curve in every}.values()]
 
 
@@ -257,7 +228,7 @@ def _intervals(axes: Axes, curve: Curve, colour: str, weight: float) -> None:
         axes.vlines(*bars, color=colour, linewidth=weight, zorder=2)
 
 
-def _set_heights(axes: Axes, drawn: Sequence[Curve], quantity: Quantity) -> None:
+def _set_heights(axes: Axes, drawn: Sequence[Curve], unit: Unit) -> None:
     """Scale and ticks of the vertical axis for what was measured and predictions close to it."""
     measured = _finite([curve.values for curve in drawn])
     guesses = _finite([curve.guesses for curve in drawn])
@@ -273,8 +244,8 @@ def _set_heights(axes: Axes, drawn: Sequence[Curve], quantity: Quantity) -> None
     wider = ROOM * max(1.0, (LEAST / (high / low)) ** 0.5)
     low, high = float(low / wider), float(high * wider)
     axes.set_ylim(low, high)
-    ticks = log_ticks(low, high, quantity.base)
-    fixed_ticks(axes.yaxis, {tick: units.round_tick(quantity.text(tick)) for tick in ticks})
+    ticks = log_ticks(low, high, 2 if unit is Unit.BYTES else 10)
+    fixed_ticks(axes.yaxis, {tick: units.round_tick(quantity(tick, unit)) for tick in ticks})
 
 
 def _finite(parts: Sequence[np.ndarray]) -> np.ndarray:

@@ -10,19 +10,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from math import log, sqrt
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from attnbench import units
-from attnbench.analysis.scaling import BEND, LEAST_EXPONENT, METRICS, STEPS, Crossed, Tail
+from attnbench.analysis.scaling import BEND, LEAST_EXPONENT, STEPS, Crossed, Tail
 from attnbench.analysis.summary import Frame, Row
 from attnbench.claims.published import PrintedCost, printed_costs
+from attnbench.metrics import DRAWN, MEMORY, TABLE, TIME
 from attnbench.records import PASSES, CardFacts, Level
 from attnbench.render.cost_tables import milliseconds
 from attnbench.render.grid import EMPTY, Cell, Column, Table, bare, number, table, words
-
-TIME, MEMORY, _ = METRICS
-METRIC_NAMES: Mapping[str, str] = MappingProxyType({TIME: "time", MEMORY: "memory"})
 
 
 def complexity(summary: Frame, judged: Frame, cards: Sequence[CardFacts]) -> Table:
@@ -131,11 +128,11 @@ def _exponent_columns(
     judged: Frame, cell: Callable[[tuple[str, str], Any], Cell]
 ) -> Iterator[Column]:
     """`Time exponent, training` of each metric and mode; the peak of decoding is its prompt's."""
-    for metric, name in METRIC_NAMES.items():
+    for row in DRAWN:
         for mode in dict.fromkeys(judged["mode"]):
-            if metric != MEMORY or mode in PASSES:
-                heading = f"{name.capitalize()} exponent, {mode}"
-                yield Column(heading, partial(cell, (metric, mode)))
+            if row.key != MEMORY or mode in PASSES:
+                heading = f"{row.name.capitalize()} exponent, {mode}"
+                yield Column(heading, partial(cell, (row.key, mode)))
 
 
 def _fit(fits: Frame, kind: tuple[str, str]) -> Row | None:
@@ -162,7 +159,7 @@ def exponent(fit: Row | None) -> Cell:
 def _disagreements(fits: Frame) -> str:
     """`time, training: published exponent 2` for each exponent that differs from the card's."""
     return "; ".join(
-        f"{METRIC_NAMES[fit['metric']]}, {fit['mode']}: published exponent {fit['expected']:g}"
+        f"{TABLE[fit['metric']].name}, {fit['mode']}: published exponent {fit['expected']:g}"
         for _, fit in fits[fits["disagrees"]].iterrows()
     )
 

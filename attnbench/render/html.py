@@ -19,6 +19,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from attnbench.metrics import DRAWN, TABLE, TIME
 from attnbench.render import delimited
 from attnbench.render.grid import Cell, Table, clean, pieces
 
@@ -30,17 +31,21 @@ TYPES = MappingProxyType({"svg": "image/svg+xml", "png": "image/png"})
 
 NO_CHARTS = "no interactive charts: this copy of attnbench was not installed, see pip install -e ."
 
-CAPTIONS = MappingProxyType(
+CAPTIONS: Mapping[str, str] = MappingProxyType(
     {
-        "fig2": "Time against length, with 95 % confidence intervals; open markers are predicted.",
-        "memory": "Peak allocated memory per token against length; open markers are predicted.",
+        row.figure: f"{row.heading}{' per token' * row.per_token} against length"
+        f"{', with 95 % confidence intervals' * row.interval}"
+        f"{'; open markers are predicted' * row.predicted}."
+        for row in DRAWN
+    }
+    | {
         "decode": "Time per output token and bytes of the state against context.",
         "roofline": "Roofline: achieved FLOP/s against arithmetic intensity; markers grow with the"
         " length.",
     }
 )
 
-OF_TIMES = ("fig2", "decode")
+OF_TIMES = (TABLE[TIME].figure, "decode")
 
 
 def page(

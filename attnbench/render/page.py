@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 from attnbench import units
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.summary import Frame
-from attnbench.metrics import PEAKS
+from attnbench.metrics import DRAWN, PEAKS, ROWS, TIME
 from attnbench.records import PASSES, FigureSize
 from attnbench.render import charts, cost_tables, decoding, delimited, html, latex, markdown
 from attnbench.render.answers import Paragraph, paragraphs
 from attnbench.render.cases import outcomes, predictions
 from attnbench.render.conditions import conditions, warnings
 from attnbench.render.decoding import decode_figure
-from attnbench.render.figures import MEMORY, TIME, cost_figure
+from attnbench.render.figures import cost_figure
 from attnbench.render.grid import Table
 from attnbench.render.growth_tables import complexity, crossovers, paper_tables
 from attnbench.render.panels import saved
@@ -169,12 +169,13 @@ def _pictures(analysis: Analysis, slopes: bool, size: FigureSize) -> Iterator[tu
 def _costs(
     cases: Frame, tokens: int | None, size: FigureSize, slopes: Frame | None = None
 ) -> Iterator[tuple[str, "Figure"]]:
-    if len(passes := cases[cases["mode"].isin(PASSES)]):
-        yield "fig2", cost_figure(cases, TIME, tokens, size, slopes)
-        if passes["allocated_peak_bytes"].notna().any():
-            yield "memory", cost_figure(cases, MEMORY, tokens, size)
+    passes = cases[cases["mode"].isin(PASSES)]
+    for metric in DRAWN:
+        if len(passes) and (metric.key == TIME or passes[metric.key].notna().any()):
+            below = slopes if metric.key == TIME else None
+            yield metric.figure, cost_figure(cases, metric, tokens, size, below)
     for mode, steps in cases[~cases["mode"].isin(PASSES)].groupby("mode", sort=False):
-        if steps["time_s"].notna().any():
+        if steps[TIME].notna().any():
             yield str(mode), decode_figure(cases, str(mode), size)
 
 
@@ -186,6 +187,8 @@ def report_tables(analysis: Analysis, everything: bool = False) -> list[Table]:
         speedups = analysis.speedups
         tables += [cost_tables.speedup(cases, mode, base, speedups) for mode in analysis.modes]
     tables += [cost_tables.memory(cases, mode) for mode in analysis.modes]
+    further = [row for row in ROWS if row.table and cases[row.key].notna().any()]
+    tables += [cost_tables.measured(cases, mode, row) for row in further for mode in analysis.modes]
     if len(analysis.decoding):
         tables += [decoding.overview(analysis.decoding)]
         for mode in dict.fromkeys(analysis.decoding["mode"]):

@@ -7,8 +7,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from attnbench.metrics import RACED, TIME
 from attnbench.run.processes import Server
-from attnbench.run.race import Race, Round, Turns
+from attnbench.run.race import Entrant, Race, Round, Turns
 from attnbench.run.workers import Answer
 
 BASE, HEAD, AGAIN = "base", "head", "again"  # `again` is base a second time
@@ -17,7 +18,8 @@ PATIENCE = 50.0  # times the expected time of a visit
 START_S, WARM = 0.15, 6  # start of a process, and iterations before its first sample
 WARM_UP = MappingProxyType({"warmup_s": 0.05, "faulting_s": 0.25})
 
-Laps = Mapping[str, tuple[float, ...]]  # entrant -> seconds of one iteration, two samples a round
+Laps = Mapping[str, tuple[float, ...]]  # by entrant, two samples a round
+Visit = Mapping[str, Laps]  # by metric: times are seconds of one iteration
 
 
 class Failed(Exception):
@@ -49,8 +51,8 @@ class TreeRace:
         iterations = 2 * self.rounds * self.iterations + WARM
         return len(self.builds) * (START_S + iterations * self.iteration_s)
 
-    def run(self, processes: Round) -> Laps:
-        """Seconds of one iteration in every sample, in order. Raises `Failed`."""
+    def run(self, processes: Round) -> Visit:
+        """What every entrant measured. Raises `Failed`."""
         turns = Turns(pairs=self.rounds, iterations=self.iterations)
         entries = processes.race(
             Race(
@@ -62,8 +64,16 @@ class TreeRace:
         for name, entry in entries.items():
             if entry.failed is not None:
                 raise Failed(name, entry.failed)
-        laps = {name: entry.laps.values() for name, entry in entries.items()}
-        return {name: tuple(sample.seconds for sample in own) for name, own in laps.items()}
+        found = {key: {name: _numbers(key, e) for name, e in entries.items()} for key in RACED}
+        return {key: laps for key, laps in found.items() if all(laps.values())}
+
+
+def _numbers(key: str, entry: Entrant) -> tuple[float, ...]:
+    """The samples of an entrant, or what its process measured as two; none without a number."""
+    if key == TIME:
+        return tuple(sample.seconds for sample in entry.laps.values())
+    number = entry.finished["values"].get(key, 0.0)
+    return (number, number) if number > 0 else ()
 
 
 def of_trees(server: Server, trees: Mapping[str, Path], draw: random.Random) -> Round:

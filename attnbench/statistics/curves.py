@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnbench.metrics import TABLE
+from attnbench.metrics import TABLE, Better
 from attnbench.records import Case, Planned, Selection
 from attnbench.statistics.estimate import LEVEL, student_quantile
 
@@ -131,14 +131,14 @@ class LogCurve:
 def cost_curve(cases: "pd.DataFrame", metric: str) -> LogCurve:
     """The cost per sequence of one series in one mode, from its rows of the summary.
 
-    A metric has the errors that its row of `metrics` names; those of others that are timed or
-    sampled are unknown. What is counted, or derived and no metric, is exact.
+    A cost has the errors of its estimate, a condition of the measurement unknown ones. What is
+    counted, or derived and no metric, is exact.
     """
     row = TABLE.get(metric)
     errors: tuple[ArrayLike, ...] = ()
-    if row is not None and row.errors:
-        errors = cases[f"{row.errors}_log_se"], cases[f"{row.errors}_df"]
-    elif row is not None and not row.exact:
+    if row is not None and row.interval:
+        errors = cases[row.estimate[3]], cases[row.estimate[4]]
+    elif row is not None and row.better is Better.NEITHER:
         errors = np.nan, np.nan
     return LogCurve.of(cases["seq_len"], cases[metric] / cases["batch"], *errors)
 

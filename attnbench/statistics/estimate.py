@@ -109,7 +109,7 @@ def of_median(samples: Sequence[float]) -> Estimate:
     processes is not included.
     """
     point, n = float(np.median(samples)), len(samples)
-    if n < FEWEST:
+    if n < FEWEST or min(samples) <= 0:
         return Estimate(point=point)
     rank, ordered = _rank(n), np.sort(samples)
     low, high = float(ordered[rank]), float(ordered[n - 1 - rank])

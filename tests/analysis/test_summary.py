@@ -44,6 +44,19 @@ def test_intervals_over_rounds_cover_most_true_times():
     assert set(found.loc[ok, "interval_kind"]) == {"rounds"}
 
 
+def test_every_cost_has_an_interval_over_rounds():
+    found = summary(sweep(seed=5))
+    ok = found[found["time_s"].notna() & (found["mode"] == "training")]
+    for name in ("time", "wall", "cpu", "forward", "backward", "step", "token", "tokens_per"):
+        assert (ok[f"{name}_lo_s"] < ok[f"{name}_s"]).all()
+        assert (ok[f"{name}_s"] < ok[f"{name}_hi_s"]).all()
+        assert ok[[f"{name}_log_se", f"{name}_df"]].gt(0).all(axis=None)
+    assert found[["device_s", "device_lo_s", "energy_j", "energy_lo_j"]].isna().all(axis=None)
+    idle = found[found["time_s"].notna() & (found["mode"] == "inference")]
+    assert set(idle["backward_s"]) == {0}
+    assert idle["backward_lo_s"].isna().all()
+
+
 def test_one_round_has_an_interval_within_one_process():
     found = summary(sweep(rounds=1))
     assert set(found.loc[found["time_s"].notna(), "interval_kind"]) == {"within one process"}

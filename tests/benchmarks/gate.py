@@ -30,6 +30,7 @@ from attnbench.gate.check import on_both_sides
 from attnbench.gate.measuring import LAYOUT
 from attnbench.gate.rule import Evidence, Pair, Stage, Statistic, judge, settled
 from attnbench.gate.selftest import prepare, with_extra
+from attnbench.metrics import TIME
 from attnbench.records import Mode
 from attnbench.run.pairs import AGAIN, BASE, of_trees
 from attnbench.run.processes import Server
@@ -144,7 +145,7 @@ def verdicts(servers, root, race, kinds, plan, draw):
         visits = {kind: {"head": [], "again": []} for kind in opened}
         for _ in range(pairs):
             with of_trees(server, dict.fromkeys(entrants, root), draw) as processes:
-                laps = visited.run(processes)
+                laps = visited.run(processes)[TIME]
             for kind in opened:
                 visits[kind]["head"].append(Pair.of(laps[BASE], laps[kind]))
                 visits[kind]["again"].append(Pair.of(laps[BASE], laps[AGAIN]))

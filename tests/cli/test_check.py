@@ -115,7 +115,7 @@ def test_a_name_between_colons_is_no_picture(monkeypatch):
 
 @pytest.mark.parametrize(("options", "code"), [((), 0), (("--strict",), 3)])
 def test_an_unsure_check_fails_only_where_it_is_strict(options, code, monkeypatch):
-    unsure = Finding(mechanism="m", case="c", metric="time", ratio=1.1, verdict=Verdict.UNSURE)
+    unsure = Finding(mechanism="m", case="c", metric="time_s", ratio=1.1, verdict=Verdict.UNSURE)
     same = Finding(mechanism="m", case="c", metric="operators", verdict=Verdict.SAME)
     report = Report(base="a", head="b", findings=(unsure, same))
     monkeypatch.setattr("attnbench.cli.starting.runner", lambda *_, **__: nullcontext())

@@ -103,11 +103,11 @@ def test_what_is_out_of_scope_is_shown_when_asked():
 
 
 def test_a_sweep_is_summarised_once(folder, monkeypatch):
-    from attnbench.analysis import report
+    from attnbench.analysis import summary
 
     calls = []
-    whole = report.summary
-    monkeypatch.setattr(report, "summary", lambda sweep: calls.append(1) or whole(sweep))
+    whole = summary.summary
+    monkeypatch.setattr(summary, "summary", lambda sweep: calls.append(1) or whole(sweep))
     attnbench("claims", folder)
     assert len(calls) == 1
 

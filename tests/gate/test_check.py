@@ -58,7 +58,7 @@ def failing(report):
 def test_a_slowdown_is_slower_and_fails(repository, server):
     repository.write("small.py", planted(WORK))
     report = check(repository, server, TIMING)
-    times = [found for found in report.findings if found.metric == "time"]
+    times = [found for found in report.findings if found.metric == "time_s"]
     assert [found.verdict for found in times] == ["slower"]
     assert times[0].ratio > 1.2
     assert times[0].low > 1
@@ -75,7 +75,7 @@ def test_a_pure_refactoring_passes(repository, server):
 def test_a_case_that_the_budget_leaves_out_does_not_pass(repository, server):
     repository.write("small.py", planted("weights = weights.view_as(weights)"))
     report = check(repository, server, replace(TIMING, confirm=1, pairs=10**6))
-    (time,) = (found for found in report.findings if found.metric == "time")
+    (time,) = (found for found in report.findings if found.metric == "time_s")
     assert time.verdict == "unsure"
     assert "over budget: needs --budget" in time.reason
     assert report.exit_code(strict=False) == 2
@@ -84,7 +84,7 @@ def test_a_case_that_the_budget_leaves_out_does_not_pass(repository, server):
 def test_a_slowdown_without_time_to_confirm_it_is_suspected(repository, server):
     repository.write("small.py", planted(WORK))
     report = check(repository, server, replace(TIMING, confirm=10**6))
-    (time,) = (found for found in report.findings if found.metric == "time")
+    (time,) = (found for found in report.findings if found.metric == "time_s")
     assert (time.verdict, time.suspected) == ("unsure", True)
     assert re.fullmatch(r"not confirmed \(needs --budget \d+s\)", time.reason)
     lines = " ".join(uncertain_lines(report))
@@ -107,7 +107,7 @@ def test_a_budget_that_ends_while_timing_keeps_what_was_counted(repository, serv
     monkeypatch.setattr(Measuring, "visit", cut_short)
     repository.write("small.py", planted("weights.exp()"))
     report = check(repository, server, replace(TIMING, budget_s=3600.0))
-    (time,) = (found for found in report.findings if found.metric == "time")
+    (time,) = (found for found in report.findings if found.metric == "time_s")
     assert time.verdict == "unsure"
     assert time.reason.startswith("over budget")
     assert failing(report) == {"operators"}
@@ -133,8 +133,8 @@ def test_a_case_has_one_name_in_counts_and_times(repository, server):
     repository.write("small.py", planted("weights = weights.view_as(weights)"))
     report = check(repository, server, replace(TIMING, threshold=0.9))
     assert len(report.cases) == 1
-    assert {found.metric for found in report.findings} >= {"time", "operators"}
-    (time,) = (found for found in report.findings if found.metric == "time")
+    assert {found.metric for found in report.findings} >= {"time_s", "operators"}
+    (time,) = (found for found in report.findings if found.metric == "time_s")
     assert "/B1-N64-" in time.case
     assert time.batch >= 1
 
@@ -146,7 +146,7 @@ def test_faster_code_with_one_operator_more_passes(repository, server):
     repository.write("small.py", planted(f"torch.ones(800_000); {more}"))
     report = check(repository, server, TIMING)
     verdicts = {found.metric: found.verdict for found in report.findings}
-    assert verdicts["time"] == "faster"
+    assert verdicts["time_s"] == "faster"
     assert verdicts["allocated_peak_bytes"] == "slower"
     assert report.exit_code(strict=False) == 1
     assert traded(report).exit_code(strict=False) == 0

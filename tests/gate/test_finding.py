@@ -83,7 +83,7 @@ def test_a_check_that_compared_nothing_does_not_pass():
     """Whatever else it found, and however certain it should be."""
     neither = runs("m", "c", MISSING, MISSING)
     same = Finding(mechanism="m", case="d", metric="operators", verdict=Verdict.SAME)
-    unsure = replace(same, metric="time", verdict=Verdict.UNSURE)
+    unsure = replace(same, metric="time_s", verdict=Verdict.UNSURE)
     for findings in ((neither, same), (runs("m", "c", FAILED, FAILED), same), (unsure,)):
         report = Report(base="a", head="b", findings=findings)
         assert report.exit_code(strict=False) == report.exit_code(strict=True) == 2
@@ -94,7 +94,7 @@ def test_a_check_that_compared_nothing_does_not_pass():
     assert Report(base="a", head="b", findings=(neither, failing)).exit_code(strict=False) == 1
 
 
-def one(metric="time", verdict="faster", case="c", **more):
+def one(metric="time_s", verdict="faster", case="c", **more):
     return Finding(mechanism="m", case=case, metric=metric, verdict=Verdict(verdict), **more)
 
 
@@ -123,7 +123,7 @@ def test_a_count_that_grew_fails_unless_the_time_of_its_case_fell(beside, fails)
 
 def test_a_mechanism_that_fails_is_not_traded_for_time():
     broken = one("runs", "missing", fails=True)
-    slower = one("time", "slower", case="d", fails=True)
+    slower = one("time_s", "slower", case="d", fails=True)
     report = Report(base="a", head="b", findings=(broken, slower, one()))
     assert traded(report) == report
 

@@ -14,6 +14,7 @@ from msgspec import convert
 from attnbench.gate.cases import CheckedCase, CheckPlan, Compared, as_asked
 from attnbench.gate.measuring import Measuring, Runner
 from attnbench.gate.selftest import prepare, visits
+from attnbench.metrics import TIME
 from attnbench.records import Level, Mode, Selection, Workload
 from attnbench.run.pairs import BASE, HEAD, Failed, TreeRace, of_trees
 from attnbench.run.workers import OverBudget
@@ -66,7 +67,7 @@ def test_extra_work_of_every_other_call_is_in_every_other_sample(server, tmp_pat
     asked = {**CASE.asked(BASE), "extra": 3000, "every": 2}
     race = TreeRace(builds={BASE: asked}, rounds=4)
     with of_trees(server, {BASE: tree}, random.Random(0)) as processes:
-        times = race.run(processes)[BASE]
+        times = race.run(processes)[TIME][BASE]
     odd, even = times[::2], times[1::2]
     slow, fast = (odd, even) if sum(odd) > sum(even) else (even, odd)
     assert sorted(slow)[1] > 2 * sorted(fast)[2]
@@ -81,7 +82,7 @@ def test_a_process_that_dies_or_hangs_is_reported_and_replaced(server, tmp_path)
             asked = {**CASE.asked(BASE), "mechanism": f"{name}:CARD"}
             race = Quick(builds={BASE: asked}, rounds=1)
             if not outcome:
-                assert len(race.run(processes)[BASE]) == 2
+                assert len(race.run(processes)[TIME][BASE]) == 2
                 continue
             with pytest.raises(Failed) as failed:
                 race.run(processes)
@@ -150,7 +151,7 @@ def test_what_is_suspected_is_confirmed_before_others_are_looked_at(tmp_path, mo
         looks.extend((cases.index(case), number) for case in visited)
         for case in visited:
             laps = {BASE: (1.0,) * 4, "again": (1.0,) * 4, HEAD: (1.5, 1.5, 1.5, 1.51)}
-            case.stages[number].append(laps)
+            case.stages[number].append({TIME: laps})
 
     monkeypatch.setattr(measuring, "visit", visit)
     waiting = cases

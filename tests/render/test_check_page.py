@@ -18,7 +18,7 @@ from attnbench.statistics.verdict import Verdict
 CASE = "fastformer:eager/B8-N128-D256-H16/attention/inference/float32/cpu"
 
 
-def finding(metric="time", verdict="same", **more):
+def finding(metric="time_s", verdict="same", **more):
     return Finding(
         mechanism="fastformer", case=CASE, metric=metric, verdict=Verdict(verdict), **more
     )

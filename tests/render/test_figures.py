@@ -13,11 +13,12 @@ from matplotlib.text import Text
 from attnbench.analysis.roofline import roof, roofline
 from attnbench.analysis.scaling import local_slopes
 from attnbench.analysis.summary import summary
+from attnbench.metrics import TABLE
 from attnbench.records import Cause, FigureSize, Mode, Outcome, Part, Run, Sample
 from attnbench.render import styles
 from attnbench.render.cost_tables import latency
 from attnbench.render.decoding import decode_figure
-from attnbench.render.figures import MEMORY, TIME, cost_figure
+from attnbench.render.figures import cost_figure
 from attnbench.render.panels import DPI, entry_text
 from attnbench.render.roofline import roofline_figure
 from attnbench.render.styles import SHEETS
@@ -29,6 +30,7 @@ from tests.sweeps import on_gpu, sweep
 STORED = sorted(path.parent for path in Path("reports").glob("[!0-9]*/sweep.jsonl"))
 TYPES = {FigureSize.COLUMN: (6, 8), FigureSize.TEXT: (6, 8), FigureSize.SLIDE: (13, 18)}
 DESCENDERS = 0.05 * DPI  # may touch
+TIME, MEMORY = (TABLE[key] for key in ("time_s", "allocated_peak_bytes"))
 
 
 def ended(case, outcome=Outcome.SKIPPED, cause=None):

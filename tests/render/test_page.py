@@ -19,10 +19,11 @@ from attnbench.analysis.roofline import Roof, roofline
 from attnbench.analysis.scaling import local_slopes
 from attnbench.analysis.summary import MISSING, summary
 from attnbench.errors import UnknownMechanism
+from attnbench.metrics import TABLE
 from attnbench.records import Cause, Level, Mode, Outcome, Part, Run, Sample, Settings
-from attnbench.render import conditions, cost_tables, figures, page, styles
+from attnbench.render import conditions, cost_tables, page, styles
 from attnbench.render.cases import CAUSES, ENDINGS, outcomes, predictions, why
-from attnbench.render.figures import Quantity, cost_figure, curves
+from attnbench.render.figures import cost_figure, curves
 from attnbench.render.panels import log_ticks, saved
 from attnbench.render.roofline import over_bound, roofline_figure
 from tests.sweeps import environment, on_gpu, sweep
@@ -30,6 +31,7 @@ from tests.sweeps import environment, on_gpu, sweep
 SWEPT = ("fastformer", "transformer", "longformer")
 FAST = environment(matmul_flops=9.5e12, copy_bytes=1.1e13)
 ROOF = Roof(flops_per_s=9.5e10, bytes_per_s=1.1e10)
+TIME = TABLE["time_s"]
 
 
 @pytest.fixture(scope="module")
@@ -104,9 +106,9 @@ def test_equal_sweeps_give_equal_bytes(files):
 @pytest.mark.parametrize(("suffix", "head"), [("svg", b"<?xml"), ("pdf", b"%PDF")])
 def test_vector_figures_are_well_formed_and_dateless(suffix: str, head: bytes):
     cases = summary(sweep(lengths=(128, 512)))
-    picture = saved(cost_figure(cases, figures.TIME, 8192), suffix)
+    picture = saved(cost_figure(cases, TIME, 8192), suffix)
     assert picture.startswith(head)
-    assert picture == saved(cost_figure(cases, figures.TIME, 8192), suffix)
+    assert picture == saved(cost_figure(cases, TIME, 8192), suffix)
     assert b"CreationDate" not in picture
     if suffix == "svg":
         ElementTree.fromstring(picture)
@@ -169,12 +171,6 @@ def test_a_mechanism_looks_the_same_next_to_any_others():
     assert one == {**two, **{key: one[key] for key in differ}}
 
 
-TIME = Quantity(
-    value="time_s", low="time_lo_s", high="time_hi_s", predicted="predicted_s",
-    axis="time", text=str, base=10,
-)  # fmt: skip
-
-
 def test_curves_are_scaled_to_the_tokens_and_continue_with_predictions():
     drawn = {c.series: c for c in curves(summary(sweep()), "inference", TIME)}
     fast, slow = drawn["fastformer:eager"], drawn["transformer:eager"]
@@ -199,7 +195,7 @@ def test_curves_are_scaled_to_the_tokens_and_continue_with_predictions():
 def test_a_gap_in_a_curve_is_named(lengths, gone, cause, said):
     outcome = Outcome.SKIPPED if cause else Outcome.TIMEOUT
     whole = sweep(("fastformer",), lengths=lengths, end=ended(outcome, cause, gone))
-    cases = summary(whole).assign(predicted_s=np.nan)
+    cases = summary(whole).assign(refined_s=np.nan)
     assert curves(cases, "training", TIME)[0].missing == said
 
 
@@ -208,7 +204,7 @@ def test_what_cannot_run_has_no_predicted_cost():
     table = outcomes(summary(whole), whole.plan)
     assert table.title == "Cases not measured (D256-H16/model/float32/cpu)"
     assert [row[-2:] for row in texts(table)] == [["–", "–"]] * 4
-    (curve,) = curves(summary(whole), "training", replace(TIME, predicted="refined_s"))
+    (curve,) = curves(summary(whole), "training", TIME)
     assert curve.entry == ("fastformer:eager", None, "cannot run")
 
 
@@ -353,14 +349,14 @@ def test_a_roof_below_its_cases_is_raised_with_a_warning():
 def test_slopes_are_drawn_below_the_times():
     cases = summary(sweep(lengths=(128, 512, 2048)))
     local = local_slopes(cases).assign(expected=1.0)
-    plain = saved(cost_figure(cases, figures.TIME, 8192), "svg")
-    both = saved(cost_figure(cases, figures.TIME, 8192, slopes=local), "svg")
+    plain = saved(cost_figure(cases, TIME, 8192), "svg")
+    both = saved(cost_figure(cases, TIME, 8192, slopes=local), "svg")
     assert plain.count(b"local exponent") == 0
     assert both.count(b": local exponent</text>") == 2
     assert both.count(b"paper: 1</text>") == 1
     short = summary(sweep(lengths=(128,)))
     local = local_slopes(short).assign(expected=1.0)
-    single = saved(cost_figure(short, figures.TIME, 8192, slopes=local), "svg")
+    single = saved(cost_figure(short, TIME, 8192, slopes=local), "svg")
     assert single.count(b"fewer than two lengths") == 2
 
 

@@ -45,32 +45,27 @@ def test_costs_that_are_not_positive_are_left_out():
 
 
 def curve_of(metric):
-    """The curve of a metric in a summary that knows the errors of two times."""
-    columns = {"seq_len": [16, 32], "batch": [4, 2], metric: [8.0, 6.0]}
-    for name, error, df in (("time", 0.1, 3.0), ("ttft", 0.2, 5.0)):
-        columns |= {f"{name}_log_se": [error, error], f"{name}_df": [df, df]}
-    return cost_curve(pd.DataFrame(columns), metric)
+    """The curve of a metric in a summary that knows the errors of every cost."""
+    columns = {"seq_len": [16, 32], "batch": [4, 2]}
+    for row in (row for row in TABLE.values() if row.interval):
+        columns |= dict(zip(row.estimate[3:], ([0.1] * 2, [3.0] * 2), strict=True))
+    return cost_curve(pd.DataFrame(columns | {metric: [8.0, 6.0]}), metric)
 
 
 @pytest.mark.parametrize(
     ("metrics", "error", "df"),
     [
-        (("time_s", "token_s", "tokens_per_s", "tpot_s"), 0.1, 3.0),
-        (("ttft_s",), 0.2, 5.0),
-        (("wall_s", "forward_s", "compile_s", "energy_j", "power_w"), math.nan, math.nan),
+        ([key for key, row in TABLE.items() if row.interval], 0.1, 3.0),
+        (("compile_s", "setup_s", "power_w"), math.nan, math.nan),
         (("allocated_peak_bytes", "state_bytes", "flops", "derived"), 0.0, math.inf),
     ],
 )
-def test_a_metric_has_the_errors_that_its_row_names(metrics, error, df):
+def test_a_cost_has_its_own_errors(metrics, error, df):
     for metric in metrics:
         found = curve_of(metric)
         assert np.exp(found.logs) == pytest.approx([2.0, 3.0])
         np.testing.assert_array_equal(found.errors, [error, error])
         np.testing.assert_array_equal(found.df, [df, df])
-
-
-def test_only_the_errors_of_two_times_are_known():
-    assert {row.errors for row in TABLE.values()} == {"", "time", "ttft"}
 
 
 @given(POINTS, POINTS)
