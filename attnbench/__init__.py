@@ -6,37 +6,20 @@ from attnbench.version import __version__ as __version__
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from os import PathLike
-    from typing import Any
+    from attnbench.api.sweeps import load as load
+    from attnbench.api.sweeps import sweep as sweep
 
-    from attnbench.api.sweeps import Sweep
-    from attnbench.run.session import Progress
+__all__ = ("__version__", "load", "sweep")
 
 
-def sweep(
-    *,
-    out: "str | PathLike[str] | None" = None,
-    progress: "Callable[[Progress], None] | None" = None,
-    **options: "Any",
-) -> "Sweep":
-    """Measure a sweep, `attnbench.sweep(models=["fastformer"], lengths=[512, 1024])`; return it.
-
-    `options` are those of `attnbench sweep`, with underscores, as text, numbers or lists. `out` is
-    the folder, by default `reports/<date>`. Nothing is printed; `progress` is called whenever
-    another process has its turn. Raises `UsageError`, `CannotRun` or `StoreError`.
-    """
+def __getattr__(name: str) -> object:
+    """`sweep` and `load`, with what they need, once they are asked for."""
+    if name not in __all__:
+        raise AttributeError(f"module 'attnbench' has no attribute {name!r}")
     from attnbench.api import sweeps
 
-    return sweeps.sweep(out, progress, **options)
+    return getattr(sweeps, name)
 
 
-def load(folder: "str | PathLike[str]", at: "str | None" = None) -> "Sweep":
-    """A stored sweep, or only its variant `at`, such as `D512`.
-
-    Raises `StoreError` if the folder holds none, or one without cases, and `UsageError` if it has
-    no such variant.
-    """
-    from attnbench.api.sweeps import Sweep
-
-    return Sweep(folder, at)
+def __dir__() -> list[str]:
+    return [*__all__]

@@ -1,13 +1,18 @@
 """Sweeps from Python: `attnbench.sweep` measures one, `attnbench.load` reads one."""
 
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
+from inspect import Parameter, Signature
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
+from attnbench.analysis.compare import compare
+from attnbench.analysis.recommend import Choice, recommend
 from attnbench.analysis.report import Analysis, analyse, joined, variants
 from attnbench.analysis.scaling import speedups
 from attnbench.analysis.summary import Frame
@@ -18,14 +23,18 @@ from attnbench.metrics import DRAWN, NAMED, TIME
 from attnbench.records import PASSES
 from attnbench.render.answers import TITLE, paragraphs
 from attnbench.render.conditions import warnings
+from attnbench.render.terminal import watched_line
 from attnbench.run.session import Progress
 from attnbench.store import output
 from attnbench.store.journal import load_results
-from attnbench.workloads import config, reading
-from attnbench.workloads.option import FORMATS
+from attnbench.workloads import axes, config, reading
+from attnbench.workloads.option import FORMATS, modes
 from attnbench.workloads.options import Options, declared
 from attnbench.workloads.requests import request
 
+# the columns of a summary by which programs tell cases apart
+KEYS = ("key", "match")
+VALUE = str | int | float | Sequence[str | int | float] | None
 QUANTITIES = tuple(row.name for row in DRAWN)
 T = TypeVar("T")
 MOST = 3  # series that a list in the answers names in a notebook
@@ -37,6 +46,9 @@ class Chart:
 
     suffix: str  # svg, png or pdf
     content: bytes  # of such a file
+
+    def __repr__(self) -> str:
+        return f"Chart({self.suffix}, {len(self.content):,} bytes)"
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the picture to a file. Raises `StoreError`."""
@@ -79,8 +91,17 @@ class Sweep:
 
     @property
     def cases(self) -> Frame:
-        """One row per case, with estimates, counts and outcome: the columns of `cases.csv`."""
-        return joined(each.cases for each in self._analyses.values())
+        """One row per case, with estimates, counts and outcome, as in `cases.csv`."""
+        return joined(each.cases for each in self._analyses.values()).drop(columns=[*KEYS])
+
+    @property
+    def answer(self) -> str:
+        """What the sweep found, in sentences: a paragraph for each question."""
+        return "\n".join(
+            f"{name}: {paragraph.text}" if self.variants else paragraph.text
+            for name, each in self._analyses.items()
+            for paragraph in paragraphs(each.answers)
+        )
 
     @property
     def warnings(self) -> list[str]:
@@ -110,6 +131,37 @@ class Sweep:
         Only those with the series `against`, if given. Raises what `ratios` raises.
         """
         return self._against(against).crossovers
+
+    def recommend(
+        self, length: int | str, mode: str | None = None, memory: int | str | None = None
+    ) -> Frame:
+        """The series to choose from at a length, best first, in each mode or one.
+
+        Columns: `mode` and the fields of `analysis.recommend.Choice`; those that tie share a rank,
+        and predicted ones have none. `memory` is the most bytes, or text such as "8GiB". Raises
+        `UsageError` at what cannot be read, or if there are several variants.
+        """
+        one = self._one
+        limit = axes.memory(memory, "memory") if isinstance(memory, str) else memory
+        found = (
+            recommend(
+                *(one.cases, one.standings, one.sweep.request.batch_tokens),
+                *(axes.size(str(length), "length"), str(each), limit),
+            )
+            for each in (one.modes if mode is None else modes(mode, "mode"))
+        )
+        rows = [{"mode": r.mode} | asdict(choice) for r in found for choice in r.choices]
+        columns = ["mode", *(field.name for field in fields(Choice))]
+        return Frame(rows, columns=columns)
+
+    def compare(self, earlier: "Sweep", anyway: bool = False) -> Frame:
+        """This sweep against an earlier one: a row for each case and metric, with its verdict.
+
+        The columns are those of `analysis.compare.Comparison`. Times of different machines are
+        compared only `anyway`. Raises `UsageError` if the sweeps have no case in common, or one of
+        them several variants.
+        """
+        return compare(earlier._one, self._one, anyway=anyway).rows
 
     def plot(self, quantity: str = "time", suffix: str = "svg") -> Chart:
         """A chart of `time`, `memory` or another drawn metric by length, as svg, png or pdf.
@@ -192,12 +244,28 @@ def shown(variant: str, analysis: Analysis) -> str:
     )
 
 
+def load(folder: str | PathLike[str], at: str | None = None) -> Sweep:
+    """A stored sweep, or only its variant `at`, such as `D512`.
+
+    Raises `StoreError` if the folder holds none, or one without cases, and `UsageError` if it has
+    no such variant.
+    """
+    return Sweep(folder, at)
+
+
 def sweep(
+    *,
     out: str | PathLike[str] | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: bool | Callable[[Progress], None] = True,
     **options: Any,
 ) -> Sweep:
-    """What `attnbench.sweep` does; an interrupted sweep keeps what it measured."""
+    """Measure a sweep, `attnbench.sweep(models=["fastformer"], lengths=[512, 1024])`; return it.
+
+    The options are those of `attnbench sweep`, with underscores, as text, numbers or lists. `out`
+    is the folder, by default `reports/<date>`. Terminals and notebooks show the `progress` unless
+    it is False; a function is called with it whenever another process has its turn. An interrupted
+    sweep keeps what it measured. Raises `UsageError`, `CannotRun` or `StoreError`.
+    """
     refuse_useless(options)
     given = Options.of(options)
     requested = request(given)
@@ -207,16 +275,47 @@ def sweep(
     with own_server(settings.threads, settings.seed) as server:
         plan = reading.plan(requested, server)
         options_file = config.content(given, requested)
-        measuring.measure(
-            requested,
-            plan,
-            server,
-            folder,
-            options_file=options_file,
-            observe=progress or (lambda progress: None),
-        )
+        with watched(progress) as observe:
+            measuring.measure(
+                requested, plan, server, folder, options_file=options_file, observe=observe
+            )
     measuring.refuse_empty(folder)
     return Sweep(folder)
+
+
+def signature() -> Signature:
+    """The signature of `sweep` with each option that has an effect there."""
+    own = inspect.signature(sweep)
+    *first, _ = own.parameters.values()
+    options = Options()
+    named = [
+        Parameter(
+            name,
+            Parameter.KEYWORD_ONLY,
+            default=getattr(options, name),
+            annotation=bool if option.kind.read is None else VALUE,
+        )
+        for name, option in declared().items()
+        if option.measures
+    ]
+    return own.replace(parameters=[*first, *named])
+
+
+sweep.__signature__ = signature()  # type: ignore[attr-defined]
+
+
+@contextmanager
+def watched(progress: bool | Callable[[Progress], None]) -> Iterator[Callable[[Progress], None]]:
+    """What is to be told of the progress: a function, or a line where somebody watches."""
+    if callable(progress):
+        yield progress
+        return
+    line = watched_line() if progress else None
+    if line is None:
+        yield lambda progress: None
+        return
+    with line:
+        yield lambda p: line.show(p.running, f"N={p.seq_len:,} {p.mode}", p.done, p.total, p.left_s)
 
 
 def refuse_useless(given: Mapping[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Self
 
 import rich.table
@@ -184,11 +185,18 @@ def _folded(paragraph: "Paragraph", said: int, width: int) -> list[str]:
     return folded(text, width).split("\n")
 
 
+def watched_line() -> "ProgressLine | None":
+    """A live line on standard error or in a notebook, where somebody watches."""
+    line = ProgressLine(Console(stderr=True))
+    return line if line.live else None
+
+
 class ProgressLine:
     """A live line on a terminal, with a bar where there is room; elsewhere a line per stage."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
+        self.live = console.is_terminal or (console.is_jupyter and bool(find_spec("ipywidgets")))
         self.last = ""
         # the line alone is cut where it does not fit, at its end
         text = TextColumn(
@@ -206,7 +214,7 @@ class ProgressLine:
             refresh_per_second=REFRESH_PER_S,
             transient=True,
             expand=True,
-            disable=not console.is_terminal,
+            disable=not self.live,
         )
         self.task = self.progress.add_task("", visible=False)  # until there is something to show
 
@@ -221,7 +229,7 @@ class ProgressLine:
         """Show how much is done, the predicted time left, and then what is running."""
         left = f"{units.span(left_s)} left" if left_s >= 1 else "almost done"
         counts = f"{done}/{total} · {left}"
-        if self.console.is_terminal:
+        if self.live:
             text = clean(f"{counts} · {running} {stage}")
             self.progress.update(
                 self.task, description=text, completed=done, total=total, visible=True

@@ -1,5 +1,7 @@
 """Sweeps from Python, without a kernel: what is read, and what is refused."""
 
+import inspect
+import io
 import re
 import subprocess
 import sys
@@ -7,10 +9,14 @@ from html import unescape
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import attnbench
+from attnbench.api import sweeps
 from attnbench.devices.kinds.cpu import Cpu
 from attnbench.errors import AttnbenchError, SweepExists, UnknownMechanism, UsageError
+from attnbench.render import terminal as terminals
+from attnbench.run.session import Progress
 from attnbench.store.journal import load as stored
 from tests.cli.commands import soon
 from tests.store.recorded import CROSSED
@@ -38,7 +44,7 @@ def sweep():
 
 def test_importing_the_package_loads_nothing_heavy():
     code = (
-        "import attnbench, sys; attnbench.sweep; attnbench.load;"
+        "import attnbench, sys; dir(attnbench);"
         "sys.exit(any(m in sys.modules for m in ('torch', 'numpy', 'pandas', 'rich', 'typer')))"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
@@ -55,6 +61,53 @@ def test_a_sweep_is_measured_without_a_word(tmp_path, capfd, monkeypatch):
         assert "4 of 4 cases measured" in repr(shown)
         assert "fastformer" in shown._repr_html_()
     assert len(measured.ratios("transformer")) == 2
+
+
+def test_the_signature_names_every_option_that_measures():
+    known = inspect.signature(attnbench.sweep).parameters
+    assert {"out", "progress", "models", "lengths", "budget"} <= set(known)
+    assert known["models"].default == "@fig2"
+    assert known["causal"].annotation is bool
+    assert not {"on", "shards", "formats", "options"} & set(known)
+    assert {"sweep", "load"} <= set(dir(attnbench))
+    with pytest.raises(AttributeError, match="no attribute 'sweeps'"):
+        attnbench.sweeps  # noqa: B018
+
+
+def test_progress_is_shown_where_somebody_watches(monkeypatch):
+    told = []
+    with sweeps.watched(told.append) as observe:
+        observe("step")
+    assert told == ["step"]
+    progress = Progress(
+        running="fastformer", mode="training", seq_len=512, done=1, total=2, round=0, left_s=9.0
+    )
+    for asked, terminal in ((True, False), (False, True), (True, True)):
+        console = Console(file=io.StringIO(), force_terminal=terminal, width=80)
+        monkeypatch.setattr(terminals, "Console", lambda console=console, **how: console)
+        with sweeps.watched(asked) as observe:
+            observe(progress)
+        assert ("fastformer" in console.file.getvalue()) == (asked and terminal)
+
+
+def test_a_sweep_says_what_it_found_and_what_to_take():
+    sweep = attnbench.load(CROSSED)
+    one = sweep.at(NAMES[0])
+    assert sweep.answer.startswith(f"{NAMES[0]}: Fastest, ")
+    assert one.answer.count("Fastest, ") == len(set(one.cases["mode"]))
+    assert not {"key", "match"} & set(one.cases)
+    length = int(one.cases["seq_len"].max())
+    for asked in (length, f"{length}"):
+        found = one.recommend(asked, memory="64GiB")
+        assert set(found["mode"]) == set(one.cases["mode"])
+        assert set(found["series"]) <= set(one.cases["series"])
+    assert len(one.recommend(length, "training", memory=1)) == 0
+    with pytest.raises(UsageError, match="mode 'sleeping'"):
+        one.recommend(length, "sleeping")
+    rows = one.compare(one)
+    assert set(rows["verdict"]) <= {"same", "unsure"}
+    with pytest.raises(UsageError, match="several variants"):
+        sweep.compare(one)
 
 
 def test_a_stored_sweep_has_its_cases_ratios_and_crossovers(sweep):
