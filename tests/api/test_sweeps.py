@@ -101,7 +101,7 @@ def test_a_sweep_says_what_it_found_and_what_to_take():
         found = one.recommend(asked, memory="64GiB")
         assert set(found["mode"]) == set(one.cases["mode"])
         assert set(found["series"]) <= set(one.cases["series"])
-    assert len(one.recommend(length, "training", memory=1)) == 0
+    assert len(one.recommend(length, memory=1)) == 0
     with pytest.raises(UsageError, match="mode 'sleeping'"):
         one.recommend(length, "sleeping")
     rows = one.compare(one)
