@@ -67,20 +67,12 @@ class Differential(at.CachedAttention):
         o = (1 - first) * nn.functional.rms_norm(o, o.shape[-1:], eps=EPSILON)
         return o.unflatten(-1, (2, -1)).transpose(2, 3).flatten(1, 2)  # partners are neighbours
 
-    def start(self, batch: int, capacity: int) -> at.Cache:
-        d = self.width // self.heads
-        return at.caches.empty(self.key.weight, batch, self.heads, capacity, d)
-
     def attend_next(self, q: Tensor, state: at.Cache) -> Tensor:
         k, v = state.held()
         A = (q / q.shape[-1] ** 0.5 @ k.mT).softmax(-1).unflatten(1, (2, -1)).squeeze(3)
         # partners are rows of products with each half of the values, which are not copied
         o = torch.cat([A.transpose(1, 2) @ half for half in v.chunk(2, 1)], -1)
         return self.difference(o.transpose(1, 2).flatten(1, 2)[:, :, None])
-
-    @staticmethod
-    def state_elements(config: Config, workload: at.Workload) -> int:
-        return 2 * workload.tokens * workload.width
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:

@@ -31,7 +31,7 @@ from attnbench.mechanisms.grouped_query import kv_heads
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(grouped_query.Config):
+class Config(grouped_query.Grouped):
     """`block`: C; `blocks`: n, at least 3; `window`: w; `kv_heads`: K, which divides H; None: H/4,
     or the next divisor below."""
 
@@ -46,19 +46,12 @@ class Config(grouped_query.Config):
         self.require_at_least(3, "blocks")
 
 
-class NativeSparse(at.CoreAttention):
+class NativeSparse(at.Choosing, at.QKVAttention):
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         self.kv_heads = kv_heads(config, workload)
-        self.choice: Tensor | None = None
-        if workload.level is at.Level.CORE:
-            return
-        D, wide = workload.width, self.kv_heads * workload.head_width
-        self.query = nn.Linear(D, D, bias=config.bias)
-        self.key = nn.Linear(D, wide, bias=config.bias)
-        self.value = nn.Linear(D, wide, bias=config.bias)
-        self.gates = nn.Linear(D, 3 * workload.heads, bias=config.bias)
-        self.output = nn.Linear(D, D, bias=config.bias)
+        if workload.level is not at.Level.CORE:
+            self.gates = nn.Linear(workload.width, 3 * workload.heads, bias=config.bias)
 
     @staticmethod
     def core_inputs(config: Config, workload: at.Workload) -> tuple[tuple[int, ...], ...]:
@@ -67,14 +60,8 @@ class NativeSparse(at.CoreAttention):
         tokens, kv = (w.batch, w.heads, w.seq_len), (w.batch, kv_heads(config, w), w.seq_len)
         return (*tokens, w.head_width), (*kv, w.head_width), (*kv, w.head_width), (*tokens, 3)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self.output(at.merge(self.attend(*self.projected(x), mask)))
-
-    def projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The tensors of `core_inputs`."""
-        k, v = (t.unflatten(-1, (self.kv_heads, -1)) for t in (self.key(x), self.value(x)))
-        q, g = self.split(self.query(x)), self.split(self.gates(x))
-        return q, k.transpose(1, 2), v.transpose(1, 2), g
+    def projected(self, x: Tensor) -> tuple[Tensor, ...]:
+        return *super().projected(x), self.split(self.gates(x))
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, g: Tensor, mask: Tensor | None) -> Tensor:
         """Shapes of `core_inputs` and a mask [B, N] or None to [B, H, N, d]."""
@@ -141,10 +128,6 @@ class NativeSparse(at.CoreAttention):
         band = ((lag >= 0) & (lag < self.config.window)).expand(len(q), 1, -1, -1)
         return at.read_allowed(q, k, v, band, mask)
 
-    def draws(self, index: int) -> at.Draws:
-        """`choice` [K, N, M]: the earlier blocks that each query reads."""
-        return {} if self.choice is None else {"choice": self.choice[index]}
-
     def start(self, batch: int, capacity: int) -> at.State:
         d, like = self.width // self.heads, self.output.weight
         k, v = like.new_empty(2, batch, self.kv_heads, capacity, d)
@@ -157,7 +140,7 @@ class NativeSparse(at.CoreAttention):
         q, k, v, g = self.projected(x)
         o = self.attend(q, k, v, g, None)
         both = torch.cat([k, v], -1)
-        return self.output(at.merge(o)), at.ChosenState(*state).added(k, v, both, self.config.block)
+        return self.finished(o, x), at.ChosenState(*state).added(k, v, both, self.config.block)
 
     def step(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
         C, count = self.config.block, self.config.blocks - 1
@@ -172,7 +155,7 @@ class NativeSparse(at.CoreAttention):
             at.read_next(q, k, v, at.allowed_tokens(choice, last, kept.length, C)),
             self.near_next(q, k, v),
         )
-        return self.output(at.merge(self.gated(g, *outputs))), kept
+        return self.finished(self.gated(g, *outputs), x), kept
 
     def near_next(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """o^w of the last token."""
