@@ -22,6 +22,7 @@ Source: arXiv:2305.13245, section 2.2.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -138,7 +139,7 @@ def reference(module: GroupedQuery, x: Tensor, mask: Tensor | None, draws: at.Dr
     return module.output(o * module.gate(x).sigmoid() if module.config.gate else o)
 
 
-def heads_of(module: GroupedQuery, x: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+def heads_of(module: Any, x: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """q, k and v of each head of one sequence, [N, d] each."""
     q, k, v = (
         m(x).split(module.width // module.heads, -1)

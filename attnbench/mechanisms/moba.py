@@ -50,12 +50,10 @@ class Moba(at.Choosing, at.QKVAttention):
         return at.read_allowed(q, k, v, at.allowed_tokens(choice, 0, N, self.config.block), mask)
 
     def start(self, batch: int, capacity: int) -> at.ChosenState:
-        H, d = self.heads, self.width // self.heads
-        like = self.key.weight
+        like, H, d = self.key.weight, self.heads, self.width // self.heads
         k, v = like.new_empty(2, batch, H, capacity, d)
-        return at.ChosenState(
-            k, v, at.widen(like.new_zeros(batch, H, -(-capacity // self.config.block), d)), 0
-        )
+        sums = like.new_zeros(batch, H, -(-capacity // self.config.block), d)
+        return at.ChosenState(k, v, at.widen(sums), 0)
 
     def prefill(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
         q, k, v = self.projected(x)

@@ -65,7 +65,7 @@ class NativeSparse(at.Choosing, at.QKVAttention):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, g: Tensor, mask: Tensor | None) -> Tensor:
         """Shapes of `core_inputs` and a mask [B, N] or None to [B, H, N, d]."""
-        C, N = self.config.block, q.shape[2]
+        C, count, N = self.config.block, self.config.blocks - 1, q.shape[2]
         means_k, means_v = (at.block_means(t, mask, C) for t in (k, v))
         real = None
         if mask is not None:
@@ -73,11 +73,7 @@ class NativeSparse(at.Choosing, at.QKVAttention):
         ended = self.ended(N, 0, N, q.device)
         visible = ended if real is None else ended & real
         self.choice = at.choose(
-            lambda part, first: self.scores(part, means_k, first, real),
-            q,
-            means_k.shape[2],
-            self.config.blocks - 1,
-            C,
+            lambda q, first: self.scores(q, means_k, first, real), q, means_k.shape[2], count, C
         )
         outputs = (
             self.compressed(q, means_k, means_v, visible),
@@ -131,10 +127,8 @@ class NativeSparse(at.Choosing, at.QKVAttention):
     def start(self, batch: int, capacity: int) -> at.State:
         d, like = self.width // self.heads, self.output.weight
         k, v = like.new_empty(2, batch, self.kv_heads, capacity, d)
-        blocks = -(-capacity // self.config.block)
-        return at.ChosenState(
-            k, v, at.widen(like.new_zeros(batch, self.kv_heads, blocks, 2 * d)), 0
-        )
+        sums = like.new_zeros(batch, self.kv_heads, -(-capacity // self.config.block), 2 * d)
+        return at.ChosenState(k, v, at.widen(sums), 0)
 
     def prefill(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
         q, k, v, g = self.projected(x)
@@ -179,35 +173,26 @@ class NativeSparse(at.Choosing, at.QKVAttention):
 
 
 def reference(module: NativeSparse, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    c, d, group = module.config, module.width // module.heads, module.heads // module.kv_heads
-    q, k, v = (m(x) for m in (module.query, module.key, module.value))
-    gates, C, rows = module.gates(x).sigmoid(), module.config.block, []
-    real = [mask is None or bool(mask[j]) for j in range(len(x))]
-    for i in range(len(x)):
-        past, heads = [j for j in range(i + 1) if real[j]], []
-        for h in range(module.heads):
-            own, shared = slice(h * d, (h + 1) * d), slice(h // group * d, (h // group + 1) * d)
-            blocks = [i // C, *draws["choice"][h // group, i].nonzero()[:, 0].tolist()]
+    C, gates, choice, heads = module.config.block, module.gates(x).sigmoid(), draws["choice"], []
+    for h, (q, k, v) in enumerate(grouped_query.heads_of(module, x)):
+        outputs = []
+        for i in range(len(x)):
+            past = [j for j in range(i + 1) if mask is None or mask[j]]
+            chosen = choice[h * module.kv_heads // module.heads, i].nonzero()[:, 0].tolist()
             ended = [[j for j in past if j // C == m] for m in range((i + 1) // C)]
-            ended = [block for block in ended if block]
             branches = (
-                ([k[b, shared].mean(0) for b in ended], [v[b, shared].mean(0) for b in ended]),
-                *(
-                    ([*k[keys, shared]], [*v[keys, shared]])
-                    for keys in (
-                        [j for j in past if j // C in blocks],
-                        [j for j in past if i - j < c.window],
-                    )
-                ),
+                [block for block in ended if block],
+                [[j] for j in past if j // C in (i // C, *chosen)],
+                [[j] for j in past if i - j < module.config.window],
             )
-            o = torch.zeros_like(q[i, own])
-            for gate, (keys, values) in zip(gates[i, 3 * h : 3 * h + 3], branches, strict=True):
-                if keys:
-                    A = (torch.stack(keys) @ q[i, own] / d**0.5).softmax(0)
-                    o = o + gate * (A @ torch.stack(values))
-            heads.append(o)
-        rows.append(torch.cat(heads))
-    return module.output(torch.stack(rows))
+            o = torch.zeros_like(q[i])
+            for gate, blocks in zip(gates[i, 3 * h : 3 * h + 3], branches, strict=True):
+                if blocks:
+                    keys, values = (torch.stack([t[b].mean(0) for b in blocks]) for t in (k, v))
+                    o = o + gate * ((keys @ q[i] / len(q[i]) ** 0.5).softmax(0) @ values)
+            outputs.append(o)
+        heads.append(torch.stack(outputs))
+    return module.output(torch.cat(heads, -1))
 
 
 class Blocked(NativeSparse):
