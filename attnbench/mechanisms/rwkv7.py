@@ -125,8 +125,9 @@ class Rwkv7(at.Recurrent):
         return (a + self.by_head(self.b_a).to(a.dtype)).sigmoid()
 
     def added(self, k: Tensor, a: Tensor) -> Tensor:
-        """k̃."""
-        return k * (1 + (a - 1) * self.by_head(self.alpha).to(a.dtype))
+        """k̃, of which training keeps no a − 1."""
+        alpha = self.by_head(self.alpha).to(a.dtype)
+        return k * torch.addcmul(1 - alpha, a, alpha)
 
     @staticmethod
     def state_shape(config: Config, workload: at.Workload) -> tuple[int, ...]:

@@ -65,6 +65,14 @@ def test_what_training_keeps_is_linear_in_length():
     assert_linear(kept)
 
 
+def test_what_the_core_keeps_for_training_is_below_four_times_its_inputs():
+    w = Workload(batch=1, seq_len=8192, width=256, heads=16, level=Level.CORE, causal=True)
+    module = CARD.forms["chunked"](Config(), w)
+    inputs = [torch.randn(shape).requires_grad_() for shape in module.core_inputs(Config(), w)]
+    kept, _ = kept_bytes(module.attend, *inputs, None)
+    assert kept < 4 * sum(tensor.nbytes for tensor in inputs)
+
+
 def test_padding_leaves_the_state_as_it_is():
     module = build(level=Level.ATTENTION).double()
     x, mask = torch.randn(1, 12, 16, dtype=torch.float64), torch.ones(1, 12, dtype=torch.bool)
