@@ -60,9 +60,8 @@ class Rwkv7(at.Recurrent):
             return
         self.mu = nn.Parameter(torch.rand(6, D))
         self.r, self.k, self.v = (nn.Linear(D, D, bias=config.bias) for _ in "rkv")
-        self.w = nn.Sequential(maps(D, R)[0], nn.Tanh(), maps(D, R)[1])
-        self.a = nn.Sequential(*maps(D, R))
-        self.g = nn.Sequential(maps(D, T)[0], nn.Sigmoid(), maps(D, T)[1])
+        self.w, self.a = low_rank(D, R, nn.Tanh()), low_rank(D, R)
+        self.g = low_rank(D, T, nn.Sigmoid())
         self.rho = nn.Parameter(torch.zeros(D))
         self.scales, self.shifts = nn.Parameter(torch.ones(D)), nn.Parameter(torch.zeros(D))
         self.output = nn.Linear(D, D, bias=config.bias)
@@ -125,7 +124,7 @@ class Rwkv7(at.Recurrent):
         return (a + self.by_head(self.b_a).to(a.dtype)).sigmoid()
 
     def added(self, k: Tensor, a: Tensor) -> Tensor:
-        """k̃, of which training keeps no a − 1."""
+        """k̃ = k ⊙ (1 − α + a ⊙ α), for which training keeps less."""
         alpha = self.by_head(self.alpha).to(a.dtype)
         return k * torch.addcmul(1 - alpha, a, alpha)
 
@@ -190,9 +189,10 @@ class Chunked(Rwkv7):
         return w.tokens * w.width * (6 + 7 * w.trains) + 60 * 2**18
 
 
-def maps(width: int, rank: int) -> tuple[nn.Linear, nn.Linear]:
+def low_rank(width: int, rank: int, *between: nn.Module) -> nn.Sequential:
     """To a rank and back."""
-    return nn.Linear(width, rank, bias=False), nn.Linear(rank, width, bias=False)
+    down, up = nn.Linear(width, rank, bias=False), nn.Linear(rank, width, bias=False)
+    return nn.Sequential(down, *between, up)
 
 
 def ranks(config: Config, w: at.Workload) -> tuple[int, int]:
