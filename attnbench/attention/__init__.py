@@ -1,10 +1,10 @@
 """What the file of a mechanism imports: `from attnbench import attention as at`.
 
-    contract, card          `at.QKVAttention`, `at.Card`: what every mechanism has
-    primitives, decays      operations that mechanisms share
-    convolution, recurrence
-    selection               attention to chosen blocks of keys
-    caches, flex            states of keys and values; windows by torch's flex_attention
+    contract, card           `at.QKVAttention`, `at.Card`: what every mechanism has
+    primitives, convolution  operations that mechanisms share
+    recurrence, decays       recurrences with a matrix as state, and what decays in them
+    selection                attention to chosen blocks of keys
+    caches, flex             states of keys and values; windows by torch's flex_attention
 
 Loads torch. The kernels in `kernels` need triton too, so forms import them when they are built.
 """
