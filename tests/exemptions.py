@@ -86,9 +86,11 @@ ACROSS_0 = "values that round across the 0 of ReLU gain or lose their whole grad
 LARGEST = "rounding may change which token is the largest"
 
 SMALL = "RMSNorm magnifies the rounding of q and k where a token's o is small"
+SMALL_SHIFTED = "GroupNorm magnifies the rounding of r and k where a token's o is small"
 WIDER = {
     "kimi_delta": Tolerance(float16=0.02, bfloat16=0.1, reason=SMALL),
     "poolingformer": Tolerance(float16=0.1, reason=LARGEST),
+    "rwkv7": Tolerance(float16=0.01, bfloat16=0.1, reason=SMALL_SHIFTED),
     "set_transformer": Tolerance(float16=0.3, bfloat16=0.3, reason=ACROSS_0),
     "star_transformer": Tolerance(float16=0.3, bfloat16=0.3, reason=ACROSS_0),
 }

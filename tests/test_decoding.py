@@ -32,6 +32,7 @@ RECURRENT = (
     "mamba2",
     "performer",
     "retention",
+    "rwkv7",
 )
 RINGS = ("compressive_transformer", "local", "longformer", "sliding_window", "transformer_xl")
 

@@ -1,9 +1,10 @@
 """What the file of a mechanism imports: `from attnbench import attention as at`.
 
-    contract, card          `at.QKVAttention`, `at.Card`: what every mechanism has
-    primitives, recurrence  operations that mechanisms share
-    selection               attention to chosen blocks of keys
-    caches, flex            states of keys and values; windows by torch's flex_attention
+    contract, card           `at.QKVAttention`, `at.Card`: what every mechanism has
+    primitives, convolution  operations that mechanisms share
+    recurrence, decays       recurrences with a matrix as state, and what decays in them
+    selection                attention to chosen blocks of keys
+    caches, flex             states of keys and values; windows by torch's flex_attention
 
 Loads torch. The kernels in `kernels` need triton too, so forms import them when they are built.
 """
@@ -21,6 +22,7 @@ from attnbench.attention.contract import (
     Flops,
     Projections,
     QKVAttention,
+    Recurrent,
     State,
     Unusable,
     merge,
@@ -28,6 +30,8 @@ from attnbench.attention.contract import (
     projection_parameters,
     try_out,
 )
+from attnbench.attention.convolution import Convolved, Kept, random_taps, short_convolution
+from attnbench.attention.decays import decay_rates
 from attnbench.attention.primitives import (
     Kernel,
     additive,
@@ -43,26 +47,23 @@ from attnbench.attention.primitives import (
     padded_mask,
     row_numbers,
     softmax_attention,
+    sum_flops,
+    sum_rule,
     widen,
 )
 from attnbench.attention.recurrence import (
     UNROLLED,
-    Convolved,
-    Kept,
-    Recurrent,
     chunk_length,
     decay_flops,
-    decay_rates,
     decay_rule,
     delta_flops,
     delta_rule,
-    random_taps,
+    dplr_flops,
+    dplr_rule,
     row_decay_flops,
-    short_convolution,
-    sum_flops,
-    sum_rule,
 )
 from attnbench.attention.selection import (
+    Choosing,
     ChosenState,
     allowed_tokens,
     block_means,

@@ -67,13 +67,20 @@ def empty(like: Tensor, batch: int, heads: int, slots: int, width: int, fixed: i
     return Cache(k, v, fixed, 0)
 
 
-def next_output(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def next_output(q: Tensor, k: Tensor, v: Tensor, sink: Tensor | None = None) -> Tensor:
     """softmax(q kᵀ / √d) v of one query of each head, [B, H, 1, d], by torch's fused kernel.
 
     Heads that share one of the K heads of k and v [B, K, n, d] are rows of one product, which on a
-    CPU is faster than `enable_gqa`.
+    CPU is faster than `enable_gqa`. With a logit of each head for a `sink` [H], which takes weight
+    and has no value, weights are stored.
     """
-    o = scaled_dot_product_attention(rows(q, k), k, v)
+    queries = rows(q, k)
+    if sink is None:
+        o = scaled_dot_product_attention(queries, k, v)
+    else:
+        first = sink.view(k.shape[1], -1, 1).expand(*queries.shape[:3], 1)
+        logits = torch.cat([first, queries / q.shape[-1] ** 0.5 @ k.mT], -1)
+        o = logits.softmax(-1)[..., 1:] @ v
     return o.reshape(*q.shape[:3], v.shape[-1])
 
 

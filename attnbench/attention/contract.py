@@ -10,13 +10,15 @@ The sequences of a batch never mix, padding changes no real token, a query witho
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from attnbench.attention.caches import empty
+from attnbench.attention.primitives import widen
 from attnbench.records import Level, Workload
 
 NO_SEPARATE_CORE = "folding merges the projections into the core, so there is no separate core"
@@ -170,12 +172,12 @@ class CoreAttention(Attention):
 class QKVAttention(CoreAttention):
     """Projections to q, k and v around a core; most mechanisms only write `attend`.
 
-    The projections are D × D unless `core_inputs` says otherwise.
+    The projections are D × D unless the first three `core_inputs` say otherwise.
     """
 
     def __init__(self, config: Any, workload: Workload) -> None:
         super().__init__(config, workload)
-        shapes = self.core_inputs(config, workload)
+        shapes = self.core_inputs(config, workload)[:3]
         self.head_counts = tuple(heads for _, heads, _, _ in shapes)  # of q, k and v
         if workload.level is not Level.CORE:
             D = workload.width
@@ -186,17 +188,16 @@ class QKVAttention(CoreAttention):
             self.output = nn.Linear(shapes[0][1] * shapes[2][3], D, bias=config.bias)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self.output(merge(self.attend(*self.projected(x), mask)))
+        return self.finished(self.attend(*self.projected(x), mask), x)
 
-    def projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """q, k and v of x [B, N, D] by head, views of the projections."""
+    def projected(self, x: Tensor) -> tuple[Tensor, ...]:
+        """The core's inputs of x [B, N, D]: q, k and v by head, views of the projections."""
         linears = zip((self.query, self.key, self.value), self.head_counts, strict=True)
-        q, k, v = (m(x).unflatten(-1, (heads, -1)).transpose(1, 2) for m, heads in linears)
-        return q, k, v
+        return tuple(m(x).unflatten(-1, (heads, -1)).transpose(1, 2) for m, heads in linears)
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        """[B, H, N, d] three times and a mask [B, N] or None to [B, H, N, d]."""
-        raise NotImplementedError
+    def finished(self, o: Tensor, x: Tensor) -> Tensor:
+        """The output [B, N, D] of the core's, [B, H, N, d], and x."""
+        return self.output(merge(o))
 
 
 class CachedAttention(QKVAttention):
@@ -220,16 +221,70 @@ class CachedAttention(QKVAttention):
 
     def prefill(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
         q, k, v = self.projected(x)
-        return self.output(merge(self.attend(q, k, v, None))), state.added(k, v)
+        return self.finished(self.attend(q, k, v, None), x), state.added(k, v)
 
     def step(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
         q, k, v = self.projected(x)
         state = state.added(k, v)
-        return self.output(merge(self.attend_next(q, state))), state
+        return self.finished(self.attend_next(q, state), x), state
 
     def attend_next(self, q: Tensor, state: Any) -> Tensor:
         """The core of the last of the past tokens, q [B, H, 1, d] to [B, H, 1, d]."""
         raise NotImplementedError
+
+
+class Recurrent(CoreAttention):
+    """A mechanism that keeps S of past tokens; a subclass writes `scan` and `extend`."""
+
+    output: nn.Linear
+
+    def __init__(self, config: Any, workload: Workload) -> None:
+        super().__init__(config, workload)
+        self.shape = self.state_shape(config, workload)
+
+    @staticmethod
+    def state_shape(config: Any, workload: Workload) -> tuple[int, ...]:
+        """The shape of S of one sequence."""
+        raise NotImplementedError
+
+    @classmethod
+    def state_elements(cls, config: Any, workload: Workload) -> int:
+        return workload.batch * prod(cls.state_shape(config, workload))
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.extend(x, mask, self.start(len(x), 0))[0]
+
+    def extend(self, x: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
+        """The outputs of tokens after a state, and the state after them."""
+        raise NotImplementedError
+
+    def attend(self, *inputs: Any) -> Tensor:
+        """Tensors of `core_inputs` and a mask [B, N] or None to the output of the core."""
+        return self.scan(*inputs, self.nothing(len(inputs[0]), inputs[0]))[0]
+
+    def scan(self, *inputs: Any) -> tuple[Tensor, Tensor]:
+        """The core: its inputs, a mask and S to its output, and S after the tokens."""
+        raise NotImplementedError
+
+    def nothing(self, batch: int, like: Tensor) -> Tensor:
+        """S before the first token, on the device of `like` and at least as precise."""
+        return widen(like.new_zeros(batch, *self.shape))
+
+    def start(self, batch: int, capacity: int) -> State:
+        return (self.nothing(batch, self.output.weight),)
+
+    def prefill(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        return self.extend(x, None, state)
+
+    @staticmethod
+    def chunk(config: Any, d: int) -> int | None:
+        """Tokens of a chunk, for d rows of S; None: token by token."""
+        return None
+
+    @classmethod
+    def step_flops(cls, config: Any, w: Workload) -> Flops:
+        """Those of one token."""
+        return cls.flops(config, replace(w, seq_len=1))
 
 
 def merge(x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Tensor operations that several mechanisms share: masks, softmax attention, gathering.
+"""Tensor operations that mechanisms share: masks, softmax and linear attention, gathering.
 
 Masks are True where a key may be used. No operation mixes the sequences of a batch.
 """
@@ -68,13 +68,12 @@ def fused_attention(
     causal: bool = False,
     *,
     grouped: bool = False,
-    scale: float | None = None,
 ) -> Tensor:
     """`softmax_attention` by torch's fused kernel; causal without a mask: for N keys only.
 
-    If `grouped`, consecutive heads of q share a head of k and v. `scale` replaces 1 / √d.
+    If `grouped`, consecutive heads of q share a head of k and v.
     """
-    attention = partial(F.scaled_dot_product_attention, q, k, v, enable_gqa=grouped, scale=scale)
+    attention = partial(F.scaled_dot_product_attention, q, k, v, enable_gqa=grouped)
     if mask is None:
         return attention(is_causal=causal)
     allowed = mask & causal_mask(q.shape[-2], k.shape[-2], q.device) if causal else mask
@@ -95,6 +94,35 @@ def fused_biased_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None)
     heads = q.shape[1]
     q, k, v = (x.flatten(0, 1) for x in (q, k, v))  # [B·H, C, ·, d]
     return F.scaled_dot_product_attention(q, k, v, attn_mask=bias).unflatten(0, (-1, heads))
+
+
+def sum_rule(S: Tensor, q: Tensor, k: Tensor, v: Tensor, chunk: int) -> tuple[Tensor, Tensor]:
+    """o_t = S_tᵀ q_t of S_t = S_{t−1} + k_t v_tᵀ [B, H, dk, dv], and S after the tokens.
+
+    q and k are [B, H, N, dk], v and o [B, H, N, dv]. The last chunk is padded.
+    """
+    N = q.shape[2]
+    if N == 1:
+        q, k, v = (x.flatten(0, 1) for x in (q, k, v))
+        after = torch.baddbmm(S.flatten(0, 1), k.mT, v)
+        return (q @ after).view(*S.shape[:2], 1, -1), after.view(S.shape)
+    C = min(chunk, N)
+    q, k, v = (F.pad(x, (0, 0, 0, -N % C)).unflatten(2, (-1, C)) for x in (q, k, v))
+    states = torch.cat([S[:, :, None], k.mT @ v], 2).cumsum_(2)  # [B, H, N / C + 1, dk, dv]
+    o = (q @ k.mT).tril() @ v + q @ states[:, :, :-1]
+    # the rest of the states is freed with them
+    return o.flatten(2, 3)[:, :, :N], states[:, :, -1].clone()
+
+
+def sum_flops(seq_len: int, chunk: int, dk: int, dv: int) -> int:
+    """FLOPs of `sum_rule` for one head of one sequence: k vᵀ and Sᵀ q for each token.
+
+    In chunks, the last of which is padded, also Q Kᵀ and its product with V.
+    """
+    if seq_len == 1:
+        return 4 * dk * dv
+    C = min(chunk, seq_len)
+    return 2 * (seq_len + -seq_len % C) * (2 * dk * dv + C * (dk + dv))
 
 
 def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:

@@ -2,29 +2,30 @@
 
     decay   S_t = e^{g_t} S_{t−1} + k_t v_tᵀ                                 [B, H, dk, dv]
     delta   S_t = (I − β_t k_t k_tᵀ) e^{g_t} S_{t−1} + β_t k_t v_tᵀ          [B, H, dk, dv]
-    sum     S_t = S_{t−1} + k_t v_tᵀ                                         [B, H, dk, dv]
+    dplr    S_t = (I − b_t r_tᵀ) e^{g_t} S_{t−1} + k_t v_tᵀ                  [B, H, dk, dv]
     o_t = S_tᵀ q_t                                                           [B, H, N, dv]
 
 Logs of decays g ≤ 0 are [B, H, N], or [1, H, 1] if they are the same at every token, or
-[B, H, N, dk] if every row of S has its own: e^{g_t} is then a diagonal matrix. In the decay rule R
-heads share their q and k, [B, K, N, dk] with K = H / R; its state is [B, K, dk, R, dv], so that
-shared products are one product. All rules take the state before the tokens and return that after
-them. Tokens that do not fill a chunk form a shorter one; only the rule `sum`, whose chunks need not
-follow one another, pads them.
+[B, H, N, dk] if every row of S has its own: e^{g_t} is then a diagonal matrix, as always in `dplr`,
+"diagonal plus low rank". In the decay rule R heads share their q and k, [B, K, N, dk] with K = H /
+R; its state is [B, K, dk, R, dv], so that shared products are one product. All rules take the state
+before the tokens and return that after them. Tokens that do not fill a chunk form a shorter one.
 
 In a chunk of C tokens, with G_i the sum of g up to and including token i, Γ_ij = e^{G_i − G_j} for
 j ≤ i, and S the state before the chunk:
 
     decay   O = (Q Kᵀ ⊙ Γ) V + (Q ⊙ e^G) S
             S⁺ = e^{G_C} S + (K ⊙ e^{G_C − G})ᵀ V
-    delta   [U W] = (I + tril(diag(β) K Kᵀ ⊙ Γ, −1))⁻¹ diag(β) [V, K ⊙ e^G]
+    delta   [U W] = (I + tril(X Kᵀ ⊙ Γ, −1))⁻¹ [diag(β) V, X ⊙ e^G]          X = diag(β) K
             O = A U + (Q ⊙ e^G − A W) S                   A = Q Kᵀ ⊙ Γ
             S⁺ = T U + (e^{G_C} I − T W) S                T = (K ⊙ e^{G_C − G})ᵀ
+    dplr    the same with B for K, R for X and −tril(R Kᵀ ⊙ Γ, −1) V for diag(β) V; what the keys
+            themselves add to O and S⁺ is that of the decay rule
 
 All exponents are at most 0, so strong decays neither overflow nor give NaN gradients. G is float64,
 since one strong decay would leave float32 sums after it too few digits for their differences: in
-chunks, strong decays cost no digits either. Of decays by row, Γ stands inside the products, which
-`attention.channels` computes, and G is no sum at all.
+chunks, strong decays cost no digits either. Of decays by row, Γ stands inside the products, and G
+is no sum at all (`attention.decays`).
 
 Only the states of chunks, S⁺ from S, are computed one after the other; of the rest, as many chunks
 at a time as a core's cache holds. Decays by row take several times the memory of their inputs, so
@@ -33,96 +34,17 @@ part once more.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from math import prod
-from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
-from torch.nn.functional import pad, silu
+from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from attnbench.attention.channels import channel_flops, channel_products
-from attnbench.attention.contract import CoreAttention, Flops, State
-from attnbench.attention.primitives import logits_at_once, widen
-from attnbench.records import Workload
+from attnbench.attention.decays import Ratio, channel_flops, channel_products
+from attnbench.attention.primitives import logits_at_once
 
-BLOCK = 256  # tokens that a convolution reads at a time
 UNROLLED = "torch.compile would unroll the loop over tokens"
 
 Rule = Callable[..., tuple[Tensor, Tensor]]
-
-
-class Recurrent(CoreAttention):
-    """A mechanism that keeps S of past tokens; a subclass writes `scan` and `extend`."""
-
-    output: nn.Linear
-
-    def __init__(self, config: Any, workload: Workload) -> None:
-        super().__init__(config, workload)
-        self.shape = self.state_shape(config, workload)
-
-    @staticmethod
-    def state_shape(config: Any, workload: Workload) -> tuple[int, ...]:
-        """The shape of S of one sequence."""
-        raise NotImplementedError
-
-    @classmethod
-    def state_elements(cls, config: Any, workload: Workload) -> int:
-        return workload.batch * prod(cls.state_shape(config, workload))
-
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self.extend(x, mask, self.start(len(x), 0))[0]
-
-    def extend(self, x: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
-        """The outputs of tokens after a state, and the state after them."""
-        raise NotImplementedError
-
-    def attend(self, *inputs: Any) -> Tensor:
-        """Tensors of `core_inputs` and a mask [B, N] or None to the output of the core."""
-        return self.scan(*inputs, self.nothing(len(inputs[0]), inputs[0]))[0]
-
-    def scan(self, *inputs: Any) -> tuple[Tensor, Tensor]:
-        """The core: its inputs, a mask and S to its output, and S after the tokens."""
-        raise NotImplementedError
-
-    def nothing(self, batch: int, like: Tensor) -> Tensor:
-        """S before the first token, on the device of `like` and at least as precise."""
-        return widen(like.new_zeros(batch, *self.shape))
-
-    def start(self, batch: int, capacity: int) -> State:
-        return (self.nothing(batch, self.output.weight),)
-
-    def prefill(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        return self.extend(x, None, state)
-
-    @staticmethod
-    def chunk(config: Any, d: int) -> int | None:
-        """Tokens of a chunk, for d rows of S; None: token by token."""
-        return None
-
-    @classmethod
-    def step_flops(cls, config: Any, w: Workload) -> Flops:
-        """Those of one token."""
-        return cls.flops(config, replace(w, seq_len=1))
-
-
-class Kept(NamedTuple):
-    """S, and the last inputs of the convolution [B, W − 1, channels]."""
-
-    S: Tensor
-    inputs: Tensor
-
-
-class Convolved(Recurrent):
-    """A recurrence over what a short convolution with `taps` [W, channels] gives."""
-
-    taps: nn.Parameter
-
-    def start(self, batch: int, capacity: int) -> Kept:
-        like = self.output.weight
-        inputs = like.new_zeros(batch, *self.taps[1:].shape)
-        return Kept(self.nothing(batch, like), inputs)
 
 
 def decay_rule(
@@ -152,30 +74,23 @@ def delta_rule(
     return by_chunk(delta_chunks, chunk, S, g, q, k, v, beta)
 
 
-def sum_rule(S: Tensor, q: Tensor, k: Tensor, v: Tensor, chunk: int) -> tuple[Tensor, Tensor]:
-    """o [B, H, N, dv], and S after the tokens; q and k [B, H, N, dk], v [B, H, N, dv]."""
-    N = q.shape[2]
-    if N == 1:
-        q, k, v = (x.flatten(0, 1) for x in (q, k, v))
-        after = torch.baddbmm(S.flatten(0, 1), k.mT, v)
-        return (q @ after).view(*S.shape[:2], 1, -1), after.view(S.shape)
-    C = min(chunk, N)
-    q, k, v = (pad(x, (0, 0, 0, -N % C)).unflatten(2, (-1, C)) for x in (q, k, v))
-    states = torch.cat([S[:, :, None], k.mT @ v], 2).cumsum_(2)  # [B, H, N / C + 1, dk, dv]
-    o = (q @ k.mT).tril() @ v + q @ states[:, :, :-1]
-    # the rest of the states is freed with them
-    return o.flatten(2, 3)[:, :, :N], states[:, :, -1].clone()
+def dplr_rule(
+    S: Tensor,
+    g: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    b: Tensor,
+    r: Tensor,
+    chunk: int | None,
+) -> tuple[Tensor, Tensor]:
+    """o [B, H, N, dv], and S after the tokens; without a chunk, token by token.
 
-
-def sum_flops(seq_len: int, chunk: int, dk: int, dv: int) -> int:
-    """FLOPs of `sum_rule` for one head of one sequence: k vᵀ and Sᵀ q for each token.
-
-    In chunks, the last of which is padded, also Q Kᵀ and its product with V.
+    Shapes: g, q, k, b and r [B, H, N, dk], v [B, H, N, dv].
     """
-    if seq_len == 1:
-        return 4 * dk * dv
-    C = min(chunk, seq_len)
-    return 2 * (seq_len + -seq_len % C) * (2 * dk * dv + C * (dk + dv))
+    if chunk is None or q.shape[2] == 1:
+        return by_token(dplr_token, S, g, q, k, v, b, r)
+    return by_chunk(dplr_chunks, chunk, S, g, q, k, v, b, r)
 
 
 def decay_flops(seq_len: int, chunk: int | None, groups: int, heads: int, dk: int, dv: int) -> int:
@@ -211,6 +126,17 @@ def delta_flops(
     solved = products + near * both + 2 * (near + seq_len * dk) * both
     states = -(-seq_len // chunk) * dk + seq_len
     return heads * (solved + 2 * states * dk * dv)
+
+
+def dplr_flops(seq_len: int, chunk: int | None, heads: int, dk: int, dv: int) -> int:
+    """FLOPs of `dplr_rule` for one sequence: those of the delta rule by row, and k vᵀ.
+
+    In chunks also products by channel with K, and those with V.
+    """
+    added = 2 * seq_len * dk * dv
+    if chunk is not None and seq_len > 1:
+        added += channel_products_flops(seq_len, chunk, 2, dk) + 4 * pairs(seq_len, chunk) * dv
+    return delta_flops(seq_len, chunk, heads, dk, dv, by_row=True) + heads * added
 
 
 def chunk_length(dk: int, by_row: bool = False) -> int:
@@ -263,6 +189,15 @@ def delta_token(
     return (q[:, :, None] @ S).squeeze(2), S
 
 
+def dplr_token(
+    S: Tensor, g: Tensor, q: Tensor, k: Tensor, v: Tensor, b: Tensor, r: Tensor
+) -> tuple[Tensor, Tensor]:
+    """g, q, k, b and r [B, H, dk], v [B, H, dv] to o [B, H, dv], and S."""
+    S = g.exp()[..., None] * S
+    S = S - b[..., None] @ (r[:, :, None] @ S) + k[..., None] @ v[:, :, None]
+    return (q[:, :, None] @ S).squeeze(2), S
+
+
 def by_chunk(
     rule: Rule, chunk: int, S: Tensor, g: Tensor, *inputs: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -308,42 +243,6 @@ def sums(g: Tensor, C: int) -> Tensor:
     return chunks(g, C).double().cumsum(-1)
 
 
-class Ratio(torch.autograd.Function):
-    """Γ [..., C, C] in a `dtype`, of G [..., C]: e^{G_i − G_j} for j ≤ i, else 0.
-
-    Differences are masked before `exp`, which would overflow there, and by 0: it is slow at −∞.
-    Their float64 stays in the cache, some squares of C × C at a time.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, G: Tensor, dtype: torch.dtype) -> Tensor:
-        gamma = G.new_empty(*G.shape, G.shape[-1], dtype=dtype)
-        for square, rows in squares(gamma, G):
-            square.copy_(rows[:, :, None] - rows[:, None]).tril_().exp_().tril_()
-        ctx.save_for_backward(gamma)
-        return gamma
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        (gamma,) = ctx.saved_tensors
-        to = gamma.new_empty(gamma.shape[:-1], dtype=torch.float64)
-        for change, square, rows in squares(gradient, gamma, to):
-            differences = (change * square).double()
-            torch.sub(differences.sum(-1), differences.sum(-2), out=rows)
-        return to, None
-
-
-def squares(gamma: Tensor, *others: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Parts of [..., C, C] and of others with the same first dimensions, which become one.
-
-    Each is what a core's cache holds, or what fills a GPU.
-    """
-    first = gamma.dim() - 3
-    count = max(1, (2**18 if gamma.is_cpu else 2**26) // gamma.shape[-1] ** 2)
-    parts = (x.flatten(0, first).split(count) for x in (gamma, *others))
-    return zip(*parts, strict=True)
-
-
 def decay_chunks(S: Tensor, G: Tensor, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """q and k [n, B, K, C, dk], v [n, B, H, C, dv] to o [n, B, H, C, dv], and S."""
     groups = S.shape[1:4:2]  # K, R
@@ -376,27 +275,57 @@ def delta_chunks(
 
     `decays` are G [n, B, H, C], or g [n, B, H, C, dk] if every row of S has its own.
     """
-    dk, dv = S.shape[2:]
     beta = beta[..., None]
+    return corrected(S, decays, q, k, beta * v, beta * k)
+
+
+def dplr_chunks(
+    S: Tensor, g: Tensor, q: Tensor, k: Tensor, v: Tensor, b: Tensor, r: Tensor
+) -> tuple[Tensor, Tensor]:
+    """g, q, k, b and r [n, B, H, C, dk], v [n, B, H, C, dv] to o [n, B, H, C, dv], and S."""
+    return corrected(S, g, q, b, torch.zeros_like(v), r, (k, v))
+
+
+def corrected(
+    S: Tensor,
+    decays: Tensor,
+    q: Tensor,
+    b: Tensor,
+    u: Tensor,
+    r: Tensor,
+    added: tuple[Tensor, Tensor] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """o and S of S_t = e^{g_t} S_{t−1} + b_t (u_tᵀ − r_tᵀ e^{g_t} S_{t−1}).
+
+    With decays by row, k_t v_tᵀ of k and v may be `added`.
+    """
+    dk, dv = S.shape[2:]
     if decays.dim() == 5:
-        products, growth, left = channel_products(torch.stack([beta * k, q], -2), k, decays)
+        rows = torch.stack([r, q], -2)
+        products, growth, left = channel_products(rows, b, decays)
         L, A = products.unbind(-2)
     else:
-        gamma = Ratio.apply(decays, v.dtype)
+        gamma = Ratio.apply(decays, u.dtype)
         exponents = decays, decays[..., -1:] - decays
-        growth, left = (x.to(v.dtype).exp()[..., None] for x in exponents)
-        L, A = (x @ k.mT * gamma for x in (beta * k, q))
-    right = beta * torch.cat([v, k * growth], -1)
+        growth, left = (x.to(u.dtype).exp()[..., None] for x in exponents)
+        L, A = (x @ b.mT * gamma for x in (r, q))
+    if added:
+        k, v = added
+        near, far = channel_products(rows, k, decays)[0].unbind(-2)
+        u = u - near.tril(-1) @ v
+    right = torch.cat([u, r * growth], -1)
     # reads L below its diagonal only
     UW = torch.linalg.solve_triangular(L, right, upper=False, unitriangular=True)
     AU, AW = (A @ UW).split([dv, dk], -1)
-    TU, TW = ((k * left).mT @ UW).split([dv, dk], -1)
-    factor = growth[..., -1, :, None] * torch.eye(dk, dtype=k.dtype, device=k.device) - TW
+    TU, TW = ((b * left).mT @ UW).split([dv, dk], -1)
+    if added:
+        AU, TU = AU + far @ v, TU + (k * left).mT @ v
+    factor = growth[..., -1, :, None] * torch.eye(dk, dtype=b.dtype, device=b.device) - TW
     sequences = S.flatten(0, 1)  # [B H, dk, dv]
     before, S = carried(torch.baddbmm, TU.flatten(1, 2), factor.flatten(1, 2), sequences)
     read = (q * growth - AW).flatten(0, 2)
     o = torch.baddbmm(AU.flatten(0, 2), read, before.flatten(0, 1))
-    return o.view(v.shape), S.unflatten(0, v.shape[1:3])
+    return o.view(u.shape), S.unflatten(0, u.shape[1:3])
 
 
 def carried(
@@ -408,70 +337,3 @@ def carried(
         before.append(S)
         S = apply(a, f, S)
     return torch.stack(before), S
-
-
-class Convolution(torch.autograd.Function):
-    """A causal convolution of each channel of x [B, N, channels] that follows `before`.
-
-    `before` [B, W − 1, channels]; `taps` [W, channels], the last for the token itself; a bias
-    [channels] or None. A block of tokens at a time stays in the cache, and channels stay the last
-    dimension; a general convolution would first make the tokens the last one.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, before: Tensor, taps: Tensor, bias: Tensor | None) -> Tensor:
-        ctx.save_for_backward(x, before, taps)
-        ctx.has_bias = bias is not None
-        y = torch.empty_like(x)
-        for start, rows in zip(range(0, x.shape[1], BLOCK), y.split(BLOCK, 1), strict=True):
-            n = rows.shape[1]
-            past = preceded(x, before, start, start + n)
-            if bias is None:
-                torch.mul(past[:, :n], taps[0], out=rows)
-            else:
-                torch.addcmul(bias, past[:, :n], taps[0], out=rows)
-            for lag in range(1, len(taps)):
-                rows.addcmul_(past[:, lag : lag + n], taps[lag])
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        x, before, taps = ctx.saved_tensors
-        W = len(taps)
-        both, d_taps = x.new_zeros(len(x), W - 1 + x.shape[1], x.shape[2]), torch.zeros_like(taps)
-        for start, rows in zip(range(0, x.shape[1], BLOCK), gradient.split(BLOCK, 1), strict=True):
-            n = rows.shape[1]
-            past = preceded(x, before, start, start + n)
-            for lag in range(W):
-                both[:, start + lag : start + lag + n].addcmul_(rows, taps[lag])
-                d_taps[lag] += (past[:, lag : lag + n] * rows).sum((0, 1))
-        d_bias = gradient.sum((0, 1)) if ctx.has_bias else None
-        return both[:, W - 1 :], both[:, : W - 1], d_taps, d_bias
-
-
-def preceded(x: Tensor, before: Tensor, start: int, end: int) -> Tensor:
-    """Tokens `start` to `end` of x [B, N, channels], and as many before them as `before` has."""
-    first = start - before.shape[1]
-    return x[:, first:end] if first >= 0 else torch.cat([before[:, start:], x[:, :end]], 1)
-
-
-def short_convolution(
-    x: Tensor, before: Tensor, taps: Tensor, bias: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """SiLU of the `Convolution` of x [B, N, channels], and the last W − 1 inputs."""
-    last = preceded(x, before, x.shape[1], x.shape[1])
-    return silu(Convolution.apply(x, before, taps, bias)), last.clone()
-
-
-def random_taps(count: int, channels: int) -> Tensor:
-    """Taps [W, channels], uniform in ± 1 / √W, as torch draws those of such convolutions."""
-    return torch.empty(count, channels).uniform_(-(count**-0.5), count**-0.5)
-
-
-def decay_rates(heads: int) -> tuple[Tensor, Tensor]:
-    """A and b of decays e^{−e^A softplus(· + b)}, [H] each, as Mamba-2 draws them.
-
-    e^A is uniform in [1, 16], and softplus(b) log-uniform in [0.001, 0.1].
-    """
-    speed = 10 ** torch.empty(heads).uniform_(-3, -1)
-    return torch.empty(heads).uniform_(1, 16).log(), speed.expm1().log()

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from attnbench.attention.caches import Cache
+from attnbench.attention.contract import CoreAttention, Draws
 from attnbench.attention.primitives import (
     additive,
     causal_mask,
@@ -67,8 +68,21 @@ def choose(
         return torch.cat([*chosen], 2)
 
 
+class Choosing(CoreAttention):
+    """A core whose queries choose blocks; `choice` [B, K or 1, N, M] is that of the last pass."""
+
+    choice: Tensor | None = None
+
+    def draws(self, index: int) -> Draws:
+        """`choice` [K or 1, N, M]: the blocks that each query reads, besides its own if C > 1."""
+        return {} if self.choice is None else {"choice": self.choice[index]}
+
+
 class ChosenState(NamedTuple):
-    """k and v of past tokens [B, K, S, d], sums of index keys in blocks [B, ·, M, e], a length."""
+    """k and v of past tokens [B, K, S, d], sums of index keys in blocks [B, ·, M, e], a length.
+
+    Values that are the keys have width 0 here.
+    """
 
     k: Tensor
     v: Tensor
@@ -78,13 +92,14 @@ class ChosenState(NamedTuple):
     def added(self, k: Tensor, v: Tensor, index: Tensor, C: int) -> "ChosenState":
         """The state after further tokens; k and v are written into its buffers."""
         tokens = torch.arange(self.length, self.length + k.shape[2], device=k.device)
-        cache = Cache(self.k, self.v, 0, self.length).added(k, v)
+        cache = Cache(self.k, self.v, 0, self.length).added(k, v[..., : self.v.shape[-1]])
         sums = self.sums.index_add(2, tokens // C, index.to(self.sums.dtype))
         return ChosenState(cache.k, cache.v, sums, cache.length)
 
     def held(self) -> tuple[Tensor, Tensor]:
         """k and v of all past tokens."""
-        return self.k[:, :, : self.length], self.v[:, :, : self.length]
+        values = self.v if self.v.shape[-1] else self.k
+        return self.k[:, :, : self.length], values[:, :, : self.length]
 
 
 def allowed_tokens(choice: Tensor, first: int, keys: int, C: int) -> Tensor:

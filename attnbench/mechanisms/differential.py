@@ -9,9 +9,9 @@ Head h of the first half and its partner in the second read the values of both. 
 of width d are shared by the heads; RMSNorm is that of each pair of heads of each token, without
 learned scales. l counts layers from 0.
 
-`eager` stores the weights. `sdpa` lets torch's fused kernel read keys and each half of the values,
-since wider values than keys would leave it for one that stores weights. For decoding, the state is
-the cache of k and v.
+`eager` stores the weights. `sdpa` widens q and k by zeros to the width of the values, the only one
+that torch's fused kernel takes for all three; two calls with half of the values each would compute
+every weight twice. For decoding, the state is the cache of k and v.
 
 Left out: keys and values shared by groups of heads. The paper numbers heads so that partners are
 neighbours, which only renumbers the columns of the projections.
@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from attnbench import attention as at
 
@@ -67,20 +68,12 @@ class Differential(at.CachedAttention):
         o = (1 - first) * nn.functional.rms_norm(o, o.shape[-1:], eps=EPSILON)
         return o.unflatten(-1, (2, -1)).transpose(2, 3).flatten(1, 2)  # partners are neighbours
 
-    def start(self, batch: int, capacity: int) -> at.Cache:
-        d = self.width // self.heads
-        return at.caches.empty(self.key.weight, batch, self.heads, capacity, d)
-
     def attend_next(self, q: Tensor, state: at.Cache) -> Tensor:
         k, v = state.held()
         A = (q / q.shape[-1] ** 0.5 @ k.mT).softmax(-1).unflatten(1, (2, -1)).squeeze(3)
         # partners are rows of products with each half of the values, which are not copied
         o = torch.cat([A.transpose(1, 2) @ half for half in v.chunk(2, 1)], -1)
         return self.difference(o.transpose(1, 2).flatten(1, 2)[:, :, None])
-
-    @staticmethod
-    def state_elements(config: Config, workload: at.Workload) -> int:
-        return 2 * workload.tokens * workload.width
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
@@ -124,17 +117,19 @@ def reference(module: Differential, x: Tensor, mask: Tensor | None, draws: at.Dr
 
 class Sdpa(Differential):
     def softmax(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-        halves = (half.repeat(1, 2, 1, 1) for half in v.chunk(2, 1))
-        return torch.cat([at.fused_attention(q, k, half, mask, causal) for half in halves], -1)
+        d, both = q.shape[-1], torch.cat(v.chunk(2, 1), -1).repeat(1, 2, 1, 1)
+        # the wider q is divided by a larger root
+        q, k = pad(2**0.5 * q, (0, d)), pad(k, (0, d))
+        return at.fused_attention(q, k, both, mask, causal)
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
-        """As eager, but q kᵀ once for each half of the values."""
+        """As eager, but q kᵀ twice as wide."""
         return at.Flops(at.projection_flops(w), 4 * 2 * w.tokens * w.seq_len * w.width + scales(w))
 
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
-        return 6 * w.tokens * w.width
+        return 9 * w.tokens * w.width
 
 
 def scales(w: at.Workload) -> int:

@@ -35,15 +35,12 @@ class Config(at.BaseConfig):
     """No options of its own."""
 
 
-class Forgetting(at.CoreAttention):
+class Forgetting(at.QKVAttention):
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
-        D, H = workload.width, workload.heads
-        self.b = nn.Parameter(torch.zeros(H))
+        self.b = nn.Parameter(torch.zeros(workload.heads))
         if workload.level is not at.Level.CORE:
-            self.mix = nn.Linear(D, 3 * D, bias=config.bias)  # W_Q, W_K, W_V
-            self.forget = nn.Linear(D, H, bias=config.bias)
-            self.output = nn.Linear(D, D, bias=config.bias)
+            self.forget = nn.Linear(workload.width, workload.heads, bias=config.bias)
 
     @staticmethod
     def core_inputs(config: Config, workload: at.Workload) -> tuple[tuple[int, ...], ...]:
@@ -51,13 +48,8 @@ class Forgetting(at.CoreAttention):
         tokens = workload.batch, workload.heads, workload.seq_len
         return (*((*tokens, workload.head_width),) * 3, tokens)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self.output(at.merge(self.attend(*self.projected(x), mask)))
-
-    def projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """q, k and v by head, and x W_F [B, H, N]."""
-        q, k, v = (self.split(t) for t in self.mix(x).chunk(3, -1))
-        return q, k, v, self.forget(x).mT
+    def projected(self, x: Tensor) -> tuple[Tensor, ...]:
+        return *super().projected(x), self.forget(x).mT
 
     def fading(self, f: Tensor) -> Tensor:
         """log f of x W_F [B, H, N], in float64, whose sums keep their digits."""
@@ -78,7 +70,7 @@ class Forgetting(at.CoreAttention):
     def prefill(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
         q, k, v, f = self.projected(x)
         o = self.attend(q, k, v, f, None)
-        return self.output(at.merge(o)), state.added(torch.cat([k, f[..., None]], -1), v)
+        return self.finished(o, x), state.added(torch.cat([k, f[..., None]], -1), v)
 
     def step(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
         q, k, v, f = self.projected(x)
@@ -88,7 +80,7 @@ class Forgetting(at.CoreAttention):
         after = faded.flip(-1).cumsum(-1).flip(-1) - faded  # the decay of each key up to now
         bias = after[:, :, None].to(q.dtype)
         o = scaled_dot_product_attention(q, k[..., :-1], v, attn_mask=bias)
-        return self.output(at.merge(o)), state
+        return self.finished(o, x), state
 
     @staticmethod
     def state_elements(config: Config, workload: at.Workload) -> int:

@@ -1,24 +1,25 @@
 """Gated DeltaNet (Yang et al., 2024): a state that decays and is corrected at one key per token.
 
-    q, k, v = SiLU(conv(x [W_Q, W_K, W_V]))            [B, H, N, d], [B, H, N, d], [B, H, N, e d]
+    q, k = SiLU(conv(x [W_Q, W_K]))                    [B, H, N, d] each
+    v = SiLU(conv(x W_V))                              [B, V, N, e D / V]
     q̂ = q / (‖q‖ √d),  k̂ = k / ‖k‖
-    β = σ(x W_β),  α = exp(−e^A softplus(x W_α + b))   [B, H, N]
-    S_t = α_t (I − β_t k̂_t k̂_tᵀ) S_{t−1} + β_t k̂_t v_tᵀ   [B, H, d, e d]
-    o_t = S_tᵀ q̂_t                                     [B, H, N, e d]
+    β = σ(x W_β),  α = exp(−e^A softplus(x W_α + b))   [B, V, N]
+    S_t = α_t (I − β_t k̂_t k̂_tᵀ) S_{t−1} + β_t k̂_t v_tᵀ   [B, V, d, e D / V]
+    o_t = S_tᵀ q̂_t                                     [B, V, N, e D / V]
     y = (RMSNorm(o) ⊙ SiLU(x W_G)) W_O                 [B, N, D]
 
-conv is causal, with one filter of W tokens for each channel. A and b are learned for each head;
-RMSNorm is that of each head of each token, with learned scales shared by the heads. `gate=False`
-is DeltaNet (arXiv:2406.06484): α = 1 and no W_G. `negative` doubles β, so that the state may
-change its sign (arXiv:2411.12537).
+conv is causal, with one filter of W tokens for each channel. V / H consecutive heads of values
+share q and k, two in Qwen3-Next. A and b are learned for each head of values; RMSNorm is that of
+each head of each token, with learned scales shared by the heads. `gate=False` is DeltaNet
+(arXiv:2406.06484): α = 1 and no W_G. `negative` doubles β, so that the state may change its sign
+(arXiv:2411.12537).
 
 `eager` is this recurrence, token by token; `chunked` computes chunks of C tokens by products and a
 triangular system (`attention.recurrence`). S is float32 for narrower inputs. Padding has α = 1 and
 β = 0. The projections include conv; the core begins with SiLU(conv) of q, k and v, and with x W_β
-and x W_α. ‖x‖² has 10⁻⁶ added, as in the authors' code.
+and x W_α. ‖x‖² has 10⁻⁶ added, as in the authors' code. Always causal. For decoding, the state is S
+and the last W − 1 inputs of conv.
 
-Left out: more heads of values than of keys. Always causal. For decoding, the state is S and the
-last W − 1 inputs of conv.
 Source: arXiv:2412.06464, equation (10) and section 3.4.
 """
 
@@ -36,17 +37,18 @@ EPSILON = 1e-6
 @dataclass(frozen=True, kw_only=True)
 class Config(at.BaseConfig):
     """`gate`: False: DeltaNet; `expand`: e, width of values over that of keys; None: 2, in DeltaNet
-    1; `conv`: W, tokens of a filter; `negative`: β up to 2; `chunk`: C, tokens of a chunk; None:
-    32, or 64 from d = 64 on."""
+    1; `value_heads`: V, a multiple of H; None: H; `conv`: W, tokens of a filter; `negative`: β up
+    to 2; `chunk`: C, tokens of a chunk; None: 32, or 64 from d = 64 on."""
 
     gate: bool = True
     expand: int | None = None
+    value_heads: int | None = None
     conv: int = 4
     negative: bool = False
     chunk: int | None = None
 
     def __post_init__(self) -> None:
-        self.require_at_least(1, "expand", "conv", "chunk")
+        self.require_at_least(1, "expand", "value_heads", "conv", "chunk")
 
     @property
     def wider(self) -> int:
@@ -57,27 +59,27 @@ class Config(at.BaseConfig):
 class GatedDeltaNet(at.Convolved):
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
-        D, H, e = workload.width, workload.heads, config.wider
+        D, e, (V, wide) = workload.width, config.wider, values(config, workload)
+        self.value_heads = V
         if config.gate:
-            self.A, self.b = (nn.Parameter(rate) for rate in at.decay_rates(H))
+            self.A, self.b = (nn.Parameter(rate) for rate in at.decay_rates(V))
         if workload.level is at.Level.CORE:
             return
         mixed = (2 + e) * D
         self.mix = nn.Linear(D, mixed, bias=config.bias)  # W_Q, W_K, W_V
         self.taps = nn.Parameter(at.random_taps(config.conv, mixed))
-        self.rates = nn.Linear(D, (1 + config.gate) * H, bias=config.bias)  # W_β, W_α
+        self.rates = nn.Linear(D, (1 + config.gate) * V, bias=config.bias)  # W_β, W_α
         if config.gate:
             self.gate = nn.Linear(D, e * D, bias=config.bias)
-        self.norm = nn.RMSNorm(e * workload.head_width, eps=EPSILON)
+        self.norm = nn.RMSNorm(wide, eps=EPSILON)
         self.output = nn.Linear(e * D, D, bias=config.bias)
 
     @staticmethod
     def core_inputs(config: Config, workload: at.Workload) -> tuple[tuple[int, ...], ...]:
         """Shapes of q, k, v, and x W_β above x W_α."""
-        w, d = workload, workload.head_width
-        tokens = w.batch, w.heads, w.seq_len
-        rates = w.batch, (1 + config.gate) * w.heads, w.seq_len
-        return (*tokens, d), (*tokens, d), (*tokens, config.wider * d), rates
+        w, (V, wide) = workload, values(config, workload)
+        keys, rates = (w.batch, w.heads, w.seq_len, w.head_width), (1 + config.gate) * V
+        return keys, keys, (w.batch, V, w.seq_len, wide), (w.batch, rates, w.seq_len)
 
     def extend(self, x: Tensor, mask: Tensor | None, state: at.State) -> tuple[Tensor, at.State]:
         S, inputs = state
@@ -86,8 +88,9 @@ class GatedDeltaNet(at.Convolved):
             mixed = mixed * mask[..., None]
         mixed, inputs = at.short_convolution(mixed, inputs, self.taps)
         D = self.width
-        q, k, v = (self.split(t) for t in mixed.split([D, D, mixed.shape[-1] - 2 * D], -1))
-        o, S = self.scan(q, k, v, self.rates(x).mT, mask, S)
+        q, k, v = mixed.split([D, D, mixed.shape[-1] - 2 * D], -1)
+        v = v.unflatten(-1, (self.value_heads, -1)).transpose(1, 2)
+        o, S = self.scan(self.split(q), self.split(k), v, self.rates(x).mT, mask, S)
         o = at.merge(self.norm(o))
         o = o * silu(self.gate(x)) if self.config.gate else o
         return self.output(o), at.Kept(S, inputs)
@@ -95,9 +98,11 @@ class GatedDeltaNet(at.Convolved):
     def scan(
         self, q: Tensor, k: Tensor, v: Tensor, rates: Tensor, mask: Tensor | None, S: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """o [B, H, N, e d], and S after the tokens."""
+        """o [B, V, N, e D / V], and S after the tokens."""
         dtype = v.dtype
         q, k, v = unit(at.widen(q)) * q.shape[-1] ** -0.5, unit(at.widen(k)), at.widen(v)
+        if (shared := self.value_heads // self.heads) > 1:
+            q, k = q.repeat_interleave(shared, 1), k.repeat_interleave(shared, 1)
         beta, g = self.step_sizes(at.widen(rates))
         if mask is not None:
             beta, g = beta * mask[:, None], g * mask[:, None]
@@ -105,17 +110,17 @@ class GatedDeltaNet(at.Convolved):
         return o.to(dtype), S
 
     def step_sizes(self, rates: Tensor) -> tuple[Tensor, Tensor]:
-        """β [B, H, N], and log α of the same shape, or [1, 1, 1] without decay."""
-        beta = rates[:, : self.heads].sigmoid() * (1 + self.config.negative)
+        """β [B, V, N], and log α of the same shape, or [1, 1, 1] without decay."""
+        beta = rates[:, : self.value_heads].sigmoid() * (1 + self.config.negative)
         if not self.config.gate:
             return beta, rates.new_zeros(1, 1, 1)
-        speed = softplus(rates[:, self.heads :] + at.widen(self.b)[:, None])
+        speed = softplus(rates[:, self.value_heads :] + at.widen(self.b)[:, None])
         return beta, -at.widen(self.A).exp()[:, None] * speed
 
     @staticmethod
     def state_shape(config: Config, workload: at.Workload) -> tuple[int, ...]:
-        d = workload.head_width
-        return workload.heads, d, config.wider * d
+        V, wide = values(config, workload)
+        return V, workload.head_width, wide
 
     @classmethod
     def state_elements(cls, config: Config, workload: at.Workload) -> int:
@@ -125,35 +130,36 @@ class GatedDeltaNet(at.Convolved):
     @classmethod
     def flops(cls, config: Config, w: at.Workload) -> at.Flops:
         """The projections; then those of `delta_flops`. conv is not a matrix product."""
-        d, e = w.head_width, config.wider
-        core = at.delta_flops(w.seq_len, cls.chunk(config, d), w.heads, d, e * d)
+        d, (V, wide) = w.head_width, values(config, w)
+        core = at.delta_flops(w.seq_len, cls.chunk(config, d), V, d, wide)
         return at.Flops(2 * w.tokens * projections(config, w), w.batch * core)
 
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         """q, k and v twice; in training, S after every token."""
-        state = config.wider * w.width * w.head_width
-        return w.tokens * (2 * (2 + config.wider) * w.width + w.trains * state)
+        keys, wide = values(config, w)[0] * w.head_width, config.wider * w.width
+        return w.tokens * (4 * keys + 2 * wide + w.trains * wide * w.head_width)
 
 
 def reference(module: GatedDeltaNet, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
     c, H, D = module.config, module.heads, module.width
-    d, e = D // H, c.wider
+    d, e, V = D // H, c.wider, module.value_heads
+    wide = e * D // V
     real = [mask is None or bool(mask[t]) for t in range(len(x))]
     mixed = [module.mix(x[t]) if real[t] else x.new_zeros((2 + e) * D) for t in range(len(x))]
     rates, heads = module.rates(x), []
-    for h in range(H):
-        S, outputs = x.new_zeros(d, e * d), []
+    for h in range(V):
+        S, outputs = x.new_zeros(d, wide), []
         for t in range(len(x)):
             past = [mixed[t - j] * module.taps[-1 - j] for j in range(min(c.conv, t + 1))]
             y = torch.stack(past).sum(0)
             y = y * y.sigmoid()
-            q, k = (y[i * D + h * d : i * D + (h + 1) * d] for i in (0, 1))
-            v = y[2 * D + h * e * d : 2 * D + (h + 1) * e * d]
+            q, k = (y[start + h * H // V * d :][:d] for start in (0, D))
+            v = y[2 * D + h * wide :][:wide]
             q, k = (u / (u @ u + EPSILON).sqrt() for u in (q, k))
             if real[t]:
                 if c.gate:
-                    speed = (1 + (rates[t, H + h] + module.b[h]).exp()).log()
+                    speed = (1 + (rates[t, V + h] + module.b[h]).exp()).log()
                     S = (-module.A[h].exp() * speed).exp() * S
                 beta = rates[t, h].sigmoid() * (2 if c.negative else 1)
                 S = S + beta * torch.outer(k, v - k @ S)
@@ -175,10 +181,10 @@ class Chunked(GatedDeltaNet):
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         """Chunks of q, k, v and o, four tensors of C × C, and S before every chunk."""
-        e, d, C = config.wider, w.head_width, Chunked.chunk(config, w.head_width)
-        states = -(-w.seq_len // C) * w.batch * w.width * (d + 2 * e * d)
-        squares = 4 * w.heads * w.tokens * min(C, w.seq_len)
-        return squares + (8 + 4 * e) * w.tokens * w.width + states
+        d, C, (V, wide) = w.head_width, Chunked.chunk(config, w.head_width), values(config, w)
+        states = -(-w.seq_len // C) * w.batch * V * d * (d + 2 * wide)
+        squares = 4 * V * w.tokens * min(C, w.seq_len)
+        return squares + V * (8 * d + 4 * wide) * w.tokens + states
 
 
 def unit(x: Tensor) -> Tensor:
@@ -186,20 +192,35 @@ def unit(x: Tensor) -> Tensor:
     return x * (x.square().sum(-1, keepdim=True) + EPSILON).rsqrt()
 
 
+def values(config: Config, w: at.Workload) -> tuple[int, int]:
+    """V, and the width of a head of values."""
+    V = config.value_heads or w.heads
+    return V, config.wider * w.width // V
+
+
 def projections(config: Config, w: at.Workload) -> int:
     """Elements of W_Q, W_K, W_V, W_β and W_O, and if `gate` of W_α and W_G."""
     D, e = w.width, config.wider
-    widths = (2 + e) * D + (1 + config.gate) * w.heads + (config.gate + 1) * e * D
+    widths = (2 + e) * D + (1 + config.gate) * values(config, w)[0] + (config.gate + 1) * e * D
     return widths * D
 
 
 def parameters(config: Config, w: at.Workload) -> int:
     """The projections (with biases) and filters, A and b, and the scales of RMSNorm."""
-    D, e, gate = w.width, config.wider, int(config.gate)
-    biases = (2 + e) * D + (1 + gate) * w.heads + gate * e * D + D
+    D, e, gate, (V, wide) = w.width, config.wider, int(config.gate), values(config, w)
+    biases = (2 + e) * D + (1 + gate) * V + gate * e * D + D
     filters = config.conv * (2 + e) * D
-    scales = gate * 2 * w.heads + e * w.head_width
+    scales = gate * 2 * V + wide
     return projections(config, w) + config.bias * biases + filters + scales
+
+
+def needs(config: Config, w: at.Workload) -> str | None:
+    V, wide = values(config, w)
+    if V % w.heads:
+        return f"{V} heads of values cannot share {w.heads} heads of keys equally"
+    if V * wide != config.wider * w.width:
+        return f"values of width {config.wider * w.width} cannot form {V} heads"
+    return None
 
 
 CARD = at.Card(
@@ -220,8 +241,10 @@ CARD = at.Card(
         Config(chunk=8),
         Config(gate=False, negative=True, chunk=5, conv=2),
         Config(expand=1, bias=True, conv=1, chunk=6),
+        Config(value_heads=8, chunk=7),
         Config(),
     ),
     default="chunked",
+    needs=needs,
     uncompiled=at.UNROLLED,
 )

@@ -6,46 +6,53 @@
     s_gij = q^I_ig · k^I_j                             "each": one choice for each head of keys
     o_i = softmax over the chosen keys j ≤ i of (q_i · k_j / √d), times v   [B, H, N, d]
 
-K heads of keys and values serve H / K consecutive heads each. The budget is n tokens. With C = 1 a
-query reads the n tokens of the largest s (DeepSeek-V3.2). Else it reads blocks of C tokens: its own
-up to itself, and the n / C − 1 earlier ones of the largest s. A block's s is that of its mean key
-("mean", as Qwen and, with learned weights, GLM have it), or its tokens' largest ("max", with "each"
-as in MiniMax-M3).
+K heads of keys and values serve H / K consecutive heads each. With `kv_rank` they come from a
+latent of r + d / 2 numbers instead (`latent`), which all heads read as one key and value, with W_UK
+and W_UV inside the core. The budget is n tokens. With C = 1 a query reads the n tokens of the
+largest s. Else it reads blocks of C tokens: its own up to itself, and the n / C − 1 earlier ones of
+the largest s. A block's s is that of its mean key ("mean"), or its tokens' largest ("max"):
+
+    DeepSeek-V3.2   sum, C = 1, on latents
+    GLM-5.3         sum, mean of C = 16, on latents
+    Qwen4           sum, mean, on grouped queries
+    MiniMax-M3      each, max of C = 128, on grouped queries
 
 Only the choice depends on the index, which therefore gets no gradient: W_QI, W_KI and W_W are
 drawn and stay as they are, and no parameters. Models train them by a loss of their own.
 
 `eager` stores all N weights of a query, `sdpa` lets torch's fused kernel read a mask, some queries
 at a time: neither gains by the choice. `blocked` goes by block of keys (`attention.selection`).
-The index stays quadratic. Always causal. For decoding, the state is k and v, and k^I of every
-token, or for means the sum of every block.
+The index stays quadratic. Always causal. For decoding, the state is k and v, or the latent, and k^I
+of every token, or for means the sum of every block.
 
 Left out: factors of s that change no choice, rotations by positions, norms of q^I, number types of
-a byte for the index, and keys that come from a latent.
+a byte for the index, GLM's learned weights of means, Qwen's w of 1, and that both choose a block
+that ends with the query as any other.
 Notation: our n is the authors' k, our e their d^I, our I their H^I.
 Source: arXiv:2512.02556, equations (1) and (2).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import layer_norm, linear, pad
 from torch.utils.checkpoint import checkpoint
 
 from attnbench import attention as at
-from attnbench.mechanisms import grouped_query
-from attnbench.mechanisms.grouped_query import kv_heads
+from attnbench.mechanisms import grouped_query, latent
 
 EPSILON = 1e-6
 QUERIES = 256  # of a part that reads one mask
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(grouped_query.Config):
+class Config(grouped_query.Grouped):
     """`block`: C; `budget`: n; `score`: sum or each; `pool`: mean or max; `index_heads`: I, which
     is K for `each`; `index_width`: e; `kv_heads`: K, which divides H; None: H/4, or the next
-    divisor below."""
+    divisor below; `kv_rank`: r; None: no latents."""
 
     block: int = 128
     budget: int = 2048
@@ -53,13 +60,16 @@ class Config(grouped_query.Config):
     pool: str = "mean"
     index_heads: int = 4
     index_width: int = 32
+    kv_rank: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require_at_least(1, "block", "index_heads", "index_width")
+        self.require_at_least(1, "block", "index_heads", "index_width", "kv_rank")
         self.require_at_least(self.block, "budget")
         self.require_one_of("score", ("sum", "each"))
         self.require_one_of("pool", ("mean", "max"))
+        if self.kv_rank is not None and self.kv_heads is not None:
+            raise ValueError("a latent is one head of keys; leave kv_heads out")
 
     @property
     def count(self) -> int:
@@ -71,63 +81,60 @@ class Config(grouped_query.Config):
         """Tokens of an index key."""
         return self.block if self.pool == "mean" else 1
 
+    @property
+    def base(self) -> Any:
+        """The options of what is read."""
+        if self.kv_rank is None:
+            return grouped_query.Config(bias=self.bias, kv_heads=self.kv_heads)
+        return latent.Config(bias=self.bias, kv_rank=self.kv_rank)
 
-class Indexed(at.CoreAttention):
+
+class Indexed(at.Choosing):
     drawn: Tensor  # W_QI beside W_W, and W_KI
 
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
-        self.kv_heads = kv_heads(config, workload)
-        self.choice: Tensor | None = None
-        if workload.level is at.Level.CORE:
-            return
-        D, wide = workload.width, self.kv_heads * workload.head_width
-        self.query = nn.Linear(D, D, bias=config.bias)
-        self.key = nn.Linear(D, wide, bias=config.bias)
-        self.value = nn.Linear(D, wide, bias=config.bias)
-        self.output = nn.Linear(D, D, bias=config.bias)
-        heads, e = index_heads(config, workload), config.index_width
-        drawn = torch.randn(heads * (e + 1) + e, D) / D**0.5
-        self.register_buffer("drawn", drawn)
+        self.base, self.kept = plain(config)(config.base, workload), kept(config, workload)
+        if workload.level is not at.Level.CORE:
+            (_, heads), e = indices(config, workload), config.index_width
+            drawn = torch.randn(heads * (e + 1) + e, workload.width) / workload.width**0.5
+            self.register_buffer("drawn", drawn)
 
     @staticmethod
     def core_inputs(config: Config, workload: at.Workload) -> tuple[tuple[int, ...], ...]:
-        """Shapes of q, k and v, of q^I beside w, and of k^I."""
+        """Shapes of q, k and v, or of q and the latent, of q^I beside w, and of k^I."""
         w, e = workload, config.index_width
-        kv = (w.batch, kv_heads(config, w), w.seq_len, w.head_width)
-        index = (w.batch, index_heads(config, w), w.seq_len, e + 1)
-        return (w.batch, w.heads, *kv[2:]), kv, kv, index, (w.batch, 1, w.seq_len, e)
+        index = (w.batch, indices(config, w)[1], w.seq_len, e + 1)
+        read = plain(config).core_inputs(config.base, w)
+        return *read, index, (w.batch, 1, w.seq_len, e)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self.output(at.merge(self.attend(*self.projected(x), mask)))
+        return self.base.output(at.merge(self.attend(*self.projected(x), mask)))
 
-    def projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    def projected(self, x: Tensor) -> tuple[Tensor, ...]:
         """The tensors of `core_inputs`."""
-        q, k, v = self.query(x), self.key(x), self.value(x)
-        k, v = (t.unflatten(-1, (self.kv_heads, -1)).transpose(1, 2) for t in (k, v))
         e = self.config.index_width
         index = linear(x.detach(), self.drawn)
         keys = layer_norm(index[:, None, :, -e:], (e,), eps=EPSILON)
         queries = index[..., :-e].unflatten(-1, (-1, e + 1)).transpose(1, 2)
-        return self.split(q), k, v, queries, keys
+        return *self.base.projected(x), queries, keys
 
-    def attend(
-        self, q: Tensor, k: Tensor, v: Tensor, index: Tensor, keys: Tensor, mask: Tensor | None
-    ) -> Tensor:
-        """Shapes of `core_inputs` and a mask [B, N] or None to [B, H, N, d]."""
-        c, keys = self.config, at.widen(keys)
+    def attend(self, *inputs: Any) -> Tensor:
+        """Tensors of `core_inputs` and a mask [B, N] or None to [B, H, N, d]."""
+        q, *read, index, keys, mask = inputs
+        c, keys, real = self.config, at.widen(keys), mask
         if c.pool == "mean":
-            keys, mask_of_keys = at.block_means(keys, mask, c.block), None
-        else:
-            mask_of_keys = mask
-        self.choice = at.choose(
-            lambda part, _: self.scores(part, keys, mask_of_keys),
-            index,
-            keys.shape[2],
-            c.count,
-            c.block,
+            keys, real = at.block_means(keys, mask, c.block), None
+        choice = self.choice = at.choose(
+            lambda part, _: self.scores(part, keys, real), index, keys.shape[2], c.count, c.block
         )
-        return self.read(q, k, v, self.choice, mask)
+        return self.through(q, lambda q: self.read(q, *by_head(*read), choice, mask))
+
+    def through(self, q: Tensor, read: Callable[[Tensor], Tensor]) -> Tensor:
+        """What a reader of keys and values gives, or one of latents between W_UK and W_UV."""
+        if self.config.kv_rank is None:
+            return read(q)
+        return self.base.from_latent(read(self.base.onto_latent(q)))
 
     def scores(self, index: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
         """s [B, K or 1, n, M] of q^I beside w [B, I, n, e + 1] and means or single k^I."""
@@ -146,45 +153,41 @@ class Indexed(at.CoreAttention):
         N = q.shape[2]
         return at.read_allowed(q, k, v, at.allowed_tokens(choice, 0, N, self.config.block), mask)
 
-    def draws(self, index: int) -> at.Draws:
-        """`choice` [K or 1, N, M]: the blocks that each query reads, besides its own if C > 1."""
-        return {} if self.choice is None else {"choice": self.choice[index]}
-
     def start(self, batch: int, capacity: int) -> at.State:
-        c, like = self.config, self.output.weight
-        k, v = like.new_empty(2, batch, self.kv_heads, capacity, self.width // self.heads)
+        c, like, (K, width) = self.config, self.base.output.weight, self.kept
+        k = like.new_empty(batch, K, capacity, width)
+        v = like.new_empty(batch, K, capacity, 0 if c.kv_rank else width)
         sums = like.new_zeros(batch, 1, -(-capacity // c.pooled), c.index_width)
         return at.ChosenState(k, v, at.widen(sums) if c.pooled > 1 else sums, 0)
 
     def prefill(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
-        q, k, v, index, keys = self.projected(x)
-        o = self.attend(q, k, v, index, keys, None)
-        return self.output(at.merge(o)), at.ChosenState(*state).added(
-            k, v, keys, self.config.pooled
-        )
+        _, *read, _, keys = inputs = self.projected(x)
+        kept = at.ChosenState(*state).added(*by_head(*read), keys, self.config.pooled)
+        return self.base.output(at.merge(self.attend(*inputs, None))), kept
 
     def step(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
         c = self.config
-        q, k, v, index, keys = self.projected(x)
-        kept = at.ChosenState(*state).added(k, v, keys, c.pooled)
+        q, *read, index, keys = self.projected(x)
+        kept = at.ChosenState(*state).added(*by_head(*read), keys, c.pooled)
         last = kept.length - 1
         # keys that are not there yet are later than the query
         s = self.scores(index, at.widen(kept.sums) / c.pooled, None)
         choice = at.top_blocks(s, c.count, last, c.block)
-        o = at.read_next(q, *kept.held(), at.allowed_tokens(choice, last, kept.length, c.block))
-        return self.output(at.merge(o)), kept
+        allowed = at.allowed_tokens(choice, last, kept.length, c.block)
+        o = self.through(q, lambda q: at.read_next(q, *kept.held(), allowed))
+        return self.base.output(at.merge(o)), kept
 
     @staticmethod
     def state_elements(config: Config, workload: at.Workload) -> int:
-        w, index = workload, -(-workload.seq_len // config.pooled) * config.index_width
-        return w.batch * (2 * w.seq_len * kv_heads(config, w) * w.head_width + index)
+        w, (K, width) = workload, kept(config, workload)
+        read = (1 if config.kv_rank else 2) * w.seq_len * K * width
+        return w.batch * (read + -(-w.seq_len // config.pooled) * config.index_width)
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
         """The projections; the index; then q kᵀ and A v over all keys."""
-        return at.Flops(
-            projections(config, w), scoring(config, w) + 4 * w.tokens * w.seq_len * w.width
-        )
+        read = 4 * w.tokens * w.heads * w.seq_len * kept(config, w)[1]
+        return at.Flops(projections(config, w), scoring(config, w) + read)
 
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
@@ -192,62 +195,53 @@ class Indexed(at.CoreAttention):
 
 
 def reference(module: Indexed, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    d, C, group = module.width // module.heads, module.config.block, module.heads // module.kv_heads
-    q, k, v = (m(x) for m in (module.query, module.key, module.value))
-    shares, rows = len(draws["choice"]), []
-    for i in range(len(x)):
-        heads = []
-        for h in range(module.heads):
-            chosen = draws["choice"][h * shares // module.heads, i].nonzero()[:, 0].tolist()
+    C, H, shares, heads = module.config.block, module.heads, len(draws["choice"]), []
+    for h, (q, k, v) in enumerate(source(module.config).heads_of(module.base, x)):
+        outputs = []
+        for i in range(len(x)):
+            chosen = draws["choice"][h * shares // H, i].nonzero()[:, 0].tolist()
             blocks = [*chosen, i // C] if C > 1 else chosen
             keys = [j for j in range(i + 1) if j // C in blocks and (mask is None or mask[j])]
-            own, shared = slice(h * d, (h + 1) * d), slice(h // group * d, (h // group + 1) * d)
-            A = (k[keys, shared] @ q[i, own] / d**0.5).softmax(0)
-            heads.append(A @ v[keys, shared] if keys else torch.zeros_like(q[i, own]))
-        rows.append(torch.cat(heads))
-    return module.output(torch.stack(rows))
+            A = (k[keys] @ q[i] / len(q[i]) ** 0.5).softmax(0)
+            outputs.append(A @ v[keys] if keys else torch.zeros_like(v[i]))
+        heads.append(torch.stack(outputs))
+    return module.base.output(torch.cat(heads, -1))
 
 
 class Sdpa(Indexed):
     def read(self, q: Tensor, k: Tensor, v: Tensor, choice: Tensor, mask: Tensor | None) -> Tensor:
+        def part(first: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            """The outputs of queries from token `first` on."""
+            own, keys = choice[:, :, first : first + QUERIES], k.shape[2]
+            allowed = at.allowed_tokens(own, first, keys, self.config.block)
+            if mask is not None:
+                allowed = allowed & mask[:, None, None, :keys]
+            if (shares := allowed.shape[1]) > 1:
+                allowed = allowed.repeat_interleave(q.shape[1] // shares, 1)
+            return at.fused_attention(q, k, v, allowed, grouped=True)
+
         outputs = []
         for first in range(0, q.shape[2], QUERIES):
-            part = slice(first, first + QUERIES)
-            given = q[:, :, part], k, v, choice[:, :, part], mask, first
-            outputs.append(checkpoint(self.part, *given, use_reentrant=False))
+            end = first + QUERIES
+            given = q[:, :, first:end], k[:, :, :end], v[:, :, :end]
+            outputs.append(checkpoint(part, first, *given, use_reentrant=False))
         return torch.cat(outputs, 2)
-
-    def part(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        choice: Tensor,
-        mask: Tensor | None,
-        first: int,
-    ) -> Tensor:
-        """The outputs of queries from token `first` on."""
-        keys = first + q.shape[2]
-        allowed = at.allowed_tokens(choice, first, keys, self.config.block)
-        if mask is not None:
-            allowed = allowed & mask[:, None, None, :keys]
-        allowed = allowed.repeat_interleave(q.shape[1] // allowed.shape[1], 1)
-        return at.fused_attention(q, k[:, :, :keys], v[:, :, :keys], allowed, grouped=True)
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
         """As eager, without the keys after each part of the queries."""
         N, B = w.seq_len, QUERIES
-        keys = sum(min(B, N - first) * min(first + B, N) for first in range(0, N, B))
-        core = scoring(config, w) + 4 * w.batch * keys * w.width
-        return at.Flops(projections(config, w), core)
+        pairs = sum(min(B, N - first) * min(first + B, N) for first in range(0, N, B))
+        read = 4 * w.batch * w.heads * pairs * kept(config, w)[1]
+        return at.Flops(projections(config, w), scoring(config, w) + read)
 
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
-        """The choice of a byte each, and the masks of a part."""
-        shares = kv_heads(config, w) if config.score == "each" else 1
+        """The choice of a byte each, the masks of a part, q and o."""
+        (shares, _), (_, width) = indices(config, w), kept(config, w)
         choice = shares * w.tokens * -(-w.seq_len // config.block) // 4
-        return choice + 2 * w.batch * w.heads * QUERIES * w.seq_len + 2 * w.tokens * w.width
+        masks = 2 * w.batch * (w.heads if shares > 1 else 1) * QUERIES * w.seq_len
+        return choice + masks + 2 * w.tokens * w.heads * width
 
 
 class Blocked(Indexed):
@@ -256,46 +250,67 @@ class Blocked(Indexed):
 
     @staticmethod
     def needs(config: Config, w: at.Workload) -> str | None:
-        if config.block == 1:
-            return "single tokens are no blocks of keys; use indexed:sdpa"
-        return None
+        return None if config.block > 1 else "single tokens are no blocks; use indexed:sdpa"
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
         """The projections; the index; then q kᵀ and A v over the blocks that are read."""
-        read = at.chosen_flops(w.seq_len, config.block, config.count, w.heads, w.head_width)
+        width = kept(config, w)[1]
+        read = at.chosen_flops(w.seq_len, config.block, config.count, w.heads, width)
         return at.Flops(projections(config, w), scoring(config, w) + w.batch * read)
 
     @staticmethod
     def elements(config: Config, w: at.Workload) -> int:
         """The choice of a byte each, q, k, v and o in other orders."""
-        shares = kv_heads(config, w) if config.score == "each" else 1
-        choice = shares * w.tokens * -(-w.seq_len // config.block) // 4
-        return choice + 8 * w.tokens * w.width
+        choice = indices(config, w)[0] * w.tokens * -(-w.seq_len // config.block) // 4
+        return choice + 8 * w.tokens * w.heads * kept(config, w)[1]
 
 
-def index_heads(config: Config, w: at.Workload) -> int:
-    """I."""
-    return kv_heads(config, w) if config.score == "each" else config.index_heads
+def by_head(k: Tensor, v: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """k and v by head of keys; a latent [B, N, r + d / 2] alone is both of one head."""
+    return (k[:, None], k[:, None]) if v is None else (k, v)
+
+
+def source(config: Config) -> Any:
+    """The mechanism of the keys and values, or of the latents."""
+    return grouped_query if config.kv_rank is None else latent
+
+
+def plain(config: Config) -> Any:
+    """Its form that all keys are read by."""
+    return source(config).CARD.forms["eager"]
+
+
+def kept(config: Config, w: at.Workload) -> tuple[int, int]:
+    """K, and the width of a head of keys."""
+    if config.kv_rank is None:
+        return grouped_query.kv_heads(config, w), w.head_width
+    return 1, sum(latent.widths(config.base, w))
+
+
+def indices(config: Config, w: at.Workload) -> tuple[int, int]:
+    """Choices of a token, and I."""
+    K, _ = kept(config, w)
+    return (K, K) if config.score == "each" else (1, config.index_heads)
 
 
 def projections(config: Config, w: at.Workload) -> int:
-    """FLOPs of W_Q and W_O, of the narrower W_K and W_V, and of W_QI, W_W and W_KI."""
+    """FLOPs of those to what is read and from it, and of W_QI, W_W and W_KI."""
     e = config.index_width
-    index = index_heads(config, w) * (e + 1) + e
-    return 2 * w.tokens * w.width * (2 * w.width + 2 * kv_heads(config, w) * w.head_width + index)
+    index = 2 * w.tokens * w.width * (indices(config, w)[1] * (e + 1) + e)
+    return plain(config).flops(config.base, w).projections + index
 
 
 def scoring(config: Config, w: at.Workload) -> int:
-    """FLOPs of q^I k^Iᵀ."""
+    """FLOPs of q^I k^Iᵀ, and of W_UK and W_UV."""
     keys = -(-w.seq_len // config.pooled)
-    return 2 * w.tokens * keys * index_heads(config, w) * config.index_width
+    index = 2 * w.tokens * keys * indices(config, w)[1] * config.index_width
+    return index + (latent.expansion_flops(config.kv_rank, w) if config.kv_rank else 0)
 
 
 def parameters(config: Config, w: at.Workload) -> int:
-    """W_Q and W_O, D × D, and W_K and W_V, D × K d (with biases)."""
-    wide = kv_heads(config, w) * w.head_width
-    return 2 * (w.width + wide) * (w.width + config.bias)
+    """Those of what is read."""
+    return source(config).parameters(config.base, w)
 
 
 def default(config: Config, w: at.Workload) -> str:
@@ -327,6 +342,7 @@ CARD = at.Card(
         Config(block=4, budget=12, kv_heads=2, index_width=3),
         Config(block=1, budget=5, kv_heads=1, index_heads=2, index_width=5, bias=True),
         Config(block=6, budget=18, score="each", pool="max", kv_heads=2, index_width=4),
+        Config(block=4, budget=12, kv_rank=5, index_width=3, bias=True),
         Config(),
     ),
     default=default,

@@ -21,6 +21,7 @@ and W_UV, as in the authors' code.
 Source: arXiv:2405.04434, equations (9) to (19).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -83,8 +84,11 @@ class Latent(at.CoreAttention):
         return (w.batch, w.heads, w.seq_len, w.head_width + rope), (w.batch, w.seq_len, r + rope)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        o = self.attend(self.split(self.query(x)), self.compressed(x), mask)
-        return self.output(at.merge(o))
+        return self.output(at.merge(self.attend(*self.projected(x), mask)))
+
+    def projected(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """q and the latent of each token."""
+        return self.split(self.query(x)), self.compressed(x)
 
     def compressed(self, x: Tensor) -> Tensor:
         """The latent [c, k^R] of each token, [B, N, r + ρ]."""
@@ -126,14 +130,23 @@ class Latent(at.CoreAttention):
         self, q: Tensor, latent: Tensor, mask: Tensor | None, causal: bool = False
     ) -> Tensor:
         """`attend` without expanded keys and values."""
+        shared, keys = latent[:, None], at.key_mask(mask)  # one head
+        o = at.fused_attention(self.onto_latent(q), shared, shared, keys, causal, grouped=True)
+        return self.from_latent(o)
+
+    def onto_latent(self, q: Tensor) -> Tensor:
+        """q [B, H, N, d + ρ] to q̃ [B, H, N, r + ρ], scaled as if it were as wide as q."""
         d = q.shape[-1] - self.rope
-        W_UK, W_UV = self.up.weight.unflatten(0, (self.heads, -1)).split(d, 1)  # [H, d, r]
-        q = torch.cat([q[..., :d] @ W_UK, q[..., d:]], -1)
-        shared = latent[:, None]  # one head
-        scale = (d + self.rope) ** -0.5
-        keys = at.key_mask(mask)
-        o = at.fused_attention(q, shared, shared, keys, causal, grouped=True, scale=scale)
-        return o[..., : self.rank] @ W_UV.mT
+        q = q * ((self.rank + self.rope) / q.shape[-1]) ** 0.5
+        return torch.cat([q[..., :d] @ self.ups()[0], q[..., d:]], -1)
+
+    def from_latent(self, o: Tensor) -> Tensor:
+        """Averages of latents [B, H, N, r + ρ] to those of values, [B, H, N, d]."""
+        return o[..., : self.rank] @ self.ups()[1].mT
+
+    def ups(self) -> tuple[Tensor, ...]:
+        """W_UK and W_UV, transposed: [H, d, r] each."""
+        return self.up.weight.unflatten(0, (self.heads, -1)).chunk(2, 1)
 
     @staticmethod
     def state_elements(config: Config, workload: at.Workload) -> int:
@@ -161,23 +174,26 @@ class Latent(at.CoreAttention):
 
 
 def reference(module: Latent, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    r, H, d = module.rank, module.heads, module.width // module.heads
-    width = d + module.rope
-    rows = []
-    for i in range(len(x)):
-        keys = [j for j in range(len(x)) if mask is None or mask[j]]
-        keys = [j for j in keys if j <= i or not module.causal]
-        down = module.down(x[keys])
-        c, shared = down[:, :r], down[:, r:]
-        c = c / (c.square().mean(-1, keepdim=True) + EPSILON).sqrt() * module.norm.weight
-        heads = []
-        for h in range(H):
-            q = queries(module, x[i])[h * width : (h + 1) * width]
-            W = module.up.weight[2 * h * d : 2 * (h + 1) * d]
-            logits = (c @ W[:d].T @ q[:d] + shared @ q[d:]) / width**0.5
-            heads.append(logits.softmax(0) @ (c @ W[d:].T) if keys else x.new_zeros(d))
-        rows.append(torch.cat(heads))
-    return module.output(torch.stack(rows))
+    heads = []
+    for q, k, v in heads_of(module, x):
+        outputs = []
+        for i in range(len(x)):
+            keys = [j for j in range(len(x)) if mask is None or mask[j]]
+            keys = [j for j in keys if j <= i or not module.causal]
+            A = (k[keys] @ q[i] / len(q[i]) ** 0.5).softmax(0)
+            outputs.append(A @ v[keys] if keys else torch.zeros_like(v[i]))
+        heads.append(torch.stack(outputs))
+    return module.output(torch.cat(heads, -1))
+
+
+def heads_of(module: Latent, x: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """q, k [N, d + ρ] and v [N, d] of each head of one sequence."""
+    r, d = module.rank, module.width // module.heads
+    c, k_R = module.down(x).split([r, module.rope], -1)
+    c = c / (c.square().mean(-1, keepdim=True) + EPSILON).sqrt() * module.norm.weight
+    for h, q in enumerate(queries(module, x).split(d + module.rope, -1)):
+        W_UK, W_UV = module.up.weight[2 * h * d : 2 * (h + 1) * d].split(d)
+        yield q, torch.cat([c @ W_UK.T, k_R], -1), c @ W_UV.T
 
 
 class Sdpa(Latent):
@@ -250,12 +266,12 @@ def parameters(config: Config, w: at.Workload) -> int:
 
 
 def queries(module: Latent, x: Tensor) -> Tensor:
-    """x W_Q, or RMSNorm(x W_DQ) W_UQ, of one token."""
+    """x W_Q, or RMSNorm(x W_DQ) W_UQ."""
     if module.config.query_rank is None:
         return module.query(x)
     down, norm, up = module.query.children()
     c = down(x)
-    return up(c / (c.square().mean() + EPSILON).sqrt() * norm.weight)
+    return up(c / (c.square().mean(-1, keepdim=True) + EPSILON).sqrt() * norm.weight)
 
 
 def default(config: Config, w: at.Workload) -> str:

@@ -65,7 +65,8 @@ class LinearTransformer(at.QKVAttention, at.Recurrent):
         return q @ torch.cat([S, z[..., None]], -1)
 
     def extend(self, x: Tensor, mask: Tensor | None, state: at.State) -> tuple[Tensor, at.State]:
-        o, S = self.scan(*self.projected(x), mask, *state)
+        q, k, v = self.projected(x)
+        o, S = self.scan(q, k, v, mask, *state)
         return self.output(at.merge(o)), (S,)
 
     @staticmethod

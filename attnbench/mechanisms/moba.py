@@ -36,11 +36,7 @@ class Config(at.BaseConfig):
         self.require_at_least(1, "block", "blocks")
 
 
-class Moba(at.QKVAttention):
-    def __init__(self, config: Config, workload: at.Workload) -> None:
-        super().__init__(config, workload)
-        self.choice: Tensor | None = None
-
+class Moba(at.Choosing, at.QKVAttention):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         C = self.config.block
         means = at.block_means(at.widen(k.detach()), mask, C).mT
@@ -53,22 +49,16 @@ class Moba(at.QKVAttention):
         N = q.shape[2]
         return at.read_allowed(q, k, v, at.allowed_tokens(choice, 0, N, self.config.block), mask)
 
-    def draws(self, index: int) -> at.Draws:
-        """`choice` [H, N, M]: the earlier blocks that each query reads."""
-        return {} if self.choice is None else {"choice": self.choice[index]}
-
     def start(self, batch: int, capacity: int) -> at.ChosenState:
-        H, d = self.heads, self.width // self.heads
-        like = self.key.weight
+        like, H, d = self.key.weight, self.heads, self.width // self.heads
         k, v = like.new_empty(2, batch, H, capacity, d)
-        return at.ChosenState(
-            k, v, at.widen(like.new_zeros(batch, H, -(-capacity // self.config.block), d)), 0
-        )
+        sums = like.new_zeros(batch, H, -(-capacity // self.config.block), d)
+        return at.ChosenState(k, v, at.widen(sums), 0)
 
     def prefill(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
         q, k, v = self.projected(x)
         o = self.attend(q, k, v, None)
-        return self.output(at.merge(o)), state.added(k, v, k, self.config.block)
+        return self.finished(o, x), state.added(k, v, k, self.config.block)
 
     def step(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
         C, count = self.config.block, self.config.blocks - 1
@@ -78,7 +68,7 @@ class Moba(at.QKVAttention):
         choice = at.top_blocks(at.widen(q) @ (state.sums / C).mT, count, last, C)
         k, v = state.held()
         o = at.read_next(q, k, v, at.allowed_tokens(choice, last, state.length, C))
-        return self.output(at.merge(o)), state
+        return self.finished(o, x), state
 
     @staticmethod
     def state_elements(config: Config, workload: at.Workload) -> int:

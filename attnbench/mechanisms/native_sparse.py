@@ -31,7 +31,7 @@ from attnbench.mechanisms.grouped_query import kv_heads
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(grouped_query.Config):
+class Config(grouped_query.Grouped):
     """`block`: C; `blocks`: n, at least 3; `window`: w; `kv_heads`: K, which divides H; None: H/4,
     or the next divisor below."""
 
@@ -46,19 +46,12 @@ class Config(grouped_query.Config):
         self.require_at_least(3, "blocks")
 
 
-class NativeSparse(at.CoreAttention):
+class NativeSparse(at.Choosing, at.QKVAttention):
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         self.kv_heads = kv_heads(config, workload)
-        self.choice: Tensor | None = None
-        if workload.level is at.Level.CORE:
-            return
-        D, wide = workload.width, self.kv_heads * workload.head_width
-        self.query = nn.Linear(D, D, bias=config.bias)
-        self.key = nn.Linear(D, wide, bias=config.bias)
-        self.value = nn.Linear(D, wide, bias=config.bias)
-        self.gates = nn.Linear(D, 3 * workload.heads, bias=config.bias)
-        self.output = nn.Linear(D, D, bias=config.bias)
+        if workload.level is not at.Level.CORE:
+            self.gates = nn.Linear(workload.width, 3 * workload.heads, bias=config.bias)
 
     @staticmethod
     def core_inputs(config: Config, workload: at.Workload) -> tuple[tuple[int, ...], ...]:
@@ -67,18 +60,12 @@ class NativeSparse(at.CoreAttention):
         tokens, kv = (w.batch, w.heads, w.seq_len), (w.batch, kv_heads(config, w), w.seq_len)
         return (*tokens, w.head_width), (*kv, w.head_width), (*kv, w.head_width), (*tokens, 3)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self.output(at.merge(self.attend(*self.projected(x), mask)))
-
-    def projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The tensors of `core_inputs`."""
-        k, v = (t.unflatten(-1, (self.kv_heads, -1)) for t in (self.key(x), self.value(x)))
-        q, g = self.split(self.query(x)), self.split(self.gates(x))
-        return q, k.transpose(1, 2), v.transpose(1, 2), g
+    def projected(self, x: Tensor) -> tuple[Tensor, ...]:
+        return *super().projected(x), self.split(self.gates(x))
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, g: Tensor, mask: Tensor | None) -> Tensor:
         """Shapes of `core_inputs` and a mask [B, N] or None to [B, H, N, d]."""
-        C, N = self.config.block, q.shape[2]
+        C, count, N = self.config.block, self.config.blocks - 1, q.shape[2]
         means_k, means_v = (at.block_means(t, mask, C) for t in (k, v))
         real = None
         if mask is not None:
@@ -86,11 +73,7 @@ class NativeSparse(at.CoreAttention):
         ended = self.ended(N, 0, N, q.device)
         visible = ended if real is None else ended & real
         self.choice = at.choose(
-            lambda part, first: self.scores(part, means_k, first, real),
-            q,
-            means_k.shape[2],
-            self.config.blocks - 1,
-            C,
+            lambda q, first: self.scores(q, means_k, first, real), q, means_k.shape[2], count, C
         )
         outputs = (
             self.compressed(q, means_k, means_v, visible),
@@ -141,23 +124,17 @@ class NativeSparse(at.CoreAttention):
         band = ((lag >= 0) & (lag < self.config.window)).expand(len(q), 1, -1, -1)
         return at.read_allowed(q, k, v, band, mask)
 
-    def draws(self, index: int) -> at.Draws:
-        """`choice` [K, N, M]: the earlier blocks that each query reads."""
-        return {} if self.choice is None else {"choice": self.choice[index]}
-
     def start(self, batch: int, capacity: int) -> at.State:
         d, like = self.width // self.heads, self.output.weight
         k, v = like.new_empty(2, batch, self.kv_heads, capacity, d)
-        blocks = -(-capacity // self.config.block)
-        return at.ChosenState(
-            k, v, at.widen(like.new_zeros(batch, self.kv_heads, blocks, 2 * d)), 0
-        )
+        sums = like.new_zeros(batch, self.kv_heads, -(-capacity // self.config.block), 2 * d)
+        return at.ChosenState(k, v, at.widen(sums), 0)
 
     def prefill(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
         q, k, v, g = self.projected(x)
         o = self.attend(q, k, v, g, None)
         both = torch.cat([k, v], -1)
-        return self.output(at.merge(o)), at.ChosenState(*state).added(k, v, both, self.config.block)
+        return self.finished(o, x), at.ChosenState(*state).added(k, v, both, self.config.block)
 
     def step(self, x: Tensor, state: at.State) -> tuple[Tensor, at.State]:
         C, count = self.config.block, self.config.blocks - 1
@@ -172,7 +149,7 @@ class NativeSparse(at.CoreAttention):
             at.read_next(q, k, v, at.allowed_tokens(choice, last, kept.length, C)),
             self.near_next(q, k, v),
         )
-        return self.output(at.merge(self.gated(g, *outputs))), kept
+        return self.finished(self.gated(g, *outputs), x), kept
 
     def near_next(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """o^w of the last token."""
@@ -196,35 +173,26 @@ class NativeSparse(at.CoreAttention):
 
 
 def reference(module: NativeSparse, x: Tensor, mask: Tensor | None, draws: at.Draws) -> Tensor:
-    c, d, group = module.config, module.width // module.heads, module.heads // module.kv_heads
-    q, k, v = (m(x) for m in (module.query, module.key, module.value))
-    gates, C, rows = module.gates(x).sigmoid(), module.config.block, []
-    real = [mask is None or bool(mask[j]) for j in range(len(x))]
-    for i in range(len(x)):
-        past, heads = [j for j in range(i + 1) if real[j]], []
-        for h in range(module.heads):
-            own, shared = slice(h * d, (h + 1) * d), slice(h // group * d, (h // group + 1) * d)
-            blocks = [i // C, *draws["choice"][h // group, i].nonzero()[:, 0].tolist()]
+    C, gates, choice, heads = module.config.block, module.gates(x).sigmoid(), draws["choice"], []
+    for h, (q, k, v) in enumerate(grouped_query.heads_of(module, x)):
+        outputs = []
+        for i in range(len(x)):
+            past = [j for j in range(i + 1) if mask is None or mask[j]]
+            chosen = choice[h * module.kv_heads // module.heads, i].nonzero()[:, 0].tolist()
             ended = [[j for j in past if j // C == m] for m in range((i + 1) // C)]
-            ended = [block for block in ended if block]
             branches = (
-                ([k[b, shared].mean(0) for b in ended], [v[b, shared].mean(0) for b in ended]),
-                *(
-                    ([*k[keys, shared]], [*v[keys, shared]])
-                    for keys in (
-                        [j for j in past if j // C in blocks],
-                        [j for j in past if i - j < c.window],
-                    )
-                ),
+                [block for block in ended if block],
+                [[j] for j in past if j // C in (i // C, *chosen)],
+                [[j] for j in past if i - j < module.config.window],
             )
-            o = torch.zeros_like(q[i, own])
-            for gate, (keys, values) in zip(gates[i, 3 * h : 3 * h + 3], branches, strict=True):
-                if keys:
-                    A = (torch.stack(keys) @ q[i, own] / d**0.5).softmax(0)
-                    o = o + gate * (A @ torch.stack(values))
-            heads.append(o)
-        rows.append(torch.cat(heads))
-    return module.output(torch.stack(rows))
+            o = torch.zeros_like(q[i])
+            for gate, blocks in zip(gates[i, 3 * h : 3 * h + 3], branches, strict=True):
+                if blocks:
+                    keys, values = (torch.stack([t[b].mean(0) for b in blocks]) for t in (k, v))
+                    o = o + gate * ((keys @ q[i] / len(q[i]) ** 0.5).softmax(0) @ values)
+            outputs.append(o)
+        heads.append(torch.stack(outputs))
+    return module.output(torch.cat(heads, -1))
 
 
 class Blocked(NativeSparse):

@@ -131,7 +131,8 @@ class Performer(at.QKVAttention, at.Recurrent):
         return at.sum_rule(S, q, k, v, self.config.chunk)
 
     def extend(self, x: Tensor, mask: Tensor | None, state: at.State) -> tuple[Tensor, at.State]:
-        o, S = self.scan(*self.projected(x), mask, *state)
+        q, k, v = self.projected(x)
+        o, S = self.scan(q, k, v, mask, *state)
         return self.output(at.merge(o)), (S,)
 
     @staticmethod

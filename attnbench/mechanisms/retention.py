@@ -52,7 +52,8 @@ class Retention(at.Recurrent, at.QKVAttention):
         return shape, shape, (*shape[:3], config.expand * w.head_width)
 
     def extend(self, x: Tensor, mask: Tensor | None, state: at.State) -> tuple[Tensor, at.State]:
-        o, S = self.scan(*self.projected(x), mask, *state)
+        q, k, v = self.projected(x)
+        o, S = self.scan(q, k, v, mask, *state)
         o = layer_norm(o.transpose(1, 2), o.shape[-1:], eps=EPSILON).flatten(2)
         return self.output(silu(self.gate(x)) * o), (S,)
 

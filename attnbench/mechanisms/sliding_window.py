@@ -51,8 +51,7 @@ class SlidingWindow(at.CachedAttention):
     def __init__(self, config: Config, workload: at.Workload) -> None:
         super().__init__(config, workload)
         self.kv_heads = kv_heads(config, workload)
-        if config.sink_logit:
-            self.sink = nn.Parameter(torch.zeros(workload.heads))  # σ
+        self.sink = nn.Parameter(torch.zeros(workload.heads)) if config.sink_logit else None  # σ
 
     @staticmethod
     def core_inputs(config: Config, workload: at.Workload) -> tuple[tuple[int, ...], ...]:
@@ -69,7 +68,7 @@ class SlidingWindow(at.CachedAttention):
         near, sinks = self.allowed(N, b, mask, q.device)
         band = q @ both(k).mT  # [B, H, n, b, 2 b]
         logits, allowed = torch.cat([q @ sinks_k.mT, band], -1), torch.cat([sinks, near], -1)
-        if self.config.sink_logit:
+        if self.sink is not None:
             logits = torch.cat([logits, self.sink.view(-1, 1, 1, 1).expand(*q.shape[:-1], 1)], -1)
             allowed = pad(allowed, (0, 1), value=True)
         A = at.masked_softmax(logits, allowed)
@@ -98,13 +97,7 @@ class SlidingWindow(at.CachedAttention):
         return min(config.sink_tokens, tokens), min(config.sink_tokens + config.window, tokens)
 
     def attend_next(self, q: Tensor, state: at.Cache) -> Tensor:
-        k, v = state.held()
-        if not self.config.sink_logit:
-            return at.caches.next_output(q, k, v)
-        queries = at.caches.rows(q, k)
-        sink = self.sink.view(self.kv_heads, -1, 1).expand(*queries.shape[:3], 1)
-        logits = torch.cat([sink, queries / q.shape[-1] ** 0.5 @ k.mT], -1)
-        return (logits.softmax(-1)[..., 1:] @ v).view_as(q)
+        return at.caches.next_output(q, *state.held(), self.sink)
 
     @staticmethod
     def flops(config: Config, w: at.Workload) -> at.Flops:
@@ -140,7 +133,7 @@ def reference(module: SlidingWindow, x: Tensor, mask: Tensor | None, draws: at.D
             shared = slice(h // group * d, (h // group + 1) * d)
             k, v = module.key(x[keys])[:, shared], module.value(x[keys])[:, shared]
             weights = (k @ q / d**0.5).exp()
-            total = weights.sum() + (module.sink[h].exp() if c.sink_logit else 0)
+            total = weights.sum() + (0 if module.sink is None else module.sink[h].exp())
             heads.append(weights @ v / total if keys else torch.zeros_like(q))
         rows.append(torch.cat(heads))
     return module.output(torch.stack(rows))
@@ -158,7 +151,7 @@ class Masked(SlidingWindow):
         Values of padding are 0, so that a query with no other key gets 0.
         """
         columns_q, columns_k = [q], [k]
-        if self.config.sink_logit:
+        if self.sink is not None:
             sink = self.sink.view(-1, 1, 1) * q.shape[-1] ** 0.5
             columns_q.append(sink.expand(*q.shape[:-1], 1))
             columns_k.append(k.new_zeros(1).expand(*k.shape[:-1], 1))

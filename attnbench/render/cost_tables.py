@@ -22,7 +22,7 @@ BOUNDS = "± is the larger half-width of the 95 % confidence interval"
 WIDE = "a wide interval is written [low, high]."
 WITHIN = "within one process, without the variation between processes"
 MARK = f"{units.UNBOUNDED} marks too few samples for a confidence interval."
-SCALES = MappingProxyType({Unit.SECONDS: ("ms", 1e-3), Unit.BYTES: ("MiB", units.MIB)})
+SCALES = MappingProxyType({Unit.SECONDS: ("ms", 1e3), Unit.BYTES: ("MiB", 1 / units.MIB)})
 LAUNCHES = " l"  # marks a launch-bound case
 SDPA = "scaled_dot_product_"  # begins the names of the operators of attention in torch
 
@@ -78,18 +78,18 @@ def latency(summary: Frame, mode: str, tokens: int | None) -> Table:
 
 def measured(summary: Frame, mode: str, metric: Metric) -> Table:
     """The values of a metric by length, with the 95 % interval if it has one."""
-    unit, size = SCALES.get(metric.unit, (str(metric.unit), 1.0))
+    unit, scale = SCALES.get(metric.unit, (str(metric.unit), 1.0))
     what = metric.description
 
     def estimate(row: Row) -> Cell:
-        point, low, high = (row[column] / size for column in metric.estimate[:3])
+        point, low, high = (row[column] * scale for column in metric.estimate[:3])
         return bounded(point, low, high)
 
     return by_length(
         summary,
         mode,
         metric.key,
-        estimate if metric.interval else lambda row: counted(row[metric.key] / size),
+        estimate if metric.interval else lambda row: counted(row[metric.key] * scale),
         name=f"{metric.name}_{mode}",
         title=f"{metric.heading}, {mode}, {unit}",
         across=f"{metric.name}_{unit.lower()}",

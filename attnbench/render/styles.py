@@ -48,6 +48,7 @@ NAMES: Mapping[str, str] = MappingProxyType({
     "gated_linear": "Gated linear", "lightning": "Lightning attention",
     "forgetting": "Forgetting attention", "differential": "Differential",
     "indexed": "Indexed attention", "moba": "MoBA", "native_sparse": "NSA",
+    "rwkv7": "RWKV-7",
 })  # fmt: skip
 MECHANISMS = tuple(NAMES)
 STRONGEST = MECHANISMS[:2]  # the two that every reader compares the others with

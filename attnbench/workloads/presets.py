@@ -102,7 +102,7 @@ def listed() -> Mapping[str, tuple[str, ...]]:
         """,
         "@modern": """
             grouped_query sliding_window latent fnet retention gated_delta_net mamba2 kimi_delta
-            gated_linear lightning forgetting differential indexed moba native_sparse
+            gated_linear lightning rwkv7 forgetting differential indexed moba native_sparse
         """,
     }
     return {name: tuple(text.split()) for name, text in members.items()}

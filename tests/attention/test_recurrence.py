@@ -4,19 +4,16 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.nn.functional import conv1d
 from torch.testing import assert_close
 
 from attnbench.attention.card import Tolerance
 from attnbench.attention.recurrence import (
-    Convolution,
-    Ratio,
     by_token,
     decay_rule,
     delta_rule,
     delta_token,
+    dplr_rule,
     pairs,
-    short_convolution,
     spans,
 )
 from attnbench.catalogue import registry
@@ -62,7 +59,13 @@ def row_delta(inputs, chunk):
     return delta(by_row(inputs), chunk)
 
 
-RULES = [decay, delta, row_decay, row_delta]
+def dplr(inputs, chunk):
+    """What is removed is read at k and written at β k; what is added, at another key."""
+    S, g, q, k, v, beta = by_row(inputs)
+    return dplr_rule(S.squeeze(3), g, q, q.flip(-1), v, beta[..., None] * k, k, chunk)
+
+
+RULES = [decay, delta, row_decay, row_delta, dplr]
 
 
 def results(rule, inputs, chunk):
@@ -97,7 +100,7 @@ def test_chunks_equal_the_recurrence(rule, chunk, strength, constant):
 @given(st.integers(1, 40), st.integers(1, 50), st.sampled_from([1, 2, 4]), st.integers(0, 9))
 def test_any_length_chunk_and_number_of_groups(N, chunk, groups, seed):
     compare(decay, drawn(N, groups=groups, seed=seed), chunk)
-    for rule in (delta, row_decay, row_delta):
+    for rule in RULES[1:]:
         compare(rule, drawn(N, seed=seed), chunk)
 
 
@@ -138,7 +141,7 @@ def test_one_strong_decay_costs_no_digits_in_float32(rule, strongest):
 
 
 @pytest.mark.parametrize(
-    "name", ["mamba2", "gated_delta_net", "retention", "kimi_delta", "gated_linear"]
+    "name", ["mamba2", "gated_delta_net", "retention", "kimi_delta", "gated_linear", "rwkv7"]
 )
 @pytest.mark.parametrize("scale", [1, 30, 100])
 def test_layers_in_chunks_are_as_precise_as_token_by_token(name, scale):
@@ -176,6 +179,17 @@ def test_heads_of_a_group_share_keys_as_if_these_were_repeated():
     assert_close(last.permute(0, 1, 3, 2, 4).reshape(B, 6, DK, 1, DV), last_alone)
 
 
+@pytest.mark.parametrize("chunk", [None, 8])
+def test_removing_and_adding_at_one_key_is_the_delta_rule(chunk):
+    S, g, q, k, v, beta = by_row(drawn(21))
+    expected = delta_rule(S.squeeze(3), g, q, k, v, beta, chunk)
+    write = beta[..., None] * k
+    for a, b in zip(
+        dplr_rule(S.squeeze(3), g, q, write, v, write, k, chunk), expected, strict=True
+    ):
+        assert_close(a, b)
+
+
 def test_the_delta_rule_reads_back_what_was_written_last_at_a_key():
     keys, values = torch.eye(DK, dtype=torch.float64), torch.randn(8, DV, dtype=torch.float64)
     k = torch.cat([keys, keys])[None, None]  # each key is written twice
@@ -194,43 +208,6 @@ def test_equal_keys_and_full_steps_stay_exact_in_float32():
     wide = [x.double() for x in (S.squeeze(3), g, q, k, v, beta)]
     expected, _ = by_token(delta_token, *wide)
     assert_close(o.double(), expected, rtol=1e-4, atol=1e-5)
-
-
-def test_ratios_do_not_overflow_above_the_diagonal():
-    G = torch.tensor([[-1000.0, -3000.0, -9000.0]], requires_grad=True)
-    found = Ratio.apply(G, torch.float32)
-    assert_close(found, torch.eye(3)[None])
-    (gradient,) = torch.autograd.grad(found.sum(), G)
-    assert gradient.isfinite().all()
-
-
-@pytest.mark.parametrize("N", [1, 5, 600])
-@pytest.mark.parametrize("W", [1, 2, 4, 300])
-@pytest.mark.parametrize("biased", [False, True])
-def test_a_convolution_is_that_of_torch(N, W, biased):
-    torch.manual_seed(0)
-    shapes = [(B, N, 3), (B, W - 1, 3), (W, 3), *[(3,)] * biased]
-    inputs = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
-    x, before, taps, *bias = inputs
-    y = Convolution.apply(x, before, taps, *bias or [None])
-    both = torch.cat([before, x], 1).mT
-    expected = conv1d(both, taps.T[:, None], *bias, groups=3).mT
-    weights = torch.randn_like(y)
-    for a, b in zip(
-        (y, *torch.autograd.grad((y * weights).sum(), inputs)),
-        (expected, *torch.autograd.grad((expected * weights).sum(), inputs)),
-        strict=True,
-    ):
-        assert_close(a, b)
-
-
-def test_a_convolution_continues_after_its_last_inputs():
-    x, taps = torch.randn(B, 9, 3), torch.randn(4, 3)
-    whole, last = short_convolution(x, torch.zeros(B, 3, 3), taps)
-    first, before = short_convolution(x[:, :1], torch.zeros(B, 3, 3), taps)
-    rest, after = short_convolution(x[:, 1:], before, taps)
-    assert_close(torch.cat([first, rest], 1), whole)
-    assert_close(after, last)
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,12 @@ import torch
 
 from attnbench.catalogue.registry import card
 from attnbench.records import Clock, Level, Mode, Workload
+from attnbench.workloads.axes import selection
 from tests.benchmarks.header import CPU, begin
 from tests.benchmarks.speed import HEADS, WIDTH, iteration, turn
+
+# two heads of values for each of keys, as Qwen3-Next has them
+QWEN = tuple(f"gated_delta_net:{form}[value_heads=32]" for form in ("chunked", "transformers"))
 
 # ours, the other, N, mode, pairs
 ROWS = (
@@ -26,6 +30,7 @@ ROWS = (
     ("gated_delta_net:chunked", "gated_delta_net:transformers", 8192, Mode.TRAINING, 5),
     ("gated_delta_net:chunked", "gated_delta_net:transformers", 2048, Mode.INFERENCE, 9),
     ("gated_delta_net:chunked", "gated_delta_net:transformers", 8192, Mode.INFERENCE, 5),
+    (*QWEN, 2048, Mode.TRAINING, 5),
     ("kimi_delta:chunked", "kimi_delta:transformers", 2048, Mode.TRAINING, 3),
     ("kimi_delta:chunked", "kimi_delta:transformers", 2048, Mode.INFERENCE, 5),
     ("kimi_delta:chunked", "kimi_delta:transformers", 8192, Mode.TRAINING, 1),
@@ -35,6 +40,7 @@ ROWS = (
     ("differential:sdpa", "differential:transformers", 2048, Mode.INFERENCE, 5),
     ("indexed:blocked", "grouped_query:sdpa", 8192, Mode.INFERENCE, 3),
     ("indexed:blocked", "grouped_query:sdpa", 32768, Mode.INFERENCE, 3),
+    ("indexed:blocked[kv_rank=64]", "latent:sdpa", 32768, Mode.INFERENCE, 3),
     ("moba:blocked", "transformer:sdpa", 32768, Mode.INFERENCE, 1),
     ("native_sparse:blocked", "grouped_query:sdpa", 32768, Mode.INFERENCE, 1),
 )
@@ -56,7 +62,7 @@ def main():
 def row(ours, other, seq_len, mode, pairs):
     training, both = mode is Mode.TRAINING, []
     for name in (ours, other):
-        mechanism, _, form = name.partition(":")
+        chosen = selection(name)
         w = Workload(
             batch=1,
             seq_len=seq_len,
@@ -66,8 +72,9 @@ def row(ours, other, seq_len, mode, pairs):
             mode=mode,
             causal=True,
         )
-        found = card(mechanism)
-        both.append(found.forms[form](found.config(), w).train(training))
+        found = card(chosen.name)
+        config = found.configure(dict(chosen.options))
+        both.append(found.forms[chosen.form](config, w).train(training))
     x = torch.randn(1, seq_len, WIDTH)
     turns = [(m, x, iteration(m, x, training), CPU.stopwatch(clock=Clock.CPU)) for m in both]
     peaks, ratios = [peak(*one[:3]) for one in turns], []

@@ -96,17 +96,8 @@ SQUARE = {("sliding_window", "masked")}
 
 
 # forms that loop over the tokens in Python: seconds, and minutes in training
-LOOPS = {
-    (name, "eager")
-    for name in (
-        "gated_delta_net",
-        "gated_linear",
-        "kimi_delta",
-        "lightning",
-        "mamba2",
-        "retention",
-    )
-}
+RECURRENT = "gated_delta_net gated_linear kimi_delta lightning mamba2 retention rwkv7"
+LOOPS = {(name, "eager") for name in RECURRENT.split()}
 
 
 def lean():

@@ -65,6 +65,25 @@ def test_padding_leaves_the_state_as_it_is():
     torch.testing.assert_close(padded.S, short.S)
 
 
+@pytest.mark.parametrize("form", CARD.forms)
+def test_more_heads_of_values_share_keys_as_if_these_were_repeated(form):
+    module = build(form, value_heads=8, chunk=16).double()
+    w = Workload(batch=2, seq_len=40, width=32, heads=8, level=Level.CORE, causal=True)
+    repeated = CARD.forms["eager"](Config(expand=1), w).double()
+    repeated.load_state_dict(module.state_dict())
+    inputs = [torch.randn(shape).double() for shape in repeated.core_inputs(Config(expand=1), w)]
+    inputs[:2] = (t[:, ::2] for t in inputs[:2])
+    twice = [t.repeat_interleave(2, 1) for t in inputs[:2]]
+    expected = repeated.attend(*twice, *inputs[2:], None)
+    torch.testing.assert_close(module.attend(*inputs, None), expected)
+
+
+def test_heads_of_values_that_do_not_fit_are_refused():
+    w = Workload(batch=1, seq_len=8, width=16, heads=4, level=Level.ATTENTION, causal=True)
+    assert "6 heads of values cannot share 4" in CARD.refusal("eager", Config(value_heads=6), w)
+    assert "width 32 cannot form 64" in CARD.refusal("eager", Config(value_heads=64), w)
+
+
 def test_deltanet_has_values_as_wide_as_keys():
     assert Config(gate=False).wider == 1
     assert Config().wider == 2

@@ -38,6 +38,23 @@ def test_it_is_a_transformer_whose_groups_have_equal_keys_and_values(kv_heads, c
         torch.testing.assert_close(module(x), full(x))
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_sink_takes_its_share_of_the_weights(causal):
+    """As a further key that every query has in common, with a value of 0."""
+    q = torch.zeros(2, 6, 13, 4, dtype=torch.float64)
+    k, v = torch.randn(2, 2, 2, 13, 4, dtype=torch.float64)
+    config, w = Config(kv_heads=2, sink_logit=True), replace(W, causal=causal, level=Level.CORE)
+    keys = torch.arange(1, 14).double()[:, None] if causal else torch.tensor(13.0)
+    for form in forms(causal):
+        module = CARD.forms[form](config, w).double()
+        plain = CARD.forms[form](Config(kv_heads=2), w)
+        module.sink.data = torch.tensor([-1e4, 0, 1, 2, 5, 1e4]).double()
+        share = 1 / (1 + module.sink.exp()[:, None, None] / keys)
+        torch.testing.assert_close(
+            module.attend(q, k, v, None), share * plain.attend(q, k, v, None)
+        )
+
+
 def test_a_cache_holds_the_share_of_heads_that_have_keys():
     for kv_heads in (1, 2, 6):
         share = GroupedQuery.state_elements(Config(kv_heads=kv_heads), W) / (2 * W.tokens * W.width)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from attnbench.attention.primitives import fused_attention
+from attnbench.mechanisms import latent
 from attnbench.mechanisms.indexed import CARD, Config
 from attnbench.records import Level, Workload
 
@@ -78,7 +79,26 @@ def test_with_a_budget_for_all_tokens_it_is_grouped_query_attention(block):
     torch.testing.assert_close(module.attend(*inputs, None), expected)
 
 
+@pytest.mark.parametrize("block", [1, 4])
+def test_with_a_budget_for_all_tokens_latents_are_latent_attention(block):
+    torch.manual_seed(0)
+    w = Workload(batch=2, seq_len=N, width=16, heads=4, level=Level.ATTENTION, causal=True)
+    module = CARD.forms["sdpa"](Config(block=block, budget=N + block, kv_rank=5), w)
+    dense = latent.CARD.forms["eager"](latent.Config(kv_rank=5), w)
+    dense.load_state_dict(module.base.state_dict())
+    x = torch.randn(2, N, 16)
+    torch.testing.assert_close(module(x), dense(x))
+
+
+def test_a_state_on_latents_holds_them_once():
+    w = Workload(batch=2, seq_len=N, width=16, heads=4, level=Level.ATTENTION, causal=True)
+    form, config = CARD.forms["eager"], Config(kv_rank=6, block=8, budget=16, index_width=3)
+    assert form.state_elements(config, w) == 2 * (N * (6 + 2) + N // 8 * 3)
+
+
 def test_impossible_options_are_refused():
+    with pytest.raises(ValueError, match="one head of keys; leave kv_heads out"):
+        Config(kv_rank=5, kv_heads=2)
     with pytest.raises(ValueError, match="budget is 8; it must be at least 16"):
         Config(block=16, budget=8)
     with pytest.raises(ValueError, match="unknown pool 'min'; known: mean, max"):

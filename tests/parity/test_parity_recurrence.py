@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from attnbench.attention.recurrence import decay_rule, delta_rule
+from attnbench.attention.recurrence import decay_rule, delta_rule, dplr_rule
 from attnbench.mechanisms.retention import Config, decays
 from attnbench.records import Level, Workload
 from tests.oracles import build
@@ -40,7 +40,7 @@ def naive(operator):
     if found is None or not found.submodule_search_locations:
         pytest.skip("flash-linear-attention is not installed")
     file = Path(found.submodule_search_locations[0]) / "ops" / operator / "naive.py"
-    spec = importlib.util.spec_from_file_location(f"fla_naive_{operator}", file)
+    spec = importlib.util.spec_from_file_location("fla_naive", file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -109,5 +109,19 @@ def test_the_delta_rule_of_flash_linear_attention(chunk):
     expected, last = naive("delta_rule").delta_rule_recurrence(q, k, v, beta)
     S, g = torch.zeros(B, H, D, DV), torch.zeros(1, 1, 1)
     o, S = delta_rule(S, g, q * D**-0.5, k, v, beta, chunk)
+    assert_close(o, expected, rtol=1e-4, atol=1e-5)
+    assert_close(S, last, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("chunk", CHUNKS)
+@pytest.mark.parametrize("theirs", ["recurrence", "chunkwise"])
+def test_the_rule_of_rwkv7_of_flash_linear_attention(chunk, theirs):
+    q, k, v, *_ = (t[:, :, :64] for t in by_head(*drawn()))
+    g, S = -0.6 * torch.rand(B, H, 64, D), torch.randn(B, H, D, DV)
+    kappa, rate = k / k.norm(dim=-1, keepdim=True), torch.rand(B, H, 64, D)
+    rule = getattr(naive("generalized_delta_rule/dplr"), f"dplr_{theirs}")
+    expected, last = rule(q, k, v, -kappa, rate * kappa, g, initial_state=S)
+    # theirs reads S before its decay
+    o, S = dplr_rule(S, g, q * D**-0.5, k, v, rate * kappa, kappa * (-g).exp(), chunk)
     assert_close(o, expected, rtol=1e-4, atol=1e-5)
     assert_close(S, last, rtol=1e-4, atol=1e-5)

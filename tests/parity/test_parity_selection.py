@@ -1,5 +1,8 @@
 """Forgetting and indexed attention against public references and layers."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -66,3 +69,88 @@ def test_one_choice_for_each_head_of_keys_is_that_of_minimax_m3(block, budget):
     chosen = theirs(torch.zeros(B, N, 1), rotation, None, positions)
     bias = theirs.build_block_mask(chosen, None, N, torch.float32, q.device, positions)
     assert allowed_tokens(ours.choice, 0, N, block).tril().equal(bias == 0)
+
+
+@pytest.mark.parametrize("model", ["glm5_next.modeling_glm5_next", "qwen4_exp.modeling_qwen4_exp"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_means_of_blocks_are_those_of_pools(model, count):
+    """Where the own block is incomplete; of complete ones theirs is one of many."""
+    public, C, e, heads = pytest.importorskip(f"transformers.models.{model}"), 8, 6, 16
+    mechanism = card("indexed")
+    sizes = {"block": C, "budget": (count + 1) * C, "index_heads": heads, "index_width": e}
+    config = mechanism.config(kv_heads=2, **sizes)
+    q, k, v, index, keys = drawn(mechanism, config)
+    queries, plain, x = index[..., :-1].transpose(1, 2), keys[:, 0], torch.zeros(B, N, 1)
+    if "glm" in model:
+        sizes = {"hidden_size": 1, "index_n_heads": heads, "index_head_dim": e, "q_lora_rank": 1}
+        sizes |= {"qk_rope_head_dim": 0, "index_topk": count * C, "index_kpool": C}
+        theirs = public.Glm5NextTextIndexer(
+            SimpleNamespace(**sizes, index_kpool_always_select_tail=True), 0
+        )
+        theirs.wq_b, theirs.wk = Given(queries.flatten(2)), Given(plain)
+        theirs.k_norm, theirs.weights_proj = torch.nn.Identity(), Given(index[..., -1].mT)
+        tokens = theirs(x, x, torch.ones(B, N, dtype=torch.bool), None).long()
+        allowed = torch.zeros(B, N, N + 1, dtype=torch.bool)
+        allowed = allowed.scatter(-1, tokens.where(tokens >= 0, N), True)[..., :N]
+    else:
+        index[..., -1] = 1
+        sizes = {"hidden_size": 1, "indexer_n_heads": heads, "indexer_kv_heads": 1}
+        sizes |= {"indexer_head_dim": e, "indexer_budget": count * C, "rms_norm_eps": 1e-6}
+        theirs = public.Qwen4ExpTextQSAIndexer(
+            SimpleNamespace(**sizes, indexer_compress_ratio=C), 0
+        )
+        theirs.index_qk_proj = Given(torch.cat([queries.flatten(2), plain], -1))
+        theirs.q_layernorm = theirs.k_layernorm = torch.nn.Identity()
+        rotation = torch.ones(B, N, e), torch.zeros(B, N, e)
+        past = torch.ones(N, N, dtype=torch.bool).tril().expand(B, 1, -1, -1)
+        allowed = theirs(x, rotation, past, None)[:, 0]
+    ours = mechanism.forms["blocked"](config, W)
+    ours.attend(q, k, v, index, keys, None)
+    found = allowed_tokens(ours.choice, 0, N, C)[:, 0].tril()
+    incomplete = (torch.arange(N) + 1) % C > 0
+    assert found[:, incomplete].equal(allowed[:, incomplete])
+
+
+@pytest.mark.parametrize("form", ["eager", "sdpa"])
+def test_on_latents_it_is_the_layer_of_deepseek_v3_2(form):
+    from transformers.models.deepseek_v32 import modeling_deepseek_v32 as public
+
+    mechanism, w = card("indexed"), replace(W, level=Level.ATTENTION)
+    config = mechanism.config(block=1, budget=9, kv_rank=12, index_heads=16, index_width=6)
+    torch.manual_seed(0)
+    ours = mechanism.forms[form](config, w)
+    sizes = {"hidden_size": H * D, "num_attention_heads": H, "num_key_value_heads": H}
+    sizes |= {"q_lora_rank": H * D, "kv_lora_rank": 12, "qk_nope_head_dim": D, "v_head_dim": D}
+    sizes |= {"qk_rope_head_dim": D // 2, "index_n_heads": 16, "index_head_dim": 6}
+    theirs = public.DeepseekV32Attention(
+        public.DeepseekV32Config(
+            **sizes, index_topk=9, num_hidden_layers=1, attn_implementation="sdpa"
+        ),
+        0,
+    )
+    base, drawn = ours.base, ours.drawn[:-6].unflatten(0, (16, 7))
+    theirs.q_a_proj = theirs.q_a_layernorm = torch.nn.Identity()
+    theirs.q_b_proj, theirs.kv_a_proj_with_mqa = base.query, base.down
+    theirs.kv_a_layernorm.weight, theirs.kv_b_proj = base.norm.weight, base.up
+    theirs.o_proj, index = base.output, theirs.indexer
+    index.wq_b.weight.data, index.weights_proj.weight.data = drawn[:, :6].flatten(0, 1), drawn[:, 6]
+    index.wk.weight.data = ours.drawn[-6:]
+    x = torch.randn(B, N, H * D, requires_grad=True)
+    past = torch.ones(N, N, dtype=torch.bool).tril().expand(B, 1, -1, -1)
+    rotation = torch.ones(B, N, D // 2), torch.zeros(B, N, D // 2)
+    results = [
+        (y, *torch.autograd.grad(y.square().sum(), (x, *base.parameters())))
+        for y in (ours(x), theirs(x, rotation, past)[0])
+    ]
+    assert_close(*results, rtol=1e-4, atol=1e-5)
+
+
+class Given(torch.nn.Module):
+    """A layer with outputs of its own; `weight` says their type."""
+
+    def __init__(self, outputs):
+        super().__init__()
+        self.outputs = self.weight = outputs
+
+    def forward(self, x):
+        return self.outputs

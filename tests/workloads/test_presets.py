@@ -45,7 +45,7 @@ def test_groups_are_registered_and_all_is_everything():
     forms = {chosen.form for chosen in expand("@fig2") if chosen.name == "transformer"}
     assert forms == {None, "eager"}
     assert len(group("@survey")) == 17
-    assert len(group("@modern")) == 15
+    assert len(group("@modern")) == 16
 
 
 def test_what_can_decode_is_read_from_the_cards():

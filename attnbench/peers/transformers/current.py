@@ -48,12 +48,13 @@ class GatedDeltaNet(Sublayer, gated_delta_net.Chunked):
 
     def layer(self, config: Any, workload: Workload) -> nn.Module:
         H, d = workload.heads, workload.head_width
+        V, wide = gated_delta_net.values(config, workload)
         sizes = self.library.Qwen3NextConfig(
             hidden_size=workload.width,
             linear_num_key_heads=H,
-            linear_num_value_heads=H,
+            linear_num_value_heads=V,
             linear_key_head_dim=d,
-            linear_value_head_dim=config.wider * d,
+            linear_value_head_dim=wide,
             linear_conv_kernel_dim=config.conv,
             num_hidden_layers=1,
             layer_types=["linear_attention"],
@@ -62,7 +63,7 @@ class GatedDeltaNet(Sublayer, gated_delta_net.Chunked):
         theirs.in_proj_qkvz = ByHead(
             H, (d, d, config.wider * d, config.wider * d), self.mix, self.gate
         )
-        theirs.in_proj_ba = ByHead(H, (1, 1), self.rates)
+        theirs.in_proj_ba = ByHead(H, (V // H, V // H), self.rates)
         theirs.A_log, theirs.dt_bias = self.A, self.b
         theirs.norm.weight, theirs.out_proj = self.norm.weight, self.output
         theirs.conv1d = Taps(self.taps)
@@ -160,6 +161,12 @@ class GroupedQuery(Sublayer, grouped_query.Sdpa):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         rotation = unrotated(x, self.width // self.heads)
         return self.theirs(x, rotation, None, is_causal=self.causal)[0]
+
+    @staticmethod
+    def refuses(config: Any, w: Workload) -> str | None:
+        if config.gate or config.sink_logit:
+            return "transformers' Llama has neither gate nor sinks; leave gate and sink_logit out"
+        return None
 
 
 class SlidingWindow(Sublayer, sliding_window.Masked):

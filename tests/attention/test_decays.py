@@ -1,10 +1,10 @@
-"""Products with a decay for each channel: any length, strong decays, gradients, FLOPs."""
+"""Decays between tokens, and products with one for each channel: strong ones, gradients, FLOPs."""
 
 import pytest
 import torch
 from torch.testing import assert_close
 
-from attnbench.attention.channels import channel_flops, channel_products
+from attnbench.attention.decays import Ratio, channel_flops, channel_products
 from attnbench.verify.flops import counted_flops
 
 ROWS, DK = 2, 3
@@ -55,3 +55,11 @@ def test_their_flops_are_those_that_torch_counts(C):
     module = torch.nn.Module()
     counted = counted_flops(module, *drawn(C, 1.0), call=channel_products)
     assert counted == 2 * channel_flops(C, ROWS, DK)  # of two sequences
+
+
+def test_ratios_do_not_overflow_above_the_diagonal():
+    G = torch.tensor([[-1000.0, -3000.0, -9000.0]], requires_grad=True)
+    found = Ratio.apply(G, torch.float32)
+    assert_close(found, torch.eye(3)[None])
+    (gradient,) = torch.autograd.grad(found.sum(), G)
+    assert gradient.isfinite().all()

@@ -1,8 +1,13 @@
-"""Products of rows and keys between which every channel decays at a rate of its own.
+"""What decays between two tokens of a chunk: the ratio of two sums of logs, and products over it.
+
+    Γ_ij = e^{G_i − G_j},  j ≤ i                       [..., C, C]
+
+is that of one decay for each token, with G the sum of its logs. `channel_products` has Γ inside,
+where every channel decays at a rate of its own:
 
     A_ij = Σ_d x_id y_jd e^{b_id − b_jd},  j ≤ i      b_i = g_1 + … + g_i      [..., C, R, C]
 
-x holds R rows for each of C tokens, [..., C, R, dk]; keys y and logs of decays g ≤ 0 are
+There x holds R rows for each of C tokens, [..., C, R, dk]; keys y and logs of decays g ≤ 0 are
 [..., C, dk]. A is 0 where j > i. Also given are e^{b_i} and e^{b_C − b_j}, [..., C, dk] each.
 
 A factor e^{−b_j} could overflow, so A is computed in squares below its diagonal. A square of s × s
@@ -12,11 +17,57 @@ on, twice as large squares and decays follow from the last ones. Decays are only
 subtracted, so neither they nor their gradients lose digits where decays are strong.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
+
+
+def decay_rates(heads: int) -> tuple[Tensor, Tensor]:
+    """A and b of decays e^{−e^A softplus(· + b)}, [H] each, as Mamba-2 draws them.
+
+    e^A is uniform in [1, 16], and softplus(b) log-uniform in [0.001, 0.1].
+    """
+    speed = 10 ** torch.empty(heads).uniform_(-3, -1)
+    return torch.empty(heads).uniform_(1, 16).log(), speed.expm1().log()
+
+
+class Ratio(torch.autograd.Function):
+    """Γ [..., C, C] in a `dtype`, of G [..., C]: e^{G_i − G_j} for j ≤ i, else 0.
+
+    Differences are masked before `exp`, which would overflow there, and by 0: it is slow at −∞.
+    Their float64 stays in the cache, some squares of C × C at a time.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, G: Tensor, dtype: torch.dtype) -> Tensor:
+        gamma = G.new_empty(*G.shape, G.shape[-1], dtype=dtype)
+        for square, rows in squares(gamma, G):
+            square.copy_(rows[:, :, None] - rows[:, None]).tril_().exp_().tril_()
+        ctx.save_for_backward(gamma)
+        return gamma
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (gamma,) = ctx.saved_tensors
+        to = gamma.new_empty(gamma.shape[:-1], dtype=torch.float64)
+        for change, square, rows in squares(gradient, gamma, to):
+            differences = (change * square).double()
+            torch.sub(differences.sum(-1), differences.sum(-2), out=rows)
+        return to, None
+
+
+def squares(gamma: Tensor, *others: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Parts of [..., C, C] and of others with the same first dimensions, which become one.
+
+    Each is what a core's cache holds, or what fills a GPU.
+    """
+    first = gamma.dim() - 3
+    count = max(1, (2**18 if gamma.is_cpu else 2**26) // gamma.shape[-1] ** 2)
+    parts = (x.flatten(0, first).split(count) for x in (gamma, *others))
+    return zip(*parts, strict=True)
 
 
 def channel_products(x: Tensor, y: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,0 +1,89 @@
+"""RWKV-7: what its state removes and keeps, the token before, and what training keeps."""
+
+import math
+
+import pytest
+import torch
+
+from attnbench.attention.recurrence import decay_rule
+from attnbench.mechanisms.rwkv7 import CARD, Config
+from attnbench.records import Level, Workload
+from tests.kept import assert_linear, kept_bytes
+
+FORMS = pytest.mark.parametrize("form", CARD.forms)
+
+
+def build(form="chunked", seq_len=40, level=Level.CORE, **options):
+    torch.manual_seed(0)
+    w = Workload(batch=2, seq_len=seq_len, width=16, heads=4, level=level, causal=True)
+    return CARD.forms[form](Config(**options), w)
+
+
+def filled(value):
+    return torch.full((2, 4, 8, 4), value, dtype=torch.float64)
+
+
+@FORMS
+def test_a_full_rate_replaces_the_value_at_a_key(form):
+    """Without decay, a query at the key of any token reads the value written last at that key."""
+    module = build(form, seq_len=8, chunk=3).double()
+    k = torch.eye(4, dtype=torch.float64).repeat(2, 1).expand(2, 4, -1, -1)
+    v = torch.randn(2, 4, 8, 4, dtype=torch.float64)
+    o = module.attend(k, k, v, filled(-80.0), filled(80.0), None)
+    torch.testing.assert_close(o, v)
+
+
+@FORMS
+def test_without_a_rate_nothing_is_removed(form):
+    module = build(form, chunk=16).double()
+    module.alpha.data.zero_()
+    r, k, v, w = torch.randn(4, 2, 4, 40, 4, dtype=torch.float64)
+    o = module.attend(r, k, v, w, torch.full_like(w, -80.0), None)
+    g = -math.exp(-0.5) * (w + module.by_head(module.b_w)).sigmoid()
+    S = torch.zeros(2, 4, 4, 4, dtype=torch.float64)
+    torch.testing.assert_close(o, decay_rule(S, g, r, k, v, None)[0])
+
+
+def test_a_token_reads_the_one_before_it_as_far_as_it_is_mixed_in():
+    module = build(level=Level.ATTENTION).double()
+    x = torch.randn(1, 2, 16, dtype=torch.float64)
+    module.mu.data.fill_(1.0)
+    _, state = module.extend(x, None, module.start(1, 2))
+    other = torch.cat([x[:, :1], torch.randn(1, 1, 16, dtype=torch.float64)], 1)
+    _, after = module.extend(other, None, module.start(1, 2))
+    torch.testing.assert_close(state.S, after.S)
+    assert state.inputs.equal(x[:, 1:])
+    module.mu.data.fill_(0.5)
+    assert not module.extend(other, None, module.start(1, 2))[1].S.allclose(after.S)
+
+
+def test_what_training_keeps_is_linear_in_length():
+    def kept(seq_len):
+        module = build(seq_len=seq_len, level=Level.ATTENTION)
+        return kept_bytes(module, torch.randn(1, seq_len, 16))[0]
+
+    assert_linear(kept)
+
+
+def test_what_the_core_keeps_for_training_is_below_four_times_its_inputs():
+    w = Workload(batch=1, seq_len=8192, width=256, heads=16, level=Level.CORE, causal=True)
+    module = CARD.forms["chunked"](Config(), w)
+    inputs = [torch.randn(shape).requires_grad_() for shape in module.core_inputs(Config(), w)]
+    kept, _ = kept_bytes(module.attend, *inputs, None)
+    assert kept < 4 * sum(tensor.nbytes for tensor in inputs)
+
+
+def test_padding_leaves_the_state_as_it_is():
+    module = build(level=Level.ATTENTION).double()
+    x, mask = torch.randn(1, 12, 16, dtype=torch.float64), torch.ones(1, 12, dtype=torch.bool)
+    mask[0, 7:] = False
+    _, padded = module.extend(x, mask, module.start(1, 12))
+    _, short = module.extend(x[:, :7], None, module.start(1, 12))
+    torch.testing.assert_close(padded.S, short.S)
+
+
+def test_ranks_grow_with_the_root_of_the_width():
+    for width, gate, expected in ((256, 64, 32), (4096, 320, 160)):
+        w = Workload(batch=1, seq_len=8, width=width, heads=4, level=Level.ATTENTION)
+        low_ranks = 4 * width * expected + 2 * width * gate
+        assert CARD.parameters(Config(), w) == 4 * width**2 + low_ranks + 13 * width
