@@ -3,6 +3,7 @@
 `memory_bytes` respects a container's limits.
 """
 
+import math
 import os
 import platform
 import re
@@ -40,6 +41,18 @@ def load() -> float | None:
         return os.getloadavg()[0]
     except OSError:
         return None
+
+
+def process_s(pid: int, proc: Path = PROC) -> float:
+    """Seconds of CPU time of a process so far, as the kernel counts them; NaN if it hides them.
+
+    The numbers of processes differ where `/proc` is that of another namespace.
+    """
+    is_ours = read(proc, "self/stat").partition(" ")[0] == str(os.getpid())
+    fields = read(proc, f"{pid}/stat").rpartition(")")[2].split() if is_ours else []
+    if len(fields) < 13:
+        return math.nan
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def busy_cores() -> float | None:

@@ -1,0 +1,65 @@
+"""What laps may claim, by what their parent saw meanwhile."""
+
+import math
+import os
+from pathlib import Path
+
+import pytest
+
+from attnbench.devices.host import process_s
+from attnbench.records import Sample
+from attnbench.run.seen import Seen, unbelievable
+
+
+def laps(wall_s, cpu_s, count=4, device_s=None):
+    return [Sample(1, wall_s / count, cpu_s / count, device_s, 0.0, 0.0, 0.0)] * count
+
+
+@pytest.mark.parametrize(
+    ("laps", "seen", "said"),
+    [
+        (laps(1.0, 1.0), Seen(waited_s=1.1, used_s=1.1), ""),
+        (laps(1.0, 0.01), Seen(waited_s=1.1, used_s=0.03), ""),  # it waits for a core, or sleeps
+        (laps(1.0, 1.0), Seen(waited_s=60.0, used_s=3.9), ""),  # all taken three times, under load
+        (laps(1.0, 1.0), Seen(waited_s=1.1, used_s=math.nan), ""),
+        (laps(1.0, 1.0), Seen(waited_s=0.9, used_s=1.0), "1 s, for which its parent waited 0.9 s"),
+        (laps(0.5, 0.5, device_s=0.5), Seen(waited_s=0.6, used_s=0.5), "laps of 2 s, for which"),
+        (laps(0.1, 0.1), Seen(waited_s=5.0, used_s=5.0), "of which the kernel counts 5 s"),
+        (laps(1.0, 1.0), Seen(waited_s=1.1, used_s=0.1), "of which the kernel counts 0.1 s"),
+        (laps(0.01, 99.0), Seen(waited_s=99.0, used_s=99.0), "more than all cores have"),
+    ],
+)
+def test_laps_that_cannot_be_are_told_from_those_that_can(laps, seen, said):
+    assert said in unbelievable(laps, seen)
+    assert bool(said) == bool(unbelievable(laps, seen))
+
+
+def test_what_computes_without_a_question_is_noted():
+    assert Seen(waited_s=9.0, used_s=9.0, rested_s=9.0, idle_s=0.1).notes == {}
+    busy = Seen(waited_s=9.0, used_s=9.0, rested_s=9.0, idle_s=5.0)
+    assert busy.notes == {"idle": "computed for 5 s while others were timed"}
+
+
+def test_where_the_kernel_does_not_say_the_laps_are_noted_as_unchecked():
+    assert "CPU time of laps" in Seen(used_s=math.nan).notes["unchecked"]
+
+
+@pytest.fixture
+def proc(tmp_path):
+    """The files of a process 77, whose name is unusual."""
+    for pid, name in ((os.getpid(), "self"), (77, "77")):
+        (tmp_path / name).mkdir()
+        fields = " ".join(map(str, range(4, 53)))
+        (tmp_path / name / "stat").write_text(f"{pid} (a) b) S {fields}\n")
+    return tmp_path
+
+
+def test_cpu_time_is_that_in_user_and_in_kernel_mode(proc):
+    assert process_s(77, proc) == (14 + 15) / os.sysconf("SC_CLK_TCK")
+    assert math.isnan(process_s(78, proc))
+
+
+def test_the_files_of_another_namespace_say_nothing(proc):
+    (proc / "self/stat").write_text(f"{os.getpid() + 1} (a) S 1\n")
+    assert math.isnan(process_s(77, proc))
+    assert math.isnan(process_s(77, Path("/nowhere")))
