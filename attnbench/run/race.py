@@ -203,7 +203,7 @@ class Round(AbstractContextManager["Round"]):
                 entry.failed = CUT_OFF
             if entry.failed is None:
                 finished = self.ask(race, name, entry, do="finish")
-                notes = {**finished.get("notes", {}), **self.running[name].seen.notes}
+                notes = self.running[name].seen.added_to(finished.get("notes", {}))
                 entry.finished = {**finished, "notes": notes}
             if (entry.failed or entry.finished["spoiled"]) and name in self.running:
                 self.running[name].end()

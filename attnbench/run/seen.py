@@ -7,7 +7,7 @@ times that are made up, and no load of the machine may exceed them.
 
 import math
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from attnbench.records import Sample
@@ -29,14 +29,15 @@ class Seen:
     rested_s: float = 0.0  # without a question
     idle_s: float = 0.0  # of CPU time meanwhile
 
-    @property
-    def notes(self) -> dict[str, str]:
-        """What of it belongs into the notes of a run."""
+    def added_to(self, notes: Mapping[str, str]) -> dict[str, str]:
+        """The notes of a run, with what this adds to them."""
         if math.isnan(self.used_s):
-            return {"unchecked": "CPU time of laps: this system does not show that of a process"}
+            hidden = "CPU time of its laps, which this system does not show to its parent"
+            return {**notes, "unchecked": hidden}
         if self.idle_s > IDLE * self.rested_s + TICKS_S:
-            return {"idle": f"computed for {self.idle_s:.2g} s while others were timed"}
-        return {}
+            odd = f"computed for {self.idle_s:.2g} s while others took their turns"
+            return {**notes, "odd": "; ".join(filter(None, (notes.get("odd"), odd)))}
+        return dict(notes)
 
 
 def unbelievable(samples: Collection[Sample], seen: Seen) -> str:

@@ -35,13 +35,14 @@ def test_laps_that_cannot_be_are_told_from_those_that_can(laps, seen, said):
 
 
 def test_what_computes_without_a_question_is_noted():
-    assert Seen(waited_s=9.0, used_s=9.0, rested_s=9.0, idle_s=0.1).notes == {}
-    busy = Seen(waited_s=9.0, used_s=9.0, rested_s=9.0, idle_s=5.0)
-    assert busy.notes == {"idle": "computed for 5 s while others were timed"}
+    assert Seen(rested_s=9.0, idle_s=0.1).added_to({"odd": "b"}) == {"odd": "b"}
+    busy, said = Seen(rested_s=9.0, idle_s=5.0), "computed for 5 s while others took their turns"
+    assert busy.added_to({"a": "b"}) == {"a": "b", "odd": said}
+    assert busy.added_to({"odd": "b"}) == {"odd": f"b; {said}"}
 
 
 def test_where_the_kernel_does_not_say_the_laps_are_noted_as_unchecked():
-    assert "CPU time of laps" in Seen(used_s=math.nan).notes["unchecked"]
+    assert Seen(used_s=math.nan).added_to({"a": "b"}).keys() == {"a", "unchecked"}
 
 
 @pytest.fixture
