@@ -5,8 +5,8 @@ windows move on by a cache line, within the same memory: address and all numbers
 strides stay, and nothing has to be drawn or copied. Rows whose end is reached are drawn anew.
 """
 
+from collections import deque
 from collections.abc import Callable
-from math import prod
 from typing import Any
 
 import torch
@@ -46,11 +46,16 @@ class Iterations:
         subject.generator.manual_seed(seed)
         self.fill()  # not within a sample, whose page faults are counted
         self.moved = 0  # how often
+        self.coming: deque[Inputs] = deque()
         self.output: Tensor | None = None
         self.draws: Draws = []
 
     def __call__(self, lap: Lap) -> None:
         self.output = self.work(lap)
+
+    def prepare(self, count: int) -> None:
+        """Make the inputs of so many iterations, so that little comes between them."""
+        self.coming.extend(self.windows(self.moved + ahead) for ahead in range(count))
 
     def clear(self) -> None:
         """Drop what the last iteration left, and move on."""
@@ -58,7 +63,9 @@ class Iterations:
         self.before()
         if self.moved and self.moved % MOVES == 0:
             self.fill()
-        windows = self.windows(self.moved)
+        if not self.coming:
+            self.prepare(1)
+        windows = self.coming.popleft()
         self.moved += 1
         if not self.fixed:
             self.subject.inputs = windows
@@ -66,7 +73,7 @@ class Iterations:
             with torch.no_grad():
                 for x, window in zip(self.subject.inputs, windows, strict=True):
                     x.copy_(window)
-        if self.repeatable:
+        if self.repeatable and not self.coming:
             self.draws = draws(self.subject.device)
 
     def windows(self, number: int) -> Inputs:
@@ -74,16 +81,15 @@ class Iterations:
         trains, begin = self.subject.mode.trains, number % MOVES * LINE
         return tuple(
             torch.empty(0, dtype=row.dtype, device=row.device)
-            .set_(row.untyped_storage(), begin // row.itemsize, shape, strides(shape))
+            .set_(row.untyped_storage(), begin // row.itemsize, shape)
             .requires_grad_(trains and row.is_floating_point())
             for row, shape in zip(self.rows, self.shapes, strict=True)
         )
 
     def again(self, number: int) -> Inputs | None:
-        """The inputs after so many moves in other memory; None if they have been drawn anew."""
-        if number // MOVES != (self.moved - 1) // MOVES:
-            return None
-        return tuple(window.detach().clone() for window in self.windows(number))
+        """The inputs after so many moves; None if the rows have been drawn anew since."""
+        same = number // MOVES == (self.moved - 1) // MOVES
+        return self.windows(number) if same else None
 
     def fill(self) -> None:
         """Draw numbers as the first inputs were drawn: normally distributed, or ids of tokens."""
@@ -98,11 +104,6 @@ class Iterations:
 def copy(x: Tensor, grad: bool) -> Tensor:
     """The same numbers in other memory, with a gradient of their own if they can have one."""
     return x.detach().clone().requires_grad_(grad and x.is_floating_point())
-
-
-def strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Those of a tensor without gaps."""
-    return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def draws(device: str) -> Draws:

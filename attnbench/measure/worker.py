@@ -181,6 +181,7 @@ class Worker:
             subject=subject,
             iterate=iterations,
             clear=clear,
+            prepare=iterations.prepare,
             watch=watch,
             device=device,
             meter=meter,
@@ -209,6 +210,10 @@ class Worker:
         def timed(count: int, hide: bool = True) -> Sample:
             return sample(built.iterate, built.clear, built.watch, count, hide)
 
+        def taken_once() -> Sample:
+            built.prepare(iterations)
+            return metered(built.meter, partial(timed, iterations))
+
         built.meter.ready()
         if rehearse:
             rehearsed(partial(timed, 1), built.meter.faults)
@@ -216,13 +221,13 @@ class Worker:
         if built.watch.hiding:
             count = min(iterations, math.ceil(UNHELD_S / built.iteration_s))
             unheld_s = timed(count, hide=False).wall_s / count
-        taken = metered(built.meter, partial(timed, iterations))
+        taken = taken_once()
         for take in itertools.count(1):
             if not built.meter.again(take, left_s - (time.perf_counter() - begun)):
                 break
             if rehearse:  # the meter has used the caches too
                 rehearsed(partial(timed, 1), built.meter.faults)
-            taken = metered(built.meter, partial(timed, iterations))
+            taken = taken_once()
         if taken.seconds <= 0:
             raise Unmeasured("failed", "by the device's clock a sample took no time")
         if built.witness:

@@ -35,6 +35,7 @@ def timing(iterate, watch, meter, iteration_s):
         iteration_s=iteration_s,
         iterate=iterate,
         clear=lambda: None,
+        prepare=lambda count: None,
         watch=watch,
         meter=meter,
         witness=None,
