@@ -14,6 +14,7 @@ from attnbench.devices.cgroups import cores, free_bytes, read
 
 PROC = Path("/proc")
 LOOK_S = 0.25  # the kernel counts in hundredths of a second
+BELIEVED_S = 0.1  # by which two accounts of CPU time may differ
 
 
 def memory_bytes() -> int:
@@ -46,13 +47,21 @@ def load() -> float | None:
 def process_s(pid: int, proc: Path = PROC) -> float:
     """Seconds of CPU time of a process so far, as the kernel counts them; NaN if it hides them.
 
-    The numbers of processes differ where `/proc` is that of another namespace.
+    What it says of this process tells whether `/proc` is to be believed: in a container it may be
+    that of another namespace, with other numbers of processes, or an imitation that counts nothing.
     """
-    is_ours = read(proc, "self/stat").partition(" ")[0] == str(os.getpid())
-    fields = read(proc, f"{pid}/stat").rpartition(")")[2].split() if is_ours else []
+    own, own_s = _counted(proc / "self")
+    believed = own == str(os.getpid()) and abs(own_s - time.process_time()) < BELIEVED_S
+    return _counted(proc / str(pid))[1] if believed else math.nan
+
+
+def _counted(folder: Path) -> tuple[str, float]:
+    """The number of a process and its CPU time, from its folder in /proc."""
+    number, _, rest = read(folder, "stat").partition(" ")
+    fields = rest.rpartition(")")[2].split()
     if len(fields) < 13:
-        return math.nan
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return number, math.nan
+    return number, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def busy_cores() -> float | None:

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from attnbench.devices.host import process_s
+from attnbench.devices import host
 from attnbench.records import Sample
 from attnbench.run.seen import Seen, unbelievable
+
+CPU_S = (14 + 15) / os.sysconf("SC_CLK_TCK")
 
 
 def laps(wall_s, cpu_s, count=4, device_s=None):
@@ -46,21 +48,31 @@ def test_where_the_kernel_does_not_say_the_laps_are_noted_as_unchecked():
 
 
 @pytest.fixture
-def proc(tmp_path):
+def proc(tmp_path, monkeypatch):
     """The files of a process 77, whose name is unusual."""
     for pid, name in ((os.getpid(), "self"), (77, "77")):
         (tmp_path / name).mkdir()
-        fields = " ".join(map(str, range(4, 53)))
-        (tmp_path / name / "stat").write_text(f"{pid} (a) b) S {fields}\n")
+        write(tmp_path / name, pid)
+    monkeypatch.setattr(host.time, "process_time", lambda: CPU_S + 0.01)
     return tmp_path
 
 
+def write(folder, pid, user=14, system=15):
+    fields = " ".join(map(str, [*range(4, 14), user, system, *range(16, 53)]))
+    (folder / "stat").write_text(f"{pid} (a) b) S {fields}\n")
+
+
 def test_cpu_time_is_that_in_user_and_in_kernel_mode(proc):
-    assert process_s(77, proc) == (14 + 15) / os.sysconf("SC_CLK_TCK")
-    assert math.isnan(process_s(78, proc))
+    assert host.process_s(77, proc) == CPU_S
+    assert math.isnan(host.process_s(78, proc))
 
 
 def test_the_files_of_another_namespace_say_nothing(proc):
-    (proc / "self/stat").write_text(f"{os.getpid() + 1} (a) S 1\n")
-    assert math.isnan(process_s(77, proc))
-    assert math.isnan(process_s(77, Path("/nowhere")))
+    write(proc / "self", os.getpid() + 1)
+    assert math.isnan(host.process_s(77, proc))
+    assert math.isnan(host.process_s(77, Path("/nowhere")))
+
+
+def test_files_that_count_nothing_say_nothing(proc):
+    write(proc / "self", os.getpid(), user=0, system=0)
+    assert math.isnan(host.process_s(77, proc))
