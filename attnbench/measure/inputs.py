@@ -81,7 +81,7 @@ class Iterations:
         trains, begin = self.subject.mode.trains, number % MOVES * LINE
         return tuple(
             torch.empty(0, dtype=row.dtype, device=row.device)
-            .set_(row.untyped_storage(), begin // row.itemsize, shape)
+            .set_(row.untyped_storage(), begin // row.itemsize, shape, ())
             .requires_grad_(trains and row.is_floating_point())
             for row, shape in zip(self.rows, self.shapes, strict=True)
         )

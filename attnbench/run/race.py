@@ -202,9 +202,10 @@ class Round(AbstractContextManager["Round"]):
             if entry.failed is None and not entry.laps:
                 entry.failed = CUT_OFF
             if entry.failed is None:
-                finished = self.ask(race, name, entry, do="finish")
-                notes = self.running[name].seen.added_to(finished.get("notes", {}))
-                entry.finished = {**finished, "notes": notes}
+                entry.finished = self.ask(race, name, entry, do="finish")
+            if entry.failed is None:
+                notes = self.running[name].seen.added_to(entry.finished.get("notes", {}))
+                entry.finished = {**entry.finished, "notes": notes}
             if (entry.failed or entry.finished["spoiled"]) and name in self.running:
                 self.running[name].end()
         return entries
