@@ -5,8 +5,8 @@ from pathlib import Path
 from attnbench.run.processes import Server
 
 SCRIPT = Path(__file__).parents[1] / "measure" / "server.py"
-# loaded once, before workers are forked
-SHARED = ("attnbench.measure.worker", "attnbench.workloads.reader")
+# loaded once, before workers are forked; what measures memory before any mechanism can replace it
+SHARED = ("attnbench.measure.worker", "attnbench.devices.memory", "attnbench.workloads.reader")
 
 
 def own_server(threads: int, seed: int = 0) -> Server:

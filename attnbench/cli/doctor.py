@@ -1,5 +1,7 @@
 """`attnbench doctor`: what this machine is, and what will and will not work."""
 
+import math
+import os
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -31,6 +33,7 @@ def doctor(
     from attnbench.api.servers import own_server
     from attnbench.devices import nvml
     from attnbench.devices.cgroups import cores
+    from attnbench.devices.host import process_s
     from attnbench.devices.memory import resident_available
 
     chosen = choose(device)
@@ -39,11 +42,13 @@ def doctor(
         here = environment(server, chosen.name, count)
         refused, packages = examine(chosen.name, server)
     resident = "can be measured" if resident_available() else "cannot be measured here"
+    hidden = math.isnan(process_s(os.getpid()))
     cannot = chosen.cannot_compile()
     facts = {
         **asdict(here),
         "nvml": nvml.state(),
         "resident_peak": f"peaks {resident}",
+        "laps": f"{'not ' * hidden}checked against the CPU time that the kernel counts",
         "missing_devices": missing_devices(),
         "torch_compile": f"{cannot}; forms that use it do not run" if cannot else "runs",
     }
@@ -79,6 +84,7 @@ def show(
         "load": load(here),
         "NVML": facts["nvml"],
         "peak memory": facts["resident_peak"],
+        "laps": facts["laps"],
         "compiling": facts["torch_compile"],
     }
     if here.device_memory_bytes:

@@ -3,6 +3,7 @@
 `memory_bytes` respects a container's limits.
 """
 
+import math
 import os
 import platform
 import re
@@ -13,6 +14,7 @@ from attnbench.devices.cgroups import cores, free_bytes, read
 
 PROC = Path("/proc")
 LOOK_S = 0.25  # the kernel counts in hundredths of a second
+BELIEVED_S = 0.1  # by which two accounts of CPU time may differ
 
 
 def memory_bytes() -> int:
@@ -40,6 +42,26 @@ def load() -> float | None:
         return os.getloadavg()[0]
     except OSError:
         return None
+
+
+def process_s(pid: int, proc: Path = PROC) -> float:
+    """Seconds of CPU time of a process so far, as the kernel counts them; NaN if it hides them.
+
+    What it says of this process tells whether `/proc` is to be believed: in a container it may be
+    that of another namespace, with other numbers of processes, or an imitation that counts nothing.
+    """
+    own, own_s = _counted(proc / "self")
+    believed = own == str(os.getpid()) and abs(own_s - time.process_time()) < BELIEVED_S
+    return _counted(proc / str(pid))[1] if believed else math.nan
+
+
+def _counted(folder: Path) -> tuple[str, float]:
+    """The number of a process and its CPU time, from its folder in /proc."""
+    number, _, rest = read(folder, "stat").partition(" ")
+    fields = rest.rpartition(")")[2].split()
+    if len(fields) < 13:
+        return number, math.nan
+    return number, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def busy_cores() -> float | None:

@@ -1,7 +1,9 @@
 """Odd behaviour of a mechanism that ran: signs that it did not compute what was to be timed.
 
-Two forward passes are watched, the first one of the run and one on other input after its samples.
-Of the first only a few numbers are kept, so that the timed iterations find memory unchanged.
+Nothing is put around the iterations that count. Once they are done, the first one and one that was
+timed are repeated, openly watched, and must give what they gave. So what is seen of them holds for
+those that count, and who behaves well only at first, or only while watched, is found. Of outputs
+only a few numbers are kept, so that timed iterations find memory unchanged.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,30 +16,167 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from attnbench.attention.contract import Attention
-from attnbench.measure.subject import Subject
+from attnbench.measure.inputs import Draws, Inputs, Iterations, copy, draws, redraw
+from attnbench.measure.subject import Subject, plain
 from attnbench.records import Level
 
 SAMPLED = 4096  # numbers of an output to compare: 16 KiB, and enough not to agree by chance
 
+# Outputs differ if more than this share of the numbers of a sequence do: where rounding chooses
+# among almost equal tokens, a few of them differ.
+SHARE = 0.1
+# Numbers differ if by more than this share of their usual size, or by so many steps of the type.
+TOLERANCE, STEPS = 1e-4, 4
+
+CHANGED = "changed its input in place"
+
+
+class Moment:
+    """What an iteration begins with besides its inputs, and some numbers of what it gave."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.draws: Draws = draws(subject.device)
+        # what training changes, with its values
+        moving = [*subject.parameters, *subject.module.buffers()] if subject.mode.trains else []
+        self.state = [(tensor, tensor.detach().clone()) for tensor in moving]
+        self.moves = 0  # of the windows that its inputs come from
+        self.numbers: Tensor | None = None
+
 
 @dataclass
 class Passed:
-    """One forward pass: some numbers of each mechanism's output, and what was odd."""
+    """A forward pass that was watched."""
 
-    outputs: list[Tensor] = field(default_factory=list)
     odd: dict[str, None] = field(default_factory=dict)
+    numbers: list[Tensor] = field(default_factory=list)  # some of each mechanism's output
+    outputs: list[Tensor] = field(default_factory=list)  # of the first mechanism, and of all
+    draws: bool = False  # whether it used random numbers
+
+
+class Witness:
+    """Sees the iterations of a subject from outside, and repeats two of them in the end."""
+
+    def __init__(self, subject: Subject, seed: int) -> None:
+        self.subject, self.seed = subject, seed
+        self.first = self.timed = Moment(subject)
+        self.returned: Tensor | None = None  # some numbers of the last output of a lap
+
+    def see(self, iterations: Iterations, once: Callable[[], object]) -> None:
+        """Keep some numbers of what a lap gave.
+
+        A step changes the parameters: where one trains, only an iteration that `once` runs after
+        the first lap can be repeated.
+        """
+        trains, is_first = self.subject.mode.trains, self.returned is None
+        moment = Moment(self.subject) if is_first or not trains else self.timed
+        if trains and is_first:
+            once()
+        self.returned = some_numbers(iterations.output)
+        if moment is not self.timed:
+            moment.draws, moment.moves = iterations.draws, iterations.moved - 1
+            moment.numbers, self.timed = self.returned, moment
+
+    def odd(self, iterations: Iterations) -> str:
+        """Everything odd, separated by `;`."""
+        signs = dict.fromkeys(self.settings())
+        given = None
+        if self.returned is not None:
+            given = iterations.again(self.timed.moves)
+            if differs(some_numbers(iterations.output), self.returned):
+                signs["changed its output after it had returned it"] = None
+        try:
+            for sign in self.repeated(given, fixed=iterations.fixed):
+                signs[sign] = None
+        except Exception as error:
+            signs[f"failed while it was watched with {type(error).__name__}"] = None
+        return "; ".join(signs)
+
+    def settings(self) -> Iterator[str]:
+        """What it switched in its modules and parameters."""
+        if frozen := sum(not parameter.requires_grad for parameter in self.subject.parameters):
+            yield f"switched off the gradients of {frozen} of its parameters"
+        trains = self.subject.mode.trains
+        if any(module.training != trains for module in self.subject.module.modules()):
+            yield "switched between training and evaluation"
+
+    def repeated(self, given: Inputs | None, fixed: bool) -> Iterator[str]:
+        """What is odd of the first iteration and of the timed one, whose inputs are `given`.
+
+        If they are not known any more, other inputs do, whose output is not known.
+        """
+        self.subject.draw(self.seed)
+        inputs = {"at first": self.subject.inputs}
+        self.subject.draw(self.seed + 1)
+        inputs["while it was timed"] = given or self.subject.inputs
+        moments = (self.first, self.timed)
+        first, timed = map(self.repeat, moments, inputs.values())
+        yield from first.odd | timed.odd
+        for when, moment, passed in zip(inputs, moments, (first, timed), strict=True):
+            # a graph draws other random numbers
+            unknown = passed is timed and (given is None or (fixed and passed.draws))
+            if unknown or CHANGED in passed.odd or moment.numbers is None:
+                continue
+            if differs(some_numbers(passed.outputs[-1]), moment.numbers):
+                once_more = self.repeat(moment, inputs[when])
+                if not differs(once_more.outputs[-1], passed.outputs[-1]):
+                    yield f"gave another output {when} than for the same input while watched"
+        if any(map(torch.equal, first.numbers, timed.numbers)):
+            yield "gave the same output for other input"
+        elif CHANGED not in timed.odd:
+            yield from self.partial(timed, *reversed(inputs.values()))
+
+    def partial(self, timed: Passed, given: Inputs, other: Inputs) -> Iterator[str]:
+        """Whether it computed a part of its input only."""
+        subject, w, output = self.subject, self.subject.case.workload, timed.outputs[0]
+        if w.batch > 1 and torch.equal(output[0], output[-1]):
+            yield "gave the same output for other sequences"
+        elif w.batch > 1 and not subject.mode.steps and not timed.draws:
+            rolled = self.repeat(self.timed, tuple(x.roll(1, 0) for x in given))
+            if differs(rolled.outputs[0], output.roll(1, 0)):
+                yield "gave no permuted output for a permuted batch"
+        half = w.seq_len // 2
+        if half and w.level is not Level.CORE and not subject.mode.steps and subject.mask is None:
+            halves = zip(given, other, strict=True)
+            mixed = tuple(torch.cat([a[:, :half], b[:, half:]], 1) for a, b in halves)
+            if torch.equal(self.repeat(self.timed, mixed).outputs[0], output):
+                yield "ignored the second half of its input"
+
+    def repeat(self, moment: Moment, inputs: Inputs) -> Passed:
+        """The pass from that moment on, watched."""
+        subject, saved = self.subject, list[None]()
+
+        def record(tensor: Tensor) -> Tensor:
+            saved.append(None)
+            return tensor
+
+        with torch.no_grad():
+            for tensor, value in moment.state:
+                tensor.copy_(value)
+        subject.inputs = tuple(copy(x, grad=subject.mode.trains) for x in inputs)
+        redraw(moment.draws, subject.device)
+        with (
+            watched(subject) as passed,
+            torch.set_grad_enabled(subject.mode.trains),
+            saved_tensors_hooks(record, lambda tensor: tensor),
+        ):
+            passed.outputs.append(plain(subject.forward()))
+        if saved and not subject.mode.trains:
+            passed.odd["recorded gradients in inference"] = None
+        passed.draws = not all(map(torch.equal, moment.draws, draws(subject.device)))
+        return passed
 
 
 @contextmanager
-def watched(subject: Subject, thoroughly: bool = False) -> Iterator[Passed]:
-    """Watch the calls of the subject's mechanisms; `thoroughly` looks at whole tensors too."""
+def watched(subject: Subject) -> Iterator[Passed]:
+    """Watch the calls of the subject's mechanisms."""
     passed = Passed()
     core = subject.case.workload.level is Level.CORE
     modules = [module for module in subject.module.modules() if isinstance(module, Attention)]
     name = "attend" if core else subject.calls
+    rows = name == "forward" and subject.mask is None
     for module in modules if name == "forward" else modules[:1]:
         # in the instance, where it hides the class's method until it is deleted
-        setattr(module, name, recorded(getattr(module, name), passed, thoroughly))
+        setattr(module, name, recorded(getattr(module, name), passed, rows))
     try:
         yield passed
     finally:
@@ -45,12 +184,12 @@ def watched(subject: Subject, thoroughly: bool = False) -> Iterator[Passed]:
             vars(module).pop(name, None)
 
 
-def recorded(call: Callable[..., Any], passed: Passed, thoroughly: bool) -> Callable[..., Any]:
-    """The call, recording its output and what was odd."""
+def recorded(call: Callable[..., Any], passed: Passed, rows: bool) -> Callable[..., Any]:
+    """The call, recording its output and what was odd; `rows`: each token must become another."""
 
     def recording(*args: Any, **kwargs: Any) -> Any:
         inputs = [arg for arg in args if isinstance(arg, Tensor) and arg.is_floating_point()]
-        before = [tensor.detach().clone() for tensor in inputs] if thoroughly else []
+        before = [tensor.detach().clone() for tensor in inputs]
         grad = torch.is_grad_enabled()
         returned = call(*args, **kwargs)
         output = returned[0] if isinstance(returned, tuple) else returned  # a step and its state
@@ -59,56 +198,46 @@ def recorded(call: Callable[..., Any], passed: Passed, thoroughly: bool) -> Call
         if isinstance(output, Tensor):  # anything else is refused elsewhere
             if output.requires_grad and not grad:
                 passed.odd["recorded gradients in inference"] = None
-            passed.outputs.append(some_numbers(output))
-            if inputs and output.dtype != inputs[0].dtype:
-                passed.odd[f"returned {output.dtype} for {inputs[0].dtype}"] = None
-            if thoroughly and any(torch.equal(output, tensor) for tensor in before):
-                passed.odd["returned its input"] = None
-        if not all(torch.equal(was, now) for was, now in zip(before, inputs, strict=False)):
-            passed.odd["changed its input in place"] = None
+            passed.numbers.append(some_numbers(output))
+            if not passed.outputs:
+                passed.outputs.append(output.detach().clone())
+            for sign in compared(output.detach(), before, rows):
+                passed.odd[sign] = None
+        if not all(map(torch.equal, before, inputs)):
+            passed.odd[CHANGED] = None
         return returned
 
     return recording
 
 
-def some_numbers(tensor: Tensor) -> Tensor:
+def compared(output: Tensor, inputs: list[Tensor], rows: bool) -> Iterator[str]:
+    """What is odd of the output of a mechanism beside its inputs."""
+    if inputs and output.dtype != inputs[0].dtype:
+        yield f"returned {output.dtype} for {inputs[0].dtype}"
+    if any(torch.equal(output, x) for x in inputs):
+        yield "returned its input"
+    elif rows and inputs and output.shape != inputs[0].shape:
+        yield f"returned shape {list(output.shape)} for {list(inputs[0].shape)}"
+    elif rows and inputs and (share := (output == inputs[0]).all(-1).double().mean()):
+        yield f"returned {share:.0%} of its input"
+
+
+def some_numbers(tensor: Tensor | None) -> Tensor:
     """Copies of some numbers, spread evenly over a tensor."""
+    if tensor is None:
+        return torch.empty(0)
+    tensor = tensor.detach() if tensor.dim() else tensor.detach()[None]
     count = min(SAMPLED, tensor.numel())
     index = torch.linspace(0, tensor.numel() - 1, count, device=tensor.device, dtype=torch.float64)
-    return tensor.detach()[torch.unravel_index(index.long(), tensor.shape)]
+    return tensor[torch.unravel_index(index.long(), tensor.shape)]
 
 
-def odd(subject: Subject, first: Passed, seed: int) -> str:
-    """Everything odd, separated by `;`. Runs one forward pass on inputs of another seed."""
-    signs = dict(first.odd)
-    frozen = sum(not parameter.requires_grad for parameter in subject.parameters)
-    if frozen:
-        signs[f"switched off the gradients of {frozen} of its parameters"] = None
-    if any(module.training != subject.mode.trains for module in subject.module.modules()):
-        signs["switched between training and evaluation"] = None
-    saved: list[None] = []
-
-    def record(tensor: Tensor) -> Tensor:
-        saved.append(None)
-        return tensor
-
-    subject.draw(seed + 1)
-    # without gradients, training would be compiled again
-    grad = subject.compiles and subject.mode.trains
-    try:
-        with (
-            watched(subject, thoroughly=True) as fresh,
-            torch.set_grad_enabled(grad),
-            saved_tensors_hooks(record, lambda tensor: tensor),
-        ):
-            subject.forward()
-    except Exception as error:
-        signs[f"failed on other input with {type(error).__name__}"] = None
-        return "; ".join(signs)
-    signs |= fresh.odd
-    if saved and not subject.mode.trains:
-        signs["recorded gradients in inference"] = None
-    pairs = zip(first.outputs, fresh.outputs, strict=False)  # backward may have called some again
-    if any(torch.equal(a, b) for a, b in pairs):
-        signs["gave the same output for other input"] = None
-    return "; ".join(signs)
+def differs(output: Tensor, expected: Tensor) -> bool:
+    """Whether more differs than rounding explains, in all numbers or in one sequence [B, …]."""
+    if output.shape != expected.shape:
+        return True
+    usual = expected.float().square().mean().sqrt()
+    limit = max(TOLERANCE, STEPS * torch.finfo(expected.dtype).eps) * usual
+    wrong = ~((output.float() - expected.float()).abs() <= limit)
+    shares = wrong.double().reshape(len(wrong) if wrong.dim() > 1 else 1, -1).mean(1)
+    return bool((shares > SHARE).any())

@@ -86,7 +86,7 @@ class Subject:
             for name, work in further:
                 work(output)
                 lap(name)
-            return output.detach()
+            return plain(output)
 
         return iterate
 
@@ -152,6 +152,16 @@ class Subject:
         with torch.no_grad():
             _, heads, _, width = core.attend(*inputs, None).shape
         return heads, width
+
+
+def plain(output: Any) -> Tensor:
+    """An output without its graph.
+
+    Raises `TypeError` if it is not exactly a tensor: others may compute once they are read.
+    """
+    if type(output) is not Tensor:
+        raise TypeError(f"the output is a {type(output).__name__}, and not exactly a Tensor")
+    return output.detach()
 
 
 def core_inputs(core: Any, w: Workload) -> tuple[tuple[int, ...], ...]:

@@ -10,7 +10,6 @@ import itertools
 import math
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import asdict
 from functools import cache, partial
 from pathlib import Path
@@ -24,11 +23,13 @@ from attnbench.attention.card import Card
 from attnbench.devices.finding import find
 from attnbench.devices.host import load
 from attnbench.devices.timing import increments, is_away, sample, spent_s, warm_up
-from attnbench.measure import allocator, compiling, oddities
+from attnbench.measure import allocator, compiling
 from attnbench.measure.building import subject_of
 from attnbench.measure.cards import Cards, Unmeasured, Unusable, package
 from attnbench.measure.digits import relative_error
 from attnbench.measure.environment import environment
+from attnbench.measure.inputs import Iterations
+from attnbench.measure.oddities import Witness, some_numbers
 from attnbench.measure.process import OFF, autocast, changes, is_out_of_memory, torch_state
 from attnbench.measure.samples import (
     captured,
@@ -117,10 +118,12 @@ class Worker:
         clock: str = Clock.CPU,
         faulting_s: float = 0.0,
         probed: bool = False,
+        inputs_seed: int = 0,
         **asked: Any,
     ) -> Answer:
         """Build a case, check one iteration, and warm up.
 
+        Inputs of all iterations but the first come from `inputs_seed`, which should be a new one.
         If `suspicious`, `finish` looks for odd behaviour of the mechanism. Every `every`-th
         iteration computes `extra` products more. If `sparing`, large freed tensors go back to the
         system. With `cuda_graphs`, the iteration is captured once it is checked. `clock` counts
@@ -147,8 +150,10 @@ class Worker:
         compiling_s = compiling.first_s(iterate, clear, device) if subject.compiles else None
         kept: list[torch.Tensor] = []
         faulted, waited = increments(meter.faults), increments(meter.waited)
-        with oddities.watched(subject) if suspicious else nullcontext() as passed:
-            first = sample(lambda lap: kept.append(iterate(lap)), clear, watch, 1)
+        witness = Witness(subject, self.seed) if suspicious else None
+        first = sample(lambda lap: kept.append(iterate(lap)), clear, watch, 1)
+        if witness:
+            witness.first.numbers = some_numbers(kept[0])
         if wrong := subject.check(kept.pop()):
             on = autocast()
             raise Unmeasured("failed", wrong + f"; autocast is on: {on}" * (on != OFF))
@@ -156,12 +161,16 @@ class Worker:
             iterate, clear = captured(device, subject), lambda: None
             watch = start_watch()
             first = sample(iterate, clear, watch, 1)
-        warm = warm_up(iterate, clear, watch, first, warmup_s, faulted, faulting_s)
+        iterations = Iterations(
+            subject, iterate, clear, inputs_seed, fixed=cuda_graphs, repeatable=suspicious
+        )
+        clear = iterations.clear
+        warm = warm_up(iterations, clear, watch, first, warmup_s, faulted, faulting_s)
         late = warm[len(warm) // 2 :]
         wall_s = median(spent_s([each]) for each in late)
         iteration_s = cost_s = median(each.seconds for each in late)
         if watch.hiding:  # hiding the launches of one takes longer than they do
-            cost_s = wall_s = sample(iterate, clear, watch, 1).wall_s
+            cost_s = wall_s = sample(iterations, clear, watch, 1).wall_s
         elif is_away(warm, waited()):
             iteration_s = cost_s = wall_s
         values = {"setup_s": setup_s, "warmup_s": spent_s(warm), "warmup_iterations": len(warm)}
@@ -170,15 +179,16 @@ class Worker:
             values["compile_s"] = max(0.0, compiling_s - first.wall_s)
         self.built = SimpleNamespace(
             subject=subject,
-            iterate=iterate,
+            iterate=iterations,
             clear=clear,
+            prepare=iterations.prepare,
             watch=watch,
             device=device,
             meter=meter,
             state=state,
             values=values,
             iteration_s=iteration_s,
-            passed=passed,
+            witness=witness,
             sparing=sparing,
             graphs=compiling.graphs(),
         )
@@ -200,6 +210,10 @@ class Worker:
         def timed(count: int, hide: bool = True) -> Sample:
             return sample(built.iterate, built.clear, built.watch, count, hide)
 
+        def taken_once() -> Sample:
+            built.prepare(iterations)
+            return metered(built.meter, partial(timed, iterations))
+
         built.meter.ready()
         if rehearse:
             rehearsed(partial(timed, 1), built.meter.faults)
@@ -207,15 +221,17 @@ class Worker:
         if built.watch.hiding:
             count = min(iterations, math.ceil(UNHELD_S / built.iteration_s))
             unheld_s = timed(count, hide=False).wall_s / count
-        taken = metered(built.meter, partial(timed, iterations))
+        taken = taken_once()
         for take in itertools.count(1):
             if not built.meter.again(take, left_s - (time.perf_counter() - begun)):
                 break
             if rehearse:  # the meter has used the caches too
                 rehearsed(partial(timed, 1), built.meter.faults)
-            taken = metered(built.meter, partial(timed, iterations))
+            taken = taken_once()
         if taken.seconds <= 0:
             raise Unmeasured("failed", "by the device's clock a sample took no time")
+        if built.witness:
+            built.witness.see(built.iterate, partial(timed, 1))
         return {"sample": taken._replace(unheld_s=unheld_s)}
 
     def finish(self) -> Answer:
@@ -233,7 +249,7 @@ class Worker:
         changed, on = changes(built.state), built.state["autocast"]
         notes = {
             "changed": changed,
-            "odd": oddities.odd(built.subject, built.passed, self.seed) if built.passed else "",
+            "odd": built.witness.odd(built.iterate) if built.witness else "",
             **left_running(end_children()),
             **built.device.notes(built.watch),
             **built.meter.notes(),

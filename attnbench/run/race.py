@@ -16,11 +16,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from msgspec import ValidationError, convert
 
 from attnbench.records import Cause, Duration, Outcome, Part, Planned, Run, Sample
+from attnbench.run.seen import Seen, unbelievable
 from attnbench.run.workers import Answer, Worker
 from attnbench.store.schema import wrong
 
@@ -31,11 +32,36 @@ CUT_OFF: Answer = MappingProxyType(
 )
 
 
-class Times(TypedDict, total=False):
-    """What an answer may say of times."""
+class Built(TypedDict):
+    """What an answer must say of a case that was built: wall time too, where it is known."""
 
     iteration_s: Duration
+    wall_s: NotRequired[Duration]
+
+
+class Timed(TypedDict):
+    """What an answer must say of a lap."""
+
     sample: Sample
+
+
+class Told(TypedDict, total=False):
+    """What any answer may say that is stored."""
+
+    outcome: Outcome
+    cause: Cause | None
+    reason: str
+    values: dict[str, int | float]
+    notes: dict[str, str]
+
+
+class Finished(Told):
+    """What an answer must say of a case that is done."""
+
+    spoiled: bool
+
+
+ANSWERS = MappingProxyType({"build": Built, "lap": Timed, "finish": Finished})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +110,11 @@ class Entrant:
     def killed(self) -> bool:
         """Whether it failed since its process was killed, perhaps by someone else."""
         return self.failed is not None and self.failed.get("cause") == Cause.KILLED
+
+    def judge(self, seen: Seen) -> None:
+        """Let it fail if its laps cannot be, by what was `seen` of its process meanwhile."""
+        if wrong := unbelievable(self.laps.values(), seen):
+            self.failed = impossible(wrong)
 
 
 class Round(AbstractContextManager["Round"]):
@@ -137,14 +168,18 @@ class Round(AbstractContextManager["Round"]):
                 self.running[name].end()
             for worker in self.weighing.values():
                 worker.end()
+        # the same for all, but new ones, which no file kept from earlier runs can know
+        seed = random.SystemRandom().getrandbits(62)
         for name in self.draw.sample(list(entries), len(entries)):
             observe(name)
             entry = entries[name]
             if race.left_s() > 0:
-                built = self.ask(race, name, entry, do="build", **race.builds[name])
+                asked = {"do": "build", "inputs_seed": seed, **race.builds[name]}
+                built = self.ask(race, name, entry, **asked)
                 if entry.killed and not entry.suspect and entry.lost_s is None:
                     entry.failed, entry.suspect = None, True
-                    built = self.ask(race, name, entry, do="build", **race.builds[name])
+                    built = self.ask(race, name, entry, **asked)
+                self.running[name].seen = Seen()
                 entry.iteration_s = built.get("iteration_s", 0.0)
                 entry.wall_s = built.get("wall_s", entry.iteration_s)
             else:
@@ -162,11 +197,15 @@ class Round(AbstractContextManager["Round"]):
                 answer = self.ask(race, name, entry, do="lap", left_s=race.left_s(), **asked)
                 if entry.failed is None:
                     entry.laps[race.first_lap + lap] = answer["sample"]
+                    entry.judge(self.running[name].seen)
         for name, entry in entries.items():
             if entry.failed is None and not entry.laps:
                 entry.failed = CUT_OFF
             if entry.failed is None:
                 entry.finished = self.ask(race, name, entry, do="finish")
+            if entry.failed is None:
+                notes = self.running[name].seen.added_to(entry.finished.get("notes", {}))
+                entry.finished = {**entry.finished, "notes": notes}
             if (entry.failed or entry.finished["spoiled"]) and name in self.running:
                 self.running[name].end()
         return entries
@@ -184,7 +223,7 @@ class Round(AbstractContextManager["Round"]):
         if answer["outcome"] == "timeout" and race.left_s() <= 0:
             answer = CUT_OFF
         if answer["outcome"] == "ok":
-            answer = checked(answer)
+            answer = checked(answer, **asked)
         if answer["outcome"] != "ok" and entry.failed is None:
             entry.failed = answer
             entry.lost_s = self.clock() if answer.get("lost") else None
@@ -225,12 +264,15 @@ class Round(AbstractContextManager["Round"]):
         return sum(worker.alive for worker in (*self.running.values(), *self.weighing.values()))
 
 
-def checked(answer: Answer) -> Answer:
-    """The answer with its sample as one, or a failure if what it says of times cannot be."""
+def checked(answer: Answer, do: str, iterations: int = 0, **asked: Any) -> Answer:
+    """The answer with its sample as one, or a failure if what it says cannot be."""
     try:
-        return {**answer, **convert(answer, Times)}
+        told = {**answer, **convert(answer, ANSWERS[do])}
     except ValidationError as error:
         return impossible(SAMPLED.sub(lambda m: f"sample.{Sample._fields[int(m[1])]}", str(error)))
+    if do == "lap" and told["sample"].iterations != iterations:
+        return impossible(f"{told['sample'].iterations} iterations in place of {iterations}")
+    return told
 
 
 def impossible(wrong: str) -> Answer:
@@ -240,20 +282,15 @@ def impossible(wrong: str) -> Answer:
 
 def run_of(planned: Planned, part: Part, round_: int, answer: Answer, **more: Any) -> Run:
     """The run of a case, from what a process answered; it failed if that would be refused later."""
-    run = Run(
-        case=planned.case.key,
-        part=part,
-        round=round_,
-        outcome=Outcome(answer["outcome"]),
-        cause=answer.get("cause"),
-        reason=answer.get("reason", ""),
-        values=answer.get("values", {}),
-        notes=answer.get("notes", {}),
-        **more,
-    )
-    if refused := wrong(run):
+    try:
+        told: dict[str, Any] = {**convert(dict(answer), Told)}
+        run = Run(case=planned.case.key, part=part, round=round_, **told, **more)
+        refused = wrong(run)
+    except ValidationError as error:
+        refused = str(error)
+    if refused:
         failed = run_of(planned, part, round_, impossible(refused))
-        return replace(failed, elapsed_s=run.elapsed_s)
+        return replace(failed, elapsed_s=more.get("elapsed_s", 0.0))
     return run
 
 

@@ -13,6 +13,7 @@ import socket
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
+from functools import partial
 from io import FileIO
 from pathlib import Path
 from threading import RLock
@@ -20,8 +21,11 @@ from types import MappingProxyType
 from typing import Any, Protocol, cast
 
 from attnbench.devices.cgroups import oom_kills
+from attnbench.devices.host import process_s
+from attnbench.devices.timing import increments
 from attnbench.errors import CannotRun
 from attnbench.records import Cause
+from attnbench.run.seen import Seen
 
 LOG_BYTES = 4_000  # kept of what a process prints
 PIPE_BYTES = 1 << 16  # read at once: all that a pipe holds
@@ -56,6 +60,8 @@ class Worker(AbstractContextManager["Worker"]):
         self.is_killed = False  # by its parent
         self.started: Answer = {}
         self.asked = 0  # questions
+        self.seen, self.answered_s = Seen(), time.monotonic()
+        self.computed_s = increments(partial(process_s, pid))
         # once it has ended: exit code, if known, and how many processes it left running
         self.exit: tuple[int | None, int] | None = None
 
@@ -78,11 +84,17 @@ class Worker(AbstractContextManager["Worker"]):
         begun, left_s = time.monotonic(), self.server.left_s
         limit_s = left_s if timeout_s is None else min(timeout_s, left_s)
         self.asked += 1
+        self.seen.rested_s += begun - self.answered_s
+        self.seen.idle_s += self.computed_s()
         try:
             self.pipe.sendall(json.dumps([self.asked, asked]).encode() + b"\n")
-            if line := self.line(limit_s):
+            line = self.line(limit_s)
+            self.answered_s = time.monotonic()
+            self.seen.waited_s += self.answered_s - begun
+            self.seen.used_s += self.computed_s()
+            if line:
                 number, answer = json.loads(line)
-                if number != self.asked:
+                if number != self.asked or not isinstance(answer["outcome"], str):
                     raise ValueError
                 if self.server.resumed():
                     self.end()
@@ -91,7 +103,7 @@ class Worker(AbstractContextManager["Worker"]):
         except OSError:
             self.pipe.close()
             return self.death()
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, KeyError):
             self.end()
             reason = "the process sent something other than its answer"
             return {"outcome": "crashed", "reason": reason}

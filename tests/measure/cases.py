@@ -32,6 +32,12 @@ def timing(iterate, watch, meter, iteration_s):
     """A worker that has built a case of such iterations."""
     worker = Worker(None, seed=0)
     worker.built = SimpleNamespace(
-        iteration_s=iteration_s, iterate=iterate, clear=lambda: None, watch=watch, meter=meter
+        iteration_s=iteration_s,
+        iterate=iterate,
+        clear=lambda: None,
+        prepare=lambda count: None,
+        watch=watch,
+        meter=meter,
+        witness=None,
     )
     return worker

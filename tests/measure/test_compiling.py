@@ -67,7 +67,7 @@ def test_compiling_comes_before_the_warm_up_and_never_again(level, mode):
 def test_what_is_compiled_again_while_it_is_timed_is_counted_and_noted():
     worker = Worker(None, seed=0)
     answered(worker, "build", **asked("compiled"))
-    worker.built.subject.inputs = (torch.randn(2, 33, 16),)
+    worker.built.iterate.shapes = [(2, 33, 16)]
     answered(worker, "lap", iterations=1)
     found = answered(worker, "finish")
     assert found["values"]["recompiles"] == 1

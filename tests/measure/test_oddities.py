@@ -67,7 +67,7 @@ def test_a_cheat_is_found_in_training(name):
 
 
 def test_one_that_fails_on_fresh_input_is_reported_and_its_run_stays():
-    assert notes("OnceOnly") == {"failed on other input with RuntimeError"}
+    assert notes("OnceOnly") == {"failed while it was watched with RuntimeError"}
 
 
 def test_what_is_watched_is_left_as_it_was():

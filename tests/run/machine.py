@@ -5,6 +5,7 @@ import itertools
 import msgspec
 
 from attnbench.records import Case, Clock
+from attnbench.run.seen import Seen
 
 
 class Machine:
@@ -50,6 +51,7 @@ class Machine:
 class Worker:
     def __init__(self, machine, pid):
         self.machine, self.pid, self.alive, self.case = machine, pid, True, None
+        self.seen = Seen()
 
     def end(self):
         self.alive = False
@@ -81,6 +83,8 @@ class Worker:
             return {"outcome": "timeout", "reason": f"no answer after {timeout_s:.0f} s; killed"}
         machine.now += elapsed
         wall_s, device_s = elapsed + (machine.hold_s or 0), machine.hold_s and elapsed
+        self.seen.waited_s += wall_s
+        self.seen.used_s += own
         sample = [iterations, wall_s, own, device_s, own, 0, 0]
         if machine.shared:
             sample += [None, None, None, Clock.CPU, elapsed - own]

@@ -268,3 +268,32 @@ def test_a_lap_is_told_what_is_left_of_the_budget(monkeypatch):
     monkeypatch.setattr(Worker, "ask", watched)
     ran(machine, race(pairs=1, left_s=lambda: 90.0))
     assert told == [90.0] * 6
+
+
+@pytest.mark.parametrize(
+    ("do", "answer", "named"),
+    [
+        ("build", {}, "iteration_s"),
+        ("lap", {}, "sample"),
+        ("lap", {"sample": [9, 0.1, 0.1, None, 0.1, 0, 0]}, "9 iterations in place of 1"),
+        ("lap", {"sample": [1, 50.0, 0.1, None, 0.1, 0, 0]}, "for which its parent waited"),
+        ("finish", {}, "spoiled"),
+        ("finish", {"spoiled": False, "values": {"setup_s": "x"}}, "$.values"),
+        ("finish", {"spoiled": False, "notes": ["odd"]}, "$.notes"),
+    ],
+)
+def test_an_answer_that_lacks_or_cannot_be_what_was_asked_is_a_failure(do, answer, named):
+    forged = {"outcome": "ok", **answer}
+    fate = lambda case, asked: forged if (case.mechanism, asked) == ("b", do) else None  # noqa: E731
+    entries = ran(Machine(fate=fate), race())
+    assert entries["b"].failed["outcome"] == "failed"
+    assert named in entries["b"].failed["reason"]
+    assert len(entries["a"].laps) == 6
+
+
+def test_all_entrants_have_the_same_inputs_and_each_race_has_its_own():
+    machine = Machine()
+    for _ in range(2):
+        ran(machine, race())
+    seeds = [asked["inputs_seed"] for asked in machine.builds]
+    assert (len(seeds), len(set(seeds[:3])), len(set(seeds[3:])), len(set(seeds))) == (6, 1, 1, 2)

@@ -1,0 +1,54 @@
+"""What a parent sees of the time of its processes, which bounds what they claim of themselves.
+
+A mechanism can change anything in the process that times it, the clocks too, but not how long the
+parent waits for a lap, nor the CPU time that the kernel counts. The bounds are wide: they are for
+times that are made up, and no load of the machine may exceed them.
+"""
+
+import math
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from attnbench.records import Sample
+
+# The kernel counts in hundredths of a second; two kinds of time, at two ends.
+TICKS_S = 0.05
+# Laps may take this much times what is claimed, as samples are taken up to three times and one
+# iteration is repeated, and so much each: rehearsals for at most 0.1 s, and a probe at either end.
+MOST, LAP_S = 4.0, 0.25
+IDLE = 0.02  # share of a wait in which a process may compute: runtimes poll
+
+
+@dataclass
+class Seen:
+    """Seconds of one process; those of CPU time are NaN where the system does not say them."""
+
+    waited_s: float = 0.0  # by the parent, for answers
+    used_s: float = 0.0  # of CPU time until an answer was there
+    rested_s: float = 0.0  # without a question
+    idle_s: float = 0.0  # of CPU time meanwhile
+
+    def added_to(self, notes: Mapping[str, str]) -> dict[str, str]:
+        """The notes of a run, with what this adds to them."""
+        if math.isnan(self.used_s):
+            hidden = "CPU time of its laps, which this system does not show to its parent"
+            return {**notes, "unchecked": hidden}
+        if self.idle_s > IDLE * self.rested_s + TICKS_S:
+            odd = f"computed for {self.idle_s:.2g} s while others took their turns"
+            return {**notes, "odd": "; ".join(filter(None, (notes.get("odd"), odd)))}
+        return dict(notes)
+
+
+def unbelievable(samples: Collection[Sample], seen: Seen) -> str:
+    """Why a process cannot have taken these samples while this was seen of it; else nothing."""
+    wall_s, cpu_s = sum(s.wall_s for s in samples), sum(s.cpu_s for s in samples)
+    longest_s = max(wall_s, sum(s.device_s or 0.0 for s in samples))
+    if longest_s > seen.waited_s + TICKS_S:
+        return f"laps of {longest_s:.3g} s, for which its parent waited {seen.waited_s:.3g} s"
+    if cpu_s > (os.cpu_count() or 1) * wall_s + TICKS_S:
+        return f"{cpu_s:.3g} s of CPU time in {wall_s:.3g} s, more than all cores have"
+    most_s = MOST * cpu_s + LAP_S * len(samples) + TICKS_S
+    if cpu_s > seen.used_s + TICKS_S or seen.used_s > most_s:
+        return f"{cpu_s:.3g} s of CPU time in laps, of which the kernel counts {seen.used_s:.3g} s"
+    return ""
