@@ -16,7 +16,7 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis import roofline, scaling, trust
+from attnbench.analysis import roofline, scaling, stacks, trust
 from attnbench.analysis.answers import Answers, answers
 from attnbench.analysis.scaling import crossovers, speedups
 from attnbench.analysis.standings import Standings
@@ -101,6 +101,11 @@ class Analysis:
     def decoding(self) -> Frame:
         """`scaling.decoding` of each series; empty if nothing was decoded."""
         return scaling.decoding(self.cases)
+
+    @cached_property
+    def stacks(self) -> Frame:
+        """`stacks.stacks`: stacks beside their layers; empty without stacks."""
+        return stacks.stacks(self.sweep, self.cases)
 
     @cached_property
     def exponents(self) -> Frame:

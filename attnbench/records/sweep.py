@@ -47,6 +47,7 @@ class Planned:
     prefill_flops: Work = 0  # in decode, of the pass over the prompt
     prefill_s: Amount = 0.0  # of the same pass
     moved_bytes: Count = 0  # by the forward pass; 0 in older journals
+    layers: tuple[str, ...] = ()  # of a stack, in order: each as a series by itself
 
     @cached_property
     def block(self) -> Block:

@@ -45,7 +45,8 @@ class Options:
 
     models: str = WHAT(
         "Names, patterns (synth*), forms (transformer:eager), options (linformer[rank=64]), groups"
-        " (@fig2, @table5, @survey, @modern, @decode, @all), path/to/file.py:NAME.",
+        " (@fig2, @table5, @survey, @modern, @decode, @all), path/to/file.py:NAME, stacks of"
+        " layers (stack(3*gated_delta_net+grouped_query)).",
         kinds.MODELS,
         "@fig2",
     )

@@ -53,12 +53,7 @@ def plan(chosen: Selection, request: Request) -> Iterator[Planned]:
         config = mechanism.configure(preset_options | dict(chosen.options))
     except UnknownOption as error:
         raise UnknownOption(f"{chosen.name}: {error}") from error
-    default = mechanism.config()
-    options = tuple(
-        (f.name, getattr(config, f.name))
-        for f in sorted(fields(config), key=lambda f: f.name)
-        if getattr(config, f.name) != getattr(default, f.name)
-    )
+    options = mechanism.options(config)
     for single, mode, seq_len in product(request.each, request.modes, request.lengths):
         w = make_workload(mechanism, single, mode, seq_len)
         for form in forms(mechanism, chosen, config, w):
@@ -90,12 +85,11 @@ def facts(name: str) -> CardFacts:
 def forms(card: Card, chosen: Selection, config: Any, workload: Workload) -> tuple[str, ...]:
     """The forms that a selection means; without one, the default form of the workload."""
     if chosen.form is None:
-        form = card.default_form(config, workload)
+        form = card.usual_form(config, workload)
         if form not in card.forms:
             text = unknown(str(form), tuple(card.forms), f"default form of {chosen.name}")
             raise UnknownMechanism(text)
-        refused = card.refusal(form, config, workload) and form != "eager"
-        return ("eager",) if refused else (form,)
+        return (form,)
     matches = tuple(form for form in card.forms if fnmatchcase(form, chosen.form))
     if not matches:
         text = unknown(chosen.form, tuple(card.forms), f"form of {chosen.name}")
@@ -136,8 +130,8 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
     refusal = card.refusal(case.form, config, w) or ""
     if w.width % w.heads:
         raise UsageError(f"width {w.width} is not divisible by {w.heads} heads")
-    layers = sets = kept = 1
-    shell = parameters = 0
+    period = len(card.layers) or 1
+    layers, sets, kept, shell, parameters = period, 1, period, 0, 0
     if w.shell is not None:
         refusal = refusal or shell_refusal(card, case.form, w) or ""
         layers, sets = w.shell.layers, attention_sets(card, w.shell)
@@ -146,8 +140,8 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
     flops = prefill = form.flops(config, w)
     if w.steps:
         flops = step_flops(form, config, w)
-    projections = 0 if w.level is Level.CORE else layers * flops.projections
-    core = layers * flops.core
+    projections = 0 if w.level is Level.CORE else layers // period * flops.projections
+    core = layers // period * flops.core
     parameters += sets * card.parameters(config, w)
     total = projections + core + shell
     elements, state = form.elements(config, w), 0
@@ -178,6 +172,7 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
         moved_bytes=moved,
         refusal=refusal,
         compiles=form.compiles,
+        layers=tuple(layer.series(case.form, w) for layer in card.layers),
     )
 
 
