@@ -122,6 +122,10 @@ ROWS = (
         *("ttft_s", "time to first token (TTFT)", "decode: the pass over a prompt of N − 1 tokens"),
         errors="ttft",
     ),
+    _recorded(
+        *("filled_ratio", "filled over prompt", Unit.RATIO),
+        "decode: a step from a filled state, over one from a prompt's",
+    ),
     _bytes("allocated_peak_bytes", "allocated peak", "most bytes allocated at once", PEAKS),
     _bytes("allocated_delta_bytes", "allocated above inputs", "above what was allocated before"),
     _bytes("reserved_peak_bytes", "reserved peak", "most bytes that torch reserved on the GPU"),

@@ -42,6 +42,9 @@ DEVICE_TIME = "device time"  # in place of a `Clock`
 # notes that become columns: lists of names, joined by ", "
 NOTED = ("attention_kernel", "attention_device_kernels", "number_types")
 
+# columns of the time to the first token, in decode alone
+FIRST = ("ttft_s", "ttft_lo_s", "ttft_hi_s", "ttft_log_se", "ttft_df")
+
 # quantity, and the columns of measured values, first guesses and refined predictions
 PREDICTED = (
     ("time", "time_s", "predicted_s", "refined_s"),
@@ -84,6 +87,8 @@ def summary(sweep: Sweep) -> pd.DataFrame:
 
     In decode an iteration is one step, so that tpot_s is time_s; ttft_s is the time to the first
     token, with ttft_lo_s, ttft_hi_s, ttft_log_se and ttft_df; state_bytes is what N tokens leave.
+    filled: the state was filled with random numbers, not left by a prompt; filled_ratio is the time
+    of a step from the one over that from the other, where both were taken.
 
     Work: parameters, flops, projection_flops, core_flops, shell_flops. Predictions: predicted_s and
     predicted_bytes from FLOPs alone; refined_s and refined_bytes as of when the case first ran.
@@ -205,10 +210,9 @@ def _first_tokens(cases: Sequence[Sequence[Run]]) -> list[dict[str, float]]:
     times = [[run.values["ttft_s"] for run in runs if "ttft_s" in run.values] for runs in cases]
     found = over_rounds([[math.log(ttft_s) for ttft_s in own] for own in times])
     found = found or [Estimate(point=own[0]) if own else Estimate() for own in times]
-    columns = ("ttft_s", "ttft_lo_s", "ttft_hi_s", "ttft_log_se", "ttft_df")
     values = ((e.point, e.low, e.high, e.log_se, e.df) for e in found)
     return [
-        dict(zip(columns, row, strict=True)) if own else {}
+        dict(zip(FIRST, row, strict=True)) if own else {}
         for own, row in zip(times, values, strict=True)
     ]
 
@@ -269,7 +273,7 @@ def _times(runs: Sequence[Run], estimate: Estimate, workload: Workload) -> dict[
         **{key: joined(key, values) for key, values in medians.items()},
         "token_s": estimate.point / workload.outputs,
         "tokens_per_s": workload.outputs / estimate.point,
-        **({"tpot_s": estimate.point} if workload.steps else {}),
+        **({"tpot_s": estimate.point, **dict.fromkeys(FIRST, math.nan)} if workload.steps else {}),
         "launch_bound": launch_bound(runs),
     }
 
@@ -307,7 +311,7 @@ def _values(runs: Sequence[Run]) -> dict[str, float]:
 def _planned(planned: Planned, refined: Prediction) -> dict[str, float]:
     """Work and predictions: the first guess, and the refined one from before the case ran."""
     work = ("parameters", "flops", "projection_flops", "core_flops", "shell_flops")
-    return {name: getattr(planned, name) for name in work} | {
+    return {name: getattr(planned, name) for name in (*work, "filled")} | {
         "predicted_s": planned.predicted_s or math.nan,
         "predicted_bytes": planned.predicted_bytes or math.nan,
         "refined_s": refined.seconds,

@@ -190,6 +190,8 @@ def report_tables(analysis: Analysis, everything: bool = False) -> list[Table]:
         tables += [decoding.overview(analysis.decoding)]
         for mode in dict.fromkeys(analysis.decoding["mode"]):
             tables += [decoding.first_token(cases, mode), decoding.state(cases, mode)]
+    if cases["filled"].any():
+        tables += [decoding.fills(cases)]
     if len(analysis.stacks):
         tables += [stacks.split(analysis.stacks), *stacks.sums(analysis.stacks)]
     cards = analysis.sweep.cards
@@ -228,7 +230,8 @@ def headlines(analysis: Analysis, tables: Iterable[Table]) -> list[Table]:
 
     If a series was chosen to compare with, crossovers with it are included.
     """
-    names = {*(f"latency_{mode}" for mode in analysis.modes), "decode", "stacks", "outcomes"}
+    names = {"decode", "filled", "stacks", "outcomes"}
+    names |= {f"latency_{mode}" for mode in analysis.modes}
     if analysis.against is not None:
         names.add("crossovers")
     return [table for table in tables if table.name in names and table.rows]

@@ -65,6 +65,10 @@ class Options:
         usual="model; attention for decode",
     )
     causal: bool = WHAT("Causal attention: no token sees later ones.", default=False)
+    fill: bool | None = WHAT(
+        "In decode: fill states with random numbers in place of running prompts.",
+        usual="where a prompt takes longer than the steps",
+    )
     padding: str = WHAT("Share of each sequence that is padding.", kinds.share(0.95), "0")
     tokens: str | None = SIZES(
         "Tokens per batch, c: the batch is max(1, c // N) sequences.",

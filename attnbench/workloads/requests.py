@@ -70,6 +70,8 @@ def refuse_useless(options: Options, device: Device) -> None:
         facts = find_mode(mode)
         if level != (facts.alone or level):
             raise UsageError(f"--mode {mode} has no level {level}: {facts.why}; leave out --level")
+    if options.fill is not None and not any(find_mode(m).steps for m in options.value("mode")):
+        raise UsageError("--fill has no effect without --mode decode: only steps have a state")
     for name in OF_MODEL:
         if getattr(options, name) is not None and level is not Level.MODEL:
             raise UsageError(
