@@ -101,7 +101,10 @@ SERIES = "expected a mechanism such as linformer[rank=128] or transformer:eager"
         ("less | a | b | colour", "expected one of time, memory, state, first_token, core"),
         ("less | a | b | time/", "or two with / between, of A and B"),
         ("order | a | | time/time | | | N", "column quantity: 'time/time'; expected one of time"),
-        ("less | a | b | time | sleeping", "column mode: 'sleeping'; expected one of decode"),
+        (
+            "less | a | b | time | sleeping",
+            "column mode: 'sleeping'; expected one of training, inference, decode",
+        ),
         ("less | a | b | time | | N > 2", "column lengths: 'N > 2'; expected lengths such as >="),
         ("less | a | b | time | | 4..2", "expected lengths such as"),
         ("less | a | b | time | | <= 2..4", "expected lengths such as"),
