@@ -83,6 +83,7 @@ def test_a_prefill_is_predicted_as_the_pass_that_it_is(name, device):
         causal=True,
         lengths=(16384,),
         device=device,
+        fill=False,
     )
     step, whole = plan(Selection(name=name), asked)
     assert step.prefill_flops == whole.flops
@@ -157,3 +158,32 @@ def test_a_prefill_needs_memory_in_proportion_to_its_tokens(name):
         with torch.no_grad():
             peaks.append(peak(lambda: module.prefill(x, module.start(1, seq_len)))[0])  # noqa: B023
     assert peaks[2] <= 2.1 * peaks[1] <= 2.1 * 2.1 * peaks[0]
+
+
+def steps(name, lengths, fill=None, **more):
+    """The plan of a mechanism in decode."""
+    request = replace(sweep([name]).request, level=Level.ATTENTION, modes=(Mode.DECODE,), batch=1)
+    return {
+        line.case.workload.seq_len: line
+        for line in plan(Selection(name=name), replace(request, lengths=lengths, fill=fill, **more))
+    }
+
+
+def test_states_are_filled_where_a_prompt_takes_longer_than_the_steps():
+    lengths = (1, 128, 2048, 65536)
+    cases = steps("transformer", lengths)
+    assert [line.filled for line in cases.values()] == [False, False, False, True]
+    longest, whole = cases[65536], steps("transformer", lengths, fill=False)[65536]
+    assert (longest.prefill_flops, whole.filled) == (0, False)
+    assert longest.prefill_s < 1 < 60 < whole.prefill_s
+    state = 2 * 65536 * longest.case.workload.width * 4
+    assert state < longest.predicted_bytes < 1.5 * state < whole.predicted_bytes
+    forced = steps("transformer", lengths, fill=True)
+    assert [line.filled for line in forced.values()] == [False, True, True, True]
+
+
+def test_the_shortest_length_compares_both_if_any_state_is_filled():
+    compared = [line.compared_s > 0 for line in steps("transformer", (128, 512, 65536)).values()]
+    assert compared == [True, False, False]
+    assert not any(line.compared_s for line in steps("transformer", (128, 512)).values())
+    assert not any(line.compared_s for line in steps("transformer", (1 << 20,)).values())

@@ -90,7 +90,7 @@ RECORDED = ("setup_s", "warmup_s", "warmup_iterations", "temperature_c", "power_
 RECORDED = (*RECORDED, "load_before", "load_after", "sm_clock_hz", "throttled_s")
 RECORDED = (*RECORDED, "context_bytes", "workspace_bytes", "device_before_bytes")
 RECORDED = (*RECORDED, "device_used_bytes", "retaken_s", "fault_share", "stolen_share")
-RECORDED = (*RECORDED, "probe_s", "of a later version")
+RECORDED = (*RECORDED, "probe_s", "filled_ratio", "of a later version")
 
 
 @pytest.mark.parametrize(

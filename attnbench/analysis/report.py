@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 import pandas as pd
 
-from attnbench.analysis import roofline, scaling, summary, trust
+from attnbench.analysis import roofline, scaling, stacks, summary, trust
 from attnbench.analysis.answers import Answers, answers
 from attnbench.analysis.scaling import crossovers, speedups
 from attnbench.analysis.standings import Standings
@@ -117,6 +117,11 @@ class Analysis:
     def memory_crossovers(self) -> Frame:
         """The same of allocated peaks."""
         return crossovers(self.cases, MEMORY, self.against)
+
+    @cached_property
+    def stacks(self) -> Frame:
+        """`stacks.stacks`: stacks beside their layers; empty without stacks."""
+        return stacks.stacks(self.sweep, self.cases)
 
     @cached_property
     def exponents(self) -> Frame:

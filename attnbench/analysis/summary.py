@@ -76,7 +76,9 @@ def summary(sweep: Sweep) -> pd.DataFrame:
     interval_kind is an `IntervalKind`, samples their number. token_s is time_s / outputs, and
     tokens_per_s its inverse. launch_bound: the host enqueues an iteration more slowly than the GPU
     runs it, or waits for the GPU in between. In decode an iteration is one step, so that tpot_s is
-    time_s; ttft_s is the time to the first token, and state_bytes what N tokens leave.
+    time_s; ttft_s is the time to the first token, and state_bytes what N tokens leave. filled: the
+    state was filled with random numbers, not left by a prompt; filled_ratio is the time of a step
+    from the one over that from the other, where both were taken.
 
     Work: parameters, flops, projection_flops, core_flops, shell_flops. Predictions: predicted_s and
     predicted_bytes from FLOPs alone; refined_s and refined_bytes as of when the case first ran.
@@ -302,7 +304,7 @@ def _values(runs: Sequence[Run]) -> dict[str, float]:
 def _planned(planned: Planned, refined: Prediction) -> dict[str, float]:
     """Work and predictions: the first guess, and the refined one from before the case ran."""
     work = ("parameters", "flops", "projection_flops", "core_flops", "shell_flops")
-    return {name: getattr(planned, name) for name in work} | {
+    return {name: getattr(planned, name) for name in (*work, "filled")} | {
         "predicted_s": planned.predicted_s or math.nan,
         "predicted_bytes": planned.predicted_bytes or math.nan,
         "refined_s": refined.seconds,

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from attnbench.attention.contract import Attention, BaseConfig, CoreAttention
 from attnbench.errors import UnknownOption
-from attnbench.records import Causality, Family, Level, Option, Workload
+from attnbench.records import Causality, Family, Level, Option, Selection, Workload
 
+MIXED = "mixed"  # the form of a stack in which each layer has a form of its own
 LARGEST = 1 << 31  # no option may exceed what a tensor dimension can hold
 
 
@@ -81,6 +82,7 @@ class Card:
     `default` names a form, `exempt` the rules that do not hold, each with a reason; `uncompiled`
     says why torch cannot compile the form `eager` (correctly). Each may be a function of the
     config, `default` and `uncompiled` of the config and the workload.
+    A stack has `layers`, in order, which level `model` repeats.
     `undecoded` is why no form continues a sequence token by token; a card without it says that some
     form does, which `registry.decodes` reads.
     """
@@ -104,6 +106,7 @@ class Card:
     reversible: bool = False  # level `model`: reversible residual layers
     declared: bool = True  # False: FLOPs and parameters are guesses, counted when it runs
     undecoded: str = ""
+    layers: "tuple[StackLayer, ...]" = ()
 
     @property
     def own_forms(self) -> tuple[str, ...]:
@@ -129,6 +132,19 @@ class Card:
     def default_form(self, config: BaseConfig, workload: Workload) -> str:
         """The form of the workload if none is asked for."""
         return self.default(config, workload) if callable(self.default) else self.default
+
+    def usual_form(self, config: BaseConfig, workload: Workload) -> str:
+        """The same, or `eager` where that form cannot run."""
+        form = self.default_form(config, workload)
+        refused = form in self.forms and self.refusal(form, config, workload)
+        return "eager" if refused else form
+
+    def options(self, config: BaseConfig) -> tuple[tuple[str, Option], ...]:
+        """The options that are not the defaults, sorted by name."""
+        usual = self.config()
+        names = sorted(f.name for f in fields(config))
+        pairs = ((name, getattr(config, name), getattr(usual, name)) for name in names)
+        return tuple((name, value) for name, value, default in pairs if value != default)
 
     def exemptions(self, config: BaseConfig) -> Exempt:
         """The rules of the contract that do not hold, each with a reason."""
@@ -160,3 +176,24 @@ class Card:
         if workload.level is not Level.ATTENTION:
             return "a step is measured with its projections, at level attention"
         return "a prompt is measured without padding" if workload.padding else None
+
+
+@dataclass(frozen=True)
+class StackLayer:
+    """A layer of a stack: a mechanism with options, and the form that it names, if any."""
+
+    mechanism: str
+    form: str | None
+    card: Card
+    config: BaseConfig
+
+    def form_in(self, shared: str, workload: Workload) -> str:
+        """The form of the layer in a form of the stack: in `MIXED` its own, or its usual one."""
+        if shared != MIXED:
+            return shared
+        return self.form or self.card.usual_form(self.config, workload)
+
+    def series(self, shared: str, workload: Workload) -> str:
+        """The layer as a series by itself."""
+        form, options = self.form_in(shared, workload), self.card.options(self.config)
+        return str(Selection(name=self.mechanism, form=form, options=options))

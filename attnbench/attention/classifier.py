@@ -39,9 +39,8 @@ class Classifier(nn.Module):
         shell, D = shell_of(workload), workload.width
         self.embedding = nn.Embedding(shell.vocabulary, D)
         self.embedding.weight.requires_grad_(False)
-        attentions = [
-            card.forms[form](config, workload) for _ in range(attention_sets(card, shell))
-        ]
+        built = [card.forms[form](config, workload) for _ in range(attention_sets(card, shell))]
+        attentions = [attention for module in built for attention in module.stacked]
         self.layers = nn.ModuleList(
             Layer(attentions[index % len(attentions)], D, feed_forward(workload), shell.dropout)
             for index in range(shell.layers)
@@ -165,9 +164,12 @@ def feed_forward(w: Workload) -> int:
 
 
 def attention_sets(card: Card, shell: Shell) -> int:
-    """How many sets of attention parameters the layers have: one if they share."""
+    """How many sets of attention parameters the layers have: one if they share.
+
+    Those of the layers of a stack are one set.
+    """
     shared = card.share_layers if shell.share_layers is None else shell.share_layers
-    return 1 if shared else shell.layers
+    return 1 if shared else shell.layers // max(1, len(card.layers))
 
 
 def is_reversible(card: Card, shell: Shell) -> bool:
@@ -179,7 +181,8 @@ def refusal(card: Card, form: str, workload: Workload) -> str | None:
     """Why the classifier cannot be built around the form, or None."""
     if not is_reversible(card, shell_of(workload)):
         return None
-    if card.forms[form].auxiliary_loss is not Attention.auxiliary_loss:
+    forms = [one.card.forms[one.form_in(form, workload)] for one in card.layers]
+    if any(f.auxiliary_loss is not Attention.auxiliary_loss for f in forms or [card.forms[form]]):
         return "reversible layers keep no graph, which the mechanism's auxiliary loss needs"
     return None
 

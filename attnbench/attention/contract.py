@@ -89,6 +89,11 @@ class Attention(nn.Module):
         """The mechanism's auxiliary loss of the last forward pass, or None."""
         return None
 
+    @property
+    def stacked(self) -> "tuple[Attention, ...]":
+        """The attentions of which it consists, one after the other: itself, or those of a stack."""
+        return (self,)
+
     def draws(self, index: int) -> Draws:
         """Random draws and assignments of the last forward pass for sequence `index`."""
         return {}

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from attnbench.errors import UnknownMechanism
+from attnbench.records.selection import layers
 
 if TYPE_CHECKING:
     from attnbench.attention.card import Card
@@ -99,10 +100,10 @@ def decodes(name: str) -> bool:
 
 
 def card(name: str) -> "Card":
-    """The card of `name`, a mechanism or `path/to/file.py:NAME`, with a form `compiled`.
+    """The card of `name`, a mechanism, `path/to/file.py:NAME` or stack, with a form `compiled`.
 
     A mechanism of this package has the forms that other packages compute too. Raises
-    `UnknownMechanism`, which suggests the nearest names.
+    `UnknownMechanism`, which suggests the nearest names, and of a stack `UsageError`.
     """
     found = _card(name)
     from attnbench.catalogue.compiled import with_compiled
@@ -111,6 +112,10 @@ def card(name: str) -> "Card":
 
 
 def _card(name: str) -> "Card":
+    if layers(name):
+        from attnbench.catalogue.stacked import stacked
+
+        return stacked(name, card)
     if ".py:" in name:
         return _from_path(name)
     if name in built_in():

@@ -57,13 +57,15 @@ def models(
 
 def named(pattern: str) -> list[str]:
     """The mechanisms of a name, pattern or group, or one of a file. Raises `UsageError`."""
-    from attnbench.workloads.axes import selection
-    from attnbench.workloads.presets import group
+    from attnbench.records.selection import Selection, layers
+    from attnbench.workloads.presets import expand, group
 
+    if layers(pattern):
+        return [chosen.name for chosen in expand(pattern)]
     if ".py:" in pattern:
         return [pattern]
     if pattern.startswith("@"):
-        return list(dict.fromkeys(selection(member).name for member in group(pattern)))
+        return list(dict.fromkeys(Selection.read(member).name for member in group(pattern)))
     if matches := [name for name in names() if fnmatchcase(name, pattern)]:
         return matches
     raise UnknownMechanism(unknown(pattern, names()))

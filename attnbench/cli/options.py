@@ -5,7 +5,7 @@ from typing import Any
 
 import typer
 
-from attnbench.records import Selection
+from attnbench.records.selection import Selection, parts
 from attnbench.workloads import axes
 from attnbench.workloads.options import declared, flag
 from attnbench.workloads.presets import expand
@@ -61,4 +61,4 @@ def threshold(text: str | None, usual: float) -> float:
 
 def selections(models: str) -> tuple[Selection, ...]:
     """What `--models` names, without loading torch. Raises `UsageError` at a misspelt name."""
-    return tuple(chosen for part in axes.parts(models, "--models") for chosen in expand(part))
+    return tuple(chosen for part in parts(models, "--models") for chosen in expand(part))

@@ -36,6 +36,7 @@ from attnbench.gate.reach import LOAD_TIMEOUT_S, chosen, in_words, reach
 from attnbench.gate.rule import LEVEL
 from attnbench.metrics import COUNTED, TIME
 from attnbench.records import Case, Fingerprint, Outcome, Selection
+from attnbench.records.selection import layers, stack_of
 from attnbench.run.pairs import BASE, HEAD
 from attnbench.statistics.estimate import student_quantile
 from attnbench.statistics.verdict import Verdict
@@ -118,6 +119,8 @@ def from_top(name: str, folder: Path, root: Path) -> str:
 
     Raises `UsageError` if the file, which will be run, is outside the repository.
     """
+    if own := layers(name):
+        return stack_of(replace(one, name=from_top(one.name, folder, root)) for one in own)
     if ".py:" not in name:
         return name
     path, _, card = name.rpartition(":")

@@ -18,6 +18,7 @@ from attnbench.gate.cases import MISSING, CheckPlan, Compared
 from attnbench.gate.measuring import Runner, loaded, on_sides
 from attnbench.gate.repository import Change, files_with
 from attnbench.records import Selection
+from attnbench.records.selection import mechanisms
 from attnbench.run.pairs import BASE, HEAD
 from attnbench.run.workers import Answer
 from attnbench.store.cache import file_digest
@@ -41,7 +42,8 @@ class Loaded(NamedTuple):
     @property
     def files(self) -> set[str]:
         """The files that it follows from on either side."""
-        names = (self.compared.base.name, self.compared.head.name)
+        sides = (self.compared.base.name, self.compared.head.name)
+        names = [name for side in sides for name in mechanisms(side)]
         form = f"/{self.compared.head.form}."
         files = {*self.base.get("files", ()), *self.head.get("files", ())}
         own = {name.rpartition(":")[0] for name in names if ".py:" in name}

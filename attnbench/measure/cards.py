@@ -13,6 +13,7 @@ from attnbench.attention.card import Card
 from attnbench.attention.contract import Attention
 from attnbench.catalogue.registry import GROUP, card, names
 from attnbench.records import Case, Causality, Option, Workload
+from attnbench.records.selection import layers
 
 
 class Unmeasured(Exception):
@@ -40,6 +41,12 @@ class Cards:
         """The tree's card of a mechanism. Raises `Unmeasured`."""
         if self.tree is None:
             return card(mechanism)
+        if layers(mechanism):
+            try:
+                from attnbench.catalogue.stacked import stacked
+            except ImportError:  # an older tree
+                raise Unmeasured("missing", "this revision has no stacks") from None
+            return stacked(mechanism, self.find)
         path, in_file, card_name = mechanism.rpartition(".py:")
         if in_file:
             if not (self.tree / f"{path}.py").is_file():

@@ -21,6 +21,7 @@ from attnbench.verify.flops import counted_flops
 REHEARSAL_S = 0.1  # for which they go on while pages fault
 EXTRA_SIZE = 64  # rows of the square matrices whose products are the extra work
 COLD_S = 2.0  # a first prefill below this is mostly warm-up, and does not count
+TURN_S, PAIRS = 0.03, 7  # of a sample of steps from either state, and how often both are taken
 PREFILLS_S, PREFILLS = 0.2, 5  # further ones take up to this time, and are at most this many
 
 
@@ -61,6 +62,29 @@ def prefilled(subject: Subject, watch: Stopwatch, meter: Meter) -> float | None:
     while spent_s(taken) < PREFILLS_S and len(taken) < PREFILLS:
         taken.append(prefill())
     return median(one.seconds for one in taken)
+
+
+def both_ways(subject: Subject, watch: Stopwatch, meter: Meter) -> dict[str, float]:
+    """Seconds to the first token, and the time of a step from a filled state over the prompt's.
+
+    The ratio is the median of a few, each of two samples in turns. Raises `Unmeasured`.
+    """
+    values = {"ttft_s": prefilled(subject, watch, meter)}
+    of_prompt, subject.filled = subject.state, True
+    subject.prefill()
+    states, iterate = (of_prompt, subject.state), subject.iteration()
+
+    def seconds(which: int, iterations: int) -> float:
+        subject.state = states[which]
+        return sample(iterate, lambda: None, watch, iterations).seconds
+
+    count = max(1, round(TURN_S / max(seconds(0, 1), seconds(1, 1))))
+    ratios = []
+    for pair in range(PAIRS):
+        took = {which: seconds(which, count) for which in (pair % 2, 1 - pair % 2)}
+        ratios.append(took[1] / took[0])
+    values["filled_ratio"] = median(ratios)
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def captured(device: Device, subject: Subject) -> Iterate:

@@ -21,6 +21,7 @@ from attnbench.records import Case, Level, Workload
 class Subject:
     """A case built on its device, ready to iterate; the same seed gives the same one.
 
+    In a mode that steps its state is `filled` with random numbers, or left by a prompt.
     This is an iteration of a forward pass alone, without gradients where the mode does not train.
     """
 
@@ -29,8 +30,10 @@ class Subject:
     state: Any = None  # that a prompt left
     optimiser: torch.optim.Optimizer | None = None
 
-    def __init__(self, card: Card, case: Case, seed: int, capturable: bool = False) -> None:
-        self.case, w = case, case.workload
+    def __init__(
+        self, card: Card, case: Case, seed: int, capturable: bool = False, filled: bool = False
+    ) -> None:
+        self.case, self.filled, w = case, filled, case.workload
         self.mode = modes.find(w.mode)
         config, form = card.configure(dict(case.options)), card.forms[case.form]
         torch.manual_seed(seed)

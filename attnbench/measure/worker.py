@@ -32,6 +32,7 @@ from attnbench.measure.inputs import Iterations
 from attnbench.measure.oddities import Witness, some_numbers
 from attnbench.measure.process import OFF, autocast, changes, is_out_of_memory, torch_state
 from attnbench.measure.samples import (
+    both_ways,
     captured,
     check,
     counted,
@@ -119,6 +120,8 @@ class Worker:
         faulting_s: float = 0.0,
         probed: bool = False,
         inputs_seed: int = 0,
+        filled: bool = False,
+        compared: bool = False,
         **asked: Any,
     ) -> Answer:
         """Build a case, check one iteration, and warm up.
@@ -128,13 +131,14 @@ class Worker:
         iteration computes `extra` products more. If `sparing`, large freed tensors go back to the
         system. With `cuda_graphs`, the iteration is captured once it is checked. `clock` counts
         where there is no device time; if `probed`, the speed of the core is measured beside each
-        sample. The answer has `iteration_s`, the time of one with all it takes, and `wall_s`, what
-        passes meanwhile.
+        sample. A step's state is `filled` with random numbers, or left by a prompt;
+        if `compared`, a step is timed from both. The answer has
+        `iteration_s`, the time of one with all it takes, and `wall_s`, what passes meanwhile.
         """
         allocator.keep_pages(large=not sparing)
         begun, load_before, state = time.perf_counter(), load(), torch_state()
         card, _, case = self.resolved(**asked)
-        subject = subject_of(card, case, self.seed, capturable=cuda_graphs)
+        subject = subject_of(card, case, self.seed, capturable=cuda_graphs, filled=filled)
         device = self.device(case.workload.device)
         if subject.compiles:
             compiling.load(device)
@@ -175,6 +179,10 @@ class Worker:
             iteration_s = cost_s = wall_s
         values = {"setup_s": setup_s, "warmup_s": spent_s(warm), "warmup_iterations": len(warm)}
         values |= known(ttft_s=ttft_s, load_before=load_before)
+        if compared:
+            of_prompt = subject_of(card, case, self.seed)
+            values |= both_ways(of_prompt, start_watch(), device.meter())
+            del of_prompt
         if compiling_s is not None:
             values["compile_s"] = max(0.0, compiling_s - first.wall_s)
         self.built = SimpleNamespace(
@@ -267,7 +275,7 @@ class Worker:
         notes = {key: note for key, note in notes.items() if note}
         return {"values": values, "notes": notes, "spoiled": spoiled}
 
-    def weigh(self, checked: bool = False, **asked: Any) -> Answer:
+    def weigh(self, checked: bool = False, filled: bool = False, **asked: Any) -> Answer:
         """Peaks, saved bytes and counts of one iteration, and the error against the reference.
 
         With `checked`, output and gradients are checked first, and the values include parameters
@@ -293,7 +301,8 @@ class Worker:
                 outside = 0 if case.workload.level is Level.CORE else flops.projections
                 values["flops"] = flops.core + outside
             del subject
-        peaks, notes = device.weigh(lambda case: subject_of(card, case, self.seed), case)
+        build = partial(subject_of, card, seed=self.seed, filled=filled)
+        peaks, notes = device.weigh(lambda case: build(case=case), case)
         values |= peaks
         # cards and forms of older trees lack these fields: they declare everything
         declared = getattr(card, "declared", True)

@@ -35,12 +35,9 @@ from attnbench.records.card import CardFacts, Causality, Family
 from attnbench.records.case import (
     Case,
     Level,
-    Selection,
     Shell,
     Workload,
     canonical,
-    option_value,
-    options_text,
 )
 from attnbench.records.machine import Environment, Fingerprint
 from attnbench.records.request import (
@@ -64,4 +61,5 @@ from attnbench.records.run import (
     Sample,
     Shard,
 )
+from attnbench.records.selection import Selection, option_value, options_text
 from attnbench.records.sweep import Block, Planned, Sweep

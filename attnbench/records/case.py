@@ -2,8 +2,6 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from functools import cached_property
@@ -14,6 +12,7 @@ from msgspec import convert
 from attnbench import modes
 from attnbench.modes import USUAL, Mode
 from attnbench.records.bounds import Dtype, Many, Option, Share, Size
+from attnbench.records.selection import Selection, option_value
 
 
 class Level(StrEnum):
@@ -88,22 +87,6 @@ class Workload:
         return "/".join(parts)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Selection:
-    """A mechanism as `--models` names it; without a form, the default of each workload.
-
-    Before groups and patterns are expanded, `name` and `form` may hold wildcards.
-    """
-
-    name: str
-    form: str | None = None
-    options: tuple[tuple[str, Option], ...] = ()
-
-    def __str__(self) -> str:
-        form = f":{self.form}" if self.form else ""
-        return self.name + form + (f"[{options_text(self.options)}]" if self.options else "")
-
-
 # a mechanism may be the path of a file and contain anything, so the sizes are matched at the end
 LABEL = re.compile(
     r"(?P<mechanism>.+):(?P<form>\w+)(?:\[(?P<options>[^\[\]]*)\])?"
@@ -155,23 +138,6 @@ def canonical(data: Any) -> str:
     return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def options_text(options: Iterable[tuple[str, Option]]) -> str:
-    """`rank=64,share=True`, each value in a form that `option_value` reads."""
-    return ",".join(f"{name}={_option_text(value)}" for name, value in options)
-
-
-def option_value(text: str) -> Option:
-    """`true`, `false`, `none`, an integer, a number, quoted text, or the text itself."""
-    words: dict[str, Option] = {"true": True, "false": False, "none": None}
-    if text.lower() in words:
-        return words[text.lower()]
-    readers: tuple[Callable[[str], Option], ...] = (int, float)
-    for read in (json.loads,) if text.startswith('"') else readers:
-        with suppress(ValueError):
-            return read(text)
-    return text
-
-
 def _parts(label: str) -> dict[str, Any]:
     """A case as data. Raises `ValueError`."""
     if (match := LABEL.fullmatch(label)) is None:
@@ -186,13 +152,3 @@ def _parts(label: str) -> dict[str, Any]:
     at_model = {"shell": shell} if workload["level"] == Level.MODEL else {}
     values = tuple((name, option_value(text)) for name, text in options)
     return {**case, "options": values, "workload": {**workload, **at_model}}
-
-
-def _option_text(value: Option) -> str:
-    """The value; text is quoted where it could be read as something else."""
-    plain = r"[^\s\[\],\"]+"
-    if not isinstance(value, str) or (
-        re.fullmatch(plain, value) and value.isprintable() and option_value(value) == value
-    ):
-        return str(value)
-    return re.sub(r"[\[\],]", lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value))

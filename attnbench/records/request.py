@@ -108,6 +108,7 @@ class Request:
     reversible: bool | None = None
     batch: Many | None = None  # None: max(1, tokens // N)
     variants: tuple[Variant, ...] = ()  # if several
+    fill: bool | None = None  # in decode: no prompts; None: where they take longer than steps
     precision: Share | None = None  # half-width that ends a block; None: older journals
     # what was written, and what the program chose, as text; empty in older journals
     options: Mapping[str, str | bool] = field(default_factory=dict)

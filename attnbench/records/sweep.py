@@ -30,9 +30,9 @@ class Planned:
     """A case with what is known before it runs.
 
     FLOPs are those of the forward pass on the whole workload, in decode of one step, exact; those
-    of its prefill are apart. Seconds (of one iteration), bytes and bytes moved are predictions.
-    `refusal` says why it cannot run at all, or is empty. What `compiles` is compiled by torch in
-    every process.
+    of its prefill are apart, none if the state is filled: its seconds are then those of filling.
+    Seconds (of one iteration), bytes and bytes moved are predictions. `refusal` says why it cannot
+    run at all, or is empty. What `compiles` is compiled by torch in every process.
     """
 
     case: Case
@@ -47,6 +47,9 @@ class Planned:
     prefill_flops: Work = 0  # in decode, of the pass over the prompt
     prefill_s: Amount = 0.0  # of the same pass
     moved_bytes: Count = 0  # by the forward pass; 0 in older journals
+    filled: bool = False  # in decode: the state is filled with random numbers, without a prompt
+    compared_s: Amount = 0.0  # of the prompt that runs once to compare both; 0: none does
+    layers: tuple[str, ...] = ()  # of a stack, in order: each as a series by itself
 
     @cached_property
     def block(self) -> Block:

@@ -24,6 +24,8 @@ WITHIN = "within one process, without the variation between processes"
 MARK = f"{units.UNBOUNDED} marks too few samples for a confidence interval."
 SCALES = MappingProxyType({Unit.SECONDS: ("ms", 1e3), Unit.BYTES: ("MiB", 1 / units.MIB)})
 LAUNCHES = " l"  # marks a launch-bound case
+FILLED = " f"  # marks a step from a filled state
+OF_FILLED = "marks steps from states filled with random numbers, without a prompt"
 SDPA = "scaled_dot_product_"  # begins the names of the operators of attention in torch
 
 
@@ -55,11 +57,13 @@ def latency(summary: Frame, mode: str, tokens: int | None) -> Table:
     by = f" ({clock})" * (clock != "time")
 
     def cell(row: Row) -> Cell:
-        mark = LAUNCHES if row["launch_bound"] else ""
+        mark = LAUNCHES * bool(row["launch_bound"]) + FILLED * bool(row["filled"])
         return milliseconds(row, scale=row["batch_scale"], mark=mark)
 
     cases = summary[summary["mode"] == mode]
     notes = [_intervals(summary), *_launches(cases), *_forms(cases), *_compiled(cases)]
+    if cases["filled"].any():
+        notes.append(f"“{FILLED.strip()}” {OF_FILLED}.")
     if tokens and not facts.steps and summary["tokens"].max() > tokens:
         limit = units.count(tokens)
         scaled = f"For N > {limit} the batch is one sequence; the time is scaled to {limit} tokens."

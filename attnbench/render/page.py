@@ -8,7 +8,7 @@ from attnbench.analysis.report import Analysis
 from attnbench.analysis.summary import Frame
 from attnbench.metrics import DRAWN, PEAKS, ROWS, TIME
 from attnbench.records import PASSES, FigureSize
-from attnbench.render import charts, cost_tables, decoding, delimited, html, latex, markdown
+from attnbench.render import charts, cost_tables, decoding, delimited, html, latex, markdown, stacks
 from attnbench.render.answers import Paragraph, paragraphs
 from attnbench.render.cases import outcomes, predictions
 from attnbench.render.conditions import conditions, warnings
@@ -193,6 +193,10 @@ def report_tables(analysis: Analysis, everything: bool = False) -> list[Table]:
         tables += [decoding.overview(analysis.decoding)]
         for mode in dict.fromkeys(analysis.decoding["mode"]):
             tables += [decoding.first_token(cases, mode), decoding.state(cases, mode)]
+    if cases["filled"].any():
+        tables += [decoding.fills(cases)]
+    if len(analysis.stacks):
+        tables += [stacks.split(analysis.stacks), *stacks.sums(analysis.stacks)]
     cards = analysis.sweep.cards
     papers = paper_tables(analysis.exponents, cards, request.level, analysis.decoding)
     costs = [complexity(cases, analysis.exponents, cards), *papers]
@@ -229,7 +233,8 @@ def headlines(analysis: Analysis, tables: Iterable[Table]) -> list[Table]:
 
     If a series was chosen to compare with, crossovers with it are included.
     """
-    names = {*(f"latency_{mode}" for mode in analysis.modes), "decode", "outcomes"}
+    names = {"decode", "filled", "stacks", "outcomes"}
+    names |= {f"latency_{mode}" for mode in analysis.modes}
     if analysis.against is not None:
         names.add("crossovers")
     return [table for table in tables if table.name in names and table.rows]

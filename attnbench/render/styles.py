@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from types import MappingProxyType
 from typing import Any
 from zlib import crc32
@@ -15,6 +16,7 @@ import numpy as np
 
 from attnbench.analysis.report import AT
 from attnbench.records import FigureSize, Mode
+from attnbench.records.selection import layers
 from attnbench.render.grid import clean
 
 # Okabe and Ito (2008), "Color Universal Design", without yellow, which is faint on white
@@ -86,12 +88,21 @@ def series_styles(series: Iterable[str], points: float = 7.0) -> dict[str, dict[
 
 def mechanism_of(series: str) -> str:
     """The mechanism of a series, without form, options and device; `x.py:NAME` is one."""
+    if stack := re.match(r"stack\(.*\)", series.partition(AT)[0]):
+        return stack[0]
     file, ending, rest = series.partition(AT)[0].partition(".py:")
     return file + ending + re.split(r"[:\[]", rest)[0] if ending else re.split(r"[:\[]", file)[0]
 
 
 def printed_name(mechanism: str) -> str:
-    """The mechanism as papers name it, or the name of the class in a user's own file."""
+    """The mechanism as papers name it, or the name of the class in a user's own file.
+
+    Of a stack, its layers: `3 × Gated DeltaNet + Grouped-query`.
+    """
+    if own := layers(mechanism):
+        names = groupby(printed_name(layer.name) for layer in own)
+        runs = [(len([*same]), name) for name, same in names]
+        return " + ".join(f"{times} × {name}" if times > 1 else name for times, name in runs)
     return NAMES.get(mechanism) or mechanism.rpartition(".py:")[2]
 
 
@@ -149,8 +160,8 @@ def labels(names: Iterable[str], longest: int = LONGEST) -> dict[str, str]:
 def _candidates(series: str, longest: int) -> list[str]:
     """The label of a series alone, with its form, its options, both, and as the tables have it."""
     mechanism = mechanism_of(series)
-    bare, _, options = series.partition("[")
-    name, form = printed_name(mechanism), bare[len(mechanism) + 1 :]
+    form, _, options = series.removeprefix(mechanism).partition("[")
+    name, form = printed_name(mechanism), form.removeprefix(":")
     options = options.removesuffix("]").replace(",", ", ")
     further = ((), (form,), (options,), (form, options))
     told = [", ".join(filter(None, parts)) for parts in further]

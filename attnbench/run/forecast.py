@@ -92,6 +92,7 @@ class Simulated:
         each_s = planned.predicted_s
         compile_s = schedule.COMPILE_S * planned.compiles
         before_s = compile_s + each_s * planned.compiles + planned.prefill_s
+        before_s += planned.compared_s * asked.get("compared", False)
         took_s = {
             "build": before_s + OTHER_S[Part.TIME] + schedule.warm_s(each_s, self.machine.settings),
             "lap": each_s * iterations,

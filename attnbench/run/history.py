@@ -65,6 +65,8 @@ class History:
                 self.prefills.setdefault(self.name(planned), []).append((planned, ttft_s))
             ran_s = sum(sample.wall_s for sample in run.samples)
             ran_s += sum(run.values.get(key, 0.0) for key in ("warmup_s", "retaken_s"))
+            if "filled_ratio" in run.values:
+                ran_s += planned.compared_s
             if not again:
                 self.learn_other(run, ran_s + self.prepare_s(planned))
         self.context_bytes = run.values.get("context_bytes", self.context_bytes)

@@ -3,11 +3,11 @@
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from attnbench import units
 from attnbench.devices.finding import find
-from attnbench.records import Block, Cause, Clock, Part, Planned, Request
+from attnbench.records import Block, Cause, Clock, Part, Planned, Request, Settings
 from attnbench.run import schedule
 from attnbench.run.history import History, blocks
 from attnbench.run.predict import Rates
@@ -16,6 +16,10 @@ from attnbench.run.schedule import Refusal
 OVERTIME = 5.0  # a visit may take this many times its prediction, and at least
 AT_LEAST_S = 60.0
 COMPILING_S = 300.0  # further seconds for torch.compile, which depends on more than FLOPs
+# Steps are short, and building their modules and states is not: a process is worth so many times
+# what it takes besides its samples, up to so many times the usual ones.
+PAYS, LONGER = 4.0, 3.0
+COMPARING = 0.15  # share of what is left of the budget that one comparison with a prompt may take
 WANTED_ROUNDS = 3  # of the other cases, before the budget is spent on extras
 
 
@@ -118,13 +122,32 @@ class Outlook:
 
     def visit_s(self, planned: Planned, wall_s: float = 0.0) -> float:
         """Predicted seconds of one visit to a case; `wall_s` of an iteration if measured."""
-        settings, other_s = self.request.settings, self.history.other_s(Part.TIME)
+        settings, other_s = self.settings_of(planned), self.history.other_s(Part.TIME)
         own_s = stretched_s = wall_s or self.history.wall_s(planned)
         if settings.clock is Clock.CPU and not wall_s:  # as many laps as CPU time asks for
             own_s = self.history.iteration_s(planned)
         stretch = stretched_s / own_s if own_s else 1.0
         visit_s = schedule.visit_s(own_s, settings, other_s, stretch)
-        return self.history.prepare_s(planned) + visit_s
+        compared_s = planned.compared_s if self.compares(planned) else 0.0
+        return self.history.prepare_s(planned) + compared_s + visit_s
+
+    def compares(self, planned: Planned) -> bool:
+        """Whether a visit in this round compares a step from a filled state with a prompt's.
+
+        That is the second round, and only if little of what is left of the budget goes into it.
+        """
+        if not planned.compared_s or self.round != min(1, self.request.rounds - 1):
+            return False
+        stretch = self.history.wall_s(planned) / self.history.iteration_s(planned)
+        return stretch * planned.compared_s <= COMPARING * self.left_s()
+
+    def settings_of(self, planned: Planned) -> Settings:
+        """How the case is measured: steps for longer where starting a process takes long."""
+        settings = self.request.settings
+        if not planned.case.workload.steps:
+            return settings
+        longer_s = min(PAYS * self.history.other_s(Part.TIME), LONGER * settings.sample_s)
+        return replace(settings, sample_s=max(settings.sample_s, longer_s))
 
     def cost_s(self, cases: Sequence[Planned]) -> float:
         """Predicted seconds of the times that remain of round 0 for these cases."""

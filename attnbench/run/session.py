@@ -216,7 +216,7 @@ class Session(Outlook):
 
     def race(self, processes: Round, cases: Sequence[Planned]) -> None:
         """Race cases that fit into memory together, and store their runs."""
-        settings, history = self.request.settings, self.history
+        settings, history = self.settings_of(cases[0]), self.history
         together_bytes = schedule.FRAGMENTED * sum(map(history.needed_bytes, cases))
         names = {history.name(planned): planned for planned in cases}
         builds = {
@@ -224,6 +224,8 @@ class Session(Outlook):
                 **asdict(planned.case),
                 **settings.of_worker,
                 "probed": settings.clock is Clock.CPU,
+                "filled": planned.filled,
+                "compared": self.compares(planned),
                 "suspicious": schedule.family(planned.case) not in history.examined,
                 "sparing": schedule.FRAGMENTED * history.needed_bytes(planned) > self.memory_bytes,
             }
@@ -286,7 +288,8 @@ class Session(Outlook):
         contexts = processes.alive * self.history.context_bytes
         together_bytes = contexts + self.history.needed_bytes(planned)
         crowded = together_bytes > schedule.SHARED * self.memory_bytes
-        answer = processes.weigh(name, limit_s, end_others=crowded, **asdict(planned.case))
+        about = {**asdict(planned.case), "filled": planned.filled}
+        answer = processes.weigh(name, limit_s, end_others=crowded, **about)
         if answer["outcome"] == "timeout" and self.left_s() <= 0:
             self.over_budget = True
             return

@@ -12,6 +12,7 @@ from functools import partial
 import torch
 from torch import nn
 from torch.testing import assert_close
+from torch.utils._pytree import tree_leaves
 
 from attnbench.attention.card import Card, Exemption
 from attnbench.attention.contract import Attention, CoreAttention, State
@@ -233,7 +234,8 @@ def steps_continue_the_causal_pass(
                 y, state = continued(module, x, prefilled)
                 error = (y - expected).abs().max()
                 assert error <= allowed, f"{dtype}, after {prefilled} tokens: {error:.1e} apart"
-        counted = sum(part.numel() for part in state if isinstance(part, torch.Tensor))
+        tensors = [part for part in tree_leaves(state) if isinstance(part, torch.Tensor)]
+        counted = sum(tensor.numel() for tensor in tensors)
         declared = module.state_elements(trial.config, w)
         assert declared == counted, f"{declared} elements of the state declared, {counted} counted"
 

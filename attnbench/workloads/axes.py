@@ -1,14 +1,14 @@
-"""Text to values: lengths, sizes, times, lists of models. Every error says what is accepted."""
+"""Text to values: lengths, sizes, times, lists. Every error says what is accepted."""
 
 import re
 from collections.abc import Sequence
 from enum import StrEnum
-from itertools import pairwise
-from math import isfinite, nan
+from math import nan
 from typing import TypeVar
 
-from attnbench.errors import BadAxis, UsageError
-from attnbench.records import COUNTABLE, Option, Selection, Shard, option_value
+from attnbench.errors import BadAxis
+from attnbench.records import COUNTABLE, Shard
+from attnbench.records.selection import parts
 
 MULTIPLES = ("", "k", "m", "g")
 SECONDS = (("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0))
@@ -16,7 +16,6 @@ LONGEST = 1 << 24
 MOST = 1_000  # lengths of a sweep
 LARGEST = 1 << 20  # larger numbers are typing errors, and no prediction could hold them
 Word = TypeVar("Word", bound=StrEnum)
-MODEL = re.compile(r"(?P<name>[^:\[\]]+|.*\.py:\w+)(?::(?P<form>[\w*?]+))?(?:\[(?P<options>.*)\])?")
 
 
 def lengths(text: str, option: str = "--lengths") -> tuple[int, ...]:
@@ -130,39 +129,3 @@ def shard(text: str) -> Shard:
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
         raise BadAxis(f"--shard {text!r} is not I/N with I from 1 to N; write 2/6")
     return Shard(int(match[1]), int(match[2]))
-
-
-def parts(text: str, option: str) -> list[str]:
-    """The parts of a list, split at commas outside brackets. Raises `BadAxis` if one is empty."""
-    commas = [m.start() for m in re.finditer(r"\[[^\[\]]*\]|,", text) if m[0] == ","]
-    parts = [text[a + 1 : b].strip() for a, b in pairwise((-1, *commas, len(text)))]
-    if not all(parts):
-        raise BadAxis(f"{option} {text!r} has an empty part")
-    return parts
-
-
-def selection(text: str) -> Selection:
-    """`linformer`, `synth*`, `transformer:eager`, `linformer[rank=64]`, `file.py:NAME`, `@fig2`."""
-    match = MODEL.fullmatch(text)
-    if match is None:
-        raise UsageError(
-            f"--models {text!r} is not a name, name:form, name[option=value] or @group"
-        )
-    name, form = match["name"], match["form"]
-    if name.endswith(".py") and form:
-        name, form = f"{name}:{form}", None
-    pairs = parts(match["options"], "--models") if match["options"] else []
-    options = tuple(_option(pair, text) for pair in pairs)
-    if len({option for option, _ in options}) < len(options):
-        raise UsageError(f"--models {text!r} gives an option twice")
-    return Selection(name=name, form=form, options=options)
-
-
-def _option(pair: str, text: str) -> tuple[str, Option]:
-    name, equals, value = (piece.strip() for piece in pair.partition("="))
-    if not (equals and name and value):
-        raise UsageError(f"--models {text!r}: {pair!r} is not of the form option=value")
-    number = option_value(value)
-    if isinstance(number, float) and not isfinite(number):
-        raise UsageError(f"--models {text!r}: {name} must be finite")
-    return name, number

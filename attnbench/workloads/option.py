@@ -11,6 +11,7 @@ from attnbench.devices.finding import AUTO, find, kinds
 from attnbench.errors import UsageError
 from attnbench.modes import BOTH as BOTH_MODES
 from attnbench.records import SHORT_DTYPES, Mode
+from attnbench.records.selection import parts
 from attnbench.workloads import axes, presets
 
 FORMATS = ("png", "svg", "pdf")
@@ -61,10 +62,10 @@ class Option:
 
 def models(text: str, option: str) -> tuple[str, ...]:
     """The parts of a list of mechanisms. Raises `UsageError` at a misspelt name."""
-    parts = tuple(axes.parts(text, option))
-    for part in parts:
+    found = tuple(parts(text, option))
+    for part in found:
         presets.expand(part)
-    return parts
+    return found
 
 
 def known_models(text: str) -> tuple[str, ...]:

@@ -45,7 +45,8 @@ class Options:
 
     models: str = WHAT(
         "Names, patterns (synth*), forms (transformer:eager), options (linformer[rank=64]), groups"
-        " (@fig2, @table5, @survey, @modern, @decode, @all), path/to/file.py:NAME.",
+        " (@fig2, @table5, @survey, @modern, @decode, @all), path/to/file.py:NAME, stacks of"
+        " layers (stack(3*gated_delta_net+grouped_query)).",
         kinds.MODELS,
         "@fig2",
     )
@@ -64,6 +65,10 @@ class Options:
         usual="model; attention for decode",
     )
     causal: bool = WHAT("Causal attention: no token sees later ones.", default=False)
+    fill: bool | None = WHAT(
+        "In decode: fill states with random numbers in place of running prompts.",
+        usual="where a prompt takes longer than the steps",
+    )
     padding: str = WHAT("Share of each sequence that is padding.", kinds.share(0.95), "0")
     tokens: str | None = SIZES(
         "Tokens per batch, c: the batch is max(1, c // N) sequences.",

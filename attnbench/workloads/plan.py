@@ -4,7 +4,7 @@ This runs the code of cards: only `workloads.reader`, in a separate process, imp
 """
 
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from fnmatch import fnmatchcase
 from itertools import product
 from typing import Any
@@ -35,11 +35,14 @@ from attnbench.records import (
     Shell,
     Workload,
 )
-from attnbench.run import predict
+from attnbench.run import predict, schedule
 from attnbench.workloads.presets import preset
 
 SAVED = 13  # tensors [B, N, D] that one layer keeps for backward, without the core's
 ALIVE = 6  # such tensors alive at once in inference
+SCORES = 4  # numbers for each key that a step reads, in each head
+FILLING = 8.0  # seconds of filling a state with random numbers, over those of copying it
+LONGEST_S = 20.0  # of a prompt that only runs to compare a filled state with it
 
 
 def plan(chosen: Selection, request: Request) -> Iterator[Planned]:
@@ -53,17 +56,16 @@ def plan(chosen: Selection, request: Request) -> Iterator[Planned]:
         config = mechanism.configure(preset_options | dict(chosen.options))
     except UnknownOption as error:
         raise UnknownOption(f"{chosen.name}: {error}") from error
-    default = mechanism.config()
-    options = tuple(
-        (f.name, getattr(config, f.name))
-        for f in sorted(fields(config), key=lambda f: f.name)
-        if getattr(config, f.name) != getattr(default, f.name)
-    )
+    options = mechanism.options(config)
+    cases = []
     for single, mode, seq_len in product(request.each, request.modes, request.lengths):
         w = make_workload(mechanism, single, mode, seq_len)
         for form in forms(mechanism, chosen, config, w):
             case = Case(mechanism=chosen.name, form=form, options=options, workload=w)
-            yield describe(mechanism, case, config, request)
+            cases.append(describe(mechanism, case, config, request))
+    if not any(planned.filled for planned in cases):
+        cases = [replace(planned, compared_s=0.0) for planned in cases]
+    yield from cases
 
 
 def facts(name: str) -> CardFacts:
@@ -90,12 +92,11 @@ def facts(name: str) -> CardFacts:
 def forms(card: Card, chosen: Selection, config: Any, workload: Workload) -> tuple[str, ...]:
     """The forms that a selection means; without one, the default form of the workload."""
     if chosen.form is None:
-        form = card.default_form(config, workload)
+        form = card.usual_form(config, workload)
         if form not in card.forms:
             text = unknown(str(form), tuple(card.forms), f"default form of {chosen.name}")
             raise UnknownMechanism(text)
-        refused = card.refusal(form, config, workload) and form != "eager"
-        return ("eager",) if refused else (form,)
+        return (form,)
     matches = tuple(form for form in card.forms if fnmatchcase(form, chosen.form))
     if not matches:
         text = unknown(chosen.form, tuple(card.forms), f"form of {chosen.name}")
@@ -136,8 +137,8 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
     refusal = card.refusal(case.form, config, w) or ""
     if w.width % w.heads:
         raise UsageError(f"width {w.width} is not divisible by {w.heads} heads")
-    layers = sets = kept = 1
-    shell = parameters = 0
+    period = len(card.layers) or 1
+    layers, sets, kept, shell, parameters = period, 1, period, 0, 0
     if w.shell is not None:
         refusal = refusal or shell_refusal(card, case.form, w) or ""
         layers, sets = w.shell.layers, attention_sets(card, w.shell)
@@ -146,8 +147,8 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
     flops = prefill = form.flops(config, w)
     if w.steps:
         flops = step_flops(form, config, w)
-    projections = 0 if w.level is Level.CORE else layers * flops.projections
-    core = layers * flops.core
+    projections = 0 if w.level is Level.CORE else layers // period * flops.projections
+    core = layers // period * flops.core
     parameters += sets * card.parameters(config, w)
     total = projections + core + shell
     elements, state = form.elements(config, w), 0
@@ -165,20 +166,42 @@ def describe(card: Card, case: Case, config: Any, request: Request) -> Planned:
     whole = item * (2 * layers * (elements + w.tokens * w.width) + parameters)
     moved = item * (state + w.batch * w.width + parameters) if w.steps else whole
     read = prefill.projections + prefill.core
+    step_s = rates.first_guess(total, core, moved, w.mode)
+    before_s = rates.first_guess(read, prefill.core, whole, w.mode) if w.steps else 0.0
+    filled = not refusal and fills(w, request, before_s, step_s)
+    compared_s = 0.0
+    if w.steps and w.seq_len == min(request.lengths) and before_s <= LONGEST_S:
+        compared_s = before_s
+    needed = predicted_bytes(elements + state, parameters, w, kept)
+    if filled:
+        read, before_s = 0, FILLING * item * state / device.bytes_per_s
+        needed = item * (parameters + state + SCORES * w.heads * w.tokens)
     return Planned(
         case=case,
         parameters=parameters,
         projection_flops=projections,
         core_flops=core,
         shell_flops=shell,
-        predicted_bytes=predicted_bytes(elements + state, parameters, w, kept),
-        predicted_s=rates.first_guess(total, core, moved, w.mode),
+        predicted_bytes=needed,
+        predicted_s=step_s,
         prefill_flops=read if w.steps else 0,
-        prefill_s=rates.first_guess(read, prefill.core, whole, w.mode) if w.steps else 0.0,
+        prefill_s=before_s,
         moved_bytes=moved,
         refusal=refusal,
         compiles=form.compiles,
+        filled=filled,
+        compared_s=compared_s,
+        layers=tuple(layer.series(case.form, w) for layer in card.layers),
     )
+
+
+def fills(w: Workload, request: Request, prompt_s: float, step_s: float) -> bool:
+    """Whether a state is filled: as requested, or where a prompt takes longer than the steps."""
+    if not w.steps or w.seq_len == 1:
+        return False
+    if request.fill is not None:
+        return request.fill
+    return prompt_s > schedule.visit_s(step_s, request.settings, other_s=0.0)
 
 
 def step_flops(form: type[Attention], config: Any, w: Workload) -> Flops:

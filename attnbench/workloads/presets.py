@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from attnbench.catalogue.registry import decodes, names, unknown
 from attnbench.errors import UnknownMechanism, UsageError
 from attnbench.records import Option, Selection
-from attnbench.workloads.axes import selection
+from attnbench.records.selection import layers, stack_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,14 +117,19 @@ def group(name: str) -> tuple[str, ...]:
     return names() if name == "@all" else listed()[name]
 
 
-def expand(text: str) -> tuple[Selection, ...]:
+def expand(text: str, column: Preset | None = None) -> tuple[Selection, ...]:
     """One selection for each mechanism that a part of `--models` names.
 
-    Raises `UnknownMechanism` with the nearest names, or `UsageError`.
+    The layers of a stack get the options that they have in the column. Raises `UnknownMechanism`
+    with the nearest names, or `UsageError`.
     """
-    chosen = selection(text)
+    chosen = Selection.read(text)
+    if own := layers(chosen.name):
+        each = {layer: expand(str(layer)) for layer in dict.fromkeys(own)}
+        found = [_filled(part, column) for layer in own for part in each[layer]]
+        return (replace(chosen, name=stack_of(found)),)
     if chosen.name.startswith("@"):
-        members = map(selection, group(chosen.name))
+        members = map(Selection.read, group(chosen.name))
         return tuple(replace(chosen, name=m.name, form=chosen.form or m.form) for m in members)
     if ".py:" in chosen.name:
         matches: tuple[str, ...] = (chosen.name,)
@@ -133,3 +138,9 @@ def expand(text: str) -> tuple[Selection, ...]:
     if not matches:
         raise UnknownMechanism(unknown(chosen.name, names()))
     return tuple(replace(chosen, name=match) for match in matches)
+
+
+def _filled(chosen: Selection, column: Preset | None) -> Selection:
+    """The selection with the options of the column that it does not give."""
+    options = {**(column.options(chosen.name) if column else {}), **dict(chosen.options)}
+    return replace(chosen, options=tuple(sorted(options.items())))

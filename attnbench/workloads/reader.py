@@ -20,6 +20,7 @@ from attnbench.catalogue.registry import GROUP, card, one_line
 from attnbench.errors import AttnbenchError, UnknownMechanism
 from attnbench.peers import installed
 from attnbench.records import PASSES, CardFacts, Level, Request, Selection, Workload
+from attnbench.records.selection import mechanisms
 from attnbench.store.cache import file_digest
 from attnbench.workloads.plan import facts, plan
 
@@ -71,14 +72,15 @@ def described(names: Sequence[str], device: str) -> dict[str, Any]:
 
 def sources(name: str, loaded: Iterable[ModuleType]) -> dict[str, str]:
     """Path and hash of each file among the loaded modules that a mechanism may follow from."""
-    path, in_file, _ = name.rpartition(".py:")
-    packages = {point.module.partition(".")[0] for point in entry_points(group=GROUP, name=name)}
-    home = Path(path).resolve().parent
+    own = mechanisms(name)
+    points = [point for one in own for point in entry_points(group=GROUP, name=one)]
+    packages = {point.module.partition(".")[0] for point in points}
+    homes = [Path(one.rpartition(".py:")[0]).resolve().parent for one in own if ".py:" in one]
     found = {}
     for module in loaded:
         file = Path(getattr(module, "__file__", None) or "").resolve()
         installed = {"site-packages", "dist-packages"} & set(file.parts)
-        beside = bool(in_file) and file.is_relative_to(home) and not installed
+        beside = any(map(file.is_relative_to, homes)) and not installed
         if file.is_file() and (beside or module.__name__.partition(".")[0] in packages):
             found[str(file)] = file_digest(file)
     return found

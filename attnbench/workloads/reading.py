@@ -15,8 +15,9 @@ from attnbench import errors
 from attnbench.catalogue.registry import built_in
 from attnbench.errors import CannotRun
 from attnbench.records import CardFacts, Planned, Request, Selection
+from attnbench.records.selection import mechanisms
 from attnbench.run.processes import Server
-from attnbench.workloads.presets import expand
+from attnbench.workloads.presets import expand, preset
 
 # of a user's file or package: importing a large library from a cold disk takes some seconds
 TIMEOUT_S = 30.0
@@ -46,7 +47,8 @@ def plan(request: Request, server: Server) -> Plan:
 
     Raises `UsageError`, or `CannotRun` if a card's process ends or does not answer in time.
     """
-    selections = [chosen for part in request.models for chosen in expand(part)]
+    column = preset(request.preset)
+    selections = [chosen for part in request.models for chosen in expand(part, column)]
     limit_s = max(SHORTEST_S, min(TIMEOUT_S, request.budget_s or TIMEOUT_S))
     plans: dict[int, list[Mapping[str, Any]]] = {}  # by index of the selection
     cards: dict[str, CardFacts] = {}
@@ -97,9 +99,14 @@ def verify(name: str, server: Server) -> list[dict[str, str]]:
 
 def process_groups(names: Iterable[str]) -> list[tuple[str, ...]]:
     """Mechanisms to read in one process each: all of this package, and each other one alone."""
-    ours, unique = built_in(), dict.fromkeys(names)
-    together = tuple(name for name in unique if name in ours)
-    return [together] * bool(together) + [(name,) for name in unique if name not in ours]
+    unique = dict.fromkeys(names)
+    together = tuple(name for name in unique if is_ours(name))
+    return [together] * bool(together) + [(name,) for name in unique if name not in together]
+
+
+def is_ours(name: str) -> bool:
+    """Whether this package has the mechanism, or all layers of the stack."""
+    return built_in().issuperset(mechanisms(name))
 
 
 def ask(
@@ -109,7 +116,7 @@ def ask(
 
     Raises its errors, or `CannotRun`.
     """
-    ours = built_in().issuperset(names)
+    ours = all(map(is_ours, names))
     limit_s = OWN_TIMEOUT_S if ours else theirs_s or TIMEOUT_S
     with server.worker(module=READER) as worker:
         answer = worker.ask(limit_s, names=names, **asked)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from attnbench.devices.protocol import Device
+from attnbench.records.selection import mechanisms
 from attnbench.store import cache
 from attnbench.workloads.reading import Described
 
@@ -61,9 +62,9 @@ def entry_names(names: Iterable[str], device: Device) -> list[str]:
 
 
 def located(name: str) -> str:
-    """The path of a mechanism in a file, whatever the working folder; else nothing."""
-    path, in_file, _ = name.rpartition(".py:")
-    return str(Path(f"{path}.py").resolve()) if in_file else ""
+    """The paths of mechanisms in files, whatever the working folder; nothing of others."""
+    paths = (one.rpartition(".py:")[0] for one in mechanisms(name))
+    return ":".join(str(Path(f"{path}.py").resolve()) for path in paths if path)
 
 
 def installations() -> dict[str, int]:

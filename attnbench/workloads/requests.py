@@ -1,5 +1,6 @@
 """From the options of a sweep to its request, in which nothing is left open."""
 
+import math
 from dataclasses import asdict, fields, replace
 from itertools import product
 from typing import Any
@@ -10,9 +11,10 @@ from attnbench.devices.protocol import Device
 from attnbench.errors import UsageError
 from attnbench.modes import find as find_mode
 from attnbench.records import LEAST_ROUNDS, Level, Request, Settings, Shell, Variant
+from attnbench.records.selection import layers
 from attnbench.units import many
 from attnbench.workloads.options import Options, declared, flag
-from attnbench.workloads.presets import preset
+from attnbench.workloads.presets import expand, preset
 
 PRECISION = 0.02  # smaller differences seldom matter, and few machines show them
 OF_MODEL = ("layers", "dropout", "share_layers", "reversible")  # options of level `model` alone
@@ -27,6 +29,7 @@ def request(options: Options, *, divided: bool = False, elsewhere: bool = False)
     device = chosen_device(options, elsewhere)
     refuse_useless(options, device)
     options = completed(options, device, divided)
+    refuse_uneven(options)
     values = {name: options.value(name) for name in declared()}
     refuse_early_end(options.precision, values["rounds"])
     variants = crossed(values)
@@ -67,6 +70,8 @@ def refuse_useless(options: Options, device: Device) -> None:
         facts = find_mode(mode)
         if level != (facts.alone or level):
             raise UsageError(f"--mode {mode} has no level {level}: {facts.why}; leave out --level")
+    if options.fill is not None and not any(find_mode(m).steps for m in options.value("mode")):
+        raise UsageError("--fill has no effect without --mode decode: only steps have a state")
     for name in OF_MODEL:
         if getattr(options, name) is not None and level is not Level.MODEL:
             raise UsageError(
@@ -110,13 +115,31 @@ def completed(options: Options, device: Device, divided: bool) -> Options:
     if options.batch is None:
         chosen["tokens"] = str(device.usual_tokens(max(options.value("width"))))
     if options.level == Level.MODEL:
-        chosen |= {"layers": str(column.layers), "dropout": str(Shell().dropout)}
+        whole = math.lcm(column.layers, *periods(options).values())
+        chosen |= {"layers": str(whole), "dropout": str(Shell().dropout)}
     # more than three rounds fit into some budgets, and precision ends them
     endless = options.value("budget") is None and options.precision is None
     chosen["rounds"] = "1" if options.quick else "3" if endless else "12"
     options = options.filled(chosen)
     enough = options.value("rounds") >= LEAST_ROUNDS
     return options.filled({"precision": f"{PRECISION:.0%}"} if enough else {})
+
+
+def periods(options: Options) -> dict[str, int]:
+    """The number of layers of each stack, by its name."""
+    chosen = (one.name for part in options.value("models") for one in expand(part))
+    return {name: len(own) for name in chosen if (own := layers(name))}
+
+
+def refuse_uneven(options: Options) -> None:
+    """Raises `UsageError` if a classifier would have to cut the layers of a stack."""
+    count = options.value("layers")
+    for name, period in periods(options).items() if options.level == Level.MODEL else ():
+        if count % period:
+            raise UsageError(
+                f"--layers {count} is no multiple of the {many(period, 'layer')} of {name}, which"
+                f" the model repeats; write --layers {math.lcm(count, period)}"
+            )
 
 
 def crossed(values: dict[str, Any]) -> tuple[Variant, ...]:

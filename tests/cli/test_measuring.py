@@ -1,5 +1,6 @@
 """What is said before a sweep measures, and of one that measured nothing."""
 
+import csv
 from dataclasses import replace
 
 import pytest
@@ -202,3 +203,26 @@ def test_a_sweep_decodes_what_can_and_says_why_the_rest_cannot(tmp_path):
         assert step["state_bytes"] == 3 * 2 * n * 16 * 4
         assert cases["retention", n]["state_bytes"] == 3 * 16 * 8 * 2 * 4
     assert cases["grouped_query", 16]["core_flops"] * 4 == cases["grouped_query", 64]["core_flops"]
+
+
+def test_a_stack_is_decoded_from_filled_states_at_several_batches(tmp_path):
+    layers = "retention,grouped_query[kv_heads=2]"
+    done = here(
+        *("sweep", "--mode", "decode", "--lengths", "16,64", "--fill", "--batch", "1,3"),
+        *("--models", f"stack(2*retention+grouped_query[kv_heads=2]),{layers}"),
+        *("--width", "16", "--heads", "2", "--rounds", "2", "--device", "cpu", "--out", tmp_path),
+    )
+    assert done.returncode == 0, done.stderr
+    assert {"batches.png", "batches.csv"} <= {file.name for file in tmp_path.iterdir()}
+    for text in ("Stacks by kind of layer", "Decoding by batch", "filled with random numbers"):
+        assert text in done.stdout
+    cases = attnbench.load(tmp_path).cases
+    assert set(cases["outcome"]) == {"ok"}
+    assert cases["filled"].all()
+    assert (cases["filled_ratio"].notna() == (cases["seq_len"] == 16)).all()
+    with open(tmp_path / "B3" / "stacks.csv", newline="") as stream:
+        rows = {row["layer"]: row for row in csv.DictReader(stream)}
+    assert rows["2 × retention:chunked"]["seq_len"] == "64"
+    states = [float(rows[name]["state_bytes"]) for name in ("sum of the layers", "as built")]
+    assert states[0] == states[1] == 3 * (2 * 16 * 8 * 2 * 4 + 2 * 64 * 16 * 4)
+    assert 0.2 < float(rows["sum of the layers"]["ratio"]) < 5

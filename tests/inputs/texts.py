@@ -36,7 +36,8 @@ MODELS = (
     "sinkhorn[block=-3]", "axial[bias=maybe]", "routing_transformer[window=1e9]", "linfromer",
     "transformer:egaer", "nowhere.py:X", "rubbish.py:X", ".py:X", "empty:X", "one/x.jsonl.py:X",
     "@fig3", "@all:nope", "a,b[x=1,y=2", "fastformer,", ",fastformer", "Fastformer", " fastformer ",
-    "fastformer:",
+    "fastformer:", "stack(2*local+fnet[bias=true])", "stack()", "stack(local", "stack(local):eager",
+    "stack(stack(a)+b", "stack(@fig2)", "stack(2*2*local)", "stack(9*local)", "stack([)", "stack(]",
 )
 PLACES = (
     "one", "two", "torn", "empty", "rubbish", "nowhere", "one/sweep.jsonl", "rubbish/x", "one/..",

@@ -5,14 +5,17 @@ from dataclasses import asdict, replace
 
 import pytest
 import torch
+from torch.utils._pytree import tree_leaves
 
 from attnbench.attention.contract import Attention
 from attnbench.catalogue.registry import card
 from attnbench.measure.building import subject_of
+from attnbench.measure.cards import Unmeasured
 from attnbench.measure.digits import relative_error
 from attnbench.measure.worker import Worker
 from attnbench.records import Level, Mode
 from attnbench.workloads.plan import make_workload
+from attnbench.workloads.presets import group
 from tests import sweeps
 from tests.measure.cases import case
 
@@ -180,3 +183,56 @@ def test_one_sequence_is_decoded_unless_a_batch_is_fixed():
     assert (w.batch, w.causal) == (1, True)
     assert make_workload(retention, replace(request, batch=8), Mode.DECODE, 64).batch == 8
     assert make_workload(retention, request, Mode.INFERENCE, 64).batch == 128
+
+
+@pytest.mark.parametrize("name", group("@decode"))
+def test_a_filled_state_is_like_that_of_a_prompt(name):
+    """The same parts with the same counts, all finite, and a step from it works."""
+    tested, w = card(name), decoding(name, "eager", seq_len=300).workload
+    form = tested.default_form(tested.config(), w)
+    of_prompt, of_none = (
+        subject_of(tested, decoding(name, form, seq_len=300), 0, filled=filled)
+        for filled in (False, True)
+    )
+    of_prompt.prefill()
+    assert of_none.prefill() is None
+    assert of_none.prompt.shape[1] < of_prompt.prompt.shape[1]
+    pairs = list(zip(tree_leaves(of_none.state), tree_leaves(of_prompt.state), strict=True))
+    for part, expected in pairs:
+        if not isinstance(part, torch.Tensor):
+            assert part == expected
+            continue
+        assert (part.shape, part.dtype) == (expected.shape, expected.dtype)
+        assert part.isfinite().all()
+        # sums over tokens grow with them, and the last slot is still empty
+        known = expected[expected.isfinite()]
+        if len(known):
+            spread = known.std(correction=0)
+            assert spread / 30 <= part.std(correction=0) <= 30 * spread
+    assert of_none.check(of_none.iteration()(lambda phase: None)) == ""
+    assert of_none.weighed({}) == of_prompt.weighed({})
+
+
+def test_a_state_of_one_token_is_empty_and_another_structure_is_refused(monkeypatch):
+    subject = subject_of(card("grouped_query"), decoding(seq_len=1), 0, filled=True)
+    assert subject.prefill() is None
+    assert subject.state.length == 0
+    subject = subject_of(card("grouped_query"), decoding(seq_len=300), 0, filled=True)
+    monkeypatch.setattr(type(subject.module), "prefill", lambda self, x, state: (x, (x,)))
+    with pytest.raises(Unmeasured, match="cannot be filled; --no-fill"):
+        subject.prefill()
+
+
+def test_a_process_times_steps_from_a_filled_state_and_compares_them_once(worker):
+    asked = asdict(decoding(seq_len=300))
+    finished = []
+    for compared in (False, True):
+        built = worker.answer("build", **asked, filled=True, compared=compared)
+        assert built["outcome"] == "ok", built
+        finished.append(worker.answer("finish")["values"])
+    assert not {"ttft_s", "filled_ratio"} & finished[0].keys()
+    assert 0.2 < finished[1]["filled_ratio"] < 5
+    assert finished[1]["ttft_s"] > 0
+    values, whole = (worker.answer("weigh", **asked, filled=f)["values"] for f in (True, False))
+    assert whole["state_bytes"] == values["state_bytes"]
+    assert whole["allocated_peak_bytes"] > values["allocated_peak_bytes"]

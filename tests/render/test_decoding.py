@@ -5,7 +5,7 @@ import pytest
 from attnbench.analysis.recommend import recommend
 from attnbench.analysis.report import analyse
 from attnbench.records import FigureSize, Mode
-from attnbench.render import decoding, page
+from attnbench.render import cost_tables, decoding, page
 from attnbench.render.answers import paragraphs, ranking
 from attnbench.store.journal import Journal, load
 from attnbench.store.schema import Start
@@ -60,6 +60,23 @@ def test_the_figure_draws_time_and_state_of_every_series(found):
             rows = found.cases[found.cases["mechanism"] == series]
             assert tuple(rows[column]) in heights
     assert made.axes[1].get_xlabel().startswith("context")
+
+
+def test_filled_states_are_marked_and_compared(found):
+    """In the table of times, in the figure, and in a table of their own."""
+    filled = (found.cases["seq_len"] > 512) & (found.cases["mechanism"] == "transformer")
+    cases = found.cases.assign(filled=filled, filled_ratio=found.cases["seq_len"].map({128: 1.02}))
+    times = cost_tables.latency(cases, str(Mode.DECODE), None)
+    texts = {row[0].text: [cell.text.endswith(" f") for cell in row[1:]] for row in times.rows}
+    assert texts["transformer:eager"] == [n > 512 for n in found.sweep.request.lengths]
+    assert not any(texts["performer:eager"])
+    assert "“f” marks steps from states filled with random numbers" in times.note
+    notes = " ".join(text.get_text() for text in decoding.decode_figure(cases, "decode").texts)
+    assert "States filled without prompts from 1K" in notes
+    rows = {row[0].text: [cell.text for cell in row[1:]] for row in decoding.fills(cases).rows}
+    assert rows["transformer:eager"] == ["1,024 to 65,536", "128", "1.02×"]
+    usual = cost_tables.latency(found.cases, str(Mode.DECODE), None)
+    assert "“f”" not in usual.note
 
 
 def test_a_sweep_of_both_has_both_figures(found):

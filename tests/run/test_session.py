@@ -120,6 +120,31 @@ def test_every_case_is_visited_in_every_round_and_measured_once():
     assert len(machine.stored) == len(PLAN) * 4
 
 
+def test_workers_are_told_which_states_to_fill_and_to_compare():
+    plan = [replace(line, filled=line.case.workload.seq_len > 128) for line in PLAN]
+    plan[0] = replace(plan[0], compared_s=3.0)
+    machine = Machine()
+    sweep(machine, plan=tuple(plan))
+    told = {asked["workload"]["seq_len"]: asked["filled"] for asked in machine.builds}
+    assert told == {128: False, 256: True, 512: True}
+    compared = [asked["compared"] for asked in machine.builds]
+    assert compared.count(True) == 1
+    assert not any(compared[: len(PLAN)]), "every case comes first"
+    hurried = Machine()
+    sweep(hurried, plan=tuple(plan), request=replace(REQUEST, budget_s=19.0))
+    assert not any(asked["compared"] for asked in hurried.builds), "it is too much of the budget"
+
+
+def test_steps_are_sampled_for_longer_where_processes_take_long():
+    sampled = []
+    for mode in (Mode.INFERENCE, Mode.DECODE):
+        machine = Machine(lambda case: 0.1, other_s=3.0)
+        sweep(machine, [planned("a", 128, 10**8, mode=mode), planned("b", 128, 10**8, mode=mode)])
+        runs = [run for run in machine.stored if run.part is Part.TIME]
+        sampled += [[sum(s.iterations for s in run.samples) for run in runs if run.round == 2]]
+    assert sampled[1][0] > 2 * sampled[0][0]
+
+
 @pytest.mark.parametrize(("afresh", "weighing"), [(True, 3), (False, 1)])
 def test_memory_takes_a_process_for_each_case_or_where_the_device_allows_it_each_series(
     afresh, weighing

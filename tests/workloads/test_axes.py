@@ -6,6 +6,7 @@ Properties of all texts are in `tests/inputs/test_parsers.py`.
 import pytest
 
 from attnbench.errors import BadAxis, UsageError
+from attnbench.records.selection import Selection, parts
 from attnbench.workloads import axes
 
 
@@ -48,7 +49,7 @@ BAD = {
         "write 8GiB or 512MiB",
         ("", "8", "0GiB", "-1g", "1e3m", "8 potatoes", "inf", "nan"),
     ),
-    axes.selection: ("--models", ("a[b]", "a[b=]", "a[", "[x=1]", ":eager", "a:b:c")),
+    Selection.read: ("--models", ("a[b]", "a[b=]", "a[", "[x=1]", ":eager", "a:b:c")),
 }
 
 
@@ -70,11 +71,11 @@ def test_a_size_that_no_number_of_tokens_has_is_refused():
 @pytest.mark.parametrize("value", ["inf", "-inf", "nan", "1e999"])
 def test_options_are_finite(value):
     with pytest.raises(UsageError, match="share must be finite"):
-        axes.selection(f"mine.py:A[share={value}]")
+        Selection.read(f"mine.py:A[share={value}]")
 
 
 def test_parts_leave_brackets_whole():
-    assert axes.parts("a,b[x=1,y=2], c", "--models") == ["a", "b[x=1,y=2]", "c"]
+    assert parts("a,b[x=1,y=2], c", "--models") == ["a", "b[x=1,y=2]", "c"]
 
 
 @pytest.mark.parametrize(
@@ -93,5 +94,5 @@ def test_parts_leave_brackets_whole():
     ],
 )
 def test_selection(text, expected):
-    found = axes.selection(text)
+    found = Selection.read(text)
     assert (found.name, found.form, found.options) == expected

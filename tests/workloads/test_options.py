@@ -146,6 +146,14 @@ def test_a_batch_and_tokens_are_not_both_asked_for():
         request(Options.of({"batch": 4, "tokens": "8k"}))
 
 
+def test_states_are_filled_only_in_decode():
+    for fill, expected in (({}, None), ({"fill": True}, True), ({"fill": False}, False)):
+        asked = request(Options.of({"mode": "decode", "device": "cpu", **fill}))
+        assert asked.fill is expected
+    with pytest.raises(UsageError, match="--fill has no effect without --mode decode"):
+        request(Options.of({"fill": False}))
+
+
 def test_every_combination_is_a_variant():
     asked = request(Options.of({"width": [64, 128], "heads": 2, "dtype": "fp32,bf16", "batch": 4}))
     assert [(v.width, v.dtype, v.batch) for v in asked.variants] == [

@@ -1,15 +1,23 @@
-"""`decode`: an iteration is a step to token N, from the state that the tokens before it left."""
+"""`decode`: an iteration is a step to token N, from the state that the tokens before it left.
+
+A state can be filled with random numbers in place of a pass over a prompt, which takes longer than
+any number of steps in long contexts. A step from it computes as much, but no text means its output.
+"""
 
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from attnbench.devices.protocol import Weighed
+from attnbench.measure.cards import Unmeasured
 from attnbench.measure.subject import Subject
 from attnbench.verify.flops import counted_flops
+
+FEW = 16  # tokens of a prompt whose state says what the numbers of a filled one are like
+DRAWN = 1 << 20  # numbers of a state that are drawn; the rest repeats them
 
 
 class Decode(Subject):
@@ -19,7 +27,8 @@ class Decode(Subject):
 
     def prepare(self, capturable: bool) -> None:
         w = self.case.workload
-        self.prompt = self.normal(w.batch, w.seq_len - 1, w.width)
+        tokens = min(w.seq_len - 1, FEW) if self.filled else w.seq_len - 1
+        self.prompt = self.normal(w.batch, tokens, w.width)
 
     def prefill(self) -> Tensor | None:
         w = self.case.workload
@@ -28,9 +37,40 @@ class Decode(Subject):
             self.state = self.module.start(w.batch, w.seq_len)
             if w.seq_len == 1:
                 return None
+            if self.filled:
+                self.fill()
+                return None
             output, self.state = self.module.prefill(self.prompt, self.state)
         last: Tensor = output[:, -1:].clone()
         return last
+
+    def fill(self) -> None:
+        """Fill the new state as N − 1 tokens would, with numbers like those after a few tokens.
+
+        Raises `Unmeasured` if the state of the few has other parts.
+        """
+        few = self.prompt[:, :FEW]
+        start = self.module.start(len(few), few.shape[1])
+        samples, structure = tree_flatten(self.module.prefill(few, start)[1])
+        parts, whole = tree_flatten(self.state)
+        if whole != structure:
+            raise Unmeasured("unsupported", "its state cannot be filled; --no-fill runs prompts")
+        filled = [self.like(*pair, few.shape[1]) for pair in zip(parts, samples, strict=True)]
+        self.state = tree_unflatten(filled, whole)
+
+    def like(self, part: Any, sample: Any, few: int) -> Any:
+        """A part of the state, filled like that of `few` tokens; counts become those of N − 1."""
+        if not isinstance(part, Tensor):
+            return self.case.workload.seq_len - 1 if (part, sample) == (0, few) else part
+        if part.shape == sample.shape:
+            return part.copy_(sample)
+        known = sample[sample.isfinite()].float()  # some slots may be empty
+        spread, mean = torch.std_mean(known, correction=0) if len(known) else (1.0, 0.0)
+        first, *others = part.flatten().split(DRAWN) if part.is_contiguous() else (part,)
+        first.normal_(float(mean), float(spread), generator=self.generator)
+        for other in others:  # drawing all of a large state would take longer than its steps
+            other.copy_(first[: len(other)])
+        return part
 
     def forward(self) -> Tensor:
         """The output of the next token."""

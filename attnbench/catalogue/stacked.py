@@ -1,0 +1,229 @@
+"""A stack: layers of several mechanisms one after the other, as one mechanism.
+
+    x ← x + layer(x)                              each layer in order, [B, N, D] to [B, N, D]
+
+`stack(3*gated_delta_net+grouped_query[kv_heads=2])` names its layers. At level `model` they are
+those of the classifier, which repeats them in this order; its LayerNorms and feed-forwards stand
+between them. Parameters, FLOPs and states are sums over the layers, and each layer has parameters
+of its own.
+
+A form that all layers have, such as `eager` or `compiled`, is a form of the stack. In `mixed`, the
+default, each layer has the form that it names, or its usual one for the workload.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from attnbench.attention.card import MIXED, Card, Cost, Paper, StackLayer, Tolerance
+from attnbench.attention.contract import Attention, BaseConfig, Draws, Flops, State
+from attnbench.errors import UnknownMechanism, UnknownOption, UsageError
+from attnbench.records import Causality, Family, Selection, Workload
+from attnbench.records.selection import layers, mechanisms
+
+
+class Stack(Attention):
+    """Layers of these `kinds`, in one form, with residual connections."""
+
+    kinds: ClassVar[tuple[StackLayer, ...]]
+    form: ClassVar[str]
+
+    def __init__(self, config: Any, workload: Workload) -> None:
+        super().__init__(config, workload)
+        modules = (form(own, workload) for form, own in self.chosen(config, workload))
+        self.layers = nn.ModuleList(modules)
+
+    @classmethod
+    def chosen(cls, config: Any, workload: Workload) -> list[tuple[type[Attention], Any]]:
+        """The form and the config of each layer; all have biases if the stack has."""
+        return [
+            (kind.card.forms[kind.form_in(cls.form, workload)], configured(kind, config))
+            for kind in cls.kinds
+        ]
+
+    @property
+    def stacked(self) -> tuple[Any, ...]:
+        return tuple(self.layers)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        for layer in self.layers:
+            x = x + layer(x, mask)
+        return x
+
+    def auxiliary_loss(self) -> Tensor | None:
+        losses = [loss for layer in self.stacked if (loss := layer.auxiliary_loss()) is not None]
+        return sum(losses[1:], losses[0]) if losses else None
+
+    def draws(self, index: int) -> Draws:
+        """Those of the layers, each named after the number of its layer: `0.hashes`."""
+        found = ((i, layer.draws(index)) for i, layer in enumerate(self.stacked))
+        return {f"{i}.{name}": drawn for i, own in found for name, drawn in own.items()}
+
+    @classmethod
+    def state_elements(cls, config: Any, workload: Workload) -> int:
+        return sum(form.state_elements(c, workload) for form, c in cls.chosen(config, workload))
+
+    @classmethod
+    def needs(cls, config: Any, workload: Workload) -> str | None:
+        """Why one of the layers cannot run, or the classifier cannot repeat them."""
+        period = len(cls.kinds)
+        if workload.shell and workload.shell.layers % period:
+            return f"{workload.shell.layers} layers are no multiple of the {period} of the stack"
+        for kind in cls.kinds:
+            form = kind.form_in(cls.form, workload)
+            if reason := kind.card.refusal(form, kind.config, workload):
+                return f"{kind.mechanism}: {reason}"
+        return None
+
+    @classmethod
+    def flops(cls, config: Any, workload: Workload) -> Flops:
+        """Those of the layers; residual connections are no products."""
+        return total(form.flops(own, workload) for form, own in cls.chosen(config, workload))
+
+    @classmethod
+    def step_flops(cls, config: Any, workload: Workload) -> Flops | None:
+        own = [form.step_flops(c, workload) for form, c in cls.chosen(config, workload)]
+        declared = [flops for flops in own if flops is not None]
+        return total(declared) if len(declared) == len(own) else None
+
+    @classmethod
+    def elements(cls, config: Any, workload: Workload) -> int:
+        """Those of the largest layer: a layer frees them before the next one begins."""
+        return max(form.elements(own, workload) for form, own in cls.chosen(config, workload))
+
+
+class DecodingStack(Stack):
+    """A stack whose layers all have steps; its state holds that of each."""
+
+    def start(self, batch: int, capacity: int) -> State:
+        return tuple(layer.start(batch, capacity) for layer in self.stacked)
+
+    def prefill(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        return self.through("prefill", x, state)
+
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        return self.through("step", x, state)
+
+    def through(self, call: str, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """The output of a method of the layers, and the state after it."""
+        after = []
+        for layer, before in zip(self.stacked, state, strict=True):
+            y, own = getattr(layer, call)(x, before)
+            x = x + y
+            after.append(own)
+        return x, tuple(after)
+
+
+def reference(module: Stack, x: Tensor, mask: Tensor | None, draws: Draws) -> Tensor:
+    for i, (kind, layer) in enumerate(zip(module.kinds, module.layers, strict=True)):
+        begin = f"{i}."
+        own = {n.removeprefix(begin): t for n, t in draws.items() if n.startswith(begin)}
+        assert kind.card.reference is not None, "else the stack has none"
+        x = x + kind.card.reference(layer, x, mask, own)
+    return x
+
+
+def stacked(name: str, card: Callable[[str], Card]) -> Card:
+    """The card of the stack of this name; `card` finds those of its layers.
+
+    Raises `UnknownMechanism`, `UnknownOption` or `UsageError`.
+    """
+    cards = {mechanism: card(mechanism) for mechanism in mechanisms(name)}
+    kinds = tuple(kind_of(layer, cards[layer.name]) for layer in layers(name))
+    first = cards[kinds[0].mechanism]
+    shared = [form for form in first.forms if all(form in one.forms for one in cards.values())]
+    costs = [one.cost for one in cards.values()]
+    return Card(
+        forms={form: form_of(kinds, form) for form in (*shared, MIXED)},
+        config=BaseConfig,
+        reference=reference if all(one.reference for one in cards.values()) else None,
+        parameters=lambda config, w: sum(
+            kind.card.parameters(configured(kind, config), w) for kind in kinds
+        ),
+        family=first.family if len({c.family for c in cards.values()}) == 1 else Family.UNKNOWN,
+        causality=causality(name, cards),
+        paper=Paper("A stack of layers", "", None, name),
+        cost=Cost(
+            " + ".join(dict.fromkeys(cost.printed for cost in costs)),
+            largest([cost.time for cost in costs]),
+            largest([cost.memory for cost in costs]),
+        ),
+        examples=(BaseConfig(),),
+        symbols={symbol: text for one in cards.values() for symbol, text in one.symbols.items()},
+        default=MIXED,
+        exempt={
+            rule: f"{kind.mechanism}: {reason}"
+            for kind in kinds
+            for rule, reason in kind.card.exemptions(kind.config).items()
+        },
+        tolerance=Tolerance(
+            **{
+                f.name: sum(getattr(kind.card.tolerance, f.name) for kind in kinds)
+                for f in fields(Tolerance)
+                if f.name != "reason"
+            },
+            reason="the errors of its layers add up",
+        ),
+        declared=all(one.declared for one in cards.values()),
+        undecoded=next((f"{n}: {c.undecoded}" for n, c in cards.items() if c.undecoded), ""),
+        layers=kinds,
+    )
+
+
+def kind_of(layer: Selection, card: Card) -> StackLayer:
+    """A layer with its card. Raises `UnknownMechanism` or `UnknownOption`."""
+    if layer.form and layer.form not in card.forms:
+        forms = ", ".join(card.forms)
+        raise UnknownMechanism(f"{layer.name} has no form {layer.form!r}; forms: {forms}")
+    try:
+        return StackLayer(layer.name, layer.form, card, card.configure(dict(layer.options)))
+    except UnknownOption as error:
+        raise UnknownOption(f"{layer.name}: {error}") from error
+
+
+def configured(kind: StackLayer, config: BaseConfig) -> BaseConfig:
+    """The config of a layer in a stack of this config: with biases if either has them."""
+    return replace(kind.config, bias=kind.config.bias or config.bias)
+
+
+def form_of(kinds: tuple[StackLayer, ...], form: str) -> type[Stack]:
+    """The class of a form of the stack."""
+    known = [kind.form if form == MIXED else form for kind in kinds]
+    named = [p.card.forms[name] for p, name in zip(kinds, known, strict=True) if name]
+    decodes = not any(
+        kind.card.cannot_decode(name) if name else kind.card.undecoded
+        for kind, name in zip(kinds, known, strict=True)
+    )
+    body = {
+        "kinds": kinds,
+        "form": form,
+        "package": next((each.package for each in named if each.package), ""),
+        "departs": "; ".join(dict.fromkeys(each.departs for each in named if each.departs)),
+        "counted": any(each.counted for each in named),
+        "compiles": any(each.compiles for each in named),
+        "__module__": __name__,
+    }
+    return type("Stack", (DecodingStack if decodes else Stack,), body)
+
+
+def causality(name: str, cards: dict[str, Card]) -> Causality:
+    """Whether the stack can run causally. Raises `UsageError` if no way suits all layers."""
+    by_kind = {card.causality: mechanism for mechanism, card in cards.items()}
+    always, never = by_kind.get(Causality.ALWAYS), by_kind.get(Causality.NEVER)
+    if always and never:
+        raise UsageError(f"{name}: {always} is always causal and {never} never; leave one out")
+    return Causality.ALWAYS if always else Causality.NEVER if never else Causality.OPTIONAL
+
+
+def largest(exponents: Sequence[float | None]) -> float | None:
+    """The largest exponent; None if one is unknown."""
+    known = [exponent for exponent in exponents if exponent is not None]
+    return max(known) if len(known) == len(exponents) else None
+
+
+def total(flops: Any) -> Flops:
+    """The sum of the FLOPs of some layers."""
+    own = list(flops)
+    return Flops(sum(each.projections for each in own), sum(each.core for each in own))

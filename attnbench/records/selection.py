@@ -1,0 +1,146 @@
+"""A selection: a mechanism as `--models` names it, and the layers of a stack.
+
+name[:form][[option=value,...]]
+stack([times*]layer[+[times*]layer...])       each layer a selection, or a stack
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from math import isfinite
+from typing import Self
+
+from attnbench.errors import BadAxis, UsageError
+from attnbench.records.bounds import Option
+
+SELECTION = re.compile(
+    r"(?P<name>stack\(.*\)|[^:\[\]]+|.*\.py:\w+)(?::(?P<form>[\w*?]+))?(?:\[(?P<options>.*)\])?"
+)
+STACK, LAYER = re.compile(r"stack\((.*)\)"), re.compile(r"(?:(\d{1,6})\s*\*)?\s*(.+)")
+MOST, DEEPEST = 1000, 50  # layers of a stack, and stacks that stand in one another
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """A mechanism as `--models` names it; without a form, the default of each workload.
+
+    Before groups and patterns are expanded, `name` and `form` may hold wildcards.
+    """
+
+    name: str
+    form: str | None = None
+    options: tuple[tuple[str, Option], ...] = ()
+
+    def __str__(self) -> str:
+        form = f":{self.form}" if self.form else ""
+        return self.name + form + (f"[{options_text(self.options)}]" if self.options else "")
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """`synth*`, `transformer:eager`, `linformer[rank=64]`, `file.py:NAME`, `@fig2`, `stack(…)`.
+
+        Raises `UsageError`.
+        """
+        match = SELECTION.fullmatch(text)
+        if match is None:
+            raise UsageError(
+                f"--models {text!r} is not a name, name:form, name[option=value] or @group"
+            )
+        name, form = match["name"], match["form"]
+        if name.endswith(".py") and form:
+            name, form = f"{name}:{form}", None
+        pairs = parts(match["options"], "--models") if match["options"] else []
+        options = tuple(_option(pair, text) for pair in pairs)
+        if len({option for option, _ in options}) < len(options):
+            raise UsageError(f"--models {text!r} gives an option twice")
+        return cls(name=name, form=form, options=options)
+
+
+def parts(text: str, option: str, mark: str = ",") -> list[str]:
+    """The parts of a list, split at commas outside brackets. Raises `BadAxis` if one is empty."""
+    depth, cuts = 0, [-1]
+    for index, letter in enumerate(text):
+        depth = max(0, depth + (letter in "([") - (letter in ")]"))
+        if letter == mark and not depth:
+            cuts.append(index)
+    found = [text[a + 1 : b].strip() for a, b in pairwise((*cuts, len(text)))]
+    if not all(found):
+        raise BadAxis(f"{option} {text!r} has an empty part")
+    return found
+
+
+def layers(name: str) -> tuple[Selection, ...]:
+    """The layers of the stack of this name, in order; none of another name.
+
+    Raises `UsageError`.
+    """
+    if (match := STACK.fullmatch(name)) is None:
+        return ()
+    if name.count("stack(") > DEEPEST:
+        raise UsageError(f"--models {name!r} has more than {DEEPEST} stacks in one")
+    if not match[1].strip():
+        raise UsageError(f"--models {name!r} has no layers; write stack(3*NAME+NAME)")
+    found: tuple[Selection, ...] = ()
+    for part in parts(match[1], f"--models {name!r}:", "+"):
+        match = LAYER.fullmatch(part)
+        assert match is not None, "a part is not empty"
+        times, chosen = int(match[1] or 1), Selection.read(match[2])
+        own = layers(chosen.name)
+        if own and str(chosen) != chosen.name:
+            raise UsageError(f"--models {name!r}: write forms and options of {own[0].name} itself")
+        own = own or (chosen,)
+        if not 1 <= times * len(own) <= MOST - len(found):
+            raise UsageError(f"--models {name!r} has a layer 0 times, or has over {MOST} of them")
+        found += times * own
+    return found
+
+
+def stack_of(layers: Iterable[Selection]) -> str:
+    """The name of the stack of these layers: `stack(3*gated_delta_net+grouped_query)`."""
+    runs = [(len([*same]), layer) for layer, same in groupby(layers)]
+    return f"stack({'+'.join(f'{times}*' * (times > 1) + str(layer) for times, layer in runs)})"
+
+
+def mechanisms(name: str) -> tuple[str, ...]:
+    """The mechanisms of the layers of a stack, each once, or the one of this name."""
+    return tuple(dict.fromkeys(layer.name for layer in layers(name))) or (name,)
+
+
+def options_text(options: Iterable[tuple[str, Option]]) -> str:
+    """`rank=64,share=True`, each value in a form that `option_value` reads."""
+    return ",".join(f"{name}={_option_text(value)}" for name, value in options)
+
+
+def option_value(text: str) -> Option:
+    """`true`, `false`, `none`, an integer, a number, quoted text, or the text itself."""
+    words: dict[str, Option] = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    readers: tuple[Callable[[str], Option], ...] = (int, float)
+    for read in (json.loads,) if text.startswith('"') else readers:
+        with suppress(ValueError):
+            return read(text)
+    return text
+
+
+def _option(pair: str, text: str) -> tuple[str, Option]:
+    name, equals, value = (piece.strip() for piece in pair.partition("="))
+    if not (equals and name and value):
+        raise UsageError(f"--models {text!r}: {pair!r} is not of the form option=value")
+    number = option_value(value)
+    if isinstance(number, float) and not isfinite(number):
+        raise UsageError(f"--models {text!r}: {name} must be finite")
+    return name, number
+
+
+def _option_text(value: Option) -> str:
+    """The value; text is quoted where it could be read as something else."""
+    plain = r"[^\s\[\](),\"]+"
+    if not isinstance(value, str) or (
+        re.fullmatch(plain, value) and value.isprintable() and option_value(value) == value
+    ):
+        return str(value)
+    return re.sub(r"[\[\](),]", lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value))

@@ -1,0 +1,191 @@
+"""Stacks: their names, the contract, order and sums of their layers, and what is refused."""
+
+from collections import Counter
+from dataclasses import asdict, replace
+
+import pytest
+import torch
+
+from attnbench.attention.classifier import Classifier
+from attnbench.catalogue.registry import card
+from attnbench.errors import UnknownMechanism, UnknownOption, UsageError
+from attnbench.gate.check import from_top
+from attnbench.measure.cards import Cards
+from attnbench.measure.worker import Worker
+from attnbench.records import Level, Mode, Selection, Shell, Workload
+from attnbench.records.selection import layers, mechanisms, parts
+from attnbench.render.styles import labels
+from attnbench.verify.checks import verify
+from attnbench.workloads.options import Options
+from attnbench.workloads.plan import plan
+from attnbench.workloads.presets import expand, preset
+from attnbench.workloads.requests import request
+from tests.measure.cases import case
+from tests.sweeps import sweep
+
+HYBRID = "stack(3*gated_delta_net+grouped_query[kv_heads=2])"
+W = Workload(batch=2, seq_len=24, width=16, heads=4, level=Level.ATTENTION, causal=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("stack(local+local+fnet)", "stack(2*local+fnet)"),
+        ("stack( 2 * stack(local + fnet) + etc )", "stack(local+fnet+local+fnet+etc)"),
+        ("stack(linformer:eager[rank=4,bias=true])", "stack(linformer:eager[bias=True,rank=4])"),
+        ("stack(synth*+a (b)/m.py:A[x=1])", "stack(synthesizer+a (b)/m.py:A[x=1])"),
+        ("stack(@table5)",
+         "stack(transformer+sparse_transformer+longformer+bigbird+smart_bird)"),
+    ],
+)  # fmt: skip
+def test_a_stack_is_named_after_its_layers(text, name):
+    (chosen,) = expand(text)
+    assert chosen == Selection(name=name) == Selection.read(name)
+    assert expand(name) == (chosen,)
+
+
+def test_lists_and_labels_leave_stacks_whole():
+    texts = ["stack(a[x=1,y=2]+2*stack(b,c))", "d:e[f=g,h=1]"]
+    assert parts(",".join(texts), "--models") == texts
+    one = replace(case(HYBRID, "mixed"), mechanism=HYBRID)
+    assert type(one).read(str(one)) == one
+    assert labels([f"{HYBRID}:mixed @ cpu"]) == {
+        f"{HYBRID}:mixed @ cpu": "3 × Gated DeltaNet + Grouped-query\ncpu"
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("stack()", "has no layers; write stack"),
+        ("stack(local++fnet)", "has an empty part"),
+        ("stack(0*local)", "has a layer 0 times, or has over 1000"),
+        ("stack(999*local+2*fnet)", "has a layer 0 times, or has over 1000"),
+        ("stack(99*" * 60 + "local" + ")" * 60, "more than 50 stacks"),
+        ("stack(local+stack(fnet):eager)", "write forms and options of fnet itself"),
+        ("stack(lcoal)", "unknown mechanism 'lcoal'; did you mean local"),
+        ("stack(local", "unknown mechanism"),
+        ("stack(@nothing)", "unknown group"),
+    ],
+)
+def test_what_is_no_stack_is_refused(text, says):
+    with pytest.raises(UsageError, match=says):
+        expand(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "says"),
+    [
+        ("stack(local:fused)", UnknownMechanism, "local has no form 'fused'; forms: eager"),
+        ("stack(local[rank=1])", UnknownOption, "local: no option 'rank'"),
+        ("stack(local+linfromer)", UnknownMechanism, "did you mean linformer"),
+        (
+            "stack(fnet+transformer_xl)",
+            UsageError,
+            "transformer_xl is always causal and fnet never",
+        ),
+    ],
+)
+def test_what_layers_cannot_be_is_refused(name, error, says):
+    with pytest.raises(error, match=says):
+        card(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "stack(2*gated_delta_net+grouped_query[kv_heads=2])",  # decodes
+        "stack(reformer[chunk=4,rounds=1]+smart_bird[keys=4])",  # draws, and has a loss
+    ],
+)
+def test_the_contract_holds(name):
+    failed = [row for row in verify(card(name)) if row["result"] == "failed"]
+    assert failed == []
+
+
+def test_numbers_are_sums_and_forms_those_of_its_layers():
+    stack, (first, second) = card(HYBRID), map(card, mechanisms(HYBRID))
+    assert {"eager", "compiled", "mixed"} <= stack.forms.keys()
+    config, options = stack.config(), second.configure({"kv_heads": 2})
+    form, own = stack.forms["mixed"], (first.forms["chunked"], second.forms["sdpa"])
+    elements = [own[0].state_elements(first.config(), W), own[1].state_elements(options, W)]
+    assert form.state_elements(config, W) == 3 * elements[0] + elements[1]
+    biased = stack.configure({"bias": True})
+    built = form(biased, W)
+    assert stack.parameters(biased, W) == sum(p.numel() for p in built.parameters())
+    assert [type(layer) for layer in built.stacked] == [own[0]] * 3 + [own[1]]
+    assert all(layer.output.bias is not None for layer in built.stacked)
+
+
+def test_a_model_repeats_the_layers_in_order():
+    shell = Shell(layers=4, vocabulary=9, classes=3)
+    w = replace(W, level=Level.MODEL, shell=shell)
+    stack = card("stack(local+transformer)")
+    model = Classifier(stack, "eager", stack.config(), w)
+    kinds = [type(layer.attention).__name__ for layer in model.layers]
+    assert kinds == ["Local", "Transformer"] * 2
+    assert len({id(layer.attention) for layer in model.layers}) == 4
+    uneven = replace(w, shell=replace(shell, layers=3))
+    assert "3 layers are no multiple of the 2" in stack.refusal("mixed", stack.config(), uneven)
+    assert model(torch.zeros(2, 24, dtype=torch.long)).shape == (2, 3)
+
+
+def asked(**more):
+    return replace(sweep(["local"]).request, lengths=(32,), width=16, heads=4, **more)
+
+
+@pytest.mark.parametrize("level", [Level.ATTENTION, Level.MODEL])
+def test_a_plan_has_the_work_and_the_series_of_the_layers(level):
+    requested = asked(level=level, layers=4, modes=(Mode.INFERENCE,), causal=True)
+    chosen = [*map(Selection.read, ("gated_delta_net", "grouped_query[kv_heads=2]", HYBRID))]
+    first, second, stack = (next(iter(plan(one, requested))) for one in chosen)
+    assert Counter(stack.layers) == {first.case.series: 3, second.case.series: 1}
+    of_series = 4 if level is Level.MODEL else 1  # of their own, in each of the two
+    pairs = zip(counts(first), counts(second), strict=True)
+    assert counts(stack) == [(3 * a + b) // of_series for a, b in pairs]
+    assert stack.shell_flops == first.shell_flops
+
+
+def counts(planned):
+    return [planned.projection_flops, planned.core_flops]
+
+
+def test_a_stack_with_a_layer_that_cannot_decode_says_so():
+    requested = asked(level=Level.ATTENTION, modes=(Mode.DECODE,))
+    (planned,) = plan(Selection.read("stack(local+fastformer)"), requested)
+    assert planned.refusal.startswith("cannot decode: fastformer: ")
+
+
+def test_layers_have_the_options_of_the_preset():
+    (chosen,) = expand("stack(local+grouped_query)", preset("llama"))
+    assert chosen.name == "stack(local+grouped_query[kv_heads=8])"
+    (chosen,) = expand("stack(grouped_query[kv_heads=1])", preset("llama"))
+    assert dict(layers(chosen.name)[0].options) == {"kv_heads": 1}
+
+
+def test_a_model_has_layers_for_every_stack():
+    three = {"models": "local,stack(2*local+fnet)", "device": "cpu"}
+    assert request(Options.of(three)).layers == 6
+    assert request(Options.of({**three, "layers": 9})).layers == 9
+    with pytest.raises(UsageError, match=r"multiple of the 3 layers of .*; write --layers 12"):
+        request(Options.of({**three, "layers": 4}))
+    assert request(Options.of({**three, "level": "attention"})).layers == 2
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_a_process_measures_a_stack(mode):
+    worker, one = Worker(None, seed=0), case(HYBRID, "mixed", mode=mode, causal=True)
+    assert worker.answer("build", **asdict(one), suspicious=True)["outcome"] == "ok"
+    assert worker.answer("finish")["notes"].keys() == {"allocator"}, "nothing is odd"
+    weighed = worker.answer("weigh", **asdict(one))
+    assert weighed["values"]["error"] < 1e-5
+    if mode == "decode":
+        declared = card(HYBRID).forms["mixed"].state_elements(card(HYBRID).config(), one.workload)
+        assert weighed["values"]["state_bytes"] == 4 * declared
+
+
+def test_a_check_finds_the_layers_of_each_tree(tmp_path):
+    (tmp_path / "m.py").write_text("from attnbench.mechanisms.local import CARD as MINE\n")
+    name = from_top("stack(2*m.py:MINE+local)", tmp_path, tmp_path.parent)
+    assert name == f"stack(2*{tmp_path.name}/m.py:MINE+local)"
+    assert "mixed" in Cards(tmp_path.parent, own=False).find(name).forms
