@@ -13,6 +13,7 @@ from typing import Any
 from attnbench.records import Block, Case, Part, Planned, Request, Run, Sample, canonical
 from attnbench.run import schedule
 from attnbench.run.schedule import OTHER_S
+from attnbench.run.seen import Seen
 from attnbench.run.session import Session
 from attnbench.run.workers import Answer
 
@@ -82,6 +83,7 @@ class Simulated:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.planned: Planned
+        self.seen = Seen()
 
     def ask(self, timeout_s: float | None, do: str, **asked: Any) -> Answer:
         """The answer, after the clock has moved by what it takes."""
@@ -101,6 +103,8 @@ class Simulated:
         }[do]
         limit_s = math.inf if timeout_s is None else timeout_s
         self.machine.now += min(took_s, limit_s)
+        self.seen.waited_s += took_s
+        self.seen.used_s += took_s
         if took_s > limit_s:
             return {"outcome": "timeout", "reason": f"no answer after {limit_s:.0f} s"}
         sample = Sample(iterations, took_s, took_s, None, took_s, 0.0, 0.0)
