@@ -108,7 +108,7 @@ def summary(sweep: Sweep) -> pd.DataFrame:
         | _times(own, estimate, planned.case.workload)
         | _planned(planned, predicted[planned.case.key])
         | _values(own)
-        | first_token
+        | (first_token or dict.fromkeys(FIRST * planned.case.workload.steps, math.nan))
         for planned, own, estimate, first_token in zip(
             sweep.plan, cases, _estimates(cases), _first_tokens(cases), strict=True
         )
@@ -273,7 +273,7 @@ def _times(runs: Sequence[Run], estimate: Estimate, workload: Workload) -> dict[
         **{key: joined(key, values) for key, values in medians.items()},
         "token_s": estimate.point / workload.outputs,
         "tokens_per_s": workload.outputs / estimate.point,
-        **({"tpot_s": estimate.point, **dict.fromkeys(FIRST, math.nan)} if workload.steps else {}),
+        **({"tpot_s": estimate.point} if workload.steps else {}),
         "launch_bound": launch_bound(runs),
     }
 
