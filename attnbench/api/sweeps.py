@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
+from importlib.util import find_spec
 from inspect import Parameter, Signature
 from os import PathLike
 from pathlib import Path
@@ -310,7 +311,7 @@ def watched(progress: bool | Callable[[Progress], None]) -> Iterator[Callable[[P
     if callable(progress):
         yield progress
         return
-    line = watched_line() if progress else None
+    line = watched_line(bool(find_spec("ipywidgets"))) if progress else None
     if line is None:
         yield lambda progress: None
         return

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Self
 
 import rich.table
@@ -185,18 +184,18 @@ def _folded(paragraph: "Paragraph", said: int, width: int) -> list[str]:
     return folded(text, width).split("\n")
 
 
-def watched_line() -> "ProgressLine | None":
-    """A live line on standard error or in a notebook, where somebody watches."""
-    line = ProgressLine(Console(stderr=True))
+def watched_line(widgets: bool) -> "ProgressLine | None":
+    """A live line in a terminal, or a notebook with `widgets`; None where nobody looks."""
+    line = ProgressLine(Console(stderr=True), widgets)
     return line if line.live else None
 
 
 class ProgressLine:
     """A live line on a terminal, with a bar where there is room; elsewhere a line per stage."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, widgets: bool = False) -> None:
         self.console = console
-        self.live = console.is_terminal or (console.is_jupyter and bool(find_spec("ipywidgets")))
+        self.live = console.is_terminal or (console.is_jupyter and widgets)
         self.last = ""
         # the line alone is cut where it does not fit, at its end
         text = TextColumn(

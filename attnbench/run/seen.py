@@ -41,11 +41,15 @@ class Seen:
 
 
 def unbelievable(samples: Collection[Sample], seen: Seen) -> str:
-    """Why a process cannot have taken these samples while this was seen of it; else nothing."""
+    """Why a process cannot have taken these samples while this was seen of it; else nothing.
+
+    Samples by the clock of a GPU are not judged: it is no clock of the parent or its kernel.
+    """
+    if any(s.device_s is not None for s in samples):
+        return ""
     wall_s, cpu_s = sum(s.wall_s for s in samples), sum(s.cpu_s for s in samples)
-    longest_s = max(wall_s, sum(s.device_s or 0.0 for s in samples))
-    if longest_s > seen.waited_s + TICKS_S:
-        return f"laps of {longest_s:.3g} s, for which its parent waited {seen.waited_s:.3g} s"
+    if wall_s > seen.waited_s + TICKS_S:
+        return f"laps of {wall_s:.3g} s, for which its parent waited {seen.waited_s:.3g} s"
     if cpu_s > (os.cpu_count() or 1) * wall_s + TICKS_S:
         return f"{cpu_s:.3g} s of CPU time in {wall_s:.3g} s, more than all cores have"
     most_s = MOST * cpu_s + LAP_S * len(samples) + TICKS_S

@@ -32,6 +32,7 @@ def shop(tmp_path):
     return made
 
 
+@pytest.mark.long
 def test_a_slowdown_of_a_function_is_found_and_none_without(shop, tmp_path):
     asked = ("check", "--call", "shop.code:index,shop.code:factory", "--base", "HEAD")
     limits = ("--threshold", "0.2", "--budget", "2m", "--junit", tmp_path / "out.xml")
@@ -105,6 +106,7 @@ def pytested(shop, *arguments):
     return run(shop, "-m", "pytest", *plug_in, "-rs", "-q", *arguments)
 
 
+@pytest.mark.long
 def test_the_plug_in_of_pytest_fails_what_is_slower(shop):
     code, text = pytested(shop)
     assert (code, "2 passed" in text) == (0, True), text
