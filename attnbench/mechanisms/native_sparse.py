@@ -249,10 +249,8 @@ def scoring(config: Config, w: at.Workload) -> int:
 
 def parameters(config: Config, w: at.Workload) -> int:
     """W_Q and W_O, D × D, W_K and W_V, D × K d, and W_γ, D × 3 H (with biases)."""
-    wide = kv_heads(config, w) * w.head_width
-    return (2 * w.width + 2 * wide + 3 * w.heads) * w.width + config.bias * (
-        2 * w.width + 2 * wide + 3 * w.heads
-    )
+    outputs = 2 * w.width + 2 * kv_heads(config, w) * w.head_width + 3 * w.heads
+    return outputs * (w.width + config.bias)
 
 
 CARD = at.Card(
