@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SMALL = {"coverage": ("--sweeps", "20")}
 MEASURING = {
+    "current": ("--rows", "12"),
     "speed": ("--models", "fastformer", "--lengths", "64", "--seconds", "0.1"),
     "stopwatch": ("--models", "fastformer", "--lengths", "128", "--rounds", "1"),
 }
@@ -28,6 +29,14 @@ def page(benchmark, *options):
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
+
+
+def test_every_benchmark_loads():
+    names = (path.stem for path in (ROOT / "tests" / "benchmarks").glob("[a-z]*.py"))
+    load = "import importlib, sys; [*map(importlib.import_module, sys.argv[1:])]"
+    modules = [f"tests.benchmarks.{name}" for name in names if name != "twice"]
+    assert len(modules) > 7
+    subprocess.run([sys.executable, "-c", load, *modules], cwd=ROOT, check=True)
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,7 @@ import sys
 import torch
 
 from attnbench.catalogue.registry import card
-from attnbench.records import Clock, Level, Mode, Workload
-from attnbench.workloads.axes import selection
+from attnbench.records import Clock, Level, Mode, Selection, Workload
 from tests.benchmarks.header import CPU, begin
 from tests.benchmarks.speed import HEADS, WIDTH, iteration, turn
 
@@ -62,7 +61,7 @@ def main():
 def row(ours, other, seq_len, mode, pairs):
     training, both = mode is Mode.TRAINING, []
     for name in (ours, other):
-        chosen = selection(name)
+        chosen = Selection.read(name)
         w = Workload(
             batch=1,
             seq_len=seq_len,
