@@ -93,7 +93,12 @@ def run(shop, *arguments):
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=shop.folder,
-        env={"PYTHONPATH": path, "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"},
+        env={
+            "PYTHONPATH": path,
+            "PATH": "/usr/bin:/bin",
+            "OMP_NUM_THREADS": "1",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -102,6 +107,7 @@ def run(shop, *arguments):
 
 
 def pytested(shop, *arguments):
+    """A run of pytest with the plug-in once: an installed package would register it too."""
     plug_in = ("-p", "attnbench.cli.pytest_plugin", "-p", "no:cacheprovider")
     return run(shop, "-m", "pytest", *plug_in, "-rs", "-q", *arguments)
 
