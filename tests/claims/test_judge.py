@@ -23,7 +23,7 @@ from attnbench.claims.claim import (
     Number,
     OutOfScope,
 )
-from attnbench.claims.predicates import everywhere
+from attnbench.claims.judging import everywhere
 from attnbench.claims.published import table
 from attnbench.metrics import Unit
 from attnbench.records import Level, Mode

@@ -24,7 +24,7 @@ from attnbench.mechanisms import (
     sliding_window,
 )
 from attnbench.mechanisms.mamba2 import inner_heads
-from attnbench.peers import Packed
+from attnbench.peers.transformers.maps import ByHead, Forget, Taps, Third
 from attnbench.peers.transformers.sublayer import Sublayer
 from attnbench.records import Workload
 
@@ -268,64 +268,6 @@ class Differential(Sublayer, differential.Sdpa):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         return self.theirs(x, unrotated(x, self.width // self.heads))[0]
-
-
-class ByHead(Packed):
-    """Linear maps whose outputs are parts of `widths` for each head, with each head's together."""
-
-    def __init__(self, heads: int, widths: tuple[int, ...], *linears: nn.Linear) -> None:
-        super().__init__(*linears)
-        self.heads, self.parts = heads, [heads * width for width in widths]
-
-    @property
-    def weight(self) -> Tensor:
-        return self.reordered(super().weight)
-
-    @property
-    def bias(self) -> Tensor | None:
-        bias = super().bias
-        return None if bias is None else self.reordered(bias)
-
-    def reordered(self, rows: Tensor) -> Tensor:
-        parts = [part.unflatten(0, (self.heads, -1)) for part in rows.split(self.parts)]
-        return torch.cat(parts, 1).flatten(0, 1)
-
-
-class Third(nn.Module):
-    """One of three equal parts of the outputs of a linear map."""
-
-    def __init__(self, linear: nn.Linear, index: int) -> None:
-        super().__init__()
-        self.linear, self.index = linear, index
-
-    def forward(self, x: Tensor) -> Tensor:
-        weight, bias = self.linear.weight, self.linear.bias
-        own = None if bias is None else bias.chunk(3)[self.index]
-        return nn.functional.linear(x, weight.chunk(3)[self.index], own)
-
-
-class Forget(nn.Module):
-    """Logs of decays [B, N, H, d], whose A has one dimension only, unlike that of their layer."""
-
-    def __init__(self, ours: Any) -> None:
-        super().__init__()
-        self.maps, self.A, self.b = ours.forget, ours.A, ours.b
-
-    def forward(self, x: Tensor) -> Tensor:
-        speed = nn.functional.softplus(self.maps(x) + self.b)
-        return -self.A.exp()[:, None] * speed.unflatten(-1, (len(self.A), -1))
-
-
-class Taps(nn.Module):
-    """Filters [W, channels] in the place of a convolution, which has them as [channels, 1, W]."""
-
-    def __init__(self, taps: Tensor, bias: Tensor | None = None) -> None:
-        super().__init__()
-        self.taps, self.bias = taps, bias
-
-    @property
-    def weight(self) -> Tensor:
-        return self.taps.mT[:, None]
 
 
 def sizes_of(module: Any, w: Workload) -> dict[str, Any]:
