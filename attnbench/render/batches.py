@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MARGIN = 1.25  # around the points, as a factor
+PARETO = 0.7  # width of the line behind the curves, in units of the type
 
 
 def batch_figure(cases: Frame, size: FigureSize = FigureSize.TEXT) -> "Figure":
     """Tokens per second against time per token, a curve per series and a marker per batch.
 
-    `cases` are those of `steps`; all are at the longest context of each series.
+    `cases` are those of `steps`; all are at the longest context of each series. Behind the curves
+    is the Pareto line through the `best`.
     """
     longest = cases[cases["seq_len"] == cases.groupby("series")["seq_len"].transform("max")]
     with styled(SHEETS[size]):
@@ -36,6 +38,9 @@ def batch_figure(cases: Frame, size: FigureSize = FigureSize.TEXT) -> "Figure":
                 size_of, at = str(points["batch"].iloc[end]), (times[end], rates[end])
                 axes.annotate(size_of, at, (3, 3), textcoords="offset points")
             entries.append(LegendEntry(str(name), float(rates[-1])))
+        front = best(longest)
+        width = PARETO * SHEETS[size].type
+        axes.plot(front["tpot_s"], front["tokens_per_s"], color="0.85", linewidth=width, zorder=1)
         axes.set(xscale="log", yscale="log")
         for set_limits, axis, column, text in (
             (axes.set_xlim, axes.xaxis, "tpot_s", units.seconds),
@@ -47,8 +52,16 @@ def batch_figure(cases: Frame, size: FigureSize = FigureSize.TEXT) -> "Figure":
         axes.set_xlabel(f"{clock(cases)} per output token")
         axes.set_ylabel("tokens per second, whole batch")
         lengths = units.between(longest["seq_len"].min(), longest["seq_len"].max())
-        note = f"Numbers are sequences per batch; context of {lengths} tokens."
-        return panels.finished([entries], [*clock_note(cases), note])
+        note = f"Numbers are sequences per batch; context of {lengths} tokens. Broad grey line:"
+        pareto = "the choices (Pareto); any other has a rival with more tokens in less time."
+        return panels.finished([entries], [*clock_note(cases), note, pareto])
+
+
+def best(cases: Frame) -> Frame:
+    """The cases to choose from, fastest step first: no faster step gives as many tokens."""
+    ordered = cases.sort_values(["tpot_s", "tokens_per_s"], ascending=[True, False])
+    most = ordered["tokens_per_s"].cummax()
+    return ordered[most > most.shift(fill_value=0.0)]
 
 
 def batches(cases: Frame) -> Table:
