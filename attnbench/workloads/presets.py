@@ -2,8 +2,9 @@
 
 Sizes that Table 9 does not give are chosen here, the same for every column: mechanisms that only
 the survey describes get sizes near those of the Long Range Arena. A preset named after a model has
-the width and heads of its layers (Llama 3 8B; the recurrent ones of Qwen3-Next 80B-A3B), two layers
-for all of them, since each costs the same, and otherwise the sizes of the column `pubmed`.
+the width and heads of its layers (Llama 3 8B; the recurrent ones of Qwen3-Next 80B-A3B, with twice
+as many heads of values, and the output gate of its attention), two layers for all of them, since
+each costs the same, and otherwise the sizes of the column `pubmed`.
 """
 
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ from attnbench.records.selection import layers, stack_of
 class Preset:
     """A column of Table 9, or a model; windows and ranks are tokens.
 
-    `kv_heads` is an option of several mechanisms; None: the defaults of each.
+    `kv_heads`, with `gate`, and `value_heads` are options of mechanisms; None: their defaults.
     """
 
     layers: int
@@ -31,6 +32,8 @@ class Preset:
     width: int = 256
     heads: int = 16
     kv_heads: int | None = None
+    value_heads: int | None = None
+    gate: bool = False
 
     def options(self, mechanism: str) -> Mapping[str, Option]:
         """The options of a mechanism in this column; empty if it has none."""
@@ -54,8 +57,10 @@ class Preset:
             "performer": {"features": 64},
         }
         if self.kv_heads is not None:
-            shared = ("grouped_query", "sliding_window")
-            table |= {name: {"kv_heads": self.kv_heads} for name in shared}
+            shared: dict[str, Option] = {"kv_heads": self.kv_heads}
+            table |= {"grouped_query": shared | {"gate": self.gate}, "sliding_window": shared}
+        if self.value_heads is not None:
+            table["gated_delta_net"] = {"value_heads": self.value_heads}
         return table.get(mechanism, {})
 
 
@@ -70,7 +75,7 @@ def presets() -> Mapping[str, Preset]:
         "cnn-dailymail": Preset(layers=4, tokens=64, pool_window=256, block=32, rank=64),
         "pubmed": pubmed,
         "llama": replace(pubmed, width=4096, heads=32, kv_heads=8),
-        "qwen-next": replace(pubmed, width=2048, heads=16, kv_heads=2),
+        "qwen-next": replace(pubmed, width=2048, heads=16, kv_heads=2, value_heads=32, gate=True),
     }
 
 
