@@ -17,6 +17,7 @@ from attnbench.workloads.options import Options
 from attnbench.workloads.requests import request
 from tests.cli.commands import here
 from tests.gate.repositories import Repository, planted
+from tests.inputs import driving
 from tests.test_architecture import FLOORS
 
 ROOT = Path(__file__).parents[1]
@@ -64,6 +65,13 @@ def test_a_sweep_can_be_planned(line, folder):
     done = run(command.replace("--dry-run", "") + " --dry-run", folder)
     assert done.returncode == 0, done.stderr
     assert "Nothing was run." in done.stdout
+
+
+@pytest.mark.parametrize("line", of("explain"))
+def test_an_explanation_can_be_planned(line, folder):
+    with driving.unmeasured():
+        done = run(line, folder)
+    assert done.stderr.endswith(f"{driving.STARTED}\n")
 
 
 @pytest.mark.parametrize("line", of(*READING))

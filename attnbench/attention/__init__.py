@@ -30,7 +30,7 @@ from attnbench.attention.contract import (
     projection_parameters,
     try_out,
 )
-from attnbench.attention.convolution import Convolved, Kept, random_taps, short_convolution
+from attnbench.attention.convolution import Convolved, Kept, random_taps
 from attnbench.attention.decays import decay_rates
 from attnbench.attention.primitives import (
     Kernel,

@@ -28,6 +28,12 @@ class Convolved(Recurrent):
         inputs = like.new_zeros(batch, *self.taps[1:].shape)
         return Kept(self.nothing(batch, like), inputs)
 
+    def convolve(
+        self, x: Tensor, before: Tensor, bias: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """`short_convolution` by the taps."""
+        return short_convolution(x, before, self.taps, bias)
+
 
 class Convolution(torch.autograd.Function):
     """A causal convolution of each channel of x [B, N, channels] that follows `before`.

@@ -2,10 +2,11 @@
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
-from functools import wraps
+from functools import partial, wraps
 from itertools import zip_longest
+from types import MappingProxyType
 from typing import Any, get_type_hints
 
 import typer
@@ -50,13 +51,23 @@ class Verb(TyperCommand):
                 formatter.write_dl(rows)
 
 
-def asking(verb: Callable[..., None]) -> Callable[..., None]:
-    """The verb with all options of `Options`; those written reach it as a mapping, `given`."""
+def asking(
+    verb: Callable[..., None] | None = None,
+    without: Collection[str] = (),
+    usual: Mapping[str, str] = MappingProxyType({}),
+) -> Callable[..., Any]:
+    """The verb with all options of `Options`, or all but some; those written are in `given`.
+
+    There too are the `usual` values of options that have other defaults here.
+    """
+    if verb is None:
+        return partial(asking, without=without, usual=usual)
+    kept = [name for name in declared() if name not in without]
 
     @wraps(verb)
     def command(context: typer.Context, **values: Any) -> None:
-        given = {}
-        for name in declared():
+        given: dict[str, str | bool] = {**usual}
+        for name in kept:
             value, source = values.pop(name), context.get_parameter_source(name)
             if source and source.name == "COMMANDLINE":
                 given[name] = value
@@ -64,8 +75,9 @@ def asking(verb: Callable[..., None]) -> Callable[..., None]:
 
     hints, known = get_type_hints(Options), declared()
     shown = [inspect.Parameter("context", KEYWORD, annotation=typer.Context)]
-    for field in fields(Options):
-        default = typed(field.name, field.default, known[field.name].panel)
+    for field in (field for field in fields(Options) if field.name in kept):
+        default = usual.get(field.name, field.default)
+        default = typed(field.name, default, known[field.name].panel)
         shown.append(
             inspect.Parameter(field.name, KEYWORD, default=default, annotation=hints[field.name])
         )

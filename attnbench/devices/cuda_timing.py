@@ -2,9 +2,11 @@
 
 import math
 import time
+from collections import defaultdict
 
 import torch
 
+from attnbench.devices.protocol import PHASES
 from attnbench.records import Sample
 
 LONGEST_HOLD_S = 0.1
@@ -76,11 +78,11 @@ class CudaStopwatch:
     def sample(self, iterations: int) -> Sample:
         self._finish_burst()
         wall, cpu = time.perf_counter() - self.begun, time.process_time() - self.cpu_begun
-        laps = {"forward": 0.0, "backward": 0.0, "step": 0.0}
+        self.laps: defaultdict[str, float] = defaultdict(float)
         for phase, a, b in self.phases:
-            laps[phase] += a.elapsed_time(b) / 1000
-        forward, backward, step = laps.values()
-        device = forward + backward + step
+            self.laps[phase] += a.elapsed_time(b) / 1000
+        device = sum(self.laps.values())
+        forward, backward, step = (self.laps.get(phase, 0.0) for phase in PHASES)
         if not self.holds:
             self.learnt += 1
             self.enqueue_s = min(self.enqueue_s, self.enqueued_s / iterations)

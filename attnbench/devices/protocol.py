@@ -14,6 +14,8 @@ from typing import Any, Protocol, Self
 from attnbench.modes.facts import ModeFacts
 from attnbench.records import Case, Clock, Disturbance, Sample
 
+PHASES = ("forward", "backward", "step")  # of an iteration, which a sample keeps
+
 Weighed = tuple[dict[str, float], dict[str, str]]  # `Run.values` and `Run.notes`
 Lap = Callable[[str], None]  # called with the name of each phase as it ends
 Iterate = Callable[[Lap], Any]  # one iteration
@@ -39,12 +41,15 @@ Build = Callable[[Case], Built]
 
 class Stopwatch(Protocol):
     """Times a sample of iterations: `reset`, for each one `start` and a `lap` at the end of each
-    phase (forward, backward, step), then `sample`.
+    phase (forward, backward, step), then `sample`. A phase may end in parts of any name: `laps` has
+    the seconds of each in the last sample.
 
     A device with a queue may need samples first to learn how to hide launches (`learning`). While
     it is `hiding` them, a sample that is not to `hide` shows the wall time.
     """
 
+    @property
+    def laps(self) -> Mapping[str, float]: ...
     @property
     def learning(self) -> bool: ...
     @property

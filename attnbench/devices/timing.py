@@ -1,11 +1,12 @@
 """Warm-up and samples, timed by a stopwatch that tests can replace."""
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from statistics import linear_regression, median
 from typing import TypeVar
 
-from attnbench.devices.protocol import Iterate, Stopwatch
+from attnbench.devices.protocol import PHASES, Iterate, Stopwatch
 from attnbench.records import AWAY, Clock, Sample
 
 Grown = TypeVar("Grown", int, float)
@@ -37,7 +38,7 @@ class HostStopwatch:
         self.clock, self.cpu_clock, self.counts = clock, cpu_clock, counts
 
     def reset(self, iterations: int, hide: bool = True) -> None:
-        self.laps = {"forward": 0.0, "backward": 0.0, "step": 0.0}
+        self.laps: defaultdict[str, float] = defaultdict(float)
         self.wall_s = self.cpu_s = 0.0
 
     def start(self) -> None:
@@ -53,7 +54,7 @@ class HostStopwatch:
         self.mark, self.cpu_mark = now, cpu_now
 
     def sample(self, iterations: int) -> Sample:
-        forward, backward, step = self.laps.values()
+        forward, backward, step = (self.laps.get(phase, 0.0) for phase in PHASES)
         taken = Sample(iterations, self.wall_s, self.cpu_s, None, forward, backward, step)
         return taken._replace(clock=self.counts)
 

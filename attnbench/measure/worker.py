@@ -25,8 +25,7 @@ from attnbench.devices.host import load
 from attnbench.devices.timing import increments, is_away, sample, spent_s, warm_up
 from attnbench.measure import allocator, compiling
 from attnbench.measure.building import subject_of
-from attnbench.measure.cards import Cards, Unmeasured, Unusable, package
-from attnbench.measure.digits import relative_error
+from attnbench.measure.cards import Cards, Unmeasured, Unusable
 from attnbench.measure.environment import environment
 from attnbench.measure.inputs import Iterations
 from attnbench.measure.oddities import Witness, some_numbers
@@ -34,8 +33,6 @@ from attnbench.measure.process import OFF, autocast, changes, is_out_of_memory, 
 from attnbench.measure.samples import (
     both_ways,
     captured,
-    check,
-    counted,
     metered,
     prefilled,
     rehearsed,
@@ -43,8 +40,10 @@ from attnbench.measure.samples import (
 )
 from attnbench.measure.server import described, end_children
 from attnbench.measure.sources import sources
+from attnbench.measure.subject import Subject
 from attnbench.measure.tracing import traced
-from attnbench.records import Case, Clock, Level, Sample
+from attnbench.measure.weighing import known, weighed
+from attnbench.records import Case, Clock, Sample
 from attnbench.run.workers import Answer, left_running
 
 SHORT_S = 0.01  # shorter iterations first run untimed: other processes have used the caches
@@ -138,7 +137,7 @@ class Worker:
         allocator.keep_pages(large=not sparing)
         begun, load_before, state = time.perf_counter(), load(), torch_state()
         card, _, case = self.resolved(**asked)
-        subject = subject_of(card, case, self.seed, capturable=cuda_graphs, filled=filled)
+        subject = self.subject(card, case, capturable=cuda_graphs, filled=filled)
         device = self.device(case.workload.device)
         if subject.compiles:
             compiling.load(device)
@@ -204,6 +203,10 @@ class Worker:
         gc.collect()
         gc.disable()
         return {"form": case.form, "iteration_s": cost_s, "wall_s": wall_s}
+
+    def subject(self, card: Card, case: Case, **how: bool) -> Subject:
+        """What is timed of a case."""
+        return subject_of(card, case, self.seed, **how)
 
     def lap(self, iterations: int, rehearse: bool = False, left_s: float = math.inf) -> Answer:
         """One sample of the case that was built; with `rehearse`, first a short one untimed.
@@ -276,44 +279,18 @@ class Worker:
         return {"values": values, "notes": notes, "spoiled": spoiled}
 
     def weigh(self, checked: bool = False, filled: bool = False, **asked: Any) -> Answer:
-        """Peaks, saved bytes and counts of one iteration, and the error against the reference.
+        """What `weighing.weighed` finds of a case.
 
-        With `checked`, output and gradients are checked first, and the values include parameters
-        and forward FLOPs of one layer. `spoiled` says that the process should not measure the
-        memory of another case: the device does not allow that, unless only counts matter, as where
-        they are `checked`; the mechanism has changed the process or left tensors on the device,
-        which a later case might use instead of its own; or the process keeps too much memory of
-        the host.
+        `spoiled` says that the process should not measure the memory of another case: the device
+        does not allow that, unless only counts matter, as where they are `checked`; the mechanism
+        has changed the process or left tensors on the device, which a later case might use instead
+        of its own; or the process keeps too much memory of the host.
         """
         state = torch_state()
         card, config, case = self.resolved(**asked)
-        device, values = self.device(case.workload.device), dict[str, float]()
+        device = self.device(case.workload.device)
         before = device.left_bytes()
-        form = card.forms[case.form]
-        if getattr(form, "compiles", False):
-            compiling.load(device)
-        if checked:
-            subject = subject_of(card, case, self.seed)
-            check(subject)
-            declare = getattr(form, subject.declares)
-            values["parameters"] = sum(p.numel() for p in subject.parameters)
-            if flops := declare(config, case.workload):
-                outside = 0 if case.workload.level is Level.CORE else flops.projections
-                values["flops"] = flops.core + outside
-            del subject
-        build = partial(subject_of, card, seed=self.seed, filled=filled)
-        peaks, notes = device.weigh(lambda case: build(case=case), case)
-        values |= peaks
-        # cards and forms of older trees lack these fields: they declare everything
-        declared = getattr(card, "declared", True)
-        if not declared or getattr(form, "counted", False):
-            values |= counted(subject_of(card, case, self.seed))
-        if declared and not checked:
-            values |= known(error=relative_error(card, case, self.seed))
-        if computed_by := package(form):
-            notes["package"] = computed_by
-        if departs := getattr(form, "departs", ""):
-            notes["departs"] = departs
+        values, notes = weighed(card, config, case, device, self.seed, checked, filled)
         gc.collect()
         device.release()
         left = device.left_bytes() - before > LEFT_BYTES
@@ -356,8 +333,3 @@ class Worker:
             took_s += sample(iterate, lambda: None, watch, 1).seconds
             count += PRODUCTS
         return {"seconds": took_s / count}
-
-
-def known(**values: float | None) -> dict[str, float]:
-    """The values that are not None."""
-    return {name: value for name, value in values.items() if value is not None}

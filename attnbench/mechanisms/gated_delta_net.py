@@ -86,7 +86,7 @@ class GatedDeltaNet(at.Convolved):
         mixed = self.mix(x)
         if mask is not None:
             mixed = mixed * mask[..., None]
-        mixed, inputs = at.short_convolution(mixed, inputs, self.taps)
+        mixed, inputs = self.convolve(mixed, inputs)
         D = self.width
         q, k, v = mixed.split([D, D, mixed.shape[-1] - 2 * D], -1)
         v = v.unflatten(-1, (self.value_heads, -1)).transpose(1, 2)

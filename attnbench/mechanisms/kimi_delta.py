@@ -75,7 +75,7 @@ class KimiDelta(at.Convolved):
         mixed = self.mix(x)
         if mask is not None:
             mixed = mixed * mask[..., None]
-        mixed, inputs = at.short_convolution(mixed, inputs, self.taps)
+        mixed, inputs = self.convolve(mixed, inputs)
         q, k, v = (self.split(t) for t in mixed.chunk(3, -1))
         beta, alpha = self.beta(x).mT, self.split(self.forget(x))
         o, S = self.scan(q, k, v, beta, alpha, mask, S)

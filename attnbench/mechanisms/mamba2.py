@@ -82,7 +82,7 @@ class Mamba2(at.Convolved):
         z, u, delta = self.mix(x).split(self.sizes, -1)
         if mask is not None:
             u = u * mask[..., None]
-        u, inputs = at.short_convolution(u, inputs, self.taps, self.taps_bias)
+        u, inputs = self.convolve(u, inputs, self.taps_bias)
         shared = self.config.groups * self.config.state
         v, k, q = u.split([self.sizes[0], shared, shared], -1)
         k, q = (t.unflatten(-1, (self.config.groups, -1)).transpose(1, 2) for t in (k, q))

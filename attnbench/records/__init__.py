@@ -40,6 +40,7 @@ from attnbench.records.case import (
     canonical,
 )
 from attnbench.records.machine import Environment, Fingerprint
+from attnbench.records.region import Region
 from attnbench.records.request import (
     LEAST_ROUNDS,
     EngineKind,

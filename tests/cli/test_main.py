@@ -29,7 +29,14 @@ main()
 
 @pytest.mark.parametrize(
     "arguments",
-    [["sweep"], ["models"], ["doctor"], ["selftest"], ["check", "--base", "HEAD"]],
+    [
+        ["sweep"],
+        ["models"],
+        ["doctor"],
+        ["selftest"],
+        ["check", "--base", "HEAD"],
+        ["explain", "fnet", "local", "--length", "16"],
+    ],
     ids=lambda arguments: arguments[0],
 )
 def test_a_verb_says_what_it_does_before_anything_heavy_is_loaded(arguments):

@@ -56,6 +56,8 @@ GOOD: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "against": ("transformer", "fastformer:eager"),
         "tokens": ("64", "8k", "1M"),
         "length": ("512", "4k"),
+        "a": ("fastformer", "transformer:eager", "synthesizer[n_max=64]"),
+        "b": ("fnet", "transformer", "stack(local+fnet)"),
         "budget": ("1s", "10m", "none"),
         "case_timeout": ("1s", "20m", "none"),
         "mode": ("both", "inference", "inference,training"),
@@ -101,6 +103,7 @@ NEAR: Mapping[str, tuple[str, ...]] = MappingProxyType(
         **dict.fromkeys(("sweep", "sweeps", "folders", "first", "second"), PLACES),
         **dict.fromkeys(("baseline", "config"), PLACES),
         **dict.fromkeys(("out", "save", "markdown", "csv", "junit"), OUTPUTS),
+        **dict.fromkeys(("a", "b"), MODELS),
         "base": ("--all", "HEAD~1", "@{u}", "-", "^main", "main:x"),
     }
 )

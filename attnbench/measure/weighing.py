@@ -1,0 +1,54 @@
+"""What is measured of a case besides its time: memory, counts, and the error of its output."""
+
+from functools import partial
+from typing import Any
+
+from attnbench.attention.card import Card
+from attnbench.devices.protocol import Device, Weighed
+from attnbench.measure import compiling
+from attnbench.measure.building import subject_of
+from attnbench.measure.cards import package
+from attnbench.measure.digits import relative_error
+from attnbench.measure.samples import check, counted
+from attnbench.records import Case, Level
+
+
+def weighed(
+    card: Card, config: Any, case: Case, device: Device, seed: int, checked: bool, filled: bool
+) -> Weighed:
+    """Peaks, saved bytes and counts of one iteration, the error against the reference, and notes.
+
+    With `checked`, output and gradients are checked first, and the values include parameters and
+    forward FLOPs of one layer. Raises `Unmeasured`.
+    """
+    values, form = dict[str, float](), card.forms[case.form]
+    if getattr(form, "compiles", False):
+        compiling.load(device)
+    if checked:
+        subject = subject_of(card, case, seed)
+        check(subject)
+        declare = getattr(form, subject.declares)
+        values["parameters"] = sum(p.numel() for p in subject.parameters)
+        if flops := declare(config, case.workload):
+            outside = 0 if case.workload.level is Level.CORE else flops.projections
+            values["flops"] = flops.core + outside
+        del subject
+    build = partial(subject_of, card, seed=seed, filled=filled)
+    peaks, notes = device.weigh(lambda case: build(case=case), case)
+    values |= peaks
+    # cards and forms of older trees lack these fields: they declare everything
+    declared = getattr(card, "declared", True)
+    if not declared or getattr(form, "counted", False):
+        values |= counted(subject_of(card, case, seed))
+    if declared and not checked:
+        values |= known(error=relative_error(card, case, seed))
+    if computed_by := package(form):
+        notes["package"] = computed_by
+    if departs := getattr(form, "departs", ""):
+        notes["departs"] = departs
+    return values, notes
+
+
+def known(**values: float | None) -> dict[str, float]:
+    """The values that are not None."""
+    return {name: value for name, value in values.items() if value is not None}
