@@ -10,6 +10,7 @@ times, not of their logarithms, with Student's interval of their own variance.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -57,42 +58,44 @@ Found = Mapping[int, Mapping[int, tuple[Measured, Measured]]]  # by length, then
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """What is known of the two at one length.
-
-    `rows`: for each part, and for `all`, columns part, a_s, b_s, more_s (of the first over the
-    second) and its interval low_s and high_s, NaN after one round. `ratio`: the first over the
-    second. From `crossing` on the one `faster` is so, None if that cannot be told; without an
-    interval it is predicted, infinite if not in sight; `between`: the lengths measured.
-    """
+    """Two cases of one length, with what was found there and at lengths around it."""
 
     pair: tuple[Planned, Planned]
-    rounds: Sequence[tuple[Measured, Measured]]
-    rows: pd.DataFrame
-    ratio: tuple[float, float, float]
-    faster: str | None
-    crossing: tuple[float, float, float]
-    between: tuple[int, int]
+    found: Found
 
+    @property
+    def rounds(self) -> list[tuple[Measured, Measured]]:
+        """What was measured at the length of the two."""
+        return [*self.found[self.pair[0].case.workload.seq_len].values()]
 
-def explain(pair: tuple[Planned, Planned], found: Found) -> Explanation:
-    """The explanation of what was found at the length of the pair, and at others."""
-    length, ratios = pair[0].case.workload.seq_len, raced(found)
-    at, rounds = ratios.at([length]), [*found[length].values()]
-    point, low, high = (float(np.exp(ends)[0]) for ends in (at.logs, at.low, at.high))
-    faster, crossing = crossover(ratios)
-    return Explanation(
-        pair=pair,
-        rounds=rounds,
-        rows=split(rounds),
-        ratio=(point, low, high),
-        faster=faster,
-        crossing=crossing,
-        between=(ratios.whole[0], ratios.whole[-1]),
-    )
+    @cached_property
+    def rows(self) -> pd.DataFrame:
+        """`split` of the rounds."""
+        return split(self.rounds)
+
+    @cached_property
+    def ratios(self) -> LogCurve:
+        """The log of the time of the first over the second, by length."""
+        return raced(self.found)
+
+    @property
+    def crossing(self) -> tuple[str | None, tuple[float, float, float]]:
+        """The `crossover` of the ratios."""
+        return crossover(self.ratios)
+
+    @property
+    def ratio(self) -> list[float]:
+        """The time of the first over the second, and its interval, NaN if unknown."""
+        at = self.ratios.at([self.pair[0].case.workload.seq_len])
+        return [float(np.exp(ends)[0]) for ends in (at.logs, at.low, at.high)]
 
 
 def split(rounds: Sequence[tuple[Measured, Measured]]) -> pd.DataFrame:
-    """The rows of an explanation, without parts that take no time."""
+    """A row for each part that takes time, and for `all`.
+
+    Columns: part, a_s, b_s, more_s (of the first over the second), low_s, high_s (its interval, NaN
+    after one round).
+    """
     found = np.array([[[*side.seconds.values()] for side in pair] for pair in rounds])
     found = np.concatenate([found, found.sum(2, keepdims=True)], 2)  # [R, 2, parts]
     more, (a, b), count = found[:, 0] - found[:, 1], found.mean(0), len(rounds)
@@ -120,7 +123,11 @@ def raced(found: Found) -> LogCurve:
 
 
 def crossover(ratio: LogCurve) -> tuple[str | None, tuple[float, float, float]]:
-    """`faster` and `crossing` of an explanation, by interpolation or else by the last slope."""
+    """Which of the two is the faster from which length on, with its interval; None: cannot tell.
+
+    Beyond the lengths it is predicted by the last slope, without an interval, and infinite if it is
+    not in sight.
+    """
     for side, other, sign in (("a", "b", 1), ("b", "a", -1)):
         found = find_crossing(replace(ratio, logs=sign * ratio.logs))
         if found.answer is Crossed.FROM:

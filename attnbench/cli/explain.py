@@ -47,7 +47,7 @@ def explain(
     around = sorted({max(1, min(round(at * times), axes.LONGEST)) for times in AROUND})
     options = Options.of({**given, "models": f"{a},{b}", "lengths": around})
     console.begin("reading mechanisms")
-    from attnbench.analysis.explain import explain
+    from attnbench.analysis.explain import Explanation
     from attnbench.api.explaining import paired, race_pairs
     from attnbench.api.servers import own_server
     from attnbench.cli.starting import watched
@@ -59,7 +59,7 @@ def explain(
 
     requested = request(options)
     if "tokens" not in given:  # a minute is short
-        requested = replace(requested, tokens=requested.tokens // 2)
+        requested = replace(requested, tokens=max(1, requested.tokens // 2))
     if len(requested.modes) > 1 or requested.variants:
         raise UsageError("explain takes one mode, width, number of heads, type and batch")
     if requested.level is Level.CORE:
@@ -70,11 +70,11 @@ def explain(
     with (
         stopped,
         own_server(settings.threads, settings.seed) as server,
-        watched() as (observe, say),
+        watched() as (observe, _),
     ):
         pairs = paired(plan(requested, server).cases, at)
-        say(" and ".join(str(planned.case) for planned in pairs[at]))
-        found = explain(pairs[at], race_pairs(pairs, at, requested, server, observe))
+        measured = race_pairs(pairs, at, requested, server, observe)
+    found = Explanation(pair=pairs[at], found=measured)
     if out is not None:
         written = files(found, options.value("formats"), options.value("size"))
         written["explain.json"] = json.dumps(console.plain(data(found)), indent=1).encode()

@@ -77,16 +77,20 @@ class Worker(worker.Worker):
 
         `launch_s` is what one costs alone; `lumped`: some attention has no core to be told apart.
         """
-        built, regions = self.built, self.regions
         if not self.marked:
             return super().finish()
+        built, regions, counts = self.built, self.regions, Counts[str]()
         built.clear()
-        with regions.placed(), Located(regions) as operators:
-            built.iterate(silent)
+        with regions.placed(), Counter() as counter:
+
+            def lap(region: str) -> None:
+                counts[region] += counter.operators - counts.total()
+
+            built.iterate(lap)
         more = {
             "regions": self.taken,
-            "operators": {} if built.subject.compiles else regions.named(operators.of),
-            "launch_s": launch_s(built.watch, built.subject.mode.trains),
+            "operators": {} if built.subject.compiles else regions.named(counts),
+            "launch_s": launch_s(built.watch),
             "lumped": not regions.split.issuperset(regions.own),
         }
         return {**super().finish(), **more}
@@ -178,38 +182,18 @@ class Regions:
         return amounts
 
 
-class Located(Counter):
-    """Counts the operators of each region."""
-
-    def __init__(self, regions: Regions) -> None:
-        super().__init__()
-        self.regions, self.of = regions, Counts[str]()
-
-    def __torch_dispatch__(self, *about: Any) -> Any:
-        before = self.operators
-        out = super().__torch_dispatch__(*about)
-        self.of[self.regions.now] += self.operators - before
-        return out
-
-
-def launch_s(watch: Stopwatch, trains: bool) -> float:
+def launch_s(watch: Stopwatch) -> float:
     """Seconds of an operator on single numbers; 0 on a device that computes while others launch."""
-    x = torch.ones(1, 1, requires_grad=trains)
+    x = torch.ones(1, 1)
 
     def iterate(lap: Lap) -> None:
-        y = x
-        with torch.set_grad_enabled(trains):
+        with torch.no_grad():
             for _ in range(PAIRS):
-                y = (y.view(1, 1) * x) @ x
-        if trains:
-            y.backward()
+                (x.view(1, 1) * x) @ x
         lap("")
 
-    with Counter() as counter:
-        iterate(silent)
     taken = [sample(iterate, lambda: None, watch, 1) for _ in range(TIMES)]
-    times = [one.seconds for one in taken if one.device_s is None]
-    return median(times) / counter.operators if times else 0.0
+    return median(s.seconds if s.device_s is None else 0.0 for s in taken) / (2 * PAIRS)
 
 
 def silent(phase: str) -> None:

@@ -22,9 +22,9 @@ MORE, LESS = "█", "░"  # where the first takes longer, and where the second 
 
 
 def title(found: Explanation) -> str:
-    """`gated_delta_net:chunked and transformer:sdpa, inference, N = 3,072`."""
-    w = found.pair[0].case.workload
-    return f"{' and '.join(_names(found))}, {w.mode}, N = {units.length(w.seq_len)}"
+    """`fnet:eager and local:eager, B2-N4096-D256-H16/model/inference/float32/cpu`."""
+    sizes = str(found.pair[1].case).removeprefix(f"{found.pair[1].case.series}/")
+    return f"{' and '.join(_names(found))}, {sizes}"
 
 
 def _names(found: Explanation) -> list[str]:
@@ -56,16 +56,19 @@ def sentences(found: Explanation) -> Iterator[str]:
     for name, side in zip((a, b), found.rounds[0], strict=True):
         if side.lumped:
             yield f"What is core and what are gates cannot be told apart in {name}."
+    causal = [name for name, p in zip((a, b), found.pair, strict=True) if p.case.workload.causal]
+    if len(causal) == 1:
+        yield f"Only {causal[0]} is causal; --causal makes both so."
     yield _crossing(found)
 
 
 def _crossing(found: Explanation) -> str:
     """From which length on which of them is the faster, and how that is known."""
-    raced = f"raced at N = {units.between(*found.between)}"
-    if found.faster is None:
+    lengths, (faster, (point, low, high)) = found.ratios.whole, found.crossing
+    raced = f"raced at N = {units.between(lengths[0], lengths[-1])}"
+    if faster is None:
         return f"Crossover: cannot tell, {raced}."
-    name = _names(found)[SIDES.index(found.faster)]
-    point, low, high = found.crossing
+    name = _names(found)[SIDES.index(faster)]
     if math.isinf(point):
         return f"Crossover: {name} is not the faster at any length in sight, {raced}."
     if not units.known(low):
@@ -137,7 +140,8 @@ def data(found: Explanation) -> dict[str, Any]:
         "text": [*sentences(found)],
         "ratio": found.ratio,
         "parts": found.rows,
-        "crossover": {"faster": found.faster, "length": found.crossing, "raced": found.between},
+        "raced": found.ratios.whole,
+        "crossover": found.crossing,
         "rounds": [[asdict(side) for side in pair] for pair in found.rounds],
     }
 
