@@ -58,12 +58,10 @@ from attnbench.statistics.estimate import LEVEL, shrunk, student_quantile
 # hardly anything is known about ρ, up to 2.6 times as wide.
 CONFIDENCE = 0.75
 
-# By how much the log time of a lap follows that of the probe beside it, which sees only its ends:
-# fitted to how rounds differ, 0.31, 0.50 and 0.55 in three sweeps beside other work (correlation
-# 0.6). A constant biases no ratio, and takes nothing from the degrees of freedom of small sweeps.
-# Half-widths became 0.7 to 0.85 times as wide: beside a load of 5, 4.2 % in place of 5.8 %.
-SLOPE = 0.3
-USUAL_S = 0.005  # of a probe; any constant serves
+# By how much the log time of a lap follows that of the probes beside it (`run.pace`). A constant
+# biases no ratio, and takes nothing from the degrees of freedom of small sweeps.
+SLOPE = 0.9
+USUAL_S = 0.0005  # of a probe; any constant serves
 
 Laps = Mapping[int, float]  # pair of laps -> seconds of one iteration
 Block = tuple[str, int]  # mode and length; a sweep of several variants is analysed one by one
