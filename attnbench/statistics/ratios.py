@@ -30,9 +30,10 @@ at an upper confidence limit.
 
 Coverage in simulations of drift, steps, a busy neighbour, bursts, a slow core, process effects and
 heavy tails is 94.6 to 96 % (tests/benchmarks/coverage.py). It is lower where one series is much
-less steady than the rest: with process effects four times those of five others, its own ratios reach 83 % in three rounds and 89 % in eight, since its variance is shrunk
-towards theirs. Three rounds cannot distinguish an unsteady series from an unlucky one; all ratios
-of such a sweep together reach 93 to 94 %.
+less steady than the rest: with process effects four times those of five others, its own ratios
+reach 83 % in three rounds and 89 % in eight, since its variance is shrunk towards theirs. Three
+rounds cannot distinguish an unsteady series from an unlucky one; all ratios of such a sweep
+together reach 93 to 94 %.
 """
 
 import math
@@ -59,8 +60,8 @@ CONFIDENCE = 0.75
 
 # By how much the log time of a lap follows that of the probes beside it (`run.pace`). Fitted to how
 # rounds of a sweep of Fig. 2 differ on a busy host: the standard deviation of a ratio of one round
-# is 5.6 % without probes, 3.2 % at 0.8, 3.1 % at 0.9 and 3.2 % at 1. A constant biases no ratio, and
-# takes nothing from the degrees of freedom of small sweeps.
+# is 5.6 % without probes, 3.2 % at 0.8, 3.1 % at 0.9 and 3.2 % at 1. A constant biases no ratio,
+# and takes nothing from the degrees of freedom of small sweeps.
 SLOPE = 0.9
 USUAL_S = 0.0005  # of a probe; any constant serves
 
