@@ -16,12 +16,12 @@ from attnbench.run.schedule import Refusal
 OVERTIME = 5.0  # a visit may take this many times its prediction, and at least
 AT_LEAST_S = 60.0
 COMPILING_S = 300.0  # further seconds for torch.compile, which depends on more than FLOPs
-# Steps are short, and building their modules and states is not: samples last up to `PAYS` times what
-# a process takes besides, so that four fifths of a visit measure. But rounds are the replication,
-# and one of `LONGER` times the usual samples says less than as many usual rounds.
+# Steps are short, and building their modules and states is not: samples last up to `PAYS` times
+# what a process takes besides, so that four fifths of a visit measure; but rounds are what is
+# repeated, so a visit must not become much longer than that of a pass.
 PAYS, LONGER = 4.0, 3.0
-# Share of what is left of the budget that one comparison with a prompt may take. It is a check that
-# narrows no ratio: of six series, all can afford it only if each takes little of what rounds need.
+# share of what is left of the budget that a comparison with a prompt may take: it checks the filled
+# states and narrows no ratio, so that six series that all compare leave a third of it to rounds
 COMPARING = 0.15
 WANTED_ROUNDS = 3  # of the other cases, before the budget is spent on extras
 
