@@ -40,8 +40,11 @@ from attnbench.workloads.presets import preset
 
 SAVED = 13  # tensors [B, N, D] that one layer keeps for backward, without the core's
 ALIVE = 6  # such tensors alive at once in inference
-SCORES = 4  # numbers for each key that a step reads, in each head
-FILLING = 8.0  # seconds of filling a state with random numbers, over those of copying it
+# Bounds, not fitted. Of each key, in each head, a step has the logit, its exponential and a copy of
+# either. Of filling a state, over copying it: fresh pages cost three copies (1.2 µs for 4 KiB, at
+# 10 GB/s), writing one, and as much again is margin, since it decides only what fits the budget.
+SCORES = 4
+FILLING = 8.0
 LONGEST_S = 20.0  # of a prompt that only runs to compare a filled state with it
 
 
