@@ -132,9 +132,9 @@ def crossover(ratio: LogCurve) -> tuple[str | None, tuple[float, float, float]]:
         found = find_crossing(replace(ratio, logs=sign * ratio.logs))
         if found.answer is Crossed.FROM:
             return side, (found.length, found.low, found.high)
-        if found.answer is Crossed.ALWAYS:
+        if found.answer is Crossed.ALWAYS and len(ratio) > 1:
             log, slopes = float(ratio.logs[-1]), ratio.slopes().logs
-            further = -log / slopes[-1] if len(slopes) and slopes[-1] else -1.0
+            further = -log / slopes[-1] if slopes[-1] else -1.0
             soon = 0 <= further <= math.log(BEYOND)
             length = ratio.whole[-1] * math.exp(further) if soon else math.inf
             return other, (length, math.nan, math.nan)
