@@ -168,7 +168,8 @@ def by_pair(samples: Iterable[Sample]) -> Laps:
 def at_usual_speed(sample: Sample) -> float:
     """Seconds of one iteration, had the core been as fast as usual, as far as probes tell."""
     slope = SLOPE if sample.pace_s else EARLIER_SLOPE
-    return sample.seconds * (USUAL_S / (sample.pace_s or sample.probe_s or USUAL_S)) ** slope
+    slowed = (sample.pace_s or sample.probe_s or USUAL_S) / USUAL_S
+    return sample.seconds / math.pow(slowed, slope)
 
 
 def processes(
