@@ -104,7 +104,8 @@ def split(rounds: Sequence[tuple[Measured, Measured]]) -> pd.DataFrame:
         half = student_quantile(LEVEL, count - 1) * more.std(0, ddof=1) / math.sqrt(count)
     mean = more.mean(0)
     columns = {"a_s": a, "b_s": b, "more_s": mean, "low_s": mean - half, "high_s": mean + half}
-    return pd.DataFrame({"part": [*map(str, Region), "all"], **columns})[(a != 0) | (b != 0)]
+    parts = pd.DataFrame({"part": [*map(str, Region), "all"], **columns})
+    return parts.loc[(a != 0) | (b != 0)]
 
 
 def raced(found: Found) -> LogCurve:
