@@ -105,7 +105,8 @@ def split(rounds: Sequence[tuple[Measured, Measured]]) -> pd.DataFrame:
     mean = more.mean(0)
     columns = {"a_s": a, "b_s": b, "more_s": mean, "low_s": mean - half, "high_s": mean + half}
     parts = pd.DataFrame({"part": [*map(str, Region), "all"], **columns})
-    return parts.loc[(a != 0) | (b != 0)]
+    taken: pd.DataFrame = parts[(a != 0) | (b != 0)]
+    return taken
 
 
 def raced(found: Found) -> LogCurve:
