@@ -231,17 +231,19 @@ def shown(variant: str, analysis: Analysis) -> str:
     """HTML of what was found, and the tables and chart of times."""
     from attnbench.render.cost_tables import latency
     from attnbench.render.html import fragment
+    from attnbench.render.page import captions
 
     of, tokens = f"{variant}: " * bool(variant), analysis.sweep.request.batch_tokens
     tables = [latency(analysis.cases, mode, tokens) for mode in analysis.modes]
     chart = "fig2" if set(PASSES) & {*analysis.modes} else analysis.modes[0]
+    caption = captions(analysis.cases, [analysis.sweep])[chart]
     return fragment(
         f"{of}{TITLE}",
         # names are the targets of links, which a page has only once
         [replace(t, name=f"{variant} {t.name}".strip(), title=f"{of}{t.title}") for t in tables],
         answers=paragraphs(analysis.answers, most=MOST),
         warnings=warnings(analysis),
-        pictures={f"{chart}.png": drawn(analysis, "time", "png").content},
+        pictures={f"{chart}.png": (drawn(analysis, "time", "png").content, caption)},
     )
 
 

@@ -13,6 +13,7 @@ from attnbench.analysis.warnings import SweepWarning, WarningKind
 from attnbench.records import PASSES, Clock, Disturbance, Environment, Level, Request, Shell, Sweep
 from attnbench.render.cost_tables import timed_by
 from attnbench.render.grid import clean
+from attnbench.workloads.config import command
 
 WALL = 1.05  # times the CPU time, from which wall time is named beside it
 # beside a load of 5, ratios of pairs of laps varied by 9 to 18 % by wall time, 1.2 % by CPU time;
@@ -66,14 +67,20 @@ SENTENCES: Mapping[WarningKind, str] = MappingProxyType({
 })  # fmt: skip
 
 
-def conditions(analysis: Analysis) -> list[str]:
-    """Request, machine and method, each a line of plain text; warnings are separate."""
-    sweep = analysis.sweep
+def origin(sweep: Sweep) -> list[str]:
+    """Request, machine, versions, date and command, each a line of plain text."""
     lines = [_asked(sweep)]
     # sessions of one machine differ in free memory: the first of each machine is shown
     machines = {session.fingerprint: session for session in reversed(sweep.sessions)}
     lines += [line for session in reversed(machines.values()) for line in _machine(session)]
-    lines += _nodes(analysis)
+    begun = f" on {sweep.begun[:10]}" * bool(sweep.begun)
+    return [clean(line) for line in [*lines, f"Measured{begun} by: {command(sweep.request)}"]]
+
+
+def conditions(analysis: Analysis) -> list[str]:
+    """`origin` and the method, each a line of plain text; warnings are separate."""
+    sweep = analysis.sweep
+    lines = [*origin(sweep), *_nodes(analysis)]
     if packages := sorted({run.notes["package"] for run in sweep.runs if "package" in run.notes}):
         lines.append(f"Packages: {', '.join(packages)}.")
     lines += filter(None, (_how(analysis), ended(analysis)))

@@ -10,7 +10,7 @@ from attnbench.analysis.summary import Frame
 from attnbench.metrics import STATE, TABLE, TIME
 from attnbench.records import FigureSize
 from attnbench.render.cost_tables import by_length, measured, milliseconds
-from attnbench.render.figures import clock, clock_note, curves, draw_row, notes
+from attnbench.render.figures import clock, clock_note, curves, draw_row, faded, notes
 from attnbench.render.grid import EMPTY, Cell, Column, Table, number, table, words
 from attnbench.render.panels import PanelGrid, styled
 from attnbench.render.styles import SHEETS
@@ -30,12 +30,13 @@ def decode_figure(summary: Frame, mode: str, size: FigureSize = FigureSize.TEXT)
     step, state = (curves(summary, mode, metric) for metric in (time, kept))
     axis = f"{clock(summary)} per output token"
     with styled(SHEETS[size]):
-        panels = PanelGrid(SHEETS[size], summary["series"], rows=2, columns=1)
+        series = summary["series"]
+        panels = PanelGrid(SHEETS[size], series, rows=2, columns=1, faded=faded([step, state]))
         legends = [
-            draw_row(panels, 0, {"Step": step}, axis, time.unit),
-            draw_row(panels, 1, {"State": state}, "bytes of the state", kept.unit, "context"),
+            draw_row(panels, 0, {"Time per decoding step": step}, axis, time.unit),
+            draw_row(panels, 1, {"Size of the state": state}, "bytes", kept.unit, "context"),
         ]
-        return panels.finished(legends, [*clock_note(summary), *notes(step), *_fills(summary)])
+        return panels.finished(legends, [*clock_note(summary), *notes([step]), *_fills(summary)])
 
 
 def _fills(summary: Frame) -> Iterator[str]:

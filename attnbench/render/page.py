@@ -7,11 +7,13 @@ from attnbench import units
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.summary import Frame
 from attnbench.metrics import DRAWN, PEAKS, ROWS, TIME
-from attnbench.records import PASSES, FigureSize
+from attnbench.modes import find
+from attnbench.records import PASSES, FigureSize, Sweep
 from attnbench.render import charts, cost_tables, decoding, delimited, html, latex, markdown, stacks
 from attnbench.render.answers import Paragraph, paragraphs
 from attnbench.render.cases import outcomes, predictions
-from attnbench.render.conditions import conditions, warnings
+from attnbench.render.conditions import conditions, origin, warnings
+from attnbench.render.cost_tables import timed_by
 from attnbench.render.decoding import decode_figure
 from attnbench.render.figures import cost_figure
 from attnbench.render.grid import Table
@@ -51,11 +53,13 @@ def report_files(
         analysis.sweep.name,
         (paragraphs(analysis.answers), warnings(analysis), conditions(analysis)),
         _pictures(analysis, slopes, size),
+        captions(analysis.cases, [analysis.sweep]),
         tables or report_tables(analysis),
         analysis.cases,
         formats,
         charts.charts(analysis),
         best(analysis),
+        origin(analysis.sweep),
     )
 
 
@@ -110,10 +114,11 @@ def devices_files(
         " and ".join(analyses),
         (answers, lines[0], lines[1]),
         _costs(cases, tokens, size),
+        captions(cases, [analysis.sweep for analysis in analyses.values()]),
         devices_tables(analyses, cases),
         cases,
         formats,
-        charts.page_data(cases, charts.costs(cases, tokens)),
+        charts.page_data(cases, charts.costs(cases, tokens)) | {"planes": charts.planes(cases)},
     )
 
 
@@ -121,11 +126,13 @@ def _files(
     name: str,
     above: tuple[Sequence[Paragraph], Sequence[str], Sequence[str]],
     figures: Iterable[tuple[str, "Figure"]],
+    captions: Mapping[str, str],
     tables: Sequence[Table],
     cases: Frame,
     formats: Sequence[str],
     interactive: Mapping[str, Any],
     best: Mapping[str, latex.Best] = latex.NO_BEST,
+    head: Sequence[str] = (),
 ) -> dict[str, bytes]:
     """The files of a report, below its answers, warnings and conditions; a figure is drawn once."""
     answers, warned, conditions = above
@@ -135,8 +142,10 @@ def _files(
     }
     # an HTML page holds SVG if there is any, else PNG
     end = next((end for end in html.TYPES if end in formats), "png")
-    held = {f"{stem}.{end}": figure for stem, figure in drawn.items()}
-    pictures = {file: files.get(file) or saved(figure, end) for file, figure in held.items()}
+    pictures = {
+        f"{stem}.{end}": (files.get(f"{stem}.{end}") or saved(figure, end), captions[stem])
+        for stem, figure in drawn.items()
+    }
     shown = [file for file in files if file.endswith(".png")]
     sections = map(markdown.table, tables)
     files["tables.md"] = markdown.page(name, warned, conditions, shown, sections, answers=answers)
@@ -146,14 +155,40 @@ def _files(
     files["report.html"] = html.page(
         name,
         tables,
+        head=head,
         answers=answers,
         warnings=warned,
-        conditions=conditions,
+        conditions=[line for line in conditions if line not in head],
         pictures=pictures,
         charts=interactive,
         files=sheets,
     )
     return files | sheets
+
+
+def captions(cases: Frame, sweeps: Sequence[Sweep]) -> dict[str, str]:
+    """What each figure of these cases shows, by the stem of its file, and how it was measured."""
+    sessions = [session for sweep in sweeps for session in sweep.sessions]
+    versions = dict.fromkeys(f"attnbench {s.attnbench}, torch {s.torch}" for s in sessions)
+    rounds, lengths = cases.loc[cases[TIME].notna(), "rounds"], cases["seq_len"]
+    how = [f"N = {units.between(lengths.min(), lengths.max())}", timed_by(cases)]
+    if len(rounds):
+        most = units.many(int(rounds.max()), "round")
+        how.append(most if rounds.min() == rounds.max() else f"{rounds.min()} to {most}")
+    shown = {
+        row.figure: f"{row.heading}{' per token' * row.per_token} against length"
+        f"{', with 95 % confidence intervals' * row.interval}"
+        f"{'; open markers are predicted' * bool(row.predicted and cases[row.key].isna().any())}"
+        for row in DRAWN
+    }
+    shown |= {
+        mode: "Time per output token, with 95 % confidence intervals, and size of the state against"
+        " context"
+        for mode in dict.fromkeys(cases["mode"])
+        if find(mode).steps
+    }
+    shown["roofline"] = "Achieved FLOP/s against arithmetic intensity; markers grow with the length"
+    return {stem: f"{text}. {'; '.join([*how, *versions])}." for stem, text in shown.items()}
 
 
 def _pictures(analysis: Analysis, slopes: bool, size: FigureSize) -> Iterator[tuple[str, "Figure"]]:
