@@ -191,7 +191,7 @@ def spans(
         run: list[Place] = []
         for _, block in own.groupby("seq_len"):
             place = _place(block[block[metric] > 0], metric, standings, functions)
-            if run and (place is None or _answer(place) != _answer(run[-1])):
+            if run and (place is None or leaders(place) != leaders(run[-1])):
                 yield Span(mode=str(mode), places=tuple(run))
                 run = []
             run += [place] if place else []
@@ -234,8 +234,8 @@ def _place(
     )
 
 
-def _answer(place: Place) -> tuple[object, ...]:
+def leaders(place: Place) -> tuple[object, ...]:
     """What neighbouring places must share to be one span."""
-    leaders = frozenset((place.first, *(rival.series for rival in place.ties)))
+    first = frozenset((place.first, *(rival.series for rival in place.ties)))
     # without intervals the first series is all that there is to say
-    return leaders, bool(place.unsure), place.measured == 1
+    return first, bool(place.unsure), place.measured == 1

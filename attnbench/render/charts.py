@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from attnbench import units
-from attnbench.analysis.report import Analysis
+from attnbench.analysis.report import AT, Analysis
 from attnbench.analysis.roofline import Roof
 from attnbench.analysis.summary import Frame
 from attnbench.metrics import MEMORY, ROWS, STATE, TABLE, TIME, Better, Metric, Unit
@@ -76,6 +76,7 @@ def charts(analysis: Analysis) -> dict[str, Any]:
         behind = 1 if set(PASSES) & {*analysis.modes} else 2
         drawn.insert(behind, _speedup(cases, analysis.speedups, analysis.baseline))
     further = {"planes": planes(cases), "samples": [*_samples(sweep, cases)]}
+    further["at"] = analysis.answers.seq_len
     data = page_data(cases, drawn) | further
     if analysis.roof is not None and analysis.roofline is not None:
         data["roofline"] = _roofline(analysis.roofline, analysis.roof, cases)
@@ -92,6 +93,7 @@ def page_data(cases: Frame, drawn: Iterable[Drawn]) -> dict[str, Any]:
         "series": [_look(name, label, styles[name]) for name, label in shown.items()],
         "quantities": [q for q in (_quantity(one, cases) for one in drawn) if q["points"]],
         "planes": [],
+        "at": None,
         "samples": [],
         "roofline": None,
     }
@@ -269,7 +271,7 @@ def _samples(sweep: Sweep, cases: Frame) -> Iterator[dict[str, Any]]:
 def _look(name: str, label: str, style: Mapping[str, Any]) -> dict[str, Any]:
     stroke = style["linestyle"]
     return {
-        "name": label.replace("\n", ", "),
+        "name": label.replace("\n", AT),
         "title": clean(name),
         "light": style["color"],
         "dark": on_dark(style["color"]),

@@ -1,16 +1,17 @@
 """Everything that `attnbench report` writes, from the analysis of a sweep."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from attnbench import units
-from attnbench.analysis.report import Analysis
+from attnbench.analysis.report import AT, Analysis
 from attnbench.analysis.summary import Frame
 from attnbench.metrics import DRAWN, PEAKS, ROWS, TIME
 from attnbench.modes import find
 from attnbench.records import PASSES, FigureSize, Sweep
 from attnbench.render import charts, cost_tables, decoding, delimited, html, latex, markdown, stacks
-from attnbench.render.answers import Paragraph, paragraphs
+from attnbench.render.answers import Paragraph, answer, not_measured, paragraphs
 from attnbench.render.cases import outcomes, predictions
 from attnbench.render.conditions import conditions, origin, warnings
 from attnbench.render.cost_tables import timed_by
@@ -18,6 +19,7 @@ from attnbench.render.decoding import decode_figure
 from attnbench.render.figures import cost_figure
 from attnbench.render.grid import Table
 from attnbench.render.growth_tables import complexity, crossovers, paper_tables
+from attnbench.render.names import named
 from attnbench.render.panels import saved
 from attnbench.render.roofline import over_bound, rates, roofline_figure
 from attnbench.render.symbols import explained
@@ -147,15 +149,21 @@ def _files(
         for stem, figure in drawn.items()
     }
     shown = [file for file in files if file.endswith(".png")]
-    sections = map(markdown.table, tables)
-    files["tables.md"] = markdown.page(name, warned, conditions, shown, sections, answers=answers)
+    labelled = named(tables, cases["series"])
+    first = sum(table.name == "answer" for table in labelled)
+    sections = [*map(markdown.table, labelled)]
+    files["tables.md"] = markdown.page(
+        name, warned, conditions, shown, sections, answers=answers, first=first
+    )
     files |= {file: text.encode() for file, text in latex.files(tables, best).items()}
     sheets = {f"{table.name}.csv": delimited.table(table) for table in tables}
     sheets["cases.csv"] = delimited.frame(cases.drop(columns=list(INTERNAL)))
+    sheets["outcomes.csv"] = delimited.frame(outcomes(cases))
     files["report.html"] = html.page(
         name,
-        tables,
+        labelled[first:],
         head=head,
+        answer=next(iter(labelled[:first]), None),
         answers=answers,
         warnings=warned,
         conditions=[line for line in conditions if line not in head],
@@ -217,7 +225,9 @@ def _costs(
 def report_tables(analysis: Analysis, everything: bool = False) -> list[Table]:
     """Every table of the report, in reading order; `everything` adds those that few need."""
     cases, request, base = analysis.cases, analysis.sweep.request, analysis.baseline
-    tables = [cost_tables.latency(cases, mode, request.batch_tokens) for mode in analysis.modes]
+    tokens = request.batch_tokens
+    tables = [answer(analysis)]
+    tables += [cost_tables.latency(cases, mode, tokens) for mode in analysis.modes]
     if base is not None and analysis.speedups is not None:
         speedups = analysis.speedups
         tables += [cost_tables.speedup(cases, mode, base, speedups) for mode in analysis.modes]
@@ -248,7 +258,7 @@ def report_tables(analysis: Analysis, everything: bool = False) -> list[Table]:
         tables.append(cost_tables.kernels(analysis.kernels))
     if everything:
         tables.append(predictions(analysis.prediction_errors))
-    tables.append(outcomes(cases, analysis.sweep.plan))
+    tables.append(not_measured(analysis.answers.missing, analysis.answers.lengths))
     return tables
 
 
@@ -259,8 +269,12 @@ def devices_tables(analyses: Mapping[str, Analysis], cases: Frame) -> list[Table
     tokens = first.sweep.request.batch_tokens
     tables = [cost_tables.latency(cases, mode, tokens) for mode in modes]
     tables += [cost_tables.memory(cases, mode) for mode in modes]
-    plan = [planned for analysis in analyses.values() for planned in analysis.sweep.plan]
-    return [*tables, outcomes(cases, plan)]
+    missing = [
+        replace(lost, series=f"{lost.series}{AT}{device}")
+        for device, analysis in analyses.items()
+        for lost in analysis.answers.missing
+    ]
+    return [*tables, not_measured(missing, sorted(set(cases["seq_len"])))]
 
 
 def headlines(analysis: Analysis, tables: Iterable[Table]) -> list[Table]:
@@ -268,7 +282,7 @@ def headlines(analysis: Analysis, tables: Iterable[Table]) -> list[Table]:
 
     If a series was chosen to compare with, crossovers with it are included.
     """
-    names = {"decode", "filled", "stacks", "outcomes"}
+    names = {"answer", "filled", "stacks", "not_measured"}
     names |= {f"latency_{mode}" for mode in analysis.modes}
     if analysis.against is not None:
         names.add("crossovers")

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from attnbench.analysis.answers import Limit, Speed, Unmeasured
+from attnbench.analysis.answers import Speed, Unmeasured
 from attnbench.analysis.report import analyse
+from attnbench.errors import UsageError
 from attnbench.records import Cause, Mode, Outcome, Part, Run
 from tests import sweeps
 from tests.sweeps import sweep
@@ -68,10 +69,8 @@ def test_each_series_is_compared_with_the_transformer():
     assert analyse(whole).answers.baseline == "transformer:eager"
     fast = found["inference", "fastformer:eager"]
     assert fast.finding is Speed.FASTER
-    assert fast.at == 32_768  # the transformer has no time beyond
-    assert fast.ratio == pytest.approx((1.6 + 1.5e-3 * 32_768) / 1.1, rel=0.05)
-    assert fast.ratio_low < fast.ratio < fast.ratio_high
-    assert found["training", "fastformer:eager"].at == 16_384
+    assert fast.longest == 32_768  # the transformer has no time beyond
+    assert found["training", "fastformer:eager"].longest == 16_384
     # equal where 1.6 µs + 1.5 ns · N is 4 µs
     slow = found["training", "longformer:eager"]
     assert slow.finding is Speed.FASTER_FROM
@@ -114,11 +113,9 @@ def test_forms_of_a_mechanism_are_the_same_function_unless_they_depart():
 
 def test_limits_are_those_of_memory_and_time_and_not_of_the_budget():
     found = analyse(sweep(("transformer", "fastformer"))).answers
-    assert found.limits == (
-        Limit(mode="training", series="transformer:eager", fits=16_384, stops=32_768, cause="oom"),
-    )
-    assert found.limits[0].is_memory
-    assert not found.limits[0].is_predicted
+    (limit,) = [lost for lost in found.missing if lost.is_limit]
+    assert (limit.mode, limit.series) == ("training", "transformer:eager")
+    assert (limit.lengths, limit.outcome) == ((32_768,), "oom")
 
 
 @pytest.mark.parametrize("cause", [Cause.MEMORY_LIMIT, Cause.CASE_TIMEOUT])
@@ -126,37 +123,68 @@ def test_a_predicted_limit_is_one(cause):
     def end(case):
         return replace(skipped(case), cause=cause) if case.workload.seq_len > 128 else None
 
-    (limit,) = analyse(
-        sweep(("fastformer",), lengths=SHORT, modes=(Mode.TRAINING,), end=end)
-    ).answers.limits
-    assert (limit.fits, limit.stops, limit.is_predicted) == (128, 512, True)
-    assert limit.is_memory == (cause is Cause.MEMORY_LIMIT)
+    whole = sweep(("fastformer",), lengths=SHORT, modes=(Mode.TRAINING,), end=end)
+    (lost,) = analyse(whole).answers.missing
+    assert (lost.lengths, lost.cause, lost.is_limit) == ((512, 2048), cause, True)
 
 
-def test_what_was_not_measured_is_counted_by_reason():
+def test_what_was_not_measured_is_told_by_series_mode_and_reason():
     found = analyse(sweep()).answers
-    # over the budget in two modes, and out of memory once
-    assert found.missing == (
+    over = [
         Unmeasured(
+            mode=mode,
+            series="transformer:eager",
             outcome="skipped",
             cause="budget",
-            cases=2,
-            series=("transformer:eager",),
-            shortest=65_536,
-            longest=65_536,
+            lengths=(65_536,),
             reason="over the budget: predicted 370 s",
-        ),
-        Unmeasured(
-            outcome="oom",
-            cause="",
-            cases=1,
-            series=("transformer:eager",),
-            shortest=32_768,
-            longest=32_768,
-            reason="can't allocate memory: 48.0 GiB",
-        ),
+        )
+        for mode in ("training", "inference")
+    ]
+    gone = replace(
+        over[0],
+        outcome="oom",
+        cause="",
+        lengths=(32_768,),
+        reason="can't allocate memory: 48.0 GiB",
     )
+    assert found.missing == (gone, *over)
     assert (found.cases, found.timed) == (60, 57)
+
+
+def test_the_table_is_at_the_longest_length_that_all_mechanisms_reached():
+    whole = sweep(("transformer", "fastformer"))
+    found = analyse(whole)
+    assert found.answers.seq_len == 16_384  # in training; 32,768 in inference
+    assert set(found.rows["seq_len"]) == {16_384}
+    assert len(found.rows) == 4
+    fast = found.rows[found.rows["series"] == "fastformer:eager"].set_index("mode")
+    truth = (1.6 + 1.5e-3 * 16_384) / 1.1
+    assert fast.loc["inference", "ratio"] == pytest.approx(truth, rel=0.05)
+    assert fast.loc["inference", "ratio_low"] < truth < fast.loc["inference", "ratio_high"]
+
+
+def test_a_slower_form_of_the_same_function_does_not_hold_the_table_back():
+    def end(case):
+        gone = case.form == "eager" and case.mechanism == "transformer"
+        return skipped(case) if gone and case.workload.seq_len > 128 else None
+
+    series = ("transformer:eager", "transformer:sdpa", "fastformer")
+    assert analyse(sweep(series, lengths=SHORT, end=end)).answers.seq_len == 2048
+    assert analyse(sweep(series[::2], lengths=SHORT, end=end)).answers.seq_len == 128
+
+
+def test_another_measured_length_is_chosen_and_one_that_was_not_is_refused():
+    whole = sweep(("transformer", "fastformer"), lengths=SHORT, **QUIET)
+    assert set(analyse(whole, at_length=512).rows["seq_len"]) == {512}
+    with pytest.raises(UsageError, match="at a length of 500; measured: 128, 512, 2048"):
+        repr(analyse(whole, at_length=500).answers)
+
+
+def test_of_what_nothing_was_timed_there_is_no_length():
+    whole = sweep(("fastformer",), lengths=SHORT, end=skipped)
+    assert analyse(whole).answers.seq_len is None
+    assert not len(analyse(whole).rows)
 
 
 def test_the_least_memory_ties_within_the_tolerance_of_peaks():

@@ -244,10 +244,8 @@ def test_series_are_picked_and_highlighted(opened):
     settled(page)
     assert page.locator(f"#costs {MARKS}[aria-label*=Linformer]").count() == 0
     page.locator("#series label").first.hover()
-    page.wait_for_function(
-        "new Set([...document.querySelectorAll('#costs svg [aria-roledescription=point]')]"
-        ".map(mark => mark.getAttribute('opacity'))).size == 2"
-    )
+    for opacity in ("1", "0.12"):
+        page.wait_for_selector(f"#costs {MARKS}[opacity='{opacity}']")
 
 
 def test_every_sample_of_a_case_is_drawn(opened, whole):
@@ -260,7 +258,7 @@ def test_every_sample_of_a_case_is_drawn(opened, whole):
     settled(page)
     labels = [
         mark.get_attribute("aria-label")
-        for mark in page.locator("#samples svg [aria-roledescription=point]").all()
+        for mark in page.locator(f"#samples figure:visible {MARKS}").all()
     ]
     shown = [re.search(r"Value: round (\d+): ([\d.]+) ms", label).groups() for label in labels]
     truth = [(i + 1, 1e3 * s) for i, seconds in enumerate(rounds) for s in seconds]

@@ -259,9 +259,7 @@ class Charts {
     form.predicted.parentElement.hidden = !points.some(({ predicted }) => predicted);
     const lengths = [...new Set(points.map(({ n }) => n))].sort((a, b) => a - b);
     options(form.n, lengths, (n) => n.toLocaleString("en"));
-    // the longest of those at which most was measured
-    const counts = lengths.map((n) => points.filter((p) => p.n === n && !p.predicted).length);
-    form.n.options[counts.lastIndexOf(Math.max(...counts))].defaultSelected = true;
+    form.n.options[lengths.indexOf(data.at ?? lengths.at(-1))].defaultSelected = true;
     options(form.case, [...new Set(data.samples.map(({ series }) => data.series[series].name))]);
     const items = data.series.map((series) => {
       const label = box("series", series.name, swatch(series), series.name);
