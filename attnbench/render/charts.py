@@ -33,7 +33,7 @@ DIGITS = 6  # significant, of what is drawn; texts and files have all that is kn
 COSTS = (TIME, "token_s", "tokens_per_s", MEMORY)
 PASS, STEP = (TIME, MEMORY), ("tpot_s", STATE)  # the two axes of a plane
 LONGEST = 1000  # characters of a name, which a page breaks
-INTERVALS = "Bars are 95 % confidence intervals."
+INTERVALS = "Bars are 95 % confidence intervals, thin ones bands of predictions."
 
 SECONDS = tuple(step for step in units.TIMES if step[1] <= 1)  # ticks are powers of ten
 

@@ -50,10 +50,10 @@ def page(
 ) -> bytes:
     """The whole document.
 
-    `head` are lines below the name. `answers` are headings with sentences: the first stands above
-    the table `answer`, the others below the charts. `pictures` are by the names of their files;
-    `charts` is the data of `charts.charts`; `files` are the CSV files that the page offers, by
-    their names, if there are others than those of its tables.
+    `head` are lines below the name. `answers` are headings with sentences: those that begin as the
+    first does stand above the table `answer`, the others below the charts. `pictures` are by the
+    names of their files; `charts` is the data of `charts.charts`; `files` are the CSV files that
+    the page offers, by their names, if there are others than those of its tables.
     """
     drawn = charts is not None and VEGA.is_file()
     names = ("page.css", "page.js", *["charts.js"] * drawn)
@@ -66,9 +66,11 @@ def page(
         vega = VEGA.read_bytes()
         packed |= {"data": _packed(charts), "vega": b64encode(vega).decode("ascii")}
         allowed.append(gzip.decompress(vega))
+    subject = next((heading.partition(" ")[0] for heading, _ in answers), "")
     text = _template().render(
         name=name,
         head=head,
+        lead=sum(text.partition(" ")[0] == subject for text, _ in answers),
         answer=answer,
         tables=tables,
         warnings=[*warnings, *[NO_CHARTS] * (charts is not None and not drawn)],

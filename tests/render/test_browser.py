@@ -266,6 +266,11 @@ def test_every_sample_of_a_case_is_drawn(opened, whole):
     assert found == [(number, pytest.approx(ms, rel=1e-5)) for number, ms in sorted(truth)]
 
 
+def label(series: str) -> str:
+    """The label of a series, of which the sweep has one per mechanism."""
+    return styles.labels([series])[series]
+
+
 def column(table, number: int) -> list[str]:
     """The texts of the visible cells of a column."""
     return [
@@ -279,14 +284,16 @@ def test_sorting_sorts_by_value_and_leaves_what_was_not_measured_last(opened, fi
     table = opened.page.locator("table[data-file='latency_training.csv']")
     rows = csv.DictReader(io.StringIO(files["latency_training.csv"].decode()))
     times = {
-        row["series"]: float(row["time_ms"] or "inf") for row in rows if row["seq_len"] == "65536"
+        # a name that begins like a formula has an apostrophe in a file
+        label(row["series"].lstrip("'")): float(row["time_ms"] or "inf")
+        for row in rows
+        if row["seq_len"] == "65536"
     }
     head = table.locator("thead th").last
     for direction, sign in (("ascending", 1), ("descending", -1)):
         head.locator("button").click()
         assert head.get_attribute("aria-sort") == direction
-        # a name that begins like a formula has an apostrophe in a file
-        found = [times.get(name, times.get(f"'{name}")) for name in column(table, 1)]
+        found = [times[name.lstrip("'")] for name in column(table, 1)]
         finite = [time for time in found if time < math.inf]
         assert finite == sorted(finite, key=lambda time: sign * time)
         assert set(found[len(finite) :]) == {math.inf}
@@ -301,10 +308,10 @@ def test_filtering_leaves_the_rows_with_all_words(opened):
     table = opened.page.locator("table[data-file='latency_training.csv']")
     box = opened.page.locator("section.table", has=table)
     total = len(column(table, 1))
-    box.locator("input[type=search]").fill("FORMER eager")
+    box.locator("input[type=search]").fill("FORMER Lin")
     names = column(table, 1)
     assert 0 < len(names) < total
-    assert all("former" in name and "eager" in name for name in names)
+    assert all("former" in name and "Lin" in name for name in names)
     assert box.locator(".tools output").inner_text() == f"{len(names)} of {total} rows"
     box.locator("input[type=search]").fill("")
     assert len(column(table, 1)) == total
@@ -378,8 +385,8 @@ def test_a_link_shows_what_its_sender_saw(browser, opened, written):
     assert page.locator("[name=show]").input_value() == "time_s"
     assert page.locator("#series").get_by_label("Linformer").is_checked()
     assert len(seen(page)) > len(sent)
-    page.get_by_role("link", name="Charts").click()
-    page.go_forward()
+    page.evaluate("location.hash = 'charts-title'")
+    page.go_back()
     assert opened.quiet(), opened.complaints
 
 
@@ -408,6 +415,11 @@ def test_modes_stand_side_by_side_where_there_is_room(browser, written, width, b
     opened.context.close()
 
 
+def beaten(costs, own) -> bool:
+    """Whether something needs less in one respect and no more in the other."""
+    return bool(((costs <= own).all(axis=1) & (costs < own).any(axis=1)).any())
+
+
 def test_the_pareto_front_has_what_nothing_beats_in_both(opened, whole):
     page, cases = opened.page, analyse(whole).cases
     page.select_option("[name=n]", label="512")
@@ -417,7 +429,7 @@ def test_the_pareto_front_has_what_nothing_beats_in_both(opened, whole):
     ):
         own = cases[(cases["mode"] == mode) & (cases["seq_len"] == 512)]
         costs = own.set_index(own["series"].map(names))[["time_s", "allocated_peak_bytes"]]
-        front = {n for n in costs.index if not (costs < costs.loc[n]).all(axis=1).any()}
+        front = {n for n in costs.index if not beaten(costs, costs.loc[n])}
         settled(page)
         said = figure.locator(".mark-text.role-mark text").all_text_contents()
         assert {text for text in said if text} == front
@@ -469,7 +481,7 @@ def test_a_narrow_page_has_no_blank_rows_and_never_scrolls_sideways(browser, sto
         "[...document.querySelectorAll('html, .wide')].filter(e => e.scrollWidth > e.clientWidth)"
     )
     assert page.evaluate(f"{wide}.length") == 0
-    assert max(page.evaluate(BLANK)) < 20
+    assert max(page.evaluate(BLANK)) < 40, "the margin, and a line with the name of a column"
     assert opened.quiet(), opened.complaints
     opened.context.close()
 

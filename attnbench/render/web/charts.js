@@ -4,6 +4,10 @@
 const DARK = matchMedia("(prefers-color-scheme: dark)");
 const PLANE = { type: "log", nice: false, padding: 18 };
 const LENGTH = "datum.value >= 1024 && datum.value % 1024 === 0 ? datum.value / 1024 + 'K' : format(datum.value, ',')";
+const MULTIPLES = {
+  10: [[5, [1]], [2.5, [1, 3]], [1, [1, 2, 5]], [0, [1, 1.5, 2, 3, 4, 5, 6, 8]]],
+  2: [[2, [1]], [0, [1, 1.25, 1.5, 1.75]]],
+};
 const SVG = "http://www.w3.org/2000/svg";
 
 function colours() {
@@ -90,7 +94,8 @@ function ticks(points, type, base) {
   const step = base === 2 ? Math.ceil(span / 7) : 1;
   const first = step * (Math.floor(Math.log(low) / Math.log(base) / step) - 1);
   const powers = Array.from({ length: Math.ceil(span / step) + 3 }, (_, i) => first + i * step);
-  const factors = base === 2 ? (span > 2 ? [1] : [1, 1.25, 1.5, 1.75]) : span > 5 ? [1] : span > 2.5 ? [1, 3] : [1, 2, 5];
+  // the finest multiples are taken of the shortest span
+  const [, factors] = MULTIPLES[base].find(([longer]) => span > longer);
   return powers.flatMap((power) =>
     factors.map((factor) => (base === 2 ? factor * 2 ** power : Number(`${factor}e${power}`))));
 }

@@ -45,7 +45,10 @@ function sortable(table) {
   const heads = [...table.tHead.rows[0].cells];
   // on a narrow screen each cell names its column
   for (const { cells } of table.tBodies[0].rows) {
-    [...cells].forEach((cell, i) => (cell.dataset.column = heads[i].textContent.trim()));
+    [...cells].forEach((cell, i) => {
+      cell.dataset.column = heads[i].textContent.trim();
+      cell.classList.toggle("empty", cell.textContent === "–");
+    });
   }
   heads.forEach((head, column) => {
     const button = made("button", { type: "button" }, ...head.childNodes);
