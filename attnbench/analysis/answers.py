@@ -1,15 +1,13 @@
 """What a sweep found, as data: the answers with which every report begins."""
 
 import math
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any
 
 import pandas as pd
 
 from attnbench.analysis.scaling import Crossed
-from attnbench.analysis.standings import Span, Standings, spans
+from attnbench.analysis.standings import Place, Standings, places
 from attnbench.errors import UsageError
 from attnbench.metrics import MEMORY, STATE, TIME
 from attnbench.records import Cause, Outcome
@@ -20,36 +18,6 @@ LIMITS = frozenset({
     *(Outcome.OOM, Cause.OOM, Cause.MEMORY_LIMIT),
     *(Outcome.TIMEOUT, Cause.TIMEOUT, Cause.CASE_TIMEOUT),
 })  # fmt: skip
-
-
-class Speed(StrEnum):
-    """One series against the baseline, over the lengths at which both were timed."""
-
-    FASTER = "always faster"
-    FASTER_FROM = "faster from a length on"
-    SLOWER_FROM = "slower from a length on"
-    SLOWER = "always slower"
-    UNCLEAR = "cannot tell"
-    APART = "no length in common"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Against:
-    """A finding over all lengths at which a series and the baseline were timed.
-
-    `length`, with its 95 % confidence interval, is the crossover of `FASTER_FROM` and
-    `SLOWER_FROM`, otherwise NaN; one at `shortest` may in fact lie before it.
-    """
-
-    mode: str
-    series: str
-    same_function: bool  # another form of the baseline
-    finding: Speed
-    length: float
-    low: float
-    high: float
-    shortest: int
-    longest: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,30 +51,25 @@ class Answers:
     lengths: tuple[int, ...]  # of the plan
     seq_len: int | None
     intervals: bool
-    fastest: tuple[Span, ...]
-    smallest: tuple[Span, ...]  # in peak memory
-    lightest: tuple[Span, ...]  # in the state that decoding keeps
-    baseline: str | None
-    against: tuple[Against, ...]
+    fastest: tuple[Place, ...]
+    smallest: tuple[Place, ...]  # in peak memory
+    lightest: tuple[Place, ...]  # in the state that decoding keeps
     missing: tuple[Unmeasured, ...]
 
 
 def answers(
     cases: pd.DataFrame,
     standings: Standings,
-    baseline: str | None,
-    crossovers: pd.DataFrame,
     departing: Iterable[str] = (),
     at_length: int | None = None,
 ) -> Answers:
     """The answers of a sweep with this summary.
 
-    `crossovers` are those of times with `baseline`. `departing` are forms that compute another
-    function than their mechanism. Raises `UsageError` if nothing was timed `at_length`.
+    `departing` are forms that compute another function than their mechanism. Raises `UsageError` if
+    nothing was timed `at_length`.
     """
     intervals = IntervalKind.ROUNDS in set(cases.loc[cases[TIME].notna(), "interval_kind"])
     functions = _functions(cases, departing)
-    against = tuple(_against(baseline, crossovers, functions, intervals)) if baseline else ()
     return Answers(
         cases=len(cases),
         timed=int(cases[TIME].notna().sum()),
@@ -114,11 +77,9 @@ def answers(
         lengths=tuple(sorted(set(map(int, cases["seq_len"])))),
         seq_len=_length(cases, functions, at_length),
         intervals=intervals,
-        fastest=tuple(spans(cases, TIME, standings, functions)),
-        smallest=tuple(spans(cases, MEMORY, None, functions)),
-        lightest=tuple(spans(cases, STATE, None, functions)),
-        baseline=baseline if against else None,
-        against=against,
+        fastest=tuple(places(cases, TIME, standings, functions)),
+        smallest=tuple(places(cases, MEMORY, None, functions)),
+        lightest=tuple(places(cases, STATE, None, functions)),
         missing=tuple(_missing(cases)),
     )
 
@@ -143,41 +104,6 @@ def _length(cases: pd.DataFrame, functions: dict[str, object], chosen: int | Non
     return chosen or max(reached, key=lambda n: (len(reached[n]), n), default=None)
 
 
-def _against(
-    baseline: str, crossovers: pd.DataFrame, functions: dict[str, object], intervals: bool
-) -> Iterator[Against]:
-    """A finding for each mode and series that was timed, if the baseline was timed in that mode."""
-    rows = crossovers.to_dict("records")
-    found = {(row["mode"], row["series"], row["other"]): row for row in rows}
-    for (mode, series, other), row in found.items():
-        if other == baseline:
-            back = found[mode, baseline, series]
-            finding = _speed(row, back) if intervals else Speed.UNCLEAR
-            crossing = back if finding is Speed.SLOWER_FROM else row
-            yield Against(
-                mode=str(mode),
-                series=str(series),
-                same_function=functions[series] == functions[baseline],
-                finding=finding if row["to_len"] else Speed.APART,
-                length=float(crossing["length"]),
-                low=float(crossing["low"]),
-                high=float(crossing["high"]),
-                shortest=int(row["from_len"]),
-                longest=int(row["to_len"]),
-            )
-
-
-def _speed(row: dict[Hashable, Any], back: dict[Hashable, Any]) -> Speed:
-    """From the crossover of a series over the baseline, and that of the baseline over it."""
-    answers = {
-        Speed.FASTER: row["answer"] == Crossed.ALWAYS,
-        Speed.FASTER_FROM: row["answer"] == Crossed.FROM,
-        Speed.SLOWER: back["answer"] == Crossed.ALWAYS,
-        Speed.SLOWER_FROM: back["answer"] == Crossed.FROM,
-    }
-    return next((finding for finding, found in answers.items() if found), Speed.UNCLEAR)
-
-
 def _missing(cases: pd.DataFrame) -> Iterator[Unmeasured]:
     """What was not measured in full, in the order of the plan."""
     lost = cases[cases["outcome"] != Outcome.OK].sort_values("seq_len", kind="stable")
@@ -196,23 +122,30 @@ def _missing(cases: pd.DataFrame) -> Iterator[Unmeasured]:
 
 def rows(
     cases: pd.DataFrame,
-    seq_len: int | None,
+    answers: Answers,
+    baseline: str | None,
     speedups: pd.DataFrame | None,
+    crossovers: pd.DataFrame,
     exponents: pd.DataFrame,
     decoding: pd.DataFrame,
 ) -> pd.DataFrame:
-    """The rows of a summary at one length, one per series and mode, with what is known of them.
+    """The rows of a summary at the length of the answers, with what is known of their series.
 
-    Further columns: ratio, ratio_low and ratio_high of `speedups`, the exponent of time with low,
-    high and tail, and token_bytes, the growth of the state of a sequence, of `decoding`.
+    Further columns: ratio, ratio_low and ratio_high of `speedups`; the columns of `crossovers` with
+    the baseline, whose names end in _ahead where the series is the first, and in _back where the
+    baseline is; the exponent of time with low, high and tail; and token_bytes, the growth of the
+    state of a sequence, of `decoding`. Without intervals no speed-up has one.
     """
-    ratios = {"ratio": "ratio", "low": "ratio_low", "high": "ratio_high"}
-    found = cases[cases["seq_len"] == seq_len]
-    if speedups is None:
-        found = found.assign(**dict.fromkeys(ratios.values(), math.nan))
-    else:
-        pairs = speedups.rename(columns=ratios)
-        found = found.merge(pairs, on=["series", "mode", "seq_len"], how="left")
+    found = cases[cases["seq_len"] == answers.seq_len]
+    if speedups is not None:
+        ratios = {"low": "ratio_low", "high": "ratio_high"}
+        found = found.merge(speedups.rename(columns=ratios), how="left")
+        for mine, other, suffix in (("series", "other", "_ahead"), ("other", "series", "_back")):
+            own = crossovers[crossovers[other] == baseline].set_index(["mode", mine])
+            found = found.join(own.drop(columns=other).add_suffix(suffix), on=["mode", "series"])
+        if not answers.intervals:
+            unsure = dict.fromkeys(("answer_ahead", "answer_back"), str(Crossed.UNCLEAR))
+            found = found.assign(ratio_low=math.nan, ratio_high=math.nan, **unsure)
     fits = exponents[exponents["metric"] == TIME]
     fits = fits[["series", "mode", "exponent", "low", "high", "tail"]]
     grown = decoding[["series", "mode", "token_bytes"]]

@@ -21,8 +21,6 @@ from attnbench.statistics.estimate import LEVEL, Estimate, shrunk, student_quant
 
 FEWEST = 2  # lengths from which the rule tells the growth of a series
 
-Curve = tuple[str, str]  # series and mode
-
 
 def extrapolated(
     plan: Sequence[Planned], known: Mapping[str, Estimate], rates: Rates | None
@@ -32,67 +30,44 @@ def extrapolated(
     `known` are the measured times of one iteration. There is no band for a series of which no
     length was measured in the mode, nor if no series has more than two.
     """
-    times, curves = Times(series_names(plan), rates), dict[Curve, list[Planned]]()
-    for planned in sorted(plan, key=seq_len):
+    times, plan = Times(series_names(plan), rates), sorted(plan, key=seq_len)
+    curves: dict[tuple[str, ...], list[Planned]] = {}  # by series and mode
+    for planned in plan:
         if planned.case.key in known:
             times.learn(planned, known[planned.case.key].point)
-            curves.setdefault(_curve(planned, times), []).append(planned)
-    spreads = _spreads({name: [*_tried(own, times)] for name, own in curves.items()})
-    return {
-        planned.case.key: _banded(
-            planned, times, known, curves.get(name, ()), *spreads.get(name, (math.nan, 0.0))
-        )
-        for planned in plan
-        if planned.case.key not in known
-        for name in [_curve(planned, times)]
-    }
-
-
-def _curve(planned: Planned, times: Times) -> Curve:
-    return times.names[planned.case.key], planned.case.workload.mode
+            curves.setdefault(times.groups(planned)[0], []).append(planned)
+    tried = [[*_tried(curve, times)] for curve in curves.values()]
+    dfs = np.array([len(lengths) for lengths in tried], float)
+    own = np.array([sum(map(sum, lengths)) / max(1, sum(map(len, lengths))) for lengths in tried])
+    spread = shrunk(own, dfs) if dfs.any() else (own * math.nan, own + 1)
+    spreads = dict(zip(curves, zip(*spread, strict=True), strict=True))
+    found = {}
+    for planned in plan:
+        if planned.case.key not in known:
+            point, curve = times.of(planned) or math.nan, times.groups(planned)[0]
+            half = math.nan
+            if curve in curves:
+                variance, df = spreads[curve]
+                near = min(curves[curve], key=lambda other: _distance(planned, other))
+                error = np.nan_to_num(known[near.case.key].log_se)
+                total = math.sqrt(variance * _distance(planned, near) ** 2 + error**2)
+                half = student_quantile(LEVEL, df) * total
+            ends = point * math.exp(-half), point * math.exp(half)
+            found[planned.case.key] = Estimate(point=point, low=ends[0], high=ends[1])
+    return found
 
 
 def _tried(curve: Sequence[Planned], times: Times) -> Iterator[list[float]]:
-    """Errors of the logarithm over their distances, for each length from the third on."""
+    """Squares of errors over distances, for each length from the third on."""
     for last in range(FEWEST, len(curve)):
-        shorter = Times(times.names, times.rates)
-        errors = []
+        shorter, squares = Times(times.names, times.rates), []
         for before, known in enumerate(curve[:last], 1):
             shorter.learn(known, times.of(known))
             far = _distance(curve[last], known)
             if before >= FEWEST and far:
-                errors.append(math.log(shorter.of(curve[last]) / times.of(curve[last])) / far)
-        yield errors
-
-
-def _spreads(tried: Mapping[Curve, Sequence[Sequence[float]]]) -> dict[Curve, tuple[float, float]]:
-    """The standard deviation of the error at a distance of 1, and its degrees of freedom."""
-    dfs = np.array([len(lengths) for lengths in tried.values()], float)
-    if not dfs.any():
-        return {}
-    errors = [[error for errors in lengths for error in errors] for lengths in tried.values()]
-    own = np.array([sum(e * e for e in every) / max(len(every), 1) for every in errors])
-    variances, freedom = shrunk(own, dfs)
-    return dict(zip(tried, zip(np.sqrt(variances), freedom, strict=True), strict=True))
-
-
-def _banded(
-    planned: Planned,
-    times: Times,
-    known: Mapping[str, Estimate],
-    curve: Sequence[Planned],
-    spread: float,
-    df: float,
-) -> Estimate:
-    """The prediction; without a band where the spread is unknown."""
-    point = times.of(planned)
-    if not curve or math.isnan(spread):
-        return Estimate(point=point or math.nan)
-    nearest = min(curve, key=lambda other: _distance(planned, other))
-    error = known[nearest.case.key].log_se
-    own = 0.0 if math.isnan(error) else error
-    half = student_quantile(LEVEL, df) * math.hypot(spread * _distance(planned, nearest), own)
-    return Estimate(point=point, low=point * math.exp(-half), high=point * math.exp(half))
+                error = math.log(shorter.of(curve[last]) / times.of(curve[last]))
+                squares.append((error / far) ** 2)
+        yield squares
 
 
 def _distance(a: Planned, b: Planned) -> float:

@@ -98,15 +98,13 @@ class Analysis:
     def answers(self) -> Answers:
         """What the sweep found."""
         departing = {w.details["series"] for w in self.warnings if w.kind is WarningKind.DEPARTS}
-        return answers(
-            self.cases, self.standings, self.baseline, self.crossovers, departing, self.at_length
-        )
+        return answers(self.cases, self.standings, departing, self.at_length)
 
     @cached_property
     def rows(self) -> Frame:
         """`answers.rows` at the length of the answers."""
-        growth = self.exponents, self.decoding
-        return rows(self.cases, self.answers.seq_len, self.speedups, *growth)
+        pairs = self.baseline, self.speedups, self.crossovers
+        return rows(self.cases, self.answers, *pairs, self.exponents, self.decoding)
 
     @cached_property
     def speedups(self) -> Frame | None:

@@ -139,7 +139,12 @@ def publish(
         output.fill(folder, batch_files(across, formats, size), then=INTACT)
     if as_json:
         found = {
-            name: {"answers": asdict(a.answers), "warnings": warnings(a), "cases": a.cases}
+            name: {
+                "answers": asdict(a.answers),
+                "rows": a.rows,
+                "warnings": warnings(a),
+                "cases": a.cases,
+            }
             for name, a in analyses.items()
         }
         console.data(found if len(found) > 1 else next(iter(found.values())))

@@ -10,10 +10,10 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from attnbench import units
-from attnbench.analysis.answers import Against, Answers, Speed, Unmeasured
+from attnbench.analysis.answers import Answers, Unmeasured
 from attnbench.analysis.report import Analysis
 from attnbench.analysis.scaling import Crossed
-from attnbench.analysis.standings import Place, Span, leaders
+from attnbench.analysis.standings import Place
 from attnbench.analysis.summary import Row
 from attnbench.metrics import MEMORY, STATE, TIME
 from attnbench.modes import find
@@ -36,8 +36,8 @@ TITLE = "What the sweep found"
 LONGEST_REASON = 100  # characters
 SAME = " (the same function)"
 PER_PAIR = (
-    "Speed-ups, and the length from which a series is faster, hold for each pair at 95 %;"
-    " “fastest” and “tie” hold for all pairs and lengths at once, and tell fewer apart."
+    "Speed-ups and the lengths from which they hold are of single pairs, at 95 %; “fastest” and"
+    " “tie” hold for all pairs and lengths at once."
 )
 WITHIN = "“Within 1.1×”: faster or slower by at most that factor."
 
@@ -70,7 +70,7 @@ def _all(answers: Answers, write: "_Writer") -> Iterator[Paragraph]:
     if answers.missing:
         counts: Counter[str] = Counter()
         for lost in answers.missing:
-            counts[why(lost.outcome, lost.cause)] += len(lost.lengths)
+            counts[_ended(lost)] += len(lost.lengths)
         parts = [f"{units.count(n)} {reason}" for reason, n in counts.most_common()]
         total = f"{units.count(counts.total())} of {units.many(answers.cases, 'case')}"
         yield Paragraph("Not measured", (f"{total} ({', '.join(parts)}).",))
@@ -86,15 +86,16 @@ class _Writer:
     def leading(
         self,
         heading: str,
-        found: Sequence[Span],
+        found: Sequence[Place],
         first: tuple[str, ...] = (),
         margins: bool = False,
     ) -> Iterator[Paragraph]:
         """A paragraph for each mode, or one for all modes of which the same is true."""
         said: dict[str, list[str]] = {}
-        for mode, spans in groupby(found, attrgetter("mode")):
-            said.setdefault(self.led([*spans], margins), []).append(mode)
-        every = {span.mode for span in found}
+        every = dict.fromkeys(place.mode for place in found)
+        for mode in every:
+            text = self.led([place for place in found if place.mode == mode], margins)
+            said.setdefault(text, []).append(mode)
         for text, modes in said.items():
             prompt = ", prompt included" * (
                 heading == "Least memory" and not set(modes) & {*PASSES}
@@ -102,17 +103,18 @@ class _Writer:
             of = "" if 1 < len(modes) == len(every) else f" in {in_order(modes)}"
             yield Paragraph(f"{heading}{of}{prompt}", (*first, text))
 
-    def led(self, spans: Sequence[Span], margins: bool) -> str:
+    def led(self, places: Sequence[Place], margins: bool) -> str:
         """`Fastformer at 2,048 to 8,192 (1.13× [1.04, 1.22] as fast as Linformer at 8,192).`"""
         same: dict[object, list[Place]] = {}
-        for span in spans:
-            same.setdefault(leaders(span.places[-1]), []).extend(span.places)
-        whole = len(same) == 1 and len(spans) == 1
+        for place in places:
+            same.setdefault(place.answer, []).append(place)
         ordered = sorted(
             same.values(),
             key=lambda own: (self.at not in {p.seq_len for p in own}, -own[-1].seq_len),
         )
-        parts = [self.group(own, whole, margins and not i) for i, own in enumerate(ordered)]
+        parts = [
+            self.group(own, len(same) == 1, margins and not i) for i, own in enumerate(ordered)
+        ]
         return f"{'; '.join(parts)}."
 
     def group(self, places: Sequence[Place], whole: bool, margins: bool) -> str:
@@ -120,7 +122,7 @@ class _Writer:
         last = next((place for place in places if place.seq_len == self.at), places[-1])
         lengths = between([place.seq_len for place in places], self.lengths)
         where = f"at {in_order(lengths)}"
-        if whole and len(places) > 1:
+        if whole and len(places) > 1 == len(lengths):
             where = f"at all lengths, {lengths[0]}"
         first = self.names[last.first]
         if last.measured == 1:
@@ -144,13 +146,12 @@ class _Writer:
         return f"{self.listed(names)}{', forms of the same function,' if same else ''} tie"
 
     def limits(self, missing: Sequence[Unmeasured]) -> Iterator[str]:
-        """`Transformer (eager): over memory at 8,192 in training.`"""
+        """`Transformer (eager): memory at 8,192 in training.`"""
         found: dict[tuple[str, str], list[str]] = {}
         for lost in (lost for lost in missing if lost.is_limit):
-            at = f"at {units.length(lost.lengths[0])} in {lost.mode}"
-            key = self.names[lost.series], why(lost.outcome, lost.cause)
-            found.setdefault(key, []).append(at)
-        texts = [f"{name}: {what} {in_order(where)}" for (name, what), where in found.items()]
+            at = f"{units.length(lost.lengths[0])} in {lost.mode}"
+            found.setdefault((self.names[lost.series], _ended(lost)), []).append(at)
+        texts = [f"{name}: {what} at {in_order(where)}" for (name, what), where in found.items()]
         if texts:
             yield f"{'; '.join(self.shortened(texts))}."
 
@@ -192,9 +193,9 @@ def answer(analysis: Analysis) -> Table:
     )
     of = f", for {batch(analysis.rows, analysis.sweep.request.batch_tokens)}"
     notes = [f"Times: {timed_by(analysis.rows)}{of * bool({*modes} & {*PASSES})}."]
-    if found.baseline:
+    if analysis.speedups is not None:
         chosen = "" if analysis.against else ", the sweep's first; report --against takes another"
-        notes += [f"Compared with {names[found.baseline]}{chosen}.", PER_PAIR]
+        notes += [f"Compared with {names[analysis.baseline or '']}{chosen}.", PER_PAIR]
         within = (cell.text.startswith("within") for row in shown.rows for cell in row)
         notes += [WITHIN] * any(within)
     return replace(shown, note=" ".join(filter(None, [*notes, in_full(names)])))
@@ -203,8 +204,7 @@ def answer(analysis: Analysis) -> Table:
 def _columns(analysis: Analysis, mode: str, names: Mapping[str, str]) -> Iterator[Column]:
     """The columns of a mode, whose cells are made from the names of series."""
     rows = {row["series"]: row for _, row in analysis.rows.iterrows() if row["mode"] == mode}
-    against = {a.series: a for a in analysis.answers.against if a.mode == mode}
-    baseline, title, steps = analysis.answers.baseline, find(mode).title, mode not in PASSES
+    title, steps, base = find(mode).title, mode not in PASSES, analysis.baseline or ""
 
     def column(heading: str, key: str, cell: Callable[[Row], Cell]) -> Column:
         def of_series(series: str) -> Cell:
@@ -216,13 +216,12 @@ def _columns(analysis: Analysis, mode: str, names: Mapping[str, str]) -> Iterato
         return measured_or_why(row, TIME, lambda row: milliseconds(row, scale=row["batch_scale"]))
 
     yield column(", ms per token" if steps else ", ms", "ms", time)
-    if baseline is not None:
-        yield column(f" vs {names[baseline]}", "speedup", partial(_speedup, baseline))
-        yield column(
-            ": faster from N", "faster_from", lambda row: _faster_from(against.get(row["series"]))
-        )
+    if analysis.speedups is not None:
+        yield column(f" vs {names[base]}", "speedup", partial(_speedup, base))
+        yield column(": faster from N", "faster_from", _faster_from)
     if steps:
         yield column(": exponent of time", "time_exponent", exponent)
+        yield column(": TTFT, ms", "ttft_ms", lambda row: milliseconds(row, "ttft_s"))
         yield column(": state", STATE, lambda row: number(row[STATE] / row["batch"], units.size))
         yield column(
             ": state per token", "token_bytes", lambda row: number(row["token_bytes"], units.size)
@@ -243,22 +242,18 @@ def _speedup(baseline: str, row: Row) -> Cell:
     return speedup_cell(point, low, high, factor)
 
 
-def _faster_from(against: Against | None) -> Cell:
+def _faster_from(row: Row) -> Cell:
     """From which length on a series is faster than the baseline, or up to which."""
-    if against is None or against.finding is Speed.APART:
-        return EMPTY
-    edge = {name: getattr(against, name) for name in ("length", "low", "high")}
-    match against.finding:
-        case Speed.FASTER:
+    match row["answer_ahead"], row["answer_back"]:
+        case Crossed.FROM, _:
+            return crossing(row, "_ahead")
+        case Crossed.ALWAYS, _:
             return Cell("all")
-        case Speed.SLOWER:
+        case _, Crossed.ALWAYS:
             return Cell("none")
-        case Speed.FASTER_FROM:
-            return crossing({"answer": Crossed.FROM, "from_len": against.shortest, **edge})
-        case Speed.SLOWER_FROM:
-            return Cell(f"up to {units.interval(*(units.length(round(n)) for n in edge.values()))}")
-        case _:
-            return Cell(str(against.finding))
+        case _, Crossed.FROM:
+            return Cell(f"up to {crossing(row, '_back').text}")
+    return Cell(str(Crossed.UNCLEAR)) if units.known(row["ratio"]) else EMPTY
 
 
 def not_measured(missing: Sequence[Unmeasured], every: Sequence[int]) -> Table:
@@ -288,9 +283,14 @@ def not_measured(missing: Sequence[Unmeasured], every: Sequence[int]) -> Table:
 
 def _reason(lost: Unmeasured) -> str:
     """`budget`; `failed: …` where a short reason says more."""
-    short, full = why(lost.outcome, lost.cause).removeprefix("over "), clean(lost.reason)
-    says = lost.outcome in (Outcome.CRASHED, Outcome.FAILED, Outcome.UNSUPPORTED)
-    return f"{short}: {full}" if says and 0 < len(full) <= LONGEST_REASON else short
+    says, full = (Outcome.CRASHED, Outcome.FAILED, Outcome.UNSUPPORTED), clean(lost.reason)
+    more = f": {full}" if lost.outcome in says and 0 < len(full) <= LONGEST_REASON else ""
+    return _ended(lost) + more
+
+
+def _ended(lost: Unmeasured) -> str:
+    """`budget`, `out of memory`: what ended a series, in a word or two."""
+    return why(lost.outcome, lost.cause).removeprefix("over ")
 
 
 def between(

@@ -308,9 +308,9 @@ def _intervals(summary: Frame, mode: str) -> str:
     """The variation that the confidence intervals of a table include."""
     timed = summary[summary[TIME].notna()]
     kinds, own = set(timed["interval_kind"]), timed[timed["mode"] == mode]
-    mark = f" {MARK}" * bool(own[TABLE[TIME].estimate[1]].isna().any())
+    point, low, high = (own[column] for column in TABLE[TIME].estimate[:3])
+    wide = bool((high - point > units.NARROW * point).any())
+    ends = (f"; {WIDE}" if wide else ".") + f" {MARK}" * bool(low.isna().any())
     if IntervalKind.ROUNDS in kinds:
-        return f"{BOUNDS} over rounds; {WIDE}{mark}"
-    if IntervalKind.WITHIN in kinds:
-        return f"{BOUNDS} {WITHIN}; {WIDE}{mark}"
-    return MARK
+        return f"{BOUNDS} over rounds{ends}"
+    return f"{BOUNDS} {WITHIN}{ends}" if IntervalKind.WITHIN in kinds else MARK

@@ -78,15 +78,14 @@ def best(analysis: Analysis) -> dict[str, latex.Best]:
         name if name == "state" else f"{name}_{mode}": latex.Best(
             frozenset(
                 (series, units.length(place.seq_len))
-                for span in spans
-                if span.mode == mode
-                for place in span.places
+                for place in places
+                if place.mode == mode
                 for series in (place.first, *(rival.series for rival in place.ties))
             ),
             note,
         )
-        for spans, names, note in kinds
-        for mode in dict.fromkeys(span.mode for span in spans)
+        for places, names, note in kinds
+        for mode in dict.fromkeys(place.mode for place in places)
         for name in names
     }
 
@@ -235,7 +234,6 @@ def report_tables(analysis: Analysis, everything: bool = False) -> list[Table]:
     further = [row for row in ROWS if row.table and cases[row.key].notna().any()]
     tables += [cost_tables.measured(cases, mode, row) for row in further for mode in analysis.modes]
     if len(analysis.decoding):
-        tables += [decoding.overview(analysis.decoding)]
         for mode in dict.fromkeys(analysis.decoding["mode"]):
             tables += [decoding.first_token(cases, mode), decoding.state(cases, mode)]
     if cases["filled"].any():

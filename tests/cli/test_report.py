@@ -47,8 +47,8 @@ def test_a_report_opens_with_what_the_sweep_found(folder: Path):
         ]
         assert where == sorted(where)
     found = json.loads(report(folder, "--json").stdout)
-    assert list(found) == ["answers", "warnings", "cases"]
-    assert found["answers"]["fastest"][0]["places"][0]["first"] == "fastformer:eager"
+    assert list(found) == ["answers", "rows", "warnings", "cases"]
+    assert found["answers"]["fastest"][0]["first"] == "fastformer:eager"
 
 
 def test_slopes_change_the_figure_alone(folder: Path):

@@ -36,7 +36,7 @@ def files(found):
 def test_the_report_has_the_figure_and_the_tables_of_decoding_and_no_empty_ones(files):
     pictures = {name for name in files if name.endswith(".png")}
     assert pictures == {"decode.png"}
-    assert {"decode.csv", "ttft.csv", "state.csv", "latency_decode.csv"} <= set(files)
+    assert {"answer.csv", "ttft.csv", "state.csv", "latency_decode.csv"} <= set(files)
     text = files["tables.md"].decode()
     assert "Time per output token (TPOT), context of N tokens, ms" in text
     above = text[: text.index("## Time per output token")]
@@ -47,7 +47,7 @@ def test_the_report_has_the_figure_and_the_tables_of_decoding_and_no_empty_ones(
 def test_tables_have_the_numbers_in_full(files):
     rows = files["state.csv"].decode().splitlines()
     assert any(row.startswith("transformer:eager") and "134217728" in row for row in rows)
-    (row,) = (r for r in files["decode.csv"].decode().splitlines() if r.startswith("transformer"))
+    (row,) = (r for r in files["answer.csv"].decode().splitlines() if r.startswith("transformer"))
     assert row.endswith(",2048.0")
 
 
