@@ -7,7 +7,7 @@ the same digits as the tables.
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -58,11 +58,10 @@ class Drawn:
     label: str
     axis: str
     values: np.ndarray
-    text: Callable[[float], str]
-    unit: Unit = Unit.RATIO
-    low: np.ndarray | None = None
-    high: np.ndarray | None = None
+    ends: Sequence[np.ndarray] = ()  # of intervals: low, high
     predicted: np.ndarray | None = None
+    text: Callable[[float], str] = units.ratio
+    unit: Unit = Unit.RATIO
     note: str = ""
     group: str = "Costs"
 
@@ -142,55 +141,54 @@ def ratios(rows: Frame) -> Iterator[Drawn]:
     """The ratio of each metric of `analysis.compare`, second sweep to first."""
     for key in dict.fromkeys(map(str, rows["metric"])):
         of = np.where(rows["metric"] == key, 1.0, np.nan)
-        values, low, high = (of * rows[name].to_numpy(float) for name in ("ratio", "low", "high"))
-        label = TABLE[key].label
-        yield Drawn(
-            key=key, label=label, axis=f"{label}, second sweep over first", text=units.ratio,
-            values=values, low=low, high=high,
-            note=f"Above 1 the second sweep needs more. {INTERVALS}",
-        )  # fmt: skip
+        values, *ends = (of * rows[name].to_numpy(float) for name in ("ratio", "low", "high"))
+        axis = f"{TABLE[key].label}, second sweep over first"
+        note = f"Above 1 the second sweep needs more. {INTERVALS}"
+        yield Drawn(key=key, label=TABLE[key].label, axis=axis, values=values, ends=ends, note=note)
 
 
 def _speedup(cases: Frame, speedups: Frame, baseline: str) -> Drawn:
     paired = cases.merge(speedups, on=["series", "mode", "seq_len"], how="left")
-    values, low, high = (paired[name].to_numpy(float) for name in ("ratio", "low", "high"))
+    values, *ends = (paired[name].to_numpy(float) for name in ("ratio", "low", "high"))
     label = f"speed-up over {clean(baseline)}"
+    note = f"Above 1 is faster than {clean(baseline)}. {INTERVALS}"
     return Drawn(
-        key="speedup", label=label, axis=f"{label}, ×", text=units.ratio,
-        values=values, low=low, high=high,
-        note=f"Above 1 is faster than {clean(baseline)}. {INTERVALS}",
-    )  # fmt: skip
+        key="speedup", label=label, axis=f"{label}, ×", values=values, ends=ends, note=note
+    )
 
 
 def _drawn(metric: Metric, cases: Frame, scale: np.ndarray | float = 1.0) -> Drawn:
     columns = metric.estimate[:3] if metric.interval else metric.estimate[:1]
     values, *ends = (cases[column].to_numpy(float) * scale for column in columns)
-    low, high = ends or (None, None)
     guesses = cases[metric.predictions[1]].to_numpy(float) * scale if metric.predicted else None
-    if metric.predicted and ends and {*metric.band} <= {*cases}:
+    if metric.predicted and {*metric.band} <= {*cases}:
         bands = (cases[name].to_numpy(float) * scale for name in metric.band)
-        measured = cases[metric.key].notna()
-        low, high = (np.where(measured, *pair) for pair in zip(ends, bands, strict=True))
+        known = cases[metric.key].notna()
+        ends = [np.where(known, *pair) for pair in zip(ends, bands, strict=True)]
     text = f"{metric.description[0].upper()}{metric.description[1:]}."
     return Drawn(
         key=metric.key, label=metric.label, axis=metric.label, unit=metric.unit,
         text=lambda value: quantity(value, metric.unit),
-        values=values, low=low, high=high, predicted=guesses,
+        values=values, ends=ends, predicted=guesses,
         note=f"{text} {INTERVALS}" if metric.interval else text,
         group="Conditions" if metric.better is Better.NEITHER else "Costs",
     )  # fmt: skip
 
 
 def _quantity(drawn: Drawn, cases: Frame) -> dict[str, Any]:
-    nothing, known = np.full(len(cases), np.nan), (drawn.low, drawn.high, drawn.predicted)
-    low, high, guesses = (nothing if values is None else values for values in known)
+    nothing = np.full(len(cases), np.nan)
+    low, high = drawn.ends or (nothing, nothing)
     measured = np.isfinite(drawn.values)
-    heights = np.where(measured, drawn.values, guesses)
+    heights = (
+        drawn.values
+        if drawn.predicted is None
+        else np.where(measured, drawn.values, drawn.predicted)
+    )
     places, points = _places(cases, cases), []
     for i in np.flatnonzero(np.isfinite(heights)):
         text = drawn.text(heights[i])
         point: dict[str, Any] = {**places[i], "value": _short(heights[i])}
-        if units.known(low[i]) and units.known(high[i]) and low[i] < high[i]:
+        if low[i] < high[i]:
             point |= {"low": _short(low[i]), "high": _short(high[i])}
             text = units.interval(text, drawn.text(low[i]), drawn.text(high[i]))
         if not measured[i]:

@@ -4,6 +4,7 @@ import json
 import shlex
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,9 @@ def command(request: Request) -> str:
     """`attnbench sweep --budget 15m`: what asks for the same, without what is usual."""
     own = _given(request)
     start = {name: own[name] for name in ("mode", "preset", "device")}
-    usual = _given(requested(Options.of(start), elsewhere=True))
+    usual: dict[str, str | bool | None] = dict.fromkeys(own)
+    with suppress(UsageError):  # a preset or device that this version does not know
+        usual |= _given(requested(Options.of(start), elsewhere=True))
     usual |= {"mode": ",".join(Options().value("mode")), "preset": Options.preset}
     parts = [_part(name, own[name]) for name in own if own[name] not in (None, usual[name])]
     return " ".join(["attnbench sweep", *parts])

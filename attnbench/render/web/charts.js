@@ -3,7 +3,9 @@
 
 const DARK = matchMedia("(prefers-color-scheme: dark)");
 const PLANE = { type: "log", nice: false, padding: 18 };
-const LENGTH = "datum.value >= 1024 && datum.value % 1024 === 0 ? datum.value / 1024 + 'K' : format(datum.value, ',')";
+const SPARSE = { labelOverlap: "greedy" };
+const LENGTH =
+  "datum.value % 1024 === 0 ? datum.value / 1024 + 'K' : format(datum.value, ',')";
 const MULTIPLES = {
   10: [[5, [1]], [2.5, [1, 3]], [1, [1, 2, 5]], [0, [1, 1.5, 2, 3, 4, 5, 6, 8]]],
   2: [[2, [1]], [0, [1, 1.25, 1.5, 1.75]]],
@@ -108,7 +110,7 @@ function axis(points, type, base, units) {
       `datum.value >= ${0.999 * size} ? format(datum.value / ${size}, ',~r') + ' ${name}' : ${smaller}`,
     "format(datum.value, ',~r')",
   );
-  return { values, labelExpr, labelOverlap: "greedy", tickCount: values?.length ?? 6 };
+  return { ...SPARSE, values, labelExpr, tickCount: values?.length ?? 6 };
 }
 
 // Vega-Lite 6.4 reads text one level too high in the cells that select the nearest point
@@ -338,7 +340,7 @@ class Charts {
     const x = {
       title: "sequence length N, tokens",
       scale: { type: "log", base: 2, nice: false, padding: 14 },
-      axis: { values: [...new Set(every.map(({ n }) => n))], labelExpr: LENGTH, labelOverlap: "greedy", grid: false },
+      axis: { ...SPARSE, values: [...new Set(every.map(({ n }) => n))], labelExpr: LENGTH, grid: false },
     };
     const y = {
       title: quantity.axis,
@@ -395,7 +397,7 @@ class Charts {
     const x = {
       title: `one iteration, ${chosen.unit}`,
       scale: { zero: false, padding: 10 },
-      axis: { format: ",~r", tickCount: 6, labelOverlap: "greedy" },
+      axis: { ...SPARSE, format: ",~r", tickCount: 6 },
     };
     const y = { field: "round", type: "ordinal", title: "round" };
     const description = `Samples of ${name}, ${data.modes[mode]}, N = ${chosen.n}`;
@@ -408,16 +410,20 @@ class Charts {
     const [low, high] = ["low", "high"].map((field) => ({ field, type: "quantitative" }));
     spec.layer.unshift(estimate("rect", 0.25, { x: low, x2: high }), estimate("rule", 1));
     const said = `${points.length} samples; estimate ${chosen.text}`;
-    return [{ ...spec, height: 26 * chosen.rounds.length, usermeta: { said }, datasets: { guide: chosen.estimate } }, points];
+    const height = 26 * chosen.rounds.length;
+    return [{ ...spec, height, usermeta: { said }, datasets: { guide: chosen.estimate } }, points];
   }
 
   roofline(mode) {
     const { data, data: { roofline, modes } } = this;
-    const points = this.of(roofline?.points ?? [], mode).map((point) => ({ ...point, measured: point.value }));
+    const points = this.of(roofline?.points ?? [], mode);
+    for (const point of points) point.measured = point.value;
     if (!points.length) return [{}, []];
     byId("roofline").querySelector(".note").textContent = roofline.note;
-    const y = { title: roofline.axis, scale: PLANE, axis: axis([...points, ...roofline.roof], "log", 10, []) };
-    const x = { title: "arithmetic intensity, FLOP/byte", scale: PLANE, axis: { format: ",~r", labelOverlap: "greedy" } };
+    const values = axis([...points, ...roofline.roof], "log", 10, []);
+    const y = { title: roofline.axis, scale: PLANE, axis: values };
+    const intensities = { ...SPARSE, format: ",~r" };
+    const x = { title: "arithmetic intensity, FLOP/byte", scale: PLANE, axis: intensities };
     const description = `Roofline, ${modes[mode]}`;
     const spec = drawing(data, ["guide", "solid", "markers"], { x, y, description });
     return [{ ...spec, datasets: { guide: roofline.roof.map((corner, n) => ({ ...corner, n })) } }, points];
