@@ -82,6 +82,7 @@ def publish_devices(
 ) -> None:
     """Write the report of several devices into `out`, and print its tables."""
     from attnbench.analysis.report import analyse, device_names, side_by_side, variant
+    from attnbench.render.names import named
     from attnbench.render.page import devices_files, devices_tables
     from attnbench.store import output
     from attnbench.store.journal import load_results
@@ -94,7 +95,7 @@ def publish_devices(
     if as_json:
         console.data(cases)
         return
-    for table in devices_tables(analyses, cases):
+    for table in named(devices_tables(analyses, cases), cases["series"]):
         console.show(table)
         console.out().print()
     console.err().print(f"figures and tables are in {out}; report.html has them all")

@@ -212,8 +212,8 @@ def _columns(analysis: Analysis, mode: str, names: Mapping[str, str]) -> Iterato
 
         return Column(f"{title}{heading}", of_series, f"{mode}_{key}")
 
-    def time(row: Row) -> Cell:
-        return measured_or_why(row, TIME, lambda row: milliseconds(row, scale=row["batch_scale"]))
+    def time(row: Row, key: str = TIME) -> Cell:
+        return measured_or_why(row, key, lambda row: milliseconds(row, key, row["batch_scale"]))
 
     yield column(", ms per token" if steps else ", ms", "ms", time)
     if analysis.speedups is not None:
@@ -221,7 +221,7 @@ def _columns(analysis: Analysis, mode: str, names: Mapping[str, str]) -> Iterato
         yield column(": faster from N", "faster_from", _faster_from)
     if steps:
         yield column(": exponent of time", "time_exponent", exponent)
-        yield column(": TTFT, ms", "ttft_ms", lambda row: milliseconds(row, "ttft_s"))
+        yield column(": TTFT, ms", "ttft_ms", partial(time, key="ttft_s"))
         yield column(": state", STATE, lambda row: number(row[STATE] / row["batch"], units.size))
         yield column(
             ": state per token", "token_bytes", lambda row: number(row["token_bytes"], units.size)
@@ -233,10 +233,8 @@ def _columns(analysis: Analysis, mode: str, names: Mapping[str, str]) -> Iterato
 def _speedup(baseline: str, row: Row) -> Cell:
     """`24.7× [23.5, 25.9]`, `2.8× slower [2.3, 3.3]`, or `within 1.1×` if either may be faster."""
     point, low, high = (row[name] for name in ("ratio", "ratio_low", "ratio_high"))
-    if row["series"] == baseline:
-        return Cell("1", 1.0)
     if not units.known(point):
-        return EMPTY
+        return Cell("1", 1.0) if row["series"] == baseline and row[TIME] > 0 else EMPTY
     if low <= 1 <= high:
         return Cell(f"within {units.ratio(max(high, 1 / low))}", point, low, high)
     return speedup_cell(point, low, high, factor)

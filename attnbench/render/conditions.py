@@ -125,7 +125,7 @@ def ended(analysis: Analysis) -> str:
     worst = f"to {units.percent(least)}" if math.isfinite(least) else "from one round only"
     return (
         f"Ended {by}: {known} of {units.many(len(halves), 'block')} known to {wanted}, the least"
-        f" certain ratio {worst}."
+        f" certain {worst}."
     )
 
 

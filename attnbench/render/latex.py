@@ -218,8 +218,9 @@ def _number(cell: Cell, bold: bool) -> str:
         return ""
     before, whole, fraction, rest = (text or "" for text in match.groups())
     uncertainty = ""
-    # `2.8× slower [2.3, 3.3]` is not the value, and keeps its own interval
-    if cell.low is not None and cell.high is not None and "slower" not in rest:
+    # `≤ 139`, `within 1.1×` and `2.8× slower [2.3, 3.3]` are not the value
+    other = cell.at_most or re.search("within|slower", cell.text)
+    if cell.low is not None and cell.high is not None and not other:
         above, below = cell.high - cell.value, cell.value - cell.low
         places = len(fraction) - 1 if fraction else min(0, 1 - magnitude(max(above, below)))
         up, down = (f"{round(max(x, 0.0), places):,.{max(0, places)}f}" for x in (above, below))

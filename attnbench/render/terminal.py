@@ -247,7 +247,7 @@ class ProgressLine:
         done = f"{units.span(spent_s)}{of} · {counts}"
         if self.live:
             self.share = max(self.share, spent_s / (spent_s + max(left_s, 1.0)))
-            text = clean(f"{done} · {running} {stage}")
+            text = clean(" · ".join((done, f"{running} {stage}".strip())))
             self.progress.update(self.task, description=text, completed=self.share, visible=True)
         elif stage != self.last:
             text = clean(f"{done} · {stage}")

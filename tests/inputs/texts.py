@@ -56,6 +56,7 @@ GOOD: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "against": ("transformer", "fastformer:eager"),
         "tokens": ("64", "8k", "1M"),
         "length": ("512", "4k"),
+        "at_length": ("128", "512"),
         "budget": ("1s", "10m", "none"),
         "case_timeout": ("1s", "20m", "none"),
         "mode": ("both", "inference", "inference,training"),
