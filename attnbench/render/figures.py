@@ -209,8 +209,10 @@ def draw_row(
     for axes, panel in zip(panels.rows[i], drawn.values(), strict=True):
         for curve in panel:
             at, colour = curve.lengths[curve.guesses > high], panels.styles[curve.series]["color"]
-            arrows = {"marker": CARETUP, "linestyle": "none", "color": tinted(colour, LIGHTER)}
-            axes.plot(at, np.full(len(at), high), **arrows, markersize=0.6 * panels.sheet.type)
+            axes.plot(
+                at, np.full(len(at), high), color=tinted(colour, LIGHTER), linestyle="none",
+                marker=CARETUP, markersize=0.6 * panels.sheet.type,
+            )  # fmt: skip
     return [*{curve.series: curve.entry for curve in every}.values()]
 
 

@@ -69,7 +69,7 @@ def page(
     subject = next((heading.partition(" ")[0] for heading, _ in answers), "")
     text = _template().render(
         name=name,
-        head=head,
+        head=" ".join(head),
         lead=sum(text.partition(" ")[0] == subject for text, _ in answers),
         answer=answer,
         tables=tables,

@@ -34,7 +34,7 @@ BESIDE, SCALE = 16.0, 7.0  # widths of a usual legend on the right, and of a ver
 LETTER = 0.6  # a usual letter
 
 # of series that stay in the background
-GREY = MappingProxyType({
+GREY: Mapping[str, Any] = MappingProxyType({
     "color": "#B4B4B4", "markerfacecolor": "#B4B4B4", "markeredgecolor": "#B4B4B4", "marker": ".",
     "zorder": 1.5, "linestyle": "-",
 })  # fmt: skip
@@ -112,7 +112,7 @@ class PanelGrid:
     ) -> None:
         self.sheet, self.faded = sheet, faded
         own = series_styles(series, sheet.type)
-        self.styles = {name: own[name] | (GREY if name in faded else {}) for name in own}
+        self.styles = {name: {**own[name], **(GREY if name in faded else {})} for name in own}
         self.figure = Figure(figsize=(sheet.width, sheet.width), dpi=DPI)
         self.rows: list[list[Axes]] = [
             [*row] for row in self.figure.subplots(rows, columns, sharey="row", squeeze=False)
