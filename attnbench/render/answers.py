@@ -112,18 +112,16 @@ class _Writer:
             same.values(),
             key=lambda own: (self.at not in {p.seq_len for p in own}, -own[-1].seq_len),
         )
-        parts = [
-            self.group(own, len(same) == 1, margins and not i) for i, own in enumerate(ordered)
-        ]
+        parts = [self.group(own, margins and not i) for i, own in enumerate(ordered)]
         return f"{'; '.join(parts)}."
 
-    def group(self, places: Sequence[Place], whole: bool, margins: bool) -> str:
+    def group(self, places: Sequence[Place], margins: bool) -> str:
         """Who leads at these lengths, by how much at that of the table or the longest."""
         last = next((place for place in places if place.seq_len == self.at), places[-1])
         lengths = between([place.seq_len for place in places], self.lengths)
         where = f"at {in_order(lengths)}"
-        if whole and len(places) > 1 == len(lengths):
-            where = f"at all lengths, {lengths[0]}"
+        if len(places) == len(self.lengths) > 1:
+            where = "at all lengths"
         first = self.names[last.first]
         if last.measured == 1:
             return f"only {first} was measured {where}"
