@@ -39,9 +39,9 @@ def roofline_figure(
     rows = sheet.rows(modes)
     unit, scale = units.rate_unit(roof.flops_per_s)
     with styled(sheet):
-        ends = (-points.groupby("series")["rate"].max()).to_dict()
+        slowness = (-points.groupby("series")["rate"].max()).to_dict()
         every = [*series, *roofline["series"]]
-        panels = PanelGrid(sheet, every, len(rows), len(rows[0]), faded=uncoloured(ends))
+        panels = PanelGrid(sheet, every, len(rows), len(rows[0]), faded=uncoloured(slowness))
         legends = []
         for row, drawn in zip(panels.rows, rows, strict=True):
             shown = points[points["mode"].isin(drawn)]
