@@ -29,7 +29,7 @@ def metered(meter: Meter, take: Callable[[], Sample]) -> Sample:
     """A sample, with what the meter saw of it."""
     with meter:
         taken = take()
-    return taken._replace(waited_s=meter.waited_s, disturbed=meter.disturbed, probe_s=meter.probe_s)
+    return taken._replace(waited_s=meter.waited_s, disturbed=meter.disturbed)
 
 
 def rehearsed(take: Callable[[], Sample], faults: Callable[[], int]) -> None:

@@ -34,10 +34,6 @@ class Cpu(Device):
     copy_elements = 1 << 24
     bytes_per_s = 1e10
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.probe: Any = None  # of this process's core, once a meter needs it
-
     def usual_tokens(self, width: int) -> int:
         """As many as cost a layer's products no more than at a width of 1,024."""
         return max(1, self.tokens // max(1, width // 1024) ** 2)
@@ -75,12 +71,10 @@ class Cpu(Device):
     def stopwatch(self, cold: bool = False, clock: Clock = Clock.WALL) -> Stopwatch:
         return HostStopwatch(counts=clock)
 
-    def meter(self, probed: bool = False) -> Meter:
-        from attnbench.devices.disturbances import CoreMeter, Probe
+    def meter(self) -> Meter:
+        from attnbench.devices.disturbances import CoreMeter
 
-        if probed and self.probe is None:
-            self.probe = Probe()
-        return CoreMeter(self.probe if probed else None)
+        return CoreMeter()
 
     def notes(self, watch: Stopwatch) -> Mapping[str, str]:
         return {"allocator": "pages kept"}
