@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
+from textwrap import shorten
 from typing import Annotated, Any
 
 import typer
@@ -118,18 +119,19 @@ def show_words(
 
 def show_all(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print one line for each mechanism: the columns that fit, the most important first."""
+    running = [" ".join(f for f, says in row["forms"].items() if says == "runs") for row in rows]
+    width = console.out().width
+    room = width - sum(max(len(row[key]) for row in rows) + 2 for key in ("name", "complexity"))
     columns = {
         "mechanism": [row["name"] for row in rows],
         "complexity": [row["complexity"] for row in rows],
-        "forms": [
-            " ".join(f for f, says in row["forms"].items() if says == "runs") for row in rows
-        ],
+        "forms": [shorten(forms, max(room, 9), placeholder=" …") for forms in running],
         "causal": [row["causal"] for row in rows],
         "class": [row["class"] for row in rows],
         "paper": [f"{row['paper']['authors']} {row['paper']['year'] or ''}" for row in rows],
     }
     widths = [max(map(len, (name, *cells))) + 2 for name, cells in columns.items()]
-    fit = [sum(widths[: i + 1]) - 2 <= console.out().width for i in range(len(widths))]
+    fit = [sum(widths[: i + 1]) - 2 <= width for i in range(len(widths))]
     shown = {name: columns[name] for name, fits in zip(columns, fit, strict=True) if fits}
     note = "`attnbench models NAME` says the rest, and why a form does not run here."
     lines = [*zip(*shown.values(), strict=True)]

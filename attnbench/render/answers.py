@@ -36,8 +36,8 @@ TITLE = "What the sweep found"
 LONGEST_REASON = 100  # characters
 SAME = " (the same function)"
 PER_PAIR = (
-    "Speed-ups and the lengths from which they hold are of single pairs, at 95 %; “fastest” and"
-    " “tie” hold for all pairs and lengths at once."
+    "Speed-ups and the lengths from which they hold are per pair, at 95 %; “fastest” and “tie” hold"
+    " for all pairs and lengths at once."
 )
 WITHIN = "“Within 1.1×”: faster or slower by at most that factor."
 
@@ -182,17 +182,18 @@ def answer(analysis: Analysis) -> Table:
     modes = [mode for mode in analysis.modes if (analysis.rows["mode"] == mode).any()]
     columns = [column for mode in modes for column in _columns(analysis, mode, names)]
     times = analysis.rows[analysis.rows["mode"] == modes[0]].set_index("series")[TIME].dropna()
+    passes = bool({*modes} & {*PASSES})
+    of = f", {batch(analysis.rows, analysis.sweep.request.batch_tokens)}" * passes
     shown = table(
         sorted(found.series, key=lambda series: times.get(series, inf)),
         [Column("Mechanism", words, "series"), *columns],
         name="answer",
-        title=f"The answer at N = {units.length(found.seq_len)}",
+        title=f"The answer at N = {units.length(found.seq_len)} ({timed_by(analysis.rows)}{of})",
         together=len(columns) // len(modes),
     )
-    of = f", for {batch(analysis.rows, analysis.sweep.request.batch_tokens)}"
-    notes = [f"Times: {timed_by(analysis.rows)}{of * bool({*modes} & {*PASSES})}."]
+    notes = []
     if analysis.speedups is not None:
-        chosen = "" if analysis.against else ", the sweep's first; report --against takes another"
+        chosen = "" if analysis.against else ", the sweep's first; --against takes another"
         notes += [f"Compared with {names[analysis.baseline or '']}{chosen}.", PER_PAIR]
         within = (cell.text.startswith("within") for row in shown.rows for cell in row)
         notes += [WITHIN] * any(within)

@@ -18,7 +18,8 @@ MOST = 3  # predicted series that a sentence names
 
 def recommended(advice: Recommendation) -> str:
     """`At N = 4,096 in inference: Fastformer, 1.18× [1.02, 1.36] as fast as Linformer.`"""
-    names = labels_of([each.series for each in (*advice.choices, *advice.excluded)])
+    given, gone = advice.choices, advice.excluded
+    names = labels_of([*(choice.series for choice in given), *(each.series for each in gone)])
     ranked = [choice for choice in advice.choices if choice.rank is not None]
     predicted = [choice for choice in advice.choices if choice.rank is None]
     where = f"At N = {units.length(advice.seq_len)} in {advice.mode}"

@@ -93,10 +93,10 @@ def test_progress_is_shown_where_somebody_watches(monkeypatch):
 def test_a_sweep_says_what_it_found_and_what_to_take():
     sweep = attnbench.load(CROSSED)
     one = sweep.at(NAMES[0])
-    assert sweep.answer().startswith(f"# {NAMES[0]}\nFastest in ")
+    assert sweep.answer().startswith(f"# {NAMES[0]}\nFastest")
     assert sweep.answer().count("## The answer at N = ") == len(NAMES)
     shortest = int(one.cases["seq_len"].min())
-    assert f"## The answer at N = {shortest}\n" in one.answer(at_length=shortest)
+    assert f"## The answer at N = {shortest} (" in one.answer(at_length=shortest)
     with pytest.raises(UsageError, match="at a length of 5; measured: "):
         one.answer(at_length=5)
     assert not {"key", "match"} & set(one.cases)
